@@ -1,0 +1,37 @@
+# Two commands; each does all its own set-up in a virtual environment.
+#   make train   train a PointGoal agent on procedural houses, evaluate it, write a report to runs/pointnav/report
+#   make test    run the tests
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+# A machine with an NVIDIA GPU gets CUDA's compiler wheels and the large configuration.
+GPU := $(shell command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU && echo yes)
+EXTRA := $(if $(GPU),cuda,)
+CONFIG ?= configs/$(if $(GPU),pointnav_h200,pointnav_cpu).yaml
+OUT ?= runs/pointnav
+SEED ?= 0
+
+.PHONY: train test lint
+
+train: $(VENV)/.installed
+	$(RUN) train/pointnav.py --config $(CONFIG) --out $(OUT) --seed $(SEED)
+	$(RUN) eval/pointnav.py --checkpoint $(OUT)/policy.safetensors --split val --report $(OUT)/report
+
+test: $(VENV)/.installed-dev
+	$(RUN) -m pytest -n auto --dist loadfile
+
+lint: $(VENV)/.installed-dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/lint-imports
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --constraint constraints.txt torch
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRA)]'
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@

@@ -1,0 +1,39 @@
+"""batchnav: train PointGoal navigation agents by batch simulation on one GPU.
+
+The public names below are imported when they are first used, so that `import batchnav` costs next to nothing.
+"""
+
+import importlib
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "BatchnavError": "batchnav.errors",
+    "TriangleMesh": "batchnav.types",
+    "NavMesh": "batchnav.navmesh.navmesh",
+    "NavMeshSettings": "batchnav.navmesh.settings",
+    "load_mesh": "batchnav.scene.mesh",
+    "Scene": "batchnav.scene.scene",
+    "load_scene": "batchnav.scene.scene",
+    "make_house": "batchnav.scene.houses",
+    "SceneBank": "batchnav.scene.bank",
+    "RaycastRenderer": "batchnav.render.raycast",
+    "PointNavConfig": "batchnav.config",
+    "PointNavEnv": "batchnav.envs.pointnav",
+    "CartPoleEnv": "batchnav.envs.cartpole",
+    "load_episodes": "batchnav.data.episodes",
+    "load_policy": "batchnav.policy.weights",
+}
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str):
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'batchnav' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})

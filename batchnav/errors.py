@@ -1,0 +1,33 @@
+"""Errors that batchnav raises: each names the file or argument, what was found, and what was expected."""
+
+
+class BatchnavError(Exception):
+    """Base of every error that batchnav raises on purpose."""
+
+
+class MeshError(BatchnavError):
+    """A mesh or scene file that cannot be used."""
+
+
+class NavMeshError(BatchnavError):
+    """A navmesh file that cannot be read, or a mesh from which none can be made."""
+
+
+class EpisodeError(BatchnavError):
+    """An episode file, or an episode in it, that cannot be used."""
+
+
+class ConfigError(BatchnavError):
+    """A configuration file or option that is unknown, of the wrong type, or out of range."""
+
+
+class CheckpointError(BatchnavError):
+    """Weights or a resume state that cannot be loaded."""
+
+
+class ArgumentError(BatchnavError, ValueError):
+    """An argument of a public function with the wrong type, shape or range."""
+
+
+class DeviceError(BatchnavError):
+    """A device that was asked for and is not there, or lacks something."""

@@ -1,0 +1,1 @@
+"""The batched PointGoal simulator: episodes, walking, reward and metrics, in kernels."""

@@ -1,0 +1,281 @@
+"""The batched PointGoal simulator. The order of one step, on one page:
+
+walk      the action moves or turns the agent; walls stop it or let it slide           (`_walk`)
+measure   geodesic distance to the goal, path length, collisions                       (`_advance`)
+end       stop was called, or the steps are used up; reward and metrics                (`_advance`)
+reset     where the episode ended: the next one, sampled or from the table             (`_reset`)
+observe   the goal in the agent's frame, the camera's place                            (`_observe`)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav import device
+from batchnav.config import PointNavConfig
+from batchnav.device import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.navmesh.data import search_scratch
+from batchnav.navmesh.geodesic import geodesic_distance
+from batchnav.navmesh.walk import try_step
+from batchnav.scene.bank import SceneBank
+from batchnav.sim.episodes import draw_scene, sample_episode
+from batchnav.sim.measures import collided, goal_in_agent_frame, soft_spl, spl, step_reward
+from batchnav.sim.state import (
+    FORWARD,
+    LEFT,
+    METRICS,
+    NUM_ACTIONS,
+    RIGHT,
+    STOP,
+    AgentState,
+    EpisodeTable,
+    StepResult,
+    Task,
+)
+
+CHUNKS_PER_THREAD = 8
+"""CPU: agents are dealt to threads in this many pieces each, so that long searches even out."""
+
+
+@device_function
+def _walk(i, action, nav, task, state, scratch, row):
+    """Apply an action: (squared length moved, squared length wanted). Turning moves nothing."""
+    zero = np.float32(0.0)
+    if action == LEFT or action == RIGHT:
+        state.turns[i] += np.int32(1) if action == LEFT else np.int32(-1)
+        state.heading[i] = state.start_heading[i] + np.float32(state.turns[i]) * task.turn
+        return zero, zero
+    if action != FORWARD:
+        return zero, zero
+    x, y, z = state.position[i, 0], state.position[i, 1], state.position[i, 2]
+    heading = state.heading[i]
+    end_x = x - task.forward_step * np.float32(math.sin(heading))
+    end_z = z - task.forward_step * np.float32(math.cos(heading))
+    nx, ny, nz = try_step(nav, state.scene[i], x, y, z, end_x, y, end_z, task.sliding, scratch, row)
+    state.position[i, 0], state.position[i, 1], state.position[i, 2] = nx, ny, nz
+    moved = (nx - x) * (nx - x) + (ny - y) * (ny - y) + (nz - z) * (nz - z)
+    wanted = (end_x - x) * (end_x - x) + (end_z - z) * (end_z - z)
+    return moved, wanted
+
+
+@device_function
+def _advance(i, action, nav, task, state, result, scratch, row):
+    """Walk, measure, reward, end: everything of a step but the reset."""
+    moved, wanted = _walk(i, action, nav, task, state, scratch, row)
+    before = state.distance[i]
+    if moved > np.float32(0.0):
+        state.distance[i] = geodesic_distance(
+            nav, state.scene[i],
+            state.position[i, 0], state.position[i, 1], state.position[i, 2],
+            state.goal[i, 0], state.goal[i, 1], state.goal[i, 2], scratch, row,
+        )  # fmt: skip
+        state.path_length[i] += np.float32(math.sqrt(moved))
+    if collided(moved, wanted):
+        state.collisions[i] += np.int32(1)
+    state.steps[i] += np.int32(1)
+
+    distance, start_distance, path_length = state.distance[i], state.start_distance[i], state.path_length[i]
+    stopped = action == STOP
+    success = stopped and distance < task.success_distance
+    efficiency = spl(success, start_distance, path_length)
+    reward = step_reward(task.slack_reward, before, distance, task.success_reward, efficiency)
+    state.episode_return[i] += reward
+    result.reward[i] = reward
+    result.terminated[i] = stopped
+    result.truncated[i] = not stopped and state.steps[i] >= task.max_steps
+    result.done[i] = result.terminated[i] or result.truncated[i]
+    result.finished_index[i] = state.table_index[i]
+    result.metrics[0, i] = np.float32(1.0) if success else np.float32(0.0)
+    result.metrics[1, i] = efficiency
+    result.metrics[2, i] = soft_spl(distance, start_distance, path_length)
+    result.metrics[3, i] = distance
+    result.metrics[4, i] = np.float32(state.collisions[i])
+    result.metrics[5, i] = path_length
+    result.metrics[6, i] = np.float32(state.steps[i])
+    result.metrics[7, i] = state.episode_return[i]
+
+
+@device_function
+def _reset(i, nav, task, seed, scene_ranges, table, state, result, scratch, row):
+    """Begin the agent's next episode: the table's next for this agent, or a fresh one."""
+    state.episode[i] += np.int32(1)
+    episode = state.episode[i]
+    rows = table.scene.shape[0]
+    if rows > 0:
+        # Agent i plays rows i, i + N, i + 2N ...; then it plays its first again, which counts for nothing.
+        n = state.scene.shape[0]
+        index = np.int64(i) + np.int64(episode) * np.int64(n)
+        state.table_index[i] = np.int32(index) if index < rows else np.int32(-1)
+        index = index if index < rows else np.int64(i) % rows
+        scene, heading = table.scene[index], table.heading[index]
+        sx, sy, sz = table.start[index, 0], table.start[index, 1], table.start[index, 2]
+        gx, gy, gz = table.goal[index, 0], table.goal[index, 1], table.goal[index, 2]
+        distance = geodesic_distance(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row)
+    else:
+        scene, heading = draw_scene(seed, i, episode, scene_ranges[i, 0], scene_ranges[i, 1])
+        found, sx, sy, sz, gx, gy, gz, distance = sample_episode(nav, task, scene, seed, i, episode, scratch, row)
+        if not found:
+            result.flags[1] = scene + np.int32(1)
+    state.scene[i] = scene
+    state.position[i, 0], state.position[i, 1], state.position[i, 2] = sx, sy, sz
+    state.goal[i, 0], state.goal[i, 1], state.goal[i, 2] = gx, gy, gz
+    state.start_heading[i], state.heading[i], state.turns[i] = heading, heading, np.int32(0)
+    state.start_distance[i], state.distance[i] = distance, distance
+    state.path_length[i], state.episode_return[i] = np.float32(0.0), np.float32(0.0)
+    state.collisions[i], state.steps[i] = np.int32(0), np.int32(0)
+
+
+@device_function
+def _observe(i, task, state, result):
+    """The goal in the agent's frame and the camera's place."""
+    x, y, z = state.position[i, 0], state.position[i, 1], state.position[i, 2]
+    rho, minus_phi = goal_in_agent_frame(x, z, state.heading[i], state.goal[i, 0], state.goal[i, 2])
+    result.pointgoal[i, 0], result.pointgoal[i, 1] = rho, minus_phi
+    result.camera[i, 0], result.camera[i, 1], result.camera[i, 2] = x, y + task.camera_height, z
+
+
+@cpu_kernel
+def _advance_cpu(actions, nav, task, state, scratch, chunks, result):
+    n = actions.shape[0]
+    for chunk in prange(chunks):
+        for i in range(chunk * n // chunks, (chunk + 1) * n // chunks):
+            _advance(i, actions[i], nav, task, state, result, scratch, chunk)
+            _observe(i, task, state, result)
+
+
+@cpu_kernel
+def _reset_cpu(everyone, nav, task, seed, scene_ranges, table, state, scratch, chunks, result):
+    n = result.done.shape[0]
+    for chunk in prange(chunks):
+        for i in range(chunk * n // chunks, (chunk + 1) * n // chunks):
+            if everyone or result.done[i]:
+                _reset(i, nav, task, seed, scene_ranges, table, state, result, scratch, chunk)
+                _observe(i, task, state, result)
+
+
+@cuda_kernel
+def _advance_cuda(actions, nav, task, state, scratch, result):
+    i = cuda.grid(1)
+    if i < actions.shape[0]:
+        action = actions[i]
+        if action < 0 or action >= NUM_ACTIONS:
+            cuda.atomic.add(result.flags, 0, 1)
+        _advance(i, action, nav, task, state, result, scratch, i)
+        _observe(i, task, state, result)
+
+
+@cuda_kernel
+def _reset_cuda(everyone, nav, task, seed, scene_ranges, table, state, scratch, result):
+    i = cuda.grid(1)
+    if i < result.done.shape[0] and (everyone or result.done[i]):
+        _reset(i, nav, task, seed, scene_ranges, table, state, result, scratch, i)
+        _observe(i, task, state, result)
+
+
+class PointNavSim:
+    """N agents in the scenes of a bank. `state` and `result` are its tensors; nothing is allocated in `step`.
+
+    Args:
+        bank: the scenes, on the device where the simulation runs.
+        num_envs: N.
+        config: the task.
+        seed: of the sampled episodes; 64 bits.
+        episodes: fixed episodes to play instead: agent i plays rows i, i + N, i + 2N ... of the table.
+    """
+
+    def __init__(
+        self,
+        bank: SceneBank,
+        num_envs: int,
+        config: PointNavConfig,
+        seed: int = 0,
+        episodes: EpisodeTable | None = None,
+    ):
+        self.bank, self.config, self.num_envs, self.device = bank, config, num_envs, bank.device
+        self.task = Task.of(config)
+        self.seed = seed
+        self.state = AgentState.empty(num_envs, self.device)
+        self.result = StepResult.empty(num_envs, self.device)
+        self.episodes = episodes if episodes is not None else _no_episodes(self.device)
+        self.chunks = min(num_envs, device.num_threads() * CHUNKS_PER_THREAD)
+        rows = num_envs if self.device.type == "cuda" else self.chunks
+        self.scratch = search_scratch(bank.navmesh, rows, self.device)
+        # Agent i draws from its own share of the scenes: one scene for a block of agents where there are fewer scenes
+        # than agents (its memory is read together), else a range of scenes for each agent.
+        shares = np.arange(num_envs + 1, dtype=np.int64) * bank.num_scenes // num_envs
+        ranges = np.stack([shares[:-1], np.maximum(1, np.diff(shares))], axis=1).astype(np.int32)
+        self.scene_ranges = torch.from_numpy(ranges).to(self.device)
+        self._views = tuple(map(device.view, (self.state, self.scratch, self.result, self.scene_ranges, self.episodes)))
+
+    def reset(self) -> None:
+        """Begin an episode for every agent. EpisodeError where a scene has none to offer (waits for the device)."""
+        self._run_reset(everyone=True)
+        failed = int(self.result.flags[1])
+        if failed:
+            raise EpisodeError(
+                f"scene {self.bank.names[failed - 1]!r}: no episode found in 1000 tries, expected an island of radius "
+                f">= 1.5 m with points {self.config.closest_goal:g} to {self.config.furthest_goal:g} m apart"
+            )
+
+    def advance(self, actions: torch.Tensor) -> None:
+        """Walk, measure, reward and end; the agents whose episode ended stay where it ended until `reset_done`.
+
+        Args:
+            actions: i64 [N], 0 stop, 1 forward, 2 left, 3 right. Out of range: ArgumentError; on CUDA, where looking
+                would stall the pipeline, at the next `check`.
+        """
+        device.check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
+        state, scratch, result, _, _ = self._views
+        nav = self.bank.navmesh_view
+        if self.device.type == "cuda":
+            view = device.view(actions)
+            device.launch(_advance_cuda, self.num_envs, view, nav, self.task, state, scratch, result)
+        else:
+            array = actions.numpy()
+            if array.min() < 0 or array.max() >= NUM_ACTIONS:
+                bad = array[(array < 0) | (array >= NUM_ACTIONS)][0]
+                raise ArgumentError(f"actions: found {bad}, expected 0 (stop), 1 (forward), 2 (left) or 3 (right)")
+            _advance_cpu(array, nav, self.task, state, scratch, self.chunks, result)
+
+    def reset_done(self) -> None:
+        """Begin the next episode of the agents whose last one has ended."""
+        self._run_reset(everyone=False)
+
+    def step(self, actions: torch.Tensor) -> StepResult:
+        """`advance`, then `reset_done`. The result's tensors are overwritten by the next step."""
+        self.advance(actions)
+        self.reset_done()
+        return self.result
+
+    def check(self) -> None:
+        """ArgumentError where an action out of range was seen on the device (waits for it)."""
+        bad = int(self.result.flags[0])
+        if bad:
+            self.result.flags[0] = 0
+            raise ArgumentError(
+                f"actions: found {bad} out of range, expected 0 (stop), 1 (forward), 2 (left), 3 (right)"
+            )
+
+    def metrics(self) -> dict[str, torch.Tensor]:
+        """f32 [N] by name (METRICS): of the episodes just ended where `result.done`, else of those running."""
+        return dict(zip(METRICS, self.result.metrics, strict=True))
+
+    def _run_reset(self, everyone: bool) -> None:
+        state, scratch, result, ranges, table = self._views
+        arguments = (everyone, self.bank.navmesh_view, self.task, self.seed, ranges, table, state, scratch)
+        if self.device.type == "cuda":
+            device.launch(_reset_cuda, self.num_envs, *arguments, result)
+        else:
+            _reset_cpu(*arguments, self.chunks, result)
+
+
+def _no_episodes(where: torch.device) -> EpisodeTable:
+    f32, i32 = {"dtype": torch.float32, "device": where}, {"dtype": torch.int32, "device": where}
+    return EpisodeTable(
+        torch.zeros(0, **i32), torch.zeros(0, 3, **f32), torch.zeros(0, **f32), torch.zeros(0, 3, **f32)
+    )
