@@ -4,7 +4,7 @@ Three decorators, one source:
 
 * `device_function`: the work for one item; callable from both forms below, never compiled with a fixed signature.
 * `cpu_kernel`: a `prange` loop over items. Its machine code is kept on disk, in a folder named after a hash of the
-  package's sources, since numba's own cache does not notice an edit in another file.
+  sources it is made of, since numba's own cache does not notice an edit in another file.
 * `cuda_kernel`: the same loop as a CUDA grid; `launch` starts it on torch's current stream.
 """
 
@@ -13,7 +13,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import shutil
+import types as types_module
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,12 @@ from numba.extending import intrinsic
 from batchnav.errors import ArgumentError, DeviceError
 
 KEPT_KERNEL_FOLDERS = 4
-"""Compiled kernels are kept for this many versions of the sources; the least recently used go first."""
+"""A module's compiled kernels are kept for this many versions of its sources; the least recently used go first."""
 
 device_function = numba.njit(error_model="numpy")
+inline_function = numba.njit(error_model="numpy", forceinline=True)
+"""A `device_function` whose code goes into its caller. For those that take NamedTuples and are called once per item: a
+real call hands every array over as seven words and counts its references (measured on the CPU: 10 times slower)."""
 
 
 def cache_folder() -> Path:
@@ -40,17 +45,40 @@ def cache_folder() -> Path:
 
 
 @functools.cache
-def _kernel_folder() -> str:
-    """Folder of compiled kernels for exactly these sources; older versions' folders are pruned."""
-    digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
+def _sources(module: str) -> frozenset[Path]:
+    """The package's source files that a module is made of: its own and those it imports, and so on."""
     package = Path(__file__).parent
-    for source in sorted(package.rglob("*.py")):
-        digest.update(str(source.relative_to(package)).encode() + b"\0" + source.read_bytes())
+    stem = package.joinpath(*module.split(".")[1:])
+    own = stem / "__init__.py" if stem.is_dir() else stem.with_suffix(".py")
+    found, todo = set(), [own]
+    while todo:
+        source = todo.pop()
+        if source in found or not source.is_file():
+            continue
+        found.add(source)
+        for name in _IMPORTED.findall(source.read_text(encoding="utf-8")):
+            # `from batchnav.a.b import c`: c may be a module of its own
+            first, _, rest = name.partition(" import ")
+            base = package.joinpath(*first.split(".")[1:])
+            parts = [base / part.strip("() \n").split(" as ")[0] for part in rest.split(",")]
+            todo += [path.with_suffix(".py") for path in (base, *parts)] + [base / "__init__.py"]
+    return frozenset(found)
+
+
+_IMPORTED = re.compile(r"^(?:from|import) (batchnav[\w.]*(?: import (?:\([^)]*\)|[^\n]*))?)", re.MULTILINE)
+
+
+@functools.cache
+def _kernel_folder(module: str) -> str:
+    """Folder of a module's compiled kernels for exactly its sources; those of older versions are pruned."""
+    digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
+    for source in sorted(_sources(module)):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
     kernels = cache_folder() / "kernels"
-    folder = kernels / digest.hexdigest()[:16]
+    folder = kernels / f"{module}-{digest.hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     os.utime(folder)
-    by_use = sorted((f for f in kernels.iterdir() if f.is_dir()), key=lambda f: f.stat().st_mtime, reverse=True)
+    by_use = sorted(kernels.glob(f"{module}-*"), key=lambda f: f.stat().st_mtime, reverse=True)
     for old in by_use[KEPT_KERNEL_FOLDERS:]:
         shutil.rmtree(old, ignore_errors=True)
     return str(folder)
@@ -58,7 +86,7 @@ def _kernel_folder() -> str:
 
 def _with_kernel_folder(decorate, function):
     """Decorate while numba's cache points at our folder: numba reads the setting once, when it decorates."""
-    saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, _kernel_folder()
+    saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, _kernel_folder(function.__module__)
     try:
         return decorate(function)
     finally:
@@ -131,6 +159,61 @@ def launch(kernel, num_threads: int, *args: Any, block: int = 128) -> None:
         kernel[-(-num_threads // block), block, _stream(torch.cuda.current_stream().cuda_stream)](*args)
 
 
+def launch_blocks(kernel, blocks: tuple[int, int, int], *args: Any, block: int = 128) -> None:
+    """Start a CUDA kernel of a 3-D grid of blocks (the last two at most 65,535) on torch's current stream."""
+    kernel[blocks, block, _stream(torch.cuda.current_stream().cuda_stream)](*args)
+
+
+class BoundKernel:
+    """A CUDA kernel with its arguments laid out once, for loops where the host's time counts.
+
+    numba sorts out every argument at every launch: 12 us, and about 4 us more per array. Here that is done once, and a
+    call only hands the finished list to the driver. The arrays must stay where they are; `repoint` swaps one of them.
+    """
+
+    def __init__(self, kernel, num_threads: int, *args: Any, block: int = 128):
+        from cuda import core  # comes with numba-cuda
+
+        compiled = kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in args))
+        self._values, self._first, keep = [], [], []
+        for kind, argument in zip(compiled.argument_types, args, strict=True):
+            self._first.append(len(self._values))
+            compiled._prepare_args(kind, argument, 0, keep, self._values)
+        self._args = args  # keeps the arrays alive
+        self._launch, self._config = core.launch, core.LaunchConfig(grid=-(-num_threads // block), block=block)
+        self._kernel = compiled._codelibrary.get_cufunc().kernel
+
+    def repoint(self, index: int, pointer: int) -> None:
+        """Let the array that was given as argument `index` start at another device address; same shape and type."""
+        self._values[self._first[index] + 4] = pointer  # after numba's owner (2 words), length and item size
+
+    def __call__(self) -> None:
+        """Launch on torch's current stream."""
+        stream = _core_stream(torch.cuda.current_stream().cuda_stream)
+        self._launch(stream, self._config, self._kernel, *self._values)
+
+
+@functools.lru_cache(maxsize=64)
+def _core_stream(handle: int):
+    from cuda import core
+
+    return core.Stream.from_handle(handle)
+
+
+def host_flag(device: torch.device) -> tuple[np.ndarray, Any]:
+    """One int32 that a kernel may set and the host reads without waiting: the host's view and the kernel's.
+
+    On CUDA it lies in pinned host memory, which the device reaches at the same address.
+    """
+    if device.type == "cpu":
+        flag = np.zeros(1, np.int32)
+        return flag, flag
+    flag = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+    interface = {"shape": (1,), "typestr": "<i4", "data": (flag.data_ptr(), False), "version": 3}
+    owner = types_module.SimpleNamespace(__cuda_array_interface__=interface, tensor=flag)
+    return flag.numpy(), cuda.as_cuda_array(owner, sync=False)
+
+
 @functools.lru_cache(maxsize=64)
 def _stream(handle: int):
     """The numba stream of a torch stream. Handle 0 is the legacy default stream, which numba names so."""
@@ -158,7 +241,8 @@ def check_tensor(name: str, value: Any, shape: tuple, dtype: torch.dtype, device
 def load4(typingctx, array, row, column):
     """Four neighbouring elements of a C-ordered 2-D array, in one 16-byte load.
 
-    The row length and `column` must be multiples of four, the array 16-byte aligned (torch and NumPy allocate so).
+    The row length and `column` must be multiples of four, the array 16-byte aligned (torch and NumPy allocate so) and
+    of fewer than 2**31 elements.
     On the GPU this decides the speed of tree traversal (`ld.global.v4`, measured 2.4 times the scalar loads).
     """
     if not (isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C"):
@@ -166,15 +250,63 @@ def load4(typingctx, array, row, column):
     signature = types.UniTuple(array.dtype, 4)(array, types.int32, types.int32)
 
     def codegen(context, builder, signature, args):
-        array_type = signature.args[0]
-        struct = context.make_array(array_type)(context, builder, args[0])
-        row_length = cgutils.unpack_tuple(builder, struct.shape, 2)[1]
-        wide = row_length.type
-        index = builder.add(builder.mul(builder.sext(args[1], wide), row_length), builder.sext(args[2], wide))
-        element = context.get_data_type(array_type.dtype)
-        pointer = builder.bitcast(builder.gep(struct.data, [index]), ir.VectorType(element, 4).as_pointer())
+        pointer = _vector_pointer(context, builder, signature, args)
         vector = builder.load(pointer, align=16)
         lanes = [builder.extract_element(vector, ir.Constant(ir.IntType(32), i)) for i in range(4)]
         return context.make_tuple(builder, signature.return_type, lanes)
 
     return signature, codegen
+
+
+@intrinsic
+def float_bits(typingctx, value):
+    """The 32 bits of a float32 as an int32: how integers travel in rows of floats that `load4` reads."""
+    if value != types.float32:
+        return None
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.IntType(32))
+
+    return types.int32(types.float32), codegen
+
+
+@intrinsic
+def fma(typingctx, a, b, c):
+    """a * b + c of float32, rounded once: one instruction on the GPU and on any CPU of the last ten years."""
+    if not (a == b == c == types.float32):
+        return None
+
+    def codegen(context, builder, signature, args):
+        return builder.fma(*args)
+
+    return types.float32(types.float32, types.float32, types.float32), codegen
+
+
+@intrinsic
+def store4(typingctx, array, row, column, values):
+    """Write four neighbouring elements in one 16-byte store; the arguments are as of `load4`, and a tuple of four."""
+    if not (isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C"):
+        return None
+    signature = types.void(array, types.int32, types.int32, types.UniTuple(array.dtype, 4))
+
+    def codegen(context, builder, signature, args):
+        pointer = _vector_pointer(context, builder, signature, args)
+        vector = ir.Constant(pointer.type.pointee, ir.Undefined)
+        for lane, value in enumerate(cgutils.unpack_tuple(builder, args[3], 4)):
+            vector = builder.insert_element(vector, value, ir.Constant(ir.IntType(32), lane))
+        builder.store(vector, pointer, align=16)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _vector_pointer(context, builder, signature, args):
+    """Address of `array[row, column]` as a vector of four elements."""
+    array_type = signature.args[0]
+    struct = context.make_array(array_type)(context, builder, args[0])
+    row_length = cgutils.unpack_tuple(builder, struct.shape, 2)[1]
+    narrow = builder.trunc(row_length, args[1].type)  # one 32-bit multiplication: a 64-bit one is four on the GPU
+    index = builder.add(builder.mul(args[1], narrow, flags=["nsw"]), args[2], flags=["nsw"])
+    index = builder.sext(index, row_length.type)
+    element = context.get_data_type(array_type.dtype)
+    return builder.bitcast(builder.gep(struct.data, [index]), ir.VectorType(element, 4).as_pointer())

@@ -6,14 +6,14 @@ order of threads and blocks cannot change a run, and a run resumes from its epis
 
 import numpy as np
 
-from batchnav.device import device_function
+from batchnav.device import inline_function
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
 _TO_UNIT = np.float32(2.0**-24)
 
 
-@device_function
+@inline_function
 def philox(c0, c1, c2, c3, k0, k1):
     """Philox 4x32-10: four uint32 counters and a key of two -> four uint32, each uniform over its range."""
     for _ in range(10):
@@ -30,7 +30,7 @@ def philox(c0, c1, c2, c3, k0, k1):
     return c0, c1, c2, c3
 
 
-@device_function
+@inline_function
 def uniform4(seed, environment, episode, draw):
     """Four float32 in [0, 1) with 24 random bits each. `seed` is an int64, the counters are integers below 2**32."""
     bits = np.uint64(seed)
@@ -41,6 +41,6 @@ def uniform4(seed, environment, episode, draw):
     return _unit(a), _unit(b), _unit(c), _unit(d)
 
 
-@device_function
+@inline_function
 def _unit(bits):
     return np.float32(bits >> np.uint32(8)) * _TO_UNIT

@@ -50,3 +50,5 @@ class Tile(NamedTuple):
     y: int = 0
     layer: int = 0
     user_id: int = 0
+    links: np.ndarray | None = None
+    """u8 [max_links, 12] as the file had them (None: zeros). Detour rebuilds them when it loads a tile."""

@@ -1,0 +1,1 @@
+"""Environments: `gymnasium.vector.VectorEnv`s on torch tensors."""

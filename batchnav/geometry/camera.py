@@ -1,0 +1,31 @@
+"""The pinhole camera: level, square pixels, rays through pixel centres, row 0 at the top."""
+
+import math
+
+import numpy as np
+
+from batchnav.device import device_function
+
+_TINY = np.float32(1e-12)
+
+
+def tan_half(hfov_deg: float) -> np.float32:
+    """Half the image's width at distance 1: tan(hfov / 2)."""
+    return np.float32(math.tan(math.radians(hfov_deg) / 2))
+
+
+@device_function
+def pixel_ray(row, column, height, width, tan_half_hfov, forward_x, forward_z):
+    """Direction of a pixel's ray, scaled so that its forward component is 1: a ray's parameter is planar depth."""
+    scale = tan_half_hfov / np.float32(width)
+    right = np.float32(np.int32(2) * column + np.int32(1) - width) * scale
+    up = np.float32(height - np.int32(1) - np.int32(2) * row) * scale
+    return forward_x - right * forward_z, up, forward_z + right * forward_x
+
+
+@device_function
+def inverse_direction(component):
+    """1 / component, finite where a ray is parallel to an axis' planes, so that the slab test meets no NaN."""
+    if abs(component) < _TINY:
+        return np.float32(1.0) / _TINY
+    return np.float32(1.0) / component

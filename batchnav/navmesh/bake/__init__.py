@@ -1,0 +1,59 @@
+"""Navmesh baking: a triangle mesh in, a tile of convex walkable polygons out.
+
+The method is that of Mikko Mononen's Recast 1.6.0 with the settings and order of Habitat's PathFinder::build, so that
+the result equals theirs: voxels, filters, erosion by the agent's radius, watershed regions (Haumont, Debunne and Sillion,
+"Volumetric cell-and-portal generation", 2003), contours, convex polygons, heights. Each stage has a file.
+"""
+
+import numpy as np
+
+from batchnav.errors import NavMeshError
+from batchnav.navmesh.bake import filters
+from batchnav.navmesh.bake.compact import CompactField, build_compact, erode
+from batchnav.navmesh.bake.contours import build_contours
+from batchnav.navmesh.bake.detail import build_detail
+from batchnav.navmesh.bake.grid import make_grid
+from batchnav.navmesh.bake.heightfield import voxelise
+from batchnav.navmesh.bake.polygons import build_polygons
+from batchnav.navmesh.bake.regions import build_regions
+from batchnav.navmesh.bake.tile import make_tile
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.navmesh.tile import Tile
+
+__all__ = ["bake_tile"]
+
+
+def bake_tile(vertices: np.ndarray, faces: np.ndarray, settings: NavMeshSettings) -> Tile:
+    """Bake the walkable surface of a mesh (f32 [V, 3] metres, +Y up; i32 [F, 3]) into one tile.
+
+    Raises:
+        NavMeshError: nothing is walkable, the mesh is too large for the grid, or it holds bad coordinates or indices.
+        ConfigError: a setting is out of range.
+    """
+    settings.validate()
+    vertices, faces = np.ascontiguousarray(vertices, np.float32), np.ascontiguousarray(faces, np.int32)
+    grid = make_grid(vertices, faces, settings)
+
+    solid = voxelise(vertices, faces, grid)
+    _expect(solid.area.any(), f"{len(faces)} triangles, none of them flatter than {settings.agent_max_slope:g} degrees")
+    if settings.filter_low_hanging_obstacles:
+        filters.allow_low_obstacles(solid, grid.walkable_climb)
+    if settings.filter_ledge_spans:
+        filters.drop_ledges(solid, grid.width, grid.depth, grid.walkable_height, grid.walkable_climb)
+    if settings.filter_walkable_low_height_spans:
+        filters.drop_low_ceilings(solid, grid.walkable_height)
+
+    field = CompactField(*build_compact(solid, grid.width, grid.depth, grid.walkable_height, grid.walkable_climb))
+    erode(field, grid.walkable_radius)
+    _expect(field.area.any(), "no floor that is wide enough and has room above it for the agent")
+
+    region = build_regions(field, grid.min_region_area, grid.merge_region_area)
+    contours = build_contours(field, region, grid.width, grid.max_edge_error, grid.max_edge_length)
+    mesh = build_polygons(contours, grid.vertices_per_polygon)
+    _expect(len(mesh.corners), f"no floor of {grid.min_region_area} cells ({settings.region_min_size:g} squared) or more")
+    return make_tile(mesh, build_detail(field, region, mesh, grid), grid, settings)
+
+
+def _expect(found, otherwise: str) -> None:
+    if not found:
+        raise NavMeshError(f"mesh: found {otherwise}; expected a surface that an agent can walk on")

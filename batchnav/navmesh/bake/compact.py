@@ -1,0 +1,111 @@
+"""The compact field: the open space above walkable spans, each linked to its four neighbours.
+
+Cells are visited by index: row by row along z, column by column along x, bottom to top. Directions: 0 -x, 1 +z, 2 +x,
+3 -z.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from batchnav.device import cpu_function, device_function
+from batchnav.navmesh.bake.filters import OPEN_SKY
+
+NO_NEIGHBOUR = -1
+_MAX_LAYERS = 63  # per column, as Recast's six-bit links allow
+_MAX_HEADROOM = 255
+
+
+class CompactField(NamedTuple):
+    """C cells in which an agent can stand."""
+
+    first: np.ndarray
+    """i32 [width * depth + 1], the columns' first cells."""
+    column: np.ndarray
+    """i32 [C], x + z * width."""
+    floor: np.ndarray
+    """i32 [C], in cell heights above the grid's floor."""
+    neighbours: np.ndarray
+    """i32 [C, 4], the cell one step on in each direction, -1 where none can be reached."""
+    area: np.ndarray
+    """u8 [C], 0 where closed (too near to a wall)."""
+
+
+@cpu_function
+def build_compact(solid, width, depth, walkable_height, walkable_climb):
+    """The walkable spans of the solid field as (first, column, floor, neighbours, area) of a CompactField."""
+    count = 0
+    for i in range(len(solid.area)):
+        count += solid.area[i] != 0
+    first = np.empty(len(solid.first), np.int32)
+    column = np.empty(count, np.int32)
+    floor = np.empty(count, np.int32)
+    room = np.empty(count, np.int32)
+    area = np.empty(count, np.uint8)
+    cell = 0
+    for c in range(width * depth):
+        first[c] = cell
+        last = solid.first[c + 1]
+        for i in range(solid.first[c], last):
+            if solid.area[i] != 0:
+                ceiling = solid.low[i + 1] if i + 1 < last else OPEN_SKY
+                column[cell] = c
+                floor[cell] = solid.high[i]
+                room[cell] = min(max(ceiling - solid.high[i], 0), _MAX_HEADROOM)
+                area[cell] = solid.area[i]
+                cell += 1
+    first[width * depth] = cell
+    neighbours = np.full((count, 4), NO_NEIGHBOUR, np.int32)
+    for i in range(count):
+        z, x = divmod(column[i], width)
+        for direction in range(4):
+            nx = x + (direction == 2) - (direction == 0)
+            nz = z + (direction == 1) - (direction == 3)
+            if nx < 0 or nz < 0 or nx >= width or nz >= depth:
+                continue
+            start, end = first[nx + nz * width], first[nx + nz * width + 1]
+            for k in range(start, min(end, start + _MAX_LAYERS)):
+                bottom = max(floor[i], floor[k])
+                top = min(floor[i] + room[i], floor[k] + room[k])
+                if top - bottom >= walkable_height and abs(floor[k] - floor[i]) <= walkable_climb:
+                    neighbours[i, direction] = k
+                    break
+    return first, column, floor, neighbours, area
+
+
+@device_function
+def sweep_distances(neighbours, distance):
+    """Chamfer distances from the cells at 0, twice the distance in cells: 2 for a side step, 3 for a diagonal one."""
+    for i in range(len(distance)):
+        _relax(neighbours, distance, i, 0, 3)
+        _relax(neighbours, distance, i, 3, 2)
+    for i in range(len(distance) - 1, -1, -1):
+        _relax(neighbours, distance, i, 2, 1)
+        _relax(neighbours, distance, i, 1, 0)
+
+
+@device_function
+def _relax(neighbours, distance, i, side, turn):
+    """Shorten cell i's distance through the neighbour on `side` and the one beyond it towards `turn`."""
+    beside = neighbours[i, side]
+    if beside >= 0:
+        distance[i] = min(distance[i], distance[beside] + 2)
+        beyond = neighbours[beside, turn]
+        if beyond >= 0:
+            distance[i] = min(distance[i], distance[beyond] + 3)
+
+
+@cpu_function
+def erode(field, radius):
+    """Close the cells within `radius` cells of an edge."""
+    distance = np.empty(len(field.area), np.int32)
+    for i in range(len(distance)):
+        inside = field.area[i] != 0
+        for direction in range(4):
+            k = field.neighbours[i, direction]
+            inside = inside and k >= 0 and field.area[k] != 0
+        distance[i] = 255 if inside else 0
+    sweep_distances(field.neighbours, distance)
+    for i in range(len(distance)):
+        if distance[i] < 2 * radius:
+            field.area[i] = 0

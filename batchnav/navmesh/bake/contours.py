@@ -1,0 +1,257 @@
+"""Contours: the outlines of regions, walked cell by cell and simplified to few corners.
+
+Where a region borders another one the corners are shared by both; along walls the outline may deviate by the settings'
+maximum error.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from batchnav.device import cpu_function, device_function
+from batchnav.navmesh.bake.growing import copy_row, first_rows, room_for
+from batchnav.navmesh.bake.holes import merge_holes
+from batchnav.navmesh.bake.regions import MAX_CONTOUR, is_region_edge
+
+_REGION_MASK = 0xFFFF
+_AREA_BORDER = 0x20000  # the cell beside is open space that was closed, not a wall
+
+
+class Contours(NamedTuple):
+    """K closed outlines, clockwise as seen from above, holes joined to them."""
+
+    corners: np.ndarray
+    """i32 [N, 3], (x cell, floor, z cell)."""
+    start: np.ndarray
+    """i32 [K], first corner."""
+    length: np.ndarray
+    """i32 [K], number of corners, 0 for a hole that was joined to its outline."""
+    region: np.ndarray
+    """i32 [K]."""
+
+
+def build_contours(field, region: np.ndarray, width: int, max_error: np.float32, max_length: int) -> Contours:
+    """Outlines of all regions, i32 [C]; error and edge length in cells."""
+    corners, table = _trace_all(field, region, width, max_error, max_length)
+    return merge_holes(Contours(corners, table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy()))
+
+
+@cpu_function
+def _trace_all(field, region, width, max_error, max_length):
+    """Corners i32 [N, 3] and rows (start, length, region)."""
+    edges = np.zeros(len(region), np.uint8)
+    for i in range(len(region)):
+        if region[i] != 0:
+            for direction in range(4):
+                if is_region_edge(field, region, i, direction):
+                    edges[i] |= 1 << direction
+    raw = np.empty((MAX_CONTOUR + 1, 4), np.int32)
+    simple = np.empty((MAX_CONTOUR + 2, 4), np.int32)
+    corners, used = np.empty((1024, 3), np.int32), np.int64(0)
+    table, count = np.empty((64, 3), np.int32), np.int64(0)
+    for i in range(len(region)):
+        if edges[i] == 0 or edges[i] == 0xF:
+            edges[i] = 0
+            continue
+        num_raw = _walk(field, region, edges, i, width, raw)
+        num_simple = _simplify(raw, num_raw, simple, max_error, max_length)
+        if num_simple < 3:
+            continue
+        corners = room_for(corners, used, num_simple)
+        table = room_for(table, count, 1)
+        table[count, 0], table[count, 1], table[count, 2] = used, num_simple, region[i]
+        count += 1
+        for k in range(num_simple):
+            copy_row(simple, k, corners, used + k)
+        used += num_simple
+    return first_rows(corners, used), first_rows(table, count)
+
+
+@device_function
+def _walk(field, region, edges, i, width, raw_out):
+    """Follow an outline from cell i, clearing its edges: rows (x, floor, z, region beside | flag). Their number."""
+    direction = 0
+    while not edges[i] & (1 << direction):
+        direction += 1
+    start, start_direction = i, direction
+    area = field.area[i]
+    count = 0
+    for _ in range(MAX_CONTOUR - 1):
+        if edges[i] & (1 << direction):
+            z, x = divmod(field.column[i], width)
+            raw_out[count, 0] = x + (direction == 1 or direction == 2)
+            raw_out[count, 1] = _corner_floor(field, i, direction)
+            raw_out[count, 2] = z + (direction <= 1)
+            beside = field.neighbours[i, direction]
+            mark = 0
+            if beside >= 0:
+                mark = region[beside]
+                if field.area[beside] != area:
+                    mark |= _AREA_BORDER
+            raw_out[count, 3] = mark
+            count += 1
+            edges[i] &= ~(1 << direction)
+            direction = (direction + 1) & 3
+        else:
+            beside = field.neighbours[i, direction]
+            if beside < 0:
+                break
+            i = beside
+            direction = (direction + 3) & 3
+        if i == start and direction == start_direction:
+            break
+    return count
+
+
+@device_function
+def _corner_floor(field, i, direction):
+    """The highest floor of the up to four cells around the corner at the end of edge `direction` of cell i."""
+    turned = (direction + 1) & 3
+    floor = field.floor[i]
+    k = field.neighbours[i, direction]
+    if k >= 0:
+        floor = max(floor, field.floor[k])
+        k = field.neighbours[k, turned]
+        if k >= 0:
+            floor = max(floor, field.floor[k])
+    k = field.neighbours[i, turned]
+    if k >= 0:
+        floor = max(floor, field.floor[k])
+        k = field.neighbours[k, direction]
+        if k >= 0:
+            floor = max(floor, field.floor[k])
+    return floor
+
+
+@device_function
+def _simplify(raw, num_raw, simple_out, max_error, max_length):
+    """Few corners of an outline: rows (x, floor, z, index of the raw row). Their number."""
+    count = _mandatory_corners(raw, num_raw, simple_out)
+    if count == 0:
+        count = _extreme_corners(raw, num_raw, simple_out)
+    i = np.int64(0)
+    while i < count:
+        far = _farthest(raw, num_raw, simple_out, count, i, max_error * max_error)
+        if far >= 0:
+            count = _insert(raw, simple_out, count, i + 1, far)
+        else:
+            i += 1
+    i = np.int64(0)
+    while max_length > 0 and i < count:
+        middle = _middle_of_long_edge(raw, num_raw, simple_out, count, i, max_length)
+        if middle >= 0:
+            count = _insert(raw, simple_out, count, i + 1, middle)
+        else:
+            i += 1
+    return _without_repeated_corners(simple_out, count)
+
+
+@device_function
+def _insert(raw, simple, count, at, index):
+    """Insert raw row `index` as corner `at`; the new count."""
+    for k in range(count, at, -1):
+        for a in range(4):
+            simple[k, a] = simple[k - 1, a]
+    for a in range(3):
+        simple[at, a] = raw[index, a]
+    simple[at, 3] = index
+    return count + 1
+
+
+@device_function
+def _mandatory_corners(raw, num_raw, simple_out):
+    """Corners where the region beside changes, if any region is beside at all."""
+    connected = False
+    for i in range(num_raw):
+        connected = connected or raw[i, 3] & _REGION_MASK != 0
+    count = np.int64(0)
+    if connected:
+        for i in range(num_raw):
+            if raw[i, 3] != raw[(i + 1) % num_raw, 3]:
+                count = _insert(raw, simple_out, count, count, i)
+    return count
+
+
+@device_function
+def _extreme_corners(raw, num_raw, simple_out):
+    """The lowest corner and the highest, by x, then z."""
+    low = high = np.int64(0)
+    for i in range(1, num_raw):
+        x, z = raw[i, 0], raw[i, 2]
+        if x < raw[low, 0] or (x == raw[low, 0] and z < raw[low, 2]):
+            low = i
+        if x > raw[high, 0] or (x == raw[high, 0] and z > raw[high, 2]):
+            high = i
+    count = np.int64(0)
+    count = _insert(raw, simple_out, count, count, low)
+    return _insert(raw, simple_out, count, count, high)
+
+
+@device_function
+def _forwards(a, b):
+    """Whether b comes after a by x, then z: segments are treated alike from both sides."""
+    return b[0] > a[0] or (b[0] == a[0] and b[2] > a[2])
+
+
+@device_function
+def _farthest(raw, num_raw, simple, count, i, max_square):
+    """The raw row farthest from the edge after corner i, if it is by a wall and too far, else -1."""
+    a, b = simple[i], simple[(i + 1) % count]
+    forwards = _forwards(a, b)
+    if forwards:
+        step, k, end = 1, (a[3] + 1) % num_raw, b[3]
+    else:
+        step, k, end = num_raw - 1, (b[3] + num_raw - 1) % num_raw, a[3]
+        a, b = b, a
+    if raw[k, 3] & _REGION_MASK != 0 and raw[k, 3] & _AREA_BORDER == 0:
+        return -1
+    farthest, largest = -1, np.float32(0.0)
+    while k != end:
+        square = _distance_square(raw[k], a, b)
+        if square > largest:
+            farthest, largest = k, square
+        k = (k + step) % num_raw
+    return farthest if largest > max_square else -1
+
+
+@device_function
+def _distance_square(p, a, b):
+    """Squared distance of a point from a segment, float32."""
+    abx, abz = np.float32(b[0] - a[0]), np.float32(b[2] - a[2])
+    dx, dz = np.float32(p[0] - a[0]), np.float32(p[2] - a[2])
+    square = abx * abx + abz * abz
+    t = abx * dx + abz * dz
+    if square > 0:
+        t /= square
+    t = min(max(t, np.float32(0.0)), np.float32(1.0))
+    dx = np.float32(a[0]) + t * abx - np.float32(p[0])
+    dz = np.float32(a[2]) + t * abz - np.float32(p[2])
+    return dx * dx + dz * dz
+
+
+@device_function
+def _middle_of_long_edge(raw, num_raw, simple, count, i, max_length):
+    """The raw row half-way along the edge after corner i, if that is a wall and longer than `max_length`, else -1."""
+    a, b = simple[i], simple[(i + 1) % count]
+    if raw[(a[3] + 1) % num_raw, 3] & _REGION_MASK != 0:
+        return -1
+    dx, dz = b[0] - a[0], b[2] - a[2]
+    between = b[3] - a[3] + (num_raw if b[3] < a[3] else 0)
+    if dx * dx + dz * dz <= max_length * max_length or between <= 1:
+        return -1
+    return (a[3] + (between if _forwards(a, b) else between + 1) // 2) % num_raw
+
+
+@device_function
+def _without_repeated_corners(simple, count):
+    """Remove corners that coincide with the next one; the new count."""
+    i = 0
+    while i < count:
+        following = i + 1 if i + 1 < count else 0
+        if simple[i, 0] == simple[following, 0] and simple[i, 2] == simple[following, 2]:
+            for k in range(i, count - 1):
+                for a in range(4):
+                    simple[k, a] = simple[k + 1, a]
+            count -= 1
+        i += 1
+    return count

@@ -1,0 +1,213 @@
+"""Triangles of a detail mesh: of the rim alone, or a Delaunay triangulation inside it."""
+
+import numpy as np
+
+from batchnav.device import device_function
+
+_OPEN, _RIM = np.int32(-1), np.int32(-2)  # an edge's side without a face yet; a side on the rim
+_FAR = np.float32(3.4e38)
+
+
+@device_function
+def _distance(a, b):
+    dx, dz = b[0] - a[0], b[2] - a[2]
+    return np.sqrt(dx * dx + dz * dz)
+
+
+@device_function
+def _cross(a, b, c):
+    return (b[0] - a[0]) * (c[2] - a[2]) - (b[2] - a[2]) * (c[0] - a[0])
+
+
+@device_function
+def hull_triangles(points, hull, num_hull, num_corners, triangles_out):
+    """Triangles of a convex rim, grown from the ear of the shortest perimeter to whichever side is nearer; their number.
+
+    Ears are at the polygon's own `num_corners` corners, not at points along its edges.
+    """
+    start, left, right = 0, 1, num_hull - 1
+    shortest = _FAR
+    for i in range(num_hull):
+        if hull[i] >= num_corners:
+            continue
+        before, after = (i - 1 if i > 0 else num_hull - 1), (i + 1 if i + 1 < num_hull else 0)
+        p, c, n = points[hull[before]], points[hull[i]], points[hull[after]]
+        perimeter = _distance(p, c) + _distance(c, n) + _distance(n, p)
+        if perimeter < shortest:
+            start, left, right, shortest = i, after, before, perimeter
+    count = np.int64(0)
+    _emit(triangles_out, count, hull[start], hull[left], hull[right])
+    count += 1
+    while (left + 1) % num_hull != right:
+        next_left, next_right = (left + 1) % num_hull, (right + num_hull - 1) % num_hull
+        l, nl, r, nr = points[hull[left]], points[hull[next_left]], points[hull[right]], points[hull[next_right]]
+        if _distance(l, nl) + _distance(nl, r) < _distance(r, nr) + _distance(l, nr):
+            _emit(triangles_out, count, hull[left], hull[next_left], hull[right])
+            left = next_left
+        else:
+            _emit(triangles_out, count, hull[left], hull[next_right], hull[right])
+            right = next_right
+        count += 1
+    return count
+
+
+@device_function
+def _emit(triangles_out, t, a, b, c):
+    triangles_out[t, 0], triangles_out[t, 1], triangles_out[t, 2] = a, b, c
+
+
+@device_function
+def retriangulate(points, count, hull, num_hull, edges, triangles_out):
+    """Delaunay triangles of `count` points inside a rim; their number.
+
+    `edges` i32 [>= 10 * count, 4] is scratch: rows (from, to, face on the left, face on the right).
+    """
+    num_edges, num_faces = np.int64(0), np.int64(0)
+    j = num_hull - 1
+    for i in range(num_hull):
+        num_edges = _add_edge(edges, num_edges, 10 * count, hull[j], hull[i], _RIM, _OPEN)
+        j = i
+    current = np.int64(0)
+    while current < num_edges:
+        for side in range(2, 4):
+            if edges[current, side] == _OPEN:
+                num_edges, num_faces = _complete(points, count, edges, num_edges, num_faces, current)
+        current += 1
+    for f in range(num_faces):
+        _emit(triangles_out, f, _OPEN, _OPEN, _OPEN)
+    for e in range(num_edges):
+        if edges[e, 3] >= 0:
+            _add_side(triangles_out[edges[e, 3]], edges[e, 0], edges[e, 1])
+        if edges[e, 2] >= 0:
+            _add_side(triangles_out[edges[e, 2]], edges[e, 1], edges[e, 0])
+    f = 0
+    while f < num_faces:
+        triangle = triangles_out[f]
+        if triangle[0] == -1 or triangle[1] == -1 or triangle[2] == -1:
+            num_faces -= 1
+            for k in range(3):
+                triangle[k] = triangles_out[num_faces, k]
+        else:
+            f += 1
+    return num_faces
+
+
+@device_function
+def _add_side(triangle, a, b):
+    """Enter the side from a to b into a triangle that is being gathered."""
+    if triangle[0] == -1:
+        triangle[0], triangle[1] = a, b
+    elif triangle[0] == b:
+        triangle[2] = a
+    elif triangle[1] == a:
+        triangle[2] = b
+
+
+@device_function
+def _find_edge(edges, num_edges, a, b):
+    for e in range(num_edges):
+        if (edges[e, 0] == a and edges[e, 1] == b) or (edges[e, 0] == b and edges[e, 1] == a):
+            return e
+    return -1
+
+
+@device_function
+def _add_edge(edges, num_edges, max_edges, a, b, left, right):
+    """Append an edge if it is new; the number of edges."""
+    if num_edges < max_edges and _find_edge(edges, num_edges, a, b) < 0:
+        edges[num_edges, 0], edges[num_edges, 1], edges[num_edges, 2], edges[num_edges, 3] = a, b, left, right
+        num_edges += 1
+    return num_edges
+
+
+@device_function
+def _set_face(edges, e, a, b, face):
+    """The face on the left of the direction from a to b, where it is open."""
+    if edges[e, 0] == a and edges[e, 1] == b and edges[e, 2] == _OPEN:
+        edges[e, 2] = face
+    elif edges[e, 1] == a and edges[e, 0] == b and edges[e, 3] == _OPEN:
+        edges[e, 3] = face
+
+
+@device_function
+def _complete(points, count, edges, num_edges, num_faces, e):
+    """Add the Delaunay triangle on the open side of edge e, or mark that side as rim; new numbers of edges and faces."""
+    if edges[e, 2] == _OPEN:
+        s, t = edges[e, 0], edges[e, 1]
+    else:
+        s, t = edges[e, 1], edges[e, 0]
+    best = _best_apex(points, count, edges, num_edges, s, t)
+    if best < 0:
+        _set_face(edges, e, s, t, _RIM)
+        return num_edges, num_faces
+    face = np.int32(num_faces)
+    _set_face(edges, e, s, t, face)
+    num_edges = _connect(edges, num_edges, 10 * count, best, s, face)
+    num_edges = _connect(edges, num_edges, 10 * count, t, best, face)
+    return num_edges, num_faces + 1
+
+
+@device_function
+def _connect(edges, num_edges, max_edges, a, b, face):
+    """Give the face to the edge from a to b, a new one if need be."""
+    e = _find_edge(edges, num_edges, a, b)
+    if e < 0:
+        return _add_edge(edges, num_edges, max_edges, a, b, face, _OPEN)
+    _set_face(edges, e, a, b, face)
+    return num_edges
+
+
+@device_function
+def _best_apex(points, count, edges, num_edges, s, t):
+    """The point left of the edge from s to t whose circle with it holds no other, -1 for none."""
+    best = _OPEN
+    cx, cz, radius = np.float32(0.0), np.float32(0.0), np.float32(-1.0)
+    tolerance = np.float32(0.001)
+    one = np.float32(1.0)
+    for k in range(count):
+        u = np.int32(k)
+        if u == s or u == t or _cross(points[s], points[t], points[u]) <= np.float32(1e-5):
+            continue
+        if radius >= 0:
+            dx, dz = points[u, 0] - cx, points[u, 2] - cz
+            distance = np.sqrt(dx * dx + dz * dz)
+            if distance > radius * (one + tolerance):
+                continue
+            # On the circle, within rounding: take it only if its edges cross none.
+            if distance >= radius * (one - tolerance) and (
+                _crosses_any(points, edges, num_edges, s, u) or _crosses_any(points, edges, num_edges, t, u)
+            ):
+                continue
+        best = u
+        cx, cz, radius = _circle(points[s], points[t], points[u])
+    return best
+
+
+@device_function
+def _circle(a, b, c):
+    """Centre (x, z) and radius of the circle through three points; radius 0 at a where they are in line."""
+    bx, bz, cx, cz = b[0] - a[0], b[2] - a[2], c[0] - a[0], c[2] - a[2]
+    cross = bx * cz - bz * cx
+    if abs(cross) <= np.float32(1e-6):
+        return a[0], a[2], np.float32(0.0)
+    b_square, c_square = bx * bx + bz * bz, cx * cx + cz * cz
+    twice = np.float32(2.0) * cross
+    x = (b_square * cz - c_square * bz) / twice
+    z = (c_square * bx - b_square * cx) / twice
+    return x + a[0], z + a[2], np.sqrt(x * x + z * z)
+
+
+@device_function
+def _crosses_any(points, edges, num_edges, a, b):
+    """Whether the line from a to b crosses an edge that shares no end with it."""
+    for e in range(num_edges):
+        c, d = edges[e, 0], edges[e, 1]
+        if c == a or c == b or d == a or d == b:
+            continue
+        side_b = _cross(points[c], points[d], points[b])
+        side_a = _cross(points[c], points[d], points[a])
+        if side_b * side_a < 0:
+            side_c = _cross(points[a], points[b], points[c])
+            if side_c * (side_c + side_a - side_b) < 0:
+                return True
+    return False

@@ -1,0 +1,369 @@
+"""Detail mesh: each polygon in triangles that follow the floor's height to within a tolerance.
+
+Points are added along edges where the floor leaves the straight line, the same for both polygons of an edge, then
+inside on a sample grid, farthest first.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from batchnav.device import cpu_function, device_function
+from batchnav.navmesh.bake.delaunay import hull_triangles, retriangulate
+from batchnav.navmesh.bake.growing import copy_row, first_rows, room_for
+from batchnav.navmesh.bake.heights import Patch, fill_patch, floor_at
+
+MAX_POINTS = 127
+"""Points of one polygon's detail mesh."""
+MAX_TRIANGLES = 255
+_MAX_EDGE_POINTS = 32
+_FAR = np.float32(3.4e38)
+_ON_EDGE = np.float32(0.001 * 0.001)
+
+
+class DetailMesh(NamedTuple):
+    """Detail of P polygons; a polygon's own vertices come first among its points."""
+
+    points: np.ndarray
+    """f32 [D, 3], metres in the world."""
+    triangles: np.ndarray
+    """u8 [R, 4]: three points, counted from the polygon's first; two bits per edge, 1 on the polygon's rim."""
+    table: np.ndarray
+    """i32 [P, 4]: first point, number of points, first triangle, number of triangles."""
+
+
+class _Scratch(NamedTuple):
+    """Working memory for one polygon."""
+
+    points: np.ndarray
+    edge: np.ndarray
+    kept: np.ndarray
+    hull: np.ndarray
+    triangles: np.ndarray
+    edges: np.ndarray
+
+
+def build_detail(field, region: np.ndarray, mesh, grid) -> DetailMesh:
+    """Detail of every polygon of a PolygonMesh on the floors of a CompactField."""
+    return DetailMesh(*_build(field, region, mesh, grid))
+
+
+@cpu_function
+def _build(field, region, mesh, grid):
+    """Arrays of a DetailMesh."""
+    boxes, cells = _patch_boxes(mesh, grid)
+    floor, queue = np.empty(cells, np.int32), np.empty((cells + 1, 3), np.int32)
+    samples = np.empty((_max_samples(boxes, grid), 4), np.int32)
+    scratch = _Scratch(
+        np.empty((MAX_POINTS + 1, 3), np.float32),
+        np.empty((_MAX_EDGE_POINTS + 1, 3), np.float32),
+        np.empty(_MAX_EDGE_POINTS + 1, np.int64),
+        np.empty(MAX_POINTS + 1, np.int32),
+        np.empty((20 * MAX_POINTS, 3), np.int32),
+        np.empty((10 * MAX_POINTS, 4), np.int32),
+    )
+    ring = np.empty((mesh.corners.shape[1], 3), np.int32)
+    outline = np.empty((mesh.corners.shape[1], 3), np.float32)
+    table = np.empty((len(mesh.corners), 4), np.int32)
+    points, num_points = np.empty((1024, 3), np.float32), np.int64(0)
+    triangles, num_triangles = np.empty((1024, 4), np.uint8), np.int64(0)
+    inverse_cell = np.float32(1.0) / grid.cell_size
+    radius = max(1, np.int64(np.ceil(grid.max_edge_error)))
+    for p in range(len(mesh.corners)):
+        n = mesh.count[p]
+        for k in range(n):
+            for a in range(3):
+                ring[k, a] = mesh.vertices[mesh.corners[p, k], a]
+                outline[k, a] = np.float32(ring[k, a]) * (grid.cell_height if a == 1 else grid.cell_size)
+        patch = Patch(
+            floor, boxes[p, 0], boxes[p, 1], boxes[p, 2], boxes[p, 3], inverse_cell, grid.cell_height, radius
+        )  # fmt: skip
+        fill_patch(field, region, grid.width, ring[:n], mesh.region[p], patch, queue)
+        np_, nt = _polygon_detail(outline[:n], patch, grid, scratch, samples)
+        for k in range(np_):
+            for a in range(3):
+                lift = grid.low[a] + (grid.cell_height if a == 1 else np.float32(0.0))
+                scratch.points[k, a] += lift
+        for k in range(n):
+            for a in range(3):
+                outline[k, a] += grid.low[a]
+        table[p, 0], table[p, 1], table[p, 2], table[p, 3] = num_points, np_, num_triangles, nt
+        points = room_for(points, num_points, np_)
+        triangles = room_for(triangles, num_triangles, nt)
+        for k in range(np_):
+            copy_row(scratch.points, k, points, num_points + k)
+        for t in range(nt):
+            for a in range(3):
+                triangles[num_triangles + t, a] = scratch.triangles[t, a]
+            triangles[num_triangles + t, 3] = _rim_flags(scratch.points, scratch.triangles[t], outline[:n])
+        num_points += np_
+        num_triangles += nt
+    return first_rows(points, num_points), first_rows(triangles, num_triangles), table
+
+
+@device_function
+def _patch_boxes(mesh, grid):
+    """Cells around each polygon, one wider on each side: i32 [P, 4] (x, z, width, depth); the most cells of one."""
+    boxes = np.empty((len(mesh.corners), 4), np.int32)
+    cells = 1
+    for p in range(len(mesh.corners)):
+        x0, x1, z0, z1 = grid.width, 0, grid.depth, 0
+        for k in range(mesh.count[p]):
+            v = mesh.corners[p, k]
+            x0, x1 = min(x0, mesh.vertices[v, 0]), max(x1, mesh.vertices[v, 0])
+            z0, z1 = min(z0, mesh.vertices[v, 2]), max(z1, mesh.vertices[v, 2])
+        x0, x1 = max(0, x0 - 1), min(grid.width, x1 + 1)
+        z0, z1 = max(0, z0 - 1), min(grid.depth, z1 + 1)
+        boxes[p, 0], boxes[p, 1], boxes[p, 2], boxes[p, 3] = x0, z0, x1 - x0, z1 - z0
+        cells = max(cells, (x1 - x0) * (z1 - z0))
+    return boxes, cells
+
+
+@device_function
+def _max_samples(boxes, grid):
+    """The most samples that a polygon can have."""
+    most = 1
+    if grid.sample_distance > 0:
+        for p in range(len(boxes)):
+            nx = np.int64(np.float32(boxes[p, 2]) * grid.cell_size / grid.sample_distance) + 3
+            nz = np.int64(np.float32(boxes[p, 3]) * grid.cell_size / grid.sample_distance) + 3
+            most = max(most, nx * nz)
+    return most
+
+
+@device_function
+def _polygon_detail(outline, patch, grid, scratch, samples):
+    """Points and triangles of one polygon into `scratch`; their numbers. `outline` f32 [n, 3] from the grid's corner."""
+    n = len(outline)
+    points = scratch.points
+    for k in range(n):
+        for a in range(3):
+            points[k, a] = outline[k, a]
+    extent = _least_extent(outline)
+    count, num_hull = n, np.int64(0)
+    j = n - 1
+    for i in range(n):
+        if grid.sample_distance > 0:
+            count, num_hull = _split_edge(outline, j, i, patch, grid, scratch, count, num_hull)
+        else:
+            scratch.hull[i] = i
+            num_hull += 1
+        j = i
+    num_triangles = hull_triangles(points, scratch.hull, num_hull, n, scratch.triangles)
+    if grid.sample_distance > 0 and extent >= grid.sample_distance * np.float32(2.0):
+        num_samples = _lay_samples(outline, patch, grid, samples)
+        for _ in range(num_samples):
+            if count >= MAX_POINTS:
+                break
+            worst = _worst_sample(samples, num_samples, points, scratch.triangles, num_triangles, grid)
+            if worst < 0:
+                break
+            samples[worst, 3] = 1
+            points[count, 0], points[count, 1], points[count, 2] = _sample_point(samples, worst, grid)
+            count += 1
+            num_triangles = retriangulate(points, count, scratch.hull, num_hull, scratch.edges, scratch.triangles)
+    return count, min(num_triangles, MAX_TRIANGLES)
+
+
+@device_function
+def _segment_distance_square(x, z, a, b):
+    """Squared distance of a point from a segment, seen from above."""
+    abx, abz = b[0] - a[0], b[2] - a[2]
+    dx, dz = x - a[0], z - a[2]
+    square = abx * abx + abz * abz
+    t = abx * dx + abz * dz
+    if square > 0:
+        t /= square
+    t = min(max(t, np.float32(0.0)), np.float32(1.0))
+    dx, dz = a[0] + t * abx - x, a[2] + t * abz - z
+    return dx * dx + dz * dz
+
+
+@device_function
+def _segment_distance_square_3d(p, a, b):
+    """Squared distance of a point from a segment."""
+    abx, aby, abz = b[0] - a[0], b[1] - a[1], b[2] - a[2]
+    dx, dy, dz = p[0] - a[0], p[1] - a[1], p[2] - a[2]
+    square = abx * abx + aby * aby + abz * abz
+    t = abx * dx + aby * dy + abz * dz
+    if square > 0:
+        t /= square
+    t = min(max(t, np.float32(0.0)), np.float32(1.0))
+    dx, dy, dz = a[0] + t * abx - p[0], a[1] + t * aby - p[1], a[2] + t * abz - p[2]
+    return dx * dx + dy * dy + dz * dz
+
+
+@device_function
+def _least_extent(outline):
+    """Width of a polygon across its best edge, in metres."""
+    n = len(outline)
+    least = _FAR
+    for i in range(n):
+        following = (i + 1) % n
+        farthest = np.float32(0.0)
+        for j in range(n):
+            if j != i and j != following:
+                x, z = outline[j, 0], outline[j, 2]
+                farthest = max(farthest, _segment_distance_square(x, z, outline[i], outline[following]))
+        least = min(least, farthest)
+    return np.sqrt(least)
+
+
+@device_function
+def _split_edge(outline, j, i, patch, grid, scratch, count, num_hull):
+    """Append the edge from corner j to i to the hull, with points where the floor leaves it; new counts."""
+    a, b = outline[j], outline[i]
+    # Both polygons of an edge take its points in the same order, so that there is no seam.
+    if abs(a[0] - b[0]) < np.float32(1e-6):
+        swapped = a[2] > b[2]
+    else:
+        swapped = a[0] > b[0]
+    if swapped:
+        a, b = b, a
+    dx, dy, dz = b[0] - a[0], b[1] - a[1], b[2] - a[2]
+    steps = 1 + np.int64(np.floor(np.sqrt(dx * dx + dz * dz) / grid.sample_distance))
+    steps = min(steps, _MAX_EDGE_POINTS - 1)
+    if count + steps >= MAX_POINTS:
+        steps = MAX_POINTS - 1 - count
+    edge, kept = scratch.edge, scratch.kept
+    for k in range(steps + 1):
+        u = np.float32(k) / np.float32(steps)
+        edge[k, 0], edge[k, 1], edge[k, 2] = a[0] + dx * u, a[1] + dy * u, a[2] + dz * u
+        edge[k, 1] = np.float32(floor_at(patch, edge[k, 0], edge[k, 1], edge[k, 2])) * grid.cell_height
+    num_kept = _keep_bends(edge, steps, kept, grid.sample_max_error * grid.sample_max_error)
+    scratch.hull[num_hull] = j
+    num_hull += 1
+    for k in range(1, num_kept - 1):
+        source = kept[num_kept - 1 - k] if swapped else kept[k]
+        for axis in range(3):
+            scratch.points[count, axis] = edge[source, axis]
+        scratch.hull[num_hull] = count
+        num_hull += 1
+        count += 1
+    return count, num_hull
+
+
+@device_function
+def _keep_bends(edge, steps, kept_out, max_square):
+    """Indices along an edge, its ends and those that a straight line would miss by too much; their number."""
+    kept_out[0], kept_out[1] = 0, steps
+    count, k = 2, 0
+    while k < count - 1:
+        a, b = kept_out[k], kept_out[k + 1]
+        farthest, largest = -1, np.float32(0.0)
+        for m in range(a + 1, b):
+            square = _segment_distance_square_3d(edge[m], edge[a], edge[b])
+            if square > largest:
+                farthest, largest = m, square
+        if farthest >= 0 and largest > max_square:
+            for m in range(count, k + 1, -1):
+                kept_out[m] = kept_out[m - 1]
+            kept_out[k + 1] = farthest
+            count += 1
+        else:
+            k += 1
+    return count
+
+
+@device_function
+def _lay_samples(outline, patch, grid, samples_out):
+    """Grid points well inside the polygon: rows (x, floor in cell heights, z, used); their number."""
+    spacing = grid.sample_distance
+    low_x, high_x, low_z, high_z = outline[0, 0], outline[0, 0], outline[0, 2], outline[0, 2]
+    low_y = high_y = outline[0, 1]
+    for k in range(1, len(outline)):
+        low_x, high_x = min(low_x, outline[k, 0]), max(high_x, outline[k, 0])
+        low_y, high_y = min(low_y, outline[k, 1]), max(high_y, outline[k, 1])
+        low_z, high_z = min(low_z, outline[k, 2]), max(high_z, outline[k, 2])
+    y = (high_y + low_y) * np.float32(0.5)
+    x0, x1 = np.int64(np.floor(low_x / spacing)), np.int64(np.ceil(high_x / spacing))
+    z0, z1 = np.int64(np.floor(low_z / spacing)), np.int64(np.ceil(high_z / spacing))
+    count = 0
+    for iz in range(z0, z1):
+        for ix in range(x0, x1):
+            x, z = np.float32(ix) * spacing, np.float32(iz) * spacing
+            if _signed_distance_square(outline, x, z) <= -spacing / np.float32(2.0) and count < len(samples_out):
+                samples_out[count, 0], samples_out[count, 2], samples_out[count, 3] = ix, iz, 0
+                samples_out[count, 1] = floor_at(patch, x, y, z)
+                count += 1
+    return count
+
+
+@device_function
+def _signed_distance_square(outline, x, z):
+    """Squared distance from a polygon's rim, negative inside. (Recast compares it with a length, unsquared.)"""
+    nearest, inside = _FAR, False
+    j = len(outline) - 1
+    for i in range(len(outline)):
+        a, b = outline[i], outline[j]
+        if (a[2] > z) != (b[2] > z) and x < (b[0] - a[0]) * (z - a[2]) / (b[2] - a[2]) + a[0]:
+            inside = not inside
+        nearest = min(nearest, _segment_distance_square(x, z, b, a))
+        j = i
+    return -nearest if inside else nearest
+
+
+@device_function
+def _sample_point(samples, i, grid):
+    """A sample's point, moved by up to a tenth of a cell so that the grid's symmetry does not spoil the triangles."""
+    tenth = np.float32(0.1)
+    x = np.float32(samples[i, 0]) * grid.sample_distance + _jitter(i, 0x8DA6B343) * grid.cell_size * tenth
+    z = np.float32(samples[i, 2]) * grid.sample_distance + _jitter(i, 0xD8163841) * grid.cell_size * tenth
+    return x, np.float32(samples[i, 1]) * grid.cell_height, z
+
+
+@device_function
+def _jitter(i, factor):
+    """A number in -1..1 that hashes i."""
+    return np.float32((i * factor) & 0xFFFF) / np.float32(65535.0) * np.float32(2.0) - np.float32(1.0)
+
+
+@device_function
+def _worst_sample(samples, num_samples, points, triangles, num_triangles, grid):
+    """The sample farthest above or below the triangles, -1 where all are within tolerance."""
+    worst, largest = -1, np.float32(0.0)
+    for i in range(num_samples):
+        if samples[i, 3] == 0:
+            x, y, z = _sample_point(samples, i, grid)
+            error = _height_error(x, y, z, points, triangles, num_triangles)
+            if error > largest:
+                worst, largest = i, error
+    return worst if largest > grid.sample_max_error else -1
+
+
+@device_function
+def _height_error(x, y, z, points, triangles, num_triangles):
+    """Least vertical distance of a point from the triangles above and below it, -1 where there is none."""
+    least = _FAR
+    for t in range(num_triangles):
+        a, b, c = points[triangles[t, 0]], points[triangles[t, 1]], points[triangles[t, 2]]
+        v0x, v0y, v0z = c[0] - a[0], c[1] - a[1], c[2] - a[2]
+        v1x, v1y, v1z = b[0] - a[0], b[1] - a[1], b[2] - a[2]
+        v2x, v2z = x - a[0], z - a[2]
+        dot00, dot01, dot02 = v0x * v0x + v0z * v0z, v0x * v1x + v0z * v1z, v0x * v2x + v0z * v2z
+        dot11, dot12 = v1x * v1x + v1z * v1z, v1x * v2x + v1z * v2z
+        inverse = np.float32(1.0) / (dot00 * dot11 - dot01 * dot01)
+        u = (dot11 * dot02 - dot01 * dot12) * inverse
+        v = (dot00 * dot12 - dot01 * dot02) * inverse
+        rim = np.float32(1e-4)
+        if u >= -rim and v >= -rim and u + v <= np.float32(1.0) + rim:
+            least = min(least, abs(a[1] + v0y * u + v1y * v - y))
+    return least if least < _FAR else np.float32(-1.0)
+
+
+@device_function
+def _rim_flags(points, triangle, outline):
+    """Two bits for each edge of a triangle: 1 where it lies on the polygon's rim."""
+    flags = 0
+    for k in range(3):
+        a, b = points[triangle[k]], points[triangle[(k + 1) % 3]]
+        j = len(outline) - 1
+        for i in range(len(outline)):
+            if (
+                _segment_distance_square(a[0], a[2], outline[j], outline[i]) < _ON_EDGE
+                and _segment_distance_square(b[0], b[2], outline[j], outline[i]) < _ON_EDGE
+            ):
+                flags |= 1 << (2 * k)
+                break
+            j = i
+    return flags

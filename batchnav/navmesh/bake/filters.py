@@ -1,0 +1,75 @@
+"""Filters of the voxel field: which span tops an agent can really stand on."""
+
+import numpy as np
+
+from batchnav.device import cpu_function, device_function
+
+OPEN_SKY = 0xFFFF
+"""Ceiling, in cell heights, where nothing is above."""
+
+
+@cpu_function
+def allow_low_obstacles(solid, climb):
+    """Make an obstacle walkable that lies on a walkable span and is at most `climb` higher (a kerb, a carpet)."""
+    for column in range(len(solid.first) - 1):
+        below_walkable, below_area, below_high = False, np.uint8(0), 0
+        for i in range(solid.first[column], solid.first[column + 1]):
+            walkable = solid.area[i] != 0
+            if not walkable and below_walkable and abs(solid.high[i] - below_high) <= climb:
+                solid.area[i] = below_area
+            # The original value: an obstacle upon an obstacle does not become walkable.
+            below_walkable, below_area, below_high = walkable, solid.area[i], solid.high[i]
+
+
+@device_function
+def _ceiling(solid, i, column):
+    """Bottom of the span above span `i` of a column."""
+    return solid.low[i + 1] if i + 1 < solid.first[column + 1] else OPEN_SKY
+
+
+@cpu_function
+def drop_ledges(solid, width, depth, height, climb):
+    """Close spans beside a drop of more than `climb`, and spans on a slope that is steeper than `climb` in two cells."""
+    for z in range(depth):
+        for x in range(width):
+            column = x + z * width
+            for i in range(solid.first[column], solid.first[column + 1]):
+                if solid.area[i] != 0 and _is_ledge(solid, i, x, z, width, depth, height, climb):
+                    solid.area[i] = 0
+
+
+@device_function
+def _is_ledge(solid, i, x, z, width, depth, height, climb):
+    floor = solid.high[i]
+    ceiling = _ceiling(solid, i, x + z * width)
+    lowest = highest = floor
+    for direction in range(4):
+        nx = x + (direction == 2) - (direction == 0)
+        nz = z + (direction == 1) - (direction == 3)
+        if nx < 0 or nz < 0 or nx >= width or nz >= depth:
+            return True  # the grid's border is a drop
+        column = nx + nz * width
+        first, last = solid.first[column], solid.first[column + 1]
+        # Below the neighbour's first span is a drop without a bottom.
+        bottom = solid.low[first] if first < last else OPEN_SKY
+        if min(ceiling, bottom) - floor > height:
+            return True
+        for k in range(first, last):
+            other = solid.high[k]
+            if min(ceiling, _ceiling(solid, k, column)) - max(floor, other) > height:
+                if other - floor < -climb:
+                    return True
+                if other - floor <= climb:
+                    lowest, highest = min(lowest, other), max(highest, other)
+    return highest - lowest > climb
+
+
+@cpu_function
+def drop_low_ceilings(solid, height):
+    """Close spans with less than `height` of room above them."""
+    for column in range(len(solid.first) - 1):
+        for i in range(solid.first[column], solid.first[column + 1]):
+            if _ceiling(solid, i, column) - solid.high[i] < height:
+                solid.area[i] = 0
+
+

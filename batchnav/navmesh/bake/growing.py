@@ -1,0 +1,55 @@
+"""Arrays of compiled code: growing rows, sorting keys. Loops rather than slices and `sort`, which compile for seconds.
+
+A count that is passed on to another function starts as `np.int64(0)`: for a literal 0 numba would compile the callee
+once more.
+"""
+
+import numpy as np
+
+from batchnav.device import device_function
+
+
+@device_function
+def room_for(rows, used, extra):
+    """A 2-D array with room for `extra` more rows behind the `used` ones: itself, or a copy twice as large."""
+    if used + extra <= len(rows):
+        return rows
+    larger = np.empty((2 * (used + extra), rows.shape[1]), rows.dtype)
+    for i in range(used):
+        for a in range(rows.shape[1]):
+            larger[i, a] = rows[i, a]
+    return larger
+
+
+@device_function
+def first_rows(rows, used):
+    """A copy of the first `used` rows of a 2-D array."""
+    kept = np.empty((used, rows.shape[1]), rows.dtype)
+    for i in range(used):
+        for a in range(rows.shape[1]):
+            kept[i, a] = rows[i, a]
+    return kept
+
+
+@device_function
+def copy_row(source, i, target, k):
+    """target[k] = source[i] for 2-D arrays."""
+    for a in range(target.shape[1]):
+        target[k, a] = source[i, a]
+
+
+@device_function
+def sort_keys(keys, count):
+    """Sort the first `count` keys, in place (Shell's sort)."""
+    gap = np.int64(1)
+    while gap < count // 2:
+        gap = 2 * gap + 1
+    while gap > 0:
+        for i in range(gap, count):
+            key = keys[i]
+            k = i
+            while k >= gap and keys[k - gap] > key:
+                keys[k] = keys[k - gap]
+                k -= gap
+            keys[k] = key
+        gap //= 2

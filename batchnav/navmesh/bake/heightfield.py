@@ -1,0 +1,232 @@
+"""Voxelisation: triangles become solid spans in the columns of a grid, merged where they touch.
+
+Every triangle is clipped to each cell that it covers, and the height range of the piece becomes a span. Floors are
+rounded up to the next cell height, so the surface that an agent stands on is a span's top.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from batchnav.device import cpu_function, device_function
+from batchnav.errors import NavMeshError
+from batchnav.navmesh.bake.grid import Grid
+from batchnav.navmesh.bake.growing import room_for
+
+WALKABLE_AREA = 63
+"""Area of what an agent can stand on; 0 is what it cannot."""
+MAX_SPAN_HEIGHT = (1 << 13) - 1
+"""Levels of cell height that a span can reach."""
+MAX_SPANS = 2**26
+"""Spans that a bake accepts: 1 GiB."""
+
+_LOW, _HIGH, _AREA, _NEXT = 0, 1, 2, 3
+_CORNERS = 12  # a triangle clipped by two lines in x and two in z has at most seven
+_POLYGON = np.int64(3 * _CORNERS)
+
+
+class SolidField(NamedTuple):
+    """Solid spans by column, bottom to top within one; the column of cell (x, z) is x + z * width."""
+
+    first: np.ndarray
+    """i32 [width * depth + 1], the columns' first spans."""
+    low: np.ndarray
+    """i32 [S], bottom in cell heights above the grid's floor."""
+    high: np.ndarray
+    """i32 [S], top."""
+    area: np.ndarray
+    """u8 [S], WALKABLE_AREA or 0."""
+
+
+def voxelise(vertices: np.ndarray, faces: np.ndarray, grid: Grid) -> SolidField:
+    """Solid spans of a mesh; f32 [V, 3], i32 [F, 3]."""
+    head, pool = _rasterise(vertices, faces, grid)
+    if len(pool) > MAX_SPANS:
+        raise NavMeshError(f"mesh: found more than {MAX_SPANS} voxel spans, expected fewer: use a larger cell_size")
+    return SolidField(*_flatten(head, pool))
+
+
+@cpu_function
+def _rasterise(vertices, faces, grid):
+    """Linked lists of spans per column: first span (-1 none), and rows of low, high, area, next."""
+    head = np.full(grid.width * grid.depth, -1, np.int32)
+    pool = np.empty((len(head) + 1024, 4), np.int32)
+    used, free = np.int64(0), np.int64(-1)
+    inverse_height = np.float32(1.0) / grid.cell_height
+    inverse_cell = np.float32(1.0) / grid.cell_size
+    tall = grid.high[1] - grid.low[1]
+    clip = np.empty(4 * _POLYGON, np.float32)
+    for f in range(len(faces)):
+        area, z0, z1 = _load_triangle(vertices, faces[f], grid, inverse_cell, clip)
+        rest, spare, row, piece = np.int64(0), _POLYGON, 2 * _POLYGON, 3 * _POLYGON
+        num_rest = np.int64(3)
+        for z in range(z0, z1 + 1):
+            line = grid.low[2] + np.float32(z) * grid.cell_size + grid.cell_size
+            num_row, num_rest = _divide(clip, rest, num_rest, row, spare, line, 2)
+            rest, spare = spare, rest
+            if num_row < 3 or z < 0:
+                continue
+            left, right = _range(clip, row, num_row, 0)
+            x0 = np.int64((left - grid.low[0]) * inverse_cell)
+            x1 = np.int64((right - grid.low[0]) * inverse_cell)
+            if x1 < 0 or x0 >= grid.width:
+                continue
+            x0 = min(max(x0, -1), grid.width - 1)
+            x1 = min(max(x1, 0), grid.width - 1)
+            for x in range(x0, x1 + 1):
+                line = grid.low[0] + np.float32(x) * grid.cell_size + grid.cell_size
+                num_piece, num_row = _divide(clip, row, num_row, piece, spare, line, 0)
+                row, spare = spare, row
+                if num_piece < 3 or x < 0:
+                    continue
+                bottom, top = _range(clip, piece, num_piece, 1)
+                bottom = max(bottom - grid.low[1], np.float32(0.0))
+                top = min(top - grid.low[1], tall)
+                low = min(max(np.int64(np.floor(bottom * inverse_height)), 0), MAX_SPAN_HEIGHT)
+                high = min(max(np.int64(np.ceil(top * inverse_height)), low + 1), MAX_SPAN_HEIGHT)
+                if used == len(pool):
+                    if used >= MAX_SPANS:
+                        return head, np.empty((MAX_SPANS + 1, 4), np.int32)
+                    pool = room_for(pool, used, 1)
+                used, free = _add_span(head, pool, used, free, x + z * grid.width, low, high, area, grid.walkable_climb)
+    return head, pool
+
+
+@device_function
+def _load_triangle(vertices, face, grid, inverse_cell, clip):
+    """A triangle's corners into `clip`; its area (floor or not) and the rows of cells that it touches."""
+    for k in range(3):
+        for a in range(3):
+            clip[3 * k + a] = vertices[face[k], a]
+    ux, uy, uz = clip[3] - clip[0], clip[4] - clip[1], clip[5] - clip[2]
+    vx, vy, vz = clip[6] - clip[0], clip[7] - clip[1], clip[8] - clip[2]
+    nx, ny, nz = uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
+    up = ny * (np.float32(1.0) / np.sqrt(nx * nx + ny * ny + nz * nz))
+    area = WALKABLE_AREA if up > grid.walkable_cosine else 0
+    near, far = _range(clip, 0, 3, 2)
+    z0 = np.int64((near - grid.low[2]) * inverse_cell)
+    z1 = np.int64((far - grid.low[2]) * inverse_cell)
+    return area, min(max(z0, -1), grid.depth - 1), min(max(z1, 0), grid.depth - 1)
+
+
+@device_function
+def _range(clip, polygon, count, axis):
+    """Smallest and largest coordinate of a polygon's corners."""
+    low = high = clip[polygon + axis]
+    for k in range(1, count):
+        value = clip[polygon + 3 * k + axis]
+        low = min(low, value)
+        high = max(high, value)
+    return low, high
+
+
+@device_function
+def _copy(clip, source, target):
+    clip[target] = clip[source]
+    clip[target + 1] = clip[source + 1]
+    clip[target + 2] = clip[source + 2]
+
+
+@device_function
+def _divide(clip, polygon, count, below, above, line, axis):
+    """Cut a convex polygon at `line` across `axis`: the parts below and above it. Returns their corner counts.
+
+    Polygons are offsets into `clip`. Corners on the line go to both parts.
+    """
+    num_below = num_above = 0
+    b = polygon + 3 * (count - 1)
+    db = line - clip[b + axis]
+    for k in range(count):
+        a = polygon + 3 * k
+        da = line - clip[a + axis]
+        if (da >= 0) != (db >= 0):
+            s = db / (db - da)
+            cut = below + 3 * num_below
+            clip[cut] = clip[b] + (clip[a] - clip[b]) * s
+            clip[cut + 1] = clip[b + 1] + (clip[a + 1] - clip[b + 1]) * s
+            clip[cut + 2] = clip[b + 2] + (clip[a + 2] - clip[b + 2]) * s
+            _copy(clip, cut, above + 3 * num_above)
+            num_below += 1
+            num_above += 1
+            if da > 0:
+                _copy(clip, a, below + 3 * num_below)
+                num_below += 1
+            elif da < 0:
+                _copy(clip, a, above + 3 * num_above)
+                num_above += 1
+        else:
+            if da >= 0:
+                _copy(clip, a, below + 3 * num_below)
+                num_below += 1
+            if da <= 0:
+                _copy(clip, a, above + 3 * num_above)
+                num_above += 1
+        b, db = a, da
+    return num_below, num_above
+
+
+@device_function
+def _add_span(head, pool, used, free, column, low, high, area, merge_threshold):
+    """Insert a span into a column's list, merging what it touches. Returns the pool's used count and free list.
+
+    A merged span is floor if a part of it whose top is within `merge_threshold` of the new top is.
+    """
+    previous = -1
+    current = head[column]
+    while current >= 0 and pool[current, _LOW] <= high:
+        following = pool[current, _NEXT]
+        if pool[current, _HIGH] < low:
+            previous = current
+        elif pool[current, _LOW] <= low and pool[current, _HIGH] >= high:
+            pool[current, _AREA] = max(area, pool[current, _AREA])
+            return used, free
+        else:
+            low = min(low, pool[current, _LOW])
+            high = max(high, pool[current, _HIGH])
+            if high - pool[current, _HIGH] <= merge_threshold:
+                area = max(area, pool[current, _AREA])
+            if previous >= 0:
+                pool[previous, _NEXT] = following
+            else:
+                head[column] = following
+            pool[current, _NEXT] = free
+            free = current
+        current = following
+    if free >= 0:
+        span = free
+        free = pool[span, _NEXT]
+    else:
+        span = used
+        used += 1
+    pool[span, _LOW] = low
+    pool[span, _HIGH] = high
+    pool[span, _AREA] = area
+    pool[span, _NEXT] = current
+    if previous >= 0:
+        pool[previous, _NEXT] = span
+    else:
+        head[column] = span
+    return used, free
+
+
+@cpu_function
+def _flatten(head, pool):
+    """The lists as arrays in column order."""
+    first = np.empty(len(head) + 1, np.int32)
+    count = 0
+    for column in range(len(head)):
+        first[column] = count
+        span = head[column]
+        while span >= 0:
+            count += 1
+            span = pool[span, _NEXT]
+    first[len(head)] = count
+    low, high, area = np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.uint8)
+    for column in range(len(head)):
+        i = first[column]
+        span = head[column]
+        while span >= 0:
+            low[i], high[i], area[i] = pool[span, _LOW], pool[span, _HIGH], pool[span, _AREA]
+            i += 1
+            span = pool[span, _NEXT]
+    return first, low, high, area

@@ -1,0 +1,221 @@
+"""Convex polygons: contours are cut into triangles, and triangles merged into polygons, longest shared edge first."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from batchnav.device import cpu_function, device_function
+from batchnav.errors import NavMeshError
+from batchnav.navmesh.bake.growing import copy_row, first_rows
+from batchnav.navmesh.bake.triangulate import triangulate
+
+MAX_CORNERS = 0xFFFD
+"""Contour corners that a bake accepts: they are numbered in 16 bits."""
+NO_VERTEX = -1
+_BUCKETS = 1 << 12
+
+
+class PolygonMesh(NamedTuple):
+    """P convex polygons, their sides clockwise as seen from above."""
+
+    vertices: np.ndarray
+    """i32 [V, 3], (x cell, floor, z cell)."""
+    corners: np.ndarray
+    """i32 [P, vertices_per_polygon], vertices, padded with -1."""
+    count: np.ndarray
+    """i32 [P], number of corners."""
+    neighbours: np.ndarray
+    """i32 [P, vertices_per_polygon], the polygon beyond the edge that starts at a corner, -1 for a wall."""
+    region: np.ndarray
+    """i32 [P]."""
+
+
+def build_polygons(contours, vertices_per_polygon: int) -> PolygonMesh:
+    """Convex polygons of all contours; NavMeshError where there are too many corners to number."""
+    total = int(contours.length[contours.length >= 3].sum())
+    if total > MAX_CORNERS:
+        raise NavMeshError(
+            f"mesh: found {total} contour corners, expected at most {MAX_CORNERS}: use a larger cell_size or max error"
+        )
+    vertices, corners, count, region = _build(*contours, total, vertices_per_polygon)
+    count, region = count[: len(corners)], region[: len(corners)]
+    return PolygonMesh(vertices, corners, count, _link(corners, count, len(vertices)), region)
+
+
+@cpu_function
+def _build(corners, start, length, region, total, size):
+    """Vertices, polygons with corner counts, and their regions."""
+    vertices, num_vertices = np.empty((total, 3), np.int32), np.int64(0)
+    first_vertex, next_vertex = np.full(_BUCKETS, -1, np.int32), np.empty(total, np.int32)
+    polygons = np.full((total, size), NO_VERTEX, np.int32)
+    counts, regions = np.zeros(total, np.int32), np.zeros(total, np.int32)
+    num_polygons = np.int64(0)
+    longest = 3
+    for c in range(len(start)):
+        longest = max(longest, length[c])
+    index, ears = np.empty(longest, np.int32), np.empty(longest, np.bool_)
+    triangles = np.empty((longest, 3), np.int32)
+    for c in range(len(start)):
+        if length[c] < 3:
+            continue
+        ring = corners[start[c] : start[c] + length[c]]
+        num_triangles = triangulate(ring, index, ears, triangles)
+        for k in range(len(ring)):
+            index[k], num_vertices = _add_vertex(ring[k], vertices, num_vertices, first_vertex, next_vertex)
+        first, last = num_polygons, num_polygons
+        for k in range(num_triangles):
+            a, b, d = triangles[k, 0], triangles[k, 1], triangles[k, 2]
+            if a != b and a != d and b != d:
+                for k2 in range(size):
+                    polygons[last, k2] = NO_VERTEX
+                polygons[last, 0], polygons[last, 1], polygons[last, 2] = index[a], index[b], index[d]
+                counts[last] = 3
+                last += 1
+        if size > 3:
+            last = first + _merge(polygons[first:last], counts[first:last], vertices)
+        for k in range(first, last):
+            regions[k] = region[c]
+        num_polygons = last
+    return first_rows(vertices, num_vertices), first_rows(polygons, num_polygons), counts, regions
+
+
+@device_function
+def _add_vertex(corner, vertices, count, first, following):
+    """The vertex at a corner's cell within two levels of height, a new one if there is none; and the new count."""
+    bucket = (0x8DA6B343 * corner[0] + 0xCB1AB31F * corner[2]) & (_BUCKETS - 1)
+    i = first[bucket]
+    while i >= 0:
+        if vertices[i, 0] == corner[0] and vertices[i, 2] == corner[2] and abs(vertices[i, 1] - corner[1]) <= 2:
+            return i, count
+        i = following[i]
+    for a in range(3):
+        vertices[count, a] = corner[a]
+    following[count] = first[bucket]
+    first[bucket] = count
+    return np.int32(count), count + 1
+
+
+@device_function
+def _merge(polygons, counts, vertices):
+    """Merge polygons (views, in place) while two share an edge and are convex together; the new number of them.
+
+    Each time the pair with the longest shared edge, the first such pair in order. `best` keeps each polygon's best
+    partner of a higher number, so that a merge looks at few pairs again.
+    """
+    n = len(polygons)
+    best = np.zeros((n, 2), np.int64)
+    for j in range(n):
+        _find_partner(polygons, counts, vertices, n, j, best)
+    while True:
+        pa, value = np.int64(-1), np.int64(0)
+        for j in range(n - 1):
+            if best[j, 0] > value:
+                pa, value = j, best[j, 0]
+        if pa < 0:
+            return n
+        pb = best[pa, 1]
+        _, ea, eb = _merge_value(polygons, counts, vertices, pa, pb)
+        _merge_pair(polygons, counts, pa, pb, ea, eb)
+        n -= 1
+        counts[pb] = counts[n]
+        copy_row(polygons, n, polygons, pb)
+        counts[n] = 0
+        for j in range(n):
+            if j == pa or j == pb or best[j, 1] == pa or best[j, 1] == pb or best[j, 1] == n:
+                _find_partner(polygons, counts, vertices, n, j, best)
+            else:
+                _offer_partner(polygons, counts, vertices, j, pa, best)
+                _offer_partner(polygons, counts, vertices, j, pb, best)
+
+
+@device_function
+def _find_partner(polygons, counts, vertices, n, j, best_out):
+    """The best partner of polygon j among those after it: row j of `best_out` is (value, partner)."""
+    best_out[j, 0], best_out[j, 1] = 0, -1
+    for k in range(j + 1, n):
+        value, _, _ = _merge_value(polygons, counts, vertices, j, k)
+        if value > best_out[j, 0]:
+            best_out[j, 0], best_out[j, 1] = value, k
+
+
+@device_function
+def _offer_partner(polygons, counts, vertices, j, k, best):
+    """Polygon k has changed: it may be polygon j's best partner now."""
+    if k > j:
+        value, _, _ = _merge_value(polygons, counts, vertices, j, k)
+        if value > best[j, 0] or (value == best[j, 0] and value > 0 and k < best[j, 1]):
+            best[j, 0], best[j, 1] = value, k
+
+
+@device_function
+def _merge_value(polygons, counts, vertices, pa, pb):
+    """Squared length of the edge that two polygons share if they can merge, else -1; and that edge in both."""
+    na, nb = counts[pa], counts[pb]
+    if na + nb - 2 > polygons.shape[1]:
+        return np.int64(-1), -1, -1
+    ea = eb = -1
+    for i in range(na):
+        a0, a1 = polygons[pa, i], polygons[pa, i + 1 if i + 1 < na else 0]
+        for j in range(nb):
+            b0, b1 = polygons[pb, j], polygons[pb, j + 1 if j + 1 < nb else 0]
+            if (a0 == b0 and a1 == b1) or (a0 == b1 and a1 == b0):
+                ea, eb = i, j
+                break
+    if ea < 0:
+        return np.int64(-1), -1, -1
+    a, b = polygons[pa, ea], polygons[pa, (ea + 1) % na]
+    if not _turns_left(vertices, polygons[pa, (ea + na - 1) % na], a, polygons[pb, (eb + 2) % nb]):
+        return np.int64(-1), -1, -1
+    if not _turns_left(vertices, polygons[pb, (eb + nb - 1) % nb], polygons[pb, eb], polygons[pa, (ea + 2) % na]):
+        return np.int64(-1), -1, -1
+    dx, dz = np.int64(vertices[a, 0] - vertices[b, 0]), np.int64(vertices[a, 2] - vertices[b, 2])
+    return dx * dx + dz * dz, ea, eb
+
+
+@device_function
+def _turns_left(vertices, a, b, c):
+    ux, uz = vertices[b, 0] - vertices[a, 0], vertices[b, 2] - vertices[a, 2]
+    vx, vz = vertices[c, 0] - vertices[a, 0], vertices[c, 2] - vertices[a, 2]
+    return ux * vz - vx * uz < 0
+
+
+@device_function
+def _merge_pair(polygons, counts, pa, pb, ea, eb):
+    """Polygon pa becomes the union of both: round pa from the end of the shared edge, then round pb."""
+    na, nb = counts[pa], counts[pb]
+    merged = np.full((1, polygons.shape[1]), NO_VERTEX, np.int32)
+    for i in range(na - 1):
+        merged[0, i] = polygons[pa, (ea + 1 + i) % na]
+    for i in range(nb - 1):
+        merged[0, na - 1 + i] = polygons[pb, (eb + 1 + i) % nb]
+    copy_row(merged, 0, polygons, pa)
+    counts[pa] = na + nb - 2
+
+
+@cpu_function
+def _link(polygons, counts, num_vertices):
+    """The polygon beyond each edge, i32 as `polygons`, -1 for none. An edge links the first two polygons that have it."""
+    neighbours = np.full(polygons.shape, -1, np.int32)
+    first = np.full(num_vertices, -1, np.int32)
+    edges, following, count = np.empty((polygons.size, 3), np.int32), np.empty(polygons.size, np.int32), 0
+    for p in range(len(polygons)):
+        for i in range(counts[p]):
+            a, b = polygons[p, i], polygons[p, (i + 1) % counts[p]]
+            if a < b:
+                edges[count, 0], edges[count, 1], edges[count, 2] = b, p, i
+                following[count] = first[a]
+                first[a] = count
+                count += 1
+    taken = np.zeros(count, np.bool_)
+    for p in range(len(polygons)):
+        for i in range(counts[p]):
+            a, b = polygons[p, i], polygons[p, (i + 1) % counts[p]]
+            if a > b:
+                e = first[b]
+                while e >= 0 and (edges[e, 0] != a or taken[e]):
+                    e = following[e]
+                if e >= 0 and edges[e, 1] != p:
+                    taken[e] = True
+                    neighbours[edges[e, 1], edges[e, 2]] = p
+                    neighbours[p, i] = edges[e, 1]
+    return neighbours

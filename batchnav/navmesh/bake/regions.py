@@ -1,0 +1,285 @@
+"""Regions: the watershed's basins, with islands that are too small dropped and small basins merged into neighbours."""
+
+import numpy as np
+
+from batchnav.device import cpu_function, device_function
+from batchnav.errors import NavMeshError
+from batchnav.navmesh.bake.growing import room_for
+from batchnav.navmesh.bake.watershed import MAX_REGIONS, distance_field, watershed
+
+MAX_CONTOUR = 40000
+"""Steps along one outline, as in Recast; what goes on beyond is cut off."""
+_SMALLEST = 0xFFFFFFF
+
+
+def build_regions(field, min_area: int, merge_area: int) -> np.ndarray:
+    """Region of every cell of a CompactField, i32 [C], 0 for none; areas in cells."""
+    distance, largest = distance_field(field)
+    region, count = watershed(field, distance, largest)
+    if count < 0:
+        raise NavMeshError(f"mesh: found more than {MAX_REGIONS} regions, expected fewer: use a larger cell_size")
+    _merge_and_filter(field, region, count, min_area, merge_area)
+    return region
+
+
+@device_function
+def is_region_edge(field, region, i, direction):
+    """Whether the neighbour of cell i is of another region, or none."""
+    k = field.neighbours[i, direction]
+    return (region[k] if k >= 0 else 0) != region[i]
+
+
+@device_function
+def _region_beside(field, region, i, direction):
+    k = field.neighbours[i, direction]
+    return region[k] if k >= 0 else 0
+
+
+@cpu_function
+def _merge_and_filter(field, region, count, min_area, merge_area):
+    """Drop and merge regions in place, and number what is left from 1.
+
+    Per region: `size` in cells, `alias` the region that it became part of, its ring of neighbours along the outline
+    (`ring[start : start + length, 0]`), and a linked list of the regions above or below it (`floor_head`).
+    """
+    size = np.zeros(count + 1, np.int64)
+    alias = np.arange(count + 1)
+    overlap = np.zeros(count + 1, np.bool_)
+    floor_head, floor_pool = _stack_floors(field, region, count, overlap)
+    start, length, ring = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.empty((1024, 1), np.int32)
+    used = np.int64(0)
+    outline = np.empty((MAX_CONTOUR + 1, 1), np.int32)
+    for i in range(len(region)):
+        r = region[i]
+        if r == 0:
+            continue
+        size[r] += 1
+        if length[r] > 0:
+            continue
+        for direction in range(4):
+            if is_region_edge(field, region, i, direction):
+                start[r], length[r] = used, _walk_outline(field, region, i, direction, outline)
+                ring = room_for(ring, used, length[r])
+                for k in range(length[r]):
+                    ring[used + k, 0] = outline[k, 0]
+                used += length[r]
+                break
+    _drop_small_islands(size, alias, start, length, ring, min_area)
+    merged = True
+    while merged:
+        merged = False
+        for r in range(1, count + 1):
+            if alias[r] == 0 or overlap[r] or size[r] == 0:
+                continue
+            if size[r] > merge_area and _contains(ring, start[r], length[r], 0):
+                continue
+            target = _find_target(r, size, alias, overlap, start, length, ring, floor_head, floor_pool)
+            if target == alias[r]:
+                continue
+            ring = room_for(ring, used, length[r] + length[target])
+            if _join_rings(start, length, ring, used, target, r, alias[r]):
+                used += length[target]
+                _join_floors(floor_head, floor_pool, target, r)
+                size[target] += size[r]
+                size[r] = 0
+                _rename(alias, start, length, ring, floor_head, floor_pool, alias[r], target)
+                merged = True
+    number = np.zeros(count + 1, np.int32)
+    last = 0
+    for r in range(1, count + 1):
+        if alias[r] != 0 and number[alias[r]] == 0:
+            last += 1
+            number[alias[r]] = last
+    for i in range(len(region)):
+        region[i] = number[alias[region[i]]]
+
+
+@device_function
+def _stack_floors(field, region, count, overlap_out):
+    """Which regions lie above or below which: list heads i32 [count + 1] and a pool of (region, next) rows."""
+    head = np.full(count + 1, -1, np.int32)
+    latest = np.zeros(count + 1, np.int32)
+    pool, used = np.empty((1024, 2), np.int32), np.int64(0)
+    for i in range(len(region)):
+        r = region[i]
+        if r == 0:
+            continue
+        for k in range(field.first[field.column[i]], field.first[field.column[i] + 1]):
+            other = region[k]
+            if k == i or other == 0 or other == latest[r]:
+                continue
+            latest[r] = other
+            if other == r:
+                overlap_out[r] = True
+            if not _in_list(head, pool, r, other):
+                pool = room_for(pool, used, 1)
+                pool[used, 0], pool[used, 1] = other, head[r]
+                head[r] = used
+                used += 1
+    return head, pool
+
+
+@device_function
+def _in_list(head, pool, r, value):
+    node = head[r]
+    while node >= 0:
+        if pool[node, 0] == value:
+            return True
+        node = pool[node, 1]
+    return False
+
+
+@device_function
+def _walk_outline(field, region, i, direction, ring_out):
+    """Regions beside the outline that starts at cell i, in order, without repetition; returns their number."""
+    start, start_direction = i, direction
+    beside = _region_beside(field, region, i, direction)
+    ring_out[0, 0] = beside
+    count = 1
+    for _ in range(MAX_CONTOUR - 1):
+        if is_region_edge(field, region, i, direction):
+            other = _region_beside(field, region, i, direction)
+            if other != beside:
+                beside = other
+                ring_out[count, 0] = beside
+                count += 1
+            direction = (direction + 1) & 3
+        else:
+            i = field.neighbours[i, direction]
+            direction = (direction + 3) & 3
+        if i == start and direction == start_direction:
+            break
+    return _without_repeats(ring_out, np.int64(0), count)
+
+
+@device_function
+def _without_repeats(ring, start, count):
+    """Remove entries that equal the next one around the ring; the new length."""
+    i = 0
+    while i < count and count > 1:
+        if ring[start + i, 0] == ring[start + (i + 1) % count, 0]:
+            for k in range(i, count - 1):
+                ring[start + k, 0] = ring[start + k + 1, 0]
+            count -= 1
+        else:
+            i += 1
+    return count
+
+
+@device_function
+def _contains(ring, start, length, value):
+    for k in range(start, start + length):
+        if ring[k, 0] == value:
+            return True
+    return False
+
+
+@device_function
+def _drop_small_islands(size, alias, start, length, ring, min_area):
+    """Drop connected regions that are together smaller than `min_area` cells."""
+    visited = np.zeros(len(size), np.bool_)
+    members = np.empty(len(size), np.int32)
+    for r in range(1, len(size)):
+        if visited[r] or size[r] == 0:
+            continue
+        members[0] = r
+        visited[r] = True
+        total, done, count = 0, 0, 1
+        while done < count:
+            member = members[done]
+            done += 1
+            total += size[member]
+            for k in range(start[member], start[member] + length[member]):
+                other = ring[k, 0]
+                if other != 0 and not visited[other]:
+                    visited[other] = True
+                    members[count] = other
+                    count += 1
+        if total < min_area:
+            for k in range(count):
+                size[members[k]] = 0
+                alias[members[k]] = 0
+
+
+@device_function
+def _find_target(r, size, alias, overlap, start, length, ring, floor_head, floor_pool):
+    """The smallest neighbour that region r can merge with, else what it is now."""
+    best, target = _SMALLEST, alias[r]
+    for k in range(start[r], start[r] + length[r]):
+        other = np.int64(ring[k, 0])
+        if alias[other] == 0 or overlap[other] or size[other] >= best:
+            continue
+        if _can_merge(r, alias[other], start, length, ring, floor_head, floor_pool) and _can_merge(
+            other, alias[r], start, length, ring, floor_head, floor_pool
+        ):
+            best, target = size[other], alias[other]
+    return target
+
+
+@device_function
+def _can_merge(r, other, start, length, ring, floor_head, floor_pool):
+    """Whether region r touches `other` along one stretch at most, and never lies above or below it."""
+    contacts = 0
+    for k in range(start[r], start[r] + length[r]):
+        contacts += ring[k, 0] == other
+    return contacts <= 1 and not _in_list(floor_head, floor_pool, r, other)
+
+
+@device_function
+def _join_rings(start, length, ring, free, target, r, name):
+    """Splice region r's ring into the target's, at `ring[free:]`; False where they do not touch."""
+    na, nb = length[target], length[r]
+    a = b = -1
+    for k in range(na):
+        if ring[start[target] + k, 0] == name:
+            a = k
+            break
+    for k in range(nb):
+        if ring[start[r] + k, 0] == target:
+            b = k
+            break
+    if a < 0 or b < 0:
+        return False
+    for k in range(na - 1):
+        ring[free + k, 0] = ring[start[target] + (a + 1 + k) % na, 0]
+    for k in range(nb - 1):
+        ring[free + na - 1 + k, 0] = ring[start[r] + (b + 1 + k) % nb, 0]
+    start[target] = free
+    length[target] = _without_repeats(ring, free, na + nb - 2)
+    length[r] = 0
+    return True
+
+
+@device_function
+def _join_floors(head, pool, target, r):
+    """Add region r's floors to the target's; r's own list goes."""
+    node = head[r]
+    head[r] = -1
+    while node >= 0:
+        following = pool[node, 1]
+        if not _in_list(head, pool, target, pool[node, 0]):
+            pool[node, 1] = head[target]
+            head[target] = node
+        node = following
+
+
+@device_function
+def _rename(alias, start, length, ring, floor_head, floor_pool, old, new):
+    """Replace region `old` by `new` wherever it is named."""
+    for j in range(1, len(alias)):
+        if alias[j] == 0:
+            continue
+        if alias[j] == old:
+            alias[j] = new
+        changed = False
+        for k in range(start[j], start[j] + length[j]):
+            if ring[k, 0] == old:
+                ring[k, 0] = new
+                changed = True
+        if changed:
+            length[j] = _without_repeats(ring, start[j], length[j])
+        node = floor_head[j]
+        while node >= 0:
+            if floor_pool[node, 0] == old:
+                floor_pool[node, 0] = new
+            node = floor_pool[node, 1]

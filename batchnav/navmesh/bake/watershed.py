@@ -1,0 +1,183 @@
+"""Watershed partition: the distance field's basins become regions, from the most open cells down to the walls."""
+
+import numpy as np
+
+from batchnav.device import cpu_function, device_function
+from batchnav.navmesh.bake.compact import sweep_distances
+
+MAX_REGIONS = 0x7FFF
+_LEVELS = 8  # levels (of two distance units) that are sorted at a time
+_EXPANSIONS = np.int64(8)  # steps that regions grow at each level before new ones may start
+_UNLIMITED = np.int64(-1)
+
+
+@cpu_function
+def distance_field(field):
+    """Twice the distance in cells to the nearest edge, smoothed, i32 [C]; and its largest value before smoothing."""
+    count = len(field.area)
+    distance = np.empty(count, np.int32)
+    for i in range(count):
+        inside = True
+        for direction in range(4):
+            k = field.neighbours[i, direction]
+            inside = inside and k >= 0 and field.area[k] == field.area[i]
+        distance[i] = 0xFFFF if inside else 0
+    sweep_distances(field.neighbours, distance)
+    largest = 0
+    smooth = np.empty(count, np.int32)
+    for i in range(count):
+        largest = max(largest, distance[i])
+        smooth[i] = distance[i] if distance[i] <= 2 else _box_mean(field.neighbours, distance, i)
+    return smooth, largest
+
+
+@device_function
+def _box_mean(neighbours, distance, i):
+    """Rounded mean over the 3 x 3 cells around cell i; a missing one counts as the middle."""
+    total = distance[i]
+    for direction in range(4):
+        beside = neighbours[i, direction]
+        if beside >= 0:
+            beyond = neighbours[beside, (direction + 1) & 3]
+            total += distance[beside] + (distance[beyond] if beyond >= 0 else distance[i])
+        else:
+            total += 2 * distance[i]
+    return (total + 5) // 9
+
+
+@cpu_function
+def watershed(field, distance, largest):
+    """Region of every cell, i32 [C], 0 for closed ones; and the number of regions, -1 where there are too many."""
+    count = len(field.area)
+    region = np.zeros(count, np.int32)
+    steps = np.zeros(count, np.int32)
+    sorted_cells, starts = np.empty(count, np.int32), np.zeros(_LEVELS + 1, np.int64)
+    front, scratch = np.empty(count, np.int32), np.empty((count, 3), np.int32)
+    waiting, num_waiting = np.empty(count, np.int32), 0
+    num_regions = 0
+    level = (largest + 1) & ~1
+    turn = -1
+    while level > 0:
+        level = max(level - 2, 0)
+        turn = (turn + 1) % _LEVELS
+        if turn == 0:
+            _sort_by_level(field, distance, region, level, sorted_cells, starts)
+            num_waiting = 0
+        num_front = np.int64(0)
+        for j in range(starts[turn], starts[turn + 1]):
+            if region[sorted_cells[j]] == 0:
+                front[num_front] = sorted_cells[j]
+                num_front += 1
+        for j in range(num_waiting):  # what the level above left over
+            front[num_front] = waiting[j]
+            num_front += 1
+        num_front = _expand(field, region, steps, front, num_front, scratch, _EXPANSIONS if level > 0 else _UNLIMITED)
+        for j in range(num_front):
+            if region[front[j]] == 0 and _flood(field, distance, region, steps, front[j], level, num_regions + 1, scratch):
+                num_regions += 1
+                if num_regions > MAX_REGIONS:
+                    return region, -1
+        num_waiting = 0
+        for j in range(num_front):
+            if region[front[j]] == 0:
+                waiting[num_waiting] = front[j]
+                num_waiting += 1
+    num_front = np.int64(0)
+    for i in range(count):
+        if region[i] == 0 and field.area[i] != 0:
+            front[num_front] = i
+            num_front += 1
+    _expand(field, region, steps, front, num_front, scratch, _UNLIMITED)
+    return region, num_regions
+
+
+@device_function
+def _sort_by_level(field, distance, region, top, cells_out, starts_out):
+    """Cells without a region by level, from `top` down, in index order within one; higher ones join the first."""
+    for k in range(len(starts_out)):
+        starts_out[k] = 0
+    for i in range(len(region)):
+        if region[i] == 0 and field.area[i] != 0:
+            k = max((top >> 1) - (distance[i] >> 1), 0)
+            if k < _LEVELS:
+                starts_out[k + 1] += 1
+    for k in range(_LEVELS):
+        starts_out[k + 1] += starts_out[k]
+    for i in range(len(region)):
+        if region[i] == 0 and field.area[i] != 0:
+            k = max((top >> 1) - (distance[i] >> 1), 0)
+            if k < _LEVELS:
+                cells_out[starts_out[k]] = i
+                starts_out[k] += 1
+    for k in range(_LEVELS, 0, -1):
+        starts_out[k] = starts_out[k - 1]
+    starts_out[0] = 0
+
+
+@device_function
+def _expand(field, region, steps, front, count, dirty, max_rounds):
+    """Let regions grow into the cells of `front`, all at once in each round. Returns how many cells are left in it."""
+    rounds = 0
+    while count > 0:
+        num_left = num_dirty = 0
+        for j in range(count):
+            i = front[j]
+            best, best_steps = 0, 0xFFFF
+            for direction in range(4):
+                k = field.neighbours[i, direction]
+                if k >= 0 and region[k] > 0 and field.area[k] == field.area[i] and steps[k] + 2 < best_steps:
+                    best, best_steps = region[k], steps[k] + 2
+            if best > 0:
+                dirty[num_dirty, 0], dirty[num_dirty, 1], dirty[num_dirty, 2] = i, best, best_steps
+                num_dirty += 1
+            else:
+                front[num_left] = i
+                num_left += 1
+        for j in range(num_dirty):
+            region[dirty[j, 0]] = dirty[j, 1]
+            steps[dirty[j, 0]] = dirty[j, 2]
+        count = num_left
+        rounds += 1
+        if num_dirty == 0 or rounds == max_rounds:
+            break
+    return count
+
+
+@device_function
+def _flood(field, distance, region, steps, start, level, new_region, stack):
+    """Fill a new region from a cell through all that lie at `level` or above and touch no other region.
+
+    Returns whether any cell was filled.
+    """
+    floor = max(level - 2, 0)
+    region[start], steps[start] = new_region, 0
+    stack[0, 0] = start
+    size, filled = 1, False
+    while size > 0:
+        size -= 1
+        i = stack[size, 0]
+        if _touches_other(field, region, i, new_region):
+            region[i] = 0
+            continue
+        filled = True
+        for direction in range(4):
+            k = field.neighbours[i, direction]
+            if k >= 0 and field.area[k] == field.area[i] and distance[k] >= floor and region[k] == 0:
+                region[k], steps[k] = new_region, 0
+                stack[size, 0] = k
+                size += 1
+    return filled
+
+
+@device_function
+def _touches_other(field, region, i, own):
+    """Whether one of the eight cells around cell i has another region."""
+    for direction in range(4):
+        k = field.neighbours[i, direction]
+        if k >= 0 and field.area[k] == field.area[i]:
+            if region[k] != 0 and region[k] != own:
+                return True
+            k = field.neighbours[k, (direction + 1) & 3]
+            if k >= 0 and field.area[k] == field.area[i] and region[k] != 0 and region[k] != own:
+                return True
+    return False

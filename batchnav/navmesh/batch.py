@@ -1,0 +1,148 @@
+"""Queries of many points at once: the `prange` loop and the CUDA grid of each. No maths in here.
+
+A CPU chunk, or a CUDA thread, owns one row of scratch and takes points from its share of the batch. Inside `prange` the
+index is unsigned: it is made an int64 at once, else every function would be compiled a second time for it.
+"""
+
+import numpy as np
+from numba import prange
+
+from batchnav.device import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.navmesh.clearance import distance_to_wall
+from batchnav.navmesh.geodesic import find_path
+from batchnav.navmesh.locate import nearest_polygon
+from batchnav.navmesh.sample import random_point
+from batchnav.navmesh.walk import try_step
+from batchnav.rng import uniform4
+
+_INF = np.float32(np.inf)
+_NAVIGABLE = np.float32(1e-2)
+_SCENE = np.int32(0)
+
+
+@device_function
+def _locate(nav, points, i, polygon_out, point_out):
+    polygon, x, y, z = nearest_polygon(nav, _SCENE, points[i, 0], points[i, 1], points[i, 2])
+    polygon_out[i] = polygon
+    point_out[i, 0], point_out[i, 1], point_out[i, 2] = x, y, z
+
+
+@device_function
+def _step(nav, starts, ends, sliding, i, scratch, row, point_out):
+    x, y, z = try_step(
+        nav, _SCENE, starts[i, 0], starts[i, 1], starts[i, 2], ends[i, 0], ends[i, 1], ends[i, 2], sliding, scratch, row
+    )
+    point_out[i, 0], point_out[i, 1], point_out[i, 2] = x, y, z
+
+
+@device_function
+def _path(nav, starts, goals, i, scratch, row, distance_out, corners_out):
+    """The nearest of a start's goals, goals f32 [N, G, 3]."""
+    best, corners = _INF, 0
+    for g in range(goals.shape[1]):
+        distance, number, _, _, _ = find_path(
+            nav, _SCENE, starts[i, 0], starts[i, 1], starts[i, 2], goals[i, g, 0], goals[i, g, 1], goals[i, g, 2],
+            scratch, row,
+        )  # fmt: skip
+        if distance < best:
+            best, corners = distance, number
+    distance_out[i] = best
+    corners_out[i] = corners
+
+
+@device_function
+def _clearance(nav, points, max_distance, i, scratch, row, distance_out):
+    distance_out[i] = distance_to_wall(
+        nav, _SCENE, points[i, 0], points[i, 1], points[i, 2], max_distance, scratch, row
+    )
+
+
+@device_function
+def _sample(nav, seed, i, point_out):
+    u0, u1, u2, _ = uniform4(seed, i, 0, 0)
+    _, x, y, z = random_point(nav, _SCENE, u0, u1, u2)
+    point_out[i, 0], point_out[i, 1], point_out[i, 2] = x, y, z
+
+
+@cpu_kernel
+def locate_cpu(nav, points, polygon_out, point_out):
+    """Points f32 [N, 3] -> nearest polygon i32 [N] (-1: none) and the point on it f32 [N, 3] (NaN: none)."""
+    for i in prange(len(points)):
+        _locate(nav, points, np.int64(i), polygon_out, point_out)
+
+
+@cpu_kernel
+def step_cpu(nav, starts, ends, sliding, rows, scratch, point_out):
+    """Steps from starts towards ends, f32 [N, 3] each."""
+    for chunk in prange(rows):
+        row = np.int64(chunk)
+        for i in range(row * len(starts) // rows, (row + 1) * len(starts) // rows):
+            _step(nav, starts, ends, sliding, i, scratch, row, point_out)
+
+
+@cpu_kernel
+def path_cpu(nav, starts, goals, rows, scratch, distance_out, corners_out):
+    """Starts f32 [N, 3], goals f32 [N, G, 3] -> distance to the nearest goal f32 [N], corners of its path i32 [N]."""
+    for chunk in prange(rows):
+        row = np.int64(chunk)
+        for i in range(row * len(starts) // rows, (row + 1) * len(starts) // rows):
+            _path(nav, starts, goals, i, scratch, row, distance_out, corners_out)
+
+
+@cpu_kernel
+def clearance_cpu(nav, points, max_distance, rows, scratch, distance_out):
+    """Points f32 [N, 3] -> distance to the nearest wall f32 [N]."""
+    for chunk in prange(rows):
+        row = np.int64(chunk)
+        for i in range(row * len(points) // rows, (row + 1) * len(points) // rows):
+            _clearance(nav, points, max_distance, i, scratch, row, distance_out)
+
+
+@cpu_kernel
+def sample_cpu(nav, seed, point_out):
+    """Random points f32 [N, 3]."""
+    for i in prange(len(point_out)):
+        _sample(nav, seed, np.int64(i), point_out)
+
+
+@cuda_kernel
+def locate_cuda(nav, points, polygon_out, point_out):
+    """As `locate_cpu`."""
+    i = cuda.grid(1)
+    if i < len(points):
+        _locate(nav, points, i, polygon_out, point_out)
+
+
+@cuda_kernel
+def step_cuda(nav, starts, ends, sliding, rows, scratch, point_out):
+    """As `step_cpu`."""
+    row = cuda.grid(1)
+    if row < rows:
+        for i in range(row, len(starts), rows):
+            _step(nav, starts, ends, sliding, i, scratch, row, point_out)
+
+
+@cuda_kernel
+def path_cuda(nav, starts, goals, rows, scratch, distance_out, corners_out):
+    """As `path_cpu`."""
+    row = cuda.grid(1)
+    if row < rows:
+        for i in range(row, len(starts), rows):
+            _path(nav, starts, goals, i, scratch, row, distance_out, corners_out)
+
+
+@cuda_kernel
+def clearance_cuda(nav, points, max_distance, rows, scratch, distance_out):
+    """As `clearance_cpu`."""
+    row = cuda.grid(1)
+    if row < rows:
+        for i in range(row, len(points), rows):
+            _clearance(nav, points, max_distance, i, scratch, row, distance_out)
+
+
+@cuda_kernel
+def sample_cuda(nav, seed, point_out):
+    """As `sample_cpu`."""
+    i = cuda.grid(1)
+    if i < len(point_out):
+        _sample(nav, seed, i, point_out)

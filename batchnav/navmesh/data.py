@@ -1,0 +1,324 @@
+"""A navmesh as the rows that kernels read, K navmeshes in one set of arrays, and the memory that a search works in.
+
+Rows are multiples of 16 bytes, read with `device.load4`. Integers inside float rows are kept as their bits
+(`as_int`, `as_float`). Polygon, link, triangle, node and island ids are global over all packed scenes.
+
+Links follow Detour's own order of iteration, which decides between equally long paths: borders to other tiles first,
+the latest connected first, then the polygon's edges in turn. What Detour's filter would leave out (polygons without
+the walkable flag, or of no area, as Habitat disables them) is left out here once and for all: such a polygon has no
+links, no island, and its neighbours have a wall.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from batchnav.device import device_function
+from batchnav.errors import ArgumentError, NavMeshError
+from batchnav.navmesh.connect import Link, connect_tiles
+from batchnav.navmesh.file import NavMeshFile
+from batchnav.navmesh.tile import WALKABLE, Tile
+
+if TYPE_CHECKING:
+    from batchnav.navmesh.navmesh import NavMesh
+
+WALL, SEVERAL = -1, -2
+"""Neighbour of a polygon's edge: none, or more than one (borders between tiles; see the links)."""
+NODE_POOL = 2048
+"""Polygons that a path search may touch before it gives up (habitat-sim's dtNavMeshQuery)."""
+MAX_PATH = 256
+"""Polygons, and corners, that a path may have (habitat-sim's buffers)."""
+_MIN_AREA = 1e-5
+
+
+class NavMeshData(NamedTuple):
+    """K navmeshes. NumPy arrays on the host, torch tensors on a device, or what `device.view` makes of them."""
+
+    scenes: np.ndarray
+    """f32 [K, 12]: origin x, z, tile width, depth | first tile, tiles, first polygon, side shift | polygons, climb, -, -."""
+    tiles: np.ndarray
+    """f32 [T, 16]: low x, y, z, quant | high x, y, z, climb | first node, nodes, first polygon, - | column, row, -, -."""
+    nodes: np.ndarray
+    """i32 [B, 4]: BV nodes as in the file: six uint16 (low x, y, z, high x, y, z), then polygon or -(nodes to skip)."""
+    polygons: np.ndarray
+    """f32 [P, 32]: vertices, first triangle, triangles, secluded | centre x, y, z, island | 6 x (x, y, z, neighbour).
+
+    Secluded: no polygon of another island could be taken for this one by a point that stands on it."""
+    triangles: np.ndarray
+    """f32 [R, 12]: a, edge mask | b, - | c, -. Mask bit e: edge e (0 is ab) is on the outline; bit 3 + e: edge e counts
+    when all edges are looked at, each once."""
+    link_start: np.ndarray
+    """i32 [P + 1]: links of polygon p are link_start[p] to link_start[p + 1]."""
+    link_middle: np.ndarray
+    """f32 [L, 4]: middle of the portal x, y, z, target polygon."""
+    link_portal: np.ndarray
+    """f32 [L, 8]: left x, y, z, edge + 8 * side | right x, y, z, source polygon. Side: 0..3, of the tile's border."""
+    polygon_island: np.ndarray
+    """i32 [P]: connected component, -1 where no agent may stand."""
+    island_radius: np.ndarray
+    """f32 [I]: distance in metres from an island's mean vertex to its farthest one."""
+    cumulative_area: np.ndarray
+    """f32 [P]: share of its scene's walkable area (seen from above) up to and including polygon p, 0..1."""
+
+
+class SearchScratch(NamedTuple):
+    """Working memory of searches: one row per CPU chunk or CUDA thread. Made by `search_scratch`, cleared by nobody.
+
+    Row-major on both devices: searches of neighbouring threads diverge at once, so what counts is that one node is one
+    16-byte access and a search's heap stays in few cache lines. `slots` is the only place that knows the layout.
+    """
+
+    data: np.ndarray
+    """f32 [rows * row_size, 4]. A row: search counter | nodes (cost, first link, link, state) | heap | list."""
+    corners: np.ndarray
+    """f32 [rows * max_corners (at least 1), 4]: corners of the latest path, x, y, z, -."""
+    row_size: int
+    heap: int
+    """Where a row's heap begins: pairs (total, node)."""
+    list: int
+    """Where a row's list begins: the path's links, last first; or the polygons a step has reached."""
+    max_corners: int
+
+
+@device_function
+def as_int(value):
+    """The bits of a float32 as an int32."""
+    return np.float32(value).view(np.int32)
+
+
+@device_function
+def as_float(value):
+    """The bits of an int32 as a float32."""
+    return np.int32(value).view(np.float32)
+
+
+@device_function
+def slots(scratch, row):
+    """Where a row's memory begins."""
+    return row * scratch.row_size
+
+
+def search_scratch(data: NavMeshData, rows: int, device: torch.device, max_corners: int = 0) -> SearchScratch:
+    """Memory for `rows` searches at a time over `data`, zeroed. ArgumentError where it would be out of reach."""
+    scenes = data.scenes.cpu().numpy() if isinstance(data.scenes, torch.Tensor) else np.asarray(data.scenes)
+    shape = scenes.view(np.int32)
+    nodes = int((shape[:, 8] << shape[:, 7]).max(initial=1))
+    heap = 1 + nodes
+    listed = heap + (min(nodes, NODE_POOL) + 1) // 2
+    row_size = -(-(listed + MAX_PATH // 4) // 8) * 8
+    if rows * row_size >= 2**31:
+        raise ArgumentError(f"rows: found {rows}, expected at most {2**31 // row_size} for {nodes} polygons per scene")
+    memory = torch.zeros((rows * row_size, 4), dtype=torch.float32, device=device)
+    corners = torch.zeros((max(rows * max_corners, 1), 4), dtype=torch.float32, device=device)
+    return SearchScratch(memory, corners, row_size, heap, listed, max_corners)
+
+
+def pack(navmeshes: list[NavMesh]) -> NavMeshData:
+    """Several navmeshes as one; scene k is navmeshes[k]. NumPy arrays; move them with `device.to_device`."""
+    if not navmeshes:
+        raise ArgumentError("navmeshes: found an empty list, expected at least one")
+    parts, shifted = [navmesh.data for navmesh in navmeshes], []
+    tiles = polygons = nodes = triangles = links = islands = 0
+    for part in parts:
+        scene, tile = part.scenes.copy(), part.tiles.copy()
+        polygon, middle, portal = part.polygons.copy(), part.link_middle.copy(), part.link_portal.copy()
+        _bits(scene)[:, [4, 6]] += np.array([tiles, polygons], np.int32)
+        _bits(tile)[:, [8, 10]] += np.array([nodes, polygons], np.int32)
+        _bits(polygon)[:, 1] += np.int32(triangles)
+        for column in (7, *range(11, 32, 4)):
+            values = _bits(polygon)[:, column]
+            values[values >= 0] += np.int32(islands if column == 7 else polygons)
+        _bits(middle)[:, 3] += np.int32(polygons)
+        _bits(portal)[:, 7] += np.int32(polygons)
+        island = np.where(part.polygon_island < 0, -1, part.polygon_island + np.int32(islands)).astype(np.int32)
+        start = part.link_start[:-1] + np.int32(links)
+        shifted.append(part._replace(
+            scenes=scene, tiles=tile, polygons=polygon, link_start=start, link_middle=middle, link_portal=portal,
+            polygon_island=island,
+        ))  # fmt: skip
+        tiles, nodes, triangles = tiles + len(tile), nodes + len(part.nodes), triangles + len(part.triangles)
+        polygons, links, islands = polygons + len(polygon), links + len(middle), islands + len(part.island_radius)
+    shifted[-1] = shifted[-1]._replace(link_start=np.append(shifted[-1].link_start, np.int32(links)))
+    return NavMeshData(*(np.ascontiguousarray(np.concatenate(column)) for column in zip(*shifted, strict=True)))
+
+
+def build(file: NavMeshFile) -> NavMeshData:
+    """The rows of one navmesh file: K = 1."""
+    first = np.cumsum([0] + [len(tile.polygons) for tile in file.tiles])
+    if first[-1] == 0:
+        raise NavMeshError("navmesh: found no polygon, expected at least one")
+    tables = [_triangles(tile) for tile in file.tiles]
+    triangles = np.concatenate([table[0] for table in tables])
+    num_triangles = np.concatenate([tile.details["num_triangles"] for tile in file.tiles]).astype(np.int32)
+    first_triangle = (np.cumsum(num_triangles) - num_triangles).astype(np.int32)
+    area = np.bincount(np.repeat(np.arange(first[-1]), num_triangles), _areas(triangles), first[-1])
+    flags = np.concatenate([tile.polygons["flags"] for tile in file.tiles])
+    walkable = (flags & WALKABLE != 0) & (area >= _MIN_AREA)
+    links = connect_tiles(file.tiles, walkable)
+    link_start = np.cumsum([0] + [len(row) for row in links]).astype(np.int32)
+    flat = [(polygon, link) for polygon, row in enumerate(links) for link in row]
+    island = _islands(flat, walkable)
+    polygons = _polygon_rows(file, links, walkable)
+    _bits(polygons)[:, 1], _bits(polygons)[:, 2] = first_triangle, num_triangles
+    _bits(polygons)[:, 7] = island
+    climb = max(tile.walkable_climb for tile in file.tiles)
+    _bits(polygons)[:, 3] = _secluded(polygons, triangles, num_triangles, island, climb)
+    middle, portal = _link_rows(flat)
+    return NavMeshData(
+        _scene_row(file, int(first[-1])), _tile_rows(file, first),
+        np.concatenate([np.ascontiguousarray(tile.bv_nodes).view(np.int32).reshape(-1, 4) for tile in file.tiles]),
+        polygons, triangles, link_start, middle, portal, island, _island_radii(polygons, island),
+        _cumulative_area(polygons, walkable),
+    )  # fmt: skip
+
+
+def triangle_areas(data: NavMeshData) -> np.ndarray:
+    """f64 [P]: area of each polygon's detail triangles, in square metres."""
+    count = _bits(data.polygons)[:, 2]
+    return np.bincount(np.repeat(np.arange(len(count)), count), _areas(data.triangles), len(count))
+
+
+def _bits(rows: np.ndarray) -> np.ndarray:
+    return rows.view(np.int32)
+
+
+def _areas(triangles: np.ndarray) -> np.ndarray:
+    a, b, c = (triangles[:, k : k + 3].astype(np.float64) for k in (0, 4, 8))
+    return 0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=1)
+
+
+def _triangles(tile: Tile) -> tuple[np.ndarray]:
+    """Rows of a tile's detail triangles, polygon by polygon."""
+    number = tile.details["num_triangles"].astype(np.int64)
+    owner = np.repeat(np.arange(len(number)), number)
+    offset = np.arange(len(owner)) - np.repeat(np.cumsum(number) - number, number)
+    corner = tile.detail_triangles[tile.details["triangle_base"].astype(np.int64)[owner] + offset]
+    rows = np.zeros((len(owner), 12), np.float32)
+    own = tile.polygons["num_vertices"].astype(np.int64)[owner]
+    pool = np.concatenate([tile.vertices, tile.detail_vertices]).astype(np.float32)
+    for k in range(3):
+        index = corner[:, k].astype(np.int64)
+        of_polygon = tile.polygons["vertices"][owner, np.minimum(index, 5)].astype(np.int64)
+        of_detail = len(tile.vertices) + tile.details["vertex_base"].astype(np.int64)[owner] + index - own
+        rows[:, 4 * k : 4 * k + 3] = pool[np.where(index < own, of_polygon, of_detail)]
+    mask = np.zeros(len(owner), np.int32)
+    for edge in range(3):
+        outline = (corner[:, 3] >> (2 * edge)) & 1
+        once = outline | (corner[:, edge] >= corner[:, (edge + 1) % 3])
+        mask |= (outline.astype(np.int32) << edge) | (once.astype(np.int32) << (3 + edge))
+    _bits(rows)[:, 3] = mask
+    return (rows,)
+
+
+def _polygon_rows(file: NavMeshFile, links: list[list[Link]], walkable: np.ndarray) -> np.ndarray:
+    """Vertices, centres and neighbours; the other columns are the caller's."""
+    count = np.concatenate([tile.polygons["num_vertices"] for tile in file.tiles]).astype(np.int32)
+    rows = np.zeros((len(count), 32), np.float32)
+    _bits(rows)[:, 0] = count
+    corners = [tile.vertices[np.minimum(tile.polygons["vertices"], len(tile.vertices) - 1)] for tile in file.tiles]
+    corners = np.concatenate(corners).astype(np.float32)
+    total = np.zeros((len(count), 3), np.float32)
+    for k in range(6):
+        used = k < count
+        rows[used, 8 + 4 * k : 11 + 4 * k] = corners[used, k]
+        total[used] += corners[used, k]
+        _bits(rows)[:, 11 + 4 * k] = WALL
+    rows[:, 4:7] = total / count[:, None].astype(np.float32)
+    neighbour = _bits(rows)[:, 11::4]
+    for polygon, row in enumerate(links):
+        for link in row:
+            several = neighbour[polygon, link.edge] != WALL
+            neighbour[polygon, link.edge] = SEVERAL if several else link.target
+    return rows
+
+
+def _link_rows(flat: list[tuple[int, Link]]) -> tuple[np.ndarray, np.ndarray]:
+    """Portals and their middles. Between two polygons the first link's portal stands for all, as in Detour."""
+    middle, portal = np.zeros((len(flat), 4), np.float32), np.zeros((len(flat), 8), np.float32)
+    first: dict[tuple[int, int], Link] = {}
+    for row, (polygon, link) in enumerate(flat):
+        shown = first.setdefault((polygon, link.target), link)
+        middle[row, :3] = (shown.left + shown.right) * np.float32(0.5)
+        portal[row, :3], portal[row, 4:7] = shown.left, shown.right
+        _bits(middle)[row, 3] = link.target
+        _bits(portal)[row, 3], _bits(portal)[row, 7] = link.edge + 8 * link.side, polygon
+    return middle, portal
+
+
+def _islands(flat: list[tuple[int, Link]], walkable: np.ndarray) -> np.ndarray:
+    """Connected components, numbered by their first polygon."""
+    ends = np.array([(polygon, link.target) for polygon, link in flat], np.int64).reshape(-1, 2)
+    graph = coo_array((np.ones(len(ends), np.int8), (ends[:, 0], ends[:, 1])), (len(walkable), len(walkable)))
+    label = connected_components(graph, directed=False)[1]
+    _, where, label = np.unique(label[walkable], return_index=True, return_inverse=True)
+    island = np.full(len(walkable), -1, np.int32)
+    island[walkable] = np.argsort(np.argsort(where))[label]
+    return island
+
+
+def _island_radii(polygons: np.ndarray, island: np.ndarray) -> np.ndarray:
+    """Farthest vertex from the mean of all polygons' vertices (a vertex counts once per polygon, as in Habitat)."""
+    radii = np.zeros(int(island.max(initial=-1)) + 1, np.float32)
+    used = np.arange(6) < _bits(polygons)[:, 0, None]
+    vertices = polygons[:, 8:].reshape(-1, 6, 4)[:, :, :3].astype(np.float64)
+    for k in range(len(radii)):
+        own = vertices[used & (island == k)[:, None]]
+        radii[k] = np.linalg.norm(own - own.mean(0), axis=1).max()
+    return radii
+
+
+def _secluded(polygons, triangles, num_triangles, island, climb) -> np.ndarray:
+    """1 where no other island comes within reach of a polygon's box: an agent on it cannot be located elsewhere."""
+    owner = np.repeat(np.arange(len(polygons)), num_triangles)
+    corners = np.concatenate([triangles[:, 0:3], triangles[:, 4:7], triangles[:, 8:11]])
+    low, high = np.full((len(polygons), 3), np.inf), np.full((len(polygons), 3), -np.inf)
+    np.minimum.at(low, np.tile(owner, 3), corners)
+    np.maximum.at(high, np.tile(owner, 3), corners)
+    margin = np.array([1e-2, 2.0 * climb + 1e-2, 1e-2])
+    result = np.zeros(len(polygons), np.int32)
+    for k in range(int(island.max(initial=-1)) + 1):
+        own, others = np.flatnonzero(island == k), np.flatnonzero((island != k) & (island >= 0))
+        box_low, box_high = low[own].min(0) - margin, high[own].max(0) + margin
+        others = others[((low[others] <= box_high) & (high[others] >= box_low)).all(1)]
+        for polygon in own:
+            near = (low[others] <= high[polygon] + margin) & (high[others] >= low[polygon] - margin)
+            result[polygon] = not near.all(1).any()
+    return result
+
+
+def _cumulative_area(polygons: np.ndarray, walkable: np.ndarray) -> np.ndarray:
+    """Running share of the walkable area seen from above (the sum of a polygon's fan of triangles)."""
+    area = np.zeros(len(polygons))
+    x, z = polygons[:, 8::4].astype(np.float64), polygons[:, 10::4].astype(np.float64)
+    for k in range(2, 6):
+        fan = (x[:, k] - x[:, 0]) * (z[:, k - 1] - z[:, 0]) - (x[:, k - 1] - x[:, 0]) * (z[:, k] - z[:, 0])
+        area += np.where(k < _bits(polygons)[:, 0], fan, 0.0)
+    total = np.cumsum(np.where(walkable, np.abs(area), 0.0))
+    return (total / max(total[-1], 1e-30)).astype(np.float32)
+
+
+def _scene_row(file: NavMeshFile, num_polygons: int) -> np.ndarray:
+    row = np.zeros((1, 12), np.float32)
+    row[0, :4] = file.origin[0], file.origin[2], file.tile_width, file.tile_depth
+    # Across tile borders Detour keeps up to four search nodes per polygon, one per side it was entered from.
+    _bits(row)[0, 4:9] = 0, len(file.tiles), 0, 0 if len(file.tiles) == 1 else 2, num_polygons
+    row[0, 9] = min(tile.walkable_climb for tile in file.tiles)
+    return row
+
+
+def _tile_rows(file: NavMeshFile, first_polygon: np.ndarray) -> np.ndarray:
+    """Tiles in the order in which Detour's box queries meet them: row, column, then the latest added layer."""
+    order = sorted(range(len(file.tiles)), key=lambda i: (file.tiles[i].y, file.tiles[i].x, -i))
+    first_node = np.cumsum([0] + [len(tile.bv_nodes) for tile in file.tiles])
+    rows = np.zeros((len(order), 16), np.float32)
+    for row, index in zip(rows, order, strict=True):
+        tile = file.tiles[index]
+        row[:8] = *tile.low, tile.bv_quant, *tile.high, tile.walkable_climb
+        row[8:11].view(np.int32)[:] = first_node[index], len(tile.bv_nodes), first_polygon[index]
+        row[12:14] = tile.x, tile.y
+    return rows

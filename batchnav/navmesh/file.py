@@ -1,0 +1,254 @@
+"""Habitat's `.navmesh` files: a set ("MSET", version 1 or 2) of Detour tiles (version 7), little-endian.
+
+Set header 40 bytes, version 2 then 56 bytes of bake settings, then per tile 8 bytes (reference, size) and its blocks.
+Version 1 lacks the settings. Nothing in a file is trusted: every count is checked against the bytes that are there
+before memory is taken, every index against what it points into.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from batchnav.errors import NavMeshError
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, Tile
+
+SET_MAGIC, TILE_MAGIC, TILE_VERSION = 0x4D534554, 0x444E4156, 7
+SET_HEADER = struct.Struct("<3i3f2f2i")
+SETTINGS = struct.Struct("<13f4?")
+TILE_REF = struct.Struct("<Ii")
+TILE_HEADER = struct.Struct("<15i10f")
+LINK_BYTES = 12
+EXTERNAL = 0x8000
+"""Neighbour flag of a polygon edge on the tile's border; its low byte is the side, 0, 2, 4 or 6."""
+
+
+class NavMeshFile(NamedTuple):
+    """What a `.navmesh` file holds."""
+
+    tiles: list[Tile]
+    settings: NavMeshSettings | None
+    """None in version 1 files."""
+    origin: tuple[float, float, float]
+    tile_width: float
+    tile_depth: float
+    max_tiles: int
+    max_polygons: int
+    references: list[int]
+    """Detour's reference of each tile."""
+
+
+def single_tile_file(tile: Tile, settings: NavMeshSettings) -> NavMeshFile:
+    """The file of one baked tile, as Detour initialises a navmesh of one tile."""
+    polygon_bits = max(len(tile.polygons) - 1, 0).bit_length()
+    size = (np.asarray(tile.high, np.float32) - np.asarray(tile.low, np.float32)).tolist()
+    return NavMeshFile(
+        [tile], settings, tuple(np.asarray(tile.low, np.float32).tolist()), size[0], size[2], 1, len(tile.polygons),
+        [1 << polygon_bits],
+    )  # fmt: skip
+
+
+def read(path: str | Path) -> NavMeshFile:
+    """Read and check a `.navmesh` file. NavMeshError names the file, the field, what was found and expected."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise NavMeshError(f"{path}: cannot be read ({error.strerror or error})") from error
+    return parse(data, str(path))
+
+
+def write(path: str | Path, file: NavMeshFile) -> None:
+    """Write a `.navmesh` file: whole, or not at all."""
+    path = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(serialise(file))
+            os.chmod(name, 0o666 & ~_umask())
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise NavMeshError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def parse(data: bytes, name: str) -> NavMeshFile:
+    """The content of a `.navmesh` file; `name` is what errors call it."""
+    reader = _Reader(data, name)
+    magic, version, num_tiles, *rest = reader.take(SET_HEADER, "set header")
+    reader.expect("magic", hex(magic & 0xFFFFFFFF), hex(SET_MAGIC))
+    if version not in (1, 2):
+        reader.fail("version", version, "1 or 2")
+    if not 0 < num_tiles <= len(data) // (TILE_REF.size + TILE_HEADER.size):
+        reader.fail("number of tiles", num_tiles, f"1 or more that fit {len(data)} bytes")
+    origin, (width, depth), (max_tiles, max_polygons) = tuple(rest[:3]), rest[3:5], rest[5:]
+    if not (np.isfinite(rest[:5]).all() and width > 0 and depth > 0):
+        reader.fail("origin and tile size", rest[:5], "finite values, sizes above 0")
+    settings = None
+    if version == 2:
+        values = reader.take(SETTINGS, "settings")
+        if not np.isfinite(values[:13]).all():
+            reader.fail("settings", values[:13], "finite values")
+        settings = NavMeshSettings(*values)
+    tiles, references = [], []
+    for index in range(num_tiles):
+        reference, size = reader.take(TILE_REF, f"tile {index} reference")
+        if not TILE_HEADER.size <= size <= reader.left:
+            reader.fail(f"tile {index} size", size, f"{TILE_HEADER.size} to the {reader.left} bytes that follow")
+        tiles.append(_parse_tile(reader, index, reader.offset + size))
+        references.append(reference)
+    if reader.left:
+        reader.fail("bytes after the last tile", reader.left, 0)
+    places = {(tile.x, tile.y, tile.layer) for tile in tiles}
+    if len(places) != num_tiles:
+        reader.fail("tile coordinates", f"{num_tiles - len(places)} repeated", "each (x, y, layer) once")
+    return NavMeshFile(tiles, settings, origin, width, depth, max_tiles, max_polygons, references)
+
+
+def serialise(file: NavMeshFile) -> bytes:
+    """The bytes of a `.navmesh` file; `parse` inverts it."""
+    version = 1 if file.settings is None else 2
+    header = (SET_MAGIC, version, len(file.tiles), *file.origin, file.tile_width, file.tile_depth)
+    parts = [SET_HEADER.pack(*header, file.max_tiles, file.max_polygons)]
+    if file.settings is not None:
+        parts.append(SETTINGS.pack(*vars(file.settings).values()))
+    for tile, reference in zip(file.tiles, file.references, strict=True):
+        body = _serialise_tile(tile)
+        parts += [TILE_REF.pack(reference, len(body)), body]
+    return b"".join(parts)
+
+
+class _Reader:
+    """Takes structures and arrays off a file's bytes, and words its errors."""
+
+    def __init__(self, data: bytes, name: str):
+        self.data, self.name, self.offset = data, name, 0
+
+    @property
+    def left(self) -> int:
+        return len(self.data) - self.offset
+
+    def fail(self, field: str, found, expected) -> None:
+        raise NavMeshError(f"{self.name}: {field}: found {found}, expected {expected}")
+
+    def expect(self, field: str, found, expected) -> None:
+        if found != expected:
+            self.fail(field, found, expected)
+
+    def take(self, structure: struct.Struct, field: str) -> tuple:
+        if self.left < structure.size:
+            self.fail(field, f"{self.left} bytes", f"{structure.size} (the file is cut short)")
+        self.offset += structure.size
+        return structure.unpack_from(self.data, self.offset - structure.size)
+
+    def array(self, count: int, dtype: np.dtype, shape: tuple, end: int, field: str) -> np.ndarray:
+        """`count` rows, checked against the tile's end before anything is allocated."""
+        size = count * dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        if count < 0 or self.offset + size > end:
+            self.fail(field, count, f"0 to as many as fit the tile's last {end - self.offset} bytes")
+        items = np.frombuffer(self.data, dtype, size // dtype.itemsize, self.offset)
+        self.offset += size
+        return items.reshape((count, *shape)).copy()
+
+
+def _parse_tile(reader: _Reader, index: int, end: int) -> Tile:
+    """One tile's header and blocks, all of them checked."""
+    where = f"tile {index} "
+    header = reader.take(TILE_HEADER, where + "header")
+    magic, version, x, y, layer, user_id = header[:6]
+    num_polygons, num_vertices, max_links, num_details, num_detail_vertices, num_triangles, num_nodes = header[6:13]
+    reader.expect(where + "magic", hex(magic & 0xFFFFFFFF), hex(TILE_MAGIC))
+    reader.expect(where + "version", version, TILE_VERSION)
+    reader.expect(where + "off-mesh connections", header[13], 0)
+    reader.expect(where + "off-mesh base", header[14], num_polygons)
+    reader.expect(where + "number of detail meshes", num_details, num_polygons)
+    f4, u1 = np.dtype("<f4"), np.dtype("u1")
+    vertices = reader.array(num_vertices, f4, (3,), end, where + "number of vertices")
+    polygons = reader.array(num_polygons, POLYGON, (), end, where + "number of polygons")
+    links = reader.array(max_links, u1, (LINK_BYTES,), end, where + "number of links")
+    details = reader.array(num_details, DETAIL, (), end, where + "number of detail meshes")
+    detail_vertices = reader.array(num_detail_vertices, f4, (3,), end, where + "number of detail vertices")
+    triangles = reader.array(num_triangles, u1, (4,), end, where + "number of detail triangles")
+    nodes = reader.array(num_nodes, BV_NODE, (), end, where + "number of BV nodes")
+    reader.expect(where + "size", f"{end - reader.offset} bytes too many", "0 bytes too many")
+    tile = Tile(
+        vertices, polygons, details, detail_vertices, triangles, nodes,
+        np.array(header[18:21], np.float32), np.array(header[21:24], np.float32), *header[15:18], header[24],
+        max_links, x, y, layer, user_id, links,
+    )  # fmt: skip
+    check_tile(tile, f"{reader.name}: tile {index}")
+    return tile
+
+
+def check_tile(tile: Tile, name: str) -> None:
+    """NavMeshError where a tile holds an index out of range or a value that is not finite; kernels rely on it."""
+
+    def require(ok, field: str, expected: str) -> None:
+        if not np.all(ok):
+            bad = int(np.argmin(np.reshape(ok, (len(ok), -1)).all(1))) if np.ndim(ok) else ""
+            raise NavMeshError(f"{name}: {field} {bad}: found a bad value, expected {expected}")
+
+    num_polygons, num_vertices = len(tile.polygons), len(tile.vertices)
+    scalars = [tile.walkable_height, tile.walkable_radius, tile.walkable_climb, tile.bv_quant]
+    require(np.isfinite(tile.vertices), "vertex", "finite coordinates")
+    require(np.isfinite(tile.detail_vertices), "detail vertex", "finite coordinates")
+    require(np.isfinite([*tile.low, *tile.high, *scalars]), "header value", "finite values")
+    require(np.asarray(tile.low) <= np.asarray(tile.high), "bounds, axis", "low <= high")
+    require(np.atleast_1d(0 < tile.bv_quant < 1e6), "bv_quant", "above 0 (a tile with a BV tree)")
+    require(np.abs(np.array([*tile.low, *tile.high])) < 1e6, "bounds, axis", "within 1000 km of the origin")
+    count = tile.polygons["num_vertices"].astype(np.int64)
+    require((count >= 3) & (count <= 6), "polygon", "3 to 6 vertices")
+    require(tile.polygons["area_and_type"] >> 6 == 0, "polygon", "a ground polygon")
+    used = np.arange(6) < count[:, None]
+    require(~used | (tile.polygons["vertices"] < num_vertices), "polygon", f"vertex indices below {num_vertices}")
+    neighbours = tile.polygons["neighbours"].astype(np.int64)
+    internal = used & (neighbours & EXTERNAL == 0)
+    require(~internal | (neighbours <= num_polygons), "polygon", f"neighbours up to {num_polygons}")
+    side = neighbours & 0xFF
+    require(~(used & ~internal) | ((side <= 6) & (side % 2 == 0)), "polygon", "border sides 0, 2, 4 or 6")
+    _check_details(tile, count, require)
+    node = tile.bv_nodes["index"].astype(np.int64)
+    require(np.atleast_1d(num_polygons == 0 or len(node) > 0), "BV tree", "at least one node")
+    after = np.arange(len(node)) - node
+    require(np.where(node < 0, after <= len(node), node < num_polygons), "BV node", "a polygon, or a skip within the tree")
+
+
+def _check_details(tile: Tile, count: np.ndarray, require) -> None:
+    """Detail meshes: their ranges lie in the tile, their triangles within the ranges."""
+    base, extra = tile.details["vertex_base"].astype(np.int64), tile.details["num_vertices"].astype(np.int64)
+    first, number = tile.details["triangle_base"].astype(np.int64), tile.details["num_triangles"].astype(np.int64)
+    require((extra == 0) | (base + extra <= len(tile.detail_vertices)), "detail mesh", "vertices within the tile")
+    require(first + number <= len(tile.detail_triangles), "detail mesh", "triangles within the tile")
+    owner = np.repeat(np.arange(len(number)), number)
+    offset = np.arange(len(owner)) - np.repeat(np.cumsum(number) - number, number)
+    corners = tile.detail_triangles[first[owner] + offset, :3]
+    require(corners < (count + extra)[owner][:, None], "detail triangle", "corners of its polygon's detail mesh")
+
+
+def _serialise_tile(tile: Tile) -> bytes:
+    num_polygons = len(tile.polygons)
+    links = tile.links if tile.links is not None else np.zeros((tile.max_links, LINK_BYTES), np.uint8)
+    header = TILE_HEADER.pack(
+        TILE_MAGIC, TILE_VERSION, tile.x, tile.y, tile.layer, tile.user_id, num_polygons, len(tile.vertices),
+        tile.max_links, len(tile.details), len(tile.detail_vertices), len(tile.detail_triangles), len(tile.bv_nodes),
+        0, num_polygons, tile.walkable_height, tile.walkable_radius, tile.walkable_climb, *tile.low, *tile.high,
+        tile.bv_quant,
+    )  # fmt: skip
+    dtypes = ("<f4", POLYGON, "u1", DETAIL, "<f4", "u1", BV_NODE)
+    blocks = (tile.vertices, tile.polygons, links, tile.details, tile.detail_vertices, tile.detail_triangles, tile.bv_nodes)
+    return header + b"".join(np.ascontiguousarray(b, t).tobytes() for b, t in zip(blocks, dtypes, strict=True))
+
+
+def _umask() -> int:
+    """The process' umask; the system offers no way to read it but to set it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

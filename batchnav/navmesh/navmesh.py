@@ -1,0 +1,262 @@
+"""`NavMesh`: where an agent can walk, in Habitat's file format, with every query batched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from batchnav.device import launch, num_threads, resolve_device, to_device, view
+from batchnav.errors import ArgumentError
+from batchnav.navmesh import batch
+from batchnav.navmesh import file as navmesh_file
+from batchnav.navmesh.data import MAX_PATH, NavMeshData, build, search_scratch, triangle_areas
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.types import TriangleMesh
+
+_CUDA_ROWS = 32768
+"""Searches at a time on a CUDA device; a larger batch is walked through by as many threads."""
+_LOCATE = np.float32(1e-2)
+
+Array = Any
+"""np.ndarray from a navmesh on the CPU, torch.Tensor from one on a CUDA device."""
+
+
+class NavMesh:
+    """A navmesh, answering as habitat-sim's PathFinder (Detour) does: to 1e-4 m for steps, 1e-3 for distances.
+
+    Points are metres, +Y up: f32 or f64 [N, 3], or [3] for a single one, which then gives a single answer. A point
+    that is not finite is off the mesh like one that is far from it: `snap` gives NaN, `is_navigable` False,
+    `geodesic_distance` and `distance_to_wall` inf, `island` -1, and `try_step` gives the start back.
+    On the CPU NumPy arrays go in and out; `to("cuda")` gives the same navmesh with torch tensors on the GPU.
+    """
+
+    def __init__(self, file: navmesh_file.NavMeshFile, device: str | torch.device = "cpu"):
+        self.file = file
+        self.data: NavMeshData = build(file)
+        """The rows that kernels read, as NumPy arrays; `data.pack` joins those of several navmeshes."""
+        self._place(resolve_device(device))
+
+    def _place(self, device: torch.device) -> None:
+        self.device = device
+        self._tensors = to_device(self.data, device)
+        self._nav = view(self._tensors)
+        self._scratch = {}
+
+    @classmethod
+    def load(cls, path: str | Path) -> NavMesh:
+        """Read a `.navmesh` file of Habitat (version 1 or 2). NavMeshError where it cannot be used."""
+        return cls(navmesh_file.read(path))
+
+    @classmethod
+    def bake(cls, mesh: TriangleMesh, settings: NavMeshSettings | None = None) -> NavMesh:
+        """Make a navmesh from triangles with Habitat's settings. NavMeshError where no floor is found."""
+        from batchnav.navmesh.bake import bake_tile
+
+        settings = settings or NavMeshSettings()
+        settings.validate()
+        return cls(navmesh_file.single_tile_file(bake_tile(mesh.vertices, mesh.faces, settings), settings))
+
+    def save(self, path: str | Path) -> None:
+        """Write a `.navmesh` file that Habitat reads; what was loaded is written back byte for byte."""
+        navmesh_file.write(path, self.file)
+
+    def to(self, device: str | torch.device) -> NavMesh:
+        """The same navmesh on another device."""
+        other = object.__new__(NavMesh)
+        other.file, other.data = self.file, self.data
+        other._place(resolve_device(device))
+        return other
+
+    @property
+    def settings(self) -> NavMeshSettings | None:
+        """The settings it was baked with; None where the file (version 1) does not say."""
+        return self.file.settings
+
+    @property
+    def area(self) -> float:
+        """Walkable area in square metres: that of the detail triangles."""
+        return float(triangle_areas(self.data)[self.data.polygon_island >= 0].sum())
+
+    @property
+    def num_polygons(self) -> int:
+        """Polygons of all tiles."""
+        return len(self.data.polygons)
+
+    @property
+    def num_islands(self) -> int:
+        """Connected parts."""
+        return len(self.data.island_radius)
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """f32 [2, 3]: lowest and highest corner of the tiles, as the file states them."""
+        return np.stack([
+            np.min([tile.low for tile in self.file.tiles], 0), np.max([tile.high for tile in self.file.tiles], 0)
+        ]).astype(np.float32)  # fmt: skip
+
+    def snap(self, points: Array) -> Array:
+        """The nearest point on the mesh, f32 [N, 3]; NaN where none is within about 2 m (4 m in height)."""
+        points, single = self._points("points", points)
+        return self._answer(self._locate(points)[1], single)
+
+    def is_navigable(self, points: Array, max_y_delta: float = 0.5) -> Array:
+        """Whether a point is on the mesh: within 0.01 m from above, and `max_y_delta` metres in height; bool [N]."""
+        max_y_delta = _number("max_y_delta", max_y_delta, 0.0)
+        points, single = self._points("points", points)
+        polygon, snapped = self._locate(points)
+        delta = snapped - points
+        flat = torch.sqrt(delta[:, 0] * delta[:, 0] + delta[:, 2] * delta[:, 2])
+        return self._answer((polygon >= 0) & (delta[:, 1].abs() <= max_y_delta) & (flat <= _LOCATE), single)
+
+    def geodesic_distance(self, starts: Array, goals: Array) -> Array:
+        """Metres along the path that Habitat finds from starts [N, 3] to goals [N, 3], f32 [N]; inf where none is.
+
+        With goals [N, G, 3] (or [G, 3] for a single start) the distance to the nearest of them.
+        """
+        starts, single = self._points("starts", starts)
+        goals = self._goals(goals, len(starts), single)
+        return self._answer(self._paths(starts, goals, 0)[0], single)
+
+    def shortest_path(self, start: Array, goal: Array) -> Array:
+        """Corners of the path from start [3] to goal [3], both ends included, f32 [K, 3]; K = 0 where there is none."""
+        start, goal = self._single("start", start), self._single("goal", goal)
+        _, corners, scratch = self._paths(start, goal[:, None], MAX_PATH)
+        return self._answer(scratch.corners[: int(corners[0]), :3].clone(), False)
+
+    def try_step(self, starts: Array, ends: Array, sliding: bool = True) -> Array:
+        """Where agents at `starts` get that walk straight towards `ends`, f32 [N, 3]: Habitat's `try_step`.
+
+        They slide along walls, or stop at them where `sliding` is False (as in habitat-sim up to 0.3.3).
+        """
+        starts, single = self._points("starts", starts)
+        ends, _ = self._points("ends", ends)
+        if ends.shape != starts.shape:
+            raise ArgumentError(f"ends: found {len(ends)} points, expected {len(starts)} as in starts")
+        out, rows = torch.empty_like(starts), self._rows(len(starts))
+        scratch = self._memory(rows, 0)[1]
+        self._run("step", rows, starts, ends, bool(sliding), rows, scratch, out)
+        return self._answer(out, single)
+
+    def distance_to_wall(self, points: Array, max_distance: float = 2.0) -> Array:
+        """Metres to the nearest wall as seen from above, f32 [N]: `max_distance` where none is nearer, inf off the mesh."""
+        max_distance = _number("max_distance", max_distance, 0.0)
+        points, single = self._points("points", points)
+        out, rows = torch.empty_like(points[:, 0]), self._rows(len(points))
+        self._run("clearance", rows, points, np.float32(max_distance), rows, self._memory(rows, 0)[1], out)
+        return self._answer(out, single)
+
+    def island(self, points: Array) -> Array:
+        """The connected part that a point belongs to, i32 [N]; -1 off the mesh."""
+        points, single = self._points("points", points)
+        polygon = self._locate(points)[0].long()
+        found = self._tensors.polygon_island[polygon.clamp(min=0)]
+        return self._answer(torch.where(polygon >= 0, found, -1), single)
+
+    def island_radius(self, points: Array) -> Array:
+        """Radius in metres of the connected part that a point belongs to, f32 [N]; 0 off the mesh."""
+        points, single = self._points("points", points)
+        polygon = self._locate(points)[0].long()
+        found = self._tensors.polygon_island[polygon.clamp(min=0)].long()
+        return self._answer(torch.where(polygon >= 0, self._tensors.island_radius[found], 0.0), single)
+
+    def sample(self, n: int, seed: int = 0) -> Array:
+        """Random points, uniform over the walkable area as seen from above, f32 [n, 3]. Same seed, same points."""
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 0 <= n < 2**31:
+            raise ArgumentError(f"n: found {n!r}, expected a count of points")
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+            raise ArgumentError(f"seed: found {seed!r}, expected an integer from 0 to 2**63 - 1")
+        if not len(self.data.island_radius):
+            raise ArgumentError("sample: the navmesh has no walkable polygon")
+        out = torch.empty((int(n), 3), dtype=torch.float32, device=self.device)
+        self._run("sample", len(out), int(seed), out)
+        return self._answer(out, False)
+
+    def _locate(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        polygon = torch.empty(len(points), dtype=torch.int32, device=self.device)
+        snapped = torch.empty_like(points)
+        self._run("locate", len(points), points, polygon, snapped)
+        return polygon, snapped
+
+    def _paths(self, starts: torch.Tensor, goals: torch.Tensor, max_corners: int):
+        rows = self._rows(len(starts))
+        memory, scratch = self._memory(rows, max_corners)
+        distance = torch.empty_like(starts[:, 0])
+        corners = torch.empty(len(starts), dtype=torch.int32, device=self.device)
+        self._run("path", rows, starts, goals, rows, scratch, distance, corners)
+        return distance, corners, memory
+
+    def _rows(self, count: int) -> int:
+        return min(count, num_threads() if self.device.type == "cpu" else _CUDA_ROWS)
+
+    def _memory(self, rows: int, max_corners: int):
+        """Scratch of at least so many rows, kept between calls: as tensors and as kernels take it."""
+        kept = self._scratch.get(max_corners)
+        if kept is None or kept[0] < rows:
+            memory = search_scratch(self.data, rows, self.device, max_corners)
+            kept = self._scratch[max_corners] = (rows, memory, view(memory))
+        return kept[1:]
+
+    def _run(self, name: str, threads: int, *args: Any) -> None:
+        if threads == 0:
+            return
+        args = [view(arg) for arg in args]
+        if self.device.type == "cpu":
+            getattr(batch, f"{name}_cpu")(self._nav, *args)
+        else:
+            launch(getattr(batch, f"{name}_cuda"), threads, self._nav, *args)
+
+    def _points(self, name: str, value: Array) -> tuple[torch.Tensor, bool]:
+        """Points as f32 [N, 3] on the device, and whether a single one was given."""
+        points = self._floats(name, value)
+        single = points.ndim == 1
+        points = points[None] if single else points
+        if points.ndim != 2 or points.shape[1] != 3:
+            raise ArgumentError(f"{name}: found shape {list(np.shape(value))}, expected [N, 3] or [3]")
+        return points, single
+
+    def _single(self, name: str, value: Array) -> torch.Tensor:
+        points, single = self._points(name, value)
+        if not single:
+            raise ArgumentError(f"{name}: found shape {list(np.shape(value))}, expected [3]")
+        return points
+
+    def _goals(self, value: Array, count: int, single: bool) -> torch.Tensor:
+        """Goals as f32 [N, G, 3]."""
+        goals = self._floats("goals", value)
+        if single:
+            goals = goals[None]
+        goals = goals[:, None] if goals.ndim == 2 else goals
+        if goals.ndim != 3 or goals.shape[2] != 3 or len(goals) != count or goals.shape[1] == 0:
+            expected = "[3] or [G, 3]" if single else f"[{count}, 3] or [{count}, G, 3]"
+            raise ArgumentError(f"goals: found shape {list(np.shape(value))}, expected {expected}")
+        return goals.contiguous()
+
+    def _floats(self, name: str, value: Array) -> torch.Tensor:
+        """A NumPy array, a torch tensor or a list as a contiguous f32 tensor on the device."""
+        if not isinstance(value, torch.Tensor):
+            try:
+                array = np.asarray(value)
+            except ValueError as error:
+                raise ArgumentError(f"{name}: found rows of unequal length, expected an array") from error
+            if array.dtype.kind not in "fiu":
+                raise ArgumentError(f"{name}: found {array.dtype}, expected float32 or float64")
+            value = torch.from_numpy(np.ascontiguousarray(array, np.float32))
+        elif value.is_complex() or value.dtype == torch.bool:
+            raise ArgumentError(f"{name}: found {value.dtype}, expected float32 or float64")
+        return value.detach().to(self.device, torch.float32).contiguous()
+
+    def _answer(self, value: torch.Tensor, single: bool) -> Array:
+        value = value[0] if single else value
+        if self.device.type != "cpu":
+            return value
+        return value.numpy()[()] if value.ndim == 0 else value.numpy()
+
+
+def _number(name: str, value: Any, low: float) -> float:
+    """A finite number of at least `low`, or ArgumentError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)) or not low <= value < 1e6:
+        raise ArgumentError(f"{name}: found {value!r}, expected a number from {low:g} to 1e6")
+    return float(value)

@@ -1,0 +1,239 @@
+"""The policy network: what is observed and what was done last, through a memory, to action probabilities and a value.
+
+    images ---- encoder ---------.
+    vectors --- linear ----------+-- concat -- LSTM (or two tanh layers) --.-- actor:  logits [num_actions]
+    last action - embedding -----'                                         '-- critic: value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from batchnav.config import PolicyConfig
+from batchnav.errors import ConfigError
+from batchnav.policy.encoder import ENCODERS
+from batchnav.policy.lstm import EpisodicLSTM, lstm_cell
+from batchnav.types import Observation
+
+PLAIN_OBSERVATION = "observation"
+"""The name that an observation which is no dict goes by."""
+
+
+class Act(NamedTuple):
+    """One step of B agents."""
+
+    action: torch.Tensor
+    """i64 [B]."""
+    log_prob: torch.Tensor
+    """f32 [B], of the action taken."""
+    value: torch.Tensor
+    """f32 [B]."""
+    state: torch.Tensor
+    """f32 [2, L, B, H], for the next step."""
+
+
+class Evaluation(NamedTuple):
+    """A sequence of T steps of B agents, seen again."""
+
+    log_prob: torch.Tensor
+    """f32 [T, B], of the actions given."""
+    entropy: torch.Tensor
+    """f32 [T, B]."""
+    value: torch.Tensor
+    """f32 [T, B]."""
+
+
+class ActorCritic(nn.Module):
+    """Actor and critic with one body, for a dict of observations and a discrete action space.
+
+    A 3-D box [C, H, W] (at most one) is an image, float in 0..1, and read by the encoder that the configuration names,
+    unless it makes the agent blind. 1-D boxes go through a linear layer each; those named in `config.polar` are
+    [r, angle] and read as [r, cos, sin]. A plain box is the dict {"observation": box}. With memory, the previous
+    action is embedded too (index 0: an episode's first step); a policy without memory sees the observation alone.
+
+    ConfigError for spaces and settings that do not go together.
+    """
+
+    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space, config: PolicyConfig):
+        super().__init__()
+        self.config = config
+        """The `PolicyConfig` it was made from."""
+        self.observation_shapes = _observation_shapes(observation_space, config.blind)
+        """What it reads: shape of one environment's observation by name."""
+        if not isinstance(action_space, spaces.Discrete) or action_space.start != 0:
+            raise ConfigError(f"action space: found {action_space}, expected Discrete(n) starting at 0")
+        self.num_actions = int(action_space.n)
+        self.image_name = self._image_name()
+        self.encoder = self._make_encoder()
+        width = self.encoder.output_size if self.encoder is not None else 0
+        self.embeddings = nn.ModuleDict()
+        for name, shape in self.observation_shapes.items():
+            if len(shape) == 1:
+                self.embeddings[name] = nn.Linear(self._vector_size(name, shape), config.embedding_size)
+                width += config.embedding_size
+        if config.lstm_layers:
+            self.previous_action = nn.Embedding(self.num_actions + 1, config.embedding_size)
+            self.body = EpisodicLSTM(width + config.embedding_size, config.hidden_size, config.lstm_layers)
+        elif width:
+            self.body = _feed_forward(width, config.hidden_size)
+        else:
+            raise ConfigError("blind: a policy with neither images, vector observations nor memory has no input")
+        self.actor = nn.Linear(config.hidden_size, self.num_actions)
+        self.critic = nn.Linear(config.hidden_size, 1)
+        _init_heads(self.actor, self.critic)
+
+    def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> torch.Tensor:
+        """Zero memory f32 [2, L, num_envs, H]: LSTM h and c (L = 0 where there is no memory)."""
+        return torch.zeros(2, self.config.lstm_layers, num_envs, self.config.hidden_size, device=device)
+
+    def act(
+        self,
+        obs: Observation | torch.Tensor,
+        prev_action: torch.Tensor,
+        start_mask: torch.Tensor,
+        state: torch.Tensor,
+        uniforms: torch.Tensor | None = None,
+    ) -> Act:
+        """One step. A pure function of tensors: no random state, no host synchronisation.
+
+        Args:
+            obs: [B, ...] by name.
+            prev_action: i64 [B], the action taken before this observation; ignored where an episode starts.
+            start_mask: bool [B], set where this is an episode's first observation.
+            state: f32 [2, L, B, H], memory after the previous step.
+            uniforms: f32 [B] in [0, 1), from which actions are drawn; None takes the most probable.
+        """
+        logits, value, state = self._step(obs, prev_action, start_mask, state)
+        log_probs = torch.log_softmax(logits, dim=-1)
+        action = logits.argmax(-1) if uniforms is None else sample(log_probs, uniforms)
+        log_prob = log_probs.gather(-1, action[:, None]).squeeze(-1)
+        return Act(action, log_prob, value, state)
+
+    def value(
+        self, obs: Observation | torch.Tensor, prev_action: torch.Tensor, start_mask: torch.Tensor, state: torch.Tensor
+    ) -> torch.Tensor:
+        """f32 [B]: the critic alone, arguments as in `act`."""
+        return self._step(obs, prev_action, start_mask, state)[1]
+
+    def evaluate(
+        self,
+        obs: Observation | torch.Tensor,
+        prev_action: torch.Tensor,
+        starts: torch.Tensor,
+        state0: torch.Tensor,
+        actions: torch.Tensor,
+    ) -> Evaluation:
+        """Sequences: obs [T, B, ...], prev_action and actions i64 [T, B], starts bool [T, B], state0 [2, L, B, H].
+
+        Memory restarts inside a sequence where `starts` is set, as it did in `act`.
+        """
+        logits, value, _ = self._sequence(obs, prev_action, starts, state0)
+        log_probs = torch.log_softmax(logits, dim=-1)
+        entropy = -(log_probs.exp() * log_probs).sum(-1)
+        return Evaluation(log_probs.gather(-1, actions[..., None]).squeeze(-1), entropy, value)
+
+    def compile_parts(self) -> None:
+        """Run the encoder and the LSTM's cell through torch.compile, in place, for static shapes."""
+        if self.encoder is not None:
+            self.encoder.compile(dynamic=False)
+        if self.config.lstm_layers:
+            self.body.cell = torch.compile(lstm_cell, dynamic=False)
+
+    def _step(self, obs, prev_action, start_mask, state):
+        obs = {name: value[None] for name, value in as_dict(obs).items()}
+        logits, value, state = self._sequence(obs, prev_action[None], start_mask[None], state)
+        return logits[0], value[0], state
+
+    def _sequence(self, obs, prev_action, starts, state):
+        """Logits f32 [T, B, A], value f32 [T, B], state after the last step."""
+        x = self._features(as_dict(obs), prev_action, starts)
+        if self.config.lstm_layers:
+            x, state = self.body(x, starts, state)
+        else:
+            x = self.body(x)
+        return self.actor(x).float(), self.critic(x).squeeze(-1).float(), state
+
+    def _features(self, obs: Mapping[str, torch.Tensor], prev_action, starts) -> torch.Tensor:
+        """What the body reads: [T, B, width]."""
+        parts = []
+        if self.encoder is not None:
+            image = obs[self.image_name]
+            parts.append(self.encoder(image.flatten(0, 1)).unflatten(0, image.shape[:2]))
+        for name, embed in self.embeddings.items():
+            vector = obs[name]
+            if name in self.config.polar:
+                r, angle = vector[..., :1], vector[..., 1:]
+                vector = torch.cat([r, torch.cos(angle), torch.sin(angle)], dim=-1)
+            parts.append(embed(vector))
+        if self.config.lstm_layers:
+            parts.append(self._embed_previous((prev_action + 1) * ~starts))
+        return torch.cat(parts, dim=-1)
+
+    def _embed_previous(self, index: torch.Tensor) -> torch.Tensor:
+        """Rows of the embedding as a product with one-hot vectors: few rows, whose gradient so adds up in fixed order."""
+        rows = torch.arange(self.num_actions + 1, device=index.device)
+        weight = self.previous_action.weight
+        return (index[..., None] == rows).to(weight.dtype) @ weight
+
+    def _image_name(self) -> str | None:
+        images = [name for name, shape in self.observation_shapes.items() if len(shape) == 3]
+        if len(images) > 1:
+            raise ConfigError(f"observation space: found images {', '.join(images)}, expected at most one")
+        return images[0] if images else None
+
+    def _make_encoder(self) -> nn.Module | None:
+        if self.image_name is None:
+            return None
+        if self.config.encoder not in ENCODERS:
+            raise ConfigError(f"encoder: found {self.config.encoder!r}, expected one of {', '.join(ENCODERS)}")
+        return ENCODERS[self.config.encoder](self.observation_shapes[self.image_name], self.config)
+
+    def _vector_size(self, name: str, shape: tuple[int, ...]) -> int:
+        if name not in self.config.polar:
+            return shape[0]
+        if shape != (2,):
+            raise ConfigError(f"polar: observation {name!r} has shape {list(shape)}, expected [2] (r and angle)")
+        return 3
+
+
+def as_dict(obs: Observation | torch.Tensor) -> Mapping[str, torch.Tensor]:
+    """Observations by name: a plain tensor goes by PLAIN_OBSERVATION."""
+    return obs if isinstance(obs, Mapping) else {PLAIN_OBSERVATION: obs}
+
+
+def _observation_shapes(space: spaces.Space, blind: bool) -> dict[str, tuple[int, ...]]:
+    """Shape of each observation that is read, in the space's order."""
+    boxes = dict(space.spaces) if isinstance(space, spaces.Dict) else {PLAIN_OBSERVATION: space}
+    for name, box in boxes.items():
+        if not isinstance(box, spaces.Box) or len(box.shape) not in (1, 3) or box.dtype.kind != "f":
+            raise ConfigError(f"observation {name!r}: found {box}, expected a float Box of shape [n] or [C, H, W]")
+    return {name: tuple(map(int, box.shape)) for name, box in boxes.items() if not (blind and len(box.shape) == 3)}
+
+
+def sample(log_probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """Actions i64 [B] by the inverse of the cumulative distribution: f32 [B, A] and f32 [B] in [0, 1)."""
+    below = log_probs.exp().cumsum(-1) <= uniforms[:, None]
+    return below[:, :-1].sum(-1)  # the last action takes what rounding leaves of the sum
+
+
+def _feed_forward(width: int, hidden_size: int) -> nn.Sequential:
+    body = nn.Sequential(nn.Linear(width, hidden_size), nn.Tanh(), nn.Linear(hidden_size, hidden_size), nn.Tanh())
+    for layer in (body[0], body[2]):
+        nn.init.orthogonal_(layer.weight, gain=2**0.5)
+        nn.init.zeros_(layer.bias)
+    return body
+
+
+def _init_heads(actor: nn.Linear, critic: nn.Linear) -> None:
+    """Near-uniform actions and near-zero values at the start, as in the paper's release."""
+    nn.init.orthogonal_(actor.weight, gain=0.01)
+    nn.init.zeros_(actor.bias)
+    nn.init.normal_(critic.weight)
+    with torch.no_grad():
+        critic.weight.mul_(0.1 / critic.weight.norm(dim=1, keepdim=True))
+    nn.init.zeros_(critic.bias)

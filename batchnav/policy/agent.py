@@ -1,0 +1,90 @@
+"""A policy at work: remembers, per environment, what the network has to be told again at every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from batchnav.errors import ArgumentError
+from batchnav.policy.actor_critic import ActorCritic, as_dict
+from batchnav.types import Observation
+
+
+class Agent:
+    """Acts in a batch of environments, and keeps memory and previous actions between calls.
+
+        policy = batchnav.load_policy("run/policy.safetensors", device="cuda")
+        policy.reset(num_envs=256)
+        action = policy.act(observations)                          # every episode's first step, then:
+        action = policy.act(observations, episode_start=ended)     # bool [N]: where a new episode begins
+    """
+
+    def __init__(self, network: ActorCritic, info: dict[str, Any] | None = None):
+        """`network` acts on the device where it is; `info` is what was saved beside it."""
+        self.network = network.eval().requires_grad_(False)
+        self.info = info or {}
+        self.device = next(network.parameters()).device
+        self._generator = torch.Generator(self.device)
+        self._state: torch.Tensor | None = None
+
+    def reset(self, num_envs: int, seed: int = 0) -> None:
+        """Forget everything: the next observations are `num_envs` episodes' first. `seed` is for drawn actions."""
+        if num_envs < 1:
+            raise ArgumentError(f"num_envs: found {num_envs}, expected at least 1")
+        self._generator.manual_seed(seed)
+        self._state = self.network.initial_state(num_envs, self.device)
+        self._prev_action = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
+        self._start = torch.ones(num_envs, dtype=torch.bool, device=self.device)
+
+    @torch.no_grad()
+    def act(
+        self,
+        observations: Observation | torch.Tensor,
+        episode_start: torch.Tensor | None = None,
+        deterministic: bool = True,
+    ) -> torch.Tensor:
+        """Choose an action for every environment.
+
+        Args:
+            observations: tensors or arrays [N, ...] by name; a single tensor where there is one unnamed observation.
+            episode_start: bool [N], set where these observations begin an episode; None: nowhere (everywhere at the
+                first call after `reset`).
+            deterministic: take the most probable action; False draws one.
+
+        Returns:
+            i64 [N] on the policy's device.
+        """
+        if self._state is None:
+            raise ArgumentError("act: found no memory, expected reset(num_envs) to be called before")
+        obs = self._checked(as_dict(observations))
+        num_envs = len(self._start)
+        if episode_start is not None:
+            episode_start = torch.as_tensor(episode_start, device=self.device)
+            if episode_start.shape != (num_envs,) or episode_start.dtype != torch.bool:
+                raise ArgumentError(
+                    f"episode_start: found {episode_start.dtype} {list(episode_start.shape)}, "
+                    f"expected torch.bool [{num_envs}]"
+                )
+            self._start = self._start | episode_start
+        uniforms = None
+        if not deterministic:
+            uniforms = torch.rand(num_envs, generator=self._generator, device=self.device)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
+            act = self.network.act(obs, self._prev_action, self._start, self._state, uniforms)
+        self._state, self._prev_action = act.state, act.action
+        self._start = torch.zeros_like(self._start)
+        return act.action
+
+    def _checked(self, observations: Observation) -> Observation:
+        """What the network reads, float32 on its device; ArgumentError where something is missing or misshapen."""
+        result = {}
+        for name, shape in self.network.observation_shapes.items():
+            if name not in observations:
+                raise ArgumentError(f"observations: found {', '.join(observations) or 'none'}, expected {name!r} too")
+            value = torch.as_tensor(observations[name], dtype=torch.float32, device=self.device)
+            if value.shape != (len(self._start), *shape):
+                expected = [len(self._start), *shape]
+                raise ArgumentError(f"observations[{name!r}]: found shape {list(value.shape)}, expected {expected}")
+            result[name] = value
+        return result

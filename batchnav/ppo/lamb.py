@@ -1,0 +1,96 @@
+"""LAMB with a clipped trust ratio: the optimiser of the paper's large-batch training."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import torch
+
+MAX_PARAMETER_NORM = 10.0
+
+NO_TRUST_RATIO = re.compile("bias|gamma|beta|LayerNorm|GroupNorm|fixup")
+"""Parameters whose names match take plain AdamW-like steps (trust ratio 1)."""
+
+
+class Lamb(torch.optim.Optimizer):
+    """LAMB (You et al. 2020) with decoupled weight decay and the trust ratio clipped to [rho, 1 / rho].
+
+    Per parameter tensor theta, with Adam's bias-corrected moments m and v:
+
+        u     = m / (sqrt(v) + eps) + weight_decay * theta
+        phi   = min(||theta||, 10)
+        r     = 1                              where ||theta|| = 0, ||u|| = 0, or the name says so (NO_TRUST_RATIO)
+              = clip(phi / ||u||, rho, 1/rho)  otherwise
+        theta = theta - lr * r * u
+
+    rho = 1 gives AdamW. The learning rate and the step count are tensors on the parameters' device, and nothing is
+    read back, so a step can be captured in a CUDA graph.
+
+    Args:
+        named_parameters: (name, parameter) pairs, all on one device.
+        lr: f32 scalar tensor on that device; its owner changes it in place.
+        min_trust: rho.
+    """
+
+    def __init__(
+        self,
+        named_parameters: Iterable[tuple[str, torch.nn.Parameter]],
+        lr: torch.Tensor,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-5,
+        weight_decay: float = 1e-2,
+        min_trust: float = 0.01,
+    ):
+        named = list(named_parameters)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "min_trust": min_trust}
+        super().__init__([parameter for _, parameter in named], defaults)
+        trusted = [NO_TRUST_RATIO.search(name) is None for name, _ in named]
+        self._trusted = torch.tensor(trusted, device=lr.device)
+        for _, parameter in named:
+            self.state[parameter] = {
+                "num_steps": torch.zeros((), device=lr.device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+
+    @torch.no_grad()
+    def step(self, closure=None) -> None:
+        """One update from the gradients; every parameter must have one."""
+        group = self.param_groups[0]
+        parameters = group["params"]
+        gradients = [p.grad for p in parameters]
+        state = [self.state[p] for p in parameters]
+        steps, m, v = ([s[key] for s in state] for key in ("num_steps", "exp_avg", "exp_avg_sq"))
+        beta1, beta2 = group["betas"]
+        torch._foreach_add_(steps, 1.0)
+        torch._foreach_lerp_(m, gradients, 1.0 - beta1)
+        torch._foreach_mul_(v, beta2)
+        torch._foreach_addcmul_(v, gradients, gradients, 1.0 - beta2)
+        # u = m_hat / (sqrt(v_hat) + eps) + weight_decay * theta
+        unbias_m = 1.0 / (1.0 - beta1 ** steps[0])
+        unbias_v = 1.0 / (1.0 - beta2 ** steps[0])
+        u = torch._foreach_mul(m, unbias_m)
+        denominator = torch._foreach_mul(v, unbias_v)
+        torch._foreach_sqrt_(denominator)
+        torch._foreach_add_(denominator, group["eps"])
+        torch._foreach_div_(u, denominator)
+        torch._foreach_add_(u, parameters, alpha=group["weight_decay"])
+        ratio = trust_ratio(
+            torch.stack(torch._foreach_norm(parameters)),
+            torch.stack(torch._foreach_norm(u)),
+            self._trusted,
+            group["min_trust"],
+        )
+        # theta <- theta - lr * r * u
+        torch._foreach_mul_(u, (group["lr"] * ratio).unbind())
+        torch._foreach_sub_(parameters, u)
+
+
+def trust_ratio(
+    parameter_norm: torch.Tensor, update_norm: torch.Tensor, trusted: torch.Tensor, min_trust: float
+) -> torch.Tensor:
+    """LAMB's r for P tensors: norms f32 [P], trusted bool [P] (False: 1) -> f32 [P] in [min_trust, 1 / min_trust]."""
+    ratio = (parameter_norm.clamp(max=MAX_PARAMETER_NORM) / update_norm).clamp(min_trust, 1.0 / min_trust)
+    applies = trusted & (parameter_norm > 0) & (update_norm > 0)
+    return torch.where(applies, ratio, 1.0)

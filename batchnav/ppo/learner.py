@@ -1,0 +1,213 @@
+"""The learner: collect a rollout, compute advantages, take PPO's steps. Knows environments by the VecEnv protocol alone.
+
+Nothing in `update` waits for the device; the statistics it returns do when they are read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from batchnav.config import PPOConfig
+from batchnav.errors import CheckpointError, ConfigError
+from batchnav.policy.actor_critic import ActorCritic, as_dict
+from batchnav.ppo.gae import gae
+from batchnav.ppo.lamb import Lamb
+from batchnav.ppo.loss import LossStats, ppo_loss
+from batchnav.ppo.rollout import Rollout
+from batchnav.ppo.schedule import learning_rate
+from batchnav.ppo.stats import EpisodeSums, Timer, UpdateStats
+from batchnav.types import VecEnv
+
+EPS = 1e-5
+"""Adam's and LAMB's epsilon, as in the paper's release."""
+
+
+class Learner:
+    """PPO of one policy in one vectorised environment, on the environment's device.
+
+        learner = Learner(policy, env, config.ppo, seed=0)
+        while learner.frames < config.ppo.total_frames:
+            stats = learner.update(learner.frames / config.ppo.total_frames)
+
+    Args:
+        policy: moved to the environment's device.
+        env: reset here, with `seed`.
+        config: `num_envs` must be the environment's.
+        seed: of the environment, of the actions drawn and of the minibatches. Initial weights are the caller's.
+        compile: run the network through torch.compile.
+
+    ConfigError where the environment and the configuration do not fit.
+    """
+
+    def __init__(self, policy: ActorCritic, env: VecEnv, config: PPOConfig, seed: int = 0, compile: bool = False):
+        config.validate()
+        if config.num_envs != env.num_envs:
+            raise ConfigError(f"num_envs: found {config.num_envs}, expected the environment's {env.num_envs}")
+        self.device = torch.device(env.device)
+        self.env, self.config = env, config
+        self.policy = policy.to(self.device)
+        if compile:
+            self.policy.compile_parts()
+        self.frames = 0
+        self.lr = torch.tensor(0.0, device=self.device)
+        self.optimizer = _make_optimizer(self.policy, config, self.lr)
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.state = self.policy.initial_state(env.num_envs, self.device)
+        self.rollout = Rollout(
+            self.policy.observation_shapes, config.rollout_steps, env.num_envs, self.device, self.state
+        )
+        self.uniforms = torch.empty(config.rollout_steps, env.num_envs, device=self.device)
+        self.episodes = EpisodeSums(env.num_envs, self.device)
+        obs, _ = env.reset(seed=seed)
+        self.rollout.put_obs(-1, as_dict(obs))
+        self.rollout.start[-1] = True
+
+    def update(self, progress: float) -> UpdateStats:
+        """One rollout and the learning from it. `progress`: how much of the run is done, 0 to 1, for the schedule."""
+        config, timer = self.config, Timer(self.device)
+        lr = learning_rate(progress, config.learning_rate, config.frames_per_update // config.minibatches)
+        self.lr.fill_(lr)
+        self.collect()
+        timer.mark()
+        advantage, returns = self._advantages()
+        losses, grad_norms = [], []
+        for _ in range(config.epochs):
+            order = torch.randperm(config.num_envs, generator=self.generator, device=self.device)
+            for envs in order.view(config.minibatches, -1):
+                loss, grad_norm = self._learn(envs, advantage[:, envs], returns[:, envs])
+                losses.append(loss)
+                grad_norms.append(grad_norm)
+        timer.mark()
+        self.frames += config.frames_per_update
+        return UpdateStats(
+            frames=self.frames,
+            learning_rate=lr,
+            losses=LossStats(*(torch.stack(part).mean() for part in zip(*losses, strict=True))),
+            grad_norm=torch.stack(grad_norms).mean(),
+            explained_variance=1.0 - (returns - self.rollout.value).var() / returns.var().clamp(min=1e-12),
+            reward=self.rollout.reward.mean(),
+            episodes=self.episodes.take(),
+            timer=timer,
+        )
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """Fill the rollout with `rollout_steps` steps of every environment."""
+        rollout, config = self.rollout, self.config
+        rollout.roll()
+        rollout.state0.copy_(self.state)
+        self.uniforms.uniform_(generator=self.generator)
+        with self._autocast():
+            for t in range(rollout.num_steps):
+                act = self.policy.act(
+                    rollout.get_obs(t), rollout.prev_action[t], rollout.start[t], self.state, self.uniforms[t]
+                )
+                self.state = act.state
+                rollout.action[t] = act.action
+                rollout.log_prob[t] = act.log_prob
+                rollout.value[t] = act.value
+                obs, reward, terminated, truncated, info = self.env.step(rollout.action[t])
+                rollout.put_obs(t + 1, as_dict(obs))
+                rollout.reward[t] = reward
+                torch.logical_or(terminated, truncated, out=rollout.start[t + 1])
+                if config.timeout_bootstrap:
+                    self._bootstrap(t, truncated & ~terminated, info)
+                self.episodes.add(info)
+            T = rollout.num_steps
+            last = self.policy.value(rollout.get_obs(T), rollout.prev_action[T], rollout.start[T], self.state)
+        # V(s_{t+1}) inside an episode; where one ended, 0 or what `_bootstrap` wrote
+        following = torch.cat([rollout.value[1:], last[None]])
+        ended = rollout.next_value if config.timeout_bootstrap else torch.zeros_like(following)
+        torch.where(rollout.done, ended, following, out=rollout.next_value)
+
+    def _bootstrap(self, t: int, cut: torch.Tensor, info: dict[str, Any]) -> None:
+        """Write V(final observation) to next_value[t] where `cut`, else 0: seen with the memory after step t."""
+        if "final_obs" not in info:
+            raise ConfigError("timeout_bootstrap: the environment's info holds no 'final_obs'; switch that on there")
+        final_obs, never = as_dict(info["final_obs"]), torch.zeros_like(cut)
+        value = self.policy.value(final_obs, self.rollout.action[t], never, self.state)
+        self.rollout.next_value[t] = torch.where(cut, value, 0.0)
+
+    def _advantages(self) -> tuple[torch.Tensor, torch.Tensor]:
+        rollout, config = self.rollout, self.config
+        advantage, returns = gae(
+            rollout.reward, rollout.value, rollout.next_value, rollout.done, config.gamma, config.gae_lambda
+        )
+        if config.normalize_advantage:
+            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        return advantage, returns
+
+    def _learn(self, envs: torch.Tensor, advantage: torch.Tensor, returns: torch.Tensor):
+        """One optimiser step on the whole sequences of the environments `envs` i64 [B]."""
+        rollout, config, T = self.rollout, self.config, self.rollout.num_steps
+        with self._autocast():
+            seen = self.policy.evaluate(
+                {name: slots[:T, envs] for name, slots in rollout.obs.items()},
+                rollout.prev_action[:T, envs],
+                rollout.start[:T, envs],
+                rollout.state0[:, :, envs],
+                rollout.action[:, envs],
+            )
+        loss, stats = ppo_loss(
+            seen.log_prob,
+            rollout.log_prob[:, envs],
+            advantage,
+            seen.value,
+            returns,
+            seen.entropy,
+            clip=config.clip,
+            value_coef=config.value_coef,
+            entropy_coef=config.entropy_coef,
+        )
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
+        self.optimizer.step()
+        return stats, grad_norm
+
+    def _autocast(self) -> torch.autocast:
+        """bfloat16 products on CUDA; float32 everywhere on the CPU."""
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda")
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next update depends on, as nested dicts of tensors and numbers. On the CPU exact to the bit."""
+        rollout = self.rollout
+        return {
+            "frames": self.frames,
+            "policy": self.policy.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "generator": self.generator.get_state(),
+            "memory": self.state,
+            "obs": {name: slots[-1].clone() for name, slots in rollout.obs.items()},
+            "start": rollout.start[-1].clone(),
+            "prev_action": rollout.prev_action[-1].clone(),
+            "env": self.env.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`'s result. CheckpointError where it is of another run's shape."""
+        rollout = self.rollout
+        try:
+            self.policy.load_state_dict(state["policy"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.optimizer.param_groups[0]["lr"] = self.lr
+            self.generator.set_state(state["generator"].cpu())
+            self.state = state["memory"].to(self.device).expand_as(self.state).clone()
+            for name, slots in rollout.obs.items():
+                slots[-1].copy_(state["obs"][name])
+            rollout.start[-1].copy_(state["start"])
+            rollout.prev_action[-1].copy_(state["prev_action"])
+            self.env.load_state_dict(state["env"])
+            self.frames = int(state["frames"])
+        except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"resume state: does not fit this run ({type(error).__name__}: {error})") from error
+
+
+def _make_optimizer(policy: ActorCritic, config: PPOConfig, lr: torch.Tensor) -> torch.optim.Optimizer:
+    if config.optimizer == "lamb":
+        return Lamb(
+            policy.named_parameters(), lr, eps=EPS, weight_decay=config.weight_decay, min_trust=config.lamb_min_trust
+        )
+    return torch.optim.AdamW(policy.parameters(), lr, eps=EPS, weight_decay=config.weight_decay, fused=True)

@@ -1,0 +1,50 @@
+"""PPO's clipped objective."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+
+class LossStats(NamedTuple):
+    """What one minibatch's loss was made of: f32 scalars on its device, detached."""
+
+    loss: torch.Tensor
+    policy_loss: torch.Tensor
+    value_loss: torch.Tensor
+    entropy: torch.Tensor
+    approx_kl: torch.Tensor
+    """Mean of ratio - 1 - log ratio, the low-variance estimate of KL(old || new) (Schulman 2020)."""
+    clip_fraction: torch.Tensor
+    """Share of steps whose ratio lies outside [1 - clip, 1 + clip]."""
+
+
+def ppo_loss(
+    log_prob: torch.Tensor,
+    old_log_prob: torch.Tensor,
+    advantage: torch.Tensor,
+    value: torch.Tensor,
+    returns: torch.Tensor,
+    entropy: torch.Tensor,
+    *,
+    clip: float,
+    value_coef: float,
+    entropy_coef: float,
+) -> tuple[torch.Tensor, LossStats]:
+    """The loss to minimise (Schulman et al. 2017, eq. 7 and 9; the value loss is not clipped). All tensors f32 [...]."""
+    # r = pi(a | s) / pi_old(a | s)
+    log_ratio = log_prob - old_log_prob
+    ratio = log_ratio.exp()
+    # L_clip = mean min(r * A, clip(r, 1 - eps, 1 + eps) * A)
+    clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
+    policy_loss = -torch.minimum(ratio * advantage, clipped * advantage).mean()
+    # L_value = 1/2 * mean (V(s) - R)^2
+    value_loss = 0.5 * (value - returns).square().mean()
+    mean_entropy = entropy.mean()
+    loss = policy_loss + value_coef * value_loss - entropy_coef * mean_entropy
+    with torch.no_grad():
+        approx_kl = (ratio - 1.0 - log_ratio).mean()
+        clip_fraction = ((ratio - 1.0).abs() > clip).float().mean()
+    parts = (loss, policy_loss, value_loss, mean_entropy, approx_kl, clip_fraction)
+    return loss, LossStats(*(part.detach() for part in parts))

@@ -1,0 +1,67 @@
+"""What a rollout leaves for learning: [T, N, ...] tensors, allocated once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+IMAGE_DTYPE_CUDA = torch.bfloat16
+"""Images are kept as the network computes on CUDA: half the memory, and the rollout sees exactly what learning sees."""
+
+
+class Rollout:
+    """T steps of N environments, and the observation that follows them.
+
+    Slot T of the observations, start flags and previous actions is the next rollout's slot 0 (`roll`), so whatever the
+    environment returns is copied once. `action` is a view: the action of step t is the previous action of step t + 1.
+    """
+
+    def __init__(
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        num_steps: int,
+        num_envs: int,
+        device: torch.device,
+        state: torch.Tensor,
+    ):
+        """`shapes`: one environment's observations by name; `state`: the policy's initial memory [2, L, N, H]."""
+
+        def empty(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+            return torch.zeros(*size, dtype=dtype, device=device)
+
+        half = device.type == "cuda"
+        self.num_steps = num_steps
+        self.obs = {
+            name: empty(
+                num_steps + 1, num_envs, *shape, dtype=IMAGE_DTYPE_CUDA if half and len(shape) == 3 else torch.float32
+            )
+            for name, shape in shapes.items()
+        }
+        self.start = empty(num_steps + 1, num_envs, dtype=torch.bool)
+        self.prev_action = empty(num_steps + 1, num_envs, dtype=torch.int64)
+        self.action = self.prev_action[1:]
+        self.log_prob = empty(num_steps, num_envs)
+        self.value = empty(num_steps, num_envs)
+        self.next_value = empty(num_steps, num_envs)
+        self.reward = empty(num_steps, num_envs)
+        self.state0 = state.clone()
+
+    @property
+    def done(self) -> torch.Tensor:
+        """bool [T, N]: the episode ended with step t, that is, another starts at t + 1."""
+        return self.start[1:]
+
+    def put_obs(self, t: int, obs: Mapping[str, torch.Tensor]) -> None:
+        """Copy the environment's observation into slot t."""
+        for name, slot in self.obs.items():
+            slot[t].copy_(obs[name])
+
+    def get_obs(self, t: int) -> dict[str, torch.Tensor]:
+        """Slot t as views [N, ...]."""
+        return {name: slot[t] for name, slot in self.obs.items()}
+
+    def roll(self) -> None:
+        """Make slot T slot 0."""
+        for slots in (*self.obs.values(), self.start, self.prev_action):
+            slots[0].copy_(slots[-1])

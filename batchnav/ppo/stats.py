@@ -1,0 +1,104 @@
+"""What an update reports: kept on the device until somebody reads it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from batchnav.ppo.loss import LossStats
+
+
+class EpisodeSums:
+    """Sums of what finished episodes report in info["episode"], per environment, on the device."""
+
+    def __init__(self, num_envs: int, device: torch.device):
+        self.count = torch.zeros(num_envs, device=device)
+        self.names: tuple[str, ...] = ()
+        self.sums = torch.zeros(0, num_envs, device=device)
+
+    def add(self, info: dict[str, Any]) -> None:
+        """Take in a step's info; the first one with episodes says what is reported."""
+        if "episode" not in info:
+            return
+        if not self.names:
+            self.names = tuple(info["episode"])
+            self.sums = self.count.new_zeros(len(self.names), len(self.count))
+        ended = info["_episode"]
+        self.count += ended
+        values = torch.stack([info["episode"][name] for name in self.names])
+        self.sums += torch.where(ended, values, 0.0)  # not a product: what is masked may be NaN
+
+    def take(self) -> dict[str, torch.Tensor]:
+        """Means by name over the episodes since the last call (NaN where there was none), and their "count"."""
+        count = self.count.sum(dtype=torch.float64)
+        means = self.sums.sum(1, dtype=torch.float64) / count
+        self.count.zero_()
+        self.sums.zero_()
+        return {"count": count, **dict(zip(self.names, means.unbind(), strict=True))}
+
+
+class Timer:
+    """Seconds between marks: by events on CUDA, where the host runs ahead of the device, else by the clock."""
+
+    def __init__(self, device: torch.device):
+        self._cuda = device.type == "cuda"
+        self._marks: list[Any] = []
+        self.mark()
+
+    def mark(self) -> None:
+        """Set a mark; the first one is set at the beginning."""
+        if self._cuda:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._marks.append(event)
+        else:
+            self._marks.append(time.perf_counter())
+
+    def seconds(self) -> list[float]:
+        """Seconds from each mark to the next. On CUDA this waits for the last."""
+        if self._cuda:
+            self._marks[-1].synchronize()
+            return [a.elapsed_time(b) * 1e-3 for a, b in zip(self._marks, self._marks[1:], strict=False)]
+        return [b - a for a, b in zip(self._marks, self._marks[1:], strict=False)]
+
+
+@dataclass(frozen=True)
+class UpdateStats:
+    """One update's statistics. Tensors are scalars on the device; `read` fetches them all at once."""
+
+    frames: int
+    """Environment steps taken in the whole run."""
+    learning_rate: float
+    losses: LossStats
+    """Means over the update's minibatches."""
+    grad_norm: torch.Tensor
+    """Before clipping, mean over the minibatches."""
+    explained_variance: torch.Tensor
+    """1 - Var(R - V) / Var(R): 1 where the critic knew every return, 0 where it is no better than a constant."""
+    reward: torch.Tensor
+    """Mean per step."""
+    episodes: dict[str, torch.Tensor]
+    """Means over the episodes that ended in this update, by name, and "count"."""
+    timer: Timer
+
+    def read(self) -> dict[str, float]:
+        """Everything as numbers by name ("loss/...", "episode/...", "seconds/..."): one wait for the device."""
+        tensors = {
+            **{f"loss/{name}": value for name, value in self.losses._asdict().items()},
+            "loss/grad_norm": self.grad_norm,
+            "loss/explained_variance": self.explained_variance,
+            "reward": self.reward,
+            **{f"episode/{name}": value for name, value in self.episodes.items()},
+        }
+        values = torch.stack([value.double() for value in tensors.values()]).tolist()
+        collect, learn = self.timer.seconds()
+        return {
+            "frames": self.frames,
+            "learning_rate": self.learning_rate,
+            **dict(zip(tensors, values, strict=True)),
+            "seconds/collect": collect,
+            "seconds/learn": learn,
+        }

@@ -1,0 +1,184 @@
+"""Planar depth by casting one ray per pixel through each scene's BVH; the same source on the CPU and the GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav.device import (
+    check_tensor,
+    cpu_kernel,
+    cuda,
+    cuda_kernel,
+    device_function,
+    float_bits,
+    inline_function,
+    launch_blocks,
+    load4,
+    view,
+)
+from batchnav.errors import ArgumentError
+from batchnav.geometry.box import ray_box
+from batchnav.geometry.camera import inverse_direction, pixel_ray, tan_half
+from batchnav.geometry.pose import forward
+from batchnav.geometry.triangle import ray_triangle
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.bvh import MAX_LEVELS
+
+NEAR = np.float32(0.01)
+"""Nothing nearer than this plane is seen, in metres."""
+_FAR = np.float32(3.0e38)
+_ROWS_PER_TASK = 8
+_BLOCK_WIDTH, _BLOCK_HEIGHT = 16, 8
+"""Pixels of a CUDA block; a warp's 8 x 4 are neighbours, so that their rays visit the same nodes."""
+
+
+@inline_function
+def closest_hit(bvh, root, ox, oy, oz, dx, dy, dz, far, backface_culling, stack):
+    """Ray parameter of the first hit within [NEAR, far), else `far`.
+
+    Children are visited nearest first. `stack` holds MAX_LEVELS int32: what a level defers, never more than one child.
+    """
+    ix, iy, iz = inverse_direction(dx), inverse_direction(dy), inverse_direction(dz)
+    sx, sy, sz = -ox * ix, -oy * iy, -oz * iz
+    top = np.int32(0)
+    link = root
+    while True:
+        if link >= 0:
+            lx0, hx0, ly0, hy0 = load4(bvh.nodes, link, np.int32(0))
+            lx1, hx1, ly1, hy1 = load4(bvh.nodes, link, np.int32(4))
+            lz0, hz0, lz1, hz1 = load4(bvh.nodes, link, np.int32(8))
+            bits0, bits1, _, _ = load4(bvh.nodes, link, np.int32(12))
+            entry0, leave0 = ray_box(lx0, hx0, ly0, hy0, lz0, hz0, ix, iy, iz, sx, sy, sz, NEAR, far)
+            entry1, leave1 = ray_box(lx1, hx1, ly1, hy1, lz1, hz1, ix, iy, iz, sx, sy, sz, NEAR, far)
+            link0, link1 = float_bits(bits0), float_bits(bits1)
+            hit0, hit1 = entry0 <= leave0, entry1 <= leave1
+            if hit0 or hit1:
+                link = link0 if hit0 else link1
+                if hit0 and hit1:
+                    deferred = link1
+                    if entry1 < entry0:
+                        link, deferred = link1, link0
+                    stack[np.uint32(top)] = deferred
+                    top = np.int32(top + np.int32(1))
+                continue
+        else:
+            leaf = ~link
+            first = leaf >> np.int32(2)
+            for k in range(np.int32(0), np.int32((leaf & np.int32(3)) + np.int32(1))):
+                index = np.int32(first + np.int32(k))
+                far = ray_triangle(bvh.triangles, index, ox, oy, oz, dx, dy, dz, NEAR, far, backface_culling)
+        if top == 0:
+            return far
+        top = np.int32(top - np.int32(1))
+        link = stack[np.uint32(top)]
+
+
+@device_function
+def _is_pose(bvh, scene, x, y, z, heading):
+    """Whether a scene's index is in the bank and the pose finite; the picture of any other is empty."""
+    size = abs(x) + abs(y) + abs(z) + abs(heading)
+    return scene >= 0 and scene < len(bvh.roots) and size < np.float32(1.0e30)
+
+
+@cpu_kernel
+def _render_cpu(bvh, scene_id, position, heading, tan_half_hfov, far, backface_culling, depth_out):
+    num_agents, height, width = depth_out.shape
+    tasks_per_image = -(-height // _ROWS_PER_TASK)
+    for task in prange(num_agents * tasks_per_image):
+        stack = np.empty(MAX_LEVELS, np.int32)
+        i, first_row = task // tasks_per_image, (task % tasks_per_image) * _ROWS_PER_TASK
+        scene, x, y, z = scene_id[i], position[i, 0], position[i, 1], position[i, 2]
+        seen = _is_pose(bvh, scene, x, y, z, heading[i])
+        root = bvh.roots[scene] if seen else np.int32(0)
+        fx, fz = forward(heading[i])
+        for row in range(first_row, min(first_row + _ROWS_PER_TASK, height)):
+            for column in range(width):
+                depth = far
+                if seen:
+                    dx, dy, dz = pixel_ray(
+                        np.int32(row), np.int32(column), np.int32(height), np.int32(width), tan_half_hfov, fx, fz
+                    )
+                    depth = closest_hit(bvh, root, x, y, z, dx, dy, dz, far, backface_culling, stack)
+                depth_out[i, row, column] = depth if depth < far else np.float32(0.0)
+
+
+@cuda_kernel
+def _render_cuda(bvh, scene_id, position, heading, tan_half_hfov, far, backface_culling, depth_out):
+    """A block is an agent's tile of 16 x 8 pixels: two by two warps of 8 x 4."""
+    i, thread = np.int32(cuda.blockIdx.x), np.int32(cuda.threadIdx.x)
+    row = np.int32(cuda.blockIdx.y * _BLOCK_HEIGHT + ((thread >> 6) << 2) + ((thread >> 3) & 3))
+    column = np.int32(cuda.blockIdx.z * _BLOCK_WIDTH + (((thread >> 5) & 1) << 3) + (thread & 7))
+    height, width = np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])
+    if row >= height or column >= width:
+        return
+    stack = cuda.local.array(MAX_LEVELS, np.int32)
+    scene, x, y, z = scene_id[i], position[i, 0], position[i, 1], position[i, 2]
+    depth = far
+    if _is_pose(bvh, scene, x, y, z, heading[i]):
+        fx, fz = forward(heading[i])
+        dx, dy, dz = pixel_ray(row, column, height, width, tan_half_hfov, fx, fz)
+        depth = closest_hit(bvh, bvh.roots[scene], x, y, z, dx, dy, dz, far, backface_culling, stack)
+    depth_out[i, row, column] = depth if depth < far else np.float32(0.0)
+
+
+class RaycastRenderer:
+    """Renders N agents' depth images by ray casting. Owns `depth`, which `render` fills and returns.
+
+    `backface_culling` leaves out triangles seen from behind (clockwise). `max_depth` ends rays at that planar depth:
+    what is farther reads 0 like a hole, so use it only where the two need not be told apart.
+    """
+
+    def __init__(
+        self,
+        bank: SceneBank,
+        num_agents: int,
+        height: int = 64,
+        width: int = 64,
+        hfov_deg: float = 90.0,
+        backface_culling: bool = False,
+        max_depth: float = float("inf"),
+    ):
+        for name, value, least, most in (
+            ("num_agents", num_agents, 1, 2**24),
+            ("height", height, 1, 8192),
+            ("width", width, 1, 8192),
+        ):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
+                raise ArgumentError(f"{name}: found {value!r}, expected an integer from {least} to {most}")
+        if not 1.0 <= hfov_deg < 180.0:
+            raise ArgumentError(f"hfov_deg: found {hfov_deg!r}, expected degrees from 1 to less than 180")
+        if not max_depth > NEAR:
+            raise ArgumentError(f"max_depth: found {max_depth!r}, expected metres beyond the near plane ({NEAR:g})")
+        self.bank = bank
+        self.device = bank.device
+        self.num_agents = int(num_agents)
+        self.depth = torch.zeros(self.num_agents, int(height), int(width), device=bank.device)
+        self._depth_view = view(self.depth)
+        self._options = (tan_half(hfov_deg), np.float32(min(max_depth, _FAR)), bool(backface_culling))
+        self._blocks = (self.num_agents, -(-int(height) // _BLOCK_HEIGHT), -(-int(width) // _BLOCK_WIDTH))
+
+    def render(self, scene_id: torch.Tensor, position: torch.Tensor, heading: torch.Tensor) -> torch.Tensor:
+        """i32 [N], f32 [N, 3] camera position, f32 [N] -> f32 [N, H, W] metres, 0 where nothing is hit.
+
+        The tensor belongs to the renderer and is valid until the next call. An agent whose scene is not in the bank,
+        or whose pose is not finite, sees nothing.
+        """
+        n, device = self.num_agents, self.device
+        check_tensor("scene_id", scene_id, (n,), torch.int32, device)
+        check_tensor("position", position, (n, 3), torch.float32, device)
+        check_tensor("heading", heading, (n,), torch.float32, device)
+        arguments = (
+            self.bank.bvh_view,
+            view(scene_id),
+            view(position),
+            view(heading),
+            *self._options,
+            self._depth_view,
+        )
+        if device.type == "cuda":
+            launch_blocks(_render_cuda, self._blocks, *arguments)
+        else:
+            _render_cpu(*arguments)
+        return self.depth

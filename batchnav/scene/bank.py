@@ -1,0 +1,76 @@
+"""SceneBank: K scenes in one set of device arrays, shared by any number of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from batchnav.device import resolve_device, to_device, view
+from batchnav.errors import ArgumentError
+from batchnav.navmesh.data import NavMeshData
+from batchnav.navmesh.data import pack as pack_navmeshes
+from batchnav.scene.bvh import BVH
+from batchnav.scene.scene import Scene
+
+_MAX_TRIANGLES = 2**29
+"""A leaf's link keeps 29 bits for the first triangle."""
+
+
+class BVHData(NamedTuple):
+    """The trees of K scenes, one after another: tensors, or what `view` makes of them. Links count rows from 0."""
+
+    nodes: torch.Tensor
+    """f32 [M, 16], see scene/bvh.py."""
+    triangles: torch.Tensor
+    """f32 [F, 12]."""
+    roots: torch.Tensor
+    """i32 [K]: each scene's root."""
+
+
+class SceneBank:
+    """K scenes on one device. Made by `SceneBank.pack`; nothing in it changes afterwards."""
+
+    def __init__(self, scenes: tuple[Scene, ...], bvh: BVHData, navmesh: NavMeshData, device: torch.device):
+        self.scenes = scenes
+        self.names = tuple(scene.name for scene in scenes)
+        self.num_scenes = len(scenes)
+        self.device = device
+        self.bvh = bvh
+        self.navmesh = navmesh
+        self.bvh_view = view(bvh)
+        self.navmesh_view = view(navmesh)
+
+    @classmethod
+    def pack(cls, scenes: Sequence[Scene], device: str | torch.device = "cpu") -> SceneBank:
+        """Copy the scenes' trees and navmeshes to a device. ArgumentError for no scenes, or what is not a scene."""
+        scenes = (scenes,) if isinstance(scenes, Scene) else tuple(scenes)
+        if not scenes:
+            raise ArgumentError("scenes: found none, expected at least one Scene")
+        for i, scene in enumerate(scenes):
+            if not isinstance(scene, Scene):
+                raise ArgumentError(f"scenes[{i}]: found {type(scene).__name__}, expected a Scene (see load_scene)")
+        device = resolve_device(device)
+        bvh = to_device(pack_bvhs([scene.bvh for scene in scenes]), device)
+        navmesh = to_device(pack_navmeshes([scene.navmesh for scene in scenes]), device)
+        return cls(scenes, bvh, navmesh, device)
+
+
+def pack_bvhs(trees: Sequence[BVH]) -> BVHData:
+    """Put trees one after another, their links moved along. NumPy arrays."""
+    num_triangles = sum(len(tree.triangles) for tree in trees)
+    if num_triangles >= _MAX_TRIANGLES:
+        raise ArgumentError(f"scenes: found {num_triangles} triangles in all, expected fewer than {_MAX_TRIANGLES}")
+    nodes = np.concatenate([tree.nodes for tree in trees])
+    links = nodes.view(np.int32)[:, 12:14]
+    roots = np.zeros(len(trees), np.int32)
+    first_node = first_triangle = 0
+    for i, tree in enumerate(trees):
+        roots[i] = first_node
+        block = links[first_node : first_node + len(tree.nodes)]
+        block += np.where(block >= 0, first_node, -4 * first_triangle).astype(np.int32)
+        first_node += len(tree.nodes)
+        first_triangle += len(tree.triangles)
+    return BVHData(nodes, np.concatenate([tree.triangles for tree in trees]), roots)

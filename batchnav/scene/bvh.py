@@ -1,0 +1,288 @@
+"""Bounding volume hierarchy over a mesh's triangles: binned surface-area heuristic, packed for 16-byte loads.
+
+Wald, "On fast construction of SAH-based bounding volume hierarchies" (IEEE Symposium on Interactive Ray Tracing 2007).
+
+A node is a row of 16 float32 that holds the boxes of its children 0 and 1 and links to them; a triangle a row of 12
+float32, in leaf order:
+
+    node      low0.x high0.x low0.y high0.y | low1.x high1.x low1.y high1.y | low0.z high0.z low1.z high1.z | links -, -
+    triangle  plane 0 (x y z d)             | plane 1                       | plane 2       (see geometry/triangle.py)
+
+A link is an int32 stored bit for bit: >= 0 the child's row, < 0 the leaf ~(first_triangle * 4 + count - 1).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from batchnav.device import cpu_function
+from batchnav.geometry.triangle import triangle_planes
+from batchnav.types import TriangleMesh
+
+MAX_LEAF = 4
+MAX_LEVELS = 32
+"""Interior nodes on any path from the root. A traversal defers at most one child at each, so a stack of 32 suffices:
+a node with L levels left below it holds at most MAX_LEAF * 2**L triangles (checked at each split, and where a split by
+surface area would break it the triangles are halved), which the root satisfies for any mesh that fits in memory."""
+
+_BINS = 16
+_TRIANGLE_COST = np.float32(0.7)
+"""Cost of a ray-triangle test where that of visiting a node (two boxes) is 1."""
+_SLACK = 1e-6
+"""Boxes and triangles are grown by this fraction of the scene's largest coordinate: about 16 roundings of float32."""
+
+
+class BVH(NamedTuple):
+    """The tree of one mesh. Row 0 is the root, and always an interior node."""
+
+    nodes: np.ndarray
+    """f32 [M, 16]."""
+    triangles: np.ndarray
+    """f32 [F, 12], in leaf order."""
+    order: np.ndarray
+    """i32 [F]: the mesh's face of each row of `triangles`."""
+
+
+class _Scratch(NamedTuple):
+    """What a build works in."""
+
+    bins: np.ndarray
+    """f32 [3, bins, 7]: box and number of triangles of each bin on each axis."""
+    sides: np.ndarray
+    """f32 [2, 6]: boxes of a node's two children."""
+    right_cost: np.ndarray
+    """f32 [bins]."""
+    range: np.ndarray
+    """f32 [3, 3]: least and greatest centre on each axis, and bins per metre."""
+
+
+def build_bvh(mesh: TriangleMesh) -> BVH:
+    """Build the tree; single-threaded, about two seconds for a million triangles."""
+    corners = mesh.vertices[mesh.faces]
+    slack = _SLACK * max(float(np.abs(mesh.vertices[mesh.faces.ravel()]).max()), 1e-3)
+    boxes = np.empty((len(corners), 6), np.float32)
+    np.min(corners, axis=1, out=boxes[:, :3])
+    np.max(corners, axis=1, out=boxes[:, 3:])
+    order = np.arange(len(corners), dtype=np.int32)
+    nodes = np.zeros((max(1, len(corners) - 1), 16), np.float32)
+    num_nodes = _build(boxes, order, nodes, nodes.view(np.int32), np.float32(slack))
+    triangles = np.empty((len(corners), 12), np.float32)
+    _pack_triangles(corners, order, slack, triangles)
+    return BVH(nodes[:num_nodes].copy(), triangles, order)
+
+
+@cpu_function
+def _pack_triangles(corners, order, slack, triangles_out):
+    for i in range(len(order)):
+        t = corners[order[i]]
+        planes = triangle_planes(
+            np.float64(t[0, 0]), np.float64(t[0, 1]), np.float64(t[0, 2]),
+            np.float64(t[1, 0]), np.float64(t[1, 1]), np.float64(t[1, 2]),
+            np.float64(t[2, 0]), np.float64(t[2, 1]), np.float64(t[2, 2]), slack,
+        )  # fmt: skip
+        for p in range(3):
+            for k in range(4):
+                triangles_out[i, 4 * p + k] = planes[p][k]
+
+
+@cpu_function
+def _build(boxes, order, nodes_out, links_out, slack):
+    """Fill the node rows in depth-first order; reorders `boxes` and `order` in place. Returns the number of rows."""
+    count = len(order)
+    scratch = _Scratch(
+        np.empty((3, _BINS, 7), np.float32), np.empty((2, 6), np.float32), np.empty(_BINS, np.float32),
+        np.empty((3, 3), np.float32),
+    )  # fmt: skip
+    if count == 1:  # both children are the one leaf
+        _set_children(nodes_out, 0, boxes, 0, 0, slack)
+        links_out[0, 12] = links_out[0, 13] = ~np.int32(0)
+        return 1
+    # Tasks: begin, end, interior levels that are left including this one, parent's row, side. One waits at each level.
+    tasks = np.empty((MAX_LEVELS + 2, 5), np.int64)
+    begin, end, levels, parent, side = 0, count, MAX_LEVELS, -1, 0
+    waiting, rows = 0, 0
+    while True:
+        middle = _split(boxes, order, begin, end, levels, parent < 0, scratch)
+        if middle < 0:
+            links_out[parent, 12 + side] = ~np.int32(begin * 4 + (end - begin - 1))
+        else:
+            if parent >= 0:
+                links_out[parent, 12 + side] = rows
+            _union(boxes, begin, middle, scratch.sides, 0)
+            _union(boxes, middle, end, scratch.sides, 1)
+            _set_children(nodes_out, rows, scratch.sides, 0, 1, slack)
+            for k, value in enumerate((middle, end, levels - 1, rows, 1)):
+                tasks[waiting, k] = value
+            waiting += 1
+            end, levels, parent, side = middle, levels - 1, rows, 0
+            rows += 1
+            continue
+        if waiting == 0:
+            return rows
+        waiting -= 1
+        begin, end, levels = tasks[waiting, 0], tasks[waiting, 1], tasks[waiting, 2]
+        parent, side = tasks[waiting, 3], tasks[waiting, 4]
+
+
+@cpu_function
+def _set_children(nodes_out, row, boxes, first, second, slack):
+    for axis in range(3):
+        column = 8 if axis == 2 else 2 * axis
+        nodes_out[row, column] = boxes[first, axis] - slack
+        nodes_out[row, column + 1] = boxes[first, axis + 3] + slack
+        column += 2 if axis == 2 else 4
+        nodes_out[row, column] = boxes[second, axis] - slack
+        nodes_out[row, column + 1] = boxes[second, axis + 3] + slack
+
+
+@cpu_function
+def _clear(boxes_out, row):
+    for k in range(3):
+        boxes_out[row, k] = np.inf
+        boxes_out[row, k + 3] = -np.inf
+
+
+@cpu_function
+def _grow(boxes_out, row, others, other):
+    for k in range(3):
+        boxes_out[row, k] = min(boxes_out[row, k], others[other, k])
+        boxes_out[row, k + 3] = max(boxes_out[row, k + 3], others[other, k + 3])
+
+
+@cpu_function
+def _union(boxes, begin, end, boxes_out, row):
+    _clear(boxes_out, row)
+    for i in range(begin, end):
+        _grow(boxes_out, row, boxes, i)
+
+
+@cpu_function
+def _area(boxes, row):
+    """Half the surface of a box."""
+    x, y, z = boxes[row, 3] - boxes[row, 0], boxes[row, 4] - boxes[row, 1], boxes[row, 5] - boxes[row, 2]
+    return x * y + y * z + z * x
+
+
+@cpu_function
+def _bin(boxes, i, axis, low, scale):
+    """Bin of a triangle by twice its box's centre."""
+    return min(_BINS - 1, int((boxes[i, axis] + boxes[i, axis + 3] - low) * scale))
+
+
+@cpu_function
+def _split(boxes, order, begin, end, levels, must_split, scratch):
+    """Reorder [begin, end) around the best split and return where it is; -1 where a leaf is better."""
+    count = end - begin
+    if count == 1 or levels == 0:
+        return -1
+    low, high, scale = scratch.range
+    widest = 0
+    for axis in range(3):
+        low[axis], high[axis], scale[axis] = np.inf, -np.inf, 0.0
+        for i in range(begin, end):
+            centre = boxes[i, axis] + boxes[i, axis + 3]
+            low[axis] = min(low[axis], centre)
+            high[axis] = max(high[axis], centre)
+        if high[axis] > low[axis]:
+            scale[axis] = np.float32(_BINS) / (high[axis] - low[axis])
+        if high[axis] - low[axis] > high[widest] - low[widest]:
+            widest = axis
+    _fill_bins(boxes, begin, end, low, scale, scratch.bins)
+    best_axis, best_bin, best_cost = _cheapest(scratch, scale, count)
+    if count <= MAX_LEAF and not must_split:
+        _union(boxes, begin, end, scratch.sides, 0)
+        area = _area(scratch.sides, 0)
+        if best_axis < 0 or best_cost * _TRIANGLE_COST + area >= count * _TRIANGLE_COST * area:
+            return -1
+    middle = begin
+    if best_axis >= 0:
+        middle = _partition(boxes, order, begin, end, best_axis, best_bin, low[best_axis], scale[best_axis])
+    room = MAX_LEAF << min(levels - 1, 40)  # triangles that fit below each child
+    if middle == begin or middle == end or max(middle - begin, end - middle) > room:
+        middle = (begin + end) // 2
+        _select(boxes, order, begin, end, middle, widest)
+    return middle
+
+
+@cpu_function
+def _fill_bins(boxes, begin, end, low, scale, bins):
+    """Bounds and number of triangles of each bin, on the three axes at once."""
+    for axis in range(3):
+        for j in range(_BINS):
+            _clear(bins[axis], j)
+            bins[axis, j, 6] = 0.0
+    for i in range(begin, end):
+        for axis in range(3):
+            j = _bin(boxes, i, axis, low[axis], scale[axis])
+            _grow(bins[axis], j, boxes, i)
+            bins[axis, j, 6] += np.float32(1.0)
+
+
+@cpu_function
+def _cheapest(scratch, scale, count):
+    """Axis, first bin of the right side, and cost (sum of area * count over both sides) of the best split."""
+    box, right_cost = scratch.sides, scratch.right_cost
+    best_axis, best_bin, best_cost = -1, -1, np.float32(np.inf)
+    for axis in range(3):
+        if scale[axis] == 0:
+            continue
+        bins = scratch.bins[axis]
+        _clear(box, 0)
+        number = np.float32(0.0)
+        for j in range(_BINS - 1, 0, -1):
+            number += bins[j, 6]
+            _grow(box, 0, bins, j)
+            right_cost[j] = _area(box, 0) * number if number > 0 else np.float32(0.0)
+        _clear(box, 0)
+        number = np.float32(0.0)
+        for j in range(_BINS - 1):
+            number += bins[j, 6]
+            _grow(box, 0, bins, j)
+            if 0 < number < count:
+                cost = _area(box, 0) * number + right_cost[j + 1]
+                if cost < best_cost:
+                    best_axis, best_bin, best_cost = axis, j + 1, cost
+    return best_axis, best_bin, best_cost
+
+
+@cpu_function
+def _swap(boxes, order, i, j):
+    order[i], order[j] = order[j], order[i]
+    for k in range(6):
+        boxes[i, k], boxes[j, k] = boxes[j, k], boxes[i, k]
+
+
+@cpu_function
+def _partition(boxes, order, begin, end, axis, first_right, low, scale):
+    """Triangles of bins below `first_right` first. Returns where the others begin."""
+    i, j = begin, end - 1
+    while i <= j:
+        if _bin(boxes, i, axis, low, scale) < first_right:
+            i += 1
+        else:
+            _swap(boxes, order, i, j)
+            j -= 1
+    return i
+
+
+@cpu_function
+def _select(boxes, order, begin, end, middle, axis):
+    """Reorder so that no centre of [begin, middle) lies beyond one of [middle, end): Hoare's quickselect."""
+    last = end - 1
+    while begin < last:
+        pivot = boxes[(begin + last) // 2, axis] + boxes[(begin + last) // 2, axis + 3]
+        i, j = begin, last
+        while i <= j:
+            while boxes[i, axis] + boxes[i, axis + 3] < pivot:
+                i += 1
+            while boxes[j, axis] + boxes[j, axis + 3] > pivot:
+                j -= 1
+            if i <= j:
+                _swap(boxes, order, i, j)
+                i, j = i + 1, j - 1
+        if middle <= j:
+            last = j
+        elif middle >= i:
+            begin = i
+        else:
+            return

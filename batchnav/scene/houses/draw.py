@@ -1,0 +1,42 @@
+"""Random draws that are the same on every machine and NumPy version: only PCG64's uniform doubles are used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+class Draw:
+    """A stream of random choices from one seed. NumPy keeps `random()` stable, but not `choice` or `normal`."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.Generator(np.random.PCG64(seed))
+
+    def uniform(self, low: float, high: float) -> float:
+        """A float in [low, high)."""
+        return low + (high - low) * float(self._generator.random())
+
+    def array(self, low: float, high: float, *shape: int) -> np.ndarray:
+        """Floats in [low, high), f64 of `shape`."""
+        return low + (high - low) * self._generator.random(shape)
+
+    def integer(self, low: int, high: int) -> int:
+        """An integer in [low, high], both ends included."""
+        return low + int(float(self._generator.random()) * (high - low + 1))
+
+    def chance(self, probability: float) -> bool:
+        """True with the given probability."""
+        return float(self._generator.random()) < probability
+
+    def pick(self, items: Sequence[T]) -> T:
+        """One of `items`."""
+        return items[self.integer(0, len(items) - 1)]
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """`items` in random order."""
+        keys = self._generator.random(len(items))
+        return [items[i] for i in np.argsort(keys, kind="stable")]

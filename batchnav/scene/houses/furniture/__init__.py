@@ -1,0 +1,1 @@
+"""Parametric furniture: each module holds builders and the `Piece`s made of them."""

@@ -1,0 +1,74 @@
+"""A scene: a mesh, the tree that rays search, and the navmesh that agents walk on."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+from batchnav.device import cache_folder
+from batchnav.errors import NavMeshError
+from batchnav.navmesh import navmesh as navmesh_module
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.scene.bvh import BVH, build_bvh
+from batchnav.scene.mesh import check_mesh, load_mesh
+from batchnav.types import TriangleMesh
+
+
+class Scene(NamedTuple):
+    """One house, on the host; `SceneBank.pack` takes scenes to a device."""
+
+    name: str
+    mesh: TriangleMesh
+    navmesh: NavMesh
+    bvh: BVH
+
+
+def load_scene(path: str | Path, settings: NavMeshSettings | None = None) -> Scene:
+    """Read a mesh file and its navmesh: NAME.navmesh beside it, else one baked with the default settings and cached.
+
+    With `settings` the navmesh is baked with them, whatever lies beside the mesh. Raises MeshError, NavMeshError.
+    """
+    path = Path(path)
+    mesh = load_mesh(path)
+    beside = path.with_suffix(".navmesh")
+    if settings is None and beside.is_file():
+        navmesh = NavMesh.load(beside)
+    else:
+        try:
+            navmesh = bake_cached(mesh, settings or NavMeshSettings())
+        except NavMeshError as error:
+            raise NavMeshError(f"{path}: {error}") from error
+    return Scene(path.stem, mesh, navmesh, build_bvh(mesh))
+
+
+def make_scene(name: str, mesh: TriangleMesh, navmesh: NavMesh | None = None) -> Scene:
+    """A scene of a mesh in memory; without a navmesh, one is baked with the default settings (and cached)."""
+    mesh = check_mesh(mesh, name)
+    return Scene(name, mesh, navmesh or bake_cached(mesh, NavMeshSettings()), build_bvh(mesh))
+
+
+def bake_cached(mesh: TriangleMesh, settings: NavMeshSettings) -> NavMesh:
+    """`NavMesh.bake`, kept on disk under a hash of the mesh, the settings and the baker's sources."""
+    digest = hashlib.sha256(f"{_baker_version()} {settings} {mesh.vertices.shape}".encode())
+    digest.update(mesh.vertices.tobytes() + mesh.faces.tobytes())
+    file = cache_folder() / "navmesh" / f"{digest.hexdigest()[:32]}.navmesh"
+    if file.is_file():
+        try:
+            return NavMesh.load(file)
+        except NavMeshError:  # a damaged cache is no reason to fail
+            file.unlink(missing_ok=True)
+    navmesh = NavMesh.bake(mesh, settings)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    navmesh.save(file)
+    return navmesh
+
+
+@functools.cache
+def _baker_version() -> str:
+    digest = hashlib.sha256()
+    for source in sorted(Path(navmesh_module.__file__).parent.rglob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()

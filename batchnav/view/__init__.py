@@ -1,0 +1,1 @@
+"""Pictures: top-down maps, depth mosaics, videos, curves, reports."""

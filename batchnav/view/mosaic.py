@@ -1,0 +1,55 @@
+"""Depth images as colour pictures, one or many."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from PIL import Image
+
+from batchnav.errors import ArgumentError
+
+# Viridis by Nathaniel Smith and Stefan van der Walt (CC0) at even steps: even in lightness, so that it reads the same
+# to colour-blind eyes and in grey.
+_VIRIDIS = np.array([
+    (68, 1, 84), (71, 45, 123), (59, 82, 139), (44, 114, 142), (33, 145, 140),
+    (40, 174, 128), (94, 201, 98), (173, 220, 48), (253, 231, 37),
+])  # fmt: skip
+HOLE = (20, 20, 20)
+"""Colour of depth 0: nothing was hit."""
+
+
+def colour_depth(depth: np.ndarray, far: float = 1.0) -> np.ndarray:
+    """Depth f32 [..., H, W], yellow near and purple at `far` and beyond, holes dark -> u8 [..., H, W, 3]."""
+    depth = np.asarray(depth, np.float32)
+    # The square root gives the near range, where things are, most of the colours.
+    nearness = 1.0 - np.sqrt(np.clip(np.nan_to_num(depth) / far, 0.0, 1.0))
+    steps = np.linspace(0.0, 1.0, len(_VIRIDIS))
+    colours = np.stack([np.interp(nearness, steps, channel) for channel in _VIRIDIS.T], axis=-1)
+    return np.where(depth[..., None] > 0.0, np.round(colours), HOLE).astype(np.uint8)
+
+
+def depth_mosaic(
+    depth: np.ndarray, columns: int | None = None, scale: int = 1, gap: int = 2, far: float = 1.0
+) -> Image.Image:
+    """Many depth images in rows: f32 [N, H, W] -> a picture, the first image at the top left.
+
+    Args:
+        depth: as observed, 0..1, or in metres with `far` to match.
+        columns: images in a row; by default about as many as there are rows.
+        scale: each depth pixel becomes this many squared.
+        gap: white pixels between images.
+        far: the depth that gets the last colour.
+    """
+    if depth.ndim != 3 or not len(depth):
+        raise ArgumentError(f"depth: found shape {list(depth.shape)}, expected [N, H, W] with N >= 1")
+    n, height, width = depth.shape
+    columns = min(n, columns or math.ceil(math.sqrt(n)))
+    rows = -(-n // columns)
+    images = colour_depth(depth, far).repeat(scale, axis=1).repeat(scale, axis=2)
+    step_y, step_x = height * scale + gap, width * scale + gap
+    sheet = np.full((rows * step_y - gap, columns * step_x - gap, 3), 255, np.uint8)
+    for i, image in enumerate(images):
+        y, x = i // columns * step_y, i % columns * step_x
+        sheet[y : y + height * scale, x : x + width * scale] = image
+    return Image.fromarray(sheet)

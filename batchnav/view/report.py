@@ -1,0 +1,138 @@
+"""A report as a folder: one HTML page with tables, curves, maps and videos beside it."""
+
+from __future__ import annotations
+
+import html
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from batchnav.envs.evaluate import Interval, Recording
+from batchnav.scene.scene import Scene
+from batchnav.sim.state import METRICS
+from batchnav.view.curves import plot_curves
+from batchnav.view.mosaic import depth_mosaic
+from batchnav.view.topdown import TopDownMap
+from batchnav.view.video import draw_episode, save_gif, video_frames
+
+MOSAIC_COLUMNS = 8
+"""Depth images shown of each recorded episode, evenly spaced in time."""
+VIDEO_MAP_SIZE = 420
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #2d2d2d; max-width: 1120px; margin: 2em auto; padding: 0 1em }
+h1 { font-size: 1.6em } h2 { font-size: 1.2em; margin-top: 2em }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+th, td { padding: .3em .9em; text-align: right; border-bottom: 1px solid #e5e5e5 }
+th:first-child, td:first-child { text-align: left } thead th { border-bottom: 2px solid #2d2d2d }
+tr.first td { font-weight: 600 } small, figcaption { color: #6b6b6b } img { max-width: 100% }
+figure { margin: 0 0 1.5em }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 1em }
+"""
+
+Summary = Mapping[str, Interval]
+
+
+def write_report(
+    folder: str | Path,
+    title: str,
+    about: Mapping[str, str],
+    agents: Mapping[str, Summary],
+    per_scene: Mapping[str, Summary],
+    recordings: Sequence[Recording],
+    scenes: Sequence[Scene],
+    metrics_file: Path | None = None,
+    success_distance: float = 0.2,
+) -> Path:
+    """Write `index.html` and its pictures; returns the page's path.
+
+    Args:
+        folder: made where it is not there; files of an older report are replaced.
+        title: heading.
+        about: facts to list under it, by name.
+        agents: each agent's mean metrics with intervals; the first is the one that the report is about.
+        per_scene: the same for the first agent in each scene.
+        recordings: episodes to draw, `scene` indexing `scenes`.
+        scenes: those of the bank.
+        metrics_file: the training run's `metrics.jsonl`, for the curves.
+        success_distance: metres, the ring around the goal.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = "".join(f"<li>{html.escape(name)}: {html.escape(value)}</li>" for name, value in about.items())
+    parts = [f"<h1>{html.escape(title)}</h1><ul>{facts}</ul>", "<h2>Agents on the same episodes</h2>", _table(agents)]
+    parts.append(
+        "<p><small>Means over episodes with 95% intervals: Wilson's for success, Student's t elsewhere.</small>"
+    )
+    if metrics_file is not None:
+        plot_curves(metrics_file, folder / "curves.png")
+        parts.append("<h2>Learning curves</h2><img src='curves.png' alt='learning curves'>")
+    if recordings:
+        parts.append(
+            "<h2>Episodes</h2><p>Blue: the agent's path. Orange, dashed: the shortest path. Ring: the goal.</p>"
+        )
+        parts.append("<div class='pair'>")
+        for i, recording in enumerate(recordings, 1):
+            parts.append(_episode(folder, i, recording, scenes[recording.scene], success_distance))
+        parts.append("</div>")
+        _mosaic(recordings).save(folder / "depth.png")
+        parts.append("<h2>What the agent saw</h2><img src='depth.png' alt='depth images, one episode a row'>")
+    parts.append("<h2>By scene</h2>" + _table(per_scene))
+    page = folder / "index.html"
+    text = (
+        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{html.escape(title)}</title>"
+        f"<style>{_STYLE}</style><body>{''.join(parts)}</body></html>\n"
+    )
+    part = folder / f".index.html.{os.getpid()}.part"
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, page)
+    return page
+
+
+def format_interval(interval: Interval) -> tuple[str, str]:
+    """The mean, and half the interval's width behind a plus-minus sign; both as text."""
+    if not math.isfinite(interval.mean):
+        return str(interval.mean), ""
+    digits = 3 if abs(interval.mean) < 10 else 1
+    half = (interval.high - interval.low) / 2
+    return f"{interval.mean:.{digits}f}", f"±{half:.{digits}f}" if math.isfinite(half) else ""
+
+
+def _table(rows: Mapping[str, Summary]) -> str:
+    head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in METRICS)
+    lines = [f"<table><thead><tr><th></th><th>episodes</th>{head}</tr></thead><tbody>"]
+    for i, (name, summary) in enumerate(rows.items()):
+        cells = "".join("<td>{} <small>{}</small></td>".format(*format_interval(summary[m])) for m in METRICS)
+        count = summary["success"].count
+        lines.append(f"<tr{'' if i else ' class=first'}><td>{html.escape(name)}</td><td>{count}</td>{cells}</tr>")
+    return "".join(lines) + "</tbody></table>"
+
+
+def _episode(folder: Path, number: int, recording: Recording, scene: Scene, success_distance: float) -> str:
+    """Draw one episode's map and video; their HTML."""
+    shortest = scene.navmesh.shortest_path(recording.positions[0], recording.goal)
+    height = float(recording.positions[0, 1])
+    plan = TopDownMap(scene.navmesh, scene.mesh, height)
+    draw_episode(plan, recording, shortest, success_distance)
+    plan.image.save(folder / f"map_{number}.png")
+    small = TopDownMap(scene.navmesh, scene.mesh, height, size=VIDEO_MAP_SIZE)
+    save_gif(video_frames(small, recording, shortest, success_distance), folder / f"episode_{number}.gif")
+    metrics = recording.metrics
+    outcome = "success" if metrics["success"] else "failure"
+    text = f"{scene.name}: {outcome}, SPL {metrics['spl']:.2f}, {metrics['steps']:.0f} steps"
+    return (
+        f"<figure><img src='map_{number}.png' alt='map'><img src='episode_{number}.gif' alt='video'>"
+        f"<figcaption>{html.escape(text)}</figcaption></figure>"
+    )
+
+
+def _mosaic(recordings: Sequence[Recording]):
+    """A row of depth images for each episode."""
+    rows = []
+    for recording in recordings:
+        times = np.linspace(0, len(recording.depth) - 1, MOSAIC_COLUMNS).round().astype(int)
+        rows.append(recording.depth[times])
+    return depth_mosaic(np.concatenate(rows), columns=MOSAIC_COLUMNS, scale=max(1, 112 // rows[0].shape[-1]))

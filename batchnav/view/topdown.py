@@ -1,0 +1,199 @@
+"""Top-down maps: a house's plan, its navigable area, and paths on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from batchnav.errors import ArgumentError
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.types import TriangleMesh
+
+BLUE, ORANGE, GREEN, PURPLE = (0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167)
+"""Okabe and Ito's colours, which colour-blind eyes tell apart."""
+PAPER, INK = (255, 255, 255), (45, 45, 45)
+FLOOR, OTHER_ISLAND = (219, 234, 245), (250, 232, 200)
+"""The island that the map is about, and the others."""
+LOW_THING, HIGH_THING = np.array([196, 196, 196]), np.array([150, 150, 150])
+"""Furniture, shaded by its height."""
+
+OVERSAMPLING = 3
+"""Maps are drawn this much larger and shrunk, which smooths their edges."""
+FOOT = 22
+"""Rows of pixels below the plan, for the scale bar."""
+FLOOR_BAND = 1.2
+"""Metres above and below the map's height within which navigable polygons belong to its storey."""
+WALL_CUT = 1.5
+"""Metres above the navmesh at which walls are cut."""
+FURNITURE_BAND = (0.1, 1.4)
+"""Metres above the navmesh, itself up to 0.2 m above the floor, between which faces count as furniture."""
+
+
+class TopDownMap:
+    """A plan seen from above: +X to the right, +Z downwards, so that heading 0 (-Z) points up.
+
+    Args:
+        navmesh: navigable area, with its islands.
+        mesh: also draw walls and furniture.
+        height: y of the storey; by default that of the largest island.
+        size: pixels of the longer side.
+        margin: metres around the navigable area.
+    """
+
+    def __init__(
+        self,
+        navmesh: NavMesh,
+        mesh: TriangleMesh | None = None,
+        height: float | None = None,
+        size: int = 640,
+        margin: float = 0.4,
+    ):
+        if not 16 <= size <= 8192:
+            raise ArgumentError(f"size: found {size}, expected 16 to 8192 pixels")
+        triangles, islands = navigable_triangles(navmesh)
+        main = _largest(triangles, islands, height)
+        if height is None:
+            height = float(np.median(triangles[islands == main, :, 1]))
+        storey = (np.abs(triangles[:, :, 1].mean(1) - height) <= FLOOR_BAND) & (islands >= 0)
+        triangles, islands = triangles[storey], islands[storey]
+        # What the picture holds is set by the main island; roofs and table tops of other islands lie within or are cut.
+        ends = triangles[islands == main][:, :, [0, 2]].reshape(-1, 2)
+        self.low = ends.min(0) - margin
+        extent = ends.max(0) + margin - self.low
+        self.pixels_per_metre = size / float(extent.max())
+        width, height_px = (max(1, round(float(v) * self.pixels_per_metre)) for v in extent)
+        self.size = (width, height_px + FOOT)
+        self._image = Image.new("RGB", tuple(v * OVERSAMPLING for v in self.size), PAPER)
+        self._draw = ImageDraw.Draw(self._image)
+        for other, colour in ((True, OTHER_ISLAND), (False, FLOOR)):
+            for corners in self._flat(triangles[(islands != main) == other]):
+                # The outline closes the hairline between neighbours.
+                self._draw.polygon(corners, fill=colour, outline=colour)
+        if mesh is not None:
+            self._draw_mesh(mesh, height)
+
+    @property
+    def image(self) -> Image.Image:
+        """The picture as drawn so far, a copy."""
+        return self._image.reduce(OVERSAMPLING)
+
+    def copy(self) -> TopDownMap:
+        """A map of its own to draw on."""
+        twin = object.__new__(TopDownMap)
+        twin.low, twin.pixels_per_metre, twin.size = self.low, self.pixels_per_metre, self.size
+        twin._image = self._image.copy()
+        twin._draw = ImageDraw.Draw(twin._image)
+        return twin
+
+    def to_pixels(self, points: np.ndarray) -> np.ndarray:
+        """World points f32 [..., 3] -> pixel coordinates [..., 2] (column, row) of `image`, not rounded."""
+        return (np.asarray(points, np.float64)[..., [0, 2]] - self.low) * self.pixels_per_metre
+
+    def draw_path(self, points: np.ndarray, colour: tuple = BLUE, width: float = 2.5, dash: float = 0.0) -> None:
+        """A line through points [K, 3]; with `dash`, in dashes of so many pixels."""
+        corners = self.to_pixels(points)
+        for part in _dashes(corners, dash) if dash > 0.0 else [corners]:
+            ends = [tuple(p) for p in part * OVERSAMPLING]
+            if len(ends) > 1:
+                self._draw.line(ends, fill=colour, width=round(width * OVERSAMPLING), joint="curve")
+
+    def draw_start(self, point: np.ndarray, heading: float | None = None, colour: tuple = GREEN) -> None:
+        """A disc, or with a heading an arrowhead that looks along it."""
+        x, y = self.to_pixels(point) * OVERSAMPLING
+        r = 7.0 * OVERSAMPLING
+        if heading is None:
+            self._draw.ellipse(
+                [x - 0.8 * r, y - 0.8 * r, x + 0.8 * r, y + 0.8 * r], fill=colour, outline=PAPER, width=2
+            )
+            return
+        # Forward is (-sin h, -cos h) on the picture, its right (cos h, -sin h).
+        forward, right = np.array([-np.sin(heading), -np.cos(heading)]), np.array([np.cos(heading), -np.sin(heading)])
+        shape = [1.3 * forward, -0.9 * forward + 0.9 * right, -0.45 * forward, -0.9 * forward - 0.9 * right]
+        corners = [(x + r * dx, y + r * dy) for dx, dy in shape]
+        self._draw.polygon(corners, fill=colour)
+        self._draw.line([*corners, corners[0]], fill=PAPER, width=OVERSAMPLING)
+
+    def draw_goal(self, point: np.ndarray, radius: float = 0.2, colour: tuple = ORANGE) -> None:
+        """A bull's eye; its ring is the success radius in metres, or as small as can be seen."""
+        x, y = self.to_pixels(point) * OVERSAMPLING
+        ring = max(radius * self.pixels_per_metre, 7.0) * OVERSAMPLING
+        dot = 3.0 * OVERSAMPLING
+        self._draw.ellipse([x - ring, y - ring, x + ring, y + ring], fill=PAPER, outline=colour, width=2 * OVERSAMPLING)
+        self._draw.ellipse([x - dot, y - dot, x + dot, y + dot], fill=colour)
+
+    def draw_scale_bar(self) -> None:
+        """A bar of a round number of metres at the lower left."""
+        fitting = [m for m in (0.5, 1, 2, 5, 10, 20, 50, 100) if m * self.pixels_per_metre <= 0.3 * self.size[0]]
+        metres = fitting[-1] if fitting else 0.5
+        x, y = 10 * OVERSAMPLING, (self.size[1] - 10) * OVERSAMPLING
+        end = x + metres * self.pixels_per_metre * OVERSAMPLING
+        self._draw.line([x, y, end, y], fill=INK, width=2 * OVERSAMPLING)
+        font = ImageFont.load_default(11 * OVERSAMPLING)
+        self._draw.text((x, y - 4 * OVERSAMPLING), f"{metres:g} m", fill=INK, font=font, anchor="lb")
+
+    def _flat(self, points: np.ndarray) -> list[list[float]]:
+        """World points f32 [M, K, 3] -> M lists x0, y0, x1, y1 ... on the drawing."""
+        return (self.to_pixels(points) * OVERSAMPLING).reshape(len(points), -1).tolist()
+
+    def _draw_mesh(self, mesh: TriangleMesh, height: float) -> None:
+        """Furniture as upward faces, low ones first, then the walls where they are cut."""
+        corners = mesh.vertices[mesh.faces].astype(np.float32)
+        normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        level = corners[:, :, 1].mean(1) - height
+        flat = np.abs(normal[:, 1]) > 0.3 * np.linalg.norm(normal, axis=1)
+        things = flat & (level > FURNITURE_BAND[0]) & (level < FURNITURE_BAND[1])
+        order = np.flatnonzero(things)[np.argsort(level[things], kind="stable")]
+        share = (level[order, None] - FURNITURE_BAND[0]) / (FURNITURE_BAND[1] - FURNITURE_BAND[0])
+        shades = (LOW_THING + share * (HIGH_THING - LOW_THING)).astype(int).tolist()
+        for points, shade in zip(self._flat(corners[order]), shades, strict=True):
+            self._draw.polygon(points, fill=tuple(shade))
+        for points in self._flat(slice_mesh(corners, height + WALL_CUT)):
+            self._draw.line(points, fill=INK, width=OVERSAMPLING)
+
+
+def navigable_triangles(navmesh: NavMesh) -> tuple[np.ndarray, np.ndarray]:
+    """The navmesh's surface: corners f32 [R, 3, 3] and the island i32 [R] of each triangle, -1 where none may stand."""
+    data = navmesh.data
+    counts = data.polygons.view(np.int32)[:, 2]
+    corners = data.triangles.reshape(-1, 3, 4)[:, :, :3]
+    return corners, np.repeat(data.polygon_island, counts)
+
+
+def slice_mesh(corners: np.ndarray, height: float) -> np.ndarray:
+    """Where triangles f32 [F, 3, 3] cross the plane y = height: segments f32 [S, 2, 3]."""
+    above = corners[:, :, 1] > height
+    crossing = np.flatnonzero(above.any(1) & ~above.all(1))
+    segments = np.zeros((len(crossing), 2, 3), np.float32)
+    found = np.zeros(len(crossing), int)
+    for j in range(3):
+        a, b = corners[crossing, j], corners[crossing, (j + 1) % 3]
+        cut = np.flatnonzero(above[crossing, j] != above[crossing, (j + 1) % 3])
+        share = (height - a[cut, 1]) / (b[cut, 1] - a[cut, 1])
+        segments[cut, found[cut]] = a[cut] + share[:, None] * (b[cut] - a[cut])
+        found[cut] += 1
+    return segments
+
+
+def _largest(triangles: np.ndarray, islands: np.ndarray, height: float | None) -> int:
+    """The island of largest area, of those that pass near the height."""
+    edges = triangles[:, 1:] - triangles[:, :1]
+    area = np.linalg.norm(np.cross(edges[:, 0], edges[:, 1]), axis=1)
+    usable = islands >= 0
+    if height is not None:
+        usable &= np.abs(triangles[:, :, 1].mean(1) - height) <= FLOOR_BAND
+    if not usable.any():
+        raise ArgumentError(f"height: found {height}, expected one at which the navmesh has navigable area")
+    return int(np.bincount(islands[usable], area[usable]).argmax())
+
+
+def _dashes(corners: np.ndarray, length: float) -> Sequence[np.ndarray]:
+    """A polyline [K, 2] cut into dashes, gaps of two thirds of their length between."""
+    walked = np.append(0.0, np.cumsum(np.linalg.norm(np.diff(corners, axis=0), axis=1)))
+    parts = []
+    for begin in np.arange(0.0, walked[-1], length * 5 / 3):
+        inner = walked[(walked > begin) & (walked < begin + length)]
+        at = np.concatenate([[begin], inner, [min(begin + length, walked[-1])]])
+        parts.append(np.stack([np.interp(at, walked, corners[:, k]) for k in (0, 1)], axis=1))
+    return parts

@@ -1,0 +1,83 @@
+"""An episode as a moving picture: what the agent saw, beside the map with its path so far."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from batchnav.envs.evaluate import Recording
+from batchnav.view.mosaic import colour_depth
+from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
+
+MAX_FRAMES = 160
+"""Longer episodes show every second step, or third ..., so that a file stays below a few megabytes."""
+CAPTION = 24
+"""Rows of pixels under the pictures."""
+HOLD_SECONDS = 1.5
+"""How long the last frame stays."""
+
+
+def draw_episode(plan: TopDownMap, recording: Recording, shortest: np.ndarray, success_distance: float = 0.2) -> None:
+    """Draw an episode on a map: the shortest path f32 [K, 3] dashed, the agent's path, start and goal."""
+    _draw_goal(plan, recording, shortest, success_distance)
+    plan.draw_path(recording.positions, BLUE)
+    plan.draw_start(recording.positions[0], float(recording.headings[0]))
+
+
+def video_frames(
+    plan: TopDownMap, recording: Recording, shortest: np.ndarray, success_distance: float = 0.2
+) -> list[Image.Image]:
+    """One frame per shown step: depth at the left, the map with the path so far at the right, a line of text below."""
+    plan = plan.copy()
+    _draw_goal(plan, recording, shortest, success_distance)
+    steps = len(recording.positions)
+    shown = [*range(0, steps - 1, -(-steps // MAX_FRAMES)), steps - 1]
+    return [_frame(plan.copy(), recording, step) for step in shown]
+
+
+def save_gif(frames: list[Image.Image], path: str | Path, frames_per_second: float = 12.0) -> None:
+    """Write frames as an endless GIF, atomically."""
+    path = Path(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # One palette for all frames, or colours flicker: that of the last, which holds everything that is drawn.
+    palette = frames[-1].quantize(128, method=Image.Quantize.MEDIANCUT)
+    paletted = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    durations = [round(1000 / frames_per_second)] * (len(frames) - 1) + [round(1000 * HOLD_SECONDS)]
+    try:
+        paletted[0].save(part, "GIF", save_all=True, append_images=paletted[1:], duration=durations, loop=0)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _draw_goal(plan: TopDownMap, recording: Recording, shortest: np.ndarray, success_distance: float) -> None:
+    plan.draw_path(shortest, ORANGE, dash=7.0)
+    plan.draw_goal(recording.goal, success_distance)
+    plan.draw_scale_bar()
+
+
+def _frame(plan: TopDownMap, recording: Recording, step: int) -> Image.Image:
+    plan.draw_path(recording.positions[: step + 1], BLUE)
+    plan.draw_start(recording.positions[step], float(recording.headings[step]), BLUE)
+    side = plan.size[1]
+    view = Image.fromarray(colour_depth(recording.depth[step])).resize((side, side), Image.Resampling.NEAREST)
+    frame = Image.new("RGB", (side + 6 + plan.size[0], side + CAPTION), PAPER)
+    frame.paste(view, (0, 0))
+    frame.paste(plan.image, (side + 6, 0))
+    ImageDraw.Draw(frame).text(
+        (4, side + CAPTION // 2), caption(recording, step), fill=INK, font=ImageFont.load_default(13), anchor="lm"
+    )
+    return frame
+
+
+def caption(recording: Recording, step: int) -> str:
+    """What a frame says: the step and the way to go, at the end how it went."""
+    gap = recording.goal - recording.positions[step]
+    text = f"step {step + 1} of {len(recording.positions)}, goal {np.hypot(gap[0], gap[2]):.1f} m away"
+    if step == len(recording.positions) - 1:
+        metrics = recording.metrics
+        text += f", success, SPL {metrics['spl']:.2f}" if metrics["success"] else ", failure"
+    return text

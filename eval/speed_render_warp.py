@@ -1,0 +1,60 @@
+"""The same depth images with NVIDIA Warp's mesh query, for eval/speed_render.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import warp as wp
+
+from batchnav.scene.scene import Scene
+
+
+@wp.kernel
+def _draw(
+    mesh: wp.uint64,
+    position: wp.array(dtype=wp.vec3),
+    heading: wp.array(dtype=float),
+    size: int,
+    depth: wp.array(dtype=float),
+):
+    thread = wp.tid()
+    lane, tile = thread % 32, thread // 32
+    tiles_x = size // 8
+    tiles = tiles_x * (size // 4)
+    i, tile = tile // tiles, tile % tiles
+    row, column = (tile // tiles_x) * 4 + lane // 8, (tile % tiles_x) * 8 + lane % 8
+    s, c = wp.sin(heading[i]), wp.cos(heading[i])
+    right = float(2 * column + 1 - size) / float(size)
+    up = float(size - 1 - 2 * row) / float(size)
+    direction = wp.vec3(-s + right * c, up, -c - right * s)
+    length = wp.length(direction)
+    hit = wp.mesh_query_ray(mesh, position[i], direction / length, 1000.0)
+    value = float(0.0)  # noqa: UP018  (Warp: a variable, where a literal would be a constant)
+    if hit.result:
+        value = hit.t / length
+    depth[(i * size + row) * size + column] = value
+
+
+def warp_renderer(
+    scene: Scene, position: np.ndarray, heading: np.ndarray, size: int, device: torch.device, builder: str
+) -> Callable[[], None]:
+    """A function that draws all views (sides are multiples of 8) once, on torch's current stream."""
+    wp.config.quiet = True
+    name = str(device)
+    mesh = wp.Mesh(
+        points=wp.array(scene.mesh.vertices, dtype=wp.vec3, device=name),
+        indices=wp.array(scene.mesh.faces.ravel(), dtype=wp.int32, device=name),
+        bvh_constructor=builder,
+    )
+    points = wp.array(position, dtype=wp.vec3, device=name)
+    headings = wp.array(heading, dtype=float, device=name)
+    depth = wp.zeros(math.prod((len(heading), size, size)), dtype=float, device=name)
+
+    def draw():
+        stream = wp.stream_from_torch(torch.cuda.current_stream(device))
+        wp.launch(_draw, dim=depth.size, inputs=[mesh.id, points, headings, size, depth], stream=stream)
+
+    return draw

@@ -1,0 +1,83 @@
+"""Simulator steps per second without rendering: random actions, Detour's geodesic distances in the step.
+
+    python eval/speed_sim.py --device cuda --num-envs 1024 4096 16384
+
+"all" draws from the four actions, so that a quarter of the steps end an episode and sample a new one; "moving" leaves
+stop out, as in training, where episodes last hundreds of steps.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import tyro
+from record import record, row
+
+from batchnav.config import PointNavConfig
+from batchnav.data.scenes import find_scenes
+from batchnav.device import resolve_device
+from batchnav.scene.bank import SceneBank
+from batchnav.sim.pointnav import PointNavSim
+from batchnav.sim.state import NUM_ACTIONS
+
+WARM_UP = 100
+"""Steps before timing: kernels compile, episodes spread out."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure."""
+
+    scenes: tuple[str, ...] = ("aws_small_house",)
+    device: str = "auto"
+    num_envs: tuple[int, ...] = (256, 4096, 16384)
+    steps: int = 200
+    """Steps per repeat."""
+    repeats: int = 7
+    record: bool = field(default=True)
+    """Append the figures to eval/results/sim.jsonl."""
+
+
+def main(options: Options) -> None:
+    device = resolve_device(options.device)
+    bank = SceneBank.pack(find_scenes(options.scenes), device)
+    rows = []
+    for num_envs in options.num_envs:
+        for actions in ("all", "moving"):
+            rates = measure(bank, num_envs, 0 if actions == "all" else 1, options)
+            params = {"scene": "+".join(options.scenes), "num_envs": num_envs, "actions": actions, "geodesic": "detour"}
+            rows.append(row("sim", "steps_per_second", rates, params, device))
+    record("sim", rows, append=options.record)
+
+
+def measure(bank: SceneBank, num_envs: int, first_action: int, options: Options) -> list[float]:
+    """Steps per second of each repeat, actions drawn from [first_action, 4)."""
+    sim = PointNavSim(bank, num_envs, PointNavConfig())
+    sim.reset()
+    generator = torch.Generator(bank.device).manual_seed(0)
+    shape = (WARM_UP + options.steps, num_envs)
+    actions = torch.randint(first_action, NUM_ACTIONS, shape, generator=generator, device=bank.device)
+    for t in range(WARM_UP):
+        sim.step(actions[t])
+    rates = []
+    for _ in range(options.repeats):
+        _wait(bank.device)
+        start = time.perf_counter()
+        for t in range(WARM_UP, WARM_UP + options.steps):
+            sim.step(actions[t])
+        _wait(bank.device)
+        rates.append(options.steps * num_envs / (time.perf_counter() - start))
+    return rates
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    np.seterr(all="ignore")
+    main(tyro.cli(Options, description=__doc__))

@@ -1,0 +1,237 @@
+import gzip
+import json
+import math
+import types
+
+import numpy as np
+import pytest
+import torch
+
+from batchnav.data.episodes import (
+    Episode,
+    Goal,
+    check_episodes,
+    episode_table,
+    heading_of,
+    load_episodes,
+    rotation_of,
+    save_episodes,
+)
+from batchnav.errors import EpisodeError
+
+
+def example(**changes) -> dict:
+    """One valid episode as JSON; a value of `...` takes the key out."""
+    episode = {
+        "episode_id": "0",
+        "scene_id": "house:1",
+        "start_position": [1.0, 0.1, -2.0],
+        "start_rotation": [0.0, math.sin(0.4), 0.0, math.cos(0.4)],
+        "info": {"geodesic_distance": 5.0},
+        "goals": [{"position": [3.0, 0.1, 1.0], "radius": 0.2}],
+    } | changes
+    return {key: value for key, value in episode.items() if value is not ...}
+
+
+def write(path, data) -> str:
+    path.write_bytes(gzip.compress((data if isinstance(data, str) else json.dumps(data)).encode()))
+    return path
+
+
+@pytest.mark.parametrize("heading", [0.0, 0.3, -0.3, 3.0, -3.0, math.pi / 2])
+def test_heading_survives_the_quaternion(heading):
+    rotation = rotation_of(heading)
+    assert heading_of(rotation) == pytest.approx(heading, abs=1e-12)
+    # q and -q are the same rotation.
+    assert heading_of([-v for v in rotation]) == pytest.approx(heading, abs=1e-12)
+
+
+def test_a_quarter_turn_to_the_left_looks_along_minus_x():
+    # The quaternion of +90 degrees about +Y takes forward, (0, 0, -1), to (-1, 0, 0), which is heading +pi/2.
+    assert heading_of([0.0, math.sqrt(0.5), 0.0, math.sqrt(0.5)]) == pytest.approx(math.pi / 2)
+
+
+def test_round_trip(tmp_path):
+    episodes = [
+        Episode(
+            "0", "house:1", (1.0, 0.1, -2.5), rotation_of(0.7), (Goal((3.0, 0.1, 1.0), 0.2),), {"difficulty": "easy"}
+        ),
+        Episode("1", "house:2", (0.1, 0.2, 0.3), rotation_of(-2.0), (Goal((1.5, 0.1, 1.0)),), {}),
+    ]
+    save_episodes(episodes, tmp_path / "a" / "val.json.gz")
+    assert load_episodes(tmp_path / "a" / "val.json.gz") == episodes
+    save_episodes(episodes, tmp_path / "b.json.gz")
+    assert (tmp_path / "b.json.gz").read_bytes() == (tmp_path / "a" / "val.json.gz").read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b.json.gz"]
+
+
+def test_saved_episodes_have_the_keys_of_habitats_class(tmp_path):
+    save_episodes(
+        [Episode("0", "s", (0.0, 0.0, 0.0), rotation_of(0.0), (Goal((1.0, 0.0, 0.0), 0.2),))], tmp_path / "e.gz"
+    )
+    (saved,) = json.loads(gzip.decompress((tmp_path / "e.gz").read_bytes()))["episodes"]
+    assert set(saved) == {
+        "episode_id", "scene_id", "scene_dataset_config", "additional_obj_config_paths", "start_position",
+        "start_rotation", "info", "goals", "start_room", "shortest_paths",
+    }  # fmt: skip
+
+
+BAD_EPISODES = {
+    "episode is not an object": (7, "found int"),
+    "no id": (example(episode_id=...), "'episode_id'"),
+    "no scene": (example(scene_id=""), "'scene_id'"),
+    "no start": (example(start_position=...), "'start_position'"),
+    "start of two numbers": (example(start_position=[1.0, 2.0]), "'start_position'"),
+    "start is NaN": (example(start_position=[1.0, math.nan, 2.0]), "'start_position'"),
+    "start is infinite": (example(start_position=[1.0, math.inf, 2.0]), "'start_position'"),
+    "start beyond float32": (example(start_position=[1.0, 1e39, 2.0]), "'start_position'"),
+    "start holds text": (example(start_position=[1.0, "2", 2.0]), "'start_position'"),
+    "rotation of three numbers": (example(start_rotation=[0.0, 0.0, 1.0]), "'start_rotation'"),
+    "rotation not of unit length": (example(start_rotation=[0.0, 0.0, 0.0, 0.5]), "unit quaternion"),
+    "rotation about x": (example(start_rotation=[1.0, 0.0, 0.0, 0.0]), r"about \+Y"),
+    "no goals": (example(goals=[]), "'goals'"),
+    "goals missing": (example(goals=...), "'goals'"),
+    "goal without a position": (example(goals=[{"radius": 0.2}]), r"'goals\[0\]'.*'position'"),
+    "goal at NaN": (example(goals=[{"position": [0.0, 0.0, math.nan]}]), "'position'"),
+    "negative radius": (example(goals=[{"position": [0.0, 0.0, 0.0], "radius": -1.0}]), "'radius'"),
+    "info is a list": (example(info=[1]), "'info'"),
+    "ObjectNav": (example(object_category="chair"), "ObjectNav, expected PointNav"),
+    "ObjectNav goal": (example(goals=[{"position": [0, 0, 0], "object_id": 1}]), "ObjectNav, expected PointNav"),
+    "an instruction": (example(instruction={"text": "go"}), "expected PointNav"),
+    "rearrangement": (example(rigid_objs=[]), "rearrangement, expected PointNav"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_EPISODES)
+def test_a_bad_episode_is_named(case, tmp_path):
+    episode, message = BAD_EPISODES[case]
+    path = write(tmp_path / "bad.json.gz", {"episodes": [example(), episode]})
+    with pytest.raises(EpisodeError, match=message) as caught:
+        load_episodes(path)
+    assert str(path) in str(caught.value)
+    assert "episode 1" in str(caught.value)
+
+
+def test_bad_files_are_named(tmp_path):
+    good = gzip.compress(json.dumps({"episodes": [example()] * 50}).encode())
+    cases = {
+        "absent": (None, "cannot be read"),
+        "empty": (b"", "empty file"),
+        "plain": (json.dumps({"episodes": [example()]}).encode(), "no gzip header"),
+        "truncated": (good[: len(good) // 2], "cut short"),
+        "damaged": (good[:40] + bytes(40) + good[80:], "damaged|cut short"),
+        "not JSON": (gzip.compress(b"hello"), "does not hold JSON"),
+        "half JSON": (gzip.compress(b'{"episodes": [{"episode_id": "0"'), "does not hold JSON"),
+        "not text": (gzip.compress(b"\xff\xfe\x00"), "damaged"),
+        "a list": (gzip.compress(b"[]"), "no list 'episodes'"),
+        "no episodes": (gzip.compress(b'{"episodes": []}'), "content"),
+        "ObjectNav": (gzip.compress(b'{"episodes": [], "goals_by_category": {}}'), "ObjectNav, expected PointNav"),
+    }
+    for name, (data, message) in cases.items():
+        path = tmp_path / f"{name}.json.gz"
+        if data is not None:
+            path.write_bytes(data)
+        with pytest.raises(EpisodeError, match=message) as caught:
+            load_episodes(path)
+        assert str(path) in str(caught.value)
+
+
+def test_unwritable_folder_leaves_nothing(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EpisodeError, match="cannot be written"):
+        save_episodes(
+            [Episode("0", "s", (0.0, 0.0, 0.0), rotation_of(0.0), (Goal((1.0, 0.0, 0.0)),))], tmp_path / "file" / "x"
+        )
+
+
+def test_published_files(shared):
+    folder = shared / "scenes" / "habitat_episodes"
+    v1 = load_episodes(folder / "pointgoal_gibson.val_mini.json.gz")
+    assert len(v1) == 30
+    assert v1[0].scene_id.endswith("gibson/Greigsville.glb")
+    assert v1[0].goals[0].radius is None
+    assert v1[0].info["difficulty"] == "easy"
+    assert len(load_episodes(folder / "pointgoal_gibson_v2/val_mini/content/Pablo.json.gz")) == 71
+    with pytest.raises(EpisodeError, match="content"):
+        load_episodes(folder / "pointgoal_gibson_v2/val_mini/val_mini.json.gz")
+    with pytest.raises(EpisodeError, match="ObjectNav, expected PointNav"):
+        load_episodes(folder / "objectnav_mp3d.val_mini.json.gz")
+
+
+def test_published_episodes_on_their_navmesh(shared):
+    from batchnav.navmesh.navmesh import NavMesh
+
+    scenes = shared / "scenes"
+    episodes = load_episodes(scenes / "van-gogh-room" / "gt" / "habitat_test_scenes_3_episodes.json.gz")
+    navmeshes = {
+        "skokloster": scenes / "habitat_navmeshes" / "habitat-test-scenes" / "skokloster-castle.navmesh",
+        "van-gogh": scenes / "van-gogh-room" / "van-gogh-room.navmesh",
+    }
+    for word, path in navmeshes.items():
+        mine = [e for e in episodes if word in e.scene_id]
+        if mine:
+            check_episodes(mine, {mine[0].scene_id: types.SimpleNamespace(navmesh=NavMesh.load(path))})
+
+
+def test_table():
+    episodes = [
+        Episode("0", "b", (1.0, 2.0, 3.0), rotation_of(0.5), (Goal((4.0, 5.0, 6.0)),)),
+        Episode("1", "a", (7.0, 8.0, 9.0), rotation_of(-0.5), (Goal((1.0, 1.0, 1.0)),)),
+    ]
+    table = episode_table(episodes, ["a", "b"], "cpu")
+    assert table.scene.tolist() == [1, 0] and table.scene.dtype == torch.int32
+    assert table.start.tolist() == [[1.0, 2.0, 3.0], [7.0, 8.0, 9.0]]
+    assert table.heading.tolist() == pytest.approx([0.5, -0.5])
+    assert table.goal.tolist() == [[4.0, 5.0, 6.0], [1.0, 1.0, 1.0]]
+    with pytest.raises(EpisodeError, match="'1' of scene 'a'"):
+        episode_table(episodes, ["b"], "cpu")
+    two = Episode("7", "a", (0.0, 0.0, 0.0), rotation_of(0.0), (Goal((0.0, 0.0, 0.0)),) * 2)
+    with pytest.raises(EpisodeError, match=r"'7' of scene 'a'.*found 2"):
+        episode_table([two], ["a"], "cpu")
+    with pytest.raises(EpisodeError, match="found none"):
+        episode_table([], ["a"], "cpu")
+
+
+class TwoIslands:
+    """A stand-in navmesh: the plane y = 0 without the strip |x| < 1, whose two sides are islands."""
+
+    def snap(self, points):
+        points = np.array(points, np.float32)
+        points[:, 1] = 0.0
+        inside = np.abs(points[:, 0]) < 1.0
+        points[inside, 0] = np.where(points[inside, 0] < 0.0, -1.0, 1.0)
+        return points
+
+    def island(self, points):
+        return (np.asarray(points)[:, 0] > 0.0).astype(np.int32)
+
+    def geodesic_distance(self, starts, goals):
+        length = np.linalg.norm(np.asarray(starts) - np.asarray(goals), axis=1).astype(np.float32)
+        return np.where(self.island(starts) == self.island(goals), length, np.float32(np.inf))
+
+
+def test_check_finds_what_cannot_be_played():
+    def episode(start, goal):
+        return Episode("42", "s", start, rotation_of(0.0), (Goal(goal),))
+
+    scenes = {"s": types.SimpleNamespace(navmesh=TwoIslands())}
+    good = episode((2.0, 0.0, 0.0), (5.0, 0.0, 0.0))
+    check_episodes([good], scenes)
+    cases = [
+        (episode((2.0, 0.0, 0.0), (-2.0, 0.0, 0.0)), "island 0 .*expected the start's island 1"),
+        (episode((0.2, 0.0, 0.0), (2.0, 0.0, 0.0)), "'start_position'.*expected a point on the navmesh"),
+        (episode((2.0, 0.0, 0.0), (2.0, 3.0, 0.0)), r"goals\[0\].position.*expected a point on the navmesh"),
+    ]
+    for bad, message in cases:
+        with pytest.raises(EpisodeError, match=message) as caught:
+            check_episodes([good, bad], scenes)
+        assert "'42' of scene 's'" in str(caught.value)
+    with pytest.raises(EpisodeError, match="not loaded"):
+        check_episodes([good], {})
+
+
+def test_what_json_cannot_hold_is_refused(tmp_path):
+    episode = Episode("0", "s", (0.0, 0.0, 0.0), rotation_of(0.0), (Goal((1.0, 0.0, 0.0)),), {"geodesic": math.nan})
+    with pytest.raises(EpisodeError, match="JSON cannot"):
+        save_episodes([episode], tmp_path / "e.json.gz")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,30 @@
+import numpy as np
+import pytest
+
+from batchnav.data.scenes import find_scene, find_scenes
+from batchnav.errors import MeshError
+from batchnav.scene.houses import make_house
+
+
+@pytest.mark.parametrize(
+    "name", ["house:", "house:x", "house:-1", "house:1.5", "no_such_scene", "no/such/file.glb", ""]
+)
+def test_what_is_no_scene_is_named(name):
+    with pytest.raises(MeshError, match="scene '") as caught:
+        find_scene(name)
+    assert repr(name) in str(caught.value)
+
+
+def test_house_by_seed():
+    (scene,) = find_scenes(["house:100003"])
+    mesh = make_house(100003)
+    assert scene.name == "house:100003"
+    assert np.array_equal(scene.mesh.vertices, mesh.vertices)
+    assert np.array_equal(scene.mesh.faces, mesh.faces)
+
+
+def test_bundled_scene_by_name():
+    scene = find_scene("aws_small_house")
+    assert scene.name == "aws_small_house"
+    # Measured with habitat-sim's settings on this mesh: about 136 m2 on its main island, a few more on tables.
+    assert 120.0 < scene.navmesh.area < 160.0

@@ -1,0 +1,318 @@
+"""CartPole against Gymnasium's own, at its edges, and against itself."""
+
+import math
+
+import gymnasium
+import numba
+import numpy as np
+import pytest
+import torch
+from numba import types as nb
+
+from batchnav.envs import cartpole
+from batchnav.envs.cartpole import MAX_ANGLE, MAX_POSITION, MAX_STEPS, START_RANGE, CartPoleEnv
+from batchnav.errors import ArgumentError, CheckpointError, DeviceError
+
+FLOAT32_STEP = 1e-6
+"""Gymnasium computes in float64; float32 rounds values of up to 4 to 2.4e-7 a few times."""
+
+
+@pytest.fixture
+def reference():
+    """Gymnasium's CartPole, without its time limit."""
+    return gymnasium.make("CartPole-v1").unwrapped
+
+
+def set_state(env, state, steps=0):
+    """Put all environments into these states."""
+    saved = env.state_dict()
+    saved["state"] = torch.as_tensor(np.asarray(state, np.float32))
+    saved["steps"] = torch.full_like(saved["steps"], steps)
+    env.load_state_dict(saved)
+
+
+def compare_step(env, reference, actions):
+    """One step of env and of Gymnasium from the same float32 states; what it has to fulfil."""
+    before = env.carts.state.numpy().astype(np.float64)
+    observation, reward, terminated, _, info = env.step(torch.as_tensor(actions))
+    after = torch.where(info["_final_obs"][:, None], info["final_obs"], observation).numpy()
+    for i in range(env.num_envs):
+        reference.state, reference.steps_beyond_terminated = before[i], None
+        expected, expected_reward, expected_end, _, _ = reference.step(int(actions[i]))
+        exact = reference.state
+        tolerance = FLOAT32_STEP * np.maximum(1.0, np.abs(exact) / 4)
+        assert (np.abs(after[i] - exact) <= tolerance).all(), (before[i], actions[i], after[i], expected)
+        assert reward[i] == expected_reward
+        margin = min(abs(abs(exact[0]) - MAX_POSITION), abs(abs(exact[2]) - MAX_ANGLE))
+        assert bool(terminated[i]) == expected_end or margin <= FLOAT32_STEP
+
+
+def test_constants_are_gymnasiums(reference):
+    assert (
+        reference.gravity, reference.force_mag, reference.tau,
+    ) == (cartpole.GRAVITY, cartpole.FORCE, cartpole.TIME_STEP)  # fmt: skip
+    assert (
+        reference.masscart, reference.masspole, reference.length,
+    ) == (cartpole.CART_MASS, cartpole.POLE_MASS, cartpole.HALF_LENGTH)  # fmt: skip
+    assert (reference.x_threshold, pytest.approx(reference.theta_threshold_radians)) == (MAX_POSITION, MAX_ANGLE)
+    assert gymnasium.spec("CartPole-v1").max_episode_steps == MAX_STEPS
+    env = CartPoleEnv(3)
+    assert env.single_observation_space == reference.observation_space
+    assert env.single_action_space == reference.action_space
+
+
+def test_steps_equal_gymnasiums(reference):
+    """10,000 random steps: 40 environments, 250 steps."""
+    env, random = CartPoleEnv(40, seed=1), np.random.default_rng(0)
+    for _ in range(250):
+        compare_step(env, reference, random.integers(0, 2, 40))
+
+
+def test_edges_equal_gymnasiums(reference):
+    """States on both sides of every threshold, fast ones, and the observation space's corners."""
+    position = [p * MAX_POSITION for p in (0.0, 0.999, 0.99999, 1.0, 1.00001, 1.5)]
+    angle = [a * MAX_ANGLE for a in (0.0, 0.98, 0.99999, 1.0, 1.00001, 2.0)]
+    states = [
+        [x * sx, v, a * sa, s]
+        for x in position for a in angle for v in (-3.0, 0.0, 3.0) for s in (-4.0, 0.0, 4.0)
+        for sx in (-1, 1) for sa in (-1, 1)
+    ]  # fmt: skip
+    env = CartPoleEnv(len(states))
+    for action in (0, 1):
+        set_state(env, states)
+        compare_step(env, reference, np.full(len(states), action))
+
+
+def test_sin_cos():
+    for angle in np.linspace(-0.45, 0.45, 1001, dtype=np.float32):
+        sine, cosine = cartpole.sin_cos(angle)
+        assert abs(sine - math.sin(angle)) < 3e-8 and abs(cosine - math.cos(angle)) < 7e-8  # half a float32 step
+
+
+def test_time_limit_is_no_termination():
+    env = CartPoleEnv(4)
+    set_state(env, np.zeros((4, 4)), steps=MAX_STEPS - 2)
+    *_, terminated, truncated, info = env.step(torch.tensor([0, 1, 0, 1]))
+    assert not truncated.any() and not terminated.any() and not info["_episode"].any()
+    observation, _, terminated, truncated, info = env.step(torch.tensor([0, 1, 0, 1]))
+    assert truncated.all() and not terminated.any() and info["_episode"].all()
+    assert (info["episode"]["steps"] == MAX_STEPS).all() and (info["episode"]["return"] == MAX_STEPS).all()
+    assert (observation.abs() <= START_RANGE).all() and (info["final_obs"][:, 1].abs() > START_RANGE).all()
+
+
+def test_failure_at_the_limit_is_both():
+    """As Gymnasium's TimeLimit: the flags are independent."""
+    env = CartPoleEnv(1)
+    set_state(env, [[MAX_POSITION, 3.0, 0.0, 0.0]], steps=MAX_STEPS - 1)
+    *_, terminated, truncated, info = env.step(torch.tensor([1]))
+    assert terminated.item() and truncated.item() and info["_episode"].item()
+
+
+def test_same_step_autoreset():
+    env = CartPoleEnv(64, seed=3)
+    lengths, episodes = torch.zeros(64), torch.zeros(64, dtype=torch.int32)
+    for _ in range(60):
+        observation, _, terminated, truncated, info = env.step(torch.ones(64, dtype=torch.int64))
+        lengths += 1
+        ended = info["_episode"]
+        assert torch.equal(ended, terminated | truncated)
+        assert torch.equal(info["episode"]["steps"][ended], lengths[ended])
+        assert (observation[ended].abs() <= START_RANGE).all()
+        assert (info["final_obs"][ended][:, 2].abs() > MAX_ANGLE).all()
+        lengths[ended] = 0
+        episodes += ended
+    assert torch.equal(env.carts.episode, episodes) and episodes.min() >= 4
+
+
+def test_starts_are_uniform():
+    """Each of the four values on its own: mean 0, variance (0.1)^2 / 12, no correlation between them."""
+    env = CartPoleEnv(100_000, seed=9)
+    first = env.carts.state.clone()
+    second, _ = env.reset()
+    values = torch.cat([first, second], 1).double() / START_RANGE
+    assert values.min() >= -1 and values.max() < 1
+    assert values.mean(0).abs().max() < 5 * (1 / 3 / 100_000) ** 0.5  # five standard errors
+    assert (values.T.cov() * 3 - torch.eye(8)).abs().max() < 0.03
+    assert CartPoleEnv(100_000, seed=10).carts.state.sub(first).abs().min() < START_RANGE
+    assert not torch.equal(CartPoleEnv(100_000, seed=10).carts.state, first)
+
+
+def run(env, steps=40):
+    """Fixed pseudo-random actions; all observations."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.stack([
+        env.step(torch.randint(0, 2, (env.num_envs,), generator=generator))[0].clone() for _ in range(steps)
+    ])  # fmt: skip
+
+
+GOLDEN_START = [0.011295986, -0.00314135, -0.042676833, -0.01591385]
+GOLDEN_ENDS = [
+    [8, 3],
+    [9, 2],
+    [17, 3],
+    [19, 2],
+    [23, 1],
+    [27, 3],
+    [29, 2],
+    [37, 3],
+    [38, 2],
+    [45, 1],
+    [47, 0],
+    [47, 2],
+    [47, 3],
+    [57, 2],
+    [57, 3],
+]
+"""[step, environment] of every episode's end."""
+GOLDEN_ANGLES = [-0.0084813, -0.0644457, 0.0354003, 0.0474355]
+
+
+def test_golden_run():
+    """A seeded run with fixed actions, written down once: flags exact, floats to 1e-4."""
+    env = CartPoleEnv(4, seed=42)
+    torch.testing.assert_close(
+        env.carts.state[0], torch.tensor(GOLDEN_START), atol=1e-7, rtol=0, msg="the generator's numbers changed"
+    )
+    ends = torch.stack([env.step(torch.tensor([t % 2, t // 2 % 2, 1, 0]))[4]["_episode"].clone() for t in range(60)])
+    assert ends.nonzero().tolist() == GOLDEN_ENDS
+    torch.testing.assert_close(env.carts.state[:, 2], torch.tensor(GOLDEN_ANGLES), atol=1e-4, rtol=0)
+
+
+def test_same_run_whatever_the_threads():
+    expected = run(CartPoleEnv(1000, seed=5))
+    threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        assert torch.equal(run(CartPoleEnv(1000, seed=5)), expected)
+    finally:
+        numba.set_num_threads(threads)
+
+
+def test_an_environment_does_not_depend_on_its_neighbours():
+    assert torch.equal(run_seventh(8), run_seventh(1300))
+
+
+def run_seventh(num_envs):
+    """Environment 7's observations under constant actions."""
+    env = CartPoleEnv(num_envs, seed=5)
+    return torch.stack([env.step(torch.ones(num_envs, dtype=torch.int64))[0][7].clone() for _ in range(30)])
+
+
+def test_reset_with_seed_starts_over_and_without_goes_on():
+    env = CartPoleEnv(8, seed=1)
+    first = run(env)
+    env.reset(seed=1)
+    assert torch.equal(run(env), first)
+    fresh = env.reset()[0].clone()
+    assert not torch.equal(fresh, env.reset(seed=1)[0])
+
+
+def test_resume_is_exact():
+    env, other = CartPoleEnv(32, seed=1), CartPoleEnv(32, seed=99)
+    run(env)
+    other.load_state_dict(env.state_dict())
+    assert torch.equal(run(env), run(other))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda s: s.pop("steps"), "steps"),
+        (lambda s: s.update(state=s["state"][:3]), "state"),
+        (lambda s: s.update(episode=s["episode"].long()), "episode"),
+        (lambda s: s.update(seed=3), "seed"),
+    ],
+)
+def test_bad_resume_state(change, named):
+    env = CartPoleEnv(8)
+    state = env.state_dict()
+    change(state)
+    with pytest.raises(CheckpointError, match=named):
+        env.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        [0, 1, 0],
+        np.zeros(3, np.int64),
+        torch.zeros(3),
+        torch.zeros(3, dtype=torch.int32),
+        torch.zeros(4, dtype=torch.int64),
+        torch.zeros((3, 1), dtype=torch.int64),
+        torch.tensor([0, 2, 1]),
+        torch.tensor([0, -1, 1]),
+        None,
+    ],
+)
+def test_bad_actions(actions):
+    env = CartPoleEnv(3)
+    with pytest.raises(ArgumentError, match="actions"):
+        env.step(actions)
+    env.step(torch.tensor([0, 1, 0]))  # goes on
+
+
+def test_actions_need_not_be_contiguous():
+    env, other = CartPoleEnv(3), CartPoleEnv(3)
+    actions = torch.tensor([[0, 1], [1, 0], [1, 0]])
+    assert torch.equal(env.step(actions[:, 0])[0], other.step(torch.tensor([0, 1, 1]))[0])
+
+
+@pytest.mark.parametrize("arguments", [{"num_envs": 0}, {"num_envs": 2.5}, {"num_envs": 4, "seed": -1},
+                                       {"num_envs": 4, "seed": None}, {"num_envs": 4, "block": 2048}])  # fmt: skip
+def test_bad_arguments(arguments):
+    with pytest.raises(ArgumentError):
+        CartPoleEnv(**arguments)
+    if not torch.cuda.is_available():
+        with pytest.raises(DeviceError):
+            CartPoleEnv(4, device="cuda")
+
+
+def test_ptx(compile_ptx):
+    ptx = compile_ptx(cartpole.step_cuda, nb.int64[::1], numba.typeof(CartPoleEnv(2).kernel_carts))
+    assert ".f64" not in ptx and "ld.global.v4" in ptx and "st.global.v4" in ptx
+
+
+@pytest.mark.cuda
+def test_cuda_steps_as_the_cpu_does():
+    env, reference = CartPoleEnv(5000, device="cuda", seed=5), CartPoleEnv(5000, seed=5)
+    for t in range(100):
+        actions = torch.randint(0, 2, (5000,), generator=torch.Generator().manual_seed(t))
+        reference.load_state_dict({name: tensor.cpu() for name, tensor in env.state_dict().items()})
+        observation, _, terminated, truncated, info = env.step(actions.cuda())
+        expected, _, ended, _, expected_info = reference.step(actions)
+        same = terminated.cpu() == ended  # may differ within rounding of a threshold
+        assert same.float().mean() > 0.999 and not truncated.any()
+        torch.testing.assert_close(observation.cpu()[same], expected[same], atol=FLOAT32_STEP, rtol=1e-6)
+        shown = same & expected_info["_episode"]
+        torch.testing.assert_close(info["final_obs"].cpu()[shown], expected_info["final_obs"][shown], atol=1e-6, rtol=0)
+
+
+@pytest.mark.cuda
+def test_cuda_step_does_not_wait_and_goes_into_a_graph():
+    env, other = (CartPoleEnv(1024, device="cuda", seed=5) for _ in range(2))
+    actions = torch.randint(0, 2, (1024,), device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(4):
+            other.step(actions)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    start = env.state_dict()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(4):
+            env.step(actions)
+    env.load_state_dict(start)
+    graph.replay()
+    assert torch.equal(env.carts.state, other.carts.state)
+
+
+@pytest.mark.cuda
+def test_cuda_bad_action_is_reported_later():
+    env = CartPoleEnv(3, device="cuda")
+    env.step(torch.tensor([0, 2, 1], device="cuda"))
+    torch.cuda.synchronize()
+    with pytest.raises(ArgumentError, match="environment 1"):
+        env.step(torch.tensor([0, 1, 1], device="cuda"))
+    env.step(torch.tensor([0, 1, 1], device="cuda"))

@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+
+from batchnav.geometry.box import ray_box
+from batchnav.geometry.camera import inverse_direction
+from batchnav.geometry.triangle import ray_triangle, triangle_planes
+
+f = np.float32
+FAR = f(1e30)
+HIT_ERROR = 1e-6  # a few roundings at depth 1 to 5
+
+
+def box_hit(box, origin, direction, near=0.0, far=1e30):
+    inverse = [f(inverse_direction(f(d))) for d in direction]
+    offsets = [-f(o) * i for o, i in zip(origin, inverse, strict=True)]
+    return ray_box(*map(f, box), *inverse, *offsets, f(near), f(far))
+
+
+@pytest.mark.parametrize(
+    ("origin", "direction", "expected"),
+    [
+        ((0, 0, 5), (0, 0, -1), (4, 6)),  # from outside, along an axis
+        ((0, 0, 0), (0, 0, -1), (0, 1)),  # from inside: enters at near
+        ((0, 0, 5), (0.1, 0.1, -1), (4, 6)),
+        ((-1, 0, 5), (0, 0, -1), (4, 6)),  # parallel to a face, on it
+    ],
+)
+def test_ray_enters_and_leaves_the_box(origin, direction, expected):
+    assert box_hit((-1, 1, -1, 1, -1, 1), origin, direction) == pytest.approx(expected, rel=HIT_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("origin", "direction", "far"),
+    [((0, 0, 5), (0, 0, 1), 1e30), ((3, 0, 5), (0, 0, -1), 1e30), ((0, 0, 5), (0, 0, -1), 3.9)],
+)
+def test_ray_misses_the_box_behind_beside_and_beyond_far(origin, direction, far):
+    entry, leave = box_hit((-1, 1, -1, 1, -1, 1), origin, direction, far=far)
+    assert entry > leave
+
+
+def triangle_hit(corners, origin, direction, near=0.01, far=FAR, culling=False, slack=0.0):
+    planes = triangle_planes(*np.float64(corners).ravel(), slack)
+    row = np.array(planes, f).reshape(1, 12)
+    return ray_triangle(row, np.int32(0), *map(f, origin), *map(f, direction), f(near), f(far), culling)
+
+
+FRONT = [(-1, -1, 0), (1, -1, 0), (0, 1, 0)]  # counter-clockwise seen from +Z
+
+
+def test_hit_is_where_the_plane_is():
+    assert triangle_hit(FRONT, (0, 0, 3), (0, 0, -1)) == pytest.approx(3.0, rel=HIT_ERROR)
+    assert triangle_hit(FRONT, (0, 0, 3), (0.1, 0.1, -1)) == pytest.approx(3.0, rel=HIT_ERROR)
+
+
+def test_misses_beside_behind_nearer_than_near_and_not_before_far():
+    assert triangle_hit(FRONT, (1, 1, 3), (0, 0, -1)) == FAR
+    assert triangle_hit(FRONT, (0, 0, 3), (0, 0, 1)) == FAR
+    assert triangle_hit(FRONT, (0, 0, 3), (1, 0, 0)) == FAR  # parallel to the plane
+    assert triangle_hit(FRONT, (0, 0, 0.005), (0, 0, -1)) == FAR
+    assert triangle_hit(FRONT, (0, 0, 3), (0, 0, -1), far=3.0) == 3.0
+
+
+def test_both_sides_are_seen_unless_back_faces_are_culled():
+    assert triangle_hit(FRONT, (0, 0, -2), (0, 0, 1)) == pytest.approx(2.0)
+    assert triangle_hit(FRONT, (0, 0, -2), (0, 0, 1), culling=True) == FAR
+    assert triangle_hit(FRONT, (0, 0, 2), (0, 0, -1), culling=True) == pytest.approx(2.0)
+
+
+def test_barycentric_planes_grow_by_the_slack_on_every_side():
+    slack = 1e-3
+    for inward, outside in (((0, 1), (0, -1)), ((-1, -0.5), (1, 0)), ((1, -0.5), (-1, 0))):
+        normal = -np.array(inward) / np.linalg.norm(inward)
+        edge = np.array([0, -1]) if outside == (0, -1) else np.array([0.5 * outside[0], 0.0])
+        for distance, hit in ((-1e-4, True), (0.9 * slack, True), (1.1 * slack, False)):
+            x, y = edge + distance * normal
+            assert (triangle_hit(FRONT, (x, y, 1), (0, 0, -1), slack=slack) < FAR) == hit
+
+
+def test_a_sliver_does_not_grow_without_bound():
+    length, height, slack = 1.0, 1e-5, 1e-3
+    sliver = [(0, 0, 0), (length, 0, 0), (0, height, 0)]
+    assert triangle_hit(sliver, (0.3, height / 2, 1), (0, 0, -1), slack=slack) < FAR
+    assert triangle_hit(sliver, (2.1, 0, 1), (0, 0, -1), slack=slack) == FAR

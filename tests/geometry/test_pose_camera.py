@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+from numba import njit
+
+from batchnav.geometry.camera import pixel_ray, tan_half
+from batchnav.geometry.pose import forward, sin_cos
+from batchnav.render.reference import pixel_directions
+
+SINE_ERROR = 2e-7  # three roundings of float32 at 1
+RAY_ERROR = 1e-6  # the same on components up to 3
+
+
+@njit
+def _sin_cos(angles, sine_out, cosine_out):
+    for i in range(len(angles)):
+        sine_out[i], cosine_out[i] = sin_cos(angles[i])
+
+
+@pytest.mark.parametrize("largest", [0.8, 3.2, 100.0, 10_000.0])
+def test_sin_cos_is_that_of_libm(largest):
+    angles = np.random.default_rng(0).uniform(-largest, largest, 100_000).astype(np.float32)
+    angles[:3] = 0.0, largest, -largest
+    sine, cosine = np.empty_like(angles), np.empty_like(angles)
+    _sin_cos(angles, sine, cosine)
+    assert np.abs(sine - np.sin(angles.astype(np.float64))).max() < SINE_ERROR
+    assert np.abs(cosine - np.cos(angles.astype(np.float64))).max() < SINE_ERROR
+
+
+@pytest.mark.parametrize(("heading", "expected"), [(0.0, (0, -1)), (np.pi / 2, (-1, 0)), (np.pi, (0, 1))])
+def test_heading_zero_looks_along_minus_z_and_grows_to_the_left(heading, expected):
+    assert forward(np.float32(heading)) == pytest.approx(expected, abs=SINE_ERROR)
+
+
+def test_camera_looks_left_as_its_heading_grows_and_up_in_row_zero():
+    ray = pixel_ray(np.int32(0), np.int32(0), np.int32(2), np.int32(2), tan_half(90.0), np.float32(0), np.float32(-1))
+    assert ray == pytest.approx((-0.5, 0.5, -1.0))
+
+
+@pytest.mark.parametrize("hfov", [45.0, 90.0, 120.0])
+def test_pixel_rays_are_those_of_the_reference(hfov):
+    height, width, heading = 5, 8, np.float32(0.7)
+    expected = pixel_directions(heading, height, width, hfov)
+    fx, fz = forward(heading)
+    for row in range(height):
+        for column in range(width):
+            ray = pixel_ray(np.int32(row), np.int32(column), np.int32(height), np.int32(width), tan_half(hfov), fx, fz)
+            np.testing.assert_allclose(ray, expected[row, column], atol=RAY_ERROR)
+    assert expected[2, 4] @ [-np.sin(heading), 0, -np.cos(heading)] == pytest.approx(1.0)  # planar depth parameter

@@ -1,0 +1,183 @@
+"""The actor-critic: memory that ends with episodes, sampling, input spaces."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from batchnav.config import PolicyConfig
+from batchnav.errors import ConfigError
+from batchnav.policy import ActorCritic
+from batchnav.policy.actor_critic import sample
+from batchnav.policy.lstm import EpisodicLSTM
+
+ROUNDING = 1e-5  # float32, the same sums in batches of another size
+SMALL = PolicyConfig(base_width=4, visual_size=12, hidden_size=16, lstm_layers=2, embedding_size=6, polar=("goal",))
+SPACE = spaces.Dict({"depth": spaces.Box(0.0, 1.0, (1, 16, 16)), "goal": spaces.Box(-math.inf, math.inf, (2,))})
+
+
+def make(config=SMALL, space=SPACE, num_actions=4):
+    torch.manual_seed(0)
+    policy = ActorCritic(space, spaces.Discrete(num_actions), config)
+    with torch.no_grad():  # heads that say something
+        policy.actor.weight.mul_(100)
+        for parameter in policy.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return policy
+
+
+def sequence(T, B, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        "obs": {
+            "depth": torch.rand(T, B, 1, 16, 16, generator=generator),
+            "goal": torch.randn(T, B, 2, generator=generator),
+        },
+        "prev_action": torch.randint(4, (T, B), generator=generator),
+        "starts": torch.rand(T, B, generator=generator) < 0.3,
+        "actions": torch.randint(4, (T, B), generator=generator),
+    }
+
+
+def close(a, b):
+    torch.testing.assert_close(a, b, atol=ROUNDING, rtol=ROUNDING)
+
+
+def test_lstm_without_starts_is_torchs():
+    torch.manual_seed(0)
+    lstm = EpisodicLSTM(5, 7, 2)
+    with torch.no_grad():
+        for parameter in lstm.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.5)
+    x, state = torch.randn(6, 3, 5), torch.randn(2, 2, 3, 7)
+    plain = torch.nn.LSTM(5, 7, 2)
+    plain.load_state_dict(lstm.state_dict())
+    expected, (h, c) = plain(x, (state[0], state[1]))
+    y, after = lstm(x, torch.zeros(6, 3, dtype=torch.bool), state)
+    close(y, expected)
+    close(after, torch.stack([h, c]))
+
+
+def test_lstm_resets_as_if_fragments_ran_alone():
+    torch.manual_seed(0)
+    lstm = EpisodicLSTM(5, 7, 2)
+    x, state = torch.randn(9, 1, 5), torch.randn(2, 2, 1, 7)
+    starts = torch.zeros(9, 1, dtype=torch.bool)
+    starts[[3, 4, 7]] = True
+    y, after = lstm(x, starts, state)
+    no, zero = torch.zeros(9, 1, dtype=torch.bool), torch.zeros_like(state)
+    fragments = [(0, 3, state), (3, 4, zero), (4, 7, zero), (7, 9, zero)]
+    alone = [lstm(x[a:b], no[a:b], first) for a, b, first in fragments]
+    close(y, torch.cat([output for output, _ in alone]))
+    close(after, alone[-1][1])
+
+
+def test_no_gradient_crosses_an_episode_start():
+    lstm = EpisodicLSTM(2, 3, 1)
+    x = torch.randn(4, 1, 2, requires_grad=True)
+    starts = torch.tensor([[False], [False], [True], [False]])
+    y, _ = lstm(x, starts, torch.zeros(2, 1, 1, 3))
+    y[3].sum().backward()
+    assert (x.grad[:2] == 0).all()
+    assert (x.grad[2:] != 0).any(dim=2).all()
+
+
+@pytest.mark.parametrize("lstm_layers", [0, 1, 2])
+def test_evaluate_sees_what_act_saw(lstm_layers):
+    policy = make(PolicyConfig(**{**vars(SMALL), "lstm_layers": lstm_layers}))
+    T, B = 7, 5
+    s = sequence(T, B)
+    state0 = torch.randn(2, lstm_layers, B, 16)
+    state, acts = state0, []
+    with torch.no_grad():
+        for t in range(T):
+            obs = {name: value[t] for name, value in s["obs"].items()}
+            acts.append(policy.act(obs, s["prev_action"][t], s["starts"][t], state, torch.rand(B)))
+            state = acts[-1].state
+        actions = torch.stack([act.action for act in acts])
+        seen = policy.evaluate(s["obs"], s["prev_action"], s["starts"], state0, actions)
+    close(seen.log_prob, torch.stack([act.log_prob for act in acts]))
+    close(seen.value, torch.stack([act.value for act in acts]))
+    assert ((seen.entropy >= 0) & (seen.entropy <= math.log(4) + ROUNDING)).all()
+
+
+def test_previous_action_counts_except_at_a_start():
+    policy, s = make(), sequence(1, 4)
+    obs = {name: value[0] for name, value in s["obs"].items()}
+    state = torch.randn(2, 2, 4, 16)
+    for starting in (True, False):
+        start = torch.full((4,), starting)
+        values = [policy.value(obs, torch.full((4,), a), start, state) for a in (0, 3)]
+        assert torch.equal(*values) == starting
+
+
+def test_goal_is_read_in_polar_form():
+    policy, s = make(), sequence(1, 4)
+    obs = {name: value[0] for name, value in s["obs"].items()}
+    turned = {**obs, "goal": obs["goal"] + torch.tensor([0.0, 2 * math.pi])}
+    rest = (torch.zeros(4, dtype=torch.int64), torch.zeros(4, dtype=torch.bool), policy.initial_state(4))
+    close(policy.value(obs, *rest), policy.value(turned, *rest))
+    assert policy.embeddings["goal"].in_features == 3
+
+
+def test_sampling_follows_the_probabilities():
+    log_probs = torch.tensor([0.1, 0.0, 0.6, 0.3]).log().repeat(10_000, 1)
+    uniforms = (torch.arange(10_000) + 0.5) / 10_000
+    counts = torch.bincount(sample(log_probs, uniforms), minlength=4)
+    assert (counts - torch.tensor([1000, 0, 6000, 3000])).abs().max() <= 1  # a border value may fall either way
+    edges = torch.tensor([0.0, 1.0 - 2.0**-24])
+    assert sample(torch.zeros(2, 4).log_softmax(-1), edges).tolist() == [0, 3]
+
+
+def test_most_probable_action_without_uniforms():
+    policy, s = make(), sequence(1, 8)
+    obs = {name: value[0] for name, value in s["obs"].items()}
+    rest = (s["prev_action"][0], s["starts"][0], policy.initial_state(8))
+    best = policy.act(obs, *rest)
+    for u in np.linspace(0, 0.999, 20):
+        act = policy.act(obs, *rest, torch.full((8,), float(u)))
+        assert (act.log_prob <= best.log_prob + ROUNDING).all()
+
+
+def test_initial_heads():
+    torch.manual_seed(0)
+    policy = ActorCritic(SPACE, spaces.Discrete(4), SMALL)
+    close(policy.actor.weight @ policy.actor.weight.T, 1e-4 * torch.eye(4))  # orthogonal rows of length 0.01
+    close(policy.critic.weight.norm(dim=1), torch.tensor([0.1]))
+    assert policy.actor.bias.abs().max() == 0 and policy.critic.bias.abs().max() == 0
+
+
+def test_plain_observations_and_no_memory():
+    config = PolicyConfig(lstm_layers=0, hidden_size=8)
+    policy = ActorCritic(spaces.Box(-1.0, 1.0, (4,)), spaces.Discrete(2), config)
+    assert not hasattr(policy, "previous_action")
+    state = policy.initial_state(3)
+    act = policy.act(torch.rand(3, 4), torch.zeros(3).long(), torch.ones(3, dtype=torch.bool), state, torch.rand(3))
+    assert act.action.shape == act.value.shape == (3,) and act.state.shape == (2, 0, 3, 8)
+
+
+def test_blind_reads_no_image():
+    policy = make(PolicyConfig(**{**vars(SMALL), "blind": True}))
+    assert policy.encoder is None and list(policy.observation_shapes) == ["goal"]
+    policy.value(
+        {"goal": torch.rand(3, 2)}, torch.zeros(3).long(), torch.ones(3, dtype=torch.bool), policy.initial_state(3)
+    )
+
+
+@pytest.mark.parametrize(
+    ("space", "actions", "config", "message"),
+    [
+        (spaces.Box(0, 1, (2, 2)), spaces.Discrete(2), {}, "'observation'.*shape"),
+        (spaces.Box(0, 255, (3, 64, 64), np.uint8), spaces.Discrete(2), {}, "'observation'.*float"),
+        (spaces.Dict({"a": spaces.Discrete(3)}), spaces.Discrete(2), {}, "'a'"),
+        (spaces.Dict({k: spaces.Box(0, 1, (1, 32, 32)) for k in "ab"}), spaces.Discrete(2), {}, "at most one"),
+        (spaces.Box(0, 1, (3,)), spaces.Box(0, 1, (2,)), {}, "Discrete"),
+        (spaces.Dict({"goal": spaces.Box(0, 1, (3,))}), spaces.Discrete(2), {"polar": ("goal",)}, "polar.*'goal'"),
+        (spaces.Box(0, 1, (1, 64, 64)), spaces.Discrete(2), {"blind": True, "lstm_layers": 0}, "blind"),
+    ],
+)
+def test_spaces_that_do_not_fit(space, actions, config, message):
+    with pytest.raises(ConfigError, match=message):
+        ActorCritic(space, actions, PolicyConfig(**config))

@@ -1,0 +1,159 @@
+"""The image encoder: the paper's layer table, image sizes, depth bins."""
+
+import math
+
+import pytest
+import torch
+from gymnasium import spaces
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from batchnav.config import PolicyConfig
+from batchnav.errors import ConfigError
+from batchnav.policy import ENCODERS, ActorCritic
+from batchnav.policy.encoder import SEFixupBlock, SEResNet9, _OneHotProduct
+
+PAPER_PARAMETERS = 10_988_085  # counted by the released system's own log
+ROUNDING = 1e-5  # float32 sums of some hundred terms of size 1, in another order
+
+
+def point_goal_space(height=64, width=64, channels=1):
+    return spaces.Dict(
+        {"depth": spaces.Box(0.0, 1.0, (channels, height, width)), "goal": spaces.Box(-math.inf, math.inf, (2,))}
+    )
+
+
+def paper_policy(**options):
+    return ActorCritic(point_goal_space(**options), spaces.Discrete(4), PolicyConfig(polar=("goal",)))
+
+
+def count(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def macs_per_frame(policy, height, width):
+    obs = {"depth": torch.rand(1, 1, height, width), "goal": torch.rand(1, 2)}
+    start = torch.ones(1, dtype=torch.bool)
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad():
+        # on the CPU a table look-up stands for the product with the one-hot rows: add what it saves
+        policy.act(obs, torch.zeros(1, dtype=torch.int64), start, policy.initial_state(1))
+    encoder = policy.encoder
+    looked_up = encoder.stem.out_channels * 16 * encoder.depth_bins * (height // 4) * (width // 4)
+    return counter.get_total_flops() / 2 + looked_up
+
+
+def test_parameters_follow_the_papers_table():
+    policy = paper_policy()
+    encoder = policy.encoder
+    squeeze_excite = [count(block.squeeze) + count(block.excite) for block in encoder.blocks]
+    fixup = [sum(p.numel() for n, p in block.named_parameters() if "fixup" in n) for block in encoder.blocks]
+    whole = [count(block) for block in encoder.blocks]
+    assert count(encoder.stem) == 11_264
+    assert [w - s - f for w, s, f in zip(whole, squeeze_excite, fixup, strict=True)] == [
+        73_728, 229_376, 917_504, 3_670_016,
+    ]  # fmt: skip
+    assert squeeze_excite == [580, 2_184, 8_464, 33_312]
+    assert fixup == [5, 5, 5, 5]
+    assert count(encoder.compress) == 1_179_904
+    assert count(encoder.project) == 525_312
+    assert count(policy.embeddings) + count(policy.previous_action) == 128 + 160
+    assert count(policy.body) == 4_333_568
+    assert count(policy.actor) + count(policy.critic) == 2_565
+    assert count(policy) == PAPER_PARAMETERS
+
+
+def test_three_channel_image_has_the_papers_count():
+    assert count(paper_policy(channels=3)) == 10_979_893
+
+
+@pytest.mark.parametrize(("size", "mega_macs"), [(64, 75.4), (128, 272.8)])
+def test_cost_is_the_papers(size, mega_macs):
+    assert macs_per_frame(paper_policy(height=size, width=size), size, size) / 1e6 == pytest.approx(mega_macs, abs=0.05)
+
+
+@pytest.mark.parametrize(("height", "width"), [(16, 16), (32, 32), (48, 48), (18, 70), (33, 100), (90, 160)])
+def test_any_size_of_at_least_16(height, width):
+    encoder = SEResNet9((1, height, width), PolicyConfig(base_width=8, visual_size=24))
+    assert encoder(torch.rand(3, 1, height, width)).shape == (3, 24)
+
+
+@pytest.mark.parametrize(("height", "width"), [(15, 64), (64, 8)])
+def test_smaller_images_are_refused(height, width):
+    with pytest.raises(ConfigError, match=f"{height}x{width}"):
+        SEResNet9((1, height, width), PolicyConfig())
+
+
+def test_unknown_encoder_is_named():
+    with pytest.raises(ConfigError, match="'resnet1000'.*se_resnet9"):
+        ActorCritic(point_goal_space(), spaces.Discrete(4), PolicyConfig(encoder="resnet1000", polar=()))
+
+
+def test_own_encoder_plugs_in(monkeypatch):
+    class Mean(torch.nn.Module):
+        def __init__(self, image_shape, config):
+            super().__init__()
+            self.output_size = image_shape[0]
+
+        def forward(self, image):
+            return image.mean((2, 3))
+
+    monkeypatch.setitem(ENCODERS, "mean", Mean)
+    policy = ActorCritic(point_goal_space(), spaces.Discrete(4), PolicyConfig(encoder="mean", polar=("goal",)))
+    assert policy.body.input_size == 1 + 32 + 32
+
+
+def test_stem_sees_each_cell_with_its_one_hot_bins():
+    """Against the plain form: pixels to channels, one-hot channels appended, a 1x1 convolution."""
+    torch.manual_seed(0)
+    encoder = SEResNet9((1, 20, 18), PolicyConfig(base_width=8, depth_bins=10))
+    image = torch.rand(2, 1, 20, 18)
+    image[0, 0, 0, :3] = torch.tensor([0.0, 0.1, 1.0])  # edges: bins 0, 1, and the last one's upper end
+    padded = F.pad(image, (0, 2, 0, 0))
+    cells = F.pixel_unshuffle(padded, 4)  # [2, 16, 5, 5]
+    bins = (cells.double() * 10).floor().clamp(max=9)
+    one_hot = (bins[:, :, None] == torch.arange(10.0)[:, None, None]).float().flatten(1, 2)  # [2, 160, 5, 5]
+    expected = F.relu(F.conv2d(torch.cat([cells, one_hot], 1), encoder.stem.weight))
+    torch.testing.assert_close(encoder.read_cells(image), expected, atol=ROUNDING, rtol=ROUNDING)
+
+
+def test_one_hot_product_is_one_and_so_is_its_gradient(monkeypatch):
+    monkeypatch.setattr("batchnav.policy.encoder.CHUNK", 7)
+    torch.manual_seed(0)
+    which = torch.randint(5, (20, 3), dtype=torch.int32)
+    table, grad = torch.randn(15, 4, requires_grad=True), torch.randn(20, 4)
+    product = _OneHotProduct.apply(which, table)
+    expected = F.one_hot(which.long(), 5).float().flatten(1) @ table
+    torch.testing.assert_close(product, expected, atol=ROUNDING, rtol=ROUNDING)
+    gradients = [torch.autograd.grad(y, table, grad)[0] for y in (product, expected)]
+    torch.testing.assert_close(*gradients, atol=ROUNDING, rtol=ROUNDING)
+
+
+def test_block_is_fixup_with_squeeze_and_excitation():
+    """Against the textbook form, a scalar at a time."""
+    torch.manual_seed(0)
+    block = SEFixupBlock(8, 16, 2, num_blocks=4)
+    with torch.no_grad():
+        for parameter in block.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.3)
+    x = torch.randn(2, 8, 6, 6)
+    y = x + block.fixup_bias1a
+    skip = F.conv2d(F.avg_pool2d(y, 3, 2, 1), block.skip.weight)
+    y = F.relu(F.conv2d(y, block.conv1.weight, stride=2, padding=1) + block.fixup_bias1b) + block.fixup_bias2a
+    y = F.conv2d(y, block.conv2.weight, padding=1) * block.fixup_scale + block.fixup_bias2b
+    gate = torch.sigmoid(block.excite(F.relu(block.squeeze(y.mean((2, 3))))))
+    expected = F.relu(y * gate[..., None, None] + skip)
+    torch.testing.assert_close(block(x), expected, atol=ROUNDING, rtol=ROUNDING)
+
+
+def test_fixup_starts_as_the_identity():
+    block = SEFixupBlock(8, 8, 1, num_blocks=4)
+    x = torch.rand(2, 8, 6, 6)
+    assert torch.equal(block(x), x)
+
+
+def test_compiles_into_one_graph():
+    encoder = SEResNet9((1, 32, 32), PolicyConfig(base_width=4, visual_size=8))
+    compiled = torch.compile(encoder, backend="eager", fullgraph=True, dynamic=False)
+    image = torch.rand(2, 1, 32, 32)
+    assert torch.equal(compiled(image), encoder(image))

@@ -1,0 +1,176 @@
+"""Policies on disk, and the agent made from one."""
+
+import json
+import math
+import os
+
+import pytest
+import torch
+from gymnasium import spaces
+from safetensors.torch import load_file, safe_open, save_file
+
+from batchnav.config import PolicyConfig
+from batchnav.errors import ArgumentError, CheckpointError
+from batchnav.policy import ActorCritic, load_policy, save_policy
+
+CONFIG = PolicyConfig(base_width=4, visual_size=12, hidden_size=16, lstm_layers=1, embedding_size=6, polar=("goal",))
+SPACE = spaces.Dict({"depth": spaces.Box(0.0, 1.0, (1, 16, 16)), "goal": spaces.Box(-math.inf, math.inf, (2,))})
+
+
+@pytest.fixture
+def policy():
+    torch.manual_seed(0)
+    policy = ActorCritic(SPACE, spaces.Discrete(4), CONFIG)
+    with torch.no_grad():
+        policy.actor.weight.mul_(1000)
+    return policy
+
+
+@pytest.fixture
+def saved(policy, tmp_path):
+    path = tmp_path / "policy.safetensors"
+    save_policy(policy, path, {"frames": 7, "task": {"height": 64}})
+    return path
+
+
+def observations(num_envs, steps, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        yield {
+            "depth": torch.rand(num_envs, 1, 16, 16, generator=generator),
+            "goal": torch.randn(num_envs, 2, generator=generator),
+        }
+
+
+def rewrite(path, tensors=None, **metadata):
+    """Save the file again with these tensors and metadata entries changed (None: left out)."""
+    with safe_open(path, framework="pt") as file:
+        merged = {**file.metadata(), **metadata}
+    tensors = load_file(path) | (tensors or {})
+    keep = {name: value for name, value in tensors.items() if value is not None}
+    save_file(keep, path, {key: value for key, value in merged.items() if value is not None})
+
+
+def test_round_trip_acts_alike_and_carries_its_info(policy, saved):
+    agent = load_policy(saved)
+    assert agent.network.config == CONFIG
+    assert agent.info == {"frames": 7, "task": {"height": 64}}
+    for name, value in policy.state_dict().items():
+        assert torch.equal(agent.network.state_dict()[name], value)
+    assert os.listdir(saved.parent) == [saved.name]  # no temporary file is left
+
+
+def test_agent_keeps_memory_and_previous_action(policy, saved):
+    agent = load_policy(saved)
+    agent.reset(3)
+    state, previous, start = policy.initial_state(3), torch.zeros(3).long(), torch.ones(3, dtype=torch.bool)
+    for t, obs in enumerate(observations(3, 8)):
+        if t:
+            start = torch.tensor([t % 2 == 0, False, t == 5])
+        with torch.no_grad():
+            act = policy.act(obs, previous, start, state)
+        state, previous = act.state, act.action
+        assert torch.equal(agent.act(obs, episode_start=start if t else None), act.action)
+
+
+def test_agent_draws_the_same_actions_from_the_same_seed(saved):
+    agent = load_policy(saved)
+    runs = []
+    for seed in (1, 1, 2):
+        agent.reset(16, seed=seed)
+        runs.append(torch.stack([agent.act(obs, deterministic=False) for obs in observations(16, 6)]))
+    assert torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[2])
+
+
+def test_agent_refuses_what_does_not_fit(saved):
+    agent = load_policy(saved)
+    obs = next(observations(2, 1))
+    with pytest.raises(ArgumentError, match="reset"):
+        agent.act(obs)
+    agent.reset(2)
+    with pytest.raises(ArgumentError, match="'goal'"):
+        agent.act({"depth": obs["depth"]})
+    with pytest.raises(ArgumentError, match=r"depth.*\[2, 1, 8, 8\].*\[2, 1, 16, 16\]"):
+        agent.act({**obs, "depth": torch.rand(2, 1, 8, 8)})
+    with pytest.raises(ArgumentError, match="episode_start"):
+        agent.act(obs, episode_start=torch.ones(3, dtype=torch.bool))
+    with pytest.raises(ArgumentError, match="num_envs"):
+        agent.reset(0)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 300, 0.5, 0.999])
+def test_truncated_file(saved, keep):
+    data = saved.read_bytes()
+    saved.write_bytes(data[: keep if isinstance(keep, int) else int(len(data) * keep)])
+    with pytest.raises(CheckpointError, match=r"policy\.safetensors"):
+        load_policy(saved)
+
+
+def test_other_kinds_of_file(tmp_path):
+    with pytest.raises(CheckpointError, match=r"nothing.*no such file"):
+        load_policy(tmp_path / "nothing")
+    with pytest.raises(CheckpointError, match="no such file"):
+        load_policy(tmp_path)
+    pickled = tmp_path / "policy.pt"
+    torch.save({"a": torch.zeros(3)}, pickled)
+    with pytest.raises(CheckpointError, match=r"policy\.pt.*safetensors"):
+        load_policy(pickled)
+    foreign = tmp_path / "foreign.safetensors"
+    save_file({"a": torch.zeros(3)}, foreign)
+    with pytest.raises(CheckpointError, match="format"):
+        load_policy(foreign)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"actor.weight": torch.full((4, 16), math.nan)}, "'actor.weight'.*not finite"),
+        ({"critic.bias": torch.tensor([math.inf])}, "'critic.bias'.*not finite"),
+        ({"actor.weight": torch.zeros(5, 16)}, r"'actor.weight' is .*\[5, 16\].*\[4, 16\]"),
+        ({"actor.weight": torch.zeros(4, 16, dtype=torch.float16)}, "'actor.weight' is torch.float16"),
+        ({"actor.weight": None}, "lacks tensor 'actor.weight'"),
+        ({"stray": torch.zeros(1)}, "'stray' is not part"),
+    ],
+)
+def test_bad_tensors_are_named(saved, tensors, message):
+    rewrite(saved, tensors)
+    with pytest.raises(CheckpointError, match=rf"policy\.safetensors.*{message}"):
+        load_policy(saved)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"format": "batchnav policy 999"},
+        {"format": None},
+        {"policy": "{"},
+        {"policy": json.dumps({"hiden_size": 3})},
+        {"policy": json.dumps({"encoder": "not there"})},
+        {"policy": json.dumps({"base_width": -1})},
+        {"observations": json.dumps({"depth": [1, 2]})},
+        {"observations": json.dumps([1])},
+        {"observations": json.dumps({"goal": [-2]})},
+        {"num_actions": "0"},
+        {"num_actions": json.dumps("four")},
+        {"info": None},
+    ],
+)
+def test_bad_settings(saved, metadata):
+    rewrite(saved, **metadata)
+    with pytest.raises(CheckpointError, match=r"policy\.safetensors"):
+        load_policy(saved)
+
+
+def test_weights_that_are_not_finite_do_not_replace_a_good_file(policy, saved):
+    before = saved.read_bytes()
+    with torch.no_grad():
+        policy.critic.weight[0, 0] = math.nan
+    with pytest.raises(CheckpointError, match=r"'critic\.weight'"):
+        save_policy(policy, saved)
+    assert saved.read_bytes() == before
+
+
+def test_unwritable_place(policy, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        save_policy(policy, tmp_path / "file" / "policy.safetensors")

@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from batchnav.scene.bank import pack_bvhs
+from batchnav.scene.bvh import MAX_LEAF, MAX_LEVELS, build_bvh
+from batchnav.types import TriangleMesh
+
+
+def soup(count, seed=0, size=0.2, spread=5.0):
+    """Random triangles in a cube."""
+    rng = np.random.default_rng(seed)
+    centres = rng.uniform(-spread, spread, (count, 1, 3))
+    corners = centres + rng.normal(0, size, (count, 3, 3))
+    return TriangleMesh(corners.reshape(-1, 3).astype(np.float32), np.arange(3 * count, dtype=np.int32).reshape(-1, 3))
+
+
+def walk(nodes, root=0):
+    """Every (node row, side, link, box [2, 3], interior nodes above and including it)."""
+    links, stack = nodes.view(np.int32)[:, 12:14], [(root, 1)]
+    while stack:
+        row, level = stack.pop()
+        for side in range(2):
+            n = nodes[row]
+            low = [n[4 * side], n[4 * side + 2], n[8 + 2 * side]]
+            high = [n[4 * side + 1], n[4 * side + 3], n[9 + 2 * side]]
+            link = links[row, side]
+            yield row, side, int(link), np.array([low, high]), level
+            if link >= 0:
+                stack.append((link, level + 1))
+
+
+def leaves(nodes, root=0):
+    """(first triangle, count, box, level) of every leaf."""
+    for _, _, link, box, level in walk(nodes, root):
+        if link < 0:
+            yield ~link >> 2, (~link & 3) + 1, box, level
+
+
+MESHES = {
+    "one": soup(1), "two": soup(2), "five": soup(5), "many": soup(3000),
+    "same": TriangleMesh(np.eye(3, dtype=np.float32), np.tile(np.int32([0, 1, 2]), (1000, 1))),
+    "geometric": TriangleMesh(  # centres at 2^-k: a tree by surface area alone would be a list
+        (soup(120).vertices.reshape(-1, 3, 3) * 0.5 ** np.arange(120)[:, None, None]).reshape(-1, 3).astype(np.float32),
+        soup(120).faces,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_every_triangle_is_in_one_leaf_and_in_its_box(name):
+    mesh = MESHES[name]
+    tree = build_bvh(mesh)
+    assert sorted(tree.order) == list(range(len(mesh.faces)))
+    seen = np.zeros(len(mesh.faces), int)
+    for first, count, box, level in leaves(tree.nodes):
+        assert 1 <= count <= MAX_LEAF and level <= MAX_LEVELS
+        seen[first : first + count] += 1
+        corners = mesh.vertices[mesh.faces[tree.order[first : first + count]]].reshape(-1, 3)
+        assert (corners >= box[0]).all() and (corners <= box[1]).all()
+    assert (seen == (2 if name == "one" else 1)).all()  # a lone triangle is both children of the root
+
+
+@pytest.mark.parametrize("name", ["five", "many", "geometric"])
+def test_a_child_lies_in_its_parent(name):
+    nodes = build_bvh(MESHES[name]).nodes
+    boxes = {(row, side): box for row, side, _, box, _ in walk(nodes)}
+    for row, side, link, _, _ in walk(nodes):
+        if link >= 0:
+            for below in range(2):
+                assert (boxes[link, below][0] >= boxes[row, side][0]).all()
+                assert (boxes[link, below][1] <= boxes[row, side][1]).all()
+
+
+def test_depth_is_bounded_where_surface_area_would_make_a_list():
+    """Nested shells: each split by surface area peels one triangle off, and 5000 levels would overflow the stack."""
+    scales = 1.01 ** np.arange(5000)
+    corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 1]])[None] * scales[:, None, None]
+    mesh = TriangleMesh(corners.reshape(-1, 3).astype(np.float32), np.arange(15000, dtype=np.int32).reshape(-1, 3))
+    assert max(level for *_, level in leaves(build_bvh(mesh).nodes)) <= MAX_LEVELS
+
+
+def test_surface_area_heuristic_keeps_clusters_apart():
+    left, right = soup(64, 1, spread=1.0), soup(64, 2, spread=1.0)
+    vertices = np.concatenate([left.vertices - np.float32([50, 0, 0]), right.vertices + np.float32([50, 0, 0])])
+    tree = build_bvh(TriangleMesh(vertices, np.concatenate([left.faces, right.faces + len(left.vertices)])))
+    assert {side: box[1][0] < 0 for row, side, _, box, _ in walk(tree.nodes) if row == 0} == {0: True, 1: False}
+
+
+def test_packing_moves_links():
+    trees = [build_bvh(MESHES[name]) for name in ("five", "one", "many")]
+    data = pack_bvhs(trees)
+    first = 0
+    for root, tree in zip(data.roots, trees, strict=True):
+        alone, packed = list(leaves(tree.nodes)), list(leaves(data.nodes, root))
+        assert [(a + first, n) for a, n, *_ in alone] == [(a, n) for a, n, *_ in packed]
+        np.testing.assert_array_equal(data.triangles[first : first + len(tree.triangles)], tree.triangles)
+        first += len(tree.triangles)

@@ -1,0 +1,66 @@
+"""The task's formulas against hand-computed values."""
+
+import math
+
+import numpy as np
+import pytest
+
+from batchnav.sim.episodes import keep_detour
+from batchnav.sim.measures import collided, goal_in_agent_frame, path_efficiency, soft_spl, spl, step_reward
+
+F = np.float32
+ROUNDING = 1e-6
+"""Relative error of a few float32 operations."""
+
+
+def test_spl_is_the_ratio_of_shortest_to_walked():
+    assert spl(True, F(4.0), F(5.0)) == pytest.approx(0.8, rel=ROUNDING)
+    assert spl(True, F(4.0), F(3.9)) == 1.0  # stopped within the success distance of the goal: never above 1
+    assert spl(False, F(4.0), F(4.0)) == 0.0
+    assert path_efficiency(F(0.0), F(0.0)) == 1.0
+
+
+def test_soft_spl_counts_progress_without_success():
+    # Half of the way done, with a walked path as long as the shortest: (1 - 2/4) * 4 / max(4, 4).
+    assert soft_spl(F(2.0), F(4.0), F(4.0)) == pytest.approx(0.5, rel=ROUNDING)
+    # Further away than at the start: never below 0.
+    assert soft_spl(F(6.0), F(4.0), F(4.0)) == 0.0
+    assert soft_spl(F(np.inf), F(4.0), F(4.0)) == 0.0
+
+
+def test_reward_is_slack_plus_progress_plus_spl_at_success():
+    assert step_reward(F(-0.01), F(3.0), F(2.75), F(2.5), F(0.0)) == pytest.approx(0.24, rel=ROUNDING)
+    assert step_reward(F(-0.01), F(0.1), F(0.1), F(2.5), F(0.8)) == pytest.approx(1.99, rel=ROUNDING)
+    assert step_reward(F(-0.01), F(np.inf), F(2.0), F(2.5), F(0.0)) == pytest.approx(-0.01, rel=ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("heading", "goal", "expected"),
+    [
+        (0.0, (0.0, -2.0), (2.0, 0.0)),  # straight ahead: heading 0 looks along -Z
+        (0.0, (-2.0, 0.0), (2.0, math.pi / 2)),  # to the left: positive
+        (0.0, (2.0, 0.0), (2.0, -math.pi / 2)),
+        (math.pi / 2, (-3.0, 0.0), (3.0, 0.0)),  # turned left by 90 degrees: looks along -X
+        (-math.pi / 2, (3.0, -3.0), (math.sqrt(18.0), math.pi / 4)),
+    ],
+)
+def test_goal_in_agent_frame(heading, goal, expected):
+    rho, minus_phi = goal_in_agent_frame(F(0.0), F(0.0), F(heading), F(goal[0]), F(goal[1]))
+    assert rho == pytest.approx(expected[0], rel=ROUNDING)
+    assert minus_phi == pytest.approx(expected[1], abs=1e-6)
+
+
+def test_a_step_collides_when_it_falls_short():
+    full = F(0.25) * F(0.25)
+    assert not collided(full, full)
+    assert not collided(full - F(0.9e-5), full)
+    assert collided(full - F(1.1e-5), full)
+    assert not collided(F(0.0), F(0.0))  # turning
+
+
+def test_easy_episodes_are_thinned_as_habitat_thins_them():
+    # A straight path has ratio 1: 20 * 0.02^2 = 0.8 % are kept; at 1.0999 it is 28.8 %.
+    assert keep_detour(F(1.2), F(1.0), F(1.1), F(0.99))
+    u = np.linspace(0, 1, 10001, dtype=np.float32)
+    assert np.mean([keep_detour(F(1.0), F(1.0), F(1.1), v) for v in u]) == pytest.approx(0.008, abs=2e-4)
+    assert np.mean([keep_detour(F(1.0999), F(1.0), F(1.1), v) for v in u]) == pytest.approx(0.288, abs=2e-3)

@@ -1,0 +1,139 @@
+"""Maps of a room that one can draw: 6 x 4 m with a table in it and a block that reaches the cut of the walls."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from batchnav.envs.evaluate import Recording
+from batchnav.errors import ArgumentError
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.types import TriangleMesh
+from batchnav.view.topdown import BLUE, FLOOR, GREEN, INK, ORANGE, PAPER, TopDownMap, slice_mesh
+from batchnav.view.video import CAPTION, MAX_FRAMES, caption, draw_episode, save_gif, video_frames
+
+MARGIN, SIZE = 0.4, 340
+
+
+def box(low, high):
+    x, y, z = zip(low, high, strict=True)
+    vertices = [(x[i & 1], y[i >> 1 & 1], z[i >> 2]) for i in range(8)]
+    quads = [(0, 2, 3, 1), (4, 5, 7, 6), (0, 1, 5, 4), (2, 6, 7, 3), (0, 4, 6, 2), (1, 3, 7, 5)]
+    faces = [triangle for a, b, c, d in quads for triangle in ((a, b, c), (a, c, d))]
+    return np.array(vertices, np.float32), np.array(faces, np.int32)
+
+
+@pytest.fixture(scope="module")
+def room():
+    boxes = [
+        box((0.0, -0.2, 0.0), (6.0, 0.0, 4.0)),
+        box((1.0, 0.0, 1.0), (2.0, 0.7, 3.0)),  # a table
+        box((4.0, 0.0, 1.0), (5.0, 2.5, 3.0)),  # a block as high as a wall
+    ]
+    vertices = np.concatenate([vertices for vertices, _ in boxes])
+    faces = np.concatenate([faces + 8 * i for i, (_, faces) in enumerate(boxes)])
+    mesh = TriangleMesh(vertices, faces)
+    return mesh, NavMesh.bake(mesh)
+
+
+def colour_at(plan, x, z):
+    column, row = plan.to_pixels(np.array([x, 0.0, z])).round().astype(int)
+    return plan.image.getpixel((int(column), int(row)))
+
+
+def test_what_lies_where(room):
+    mesh, navmesh = room
+    plan = TopDownMap(navmesh, mesh, size=SIZE)
+    assert max(plan.size[0], plan.size[1] - 22) == SIZE
+    assert colour_at(plan, 3.0, 2.0) == FLOOR
+    table = colour_at(plan, 1.5, 2.0)
+    assert table[0] == table[1] == table[2] and 150 <= table[0] <= 196
+    assert np.abs(np.subtract(colour_at(plan, 4.0, 2.0), INK)).max() < 110  # the block's cut edge, a thin line
+    assert plan.image.getpixel((1, 1)) == PAPER
+    # Without the mesh the table is only a gap in the floor.
+    assert colour_at(TopDownMap(navmesh, size=SIZE), 1.5, 2.0) != table
+
+
+def test_scale_and_direction(room):
+    _, navmesh = room
+    plan = TopDownMap(navmesh, size=SIZE, margin=MARGIN)
+    origin, east, south = plan.to_pixels(np.array([[1.0, 0.0, 1.0], [2.0, 0.0, 1.0], [1.0, 5.0, 2.0]]))
+    assert east - origin == pytest.approx([plan.pixels_per_metre, 0.0])
+    assert south - origin == pytest.approx([0.0, plan.pixels_per_metre])
+    # The eroded floor is 6 m less 0.15 m at either edge.
+    assert plan.pixels_per_metre == pytest.approx(SIZE / (5.7 + 2 * MARGIN), rel=0.02)
+
+
+def test_paths_and_marks(room):
+    _, navmesh = room
+    plan = TopDownMap(navmesh, size=SIZE)
+    before = plan.copy()
+    plan.draw_path(np.array([[0.5, 0.0, 0.5], [5.5, 0.0, 0.5]]))
+    plan.draw_path(np.array([[0.5, 0.0, 3.5], [5.5, 0.0, 3.5]]), ORANGE, dash=10.0)
+    plan.draw_start(np.array([3.0, 0.0, 1.5]))
+    plan.draw_goal(np.array([3.0, 0.0, 2.5]))
+    assert colour_at(plan, 3.0, 0.5) == BLUE
+    row = int(plan.to_pixels(np.array([3.0, 0.0, 3.5]))[1])
+    dashes = [plan.image.getpixel((c, row)) == ORANGE for c in range(plan.size[0])]
+    assert 0.4 < np.mean(dashes) / (5.0 * plan.pixels_per_metre / plan.size[0]) < 0.8  # three fifths are drawn
+    assert colour_at(plan, 3.0, 1.5) == GREEN
+    assert colour_at(plan, 3.0, 2.5) == ORANGE
+    assert colour_at(before, 3.0, 0.5) == FLOOR  # the copy was not drawn on
+
+
+def test_arrow_points_along_the_heading(room):
+    _, navmesh = room
+    plan = TopDownMap(navmesh, size=SIZE)
+    plan.draw_start(np.array([3.0, 0.0, 2.0]), heading=np.pi / 2)  # to the left of -Z: towards -X
+    reach = 6.0 / plan.pixels_per_metre
+    assert colour_at(plan, 3.0 - reach, 2.0) == GREEN
+    assert colour_at(plan, 3.0 + reach, 2.0) == FLOOR
+
+
+def test_slices_of_a_box():
+    vertices, faces = box((0.0, 0.0, 0.0), (2.0, 1.0, 3.0))
+    segments = slice_mesh(vertices[faces], 0.25)
+    assert (segments[:, :, 1] == 0.25).all()
+    assert np.linalg.norm(segments[:, 1] - segments[:, 0], axis=1).sum() == pytest.approx(2 * (2.0 + 3.0))
+    assert len(slice_mesh(vertices[faces], 1.5)) == 0
+
+
+def test_bad_arguments(room):
+    _, navmesh = room
+    with pytest.raises(ArgumentError, match="size: found 3"):
+        TopDownMap(navmesh, size=3)
+    with pytest.raises(ArgumentError, match="height: found 50"):
+        TopDownMap(navmesh, height=50.0)
+
+
+def walk(steps):
+    x = np.linspace(0.5, 5.5, steps, dtype=np.float32)
+    positions = np.stack([x, np.zeros_like(x), np.full_like(x, 0.5)], axis=1)
+    return Recording(
+        scene=0, positions=positions, headings=np.full(steps, -np.pi / 2, np.float32), actions=np.ones(steps, int),
+        depth=np.full((steps, 16, 16), 0.5, np.float32), goal=np.array([5.5, 0.0, 3.5], np.float32),
+        metrics={"success": 0.0, "spl": 0.0, "steps": float(steps)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", [1, 20, 3 * MAX_FRAMES])
+def test_video_frames(room, steps, tmp_path):
+    _, navmesh = room
+    plan, recording = TopDownMap(navmesh, size=160), walk(steps)
+    frames = video_frames(plan, recording, recording.positions[[0, -1]])
+    assert min(steps, 2) <= len(frames) <= MAX_FRAMES + 1 or len(frames) == steps == 1
+    side = plan.size[1]
+    assert frames[-1].size == (side + 6 + plan.size[0], side + CAPTION)
+    assert frames[-1].getpixel((side // 2, side // 2)) == frames[0].getpixel((side // 2, side // 2)) != PAPER
+    assert "failure" in caption(recording, steps - 1)
+    save_gif(frames, tmp_path / "episode.gif")
+    with Image.open(tmp_path / "episode.gif") as gif:
+        assert gif.size == frames[0].size and gif.format == "GIF"
+    assert [p.name for p in tmp_path.iterdir()] == ["episode.gif"]
+
+
+def test_a_drawn_episode_shows_its_path(room):
+    _, navmesh = room
+    plan, recording = TopDownMap(navmesh, size=SIZE), walk(20)
+    draw_episode(plan, recording, np.array([[0.5, 0.0, 0.5], [5.5, 0.0, 3.5]]))
+    assert colour_at(plan, 4.0, 0.5) == BLUE
+    assert colour_at(plan, 5.5, 3.5) == ORANGE

@@ -1,0 +1,112 @@
+"""Train a PointGoal agent: scenes, environment, policy, PPO. Read it from `train` down.
+
+    python train/pointnav.py --config configs/pointnav_cpu.yaml --out runs/mine
+    python train/pointnav.py --config configs/pointnav_cpu.yaml --out runs/mine --ppo.num-envs 128 --seed 3
+
+Every field of the configuration is an option (`--help` lists them). A run that was stopped, even killed, goes on from
+its last save when the same command is given again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+import torch
+import tyro
+from progress import TrainingProgress
+from run_folder import RunFolder
+
+from batchnav.config import PointNavRun, load_config, to_dict, validate
+from batchnav.data.episodes import episode_table, load_episodes
+from batchnav.data.scenes import find_scenes
+from batchnav.device import resolve_device
+from batchnav.envs.evaluate import evaluate
+from batchnav.envs.pointnav import PointNavEnv
+from batchnav.errors import BatchnavError
+from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.agent import Agent
+from batchnav.policy.weights import save_policy
+from batchnav.ppo.learner import Learner
+
+VALIDATION = Path(__file__).resolve().parents[1] / "assets" / "episodes" / "val.json.gz"
+
+
+def train(run: PointNavRun, out: Path) -> None:
+    """Train as configured and leave weights, curves and resume state in the folder `out`."""
+    folder = RunFolder(out, run)
+    device = resolve_device(run.device)
+    torch.manual_seed(run.seed)  # the initial weights
+    names = [f"house:{run.scenes.first_house + i}" for i in range(run.scenes.houses)] + list(run.scenes.files)
+    env = PointNavEnv(find_scenes(names), run.ppo.num_envs, device, run.seed, config=run.task)
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
+    learner = Learner(policy, env, run.ppo, run.seed, compile=run.compile)
+    state = folder.load()
+    if state is not None:
+        learner.load_state_dict(state)
+
+    def save() -> None:
+        save_policy(policy, folder.policy_path, {"task": to_dict(run.task), "frames": learner.frames})
+        folder.save(learner.state_dict())
+
+    validation = Validation(run, policy, device) if run.eval_every else None
+    with TrainingProgress(run.ppo.total_frames, learner.frames) as progress:
+        while learner.frames < run.ppo.total_frames:
+            before = learner.frames
+            row = summary(learner.update(before / run.ppo.total_frames).read(), run.ppo.frames_per_update)
+            folder.log(row)
+            progress.show(row["frames"], **{name: row[name] for name in ("frames_per_second", "success", "spl")})
+            if validation and before // run.eval_every != learner.frames // run.eval_every:
+                folder.log({"frames": learner.frames, "eval": validation.measure()})
+            if folder.save_due(run.save_every):
+                save()
+    save()
+    folder.close()
+
+
+def summary(stats: dict[str, float], frames: int) -> dict[str, float]:
+    """An update's statistics as a row of the curves: the last part of each name, episode means, frames/s."""
+    row = {name.rsplit("/", 1)[-1]: value for name, value in stats.items()}
+    row["episodes"] = row.pop("count")
+    row["frames_per_second"] = frames / (row["collect"] + row["learn"])
+    return {"success": math.nan, "spl": math.nan, **row}  # no episode may have ended yet
+
+
+class Validation:
+    """The fixed validation episodes in unseen houses, played now and then with the policy as it is."""
+
+    def __init__(self, run: PointNavRun, policy: ActorCritic, device: torch.device):
+        episodes = load_episodes(VALIDATION)
+        names = sorted({episode.scene_id for episode in episodes})
+        table = episode_table(episodes, names, device)
+        self.env = PointNavEnv(find_scenes(names), len(episodes), device, config=run.task, episodes=table)
+        # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
+        network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, run.policy)
+        self.trained, self.agent = policy, Agent(network.to(device))
+
+    def measure(self) -> dict[str, float]:
+        """Mean metrics over the episodes, most likely actions."""
+        self.agent.network.load_state_dict(self.trained.state_dict())
+        results = evaluate(self.agent, self.env, self.env.num_envs)
+        return {name: float(results[name].mean()) for name in ("success", "spl", "soft_spl", "distance_to_goal")}
+
+
+def parse(arguments: list[str]) -> tuple[PointNavRun, Path]:
+    """The configuration file with the command line's overrides, and the run's folder."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("runs/pointnav"))
+    known, overrides = parser.parse_known_args(arguments)
+    default = load_config(known.config, PointNavRun) if known.config else PointNavRun()
+    run = tyro.cli(PointNavRun, default=default, args=overrides, description=__doc__)
+    validate(run)
+    return run, known.out
+
+
+if __name__ == "__main__":
+    try:
+        train(*parse(sys.argv[1:]))
+    except BatchnavError as error:
+        sys.exit(f"error: {error}")

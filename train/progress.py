@@ -1,0 +1,61 @@
+"""Live progress of a training run: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+SECONDS_BETWEEN_LINES = 15.0
+"""Where the output is no terminal, a line this often."""
+
+
+class TrainingProgress:
+    """Shows frames done out of `total`, frames/s, the figures asked for, and the time left.
+
+    Args:
+        total: frames of the whole run.
+        done: frames already done when it begins (a resumed run).
+    """
+
+    def __init__(self, total: int, done: int = 0):
+        self.console = Console()
+        self.total, self.first, self.start = total, done, time.monotonic()
+        self._last_line = -math.inf
+        self._bar = Progress(
+            TextColumn("{task.fields[figures]}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self._task = self._bar.add_task("train", total=total, completed=done, figures="")
+
+    def __enter__(self) -> TrainingProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def show(self, frames: int, **figures: float) -> None:
+        """Report that `frames` are done, with figures by name; NaN is left out."""
+        text = "  ".join(f"{name} {_short(value)}" for name, value in figures.items() if not math.isnan(value))
+        self._bar.update(self._task, completed=frames, figures=text)
+        now = time.monotonic()
+        last = frames >= self.total
+        if not self.console.is_terminal and (last or now - self._last_line >= SECONDS_BETWEEN_LINES):
+            self._last_line = now
+            rate = (frames - self.first) / max(now - self.start, 1e-9)
+            left = (self.total - frames) / max(rate, 1e-9)
+            self.console.print(
+                f"{frames:,} of {self.total:,} frames  {text}  {left:,.0f} s left", highlight=False, soft_wrap=True
+            )
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3f}"
