@@ -46,12 +46,16 @@ def record(name: str, rows: list[dict], append: bool = True) -> None:
 
 
 def print_table(title: str, rows: list[dict]) -> None:
-    """One line a row: its parameters, then median and 5th to 95th percentile."""
-    keys = list(dict.fromkeys(key for r in rows for key in r["params"]))
+    """One line a row: the parameters that differ, then median and 5th to 95th percentile; the others below."""
+    values = {
+        key: list(dict.fromkeys(str(r["params"].get(key, "")) for r in rows)) for r in rows for key in r["params"]
+    }
+    keys = [key for key in values if len(values[key]) > 1]
     table = Table(*keys, "metric", "median", "p5", "p95", title=f"{title} on {rows[0]['machine']}" if rows else title)
     for r in rows:
         numbers = [f"{r[k]:,.4g}" if abs(r[k]) < 100 else f"{r[k]:,.0f}" for k in ("value", "p5", "p95") if k in r]
         table.add_row(*(str(r["params"].get(key, "")) for key in keys), r["metric"], *numbers)
+    table.caption = ", ".join(f"{key} {values[key][0]}" for key in values if len(values[key]) == 1)
     Console().print(table)
 
 

@@ -64,7 +64,7 @@ def main(arguments: Arguments) -> None:
                     params = {"renderer": renderer, "scene": scene.name, "triangles": len(scene.mesh.faces)}
                     params |= {"num_agents": n, "height": size, "width": size}
                     if device.type == "cpu":
-                        params["threads"] = 1 if renderer.startswith("embree") else devices.num_threads()
+                        params["threads"] = 1 if renderer.startswith("Embree") else devices.num_threads()
                     rows.append(row("render", "frames_per_second", n / seconds, params, device))
     record("render", rows)
 
@@ -91,7 +91,7 @@ def ours(bank: SceneBank, position: np.ndarray, heading: np.ndarray, size: int) 
 def peers(scene: Scene, position: np.ndarray, heading: np.ndarray, size: int, device: torch.device) -> dict:
     """Other renderers that are installed, on the same views: a function that draws all of them once, by name."""
     if device.type == "cpu" and importlib.util.find_spec("embreex"):
-        return {f"embree {_version('embreex')} through embreex": embree(scene, position, heading, size)}
+        return {f"Embree (embreex {_version('embreex')})": embree(scene, position, heading, size)}
     if device.type == "cuda" and importlib.util.find_spec("warp"):
         from speed_render_warp import warp_renderer
 

@@ -21,7 +21,7 @@ from batchnav.sim.measures import collided, goal_in_agent_frame
 from batchnav.sim.state import FORWARD, LEFT, RIGHT, STOP
 
 MIN_PROGRESS = np.float32(0.25)
-"""Share of a step by which it should bring the goal nearer; where it does not, the oracle tries all directions."""
+"""Share of a step by which it should bring the goal nearer; else the oracle compares all directions."""
 TURN_COST = np.float32(0.0125)
 COLLISION_COST = np.float32(0.25)
 """What a turn and a collision cost, in steps: habitat-sim's GreedyGeodesicFollower."""
@@ -95,16 +95,23 @@ def _try_forward(i, turns, nav, task, state, scratch, row):
 
 @device_function
 def _best_turns(i, nav, task, state, scratch, row):
-    """How many left turns (negative: right) to make before the step that is worth most."""
+    """How many left turns (negative: right) to make before the next step.
+
+    None where going straight on brings the goal nearer; else as many as make the step worth most.
+    """
     half_circle = np.int32(math.ceil(np.float32(math.pi) / task.turn))
     best, best_worth = np.int32(0), -np.float32(np.inf)
-    for turns in range(-half_circle, half_circle + 1):
+    for k in range(2 * half_circle + 1):  # 0, 1, -1, 2, -2 ...
+        turns = np.int32((k + 1) // 2 if k % 2 == 1 else -(k // 2))
         after, collides = _try_forward(i, turns, nav, task, state, scratch, row)
-        worth = (state.distance[i] - after) / task.forward_step - TURN_COST * np.float32(abs(turns))
+        progress = (state.distance[i] - after) / task.forward_step
+        if k == 0 and progress >= MIN_PROGRESS:
+            return best
+        worth = progress - TURN_COST * np.float32(abs(turns))
         if collides:
             worth -= COLLISION_COST
         if worth > best_worth:
-            best, best_worth = np.int32(turns), worth
+            best, best_worth = turns, worth
     return best
 
 
@@ -127,9 +134,6 @@ def _follow(i, nav, task, state, scratch, row, plan_out):
         _, angle = goal_in_agent_frame(x, z, state.heading[i], corner_x, corner_z)
         if abs(angle) > np.float32(0.5) * task.turn:
             return LEFT if angle > np.float32(0.0) else RIGHT
-        after, _ = _try_forward(i, 0, nav, task, state, scratch, row)
-        if state.distance[i] - after >= MIN_PROGRESS * task.forward_step:
-            return FORWARD
         plan_out[i, 0] = 1
         plan_out[i, 1] = _best_turns(i, nav, task, state, scratch, row)
     if plan_out[i, 1] > 0:

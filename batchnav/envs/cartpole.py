@@ -249,13 +249,16 @@ class CartPoleEnv(VectorEnv):
             invalid=invalid,
         )
         self._reward = torch.ones(num_envs, device=self.device)
-        episode = {"return": self.carts.final_steps, "steps": self.carts.final_steps}
-        self._info = {
-            "episode": episode, "_episode": self.carts.ended,
-            "final_obs": self.carts.final_state, "_final_obs": self.carts.ended,
-        }  # fmt: skip
+        self._info = self._make_info()
         self._bind()
         self._restart()
+
+    def _make_info(self) -> dict:
+        carts = self.carts
+        episode = {"return": carts.final_steps, "steps": carts.final_steps}
+        return {
+            "episode": episode, "_episode": carts.ended, "final_obs": carts.final_state, "_final_obs": carts.ended,
+        }  # fmt: skip
 
     def _bind(self) -> None:
         """Prepare what the kernels take, once: views of the tensors and, on CUDA, the laid-out launch."""

@@ -21,7 +21,7 @@ import torch
 from numba import prange
 
 from batchnav import device as devices
-from batchnav.device import cpu_kernel, cuda, cuda_kernel, inline_function, load4, store4
+from batchnav.device import cpu_kernel, cuda, cuda_kernel, device_function, inline_function, load4, store4
 from batchnav.envs.cartpole import MAX_STEPS, CartPoleEnv, has_failed, push, start
 from batchnav.errors import ArgumentError
 from batchnav.rng import philox
@@ -155,7 +155,7 @@ def either(flag, yes, no):
     return yes if flag != 0 else no
 
 
-@inline_function
+@device_function
 def roll_tile(first, count, clock, num_steps, weights, carts, trajectory):
     """Step environments first ... first + LANES - 1; see `roll_cpu`. Lanes past the last environment step along."""
     linear, write = len(weights) > 0, len(trajectory.actions) > 0

@@ -1,17 +1,22 @@
-"""Ray against axis-aligned box: the slab test (Kay and Kajiya, SIGGRAPH 1986)."""
+"""Ray against axis-aligned boxes: the slab test (Kay and Kajiya, SIGGRAPH 1986)."""
 
-from batchnav.device import device_function, fma
+from batchnav.device import fma4, inline_function, max4, min4
 
 
-@device_function
-def ray_box(low_x, high_x, low_y, high_y, low_z, high_z, inv_x, inv_y, inv_z, off_x, off_y, off_z, near, far):
-    """Ray parameters of entry and exit, clipped to [near, far]; the ray misses where entry > exit.
+@inline_function
+def ray_boxes(low_xy, high_xy, z, inverse_xy, inverse_z, offset_xy, offset_z, near, far):
+    """Ray parameters of entry and exit of two boxes, clipped to [near, far]; a box is missed where entry > exit.
 
-    `inv` is 1 / direction (finite), `off` is -origin / direction: a plane at x is met at x * inv_x + off_x.
+    Tuples of four float32. Boxes 0 and 1: low_xy and high_xy hold (x0, x1, y0, y1), z (low z0, z1, high z0, z1).
+    `inverse` is 1 / direction (finite), as (x, x, y, y) and (z, z, z, z); `offset` is -origin / direction likewise, so
+    that the plane at x is met at x * inverse + offset. Returns entry 0, exit 0, entry 1, exit 1.
     """
-    x0, x1 = fma(low_x, inv_x, off_x), fma(high_x, inv_x, off_x)
-    y0, y1 = fma(low_y, inv_y, off_y), fma(high_y, inv_y, off_y)
-    z0, z1 = fma(low_z, inv_z, off_z), fma(high_z, inv_z, off_z)
-    entry = max(max(min(x0, x1), min(y0, y1)), max(min(z0, z1), near))
-    leave = min(min(max(x0, x1), max(y0, y1)), min(max(z0, z1), far))
-    return entry, leave
+    t_low, t_high = fma4(low_xy, inverse_xy, offset_xy), fma4(high_xy, inverse_xy, offset_xy)
+    t_z = fma4(z, inverse_z, offset_z)
+    t_other_z = (t_z[2], t_z[3], t_z[0], t_z[1])
+    first, last = min4(t_low, t_high), max4(t_low, t_high)
+    entry = max4(first, (first[2], first[3], first[0], first[1]))
+    leave = min4(last, (last[2], last[3], last[0], last[1]))
+    entry = max4(entry, max4(min4(t_z, t_other_z), (near, near, near, near)))
+    leave = min4(leave, min4(max4(t_z, t_other_z), (far, far, far, far)))
+    return entry[0], leave[0], entry[1], leave[1]

@@ -5,14 +5,14 @@ Ties between polygons, and so which corridor a search picks, depend on rounding:
 
 import numpy as np
 
-from batchnav.device import device_function
+from batchnav.device import inline_function
 
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
 _PARALLEL = np.float32(1e-6)
 _SAME_POINT = np.float32((1.0 / 16384.0) ** 2)
 
 
-@device_function
+@inline_function
 def edge_crosses(px, pz, ax, az, bx, bz):
     """Whether the ray from p along +x crosses edge ab; a point is inside where an odd number of edges are crossed.
 
@@ -21,7 +21,7 @@ def edge_crosses(px, pz, ax, az, bx, bz):
     return ((az > pz) != (bz > pz)) and (px < (bx - ax) * (pz - az) / (bz - az) + ax)
 
 
-@device_function
+@inline_function
 def closest_on_segment(px, pz, ax, az, bx, bz):
     """Parameter t in 0..1 of the point of segment ab nearest to p, and its squared distance."""
     ex, ez = bx - ax, bz - az
@@ -35,7 +35,7 @@ def closest_on_segment(px, pz, ax, az, bx, bz):
     return t, dx * dx + dz * dz
 
 
-@device_function
+@inline_function
 def intersect_segments(ax, az, bx, bz, cx, cz, dx, dz):
     """Where the lines through ab and cd meet: (not parallel, parameter on ab, parameter on cd)."""
     ux, uz = bx - ax, bz - az
@@ -47,13 +47,13 @@ def intersect_segments(ax, az, bx, bz, cx, cz, dx, dz):
     return True, (vz * wx - vx * wz) / d, (uz * wx - ux * wz) / d
 
 
-@device_function
+@inline_function
 def twice_area(ax, az, bx, bz, cx, cz):
     """Twice the signed area of triangle abc seen from above; positive where c lies to the right of ab."""
     return (cx - ax) * (bz - az) - (bx - ax) * (cz - az)
 
 
-@device_function
+@inline_function
 def height_on_triangle(px, pz, ax, ay, az, bx, by, bz, cx, cy, cz):
     """Whether p lies over triangle abc, and the triangle's height there."""
     v0x, v0y, v0z = cx - ax, cy - ay, cz - az
@@ -71,14 +71,14 @@ def height_on_triangle(px, pz, ax, ay, az, bx, by, bz, cx, cy, cz):
     return False, ZERO
 
 
-@device_function
+@inline_function
 def same_point(ax, ay, az, bx, by, bz):
     """Whether two points are within 1/16384 m, which a path's corners count as one."""
     dx, dy, dz = bx - ax, by - ay, bz - az
     return dx * dx + dy * dy + dz * dz < _SAME_POINT
 
 
-@device_function
+@inline_function
 def mix(a, b, t):
     """a + (b - a) t."""
     return a + (b - a) * t

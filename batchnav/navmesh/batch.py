@@ -7,7 +7,7 @@ index is unsigned: it is made an int64 at once, else every function would be com
 import numpy as np
 from numba import prange
 
-from batchnav.device import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.device import cpu_kernel, cuda, cuda_kernel, inline_function
 from batchnav.navmesh.clearance import distance_to_wall
 from batchnav.navmesh.geodesic import find_path
 from batchnav.navmesh.locate import nearest_polygon
@@ -20,14 +20,14 @@ _NAVIGABLE = np.float32(1e-2)
 _SCENE = np.int32(0)
 
 
-@device_function
+@inline_function
 def _locate(nav, points, i, polygon_out, point_out):
     polygon, x, y, z = nearest_polygon(nav, _SCENE, points[i, 0], points[i, 1], points[i, 2])
     polygon_out[i] = polygon
     point_out[i, 0], point_out[i, 1], point_out[i, 2] = x, y, z
 
 
-@device_function
+@inline_function
 def _step(nav, starts, ends, sliding, i, scratch, row, point_out):
     x, y, z = try_step(
         nav, _SCENE, starts[i, 0], starts[i, 1], starts[i, 2], ends[i, 0], ends[i, 1], ends[i, 2], sliding, scratch, row
@@ -35,7 +35,7 @@ def _step(nav, starts, ends, sliding, i, scratch, row, point_out):
     point_out[i, 0], point_out[i, 1], point_out[i, 2] = x, y, z
 
 
-@device_function
+@inline_function
 def _path(nav, starts, goals, i, scratch, row, distance_out, corners_out):
     """The nearest of a start's goals, goals f32 [N, G, 3]."""
     best, corners = _INF, 0
@@ -50,14 +50,14 @@ def _path(nav, starts, goals, i, scratch, row, distance_out, corners_out):
     corners_out[i] = corners
 
 
-@device_function
+@inline_function
 def _clearance(nav, points, max_distance, i, scratch, row, distance_out):
     distance_out[i] = distance_to_wall(
         nav, _SCENE, points[i, 0], points[i, 1], points[i, 2], max_distance, scratch, row
     )
 
 
-@device_function
+@inline_function
 def _sample(nav, seed, i, point_out):
     u0, u1, u2, _ = uniform4(seed, i, 0, 0)
     _, x, y, z = random_point(nav, _SCENE, u0, u1, u2)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from batchnav.device import device_function, load4
+from batchnav.device import inline_function, lean_function, load4
 from batchnav.geometry.polygon import ZERO, closest_on_segment
 from batchnav.navmesh.data import NODE_POOL, WALL, as_float, as_int, slots
 from batchnav.navmesh.heap import (
@@ -22,7 +22,7 @@ from batchnav.navmesh.locate import nearest_polygon
 _NOWHERE = np.float32(np.inf)
 
 
-@device_function
+@lean_function
 def distance_to_wall(nav, scene, x, y, z, max_distance, scratch, row):
     """Distance in metres, seen from above, to the nearest wall; `max_distance` where none is nearer; inf off the mesh.
 
@@ -53,8 +53,8 @@ def distance_to_wall(nav, scene, x, y, z, max_distance, scratch, row):
             parent = as_int(nav.link_portal[via >> 2, 7])
         for link in range(nav.link_start[polygon], nav.link_start[polygon + 1]):
             mx, my, mz, to = load4(nav.link_middle, link, 0)
-            target = as_int(to)
-            if target == parent or _distance_to_edge(nav, polygon, as_int(nav.link_portal[link, 3]) & 7, x, z) > nearest:
+            target, edge = as_int(to), as_int(nav.link_portal[link, 3]) & 7
+            if target == parent or _distance_to_edge(nav, polygon, edge, x, z) > nearest:
                 continue
             neighbour = (target - offset) << shift
             old_cost, old_first, _, state = read_node(scratch, base, neighbour, stamp)
@@ -80,7 +80,7 @@ def distance_to_wall(nav, scene, x, y, z, max_distance, scratch, row):
     return math.sqrt(nearest)
 
 
-@device_function
+@inline_function
 def _nearest_wall(nav, polygon, x, z, nearest):
     """The smaller of `nearest` and the squared distance to a polygon's walls."""
     count = as_int(nav.polygons[polygon, 0])
@@ -94,7 +94,7 @@ def _nearest_wall(nav, polygon, x, z, nearest):
     return nearest
 
 
-@device_function
+@inline_function
 def _distance_to_edge(nav, polygon, edge, x, z):
     """Squared distance, seen from above, to a polygon's edge."""
     after = edge + 1 if edge + 1 < as_int(nav.polygons[polygon, 0]) else 0

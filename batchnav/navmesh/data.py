@@ -18,7 +18,7 @@ import torch
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from batchnav.device import device_function
+from batchnav.device import inline_function
 from batchnav.errors import ArgumentError, NavMeshError
 from batchnav.navmesh.connect import Link, connect_tiles
 from batchnav.navmesh.file import NavMeshFile
@@ -34,21 +34,24 @@ NODE_POOL = 2048
 MAX_PATH = 256
 """Polygons, and corners, that a path may have (habitat-sim's buffers)."""
 _MIN_AREA = 1e-5
+_MAX_ISOLATION = 2.0
 
 
 class NavMeshData(NamedTuple):
     """K navmeshes. NumPy arrays on the host, torch tensors on a device, or what `device.view` makes of them."""
 
     scenes: np.ndarray
-    """f32 [K, 12]: origin x, z, tile width, depth | first tile, tiles, first polygon, side shift | polygons, climb, -, -."""
+    """f32 [K, 12]: origin x, z, tile width, depth | first tile, tiles, first polygon, side shift |
+    polygons, climb, -, -."""
     tiles: np.ndarray
-    """f32 [T, 16]: low x, y, z, quant | high x, y, z, climb | first node, nodes, first polygon, - | column, row, -, -."""
+    """f32 [T, 16]: low x, y, z, quant | high x, y, z, climb | first node, nodes, first polygon, - |
+    column, row, -, -."""
     nodes: np.ndarray
     """i32 [B, 4]: BV nodes as in the file: six uint16 (low x, y, z, high x, y, z), then polygon or -(nodes to skip)."""
     polygons: np.ndarray
-    """f32 [P, 32]: vertices, first triangle, triangles, secluded | centre x, y, z, island | 6 x (x, y, z, neighbour).
+    """f32 [P, 32]: vertices, first triangle, triangles, isolation | centre x, y, z, island | 6 x (x, y, z, neighbour).
 
-    Secluded: no polygon of another island could be taken for this one by a point that stands on it."""
+    Isolation: a point whose distance to this polygon is below half of it, in metres, is nearest to this island."""
     triangles: np.ndarray
     """f32 [R, 12]: a, edge mask | b, - | c, -. Mask bit e: edge e (0 is ab) is on the outline; bit 3 + e: edge e counts
     when all edges are looked at, each once."""
@@ -85,19 +88,19 @@ class SearchScratch(NamedTuple):
     max_corners: int
 
 
-@device_function
+@inline_function
 def as_int(value):
     """The bits of a float32 as an int32."""
     return np.float32(value).view(np.int32)
 
 
-@device_function
+@inline_function
 def as_float(value):
     """The bits of an int32 as a float32."""
     return np.int32(value).view(np.float32)
 
 
-@device_function
+@inline_function
 def slots(scratch, row):
     """Where a row's memory begins."""
     return row * scratch.row_size
@@ -167,7 +170,7 @@ def build(file: NavMeshFile) -> NavMeshData:
     _bits(polygons)[:, 1], _bits(polygons)[:, 2] = first_triangle, num_triangles
     _bits(polygons)[:, 7] = island
     climb = max(tile.walkable_climb for tile in file.tiles)
-    _bits(polygons)[:, 3] = _secluded(polygons, triangles, num_triangles, island, climb)
+    polygons[:, 3] = _isolation(triangles, num_triangles, island, climb)
     middle, portal = _link_rows(flat)
     return NavMeshData(
         _scene_row(file, int(first[-1])), _tile_rows(file, first),
@@ -272,22 +275,27 @@ def _island_radii(polygons: np.ndarray, island: np.ndarray) -> np.ndarray:
     return radii
 
 
-def _secluded(polygons, triangles, num_triangles, island, climb) -> np.ndarray:
-    """1 where no other island comes within reach of a polygon's box: an agent on it cannot be located elsewhere."""
-    owner = np.repeat(np.arange(len(polygons)), num_triangles)
-    corners = np.concatenate([triangles[:, 0:3], triangles[:, 4:7], triangles[:, 8:11]])
-    low, high = np.full((len(polygons), 3), np.inf), np.full((len(polygons), 3), -np.inf)
-    np.minimum.at(low, np.tile(owner, 3), corners)
-    np.maximum.at(high, np.tile(owner, 3), corners)
-    margin = np.array([1e-2, 2.0 * climb + 1e-2, 1e-2])
-    result = np.zeros(len(polygons), np.int32)
+def _isolation(triangles, num_triangles, island, climb) -> np.ndarray:
+    """Metres between the boxes of a polygon and of the nearest one of another island, at most 2; f32 [P].
+
+    A height difference up to the climb counts as no distance, so both boxes are extended by it. A point at distance d
+    from a polygon is, by the triangle inequality, at least isolation - d away from every other island.
+    """
+    low, high = np.full((len(island), 3), np.inf), np.full((len(island), 3), -np.inf)
+    owner = np.repeat(np.arange(len(island)), num_triangles)
+    for corner in (triangles[:, 0:3], triangles[:, 4:7], triangles[:, 8:11]):
+        np.minimum.at(low, owner, corner)
+        np.maximum.at(high, owner, corner)
+    low[:, 1] -= climb
+    high[:, 1] += climb
+    result = np.full(len(island), _MAX_ISOLATION, np.float32)
     for k in range(int(island.max(initial=-1)) + 1):
         own, others = np.flatnonzero(island == k), np.flatnonzero((island != k) & (island >= 0))
-        box_low, box_high = low[own].min(0) - margin, high[own].max(0) + margin
+        box_low, box_high = low[own].min(0) - _MAX_ISOLATION, high[own].max(0) + _MAX_ISOLATION
         others = others[((low[others] <= box_high) & (high[others] >= box_low)).all(1)]
-        for polygon in own:
-            near = (low[others] <= high[polygon] + margin) & (high[others] >= low[polygon] - margin)
-            result[polygon] = not near.all(1).any()
+        for polygon in own if len(others) else ():
+            gap = np.maximum(np.maximum(low[others] - high[polygon], low[polygon] - high[others]), 0.0)
+            result[polygon] = min(_MAX_ISOLATION, np.sqrt((gap * gap).sum(1).min()))
     return result
 
 

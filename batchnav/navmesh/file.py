@@ -21,7 +21,7 @@ from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, Tile
 
 SET_MAGIC, TILE_MAGIC, TILE_VERSION = 0x4D534554, 0x444E4156, 7
 SET_HEADER = struct.Struct("<3i3f2f2i")
-SETTINGS = struct.Struct("<13f4?")
+SETTINGS = struct.Struct("<13f4s")
 TILE_REF = struct.Struct("<Ii")
 TILE_HEADER = struct.Struct("<15i10f")
 LINK_BYTES = 12
@@ -42,6 +42,8 @@ class NavMeshFile(NamedTuple):
     max_polygons: int
     references: list[int]
     """Detour's reference of each tile."""
+    flag_bytes: bytes | None = None
+    """The settings' four flags as the file had them: the last is padding, of any value, in files of older releases."""
 
 
 def single_tile_file(tile: Tile, settings: NavMeshSettings) -> NavMeshFile:
@@ -92,12 +94,14 @@ def parse(data: bytes, name: str) -> NavMeshFile:
     origin, (width, depth), (max_tiles, max_polygons) = tuple(rest[:3]), rest[3:5], rest[5:]
     if not (np.isfinite(rest[:5]).all() and width > 0 and depth > 0):
         reader.fail("origin and tile size", rest[:5], "finite values, sizes above 0")
-    settings = None
+    settings = flags = None
     if version == 2:
-        values = reader.take(SETTINGS, "settings")
-        if not np.isfinite(values[:13]).all():
-            reader.fail("settings", values[:13], "finite values")
-        settings = NavMeshSettings(*values)
+        *values, flags = reader.take(SETTINGS, "settings")
+        if not np.isfinite(values).all():
+            reader.fail("settings", values, "finite values")
+        # The shortest decimals that give the same float32: 0.05, not 0.05000000074505806.
+        decimals = [float(str(np.float32(value))) for value in values]
+        settings = NavMeshSettings(*decimals, *(flag != 0 for flag in flags[:3]), flags[3] == 1)
     tiles, references = [], []
     for index in range(num_tiles):
         reference, size = reader.take(TILE_REF, f"tile {index} reference")
@@ -110,7 +114,7 @@ def parse(data: bytes, name: str) -> NavMeshFile:
     places = {(tile.x, tile.y, tile.layer) for tile in tiles}
     if len(places) != num_tiles:
         reader.fail("tile coordinates", f"{num_tiles - len(places)} repeated", "each (x, y, layer) once")
-    return NavMeshFile(tiles, settings, origin, width, depth, max_tiles, max_polygons, references)
+    return NavMeshFile(tiles, settings, origin, width, depth, max_tiles, max_polygons, references, flags)
 
 
 def serialise(file: NavMeshFile) -> bytes:
@@ -119,7 +123,8 @@ def serialise(file: NavMeshFile) -> bytes:
     header = (SET_MAGIC, version, len(file.tiles), *file.origin, file.tile_width, file.tile_depth)
     parts = [SET_HEADER.pack(*header, file.max_tiles, file.max_polygons)]
     if file.settings is not None:
-        parts.append(SETTINGS.pack(*vars(file.settings).values()))
+        values = list(vars(file.settings).values())
+        parts.append(SETTINGS.pack(*values[:13], file.flag_bytes or bytes(values[13:])))
     for tile, reference in zip(file.tiles, file.references, strict=True):
         body = _serialise_tile(tile)
         parts += [TILE_REF.pack(reference, len(body)), body]
@@ -218,7 +223,8 @@ def check_tile(tile: Tile, name: str) -> None:
     node = tile.bv_nodes["index"].astype(np.int64)
     require(np.atleast_1d(num_polygons == 0 or len(node) > 0), "BV tree", "at least one node")
     after = np.arange(len(node)) - node
-    require(np.where(node < 0, after <= len(node), node < num_polygons), "BV node", "a polygon, or a skip within the tree")
+    leads = np.where(node < 0, after <= len(node), node < num_polygons)
+    require(leads, "BV node", "a polygon, or a skip within the tree")
 
 
 def _check_details(tile: Tile, count: np.ndarray, require) -> None:
@@ -242,9 +248,11 @@ def _serialise_tile(tile: Tile) -> bytes:
         0, num_polygons, tile.walkable_height, tile.walkable_radius, tile.walkable_climb, *tile.low, *tile.high,
         tile.bv_quant,
     )  # fmt: skip
-    dtypes = ("<f4", POLYGON, "u1", DETAIL, "<f4", "u1", BV_NODE)
-    blocks = (tile.vertices, tile.polygons, links, tile.details, tile.detail_vertices, tile.detail_triangles, tile.bv_nodes)
-    return header + b"".join(np.ascontiguousarray(b, t).tobytes() for b, t in zip(blocks, dtypes, strict=True))
+    blocks = (
+        (tile.vertices, "<f4"), (tile.polygons, POLYGON), (links, "u1"), (tile.details, DETAIL),
+        (tile.detail_vertices, "<f4"), (tile.detail_triangles, "u1"), (tile.bv_nodes, BV_NODE),
+    )  # fmt: skip
+    return header + b"".join(np.ascontiguousarray(block, dtype).tobytes() for block, dtype in blocks)
 
 
 def _umask() -> int:

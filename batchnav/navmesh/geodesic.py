@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from batchnav.device import device_function, load4
+from batchnav.device import inline_function, lean_function, load4
 from batchnav.geometry.polygon import ZERO, closest_on_segment, edge_crosses, mix, same_point, twice_area
 from batchnav.navmesh.data import MAX_PATH, NODE_POOL, as_float, as_int, slots
 from batchnav.navmesh.heap import (
@@ -31,21 +31,21 @@ _EQUAL = np.float32(1e-5)
 _AT_PORTAL = np.float32(0.001 * 0.001)
 
 
-@device_function
+@lean_function
 def geodesic_distance(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row):
     """Length in metres of the path from s to g; inf where there is none."""
     distance, _, _, _, _ = find_path(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row)
     return distance
 
 
-@device_function
+@lean_function
 def next_corner(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row):
     """(length of the path from s to g, its first corner after s: x, y, z); (inf, NaN, NaN, NaN) where there is none."""
     distance, _, x, y, z = find_path(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row)
     return distance, x, y, z
 
 
-@device_function
+@lean_function
 def find_path(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row):
     """(length, corners with both ends, first corner after s); the corners go to `scratch.corners` if it has room."""
     start, px, py, pz = nearest_polygon(nav, scene, sx, sy, sz)
@@ -68,9 +68,9 @@ def find_path(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row):
     return pull_string(nav, sx, sy, sz, gx, gy, gz, portals, scratch, row)
 
 
-@device_function
+@inline_function
 def search_corridor(nav, scene, start, sx, sy, sz, goal, gx, gy, gz, scratch, row):
-    """A* over polygons. The number of links from start to goal, listed in scratch from the last to the first; -1: none."""
+    """A* over polygons. The number of links from start to goal, listed in scratch last first; -1: none."""
     if start == goal:
         return 0
     _, _, first_polygon, side_shift = load4(nav.scenes, scene, 4)
@@ -130,7 +130,7 @@ def search_corridor(nav, scene, start, sx, sy, sz, goal, gx, gy, gz, scratch, ro
     return -1
 
 
-@device_function
+@inline_function
 def _list_links(nav, scratch, base, node, via, offset, shift, stamp):
     """Follow the links back to the start; their number, or -1 where they are more than Habitat's buffer holds."""
     count = 0
@@ -144,7 +144,7 @@ def _list_links(nav, scratch, base, node, via, offset, shift, stamp):
     return count
 
 
-@device_function
+@inline_function
 def pull_string(nav, sx, sy, sz, gx, gy, gz, portals, scratch, row):
     """The funnel: shortest path from s to g through the listed portals. (length, corners, first corner after s)."""
     links = slots(scratch, row) + scratch.list
@@ -204,7 +204,7 @@ def pull_string(nav, sx, sy, sz, gx, gy, gz, portals, scratch, row):
     return length, corners, fx, fy, fz
 
 
-@device_function
+@inline_function
 def _closest_on_outline(nav, polygon, x, y, z):
     """The point itself where it lies over the polygon, else the nearest point of the polygon's outline (from above)."""
     count = as_int(nav.polygons[polygon, 0])
@@ -229,7 +229,7 @@ def _closest_on_outline(nav, polygon, x, y, z):
     return cx, cy, cz
 
 
-@device_function
+@inline_function
 def _keep_corner(scratch, row, corner, x, y, z):
     if corner < scratch.max_corners:
         slot = row * scratch.max_corners + corner
@@ -238,13 +238,13 @@ def _keep_corner(scratch, row, corner, x, y, z):
         scratch.corners[slot, 2] = z
 
 
-@device_function
+@inline_function
 def _distance(ax, ay, az, bx, by, bz):
     dx, dy, dz = bx - ax, by - ay, bz - az
     return math.sqrt(dx * dx + dy * dy + dz * dz)
 
 
-@device_function
+@inline_function
 def _nearly_equal(a, b):
     """Magnum's fuzzy comparison: within 1e-5, relative to |a| + |b| where both are larger."""
     difference = abs(a - b)

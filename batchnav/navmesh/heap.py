@@ -5,14 +5,14 @@ The order in which equal totals leave the heap decides between equally long corr
 
 import numpy as np
 
-from batchnav.device import device_function, load4
+from batchnav.device import inline_function, load4
 from batchnav.navmesh.data import as_float, as_int
 
 OPEN, CLOSED = 1, 2
 _LAST_STAMP = 2**29 - 1
 
 
-@device_function
+@inline_function
 def begin_search(scratch, base, num_nodes):
     """A new stamp (times 4), by which this search's nodes are told from older ones."""
     stamp = as_int(scratch.data[base, 0]) + 1
@@ -24,14 +24,14 @@ def begin_search(scratch, base, num_nodes):
     return np.int32(4 * stamp)
 
 
-@device_function
+@inline_function
 def read_node(scratch, base, node, stamp):
     """(cost, first link, link * 4 + parent's side, state): state is 0 where this search has not seen the node."""
     cost, first, link, state = load4(scratch.data, base + 1 + node, 0)
     return cost, as_int(first), as_int(link), max(as_int(state) - stamp, 0)
 
 
-@device_function
+@inline_function
 def write_node(scratch, base, node, cost, first, link, state):
     """Store a node; `state` is the stamp plus OPEN or CLOSED."""
     slot = base + 1 + node
@@ -41,13 +41,13 @@ def write_node(scratch, base, node, cost, first, link, state):
     scratch.data[slot, 3] = as_float(state)
 
 
-@device_function
+@inline_function
 def heap_push(scratch, heap, size, total, node):
     """Add an entry as the heap's `size`-th; the caller counts."""
     _bubble_up(scratch, heap, size, total, node)
 
 
-@device_function
+@inline_function
 def heap_decrease(scratch, heap, size, total, node):
     """Lower the total of a node that is in the heap."""
     for k in range(size):
@@ -56,7 +56,7 @@ def heap_decrease(scratch, heap, size, total, node):
             return
 
 
-@device_function
+@inline_function
 def heap_pop(scratch, heap, size):
     """(total, node) of the lowest entry; `size` is the number of entries before."""
     top_total, top = _total(scratch, heap, 0), _node(scratch, heap, 0)
@@ -76,7 +76,7 @@ def heap_pop(scratch, heap, size):
     return top_total, top
 
 
-@device_function
+@inline_function
 def _bubble_up(scratch, heap, hole, total, node):
     while hole > 0:
         parent = (hole - 1) >> 1
@@ -88,17 +88,17 @@ def _bubble_up(scratch, heap, hole, total, node):
     _put(scratch, heap, hole, total, node)
 
 
-@device_function
+@inline_function
 def _total(scratch, heap, k):
     return scratch.data[heap + (k >> 1), (k & 1) * 2]
 
 
-@device_function
+@inline_function
 def _node(scratch, heap, k):
     return as_int(scratch.data[heap + (k >> 1), (k & 1) * 2 + 1])
 
 
-@device_function
+@inline_function
 def _put(scratch, heap, k, total, node):
     scratch.data[heap + (k >> 1), (k & 1) * 2] = total
     scratch.data[heap + (k >> 1), (k & 1) * 2 + 1] = as_float(node)

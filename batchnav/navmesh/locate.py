@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from batchnav.device import device_function, load4
+from batchnav.device import inline_function, lean_function, load4
 from batchnav.geometry.polygon import ONE, ZERO, closest_on_segment, edge_crosses, height_on_triangle, mix
 from batchnav.navmesh.data import as_int
 
@@ -20,7 +20,7 @@ _TWO = np.float32(2.0)
 _OUTLINE, _EACH_ONCE = 0, 3
 
 
-@device_function
+@lean_function
 def nearest_polygon(nav, scene, x, y, z):
     """The polygon nearest to a point within the search box, and the point on it: (polygon, x, y, z); -1 and NaN: none.
 
@@ -34,7 +34,7 @@ def nearest_polygon(nav, scene, x, y, z):
     return nearest_within(nav, scene, x, y, z, FAR)
 
 
-@device_function
+@inline_function
 def polygon_at_height(nav, scene, x, y, z):
     """The polygon that `nearest_polygon` gives if its distance is 0, else -1; and the height of its floor there.
 
@@ -67,7 +67,7 @@ def polygon_at_height(nav, scene, x, y, z):
     return np.int32(-1), ZERO
 
 
-@device_function
+@lean_function
 def nearest_within(nav, scene, x, y, z, bound):
     """As `nearest_polygon`, among polygons whose squared distance is at most `bound`."""
     best, found, bx, by, bz = bound, np.int32(-1), _NAN, _NAN, _NAN
@@ -88,7 +88,7 @@ def nearest_within(nav, scene, x, y, z, bound):
             a, b, c, index = load4(nav.nodes, node, 0)
             near = _box_overlaps(a, b, c, x0, x1, y0, y1, z0, z1)
             if near:
-                # A box farther away (seen from above, less two cells of rounding) than the best cannot hold the nearest.
+                # A box farther away than the best (from above, less two cells of rounding) cannot hold the nearest.
                 dx, dz = _box_distance(a, b, c, cell_x, cell_z)
                 near = (dx * dx + dz * dz) * (cell * cell) <= best
             if near and index >= 0:
@@ -101,7 +101,7 @@ def nearest_within(nav, scene, x, y, z, bound):
     return found, bx, by, bz
 
 
-@device_function
+@inline_function
 def distance_to_polygon(nav, polygon, x, y, z, climb):
     """Squared distance that decides which polygon is nearest, and the closest point: (d, x, y, z)."""
     if contains(nav, polygon, x, z):
@@ -113,7 +113,7 @@ def distance_to_polygon(nav, polygon, x, y, z, climb):
     return dx * dx + dy * dy + dz * dz, cx, cy, cz
 
 
-@device_function
+@inline_function
 def floor_height(nav, polygon, x, z):
     """Whether a point lies over a polygon, and the floor's height there."""
     if contains(nav, polygon, x, z):
@@ -121,7 +121,7 @@ def floor_height(nav, polygon, x, z):
     return False, ZERO
 
 
-@device_function
+@inline_function
 def contains(nav, polygon, x, z):
     """Whether a point lies over a polygon, seen from above."""
     count = as_int(nav.polygons[polygon, 0])
@@ -135,7 +135,7 @@ def contains(nav, polygon, x, z):
     return inside
 
 
-@device_function
+@inline_function
 def _at_height(nav, polygon, x, y, z, climb):
     """Whether a point's distance to a polygon is 0, and the floor's height."""
     if nav.polygon_island[polygon] < 0:
@@ -160,7 +160,7 @@ def _at_height(nav, polygon, x, y, z, climb):
     return False, ZERO
 
 
-@device_function
+@inline_function
 def _height_inside(nav, polygon, x, z):
     """Height of the detail triangle under a point that lies over the polygon; else of the nearest detail edge."""
     _, first, number, _ = load4(nav.polygons, polygon, 0)
@@ -175,7 +175,7 @@ def _height_inside(nav, polygon, x, z):
     return height
 
 
-@device_function
+@lean_function
 def _closest_on_detail_edges(nav, polygon, x, z, kind):
     """Closest point, seen from above, on the detail triangles' edges: those on the outline, or each edge once."""
     best, bx, by, bz = FAR, FAR, FAR, FAR
@@ -202,23 +202,21 @@ def _closest_on_detail_edges(nav, polygon, x, z, kind):
     return bx, by, bz
 
 
-@device_function
+@inline_function
 def _tile_in_reach(nav, scene, tile, x, z):
     """Whether the tile is among those that the search box touches."""
     origin_x, origin_z, width, depth = load4(nav.scenes, scene, 0)
     column, row, _, _ = load4(nav.tiles, tile, 12)
-    return (
-        _cell(x - _REACH - origin_x, width) <= column <= _cell(x + _REACH - origin_x, width)
-        and _cell(z - _REACH - origin_z, depth) <= row <= _cell(z + _REACH - origin_z, depth)
-    )
+    across = _cell(x - _REACH - origin_x, width) <= column <= _cell(x + _REACH - origin_x, width)
+    return across and _cell(z - _REACH - origin_z, depth) <= row <= _cell(z + _REACH - origin_z, depth)
 
 
-@device_function
+@inline_function
 def _cell(offset, size):
     return np.float32(math.floor(offset / size))
 
 
-@device_function
+@inline_function
 def _quantise(start, stop, low, high, quant):
     """An interval in BV cells, clamped to the tile and rounded outwards to even and odd."""
     first = np.int32(quant * (min(max(start, low), high) - low))
@@ -226,7 +224,7 @@ def _quantise(start, stop, low, high, quant):
     return first & 0xFFFE, (last & 0xFFFF) | 1
 
 
-@device_function
+@inline_function
 def _box_overlaps(a, b, c, x0, x1, y0, y1, z0, z1):
     """Whether a BV node's box meets a box of cells."""
     return (
@@ -236,7 +234,7 @@ def _box_overlaps(a, b, c, x0, x1, y0, y1, z0, z1):
     )  # fmt: skip
 
 
-@device_function
+@inline_function
 def _box_distance(a, b, c, cell_x, cell_z):
     """Distance along x and z from a point to a BV node's box, in cells, two cells short."""
     low_x, high_x = np.float32(a & 0xFFFF), np.float32((b >> 16) & 0xFFFF)

@@ -141,7 +141,7 @@ class NavMesh:
         return self._answer(out, single)
 
     def distance_to_wall(self, points: Array, max_distance: float = 2.0) -> Array:
-        """Metres to the nearest wall as seen from above, f32 [N]: `max_distance` where none is nearer, inf off the mesh."""
+        """Metres to the nearest wall as seen from above, f32 [N]; `max_distance` where none is nearer, inf off it."""
         max_distance = _number("max_distance", max_distance, 0.0)
         points, single = self._points("points", points)
         out, rows = torch.empty_like(points[:, 0]), self._rows(len(points))
@@ -257,6 +257,7 @@ class NavMesh:
 
 def _number(name: str, value: Any, low: float) -> float:
     """A finite number of at least `low`, or ArgumentError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)) or not low <= value < 1e6:
+    numeric = isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool)
+    if not numeric or not low <= value < 1e6:
         raise ArgumentError(f"{name}: found {value!r}, expected a number from {low:g} to 1e6")
     return float(value)

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 
-from batchnav.device import device_function, load4
+from batchnav.device import inline_function, lean_function, load4
 from batchnav.geometry.polygon import ONE, ZERO, mix, twice_area
 from batchnav.navmesh.data import as_int
 from batchnav.navmesh.locate import distance_to_polygon
 
 
-@device_function
+@lean_function
 def random_point(nav, scene, u0, u1, u2):
     """Three uniform numbers in [0, 1) -> (polygon, x, y, z) on the floor of one of the scene's walkable polygons."""
     _, _, first_polygon, _ = load4(nav.scenes, scene, 4)
@@ -29,7 +29,7 @@ def random_point(nav, scene, u0, u1, u2):
     return polygon, x, y, z
 
 
-@device_function
+@inline_function
 def _point_in(nav, polygon, u, v):
     """Uniform point of a convex polygon: a triangle of its fan by area, then a point of the triangle."""
     count = as_int(nav.polygons[polygon, 0])
@@ -55,7 +55,7 @@ def _point_in(nav, polygon, u, v):
     )
 
 
-@device_function
+@inline_function
 def _fan_area(nav, polygon, i):
     ax, _, az, _ = load4(nav.polygons, polygon, 8)
     bx, _, bz, _ = load4(nav.polygons, polygon, 4 + 4 * i)

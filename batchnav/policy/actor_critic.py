@@ -3,6 +3,8 @@
     images ---- encoder ---------.
     vectors --- linear ----------+-- concat -- LSTM (or two tanh layers) --.-- actor:  logits [num_actions]
     last action - embedding -----'                                         '-- critic: value
+
+Vectors, memory and the last action are there or not as spaces and settings say.
 """
 
 from __future__ import annotations
@@ -175,7 +177,7 @@ class ActorCritic(nn.Module):
         return torch.cat(parts, dim=-1)
 
     def _embed_previous(self, index: torch.Tensor) -> torch.Tensor:
-        """Rows of the embedding as a product with one-hot vectors: few rows, whose gradient so adds up in fixed order."""
+        """Rows of the embedding as a product with one-hot vectors, whose gradient adds up in a fixed order."""
         rows = torch.arange(self.num_actions + 1, device=index.device)
         weight = self.previous_action.weight
         return (index[..., None] == rows).to(weight.dtype) @ weight

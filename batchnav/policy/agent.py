@@ -18,6 +18,8 @@ class Agent:
         policy.reset(num_envs=256)
         action = policy.act(observations)                          # every episode's first step, then:
         action = policy.act(observations, episode_start=ended)     # bool [N]: where a new episode begins
+
+    Networks compute in bfloat16 on CUDA, as they learned.
     """
 
     def __init__(self, network: ActorCritic, info: dict[str, Any] | None = None):

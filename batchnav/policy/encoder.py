@@ -95,7 +95,7 @@ class SEResNet9(nn.Module):
         self.blocks = nn.Sequential(
             *(SEFixupBlock(widths[i], widths[i + 1], stride, len(strides)) for i, stride in enumerate(strides))
         )
-        # 4 * base channels at the paper's 2x2 cells (256 at base 64); a larger image keeps the flattened size, 16 * base
+        # 256 channels at base 64 and the paper's 2x2 cells; a larger image keeps the flattened size, 16 * base
         cells = math.ceil(height / 32) * math.ceil(width / 32)
         compressed = max(min(4 * base, 16 * base // cells), 1)
         self.compress = nn.Conv2d(8 * base, compressed, 3, padding=1)
@@ -135,7 +135,7 @@ class SEResNet9(nn.Module):
 
     def which_bin(self, x: torch.Tensor) -> torch.Tensor:
         """Which of `depth_bins` equal ranges of 0..1 each value lies in, i32 of x's shape."""
-        return (x * self.depth_bins).to(torch.int32).clamp(0, self.depth_bins - 1)
+        return (x.float() * self.depth_bins).to(torch.int32).clamp(0, self.depth_bins - 1)
 
 
 class _OneHotProduct(torch.autograd.Function):

@@ -20,9 +20,7 @@ class EpisodicLSTM(nn.LSTM):
         for name, parameter in self.named_parameters():
             (nn.init.zeros_ if "bias" in name else nn.init.orthogonal_)(parameter)
 
-    def forward(
-        self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs [T, B, I], starts bool [T, B], state [2, L, B, H] (h and c) -> outputs [T, B, H], state after step T.
 
         Where starts[t] is set, step t begins from a zero state.
@@ -30,7 +28,7 @@ class EpisodicLSTM(nn.LSTM):
         keep = (~starts).to(state.dtype)[..., None].unbind(0)
         hidden, carry = [], []
         for layer in range(self.num_layers):
-            w_ih, w_hh, b_ih, b_hh = (getattr(self, f"{n}_l{layer}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+            w_ih, w_hh, b_ih, b_hh = self.all_weights[layer]
             # unbind, not indexing: the backward pass of T indexings would write T zero tensors of the whole size
             projected = F.linear(x, w_ih, b_ih + b_hh).unbind(0)
             h, c = state[0, layer], state[1, layer]

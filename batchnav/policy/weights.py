@@ -88,9 +88,7 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
         raise CheckpointError(f"{path}: not a whole safetensors file ({error})") from error
 
 
-def _check_names_and_shapes(
-    found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], path: Path
-) -> None:
+def _check_names_and_shapes(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], path: Path) -> None:
     for name, value in expected.items():
         if name not in found:
             raise CheckpointError(f"{path}: lacks tensor {name!r}, expected {list(value.shape)}")

@@ -1,4 +1,4 @@
-"""The learner: collect a rollout, compute advantages, take PPO's steps. Knows environments by the VecEnv protocol alone.
+"""The learner: collect a rollout, compute advantages, take PPO's steps. It sees environments as `VecEnv` alone.
 
 Nothing in `update` waits for the device; the statistics it returns do when they are read.
 """
@@ -172,7 +172,10 @@ class Learner:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda")
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next update depends on, as nested dicts of tensors and numbers. On the CPU exact to the bit."""
+        """All that the next update depends on, as nested dicts of tensors and numbers; on the CPU exact to the bit.
+
+        The tensors are the live ones, as in torch: save or copy them before the next update.
+        """
         rollout = self.rollout
         return {
             "frames": self.frames,

@@ -32,7 +32,7 @@ def ppo_loss(
     value_coef: float,
     entropy_coef: float,
 ) -> tuple[torch.Tensor, LossStats]:
-    """The loss to minimise (Schulman et al. 2017, eq. 7 and 9; the value loss is not clipped). All tensors f32 [...]."""
+    """The loss to minimise (Schulman et al. 2017, eq. 7 and 9; the value loss not clipped). All tensors f32 [...]."""
     # r = pi(a | s) / pi_old(a | s)
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()

@@ -19,7 +19,7 @@ from batchnav.device import (
     view,
 )
 from batchnav.errors import ArgumentError
-from batchnav.geometry.box import ray_box
+from batchnav.geometry.box import ray_boxes
 from batchnav.geometry.camera import inverse_direction, pixel_ray, tan_half
 from batchnav.geometry.pose import forward
 from batchnav.geometry.triangle import ray_triangle
@@ -41,17 +41,19 @@ def closest_hit(bvh, root, ox, oy, oz, dx, dy, dz, far, backface_culling, stack)
     Children are visited nearest first. `stack` holds MAX_LEVELS int32: what a level defers, never more than one child.
     """
     ix, iy, iz = inverse_direction(dx), inverse_direction(dy), inverse_direction(dz)
+    inverse_xy, inverse_z = (ix, ix, iy, iy), (iz, iz, iz, iz)
     sx, sy, sz = -ox * ix, -oy * iy, -oz * iz
+    offset_xy, offset_z = (sx, sx, sy, sy), (sz, sz, sz, sz)
     top = np.int32(0)
     link = root
     while True:
         if link >= 0:
-            lx0, hx0, ly0, hy0 = load4(bvh.nodes, link, np.int32(0))
-            lx1, hx1, ly1, hy1 = load4(bvh.nodes, link, np.int32(4))
-            lz0, hz0, lz1, hz1 = load4(bvh.nodes, link, np.int32(8))
+            low_xy, high_xy = load4(bvh.nodes, link, np.int32(0)), load4(bvh.nodes, link, np.int32(4))
+            z = load4(bvh.nodes, link, np.int32(8))
             bits0, bits1, _, _ = load4(bvh.nodes, link, np.int32(12))
-            entry0, leave0 = ray_box(lx0, hx0, ly0, hy0, lz0, hz0, ix, iy, iz, sx, sy, sz, NEAR, far)
-            entry1, leave1 = ray_box(lx1, hx1, ly1, hy1, lz1, hz1, ix, iy, iz, sx, sy, sz, NEAR, far)
+            entry0, leave0, entry1, leave1 = ray_boxes(
+                low_xy, high_xy, z, inverse_xy, inverse_z, offset_xy, offset_z, NEAR, far
+            )
             link0, link1 = float_bits(bits0), float_bits(bits1)
             hit0, hit1 = entry0 <= leave0, entry1 <= leave1
             if hit0 or hit1:

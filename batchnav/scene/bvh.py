@@ -5,8 +5,8 @@ Wald, "On fast construction of SAH-based bounding volume hierarchies" (IEEE Symp
 A node is a row of 16 float32 that holds the boxes of its children 0 and 1 and links to them; a triangle a row of 12
 float32, in leaf order:
 
-    node      low0.x high0.x low0.y high0.y | low1.x high1.x low1.y high1.y | low0.z high0.z low1.z high1.z | links -, -
-    triangle  plane 0 (x y z d)             | plane 1                       | plane 2       (see geometry/triangle.py)
+    node      low x0 x1 y0 y1   | high x0 x1 y0 y1  | low z0 z1 high z0 z1  | link 0, link 1, unused
+    triangle  plane 0 (x y z d) | plane 1 (x y z d) | plane 2 (x y z d): see geometry/triangle.py
 
 A link is an int32 stored bit for bit: >= 0 the child's row, < 0 the leaf ~(first_triangle * 4 + count - 1).
 """
@@ -126,13 +126,12 @@ def _build(boxes, order, nodes_out, links_out, slack):
 
 @cpu_function
 def _set_children(nodes_out, row, boxes, first, second, slack):
-    for axis in range(3):
-        column = 8 if axis == 2 else 2 * axis
-        nodes_out[row, column] = boxes[first, axis] - slack
-        nodes_out[row, column + 1] = boxes[first, axis + 3] + slack
-        column += 2 if axis == 2 else 4
-        nodes_out[row, column] = boxes[second, axis] - slack
-        nodes_out[row, column + 1] = boxes[second, axis + 3] + slack
+    for side, child in enumerate((first, second)):
+        for axis in range(2):
+            nodes_out[row, 2 * axis + side] = boxes[child, axis] - slack
+            nodes_out[row, 4 + 2 * axis + side] = boxes[child, axis + 3] + slack
+        nodes_out[row, 8 + side] = boxes[child, 2] - slack
+        nodes_out[row, 10 + side] = boxes[child, 5] + slack
 
 
 @cpu_function

@@ -201,7 +201,7 @@ def test_wilson_interval_at_its_ends():
     assert (low.mean, low.low) == (0.0, 0.0)
     assert low.high == pytest.approx(z2 / (10 + z2))
     high = proportion_interval(np.ones(10))
-    assert high.high == 1.0 and high.low == pytest.approx(10 / (10 + z2))
+    assert (high.high, high.low) == pytest.approx((1.0, 10 / (10 + z2)))
 
 
 def test_summary_has_every_metric():

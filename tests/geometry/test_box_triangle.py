@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from numba import njit
 
-from batchnav.geometry.box import ray_box
+from batchnav.geometry.box import ray_boxes
 from batchnav.geometry.camera import inverse_direction
 from batchnav.geometry.triangle import ray_triangle, triangle_planes
 
@@ -10,10 +11,24 @@ FAR = f(1e30)
 HIT_ERROR = 1e-6  # a few roundings at depth 1 to 5
 
 
+@njit
+def _boxes(boxes, inverse, offset, near, far):
+    (lx0, hx0, ly0, hy0, lz0, hz0), (lx1, hx1, ly1, hy1, lz1, hz1) = boxes
+    (ix, iy, iz), (sx, sy, sz) = inverse, offset
+    return ray_boxes(
+        (lx0, lx1, ly0, ly1), (hx0, hx1, hy0, hy1), (lz0, lz1, hz0, hz1),
+        (ix, ix, iy, iy), (iz, iz, iz, iz), (sx, sx, sy, sy), (sz, sz, sz, sz), near, far,
+    )  # fmt: skip
+
+
 def box_hit(box, origin, direction, near=0.0, far=1e30):
-    inverse = [f(inverse_direction(f(d))) for d in direction]
-    offsets = [-f(o) * i for o, i in zip(origin, inverse, strict=True)]
-    return ray_box(*map(f, box), *inverse, *offsets, f(near), f(far))
+    """Entry and exit, the same whether the box is the first or the second of the pair."""
+    inverse = tuple(f(inverse_direction(f(d))) for d in direction)
+    offset = tuple(-f(o) * i for o, i in zip(origin, inverse, strict=True))
+    box, other = tuple(map(f, box)), tuple(map(f, (70, 71, 80, 81, 90, 91)))
+    as_first = _boxes((box, other), inverse, offset, f(near), f(far))[:2]
+    assert as_first == _boxes((other, box), inverse, offset, f(near), f(far))[2:]
+    return as_first
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_smaller_images_are_refused(height, width):
 
 
 def test_unknown_encoder_is_named():
-    with pytest.raises(ConfigError, match="'resnet1000'.*se_resnet9"):
+    with pytest.raises(ConfigError, match=r"'resnet1000'.*se_resnet9"):
         ActorCritic(point_goal_space(), spaces.Discrete(4), PolicyConfig(encoder="resnet1000", polar=()))
 
 
@@ -157,3 +157,13 @@ def test_compiles_into_one_graph():
     compiled = torch.compile(encoder, backend="eager", fullgraph=True, dynamic=False)
     image = torch.rand(2, 1, 32, 32)
     assert torch.equal(compiled(image), encoder(image))
+
+
+@pytest.mark.cuda
+def test_devices_agree():
+    """The CPU looks the depth bins up in a table, CUDA multiplies one-hot rows."""
+    torch.manual_seed(0)
+    encoder, image = SEResNet9((1, 64, 64), PolicyConfig(base_width=16)), torch.rand(8, 1, 64, 64)
+    expected = encoder.read_cells(image)
+    found = encoder.to("cuda").read_cells(image.to("cuda")).cpu()
+    torch.testing.assert_close(found, expected, atol=ROUNDING, rtol=ROUNDING)

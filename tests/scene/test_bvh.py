@@ -21,8 +21,7 @@ def walk(nodes, root=0):
         row, level = stack.pop()
         for side in range(2):
             n = nodes[row]
-            low = [n[4 * side], n[4 * side + 2], n[8 + 2 * side]]
-            high = [n[4 * side + 1], n[4 * side + 3], n[9 + 2 * side]]
+            low, high = [n[side], n[2 + side], n[8 + side]], [n[4 + side], n[6 + side], n[10 + side]]
             link = links[row, side]
             yield row, side, int(link), np.array([low, high]), level
             if link >= 0:

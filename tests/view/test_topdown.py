@@ -84,7 +84,7 @@ def test_arrow_points_along_the_heading(room):
     _, navmesh = room
     plan = TopDownMap(navmesh, size=SIZE)
     plan.draw_start(np.array([3.0, 0.0, 2.0]), heading=np.pi / 2)  # to the left of -Z: towards -X
-    reach = 6.0 / plan.pixels_per_metre
+    reach = 4.0 / plan.pixels_per_metre
     assert colour_at(plan, 3.0 - reach, 2.0) == GREEN
     assert colour_at(plan, 3.0 + reach, 2.0) == FLOOR
 

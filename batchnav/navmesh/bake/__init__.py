@@ -1,7 +1,7 @@
 """Navmesh baking: a triangle mesh in, a tile of convex walkable polygons out.
 
 The method is that of Mikko Mononen's Recast 1.6.0 with the settings and order of Habitat's PathFinder::build, so that
-the result equals theirs: voxels, filters, erosion by the agent's radius, watershed regions (Haumont, Debunne and Sillion,
+the result equals theirs: voxels, filters, erosion by the agent's radius, watershed regions (Haumont, Debunne, Sillion:
 "Volumetric cell-and-portal generation", 2003), contours, convex polygons, heights. Each stage has a file.
 """
 
@@ -48,9 +48,10 @@ def bake_tile(vertices: np.ndarray, faces: np.ndarray, settings: NavMeshSettings
     _expect(field.area.any(), "no floor that is wide enough and has room above it for the agent")
 
     region = build_regions(field, grid.min_region_area, grid.merge_region_area)
+    _expect(region.any(), f"no floor of {grid.min_region_area} cells ({settings.region_min_size:g} squared) or more")
     contours = build_contours(field, region, grid.width, grid.max_edge_error, grid.max_edge_length)
     mesh = build_polygons(contours, grid.vertices_per_polygon)
-    _expect(len(mesh.corners), f"no floor of {grid.min_region_area} cells ({settings.region_min_size:g} squared) or more")
+    _expect(len(mesh.corners), f"no outline that is wider than edge_max_error, {settings.edge_max_error:g} cells")
     return make_tile(mesh, build_detail(field, region, mesh, grid), grid, settings)
 
 

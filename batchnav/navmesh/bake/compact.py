@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.device import cpu_function, device_function
+from batchnav.device import cpu_function, lean_function
 from batchnav.navmesh.bake.filters import OPEN_SKY
 
 NO_NEIGHBOUR = -1
@@ -73,7 +73,7 @@ def build_compact(solid, width, depth, walkable_height, walkable_climb):
     return first, column, floor, neighbours, area
 
 
-@device_function
+@lean_function
 def sweep_distances(neighbours, distance):
     """Chamfer distances from the cells at 0, twice the distance in cells: 2 for a side step, 3 for a diagonal one."""
     for i in range(len(distance)):
@@ -84,7 +84,7 @@ def sweep_distances(neighbours, distance):
         _relax(neighbours, distance, i, 1, 0)
 
 
-@device_function
+@lean_function
 def _relax(neighbours, distance, i, side, turn):
     """Shorten cell i's distance through the neighbour on `side` and the one beyond it towards `turn`."""
     beside = neighbours[i, side]

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.device import cpu_function, device_function
+from batchnav.device import cpu_function, lean_function
 from batchnav.navmesh.bake.growing import copy_row, first_rows, room_for
 from batchnav.navmesh.bake.holes import merge_holes
+from batchnav.navmesh.bake.plane import distance_square, same_place, segment_distance_square
 from batchnav.navmesh.bake.regions import MAX_CONTOUR, is_region_edge
 
 _REGION_MASK = 0xFFFF
@@ -67,7 +68,7 @@ def _trace_all(field, region, width, max_error, max_length):
     return first_rows(corners, used), first_rows(table, count)
 
 
-@device_function
+@lean_function
 def _walk(field, region, edges, i, width, raw_out):
     """Follow an outline from cell i, clearing its edges: rows (x, floor, z, region beside | flag). Their number."""
     direction = 0
@@ -103,7 +104,7 @@ def _walk(field, region, edges, i, width, raw_out):
     return count
 
 
-@device_function
+@lean_function
 def _corner_floor(field, i, direction):
     """The highest floor of the up to four cells around the corner at the end of edge `direction` of cell i."""
     turned = (direction + 1) & 3
@@ -123,7 +124,7 @@ def _corner_floor(field, i, direction):
     return floor
 
 
-@device_function
+@lean_function
 def _simplify(raw, num_raw, simple_out, max_error, max_length):
     """Few corners of an outline: rows (x, floor, z, index of the raw row). Their number."""
     count = _mandatory_corners(raw, num_raw, simple_out)
@@ -146,19 +147,17 @@ def _simplify(raw, num_raw, simple_out, max_error, max_length):
     return _without_repeated_corners(simple_out, count)
 
 
-@device_function
+@lean_function
 def _insert(raw, simple, count, at, index):
     """Insert raw row `index` as corner `at`; the new count."""
     for k in range(count, at, -1):
-        for a in range(4):
-            simple[k, a] = simple[k - 1, a]
-    for a in range(3):
-        simple[at, a] = raw[index, a]
+        copy_row(simple, k - 1, simple, k)
+    copy_row(raw, index, simple, at)
     simple[at, 3] = index
     return count + 1
 
 
-@device_function
+@lean_function
 def _mandatory_corners(raw, num_raw, simple_out):
     """Corners where the region beside changes, if any region is beside at all."""
     connected = False
@@ -172,7 +171,7 @@ def _mandatory_corners(raw, num_raw, simple_out):
     return count
 
 
-@device_function
+@lean_function
 def _extreme_corners(raw, num_raw, simple_out):
     """The lowest corner and the highest, by x, then z."""
     low = high = np.int64(0)
@@ -187,71 +186,56 @@ def _extreme_corners(raw, num_raw, simple_out):
     return _insert(raw, simple_out, count, count, high)
 
 
-@device_function
-def _forwards(a, b):
+@lean_function
+def _forwards(points, a, b):
     """Whether b comes after a by x, then z: segments are treated alike from both sides."""
-    return b[0] > a[0] or (b[0] == a[0] and b[2] > a[2])
+    return points[b, 0] > points[a, 0] or (points[b, 0] == points[a, 0] and points[b, 2] > points[a, 2])
 
 
-@device_function
+@lean_function
 def _farthest(raw, num_raw, simple, count, i, max_square):
     """The raw row farthest from the edge after corner i, if it is by a wall and too far, else -1."""
-    a, b = simple[i], simple[(i + 1) % count]
-    forwards = _forwards(a, b)
-    if forwards:
-        step, k, end = 1, (a[3] + 1) % num_raw, b[3]
+    a, b = i, (i + 1) % count
+    if _forwards(simple, a, b):
+        step, k, end = 1, (simple[a, 3] + 1) % num_raw, simple[b, 3]
     else:
-        step, k, end = num_raw - 1, (b[3] + num_raw - 1) % num_raw, a[3]
+        step, k, end = num_raw - 1, (simple[b, 3] + num_raw - 1) % num_raw, simple[a, 3]
         a, b = b, a
     if raw[k, 3] & _REGION_MASK != 0 and raw[k, 3] & _AREA_BORDER == 0:
         return -1
+    ax, az = np.float32(simple[a, 0]), np.float32(simple[a, 2])
+    bx, bz = np.float32(simple[b, 0]), np.float32(simple[b, 2])
     farthest, largest = -1, np.float32(0.0)
     while k != end:
-        square = _distance_square(raw[k], a, b)
+        square = segment_distance_square(np.float32(raw[k, 0]), np.float32(raw[k, 2]), ax, az, bx, bz)
         if square > largest:
             farthest, largest = k, square
         k = (k + step) % num_raw
     return farthest if largest > max_square else -1
 
 
-@device_function
-def _distance_square(p, a, b):
-    """Squared distance of a point from a segment, float32."""
-    abx, abz = np.float32(b[0] - a[0]), np.float32(b[2] - a[2])
-    dx, dz = np.float32(p[0] - a[0]), np.float32(p[2] - a[2])
-    square = abx * abx + abz * abz
-    t = abx * dx + abz * dz
-    if square > 0:
-        t /= square
-    t = min(max(t, np.float32(0.0)), np.float32(1.0))
-    dx = np.float32(a[0]) + t * abx - np.float32(p[0])
-    dz = np.float32(a[2]) + t * abz - np.float32(p[2])
-    return dx * dx + dz * dz
-
-
-@device_function
+@lean_function
 def _middle_of_long_edge(raw, num_raw, simple, count, i, max_length):
     """The raw row half-way along the edge after corner i, if that is a wall and longer than `max_length`, else -1."""
-    a, b = simple[i], simple[(i + 1) % count]
-    if raw[(a[3] + 1) % num_raw, 3] & _REGION_MASK != 0:
+    b = (i + 1) % count
+    first, last = simple[i, 3], simple[b, 3]
+    if raw[(first + 1) % num_raw, 3] & _REGION_MASK != 0:
         return -1
-    dx, dz = b[0] - a[0], b[2] - a[2]
-    between = b[3] - a[3] + (num_raw if b[3] < a[3] else 0)
-    if dx * dx + dz * dz <= max_length * max_length or between <= 1:
+    between = last - first + (num_raw if last < first else 0)
+    if distance_square(simple, i, b) <= max_length * max_length or between <= 1:
         return -1
-    return (a[3] + (between if _forwards(a, b) else between + 1) // 2) % num_raw
+    return (first + (between if _forwards(simple, i, b) else between + 1) // 2) % num_raw
 
 
-@device_function
+@lean_function
 def _without_repeated_corners(simple, count):
     """Remove corners that coincide with the next one; the new count."""
     i = 0
     while i < count:
         following = i + 1 if i + 1 < count else 0
-        if simple[i, 0] == simple[following, 0] and simple[i, 2] == simple[following, 2]:
+        if same_place(simple, i, following):
             for k in range(i, count - 1):
-                for a in range(4):
-                    simple[k, a] = simple[k + 1, a]
+                copy_row(simple, k + 1, simple, k)
             count -= 1
         i += 1
     return count

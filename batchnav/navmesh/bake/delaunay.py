@@ -2,26 +2,22 @@
 
 import numpy as np
 
-from batchnav.device import device_function
+from batchnav.device import lean_function
+from batchnav.navmesh.bake.growing import copy_row
+from batchnav.navmesh.bake.plane import distance_square, turn
 
 _OPEN, _RIM = np.int32(-1), np.int32(-2)  # an edge's side without a face yet; a side on the rim
 _FAR = np.float32(3.4e38)
 
 
-@device_function
-def _distance(a, b):
-    dx, dz = b[0] - a[0], b[2] - a[2]
-    return np.sqrt(dx * dx + dz * dz)
+@lean_function
+def _distance(points, a, b):
+    return np.sqrt(distance_square(points, a, b))
 
 
-@device_function
-def _cross(a, b, c):
-    return (b[0] - a[0]) * (c[2] - a[2]) - (b[2] - a[2]) * (c[0] - a[0])
-
-
-@device_function
+@lean_function
 def hull_triangles(points, hull, num_hull, num_corners, triangles_out):
-    """Triangles of a convex rim, grown from the ear of the shortest perimeter to whichever side is nearer; their number.
+    """Triangles of a convex rim, grown from the ear of least perimeter to whichever side is nearer; their number.
 
     Ears are at the polygon's own `num_corners` corners, not at points along its edges.
     """
@@ -31,8 +27,8 @@ def hull_triangles(points, hull, num_hull, num_corners, triangles_out):
         if hull[i] >= num_corners:
             continue
         before, after = (i - 1 if i > 0 else num_hull - 1), (i + 1 if i + 1 < num_hull else 0)
-        p, c, n = points[hull[before]], points[hull[i]], points[hull[after]]
-        perimeter = _distance(p, c) + _distance(c, n) + _distance(n, p)
+        p, c, n = hull[before], hull[i], hull[after]
+        perimeter = _distance(points, p, c) + _distance(points, c, n) + _distance(points, n, p)
         if perimeter < shortest:
             start, left, right, shortest = i, after, before, perimeter
     count = np.int64(0)
@@ -40,23 +36,25 @@ def hull_triangles(points, hull, num_hull, num_corners, triangles_out):
     count += 1
     while (left + 1) % num_hull != right:
         next_left, next_right = (left + 1) % num_hull, (right + num_hull - 1) % num_hull
-        l, nl, r, nr = points[hull[left]], points[hull[next_left]], points[hull[right]], points[hull[next_right]]
-        if _distance(l, nl) + _distance(nl, r) < _distance(r, nr) + _distance(l, nr):
-            _emit(triangles_out, count, hull[left], hull[next_left], hull[right])
+        a, b, c, d = hull[left], hull[next_left], hull[right], hull[next_right]
+        by_left = _distance(points, a, b) + _distance(points, b, c)
+        by_right = _distance(points, c, d) + _distance(points, a, d)
+        if by_left < by_right:
+            _emit(triangles_out, count, a, b, c)
             left = next_left
         else:
-            _emit(triangles_out, count, hull[left], hull[next_right], hull[right])
+            _emit(triangles_out, count, a, d, c)
             right = next_right
         count += 1
     return count
 
 
-@device_function
+@lean_function
 def _emit(triangles_out, t, a, b, c):
     triangles_out[t, 0], triangles_out[t, 1], triangles_out[t, 2] = a, b, c
 
 
-@device_function
+@lean_function
 def retriangulate(points, count, hull, num_hull, edges, triangles_out):
     """Delaunay triangles of `count` points inside a rim; their number.
 
@@ -76,34 +74,32 @@ def retriangulate(points, count, hull, num_hull, edges, triangles_out):
     for f in range(num_faces):
         _emit(triangles_out, f, _OPEN, _OPEN, _OPEN)
     for e in range(num_edges):
-        if edges[e, 3] >= 0:
-            _add_side(triangles_out[edges[e, 3]], edges[e, 0], edges[e, 1])
-        if edges[e, 2] >= 0:
-            _add_side(triangles_out[edges[e, 2]], edges[e, 1], edges[e, 0])
+        _add_side(triangles_out, edges[e, 3], edges[e, 0], edges[e, 1])
+        _add_side(triangles_out, edges[e, 2], edges[e, 1], edges[e, 0])
     f = 0
     while f < num_faces:
-        triangle = triangles_out[f]
-        if triangle[0] == -1 or triangle[1] == -1 or triangle[2] == -1:
+        if triangles_out[f, 0] == _OPEN or triangles_out[f, 1] == _OPEN or triangles_out[f, 2] == _OPEN:
             num_faces -= 1
-            for k in range(3):
-                triangle[k] = triangles_out[num_faces, k]
+            copy_row(triangles_out, num_faces, triangles_out, f)
         else:
             f += 1
     return num_faces
 
 
-@device_function
-def _add_side(triangle, a, b):
-    """Enter the side from a to b into a triangle that is being gathered."""
-    if triangle[0] == -1:
-        triangle[0], triangle[1] = a, b
-    elif triangle[0] == b:
-        triangle[2] = a
-    elif triangle[1] == a:
-        triangle[2] = b
+@lean_function
+def _add_side(triangles, face, a, b):
+    """Enter the side from a to b into a triangle that is being gathered, if it is one."""
+    if face < 0:
+        return
+    if triangles[face, 0] == _OPEN:
+        triangles[face, 0], triangles[face, 1] = a, b
+    elif triangles[face, 0] == b:
+        triangles[face, 2] = a
+    elif triangles[face, 1] == a:
+        triangles[face, 2] = b
 
 
-@device_function
+@lean_function
 def _find_edge(edges, num_edges, a, b):
     for e in range(num_edges):
         if (edges[e, 0] == a and edges[e, 1] == b) or (edges[e, 0] == b and edges[e, 1] == a):
@@ -111,7 +107,7 @@ def _find_edge(edges, num_edges, a, b):
     return -1
 
 
-@device_function
+@lean_function
 def _add_edge(edges, num_edges, max_edges, a, b, left, right):
     """Append an edge if it is new; the number of edges."""
     if num_edges < max_edges and _find_edge(edges, num_edges, a, b) < 0:
@@ -120,7 +116,7 @@ def _add_edge(edges, num_edges, max_edges, a, b, left, right):
     return num_edges
 
 
-@device_function
+@lean_function
 def _set_face(edges, e, a, b, face):
     """The face on the left of the direction from a to b, where it is open."""
     if edges[e, 0] == a and edges[e, 1] == b and edges[e, 2] == _OPEN:
@@ -129,9 +125,9 @@ def _set_face(edges, e, a, b, face):
         edges[e, 3] = face
 
 
-@device_function
+@lean_function
 def _complete(points, count, edges, num_edges, num_faces, e):
-    """Add the Delaunay triangle on the open side of edge e, or mark that side as rim; new numbers of edges and faces."""
+    """Add the Delaunay triangle on the open side of edge e, or mark the side as rim; numbers of edges and faces."""
     if edges[e, 2] == _OPEN:
         s, t = edges[e, 0], edges[e, 1]
     else:
@@ -147,7 +143,7 @@ def _complete(points, count, edges, num_edges, num_faces, e):
     return num_edges, num_faces + 1
 
 
-@device_function
+@lean_function
 def _connect(edges, num_edges, max_edges, a, b, face):
     """Give the face to the edge from a to b, a new one if need be."""
     e = _find_edge(edges, num_edges, a, b)
@@ -157,7 +153,7 @@ def _connect(edges, num_edges, max_edges, a, b, face):
     return num_edges
 
 
-@device_function
+@lean_function
 def _best_apex(points, count, edges, num_edges, s, t):
     """The point left of the edge from s to t whose circle with it holds no other, -1 for none."""
     best = _OPEN
@@ -166,7 +162,7 @@ def _best_apex(points, count, edges, num_edges, s, t):
     one = np.float32(1.0)
     for k in range(count):
         u = np.int32(k)
-        if u == s or u == t or _cross(points[s], points[t], points[u]) <= np.float32(1e-5):
+        if u == s or u == t or turn(points, s, t, u) <= np.float32(1e-5):
             continue
         if radius >= 0:
             dx, dz = points[u, 0] - cx, points[u, 2] - cz
@@ -179,35 +175,36 @@ def _best_apex(points, count, edges, num_edges, s, t):
             ):
                 continue
         best = u
-        cx, cz, radius = _circle(points[s], points[t], points[u])
+        cx, cz, radius = _circle(points, s, t, u)
     return best
 
 
-@device_function
-def _circle(a, b, c):
+@lean_function
+def _circle(points, a, b, c):
     """Centre (x, z) and radius of the circle through three points; radius 0 at a where they are in line."""
-    bx, bz, cx, cz = b[0] - a[0], b[2] - a[2], c[0] - a[0], c[2] - a[2]
+    ax, az = points[a, 0], points[a, 2]
+    bx, bz, cx, cz = points[b, 0] - ax, points[b, 2] - az, points[c, 0] - ax, points[c, 2] - az
     cross = bx * cz - bz * cx
     if abs(cross) <= np.float32(1e-6):
-        return a[0], a[2], np.float32(0.0)
+        return ax, az, np.float32(0.0)
     b_square, c_square = bx * bx + bz * bz, cx * cx + cz * cz
     twice = np.float32(2.0) * cross
     x = (b_square * cz - c_square * bz) / twice
     z = (c_square * bx - b_square * cx) / twice
-    return x + a[0], z + a[2], np.sqrt(x * x + z * z)
+    return x + ax, z + az, np.sqrt(x * x + z * z)
 
 
-@device_function
+@lean_function
 def _crosses_any(points, edges, num_edges, a, b):
     """Whether the line from a to b crosses an edge that shares no end with it."""
     for e in range(num_edges):
         c, d = edges[e, 0], edges[e, 1]
         if c == a or c == b or d == a or d == b:
             continue
-        side_b = _cross(points[c], points[d], points[b])
-        side_a = _cross(points[c], points[d], points[a])
+        side_b = turn(points, c, d, b)
+        side_a = turn(points, c, d, a)
         if side_b * side_a < 0:
-            side_c = _cross(points[a], points[b], points[c])
+            side_c = turn(points, a, b, c)
             if side_c * (side_c + side_a - side_b) < 0:
                 return True
     return False

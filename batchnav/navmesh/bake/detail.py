@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.device import cpu_function, device_function
+from batchnav.device import cpu_function, device_function, lean_function
 from batchnav.navmesh.bake.delaunay import hull_triangles, retriangulate
 from batchnav.navmesh.bake.growing import copy_row, first_rows, room_for
 from batchnav.navmesh.bake.heights import Patch, fill_patch, floor_at
+from batchnav.navmesh.bake.plane import segment_distance_square
 
 MAX_POINTS = 127
 """Points of one polygon's detail mesh."""
@@ -68,36 +69,36 @@ def _build(field, region, mesh, grid):
     points, num_points = np.empty((1024, 3), np.float32), np.int64(0)
     triangles, num_triangles = np.empty((1024, 4), np.uint8), np.int64(0)
     inverse_cell = np.float32(1.0) / grid.cell_size
-    radius = max(1, np.int64(np.ceil(grid.max_edge_error)))
+    search = max(1, np.int64(np.ceil(grid.max_edge_error)))
     for p in range(len(mesh.corners)):
         n = mesh.count[p]
         for k in range(n):
             for a in range(3):
                 ring[k, a] = mesh.vertices[mesh.corners[p, k], a]
                 outline[k, a] = np.float32(ring[k, a]) * (grid.cell_height if a == 1 else grid.cell_size)
-        patch = Patch(
-            floor, boxes[p, 0], boxes[p, 1], boxes[p, 2], boxes[p, 3], inverse_cell, grid.cell_height, radius
-        )  # fmt: skip
+        x, z, width, depth = boxes[p, 0], boxes[p, 1], boxes[p, 2], boxes[p, 3]
+        radius = min(search, max(width, depth))
+        patch = Patch(floor, x, z, width, depth, inverse_cell, grid.cell_height, radius)
         fill_patch(field, region, grid.width, ring[:n], mesh.region[p], patch, queue)
-        np_, nt = _polygon_detail(outline[:n], patch, grid, scratch, samples)
-        for k in range(np_):
+        used_points, used_triangles = _polygon_detail(outline[:n], patch, grid, scratch, samples)
+        for k in range(used_points):
             for a in range(3):
                 lift = grid.low[a] + (grid.cell_height if a == 1 else np.float32(0.0))
                 scratch.points[k, a] += lift
         for k in range(n):
             for a in range(3):
                 outline[k, a] += grid.low[a]
-        table[p, 0], table[p, 1], table[p, 2], table[p, 3] = num_points, np_, num_triangles, nt
-        points = room_for(points, num_points, np_)
-        triangles = room_for(triangles, num_triangles, nt)
-        for k in range(np_):
+        table[p, 0], table[p, 1], table[p, 2], table[p, 3] = num_points, used_points, num_triangles, used_triangles
+        points = room_for(points, num_points, used_points)
+        triangles = room_for(triangles, num_triangles, used_triangles)
+        for k in range(used_points):
             copy_row(scratch.points, k, points, num_points + k)
-        for t in range(nt):
+        for t in range(used_triangles):
             for a in range(3):
                 triangles[num_triangles + t, a] = scratch.triangles[t, a]
-            triangles[num_triangles + t, 3] = _rim_flags(scratch.points, scratch.triangles[t], outline[:n])
-        num_points += np_
-        num_triangles += nt
+            triangles[num_triangles + t, 3] = _rim_flags(scratch.points, scratch.triangles, t, outline[:n])
+        num_points += used_points
+        num_triangles += used_triangles
     return first_rows(points, num_points), first_rows(triangles, num_triangles), table
 
 
@@ -119,7 +120,7 @@ def _patch_boxes(mesh, grid):
     return boxes, cells
 
 
-@device_function
+@lean_function
 def _max_samples(boxes, grid):
     """The most samples that a polygon can have."""
     most = 1
@@ -131,9 +132,9 @@ def _max_samples(boxes, grid):
     return most
 
 
-@device_function
+@lean_function
 def _polygon_detail(outline, patch, grid, scratch, samples):
-    """Points and triangles of one polygon into `scratch`; their numbers. `outline` f32 [n, 3] from the grid's corner."""
+    """Points and triangles of one polygon (f32 [n, 3], from the grid's corner) into `scratch`; their numbers."""
     n = len(outline)
     points = scratch.points
     for k in range(n):
@@ -165,35 +166,27 @@ def _polygon_detail(outline, patch, grid, scratch, samples):
     return count, min(num_triangles, MAX_TRIANGLES)
 
 
-@device_function
-def _segment_distance_square(x, z, a, b):
-    """Squared distance of a point from a segment, seen from above."""
-    abx, abz = b[0] - a[0], b[2] - a[2]
-    dx, dz = x - a[0], z - a[2]
-    square = abx * abx + abz * abz
-    t = abx * dx + abz * dz
-    if square > 0:
-        t /= square
-    t = min(max(t, np.float32(0.0)), np.float32(1.0))
-    dx, dz = a[0] + t * abx - x, a[2] + t * abz - z
-    return dx * dx + dz * dz
+@lean_function
+def _rim_distance_square(x, z, outline, j, i):
+    """Squared distance of a point from the polygon's edge between corners j and i, seen from above."""
+    return segment_distance_square(x, z, outline[j, 0], outline[j, 2], outline[i, 0], outline[i, 2])
 
 
-@device_function
-def _segment_distance_square_3d(p, a, b):
-    """Squared distance of a point from a segment."""
-    abx, aby, abz = b[0] - a[0], b[1] - a[1], b[2] - a[2]
-    dx, dy, dz = p[0] - a[0], p[1] - a[1], p[2] - a[2]
+@lean_function
+def _bend_square(edge, p, a, b):
+    """Squared distance of point p from the segment from a to b, in space."""
+    ax, ay, az = edge[a, 0], edge[a, 1], edge[a, 2]
+    abx, aby, abz = edge[b, 0] - ax, edge[b, 1] - ay, edge[b, 2] - az
     square = abx * abx + aby * aby + abz * abz
-    t = abx * dx + aby * dy + abz * dz
+    t = abx * (edge[p, 0] - ax) + aby * (edge[p, 1] - ay) + abz * (edge[p, 2] - az)
     if square > 0:
         t /= square
     t = min(max(t, np.float32(0.0)), np.float32(1.0))
-    dx, dy, dz = a[0] + t * abx - p[0], a[1] + t * aby - p[1], a[2] + t * abz - p[2]
+    dx, dy, dz = ax + t * abx - edge[p, 0], ay + t * aby - edge[p, 1], az + t * abz - edge[p, 2]
     return dx * dx + dy * dy + dz * dz
 
 
-@device_function
+@lean_function
 def _least_extent(outline):
     """Width of a polygon across its best edge, in metres."""
     n = len(outline)
@@ -203,24 +196,20 @@ def _least_extent(outline):
         farthest = np.float32(0.0)
         for j in range(n):
             if j != i and j != following:
-                x, z = outline[j, 0], outline[j, 2]
-                farthest = max(farthest, _segment_distance_square(x, z, outline[i], outline[following]))
+                farthest = max(farthest, _rim_distance_square(outline[j, 0], outline[j, 2], outline, i, following))
         least = min(least, farthest)
     return np.sqrt(least)
 
 
-@device_function
+@lean_function
 def _split_edge(outline, j, i, patch, grid, scratch, count, num_hull):
     """Append the edge from corner j to i to the hull, with points where the floor leaves it; new counts."""
-    a, b = outline[j], outline[i]
     # Both polygons of an edge take its points in the same order, so that there is no seam.
-    if abs(a[0] - b[0]) < np.float32(1e-6):
-        swapped = a[2] > b[2]
-    else:
-        swapped = a[0] > b[0]
-    if swapped:
-        a, b = b, a
-    dx, dy, dz = b[0] - a[0], b[1] - a[1], b[2] - a[2]
+    axis = 2 if abs(outline[j, 0] - outline[i, 0]) < np.float32(1e-6) else 0
+    swapped = outline[j, axis] > outline[i, axis]
+    a, b = (i, j) if swapped else (j, i)
+    x, y, z = outline[a, 0], outline[a, 1], outline[a, 2]
+    dx, dy, dz = outline[b, 0] - x, outline[b, 1] - y, outline[b, 2] - z
     steps = 1 + np.int64(np.floor(np.sqrt(dx * dx + dz * dz) / grid.sample_distance))
     steps = min(steps, _MAX_EDGE_POINTS - 1)
     if count + steps >= MAX_POINTS:
@@ -228,22 +217,21 @@ def _split_edge(outline, j, i, patch, grid, scratch, count, num_hull):
     edge, kept = scratch.edge, scratch.kept
     for k in range(steps + 1):
         u = np.float32(k) / np.float32(steps)
-        edge[k, 0], edge[k, 1], edge[k, 2] = a[0] + dx * u, a[1] + dy * u, a[2] + dz * u
-        edge[k, 1] = np.float32(floor_at(patch, edge[k, 0], edge[k, 1], edge[k, 2])) * grid.cell_height
+        edge[k, 0], edge[k, 2] = x + dx * u, z + dz * u
+        edge[k, 1] = np.float32(floor_at(patch, edge[k, 0], y + dy * u, edge[k, 2])) * grid.cell_height
     num_kept = _keep_bends(edge, steps, kept, grid.sample_max_error * grid.sample_max_error)
     scratch.hull[num_hull] = j
     num_hull += 1
     for k in range(1, num_kept - 1):
         source = kept[num_kept - 1 - k] if swapped else kept[k]
-        for axis in range(3):
-            scratch.points[count, axis] = edge[source, axis]
+        copy_row(edge, source, scratch.points, count)
         scratch.hull[num_hull] = count
         num_hull += 1
         count += 1
     return count, num_hull
 
 
-@device_function
+@lean_function
 def _keep_bends(edge, steps, kept_out, max_square):
     """Indices along an edge, its ends and those that a straight line would miss by too much; their number."""
     kept_out[0], kept_out[1] = 0, steps
@@ -252,7 +240,7 @@ def _keep_bends(edge, steps, kept_out, max_square):
         a, b = kept_out[k], kept_out[k + 1]
         farthest, largest = -1, np.float32(0.0)
         for m in range(a + 1, b):
-            square = _segment_distance_square_3d(edge[m], edge[a], edge[b])
+            square = _bend_square(edge, m, a, b)
             if square > largest:
                 farthest, largest = m, square
         if farthest >= 0 and largest > max_square:
@@ -265,7 +253,7 @@ def _keep_bends(edge, steps, kept_out, max_square):
     return count
 
 
-@device_function
+@lean_function
 def _lay_samples(outline, patch, grid, samples_out):
     """Grid points well inside the polygon: rows (x, floor in cell heights, z, used); their number."""
     spacing = grid.sample_distance
@@ -289,21 +277,21 @@ def _lay_samples(outline, patch, grid, samples_out):
     return count
 
 
-@device_function
+@lean_function
 def _signed_distance_square(outline, x, z):
     """Squared distance from a polygon's rim, negative inside. (Recast compares it with a length, unsquared.)"""
     nearest, inside = _FAR, False
     j = len(outline) - 1
     for i in range(len(outline)):
-        a, b = outline[i], outline[j]
-        if (a[2] > z) != (b[2] > z) and x < (b[0] - a[0]) * (z - a[2]) / (b[2] - a[2]) + a[0]:
+        ax, az, bx, bz = outline[i, 0], outline[i, 2], outline[j, 0], outline[j, 2]
+        if (az > z) != (bz > z) and x < (bx - ax) * (z - az) / (bz - az) + ax:
             inside = not inside
-        nearest = min(nearest, _segment_distance_square(x, z, b, a))
+        nearest = min(nearest, _rim_distance_square(x, z, outline, j, i))
         j = i
     return -nearest if inside else nearest
 
 
-@device_function
+@lean_function
 def _sample_point(samples, i, grid):
     """A sample's point, moved by up to a tenth of a cell so that the grid's symmetry does not spoil the triangles."""
     tenth = np.float32(0.1)
@@ -312,13 +300,13 @@ def _sample_point(samples, i, grid):
     return x, np.float32(samples[i, 1]) * grid.cell_height, z
 
 
-@device_function
+@lean_function
 def _jitter(i, factor):
     """A number in -1..1 that hashes i."""
     return np.float32((i * factor) & 0xFFFF) / np.float32(65535.0) * np.float32(2.0) - np.float32(1.0)
 
 
-@device_function
+@lean_function
 def _worst_sample(samples, num_samples, points, triangles, num_triangles, grid):
     """The sample farthest above or below the triangles, -1 where all are within tolerance."""
     worst, largest = -1, np.float32(0.0)
@@ -331,15 +319,16 @@ def _worst_sample(samples, num_samples, points, triangles, num_triangles, grid):
     return worst if largest > grid.sample_max_error else -1
 
 
-@device_function
+@lean_function
 def _height_error(x, y, z, points, triangles, num_triangles):
     """Least vertical distance of a point from the triangles above and below it, -1 where there is none."""
     least = _FAR
     for t in range(num_triangles):
-        a, b, c = points[triangles[t, 0]], points[triangles[t, 1]], points[triangles[t, 2]]
-        v0x, v0y, v0z = c[0] - a[0], c[1] - a[1], c[2] - a[2]
-        v1x, v1y, v1z = b[0] - a[0], b[1] - a[1], b[2] - a[2]
-        v2x, v2z = x - a[0], z - a[2]
+        a, b, c = triangles[t, 0], triangles[t, 1], triangles[t, 2]
+        ax, ay, az = points[a, 0], points[a, 1], points[a, 2]
+        v0x, v0y, v0z = points[c, 0] - ax, points[c, 1] - ay, points[c, 2] - az
+        v1x, v1y, v1z = points[b, 0] - ax, points[b, 1] - ay, points[b, 2] - az
+        v2x, v2z = x - ax, z - az
         dot00, dot01, dot02 = v0x * v0x + v0z * v0z, v0x * v1x + v0z * v1z, v0x * v2x + v0z * v2z
         dot11, dot12 = v1x * v1x + v1z * v1z, v1x * v2x + v1z * v2z
         inverse = np.float32(1.0) / (dot00 * dot11 - dot01 * dot01)
@@ -347,21 +336,21 @@ def _height_error(x, y, z, points, triangles, num_triangles):
         v = (dot00 * dot12 - dot01 * dot02) * inverse
         rim = np.float32(1e-4)
         if u >= -rim and v >= -rim and u + v <= np.float32(1.0) + rim:
-            least = min(least, abs(a[1] + v0y * u + v1y * v - y))
+            least = min(least, abs(ay + v0y * u + v1y * v - y))
     return least if least < _FAR else np.float32(-1.0)
 
 
-@device_function
-def _rim_flags(points, triangle, outline):
+@lean_function
+def _rim_flags(points, triangles, t, outline):
     """Two bits for each edge of a triangle: 1 where it lies on the polygon's rim."""
     flags = 0
     for k in range(3):
-        a, b = points[triangle[k]], points[triangle[(k + 1) % 3]]
+        a, b = triangles[t, k], triangles[t, (k + 1) % 3]
         j = len(outline) - 1
         for i in range(len(outline)):
             if (
-                _segment_distance_square(a[0], a[2], outline[j], outline[i]) < _ON_EDGE
-                and _segment_distance_square(b[0], b[2], outline[j], outline[i]) < _ON_EDGE
+                _rim_distance_square(points[a, 0], points[a, 2], outline, j, i) < _ON_EDGE
+                and _rim_distance_square(points[b, 0], points[b, 2], outline, j, i) < _ON_EDGE
             ):
                 flags |= 1 << (2 * k)
                 break

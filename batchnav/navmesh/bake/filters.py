@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchnav.device import cpu_function, device_function
+from batchnav.device import cpu_function, lean_function
 
 OPEN_SKY = 0xFFFF
 """Ceiling, in cell heights, where nothing is above."""
@@ -21,7 +21,7 @@ def allow_low_obstacles(solid, climb):
             below_walkable, below_area, below_high = walkable, solid.area[i], solid.high[i]
 
 
-@device_function
+@lean_function
 def _ceiling(solid, i, column):
     """Bottom of the span above span `i` of a column."""
     return solid.low[i + 1] if i + 1 < solid.first[column + 1] else OPEN_SKY
@@ -29,7 +29,7 @@ def _ceiling(solid, i, column):
 
 @cpu_function
 def drop_ledges(solid, width, depth, height, climb):
-    """Close spans beside a drop of more than `climb`, and spans on a slope that is steeper than `climb` in two cells."""
+    """Close spans beside a drop of more than `climb`, and on a slope that is steeper than `climb` in two cells."""
     for z in range(depth):
         for x in range(width):
             column = x + z * width
@@ -38,7 +38,7 @@ def drop_ledges(solid, width, depth, height, climb):
                     solid.area[i] = 0
 
 
-@device_function
+@lean_function
 def _is_ledge(solid, i, x, z, width, depth, height, climb):
     floor = solid.high[i]
     ceiling = _ceiling(solid, i, x + z * width)
@@ -71,5 +71,3 @@ def drop_low_ceilings(solid, height):
         for i in range(solid.first[column], solid.first[column + 1]):
             if _ceiling(solid, i, column) - solid.high[i] < height:
                 solid.area[i] = 0
-
-

@@ -62,12 +62,18 @@ def make_grid(vertices: np.ndarray, faces: np.ndarray, settings: NavMeshSettings
     f32 = np.float32
     cell, height = f32(settings.cell_size), f32(settings.cell_height)
     with np.errstate(over="ignore"):
-        sides = (high - low)[[0, 2]] / cell + f32(0.5)
+        extent = (high - low)[[0, 2]]
+        sides = extent / cell + f32(0.5)
     if not (sides <= MAX_SIDE + 1).all() or float(sides[0]) * float(sides[1]) > MAX_COLUMNS:
         raise NavMeshError(
-            f"mesh: found {high[0] - low[0]:.6g} x {high[2] - low[2]:.6g} m, which is {sides[0]:.0f} x {sides[1]:.0f} "
+            f"mesh: found {extent[0]:.6g} x {extent[1]:.6g} m, which is {sides[0]:.0f} x {sides[1]:.0f} "
             f"cells of {cell:g} m; expected at most {MAX_SIDE} a side and {MAX_COLUMNS} in all: "
             "check the units or use a larger cell_size"
+        )
+    if min(int(sides[0]), int(sides[1])) < 1:
+        raise NavMeshError(
+            f"mesh: found {extent[0]:.6g} x {extent[1]:.6g} m seen from above, "
+            f"expected at least one cell of {cell:g} m each way: check the units and the up axis"
         )
     return Grid(
         low=low,

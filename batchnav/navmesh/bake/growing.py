@@ -6,7 +6,7 @@ once more.
 
 import numpy as np
 
-from batchnav.device import device_function
+from batchnav.device import device_function, lean_function
 
 
 @device_function
@@ -31,14 +31,14 @@ def first_rows(rows, used):
     return kept
 
 
-@device_function
+@lean_function
 def copy_row(source, i, target, k):
     """target[k] = source[i] for 2-D arrays."""
     for a in range(target.shape[1]):
         target[k, a] = source[i, a]
 
 
-@device_function
+@lean_function
 def sort_keys(keys, count):
     """Sort the first `count` keys, in place (Shell's sort)."""
     gap = np.int64(1)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.device import cpu_function, device_function
+from batchnav.device import cpu_function, lean_function
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.bake.grid import Grid
 from batchnav.navmesh.bake.growing import room_for
@@ -57,13 +57,16 @@ def _rasterise(vertices, faces, grid):
     tall = grid.high[1] - grid.low[1]
     clip = np.empty(4 * _POLYGON, np.float32)
     for f in range(len(faces)):
-        area, z0, z1 = _load_triangle(vertices, faces[f], grid, inverse_cell, clip)
+        area, far, z0, z1 = _load_triangle(vertices, faces, f, grid, inverse_cell, clip)
         rest, spare, row, piece = np.int64(0), _POLYGON, 2 * _POLYGON, 3 * _POLYGON
         num_rest = np.int64(3)
         for z in range(z0, z1 + 1):
             line = grid.low[2] + np.float32(z) * grid.cell_size + grid.cell_size
-            num_row, num_rest = _divide(clip, rest, num_rest, row, spare, line, 2)
-            rest, spare = spare, rest
+            if far < line:
+                rest, row, num_row, num_rest = row, rest, num_rest, np.int64(0)
+            else:
+                num_row, num_rest = _divide(clip, rest, num_rest, row, spare, line, 2)
+                rest, spare = spare, rest
             if num_row < 3 or z < 0:
                 continue
             left, right = _range(clip, row, num_row, 0)
@@ -75,8 +78,11 @@ def _rasterise(vertices, faces, grid):
             x1 = min(max(x1, 0), grid.width - 1)
             for x in range(x0, x1 + 1):
                 line = grid.low[0] + np.float32(x) * grid.cell_size + grid.cell_size
-                num_piece, num_row = _divide(clip, row, num_row, piece, spare, line, 0)
-                row, spare = spare, row
+                if right < line:
+                    piece, row, num_piece, num_row = row, piece, num_row, np.int64(0)
+                else:
+                    num_piece, num_row = _divide(clip, row, num_row, piece, spare, line, 0)
+                    row, spare = spare, row
                 if num_piece < 3 or x < 0:
                     continue
                 bottom, top = _range(clip, piece, num_piece, 1)
@@ -92,24 +98,24 @@ def _rasterise(vertices, faces, grid):
     return head, pool
 
 
-@device_function
-def _load_triangle(vertices, face, grid, inverse_cell, clip):
-    """A triangle's corners into `clip`; its area (floor or not) and the rows of cells that it touches."""
+@lean_function
+def _load_triangle(vertices, faces, f, grid, inverse_cell, clip):
+    """A triangle's corners into `clip`; its area (floor or not), largest z, and first and last row of cells."""
     for k in range(3):
         for a in range(3):
-            clip[3 * k + a] = vertices[face[k], a]
+            clip[3 * k + a] = vertices[faces[f, k], a]
     ux, uy, uz = clip[3] - clip[0], clip[4] - clip[1], clip[5] - clip[2]
     vx, vy, vz = clip[6] - clip[0], clip[7] - clip[1], clip[8] - clip[2]
     nx, ny, nz = uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
     up = ny * (np.float32(1.0) / np.sqrt(nx * nx + ny * ny + nz * nz))
     area = WALKABLE_AREA if up > grid.walkable_cosine else 0
-    near, far = _range(clip, 0, 3, 2)
+    near, far = _range(clip, np.int64(0), np.int64(3), 2)
     z0 = np.int64((near - grid.low[2]) * inverse_cell)
     z1 = np.int64((far - grid.low[2]) * inverse_cell)
-    return area, min(max(z0, -1), grid.depth - 1), min(max(z1, 0), grid.depth - 1)
+    return area, far, min(max(z0, -1), grid.depth - 1), min(max(z1, 0), grid.depth - 1)
 
 
-@device_function
+@lean_function
 def _range(clip, polygon, count, axis):
     """Smallest and largest coordinate of a polygon's corners."""
     low = high = clip[polygon + axis]
@@ -120,14 +126,14 @@ def _range(clip, polygon, count, axis):
     return low, high
 
 
-@device_function
+@lean_function
 def _copy(clip, source, target):
     clip[target] = clip[source]
     clip[target + 1] = clip[source + 1]
     clip[target + 2] = clip[source + 2]
 
 
-@device_function
+@lean_function
 def _divide(clip, polygon, count, below, above, line, axis):
     """Cut a convex polygon at `line` across `axis`: the parts below and above it. Returns their corner counts.
 
@@ -165,7 +171,7 @@ def _divide(clip, polygon, count, below, above, line, axis):
     return num_below, num_above
 
 
-@device_function
+@lean_function
 def _add_span(head, pool, used, free, column, low, high, area, merge_threshold):
     """Insert a span into a column's list, merging what it touches. Returns the pool's used count and free list.
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.device import device_function
+from batchnav.device import lean_function
 
 UNSET = 0xFFFF
 _INFINITE = np.float32(3.4e38)
@@ -25,7 +25,7 @@ class Patch(NamedTuple):
     """Cells to search around one without a floor."""
 
 
-@device_function
+@lean_function
 def fill_patch(field, region, grid_width, ring, own_region, patch, queue):
     """Floors of the polygon's region, and from its rim outwards those that can be reached from there.
 
@@ -66,13 +66,13 @@ def fill_patch(field, region, grid_width, ring, own_region, patch, queue):
                 count += 1
 
 
-@device_function
+@lean_function
 def _clear(patch, value):
     for k in range(patch.width * patch.depth):
         patch.floor[k] = value
 
 
-@device_function
+@lean_function
 def _cell_of(patch, x, z):
     """Index of a cell in the patch, -1 outside."""
     x -= patch.x
@@ -82,7 +82,7 @@ def _cell_of(patch, x, z):
     return x + z * patch.width
 
 
-@device_function
+@lean_function
 def _seed_at_centre(field, grid_width, ring, patch, queue):
     """For a polygon without a cell of its region: walk from a cell at a vertex to its centre, and seed there.
 
@@ -124,7 +124,7 @@ def _seed_at_centre(field, grid_width, ring, patch, queue):
         patch.floor[at] = field.floor[i]
 
 
-@device_function
+@lean_function
 def _cell_near_vertex(field, grid_width, ring, patch):
     """The cell at or around a vertex of the polygon whose floor is nearest to it: (x, z, cell)."""
     best_x, best_z, best, nearest = 0, 0, 0, UNSET
@@ -144,7 +144,7 @@ def _cell_near_vertex(field, grid_width, ring, patch):
     return best_x, best_z, best
 
 
-@device_function
+@lean_function
 def _around(turn):
     """A cell itself, then those around it from the corner (-1, -1) on."""
     if turn == 0:
@@ -158,11 +158,11 @@ def _around(turn):
     return -1, 0
 
 
-@device_function
+@lean_function
 def floor_at(patch, x, y, z):
-    """Floor at a point, in cell heights; where none is known, the one nearest to y (metres) in the nearest ring of cells.
+    """Floor at a point, in cell heights; where none is known, the one nearest to y (metres) in a ring of cells around.
 
-    Rings around the cell are searched up to the patch's radius.
+    The nearest ring that has one, up to the patch's radius.
     """
     ix = np.int64(np.floor(x * patch.inverse_cell + np.float32(0.01))) - patch.x
     iz = np.int64(np.floor(z * patch.inverse_cell + np.float32(0.01))) - patch.z
@@ -176,7 +176,7 @@ def floor_at(patch, x, y, z):
     return floor
 
 
-@device_function
+@lean_function
 def _nearest_in_ring(patch, ix, iz, ring, y):
     """Among the cells `ring` steps from one, the floor nearest to height y, UNSET if none is known.
 

@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from batchnav.device import cpu_function, device_function
+from batchnav.device import cpu_function, lean_function
 from batchnav.navmesh.bake.growing import copy_row, first_rows, room_for, sort_keys
-from batchnav.navmesh.bake.plane import same_place, sees, touches
+from batchnav.navmesh.bake.plane import distance_square, meets, sees
 
 _NONE = np.int64(-1)
+_CORNER_BITS = 24
+_CORNER = (1 << _CORNER_BITS) - 1
 
 
 def merge_holes(contours):
@@ -44,7 +46,7 @@ def _merge_all(corners, start, length, region):
         needed = length[outline[r]]
         for k in range(count):
             needed += length[holes[k]]
-        diagonals = np.zeros((needed + 2 * count, 2), np.int64)
+        diagonals = np.zeros(needed + 2 * count, np.int64)
         for k in range(count):
             # Each joined ring is written anew behind all others.
             total = length[outline[r]] + length[holes[k]] + 2
@@ -56,7 +58,7 @@ def _merge_all(corners, start, length, region):
     return first_rows(corners, used), start, length
 
 
-@device_function
+@lean_function
 def _doubled_area(corners, start, length):
     """Twice the signed area of a ring; negative for a hole."""
     area = 0
@@ -67,7 +69,7 @@ def _doubled_area(corners, start, length):
     return area
 
 
-@device_function
+@lean_function
 def _leftmost(corners, start, length):
     """Index, within a ring, of its lowest corner by x, then z."""
     best = 0
@@ -78,7 +80,7 @@ def _leftmost(corners, start, length):
     return best
 
 
-@device_function
+@lean_function
 def _sort_holes(corners, start, length, holes, count):
     """Order holes by their leftmost corners (a stable insertion sort: there are few)."""
     for i in range(1, count):
@@ -94,67 +96,50 @@ def _sort_holes(corners, start, length, holes, count):
         holes[k] = hole
 
 
-@device_function
+@lean_function
 def _find_cut(corners, start, length, outline, holes, which, num_holes, diagonals):
     """The shortest cut from a hole's corner to the outline that crosses nothing: (outline corner, hole corner) or -1.
 
-    `diagonals` holds rows (outline corner, squared length) and keeps them between holes: as in Recast, edges at the
-    corner of row `which` do not block a cut.
+    `diagonals` holds keys, squared length and outline corner, and keeps them between holes: as in Recast, edges at the
+    corner of key `which` do not block a cut.
     """
     hole = holes[which]
     first, n = start[outline], length[outline]
     hole_corner = _leftmost(corners, start[hole], length[hole])
     for _ in range(length[hole]):
-        p = corners[start[hole] + hole_corner]
+        p = start[hole] + hole_corner
         count = np.int64(0)
         for k in range(n):
-            before, after = corners[first + (k - 1 if k > 0 else n - 1)], corners[first + (k + 1 if k + 1 < n else 0)]
-            q = corners[first + k]
-            if sees(before, q, after, p, True):
-                dx, dz = q[0] - p[0], q[2] - p[2]
-                diagonals[count, 0], diagonals[count, 1] = k, dx * dx + dz * dz
+            before, after = first + (k - 1 if k > 0 else n - 1), first + (k + 1 if k + 1 < n else 0)
+            if sees(corners, before, first + k, after, p, True):
+                diagonals[count] = distance_square(corners, p, first + k) << _CORNER_BITS | k
                 count += 1
-        _sort_diagonals(diagonals, count)
+        sort_keys(diagonals, count)
         for k in range(count):
-            q = corners[first + diagonals[k, 0]]
-            blocked = _blocks(corners, first, n, diagonals[which, 0], q, p)
+            corner = diagonals[k] & _CORNER
+            q = first + corner
+            blocked = _blocks(corners, first, n, diagonals[which] & _CORNER, q, p)
             other = which
             while other < num_holes and not blocked:
                 blocked = _blocks(corners, start[holes[other]], length[holes[other]], _NONE, q, p)
                 other += 1
             if not blocked:
-                return diagonals[k, 0], hole_corner
+                return corner, hole_corner
         hole_corner = (hole_corner + 1) % length[hole]
     return -1, -1
 
 
-@device_function
-def _sort_diagonals(diagonals, count):
-    """Order rows by length, equal ones by corner."""
-    keys = np.empty(count, np.int64)
-    for k in range(count):
-        keys[k] = (diagonals[k, 1] << 24) | diagonals[k, 0]
-    sort_keys(keys, count)
-    for k in range(count):
-        diagonals[k, 0], diagonals[k, 1] = keys[k] & 0xFFFFFF, keys[k] >> 24
-
-
-@device_function
+@lean_function
 def _blocks(corners, start, length, skip, a, b):
     """Whether a ring's edge, other than those at corner `skip` or at the ends, meets segment ab."""
     for k in range(length):
         following = k + 1 if k + 1 < length else 0
-        if k == skip or following == skip:
-            continue
-        c, d = corners[start + k], corners[start + following]
-        if same_place(a, c) or same_place(b, c) or same_place(a, d) or same_place(b, d):
-            continue
-        if touches(a, b, c, d):
+        if k != skip and following != skip and meets(corners, a, b, start + k, start + following, True):
             return True
     return False
 
 
-@device_function
+@lean_function
 def _join(corners, start, length, outline, hole, at, hole_at, free):
     """Write the outline from corner `at` round to it, then the hole from `hole_at` round to it, at `corners[free:]`."""
     _append_ring(corners, start[outline], length[outline], at, free)
@@ -164,7 +149,7 @@ def _join(corners, start, length, outline, hole, at, hole_at, free):
     length[hole] = 0
 
 
-@device_function
+@lean_function
 def _append_ring(corners, start, length, first, free):
     """Copy a ring from its corner `first` round to that corner again."""
     for k in range(length + 1):

@@ -1,53 +1,78 @@
-"""Exact geometry of integer points in the plane: a point is a row (x, y, z) of which x and z count.
+"""Geometry seen from above: points are rows (x, y, z) of one array, named by their index, of which x and z count.
 
-After O'Rourke, "Computational Geometry in C", chapter 1. "Left" is as seen with z pointing down the page.
+With integer points the tests are exact. After O'Rourke, "Computational Geometry in C", chapter 1; "left" is as seen
+with z pointing down the page.
 """
 
-from batchnav.device import device_function
+import numpy as np
+
+from batchnav.device import lean_function
 
 
-@device_function
-def turn(a, b, c):
+@lean_function
+def turn(points, a, b, c):
     """Twice the signed area of triangle a, b, c; negative where c is left of the line from a to b."""
-    return (b[0] - a[0]) * (c[2] - a[2]) - (c[0] - a[0]) * (b[2] - a[2])
+    x, z = points[a, 0], points[a, 2]
+    return (points[b, 0] - x) * (points[c, 2] - z) - (points[c, 0] - x) * (points[b, 2] - z)
 
 
-@device_function
-def same_place(a, b):
+@lean_function
+def same_place(points, a, b):
     """Whether two points coincide."""
-    return a[0] == b[0] and a[2] == b[2]
+    return points[a, 0] == points[b, 0] and points[a, 2] == points[b, 2]
 
 
-@device_function
-def crosses(a, b, c, d):
-    """Whether segments ab and cd share a point that is inside both."""
-    abc, abd, cda, cdb = turn(a, b, c), turn(a, b, d), turn(c, d, a), turn(c, d, b)
-    if abc == 0 or abd == 0 or cda == 0 or cdb == 0:
+@lean_function
+def distance_square(points, a, b):
+    """Squared distance of two points."""
+    dx, dz = points[b, 0] - points[a, 0], points[b, 2] - points[a, 2]
+    return dx * dx + dz * dz
+
+
+@lean_function
+def _on_segment(points, a, b, c):
+    """Whether point c, which is in line with a and b, lies on the closed segment between them."""
+    axis = 0 if points[a, 0] != points[b, 0] else 2
+    p, q, r = points[a, axis], points[b, axis], points[c, axis]
+    return min(p, q) <= r <= max(p, q)
+
+
+@lean_function
+def meets(points, a, b, c, d, strict):
+    """Whether segments ab and cd share a point: any if `strict`, else one that is inside both.
+
+    Segments that share an end do not meet.
+    """
+    if same_place(points, a, c) or same_place(points, b, c) or same_place(points, a, d) or same_place(points, b, d):
         return False
-    return (abc < 0) != (abd < 0) and (cda < 0) != (cdb < 0)
+    abc, abd, cda, cdb = turn(points, a, b, c), turn(points, a, b, d), turn(points, c, d, a), turn(points, c, d, b)
+    if abc != 0 and abd != 0 and cda != 0 and cdb != 0:
+        return (abc < 0) != (abd < 0) and (cda < 0) != (cdb < 0)
+    return strict and (
+        (abc == 0 and _on_segment(points, a, b, c))
+        or (abd == 0 and _on_segment(points, a, b, d))
+        or (cda == 0 and _on_segment(points, c, d, a))
+        or (cdb == 0 and _on_segment(points, c, d, b))
+    )
 
 
-@device_function
-def on_segment(a, b, c):
-    """Whether point c lies on the closed segment ab."""
-    if turn(a, b, c) != 0:
-        return False
-    axis = 0 if a[0] != b[0] else 2
-    return min(a[axis], b[axis]) <= c[axis] <= max(a[axis], b[axis])
-
-
-@device_function
-def touches(a, b, c, d):
-    """Whether segments ab and cd share any point."""
-    return crosses(a, b, c, d) or on_segment(a, b, c) or on_segment(a, b, d) or on_segment(c, d, a) or on_segment(c, d, b)
-
-
-@device_function
-def sees(before, corner, after, point, strict):
+@lean_function
+def sees(points, before, corner, after, point, strict):
     """Whether `point` lies in the cone that a polygon's corner opens inwards; `strict` leaves the cone's rim out."""
-    if turn(before, corner, after) <= 0:  # convex
-        left, right = turn(corner, point, before), turn(point, corner, after)
-        if strict:
-            return left < 0 and right < 0
-        return left <= 0 and right <= 0
-    return not (turn(corner, point, after) <= 0 and turn(point, corner, before) <= 0)
+    if turn(points, before, corner, after) <= 0:  # convex
+        left, right = turn(points, corner, point, before), turn(points, point, corner, after)
+        return (left < 0 and right < 0) or (not strict and left <= 0 and right <= 0)
+    return turn(points, corner, point, after) > 0 or turn(points, point, corner, before) > 0
+
+
+@lean_function
+def segment_distance_square(x, z, ax, az, bx, bz):
+    """Squared distance of a point from a segment, all float32."""
+    abx, abz = bx - ax, bz - az
+    square = abx * abx + abz * abz
+    t = abx * (x - ax) + abz * (z - az)
+    if square > 0:
+        t /= square
+    t = min(max(t, np.float32(0.0)), np.float32(1.0))
+    dx, dz = ax + t * abx - x, az + t * abz - z
+    return dx * dx + dz * dz

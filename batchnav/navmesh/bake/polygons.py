@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.device import cpu_function, device_function
+from batchnav.device import cpu_function, device_function, lean_function
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.bake.growing import copy_row, first_rows
 from batchnav.navmesh.bake.triangulate import triangulate
@@ -66,8 +66,8 @@ def _build(corners, start, length, region, total, size):
         for k in range(num_triangles):
             a, b, d = triangles[k, 0], triangles[k, 1], triangles[k, 2]
             if a != b and a != d and b != d:
-                for k2 in range(size):
-                    polygons[last, k2] = NO_VERTEX
+                for i in range(3, size):
+                    polygons[last, i] = NO_VERTEX
                 polygons[last, 0], polygons[last, 1], polygons[last, 2] = index[a], index[b], index[d]
                 counts[last] = 3
                 last += 1
@@ -79,7 +79,7 @@ def _build(corners, start, length, region, total, size):
     return first_rows(vertices, num_vertices), first_rows(polygons, num_polygons), counts, regions
 
 
-@device_function
+@lean_function
 def _add_vertex(corner, vertices, count, first, following):
     """The vertex at a corner's cell within two levels of height, a new one if there is none; and the new count."""
     bucket = (0x8DA6B343 * corner[0] + 0xCB1AB31F * corner[2]) & (_BUCKETS - 1)
@@ -128,7 +128,7 @@ def _merge(polygons, counts, vertices):
                 _offer_partner(polygons, counts, vertices, j, pb, best)
 
 
-@device_function
+@lean_function
 def _find_partner(polygons, counts, vertices, n, j, best_out):
     """The best partner of polygon j among those after it: row j of `best_out` is (value, partner)."""
     best_out[j, 0], best_out[j, 1] = 0, -1
@@ -138,7 +138,7 @@ def _find_partner(polygons, counts, vertices, n, j, best_out):
             best_out[j, 0], best_out[j, 1] = value, k
 
 
-@device_function
+@lean_function
 def _offer_partner(polygons, counts, vertices, j, k, best):
     """Polygon k has changed: it may be polygon j's best partner now."""
     if k > j:
@@ -147,7 +147,7 @@ def _offer_partner(polygons, counts, vertices, j, k, best):
             best[j, 0], best[j, 1] = value, k
 
 
-@device_function
+@lean_function
 def _merge_value(polygons, counts, vertices, pa, pb):
     """Squared length of the edge that two polygons share if they can merge, else -1; and that edge in both."""
     na, nb = counts[pa], counts[pb]
@@ -172,7 +172,7 @@ def _merge_value(polygons, counts, vertices, pa, pb):
     return dx * dx + dz * dz, ea, eb
 
 
-@device_function
+@lean_function
 def _turns_left(vertices, a, b, c):
     ux, uz = vertices[b, 0] - vertices[a, 0], vertices[b, 2] - vertices[a, 2]
     vx, vz = vertices[c, 0] - vertices[a, 0], vertices[c, 2] - vertices[a, 2]
@@ -194,7 +194,7 @@ def _merge_pair(polygons, counts, pa, pb, ea, eb):
 
 @cpu_function
 def _link(polygons, counts, num_vertices):
-    """The polygon beyond each edge, i32 as `polygons`, -1 for none. An edge links the first two polygons that have it."""
+    """The polygon beyond each edge, i32 as `polygons`, -1 for none: an edge links the first two that have it."""
     neighbours = np.full(polygons.shape, -1, np.int32)
     first = np.full(num_vertices, -1, np.int32)
     edges, following, count = np.empty((polygons.size, 3), np.int32), np.empty(polygons.size, np.int32), 0

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchnav.device import cpu_function, device_function
+from batchnav.device import cpu_function, device_function, lean_function
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.bake.growing import room_for
 from batchnav.navmesh.bake.watershed import MAX_REGIONS, distance_field, watershed
@@ -22,14 +22,14 @@ def build_regions(field, min_area: int, merge_area: int) -> np.ndarray:
     return region
 
 
-@device_function
+@lean_function
 def is_region_edge(field, region, i, direction):
     """Whether the neighbour of cell i is of another region, or none."""
     k = field.neighbours[i, direction]
     return (region[k] if k >= 0 else 0) != region[i]
 
 
-@device_function
+@lean_function
 def _region_beside(field, region, i, direction):
     k = field.neighbours[i, direction]
     return region[k] if k >= 0 else 0
@@ -84,9 +84,15 @@ def _merge_and_filter(field, region, count, min_area, merge_area):
                 size[r] = 0
                 _rename(alias, start, length, ring, floor_head, floor_pool, alias[r], target)
                 merged = True
-    number = np.zeros(count + 1, np.int32)
+    _renumber(region, alias)
+
+
+@device_function
+def _renumber(region, alias):
+    """Write the regions that cells are part of now, numbered from 1 in the order of their lowest old number."""
+    number = np.zeros(len(alias), np.int32)
     last = 0
-    for r in range(1, count + 1):
+    for r in range(1, len(alias)):
         if alias[r] != 0 and number[alias[r]] == 0:
             last += 1
             number[alias[r]] = last
@@ -119,7 +125,7 @@ def _stack_floors(field, region, count, overlap_out):
     return head, pool
 
 
-@device_function
+@lean_function
 def _in_list(head, pool, r, value):
     node = head[r]
     while node >= 0:
@@ -129,7 +135,7 @@ def _in_list(head, pool, r, value):
     return False
 
 
-@device_function
+@lean_function
 def _walk_outline(field, region, i, direction, ring_out):
     """Regions beside the outline that starts at cell i, in order, without repetition; returns their number."""
     start, start_direction = i, direction
@@ -152,7 +158,7 @@ def _walk_outline(field, region, i, direction, ring_out):
     return _without_repeats(ring_out, np.int64(0), count)
 
 
-@device_function
+@lean_function
 def _without_repeats(ring, start, count):
     """Remove entries that equal the next one around the ring; the new length."""
     i = 0
@@ -166,12 +172,12 @@ def _without_repeats(ring, start, count):
     return count
 
 
-@device_function
+@lean_function
 def _contains(ring, start, length, value):
+    found = False
     for k in range(start, start + length):
-        if ring[k, 0] == value:
-            return True
-    return False
+        found = found or ring[k, 0] == value
+    return found
 
 
 @device_function
@@ -201,7 +207,7 @@ def _drop_small_islands(size, alias, start, length, ring, min_area):
                 alias[members[k]] = 0
 
 
-@device_function
+@lean_function
 def _find_target(r, size, alias, overlap, start, length, ring, floor_head, floor_pool):
     """The smallest neighbour that region r can merge with, else what it is now."""
     best, target = _SMALLEST, alias[r]
@@ -216,7 +222,7 @@ def _find_target(r, size, alias, overlap, start, length, ring, floor_head, floor
     return target
 
 
-@device_function
+@lean_function
 def _can_merge(r, other, start, length, ring, floor_head, floor_pool):
     """Whether region r touches `other` along one stretch at most, and never lies above or below it."""
     contacts = 0
@@ -225,7 +231,7 @@ def _can_merge(r, other, start, length, ring, floor_head, floor_pool):
     return contacts <= 1 and not _in_list(floor_head, floor_pool, r, other)
 
 
-@device_function
+@lean_function
 def _join_rings(start, length, ring, free, target, r, name):
     """Splice region r's ring into the target's, at `ring[free:]`; False where they do not touch."""
     na, nb = length[target], length[r]
@@ -250,7 +256,7 @@ def _join_rings(start, length, ring, free, target, r, name):
     return True
 
 
-@device_function
+@lean_function
 def _join_floors(head, pool, target, r):
     """Add region r's floors to the target's; r's own list goes."""
     node = head[r]
@@ -263,7 +269,7 @@ def _join_floors(head, pool, target, r):
         node = following
 
 
-@device_function
+@lean_function
 def _rename(alias, start, length, ring, floor_head, floor_pool, old, new):
     """Replace region `old` by `new` wherever it is named."""
     for j in range(1, len(alias)):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchnav.device import cpu_function, device_function
+from batchnav.device import cpu_function, device_function, lean_function
 from batchnav.navmesh.bake.growing import sort_keys
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, WALKABLE, Tile
@@ -39,7 +39,9 @@ def make_tile(mesh, detail, grid, settings: NavMeshSettings) -> Tile:
     details["num_vertices"] = extra
     details["num_triangles"] = num_triangles
     own = np.arange(len(detail.points)) - np.repeat(first_point, num_points) < np.repeat(mesh.count, num_points)
-    boxes, areas = _measure(detail.points, detail.triangles, detail.table, mesh.vertices, mesh.corners, mesh.count, grid)
+    boxes, areas = _measure(
+        detail.points, detail.triangles, detail.table, mesh.vertices, mesh.corners, mesh.count, grid
+    )
     polygons["flags"] = np.where(areas < _LEAST_AREA, DISABLED, WALKABLE)
     nodes = np.zeros(2 * num_polygons, BV_NODE)
     low_out, high_out, index_out = _build_tree(boxes)
@@ -89,7 +91,7 @@ def _measure(points, triangles, table, vertices, corners, count, grid):
     return boxes, areas
 
 
-@device_function
+@lean_function
 def _triangle_area(a, b, c):
     ux, uy, uz = b[0] - a[0], b[1] - a[1], b[2] - a[2]
     vx, vy, vz = c[0] - b[0], c[1] - b[1], c[2] - b[2]
@@ -101,7 +103,7 @@ def _triangle_area(a, b, c):
 def _build_tree(boxes):
     """Nodes of the tree in depth-first order: low i32 [2 P, 3], high, index. The last node stays zero, as in Detour.
 
-    Each node's boxes are sorted along its longest side and split in the middle. A subtree of n leaves has 2 n - 1 nodes.
+    A node's boxes are sorted along its longest side and split in the middle. A subtree of n leaves has 2 n - 1 nodes.
     """
     n = len(boxes)
     low, high = np.zeros((2 * n, 3), np.int32), np.zeros((2 * n, 3), np.int32)

@@ -1,12 +1,12 @@
-"""Ear clipping of a ring of integer corners (O'Rourke, "Computational Geometry in C", chapter 1), shortest cut first."""
+"""Ear clipping of a ring of integer corners, shortest cut first (O'Rourke, "Computational Geometry in C", ch. 1)."""
 
 import numpy as np
 
-from batchnav.device import device_function
-from batchnav.navmesh.bake.plane import crosses, same_place, sees, touches
+from batchnav.device import lean_function
+from batchnav.navmesh.bake.plane import distance_square, meets, sees
 
 
-@device_function
+@lean_function
 def triangulate(ring, index, ears, triangles_out):
     """Triangles of a ring, i32 [n, 3] corners; returns their number. Scratch: index i32 [n], ears bool [n].
 
@@ -42,66 +42,57 @@ def triangulate(ring, index, ears, triangles_out):
     return count + 1
 
 
-@device_function
+@lean_function
 def _emit(index, a, b, c, triangles_out, count):
     triangles_out[count, 0], triangles_out[count, 1], triangles_out[count, 2] = index[a], index[b], index[c]
 
 
-@device_function
+@lean_function
 def _next(i, n):
     return i + 1 if i + 1 < n else 0
 
 
-@device_function
+@lean_function
 def _previous(i, n):
     return i - 1 if i > 0 else n - 1
 
 
-@device_function
-def _length_square(a, b):
-    dx, dz = b[0] - a[0], b[2] - a[2]
-    return dx * dx + dz * dz
-
-
-@device_function
+@lean_function
 def _shortest_ear(ring, index, ears, n):
     """Corner before the ear whose cut is shortest, -1 for none."""
     best, shortest = -1, 0
     for i in range(n):
         middle = _next(i, n)
         if ears[middle]:
-            length = _length_square(ring[index[i]], ring[index[_next(middle, n)]])
+            length = distance_square(ring, index[i], index[_next(middle, n)])
             if best < 0 or length < shortest:
                 best, shortest = i, length
     return best
 
 
-@device_function
+@lean_function
 def _shortest_loose_cut(ring, index, n):
     """The same among cuts that may touch edges. Measured to one corner beyond the cut, as Recast does."""
     best, shortest = -1, 0
     for i in range(n):
         after = _next(_next(i, n), n)
         if _is_cut(ring, index, i, after, n, False):
-            length = _length_square(ring[index[i]], ring[index[_next(after, n)]])
+            length = distance_square(ring, index[i], index[_next(after, n)])
             if best < 0 or length < shortest:
                 best, shortest = i, length
     return best
 
 
-@device_function
+@lean_function
 def _is_cut(ring, index, i, j, n, strict):
     """Whether the line from corner i to j is inside the ring; `strict` also refuses one that touches an edge."""
-    a, b = ring[index[i]], ring[index[j]]
-    if not sees(ring[index[_previous(i, n)]], a, ring[index[_next(i, n)]], b, strict):
+    a, b = index[i], index[j]
+    if not sees(ring, index[_previous(i, n)], a, index[_next(i, n)], b, strict):
         return False
     for k in range(n):
         following = _next(k, n)
         if k == i or following == i or k == j or following == j:
             continue
-        c, d = ring[index[k]], ring[index[following]]
-        if same_place(a, c) or same_place(b, c) or same_place(a, d) or same_place(b, d):
-            continue
-        if (touches(a, b, c, d) if strict else crosses(a, b, c, d)):
+        if meets(ring, a, b, index[k], index[following], strict):
             return False
     return True

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchnav.device import cpu_function, device_function
+from batchnav.device import cpu_function, lean_function
 from batchnav.navmesh.bake.compact import sweep_distances
 
 MAX_REGIONS = 0x7FFF
@@ -31,7 +31,7 @@ def distance_field(field):
     return smooth, largest
 
 
-@device_function
+@lean_function
 def _box_mean(neighbours, distance, i):
     """Rounded mean over the 3 x 3 cells around cell i; a missing one counts as the middle."""
     total = distance[i]
@@ -73,7 +73,9 @@ def watershed(field, distance, largest):
             num_front += 1
         num_front = _expand(field, region, steps, front, num_front, scratch, _EXPANSIONS if level > 0 else _UNLIMITED)
         for j in range(num_front):
-            if region[front[j]] == 0 and _flood(field, distance, region, steps, front[j], level, num_regions + 1, scratch):
+            if region[front[j]] == 0 and _flood(
+                field, distance, region, steps, front[j], level, num_regions + 1, scratch
+            ):
                 num_regions += 1
                 if num_regions > MAX_REGIONS:
                     return region, -1
@@ -91,7 +93,7 @@ def watershed(field, distance, largest):
     return region, num_regions
 
 
-@device_function
+@lean_function
 def _sort_by_level(field, distance, region, top, cells_out, starts_out):
     """Cells without a region by level, from `top` down, in index order within one; higher ones join the first."""
     for k in range(len(starts_out)):
@@ -114,7 +116,7 @@ def _sort_by_level(field, distance, region, top, cells_out, starts_out):
     starts_out[0] = 0
 
 
-@device_function
+@lean_function
 def _expand(field, region, steps, front, count, dirty, max_rounds):
     """Let regions grow into the cells of `front`, all at once in each round. Returns how many cells are left in it."""
     rounds = 0
@@ -143,7 +145,7 @@ def _expand(field, region, steps, front, count, dirty, max_rounds):
     return count
 
 
-@device_function
+@lean_function
 def _flood(field, distance, region, steps, start, level, new_region, stack):
     """Fill a new region from a cell through all that lie at `level` or above and touch no other region.
 
@@ -169,7 +171,7 @@ def _flood(field, distance, region, steps, start, level, new_region, stack):
     return filled
 
 
-@device_function
+@lean_function
 def _touches_other(field, region, i, own):
     """Whether one of the eight cells around cell i has another region."""
     for direction in range(4):

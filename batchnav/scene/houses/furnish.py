@@ -49,7 +49,7 @@ def _dining(draw: Draw, a: Arranger, room: Room) -> None:
 
 def _kitchen(draw: Draw, a: Arranger, room: Room) -> None:
     for width in (3.6, 3.0, 2.4, 1.8):
-        if a.wall(draw, room, kitchen.COUNTER, width) or a.wall(draw, room, kitchen.LOW_COUNTER, width):
+        if a.wall(draw, room, kitchen.COUNTER, width) or a.wall(draw, room, kitchen.LOW_COUNTER, min(width, 2.6)):
             break
     a.wall(draw, room, kitchen.REFRIGERATOR)
     if room.area > 9:

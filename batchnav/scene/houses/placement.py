@@ -24,6 +24,7 @@ _GAP = 0.02
 _HEADROOM = 0.45
 """Kept between furniture and ceiling: closer tops merge with the ceiling in a navmesh's voxels, 0.2 m high."""
 _EPS = 1e-3
+_CROSS = ndimage.generate_binary_structure(2, 1)
 
 Box = tuple[float, float, float, float]
 """x0, z0, x1, z1 in metres."""
@@ -230,11 +231,11 @@ class Arranger:
         free = self.floor[view] & (self.room_of[view] == room) & ~self.blocked[view]
         free[cells[0].start - z0 : cells[0].stop - z0, cells[1].start - x0 : cells[1].stop - x0] = False
         anchors = [(z - z0, x - x0) for z, x in self.anchors[room]]
-        wide, _ = ndimage.label(_shrink(free, _PASSAGE))
+        wide, _ = ndimage.label(_shrink(free, _PASSAGE), _CROSS)
         ids = {int(wide[a]) for a in anchors}
         if len(ids) > 1 or 0 in ids:
             return False
-        return ndimage.label(_shrink(free, _POCKET))[1] <= 1
+        return ndimage.label(_shrink(free, _POCKET), _CROSS)[1] <= 1
 
 
 def _shrink(free: np.ndarray, size: int) -> np.ndarray:

@@ -1,0 +1,236 @@
+"""How CartPole is timed: interleaved candidates, CUDA graphs, and the kernels that exist only to be measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav import device as devices
+from batchnav.device import cpu_kernel, cuda, cuda_kernel, inline_function, load4, store4
+from batchnav.envs.cartpole import MAX_STEPS, START_RANGE, CartPoleEnv, has_failed, push, start
+from batchnav.envs.cartpole_rollout import WINDOW, random_bits
+
+SAMPLE_SECONDS = 0.03
+REPEATS = 7
+ACTION_ROWS = 16
+"""Random actions are drawn ahead, this many steps of them, and used in turn."""
+GRAPH_STEPS = 96
+
+_FIRST, _ONE, _ZERO, _MAX_STEPS = np.int32(0), np.int32(1), np.float32(0.0), np.int32(MAX_STEPS)
+_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1, _LOW, _HIGH = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85), np.uint64(0xFFFFFFFF), np.uint64(32)
+_UNIT, _HALF, _START_WIDTH = np.float32(2.0**-24), np.float32(0.5), np.float32(2.0 * START_RANGE)
+
+
+def wait(device: torch.device) -> None:
+    """Until the device has done all it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def interleaved(
+    candidates: dict[str, Callable[[], None]], device: torch.device, repeats: int = REPEATS
+) -> dict[str, list[float]]:
+    """Seconds per call of each candidate, `repeats` samples, taking turns so that a disturbance meets all alike."""
+    calls = {name: _calls_per_sample(call, device) for name, call in candidates.items()}
+    samples: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(repeats):
+        for name, call in candidates.items():
+            samples[name].append(_seconds(call, calls[name], device))
+    return samples
+
+
+def _calls_per_sample(call: Callable[[], None], device: torch.device) -> int:
+    _seconds(call, 2, device)
+    once = _seconds(call, 3, device)
+    return max(1, min(2000, round(SAMPLE_SECONDS / max(once, 1e-7))))
+
+
+def _seconds(call: Callable[[], None], calls: int, device: torch.device) -> float:
+    finish = getattr(call, "wait", lambda: wait(device))  # a peer on another runtime brings its own
+    finish()
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call()
+    finish()
+    return (time.perf_counter() - begin) / calls
+
+
+def host_seconds(call: Callable[[], None], calls: int = 200) -> list[float]:
+    """Seconds of the host's time per call, not waiting for the device."""
+    samples = []
+    for _ in range(REPEATS):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        samples.append((time.perf_counter() - begin) / calls)
+    return samples
+
+
+def draw_actions(num_envs: int, device: torch.device) -> torch.Tensor:
+    """Random actions i64 [ACTION_ROWS, num_envs]."""
+    generator = torch.Generator(device).manual_seed(0)
+    return torch.randint(0, 2, (ACTION_ROWS, num_envs), generator=generator, device=device)
+
+
+def in_turn(step: Callable[[torch.Tensor], object], actions: torch.Tensor) -> Callable[[], None]:
+    """A call that takes one step with the next row of actions."""
+    rows, count = list(actions), [0]
+
+    def call() -> None:
+        count[0] += 1
+        step(rows[count[0] % len(rows)])
+
+    return call
+
+
+def captured(step: Callable[[torch.Tensor], object], actions: torch.Tensor, steps: int) -> Callable[[], None]:
+    """A call that replays a CUDA graph of `steps` steps; the step must have run before."""
+    rows = list(actions)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for row in rows[:3]:
+            step(row)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for k in range(steps):
+            step(rows[k % len(rows)])
+    return graph.replay
+
+
+def bound_step(env: CartPoleEnv) -> Callable[[torch.Tensor], None]:
+    """One raw kernel launch from Python per step, all else of `env.step` left out."""
+
+    def step(actions: torch.Tensor) -> None:
+        env._advance(actions)
+
+    return step
+
+
+def numba_step(env: CartPoleEnv, kernel, block: int = 128) -> Callable[[torch.Tensor], None]:
+    """The same launch through numba's own call, which looks at every argument each time."""
+
+    def step(actions: torch.Tensor) -> None:
+        devices.launch(kernel, env.num_envs, devices.view(actions), env.kernel_carts, block=block)
+
+    return step
+
+
+@cuda_kernel
+def empty_kernel(actions, carts):
+    """Nothing: what a launch costs by itself."""
+
+
+@cuda_kernel
+def work_kernel(actions, work, state):
+    """The dynamics `work` times per step, nothing else: read, compute, write."""
+    i = np.int32(cuda.grid(1))
+    if i < len(actions):
+        cart, right = load4(state, i, _FIRST), actions[i] == 1
+        for _ in range(work):
+            cart = push(cart, right)
+        store4(state, i, _FIRST, cart)
+
+
+@inline_function
+def philox_7(c0, c1, c2, k0, k1):
+    """Philox 4x32 with 7 rounds, the fewest that pass BigCrush (Salmon et al. 2011, table 2)."""
+    c3 = np.uint32(0)
+    for _ in range(7):
+        p0, p1 = _M0 * np.uint64(c0), _M1 * np.uint64(c2)
+        c0, c1, c2, c3 = (
+            np.uint32(p1 >> _HIGH) ^ c1 ^ k0, np.uint32(p1 & _LOW),
+            np.uint32(p0 >> _HIGH) ^ c3 ^ k1, np.uint32(p0 & _LOW),
+        )  # fmt: skip
+        k0, k1 = np.uint32(k0 + _W0), np.uint32(k1 + _W1)
+    return c0, c1, c2, c3
+
+
+@inline_function
+def as_start(bits):
+    """32 random bits as one of the four starting values."""
+    return (np.float32(bits >> np.uint32(8)) * _UNIT - _HALF) * _START_WIDTH
+
+
+@inline_function
+def start_philox_7(seed, environment, episode):
+    """`cartpole.start` by Philox with 7 rounds."""
+    key = np.uint64(seed)
+    a, b, c, d = philox_7(
+        np.uint32(environment), np.uint32(episode), np.uint32(0), np.uint32(key & _LOW), np.uint32(key >> _HIGH)
+    )
+    return as_start(a), as_start(b), as_start(c), as_start(d)
+
+
+@inline_function
+def start_hash(seed, environment, episode):
+    """`cartpole.start` by a cheap hash (two rounds of multiply and shift): fast, and no sound generator."""
+    bits = np.uint32(environment) * np.uint32(0x9E3779B9) + np.uint32(episode) * np.uint32(0x85EBCA6B) + np.uint32(seed)
+    bits = np.uint32((bits ^ (bits >> np.uint32(16))) * np.uint32(0x7FEB352D))
+    a = np.uint32((bits ^ (bits >> np.uint32(15))) * np.uint32(0x846CA68B))
+    b = np.uint32(a * np.uint32(0xC2B2AE35) + _W0)
+    c = np.uint32(b * np.uint32(0xC2B2AE35) + _W0)
+    return as_start(a), as_start(b), as_start(c), as_start(np.uint32(c * np.uint32(0xC2B2AE35) + _W0))
+
+
+@inline_function
+def start_constant(seed, environment, episode):
+    """No generator at all: the floor."""
+    return _ZERO, _ZERO, _ZERO, _ZERO
+
+
+def make_roll(start_of: Callable, window: int):
+    """The random-policy rollout kernel with another generator; `window` 0 draws a start only where it is needed."""
+    last = np.int32(window - 1)
+    ahead_of_need = window > 0
+
+    @cuda_kernel
+    def roll(clock, num_steps, carts):
+        i = np.int32(cuda.grid(1))
+        if i < len(carts.steps):
+            cart, steps, episode = load4(carts.state, i, _FIRST), np.int32(carts.steps[i]), carts.episode[i]
+            bits, ahead, drawn = random_bits(carts.seed, i, clock), cart, episode
+            for k in range(num_steps):
+                if ahead_of_need and k & last == 0:
+                    drawn = episode + _ONE
+                    ahead = start_of(carts.seed, i, drawn)
+                bit = (clock + k) & np.int64(31)
+                if bit == 0:
+                    bits = random_bits(carts.seed, i, clock + k)
+                cart = push(cart, (bits >> np.uint32(bit)) & _ONE == _ONE)
+                steps += _ONE
+                if has_failed(cart) | (steps >= _MAX_STEPS):
+                    episode += _ONE
+                    if drawn != episode:
+                        drawn = episode
+                        ahead = start_of(carts.seed, i, episode)
+                    cart = ahead
+                    steps = _FIRST
+            store4(carts.state, i, _FIRST, cart)
+            carts.steps[i] = steps
+            carts.episode[i] = episode
+
+    return roll
+
+
+GENERATORS = {"philox 10 rounds": start, "philox 7 rounds": start_philox_7, "hash": start_hash, "none": start_constant}
+"""Where starts come from."""
+WINDOWS = {"in the branch": 0, f"ahead, every {WINDOW} steps": WINDOW}
+"""When they are drawn."""
+
+
+@cpu_kernel
+def work_cpu(actions, work, state):
+    """`work_kernel` on the CPU."""
+    for i in prange(len(actions)):
+        cart, right = load4(state, np.int32(i), _FIRST), actions[i] == 1
+        for _ in range(work):
+            cart = push(cart, right)
+        store4(state, np.int32(i), _FIRST, cart)

@@ -1,0 +1,147 @@
+"""CartPole elsewhere: other libraries' environments behind the one call that the speed script times.
+
+Each factory returns (label with version, steps per call, call), or raises ImportError where the library is not there.
+Every call takes one step, or a scan of many, of all environments with random actions drawn ahead.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+
+import gymnasium
+import numpy as np
+
+ACTION_ROWS = 16
+SCAN_STEPS = 100
+Peer = tuple[str, int, Callable[[], object]]
+
+
+def _version(package: str) -> str:
+    return f"{package} {importlib.metadata.version(package)}"
+
+
+def _rows(num_envs: int, dtype=np.int64) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 2, (ACTION_ROWS, num_envs)).astype(dtype)
+
+
+def _in_turn(step: Callable, rows) -> Callable[[], object]:
+    count = [0]
+
+    def call():
+        count[0] += 1
+        return step(rows[count[0] % ACTION_ROWS])
+
+    return call
+
+
+def gymnasium_vector(num_envs: int) -> Peer:
+    """Gymnasium's own vectorised CartPole: NumPy, one process."""
+    env = gymnasium.make_vec("CartPole-v1", num_envs=num_envs, vectorization_mode="vector_entry_point")
+    env.reset(seed=0)
+    return _version("gymnasium") + " vector CartPole", 1, _in_turn(env.step, _rows(num_envs))
+
+
+def gymnasium_sync(num_envs: int) -> Peer:
+    """Gymnasium's loop over single environments."""
+    env = gymnasium.make_vec("CartPole-v1", num_envs=num_envs, vectorization_mode="sync")
+    env.reset(seed=0)
+    return _version("gymnasium") + " SyncVectorEnv", 1, _in_turn(env.step, _rows(num_envs))
+
+
+def sb3_dummy(num_envs: int) -> Peer:
+    """Stable-Baselines3's loop over single environments."""
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    env = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs)
+    env.reset()
+    return _version("stable_baselines3") + " DummyVecEnv", 1, _in_turn(env.step, _rows(num_envs))
+
+
+def sb3_subproc(num_envs: int) -> Peer:
+    """Stable-Baselines3's process per environment."""
+    from stable_baselines3.common.vec_env import SubprocVecEnv
+
+    env = SubprocVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, start_method="forkserver")
+    env.reset()
+    call = _in_turn(env.step, _rows(num_envs))
+    call.close = env.close
+    return _version("stable_baselines3") + " SubprocVecEnv", 1, call
+
+
+def envpool_sync(num_envs: int) -> Peer:
+    """EnvPool: C++ threads."""
+    import envpool
+
+    env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=num_envs, seed=0)
+    env.reset()
+    return f"envpool {envpool.__version__}", 1, _in_turn(env.step, _rows(num_envs, np.int32))
+
+
+def gymnax_step(num_envs: int) -> Peer:
+    """The JAX environment (gymnax), one jitted step per call; asynchronous on a GPU, so the call waits."""
+    jax, step, state, keys = _gymnax(num_envs)
+    actions = jax.random.randint(keys, (ACTION_ROWS, num_envs), 0, 2)
+    advance, carry = jax.jit(step, donate_argnums=0), [(state, keys)]
+    rows = [actions[k] for k in range(ACTION_ROWS)]
+
+    def one(row):
+        carry[0], out = advance(carry[0], row)
+        return out
+
+    call = _in_turn(one, rows)
+    call.wait = lambda: jax.block_until_ready(carry[0])
+    return f"{_version('gymnax')} step, jax {jax.__version__} {jax.default_backend()}", 1, call
+
+
+def gymnax_scan(num_envs: int) -> Peer:
+    """The same, SCAN_STEPS steps in one `lax.scan`, random actions drawn inside."""
+    jax, step, state, keys = _gymnax(num_envs)
+
+    def random_step(carry, _):
+        state, key = carry
+        key, draw = jax.random.split(key)
+        carry, _ = step((state, key), jax.random.randint(draw, (num_envs,), 0, 2))
+        return carry, None
+
+    scan = jax.jit(lambda carry: jax.lax.scan(random_step, carry, None, SCAN_STEPS)[0], donate_argnums=0)
+    carry = [(state, keys)]
+
+    def call():
+        carry[0] = scan(carry[0])
+
+    call.wait = lambda: jax.block_until_ready(carry[0])
+    return f"{_version('gymnax')} scan, jax {jax.__version__} {jax.default_backend()}", SCAN_STEPS, call
+
+
+def _gymnax(num_envs: int):
+    """jax, a step over all environments (carry, actions) -> (carry, outputs), the first state, a key."""
+    import os
+
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import gymnax
+    import jax
+
+    env, params = gymnax.make("CartPole-v1")
+    key = jax.random.PRNGKey(0)
+    _, state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(key, num_envs), params)
+    step_all = jax.vmap(env.step, in_axes=(0, 0, 0, None))
+
+    def step(carry, actions):
+        state, key = carry
+        key, draw = jax.random.split(key)
+        observation, state, reward, done, *_ = step_all(jax.random.split(draw, num_envs), state, actions, params)
+        return (state, key), (observation, reward, done)
+
+    return jax, step, state, key
+
+
+CPU_PEERS = {
+    "gymnasium vector": (gymnasium_vector, (1, 32, 1024, 65_536)),
+    "gymnasium sync": (gymnasium_sync, (1, 8, 32)),
+    "sb3 dummy": (sb3_dummy, (1, 8, 32)),
+    "sb3 subproc": (sb3_subproc, (1, 2, 4, 8, 16, 32)),
+    "envpool": (envpool_sync, (1, 32, 1024, 16_384)),
+}
+"""Factory and numbers of environments to measure it at."""
+JAX_PEERS = {"gymnax step": gymnax_step, "gymnax scan": gymnax_scan}

@@ -1,0 +1,159 @@
+"""Average return against training time: the same PPO on every kind of CartPole, five seeds each."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import torch
+from record import row
+
+from batchnav.config import CartPoleRun, load_config
+from batchnav.envs.cartpole import CartPoleEnv
+from batchnav.envs.cartpole_torch import TorchCartPoleEnv
+from batchnav.policy.actor_critic import ActorCritic
+from batchnav.ppo.learner import Learner
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "train"))
+from cartpole import SOLVED, mean_return  # noqa: E402
+
+SEEDS = range(5)
+TIME_LIMIT = 60.0
+"""Seconds of training after which a run counts as not solved."""
+
+
+class HostEnv:
+    """Another library's environments behind the VecEnv protocol: NumPy inside, torch outside, restart in the step."""
+
+    def __init__(self, num_envs: int):
+        self.num_envs, self.device = num_envs, torch.device("cpu")
+        one = gymnasium.make("CartPole-v1")
+        self.single_observation_space, self.single_action_space = one.observation_space, one.action_space
+        self._steps = np.zeros(num_envs, np.float32)
+
+    def _info(self, ended: np.ndarray, final: np.ndarray) -> dict:
+        self._steps += 1
+        steps = torch.from_numpy(self._steps.copy())
+        self._steps[ended] = 0
+        return {
+            "episode": {"return": steps, "steps": steps}, "_episode": torch.from_numpy(ended),
+            "final_obs": torch.from_numpy(final),
+        }  # fmt: skip
+
+
+class GymnasiumEnv(HostEnv):
+    """Gymnasium's SyncVectorEnv, which can restart in the step."""
+
+    def __init__(self, num_envs: int, seed: int):
+        super().__init__(num_envs)
+        mode = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
+        self.env = gymnasium.make_vec("CartPole-v1", num_envs, vectorization_mode="sync", vector_kwargs=mode)
+
+    def reset(self, *, seed=None, options=None):
+        """As VecEnv."""
+        return torch.from_numpy(self.env.reset(seed=seed)[0].copy()), {}
+
+    def step(self, actions: torch.Tensor):
+        """As VecEnv."""
+        obs, reward, terminated, truncated, info = self.env.step(actions.numpy())
+        final, ended = obs.copy(), terminated | truncated
+        for i in ended.nonzero()[0]:
+            final[i] = info["final_obs"][i]
+        flags = torch.from_numpy(terminated.copy()), torch.from_numpy(truncated.copy())
+        return torch.from_numpy(obs.copy()), torch.from_numpy(reward).float(), *flags, self._info(ended, final)
+
+    def close(self) -> None:
+        """Let go of the environments."""
+        self.env.close()
+
+
+class SubprocEnv(HostEnv):
+    """Stable-Baselines3's SubprocVecEnv: a process per environment."""
+
+    def __init__(self, num_envs: int, seed: int):
+        from stable_baselines3.common.vec_env import SubprocVecEnv
+
+        super().__init__(num_envs)
+        self.env = SubprocVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, start_method="forkserver")
+
+    def reset(self, *, seed=None, options=None):
+        """As VecEnv."""
+        self.env.seed(seed)
+        return torch.from_numpy(self.env.reset()), {}
+
+    def step(self, actions: torch.Tensor):
+        """As VecEnv."""
+        obs, reward, ended, infos = self.env.step(actions.numpy())
+        final = obs.copy()
+        for i in ended.nonzero()[0]:
+            final[i] = infos[i]["terminal_observation"]
+        truncated = np.array([info["TimeLimit.truncated"] for info in infos])
+        flags = torch.from_numpy(ended & ~truncated), torch.from_numpy(truncated)
+        return torch.from_numpy(obs), torch.from_numpy(reward), *flags, self._info(ended, final)
+
+    def close(self) -> None:
+        """End the processes."""
+        self.env.close()
+
+
+BACKENDS: dict[str, tuple[str, str, Callable]] = {
+    "kernels, GPU": ("cuda", "cartpole_h200.yaml", lambda n, seed: CartPoleEnv(n, "cuda", seed)),
+    "PyTorch, GPU": ("cuda", "cartpole_h200.yaml", lambda n, seed: TorchCartPoleEnv(n, "cuda", seed)),
+    "kernels, CPU": ("cpu", "cartpole.yaml", lambda n, seed: CartPoleEnv(n, "cpu", seed)),
+    "PyTorch, CPU": ("cpu", "cartpole.yaml", lambda n, seed: TorchCartPoleEnv(n, "cpu", seed)),
+    "Gymnasium SyncVectorEnv": ("cpu", "cartpole.yaml", GymnasiumEnv),
+    "SB3 SubprocVecEnv": ("cpu", "cartpole.yaml", SubprocEnv),
+}
+"""Name: device type, configuration, environment from (num_envs, seed)."""
+
+
+def ppo_rows(device: torch.device) -> list[dict]:
+    """Seconds of training until solved, per backend and seed, each row with its curve.
+
+    On the GPU the GPU's backends, then on both the CPU's. A first run of each backend, not counted, compiles.
+    """
+    rows = []
+    for name, (kind, config, make) in BACKENDS.items():
+        if kind == "cuda" and device.type != "cuda":
+            continue
+        run = load_config(ROOT / "configs" / config, CartPoleRun)
+        params = {"part": "ppo", "how": name, "num_envs": run.ppo.num_envs}
+        where = torch.device(kind)
+        try:
+            curve_of(make, run, where, updates=2)
+        except ImportError as error:
+            empty = row("cartpole", "seconds_to_solve", [0.0], {**params, "note": f"not installed ({error})"}, where)
+            rows.append({key: value for key, value in empty.items() if key not in ("value", "p5", "p95")})
+            continue
+        for seed in SEEDS:
+            curve = curve_of(make, dataclasses.replace(run, seed=seed), where)
+            solved = curve[-1][2] >= SOLVED
+            result = row(
+                "cartpole", "seconds_to_solve", [curve[-1][0]], {**params, "seed": seed, "solved": solved}, where
+            )
+            rows.append({**result, "frames": curve[-1][1], "curve": curve})
+    return rows
+
+
+def curve_of(make: Callable, run: CartPoleRun, device: torch.device, updates: int = 10**9) -> list[list[float]]:
+    """Train until solved: [seconds of training, frames, mean return of 100 fresh episodes] after each update."""
+    torch.manual_seed(run.seed)
+    env = make(run.ppo.num_envs, run.seed)
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
+    learner = Learner(policy, env, run.ppo, run.seed)
+    judge, curve, seconds = CartPoleEnv(100, device, run.seed + 1), [[0.0, 0, 0.0]], 0.0
+    while curve[-1][2] < SOLVED and seconds < TIME_LIMIT and learner.frames < run.ppo.total_frames and updates:
+        begin = time.perf_counter()
+        learner.update(learner.frames / run.ppo.total_frames).read()
+        seconds += time.perf_counter() - begin
+        curve.append([round(seconds, 4), learner.frames, round(mean_return(policy, judge), 2)])
+        updates -= 1
+    if hasattr(env, "env"):
+        env.close()
+    return curve

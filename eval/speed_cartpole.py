@@ -1,0 +1,301 @@
+"""CartPole's speed, measured: how a step's time grows, what bounds it, and how other libraries do in the same run.
+
+    python eval/speed_cartpole.py                                   # on the GPU where there is one, else on the CPU
+    python eval/speed_cartpole.py --device cpu --parts scaling fused peers
+    python eval/cartpole_page.py                                    # figures and eval/cartpole.md from the rows
+
+Appends rows to eval/results/cartpole.jsonl. A peer that is not installed leaves a row that says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import cartpole_bench as bench
+import cartpole_peers as peers
+import torch
+from cartpole_bench import captured, draw_actions, host_seconds, in_turn, interleaved
+from cartpole_ppo import ppo_rows
+from record import record, row
+
+from batchnav import device as devices
+from batchnav.envs.cartpole import BYTES_PER_STEP, CartPoleEnv, step_cuda
+from batchnav.envs.cartpole_rollout import BYTES_PER_TRAJECTORY_STEP, CartPoleRollout, Trajectory
+from batchnav.envs.cartpole_torch import TorchCartPoleEnv, torch_push, torch_step
+
+COUNTS_CUDA = (1, 64, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 10_000_000)
+COUNTS_CPU = (1, 64, 1024, 16_384, 65_536, 1_048_576)
+COMPARED = (4096, 65_536, 1_048_576, 10_000_000)
+"""Numbers of environments at which everything on the GPU is compared."""
+BLOCKS = (1, 8, 32, 64, 128, 256, 1024)
+WORK = (1, 10, 100, 1000)
+FUSED_STEPS = 1000
+COPIED_BYTES = 2**30
+
+
+def throughput(name: str, seconds: dict[str, list[float]], steps: dict[str, int], device, **params) -> list[dict]:
+    """One steps_per_second row per candidate, from seconds per call and environment steps per call."""
+    return [
+        row(
+            "cartpole",
+            "steps_per_second",
+            [steps[who] / s for s in samples],
+            {"part": name, "how": who, **params},
+            device,
+        )
+        for who, samples in seconds.items()
+    ]
+
+
+def scaling(device: torch.device) -> list[dict]:
+    """Steps/s against the number of environments: ours by launch, by graph and by `env.step`, and PyTorch's."""
+    rows = []
+    cuda = device.type == "cuda"
+    for n in COUNTS_CUDA if cuda else COUNTS_CPU:
+        actions, env = draw_actions(n, device), CartPoleEnv(n, device)
+        calls = {"env.step": in_turn(env.step, actions)}
+        steps = {"env.step": n}
+        if cuda:
+            step = bench.bound_step(CartPoleEnv(n, device))
+            calls["raw launch"] = in_turn(step, actions)
+            calls["numba launch"] = in_turn(bench.numba_step(CartPoleEnv(n, device), step_cuda), actions)
+            calls["graph"] = captured(bench.bound_step(CartPoleEnv(n, device)), actions, bench.GRAPH_STEPS)
+            steps |= {"raw launch": n, "numba launch": n, "graph": n * bench.GRAPH_STEPS}
+        if n in COMPARED or not cuda:
+            torch_calls = torch_candidates(n, device, actions)
+            calls |= {who: call for who, (call, _) in torch_calls.items()}
+            steps |= {who: n * k for who, (_, k) in torch_calls.items()}
+        if cuda and n in COMPARED[:3]:
+            for who, factory in peers.JAX_PEERS.items():
+                if peer := attempt(rows, factory, n, device, "scaling", who):
+                    label, k, call = peer
+                    calls[label], steps[label] = call, n * k
+        rows += throughput("scaling", interleaved(calls, device), steps, device, num_envs=n)
+    return rows
+
+
+def torch_candidates(n: int, device: torch.device, actions: torch.Tensor) -> dict[str, tuple[Callable, int]]:
+    """PyTorch eager, compiled, and on the GPU both again without the host: name -> (call, steps per call)."""
+
+    def step(state, steps, action):
+        return torch_step(state, steps, action, torch.rand_like(state))
+
+    found = {"torch eager": (in_turn(TorchCartPoleEnv(n, device).step, actions), 1)}
+    torch._dynamo.reset()  # each size is compiled for itself
+    variants = {"torch compiled": torch.compile(step, dynamic=False)}
+    for who, function in variants.items():
+        try:
+            advance = torch_loop(function, n, device)
+            advance(actions[0])
+        except Exception as error:  # no compiler on this machine: whatever inductor raises
+            print(f"{who}: {type(error).__name__}: {str(error).splitlines()[0]}")
+            continue
+        found[who] = (in_turn(advance, actions), 1)
+        if device.type == "cuda":
+            found[f"{who}, graph"] = (captured(torch_loop(function, n, device), actions, 16), 16)
+    return found
+
+
+def torch_loop(function: Callable, n: int, device: torch.device) -> Callable[[torch.Tensor], None]:
+    """A step that keeps its state in place, so that it can be captured."""
+    state = torch.zeros(n, 4, device=device)
+    steps = torch.zeros(n, dtype=torch.int16, device=device)
+
+    def advance(actions: torch.Tensor) -> None:
+        new_state, new_steps, *_ = function(state, steps, actions)
+        state.copy_(new_state)
+        steps.copy_(new_steps)
+
+    return advance
+
+
+def fused(device: torch.device) -> list[dict]:
+    """Many steps per launch with the policy in the kernel."""
+    rows = []
+    cuda = device.type == "cuda"
+    for n in COMPARED if cuda else (64, 4096, 65_536):
+        k = FUSED_STEPS if cuda else max(10, min(FUSED_STEPS, 16_000_000 // n))
+        written = max(8, min(k, (200_000_000 if cuda else 4_000_000) // n))
+        weights = torch.tensor([0.1, 0.4, 1.0, 0.6], device=device).repeat(n, 1)
+        runs = {
+            "fused random": CartPoleRollout(CartPoleEnv(n, device), k),
+            "fused linear": CartPoleRollout(CartPoleEnv(n, device), k, weights),
+            "fused random, trajectory": CartPoleRollout(
+                CartPoleEnv(n, device), written, None, Trajectory.empty(written, n, device)
+            ),
+        }
+        steps = {who: n * run.num_steps for who, run in runs.items()}
+        rows += throughput("fused", interleaved(runs, device), steps, device, num_envs=n)
+    return rows
+
+
+def block(device: torch.device) -> list[dict]:
+    """Seconds per step in a graph against the number of environments, for each number of threads per block."""
+    rows = []
+    for n in (4**k for k in range(12)):
+        actions = draw_actions(n, device)
+        calls = {size: captured(bench.bound_step(CartPoleEnv(n, device, block=size)), actions, 16) for size in BLOCKS}
+        for size, samples in interleaved(calls, device, repeats=5).items():
+            params = {"part": "block", "how": "graph", "num_envs": n, "block": size}
+            rows.append(row("cartpole", "seconds_per_step", [s / 16 for s in samples], params, device))
+    return rows
+
+
+def work(device: torch.device) -> list[dict]:
+    """Seconds per step against work per step: the dynamics 1 to 1000 times, for a kernel and for PyTorch."""
+    rows, n = [], 65_536 if device.type == "cuda" else 4096
+    right = torch.ones(n, dtype=torch.bool, device=device)
+
+    def repeat(times: int, state: torch.Tensor) -> torch.Tensor:
+        for _ in range(times):
+            state = torch_push(state, right)
+        return state
+
+    for times in WORK:
+        state = torch.zeros(n, 4, device=device)
+        calls = {"torch eager": functools.partial(repeat, times, state)}
+        if times <= 100:  # a compiler that unrolls a thousand takes minutes
+            torch._dynamo.reset()
+            compiled = torch.compile(functools.partial(repeat, times), dynamic=False)
+            calls["torch compiled"] = functools.partial(compiled, state)
+        calls["kernel"] = kernel_work(times, n, device)
+        for who in list(calls):
+            try:
+                calls[who]()
+            except Exception as error:  # no compiler on this machine
+                print(f"work, {who}: {type(error).__name__}")
+                del calls[who]
+        for who, samples in interleaved(calls, device, repeats=5).items():
+            params = {"part": "work", "how": who, "num_envs": n, "work": times}
+            rows.append(row("cartpole", "seconds_per_step", samples, params, device))
+    return rows
+
+
+def kernel_work(times: int, n: int, device: torch.device) -> Callable[[], None]:
+    """The dynamics `times` times in one launch."""
+    actions, state = torch.ones(n, dtype=torch.int64, device=device), torch.zeros(n, 4, device=device)
+    args = devices.view(actions), times, devices.view(state)
+    if device.type == "cuda":
+        return devices.BoundKernel(bench.work_kernel, n, *args)
+    return lambda: bench.work_cpu(*args)
+
+
+def generator(device: torch.device) -> list[dict]:
+    """Which generator pays, and when to draw: fused steps/s for each."""
+    rows = []
+    for n in (65_536, 10_000_000):
+        calls, steps = {}, {}
+        for name, start_of in bench.GENERATORS.items():
+            for when, window in bench.WINDOWS.items():
+                carts, kernel = CartPoleEnv(n, device).kernel_carts, bench.make_roll(start_of, window)
+                who = f"{name}, {when}"
+                calls[who] = devices.BoundKernel(kernel, n, 0, FUSED_STEPS, carts)
+                steps[who] = n * FUSED_STEPS
+        rows += throughput("generator", interleaved(calls, device, repeats=5), steps, device, num_envs=n)
+    return rows
+
+
+def breakdown(device: torch.device) -> list[dict]:
+    """Where a step's time goes: the host's share, an empty kernel's, and bytes/s against a copy's."""
+    rows = []
+    copies = interleaved({"copy": copy_call(device)}, device)["copy"]
+    bandwidth = [2 * COPIED_BYTES / s for s in copies]
+    rows.append(row("cartpole", "bytes_per_second", bandwidth, {"part": "breakdown", "how": "device copy"}, device))
+    for n in COMPARED:
+        actions, env = draw_actions(n, device), CartPoleEnv(n, device)
+        empty = devices.BoundKernel(bench.empty_kernel, n, devices.view(actions[0]), env.kernel_carts)
+        graphs = {
+            "step kernel": captured(bench.bound_step(env), actions, 96),
+            "empty kernel": captured(lambda _, empty=empty: empty(), actions, 96),
+        }
+        for who, samples in interleaved(graphs, device).items():
+            params = {"part": "breakdown", "how": f"{who} in a graph", "num_envs": n}
+            rows.append(row("cartpole", "seconds_per_step", [s / 96 for s in samples], params, device))
+            if who == "step kernel":
+                moved = [n * BYTES_PER_STEP * 96 / s for s in samples]
+                rows.append(row("cartpole", "bytes_per_second", moved, {**params, "bytes": BYTES_PER_STEP}, device))
+        if n <= 65_536:  # beyond, the device is behind and the host waits for it
+            hosts = {
+                "host: raw launch": in_turn(bench.bound_step(env), actions),
+                "host: numba launch": in_turn(bench.numba_step(env, step_cuda), actions),
+                "host: env.step": in_turn(env.step, actions),
+            }
+            for who, call in hosts.items():
+                params = {"part": "breakdown", "how": who, "num_envs": n}
+                rows.append(row("cartpole", "seconds_per_step", host_seconds(call), params, device))
+        steps = max(8, 200_000_000 // n)
+        write = CartPoleRollout(CartPoleEnv(n, device), steps, None, Trajectory.empty(steps, n, device))
+        moved = [n * steps * BYTES_PER_TRAJECTORY_STEP / s for s in interleaved({"w": write}, device)["w"]]
+        params = {"part": "breakdown", "how": "trajectory written", "num_envs": n, "bytes": BYTES_PER_TRAJECTORY_STEP}
+        rows.append(row("cartpole", "bytes_per_second", moved, params, device))
+    return rows
+
+
+def copy_call(device: torch.device) -> Callable[[], object]:
+    """Copies COPIED_BYTES on the device: so many are read, and so many written."""
+    source = torch.zeros(COPIED_BYTES, dtype=torch.uint8, device=device)
+    return functools.partial(torch.empty_like(source).copy_, source)
+
+
+def cpu_peers(device: torch.device) -> list[dict]:
+    """Other libraries' environments on this machine's CPU, with ours beside them. Threads as each takes by itself."""
+    rows, cpu = [], torch.device("cpu")
+    for who, (factory, counts) in peers.CPU_PEERS.items():
+        for n in counts:
+            peer = attempt(rows, factory, n, cpu, "peers", who)
+            if not peer:
+                break
+            label, k, call = peer
+            ours = CartPoleEnv(n)
+            calls = {label: call, "batchnav env.step": in_turn(ours.step, draw_actions(n, cpu))}
+            steps = {label: n * k, "batchnav env.step": n}
+            rows += throughput("peers", interleaved(calls, cpu, repeats=5), steps, cpu, num_envs=n)
+            if hasattr(call, "close"):
+                call.close()
+    return rows
+
+
+def attempt(rows: list[dict], factory: Callable, n: int, device, part: str, who: str):
+    """The peer, or None with a row that says why not."""
+    try:
+        peer = factory(n)
+        peer[2]()
+        return peer
+    except ImportError as error:
+        note = f"not installed ({error.name or error})"
+    except Exception as error:  # a peer's own trouble must not end our run
+        note = f"failed: {type(error).__name__}: {str(error)[:120]}"
+    empty = row("cartpole", "steps_per_second", [0.0], {"part": part, "how": who, "num_envs": n, "note": note}, device)
+    rows.append({key: value for key, value in empty.items() if key not in ("value", "p5", "p95")})
+    return None
+
+
+PARTS: dict[str, Callable[[torch.device], list[dict]]] = {
+    "scaling": scaling, "fused": fused, "block": block, "work": work, "generator": generator,
+    "breakdown": breakdown, "peers": cpu_peers, "ppo": ppo_rows,
+}  # fmt: skip
+CUDA_ONLY = ("block", "generator", "breakdown")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[name for name in PARTS if name != "ppo"])
+    parser.add_argument("--dry", action="store_true", help="print only, append nothing")
+    options = parser.parse_args()
+    device = devices.resolve_device(options.device)
+    for name in options.parts:
+        if name in CUDA_ONLY and device.type == "cpu":
+            continue
+        begin = time.perf_counter()
+        record("cartpole", PARTS[name](device), append=not options.dry)
+        print(f"{name}: {time.perf_counter() - begin:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    Path(__file__).parent.joinpath("results").mkdir(exist_ok=True)
+    main()

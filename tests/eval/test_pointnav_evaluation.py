@@ -1,0 +1,116 @@
+import importlib.util
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import trimesh
+from gymnasium import spaces
+
+from batchnav.config import PointNavConfig, PolicyConfig, to_dict
+from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
+from batchnav.errors import ArgumentError, CheckpointError, EpisodeError
+from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.weights import save_policy
+from batchnav.sim.state import METRICS
+
+EVAL = Path(__file__).resolve().parents[2] / "eval"
+
+
+@pytest.fixture(scope="module")
+def program():
+    """eval/pointnav.py as a module (train/ has one of the same name)."""
+    sys.path.insert(0, str(EVAL))
+    spec = importlib.util.spec_from_file_location("eval_pointnav", EVAL / "pointnav.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["eval_pointnav"] = module
+    spec.loader.exec_module(module)
+    sys.path.remove(str(EVAL))
+    return module
+
+
+@pytest.fixture(scope="module")
+def rooms(tmp_path_factory):
+    """Two floors as mesh files, five episodes on each: the goal dead ahead, 1 to 3 m away."""
+    folder = tmp_path_factory.mktemp("rooms")
+    episodes = []
+    for name in ("a", "b"):
+        trimesh.creation.box((6.0, 0.2, 6.0)).export(folder / f"{name}.ply")
+        for k in range(5):
+            goal = (0.0, 0.2, 2.0 - (1.0 + 0.5 * k))
+            scene_id = str(folder / f"{name}.ply")
+            episodes.append(Episode(str(k), scene_id, (0.0, 0.2, 2.0), rotation_of(0.0), (Goal(goal, 0.2),)))
+    save_episodes(episodes, folder / "mine.json.gz")
+    return folder
+
+
+def test_greedy_on_open_floors(program, rooms, tmp_path):
+    mine = rooms / "mine.json.gz"
+    program.main(program.Options(agent="greedy", episodes=mine, num_envs=3, out=tmp_path, record=False, device="cpu"))
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["agent"] == "greedy" and len(results["episodes"]) == 10 and len(results["scenes"]) == 2
+    assert results["overall"]["success"]["mean"] == 1.0 and results["overall"]["success"]["count"] == 10
+    # Wilson's lower end for 10 of 10.
+    assert results["overall"]["success"]["low"] == pytest.approx(10 / (10 + 1.959963984540054**2))
+    assert results["overall"]["spl"]["mean"] > 0.99
+    assert [e["episode_id"] for e in results["episodes"]] == [*"01234"] * 2
+    assert all(scene["steps"]["count"] == 5 for scene in results["scenes"].values())
+    steps = [e["steps"] for e in results["episodes"]]
+    assert steps[:5] == steps[5:] == sorted(set(steps))
+
+
+def test_a_checkpoint_with_its_report(program, rooms, tmp_path, monkeypatch):
+    """An untrained policy of a small task, from file to page and result rows."""
+    task = PointNavConfig(height=32, width=32, max_steps=20)
+    observations = spaces.Dict({
+        "depth": spaces.Box(0.0, 1.0, (1, 32, 32), np.float32),
+        "pointgoal": spaces.Box(-np.inf, np.inf, (2,), np.float32),
+    })  # fmt: skip
+    torch.manual_seed(0)
+    network = ActorCritic(observations, spaces.Discrete(4), PolicyConfig(base_width=4, visual_size=8, hidden_size=8))
+    save_policy(network, tmp_path / "policy.safetensors", {"task": to_dict(task), "frames": 1234})
+    (tmp_path / "metrics.jsonl").write_text('{"frames": 100, "seconds": 1.0, "success": 0.5}\n')
+    rows = []
+    monkeypatch.setattr(program, "record", lambda name, new: rows.extend(new))
+    program.main(program.Options(
+        checkpoint=tmp_path / "policy.safetensors", episodes=rooms / "mine.json.gz", device="cpu", report=True,
+        recordings=2, out=tmp_path / "report",
+    ))  # fmt: skip
+    assert {p.name for p in (tmp_path / "report").iterdir()} == {
+        "index.html", "results.json", "curves.png", "depth.png", "map_1.png", "map_2.png", "episode_1.gif",
+        "episode_2.gif",
+    }  # fmt: skip
+    text = (tmp_path / "report" / "index.html").read_text()
+    assert "1,234 frames" in text and "oracle" in text
+    assert {(r["params"]["agent"], r["metric"]) for r in rows} == {
+        (agent, metric)
+        for agent in ("learned", "random", "forward", "greedy", "oracle")
+        for metric in ("success", "spl", "soft_spl")
+    }
+    learned = next(r for r in rows if r["params"]["agent"] == "learned")
+    assert learned["params"]["frames"] == 1234 and learned["low"] <= learned["value"] <= learned["high"]
+    results = json.loads((tmp_path / "report" / "results.json").read_text())
+    assert results["task"]["max_steps"] == 20
+    assert set(results["overall"]) == set(METRICS)
+
+
+def test_bad_commands(program, rooms, tmp_path):
+    for options in (
+        program.Options(),
+        program.Options(agent="greedy", checkpoint=tmp_path / "x"),
+        program.Options(agent="greedy", num_envs=0),
+        program.Options(agent="greedy", recordings=-1),
+    ):
+        with pytest.raises(ArgumentError, match="options"):
+            program.main(options)
+    with pytest.raises(CheckpointError, match="absent"):
+        program.main(program.Options(checkpoint=tmp_path / "absent.safetensors"))
+    with pytest.raises(EpisodeError, match="absent"):
+        program.main(program.Options(agent="greedy", episodes=tmp_path / "absent.json.gz", out=tmp_path))
+    off = Episode("9", str(rooms / "a.ply"), (0.0, 0.2, 2.0), rotation_of(math.pi), (Goal((40.0, 0.2, 0.0)),))
+    save_episodes([off], tmp_path / "off.json.gz")
+    with pytest.raises(EpisodeError, match=r"episode '9'.*goals\[0\]"):
+        program.main(program.Options(agent="greedy", episodes=tmp_path / "off.json.gz", out=tmp_path))

@@ -1,0 +1,65 @@
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from batchnav.envs.evaluate import Interval, Recording
+from batchnav.scene.scene import make_scene
+from batchnav.sim.state import METRICS
+from batchnav.types import TriangleMesh
+from batchnav.view.report import format_interval, write_report
+
+
+@pytest.fixture(scope="module")
+def floor():
+    vertices = np.array([(0, 0, 0), (0, 0, 5), (5, 0, 5), (5, 0, 0)], np.float32)
+    return make_scene("floor <1>", TriangleMesh(vertices, np.array([(0, 1, 2), (0, 2, 3)], np.int32)))
+
+
+def summary(value):
+    return {name: Interval(value, value - 0.05, value + 0.05, 20) for name in METRICS}
+
+
+def test_report(floor, tmp_path):
+    x = np.linspace(1.0, 4.0, 13, dtype=np.float32)
+    recording = Recording(
+        scene=0, positions=np.stack([x, np.zeros_like(x), np.full_like(x, 2.0)], axis=1), headings=np.zeros(13),
+        actions=np.ones(13, int), depth=np.full((13, 8, 8), 0.5, np.float32), goal=np.array([4.0, 0.0, 2.0]),
+        metrics=dict.fromkeys(METRICS, 1.0),
+    )  # fmt: skip
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_text('{"frames": 100, "seconds": 1.0, "success": 0.5}\n')
+    agents = {"learned": summary(0.625), "greedy": summary(0.375)}
+    page = write_report(
+        tmp_path / "report",
+        "A & B",
+        {"task": "a < b"},
+        agents,
+        {"floor <1>": summary(0.5)},
+        [recording],
+        [floor],
+        metrics,
+    )
+    text = page.read_text()
+    assert "<h1>A &amp; B</h1>" in text and "a &lt; b" in text and "floor &lt;1&gt;" in text
+    assert text.index("learned") < text.index("greedy")
+    assert "0.625 <small>±0.050" in text and "0.375" in text
+    pictures = re.findall(r"src='([^']+)'", text)
+    assert sorted(pictures) == sorted(p.name for p in page.parent.iterdir() if p.name != "index.html")
+    assert {"curves.png", "depth.png", "map_1.png", "episode_1.gif"} == set(pictures)
+    for picture in pictures:
+        with Image.open(page.parent / picture) as image:
+            image.load()
+
+
+def test_a_report_without_run_or_recordings(floor, tmp_path):
+    page = write_report(tmp_path, "none", {}, {"greedy": summary(0.5)}, {}, [], [floor])
+    assert "src=" not in page.read_text()
+
+
+def test_numbers():
+    assert format_interval(Interval(0.5, 0.4, 0.6, 9)) == ("0.500", "±0.100")
+    assert format_interval(Interval(123.45, 120.0, 126.9, 9)) == ("123.5", "±3.5")
+    assert format_interval(Interval(0.5, float("nan"), float("nan"), 1)) == ("0.500", "")
+    assert format_interval(Interval(float("inf"), float("nan"), float("nan"), 9)) == ("inf", "")
