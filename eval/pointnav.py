@@ -38,12 +38,15 @@ from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.policy.weights import load_policy
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.state import METRICS
-from batchnav.view.report import format_interval, write_report
+from batchnav.view.report import SHOWN, format_interval, write_report
 
 EPISODES = Path(__file__).resolve().parents[1] / "assets" / "episodes"
 RECORDED = ("success", "spl", "soft_spl")
 BLIND_IMAGE = 4
 """Image side for agents that do not look."""
+
+TABLE_WIDTH = 150
+"""Characters that a table needs, whatever a pipe or log says."""
 
 Summary = dict[str, Interval]
 
@@ -196,11 +199,11 @@ def show(title: str, rows: dict[str, Summary]) -> None:
     """Print means with intervals, one row per agent or scene."""
     table = Table(title=title)
     table.add_column("")
-    for metric in METRICS:
-        table.add_column(metric.replace("_", " "), justify="right")
+    for metric in SHOWN:
+        table.add_column(metric.replace("_", " "), justify="right", no_wrap=True)
     for name, summary in rows.items():
-        table.add_row(name, *(" ".join(format_interval(summary[metric])) for metric in METRICS))
-    Console().print(table)
+        table.add_row(name, *(" ".join(format_interval(summary[metric])) for metric in SHOWN))
+    Console(width=max(Console().width, TABLE_WIDTH)).print(table)
 
 
 def write_json(path, name, episodes_file, results, overall, scenes, evaluation: Evaluation) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 
 from batchnav.envs.evaluate import Interval, Recording
 from batchnav.scene.scene import Scene
-from batchnav.sim.state import METRICS
 from batchnav.view.curves import plot_curves
 from batchnav.view.mosaic import depth_mosaic
 from batchnav.view.topdown import TopDownMap
@@ -21,6 +20,8 @@ from batchnav.view.video import draw_episode, save_gif, video_frames
 MOSAIC_COLUMNS = 8
 """Depth images shown of each recorded episode, evenly spaced in time."""
 VIDEO_MAP_SIZE = 420
+SHOWN = ("success", "spl", "soft_spl", "distance_to_goal", "collisions", "steps")
+"""Columns of the tables."""
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #2d2d2d; max-width: 1120px; margin: 2em auto; padding: 0 1em }
@@ -93,19 +94,22 @@ def write_report(
 
 
 def format_interval(interval: Interval) -> tuple[str, str]:
-    """The mean, and half the interval's width behind a plus-minus sign; both as text."""
-    if not math.isfinite(interval.mean):
-        return str(interval.mean), ""
-    digits = 3 if abs(interval.mean) < 10 else 1
-    half = (interval.high - interval.low) / 2
-    return f"{interval.mean:.{digits}f}", f"±{half:.{digits}f}" if math.isfinite(half) else ""
+    """The mean, and the interval as "low–high", as text; the second is empty where there is none."""
+    size = abs(interval.mean)
+    digits = 3 if size < 10 else 1
+
+    def text(value: float) -> str:
+        return f"{value + 0.0:.{digits}f}"
+
+    spread = f"{text(interval.low)}–{text(interval.high)}" if math.isfinite(interval.high - interval.low) else ""
+    return text(interval.mean), spread
 
 
 def _table(rows: Mapping[str, Summary]) -> str:
-    head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in METRICS)
+    head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in SHOWN)
     lines = [f"<table><thead><tr><th></th><th>episodes</th>{head}</tr></thead><tbody>"]
     for i, (name, summary) in enumerate(rows.items()):
-        cells = "".join("<td>{} <small>{}</small></td>".format(*format_interval(summary[m])) for m in METRICS)
+        cells = "".join("<td>{}<br><small>{}</small></td>".format(*format_interval(summary[m])) for m in SHOWN)
         count = summary["success"].count
         lines.append(f"<tr{'' if i else ' class=first'}><td>{html.escape(name)}</td><td>{count}</td>{cells}</tr>")
     return "".join(lines) + "</tbody></table>"

@@ -135,7 +135,7 @@ class TopDownMap:
 
     def _flat(self, points: np.ndarray) -> list[list[float]]:
         """World points f32 [M, K, 3] -> M lists x0, y0, x1, y1 ... on the drawing."""
-        return (self.to_pixels(points) * OVERSAMPLING).reshape(len(points), -1).tolist()
+        return (self.to_pixels(points) * OVERSAMPLING).reshape(len(points), 2 * points.shape[1]).tolist()
 
     def _draw_mesh(self, mesh: TriangleMesh, height: float) -> None:
         """Furniture as upward faces, low ones first, then the walls where they are cut."""

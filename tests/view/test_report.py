@@ -44,7 +44,7 @@ def test_report(floor, tmp_path):
     text = page.read_text()
     assert "<h1>A &amp; B</h1>" in text and "a &lt; b" in text and "floor &lt;1&gt;" in text
     assert text.index("learned") < text.index("greedy")
-    assert "0.625 <small>±0.050" in text and "0.375" in text
+    assert "0.625<br><small>0.575–0.675" in text and "0.375" in text
     pictures = re.findall(r"src='([^']+)'", text)
     assert sorted(pictures) == sorted(p.name for p in page.parent.iterdir() if p.name != "index.html")
     assert {"curves.png", "depth.png", "map_1.png", "episode_1.gif"} == set(pictures)
@@ -59,7 +59,7 @@ def test_a_report_without_run_or_recordings(floor, tmp_path):
 
 
 def test_numbers():
-    assert format_interval(Interval(0.5, 0.4, 0.6, 9)) == ("0.500", "±0.100")
-    assert format_interval(Interval(123.45, 120.0, 126.9, 9)) == ("123.5", "±3.5")
+    assert format_interval(Interval(0.5, 0.4, 0.6, 9)) == ("0.500", "0.400–0.600")
+    assert format_interval(Interval(123.45, 120.0, 126.9, 9)) == ("123.5", "120.0–126.9")
     assert format_interval(Interval(0.5, float("nan"), float("nan"), 1)) == ("0.500", "")
     assert format_interval(Interval(float("inf"), float("nan"), float("nan"), 9)) == ("inf", "")
