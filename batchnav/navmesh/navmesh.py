@@ -30,7 +30,8 @@ class NavMesh:
     Points are metres, +Y up: f32 or f64 [N, 3], or [3] for a single one, which then gives a single answer. A point
     that is not finite is off the mesh like one that is far from it: `snap` gives NaN, `is_navigable` False,
     `geodesic_distance` and `distance_to_wall` inf, `island` -1, and `try_step` gives the start back.
-    On the CPU NumPy arrays go in and out; `to("cuda")` gives the same navmesh with torch tensors on the GPU.
+    On the CPU NumPy arrays go in and out; `to("cuda")` gives the same navmesh with torch tensors on the GPU. One
+    object keeps one working memory: it is not for several Python threads at a time.
     """
 
     def __init__(self, file: navmesh_file.NavMeshFile, device: str | torch.device = "cpu"):

@@ -19,7 +19,7 @@ from batchnav.view.video import draw_episode, save_gif, video_frames
 
 MOSAIC_COLUMNS = 8
 """Depth images shown of each recorded episode, evenly spaced in time."""
-VIDEO_MAP_SIZE = 420
+VIDEO_MAP_SIZE = 360
 SHOWN = ("success", "spl", "soft_spl", "distance_to_goal", "collisions", "steps")
 """Columns of the tables."""
 

@@ -27,8 +27,8 @@ FLOOR_BAND = 1.2
 """Metres above and below the map's height within which navigable polygons belong to its storey."""
 WALL_CUT = 1.5
 """Metres above the navmesh at which walls are cut."""
-FURNITURE_BAND = (0.1, 1.4)
-"""Metres above the navmesh, itself up to 0.2 m above the floor, between which faces count as furniture."""
+FURNITURE_BAND = (0.1, 2.1)
+"""Metres above the navmesh, itself up to 0.2 m above the floor, between which upward faces are furniture."""
 
 
 class TopDownMap:
@@ -142,7 +142,7 @@ class TopDownMap:
         corners = mesh.vertices[mesh.faces].astype(np.float32)
         normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
         level = corners[:, :, 1].mean(1) - height
-        flat = np.abs(normal[:, 1]) > 0.3 * np.linalg.norm(normal, axis=1)
+        flat = normal[:, 1] > 0.3 * np.linalg.norm(normal, axis=1)
         things = flat & (level > FURNITURE_BAND[0]) & (level < FURNITURE_BAND[1])
         order = np.flatnonzero(things)[np.argsort(level[things], kind="stable")]
         share = (level[order, None] - FURNITURE_BAND[0]) / (FURNITURE_BAND[1] - FURNITURE_BAND[0])

@@ -14,6 +14,8 @@ from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
 
 MAX_FRAMES = 160
 """Longer episodes show every second step, or third ..., so that a file stays below a few megabytes."""
+DEPTH_COLOURS = 128
+"""Of a GIF's 256."""
 CAPTION = 24
 """Rows of pixels under the pictures."""
 HOLD_SECONDS = 1.5
@@ -42,8 +44,7 @@ def save_gif(frames: list[Image.Image], path: str | Path, frames_per_second: flo
     """Write frames as an endless GIF, atomically."""
     path = Path(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    # One palette for all frames, or colours flicker: that of the last, which holds everything that is drawn.
-    palette = frames[-1].quantize(128, method=Image.Quantize.MEDIANCUT)
+    palette = _palette(frames[-1])
     paletted = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     durations = [round(1000 / frames_per_second)] * (len(frames) - 1) + [round(1000 * HOLD_SECONDS)]
     try:
@@ -51,6 +52,15 @@ def save_gif(frames: list[Image.Image], path: str | Path, frames_per_second: flo
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _palette(last: Image.Image) -> Image.Image:
+    """One palette for all frames, or colours would flicker: the depth colours, and those of the last frame's map."""
+    ramp = colour_depth(np.linspace(0.0, 1.0, DEPTH_COLOURS, dtype=np.float32)[None])[0]
+    drawn = last.quantize(256 - DEPTH_COLOURS, method=Image.Quantize.MAXCOVERAGE).getpalette()
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*ramp.flatten().tolist(), *drawn[: 3 * (256 - DEPTH_COLOURS)]])
+    return palette
 
 
 def _draw_goal(plan: TopDownMap, recording: Recording, shortest: np.ndarray, success_distance: float) -> None:

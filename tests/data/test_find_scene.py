@@ -26,5 +26,5 @@ def test_house_by_seed():
 def test_bundled_scene_by_name():
     scene = find_scene("aws_small_house")
     assert scene.name == "aws_small_house"
-    # Measured with habitat-sim's settings on this mesh: about 136 m2 on its main island, a few more on tables.
+    # About 136 m2 on its main island, a few more on tables and roofs.
     assert 120.0 < scene.navmesh.area < 160.0
