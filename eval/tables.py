@@ -1,7 +1,7 @@
 """Write README's result tables from eval/results/*.jsonl: the newest row of each figure, with the commit that made it.
 
-    python eval/tables.py            rewrites the parts of README.md between `<!-- results NAME -->` and `<!-- end -->`
-    python eval/tables.py --check    exits 1 where README.md is not what it would write
+python eval/tables.py            rewrites the parts of README.md between `<!-- results NAME -->` and `<!-- end -->`
+python eval/tables.py --check    exits 1 where README.md is not what it would write
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Train CartPole with PPO: the whole of it, in one page.
+"""Train CartPole with PPO: the whole of it, on one page.
 
     python train/cartpole.py                                        # seconds on a CPU
     python train/cartpole.py --config configs/cartpole_h200.yaml    # 65,536 environments on a GPU
 
-Thousands of environments step as one, so a policy sees a batch of states and answers with a batch of actions. PPO then
-repeats two things: let the policy act for `rollout_steps` steps in every environment, and change it so that actions
-that turned out better than the critic expected become likelier. CartPole counts as solved at a mean return of 475.
+Many environments step as one: the policy sees a batch of states and answers with a batch of actions. PPO repeats two
+things: let the policy act for some steps in every environment, and make actions likelier which turned out better than
+the critic expected. CartPole counts as solved at a mean return of 475.
 """
 
 import argparse
@@ -25,18 +25,17 @@ SOLVED = 475.0
 
 
 def train(run: CartPoleRun) -> float:
-    """Train until solved, or out of frames; returns the last mean return over 100 fresh episodes."""
+    """Train until solved, or out of frames; returns the mean return of 100 fresh episodes."""
     torch.manual_seed(run.seed)  # the initial weights
     env = CartPoleEnv(run.ppo.num_envs, resolve_device(run.device), run.seed)
+    judge, score, seconds = CartPoleEnv(100, env.device, run.seed + 1), 0.0, 0.0
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     learner = Learner(policy, env, run.ppo, run.seed)
-    trained, score = 0.0, 0.0
     while learner.frames < run.ppo.total_frames and score < SOLVED:
         begin = time.perf_counter()
         learner.update(learner.frames / run.ppo.total_frames).read()  # reading waits until the device is done
-        trained += time.perf_counter() - begin
-        score = mean_return(policy, CartPoleEnv(100, env.device, run.seed + 1))
-        print(f"{learner.frames:>12,} frames  {trained:6.2f} s of training  mean return {score:5.1f}", flush=True)
+        seconds, score = seconds + time.perf_counter() - begin, mean_return(policy, judge)
+        print(f"{learner.frames:>12,} frames  {seconds:6.2f} s of training  mean return {score:5.1f}", flush=True)
     return score
 
 
@@ -45,17 +44,17 @@ def mean_return(policy: ActorCritic, env: CartPoleEnv) -> float:
     """Play one episode per environment, always with the likeliest action."""
     (observation, _), memory = env.reset(), policy.initial_state(env.num_envs, env.device)
     action, running = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device), env.carts.ended.logical_not()
-    steps = torch.zeros(env.num_envs, device=env.device)
+    total = torch.zeros(env.num_envs, device=env.device)
     for _ in range(MAX_STEPS):
         action = policy.act(observation, action, running, memory).action
         observation, reward, terminated, truncated, _ = env.step(action)
-        steps += reward * running
+        total += reward * running
         running &= ~(terminated | truncated)
-    return steps.mean().item()
+    return total.mean().item()
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description="Train CartPole with PPO.")
     parser.add_argument("--config", default="configs/cartpole.yaml")
     try:
         sys.exit(train(load_config(parser.parse_args().config, CartPoleRun)) < SOLVED)

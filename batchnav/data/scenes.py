@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import sys
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+
+from rich.progress import Progress
 
 from batchnav.errors import MeshError
 from batchnav.scene.houses import make_house
@@ -13,6 +19,9 @@ HOUSE = "house:"
 """Begins the id of a procedural house; its seed follows."""
 BUNDLED = Path(__file__).resolve().parents[2] / "assets" / "scenes"
 """The scenes in a checkout of the project: NAME/NAME.glb."""
+
+SCENES_PER_WORKER = 8
+"""A process takes seconds to start, a house half a second to make: fewer than this do not pay for one."""
 
 
 def find_scene(scene_id: str) -> Scene:
@@ -36,5 +45,23 @@ def find_scene(scene_id: str) -> Scene:
 
 
 def find_scenes(scene_ids: Iterable[str]) -> list[Scene]:
-    """`find_scene` for each id."""
-    return [find_scene(scene_id) for scene_id in scene_ids]
+    """`find_scene` for each id, many of them in parallel processes, with progress."""
+    ids = list(scene_ids)
+    workers = min(os.cpu_count() or 1, len(ids) // SCENES_PER_WORKER)
+    scenes = []
+    with Progress(transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("scenes", total=len(ids))
+
+        def take(found: Iterable[Scene]) -> None:
+            for scene in found:
+                scenes.append(scene)
+                progress.advance(task)
+
+        take(map(find_scene, ids[:1]))  # compiles what is not compiled yet, once, for all processes
+        if workers < 2:
+            take(map(find_scene, ids[1:]))
+            return scenes
+        # Spawned, not forked: a process that has started CUDA or threads cannot be forked safely.
+        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+            take(pool.map(find_scene, ids[1:]))
+    return scenes

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from batchnav import rng
-from batchnav.device import device_function
+from batchnav.device import device_function, lean_function
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.sample import random_point
 
@@ -47,7 +47,7 @@ def draw_scene(seed, env, episode, first_scene, num_scenes):
     return np.int32(first_scene + offset), v * _TWO_PI
 
 
-@device_function
+@lean_function
 def sample_episode(nav, task, scene, seed, env, episode, scratch, row):
     """Start, goal and their geodesic distance: (found, sx, sy, sz, gx, gy, gz, distance).
 

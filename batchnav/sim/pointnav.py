@@ -17,7 +17,7 @@ from numba import prange
 
 from batchnav import device
 from batchnav.config import PointNavConfig
-from batchnav.device import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.device import cpu_kernel, cuda, cuda_kernel, lean_function
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.navmesh.data import search_scratch
 from batchnav.navmesh.geodesic import geodesic_distance
@@ -42,7 +42,7 @@ CHUNKS_PER_THREAD = 8
 """CPU: agents are dealt to threads in this many pieces each, so that long searches even out."""
 
 
-@device_function
+@lean_function
 def _walk(i, action, nav, task, state, scratch, row):
     """Apply an action: (squared length moved, squared length wanted). Turning moves nothing."""
     zero = np.float32(0.0)
@@ -63,7 +63,7 @@ def _walk(i, action, nav, task, state, scratch, row):
     return moved, wanted
 
 
-@device_function
+@lean_function
 def _advance(i, action, nav, task, state, result, scratch, row):
     """Walk, measure, reward, end: everything of a step but the reset."""
     moved, wanted = _walk(i, action, nav, task, state, scratch, row)
@@ -100,7 +100,7 @@ def _advance(i, action, nav, task, state, result, scratch, row):
     result.metrics[7, i] = state.episode_return[i]
 
 
-@device_function
+@lean_function
 def _reset(i, nav, task, seed, scene_ranges, table, state, result, scratch, row):
     """Begin the agent's next episode: the table's next for this agent, or a fresh one."""
     state.episode[i] += np.int32(1)
@@ -130,7 +130,7 @@ def _reset(i, nav, task, seed, scene_ranges, table, state, result, scratch, row)
     state.collisions[i], state.steps[i] = np.int32(0), np.int32(0)
 
 
-@device_function
+@lean_function
 def _observe(i, task, state, result):
     """The goal in the agent's frame and the camera's place."""
     x, y, z = state.position[i, 0], state.position[i, 1], state.position[i, 2]
@@ -143,8 +143,9 @@ def _observe(i, task, state, result):
 def _advance_cpu(actions, nav, task, state, scratch, chunks, result):
     n = actions.shape[0]
     for chunk in prange(chunks):
-        for i in range(chunk * n // chunks, (chunk + 1) * n // chunks):
-            _advance(i, actions[i], nav, task, state, result, scratch, chunk)
+        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
+        for i in range(row * n // chunks, (row + 1) * n // chunks):
+            _advance(i, actions[i], nav, task, state, result, scratch, row)
             _observe(i, task, state, result)
 
 
@@ -152,9 +153,10 @@ def _advance_cpu(actions, nav, task, state, scratch, chunks, result):
 def _reset_cpu(everyone, nav, task, seed, scene_ranges, table, state, scratch, chunks, result):
     n = result.done.shape[0]
     for chunk in prange(chunks):
-        for i in range(chunk * n // chunks, (chunk + 1) * n // chunks):
+        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
+        for i in range(row * n // chunks, (row + 1) * n // chunks):
             if everyone or result.done[i]:
-                _reset(i, nav, task, seed, scene_ranges, table, state, result, scratch, chunk)
+                _reset(i, nav, task, seed, scene_ranges, table, state, result, scratch, row)
                 _observe(i, task, state, result)
 
 
