@@ -7,7 +7,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 # A machine with an NVIDIA GPU gets CUDA's compiler wheels and the large configuration.
 GPU := $(shell command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU && echo yes)
-EXTRA := $(if $(GPU),cuda,)
+EXTRA := $(if $(GPU),[cuda],)
 CONFIG ?= configs/$(if $(GPU),pointnav_h200,pointnav_cpu).yaml
 OUT ?= runs/pointnav
 SEED ?= 0
@@ -29,7 +29,7 @@ lint: $(VENV)/.installed-dev
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --constraint constraints.txt torch
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRA)]'
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.$(EXTRA)'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -113,6 +113,11 @@ def cuda_kernel(function):
     return cuda.jit(fastmath=True)(function)
 
 
+def exact_cuda_kernel(function):
+    """A `cuda_kernel` with IEEE square roots and divisions, where equal paths must compare equal as they do on the CPU."""
+    return cuda.jit(function)
+
+
 def resolve_device(device: str | torch.device) -> torch.device:
     """A usable torch device ("auto" takes CUDA where it is); DeviceError where it is not there."""
     if str(device) == "auto":

@@ -162,8 +162,10 @@ def block(rows: list[dict], machine: str, tag: str) -> str:
     text += "\nBest size found: " + ", ".join(f"{size} at {n:,}" for n, size in best.items()) + ".\n"
     slow = times[1, counts[-1]] / times[best[counts[-1]], counts[-1]] if (1, counts[-1]) in times else None
     if slow:
-        text += (f"\nA block of one thread wastes 31 of a warp's 32 lanes: {slow:.0f} times the best at the largest "
-                 "batch. From one warp upwards the size hardly matters to a kernel that waits for memory.\n")  # fmt: skip
+        text += (
+            f"\nA block of one thread wastes 31 of a warp's 32 lanes: {slow:.0f} times the best at the largest "
+            "batch. From one warp upwards the size matters little to a kernel that waits for memory.\n"
+        )
     return text
 
 
@@ -193,8 +195,8 @@ def generator(rows: list[dict], machine: str, tag: str) -> str:
         text
         + grid(found, "num_envs", "how")
         + (
-            "\nIn the branch, a warp waits for its slowest thread, and three warps in four have one that restarts; drawn "
-            "ahead, the same numbers cost an eighth of that. So the full ten rounds are kept.\n"
+            "\nIn the branch a warp waits for its slowest thread, and three warps in four have one that restarts. "
+            "Drawn ahead, all threads draw together, every eighth step.\n"
         )
     )
 
@@ -217,9 +219,9 @@ def breakdown(rows: list[dict], machine: str, tag: str) -> str:
     ]  # fmt: skip
     text += table(["", "environments", "bytes per step", "reached", "of a copy"], lines)
     return text + (
-        f"\nWith the trajectory written a step writes {BYTES_PER_TRAJECTORY_STEP} bytes and reads none. Below some "
-        "hundred thousand environments the launch is the cost, and above, memory; where the state fits the second-level "
-        "cache, more than the memory's own speed is reached.\n"
+        f"\nWith the trajectory written a step writes {BYTES_PER_TRAJECTORY_STEP} bytes and reads none. With few "
+        "environments the launch is the cost, with many memory. Where the state fits the second-level cache, more than "
+        "the memory's own speed can be reached.\n"
     )
 
 
@@ -264,7 +266,7 @@ def ppo(rows: list[dict], machine: str, tag: str) -> str:
     text = f"### Average return against training time ({machine})\n\n"
     text += save(fig, f"ppo_{tag}", "Return against training time") + "\n"
     head = ["environments by", "number", "solved", "median time", "range", "median frames"]
-    return text + table(head, lines) + "\n" + WHY_MORE_DID_NOT_HELP
+    return text + table(head, lines)
 
 
 STORY = """# Batched simulation, explained with CartPole
@@ -272,8 +274,8 @@ STORY = """# Batched simulation, explained with CartPole
 CartPole is the smallest environment there is: some forty multiplications and additions a step. That makes it the best
 place to see what batched simulation is about, since whatever is not arithmetic shows. `batchnav/envs/cartpole.py` and
 `train/cartpole.py` are the code, `eval/speed_cartpole.py` the measurements; this page is written from their rows by
-`eval/cartpole_page.py`. It repeats, with one more year's means, a course project on batched environments for
-reinforcement learning, and says where the answers differ.
+`eval/cartpole_page.py`. It repeats an earlier study of batched environments (a course report) and says where the
+answers differ.
 
 1. **Asking costs more than doing.** A Python call takes microseconds, a kernel launch as well; one CartPole step takes
    a nanosecond. So a step's time is flat in the number of environments until the device has enough to do, and only then
@@ -286,17 +288,35 @@ reinforcement learning, and says where the answers differ.
 """
 
 WHY_MORE_DID_NOT_HELP = """The earlier study found that more environments did not make PPO learn faster. The reason is
-in its settings, not in the environments: one pass over a larger batch is still one pass. CartPole needs some 250 to 600
-optimiser steps whatever the batch (measured with 32, 1024 and 8192 environments), and a hundred times the environments
-with the same passes over the data spends a hundred times the frames on them. What keeps the efficiency is (a) short
-rollouts of many environments cut into many minibatches, and several epochs; (b) the learning rate of a noiseless
-gradient, 6e-3, about three times that of the small batch, where the square-root rule alone would ask for far more; and
-(c) a long credit horizon, lambda 0.98: with 0.95 the pole is soon held up, but the cart runs off the track after some
-110 steps, and finding that out took two to four times as many updates. What remains is that a good episode lasts 500
-steps, and no number of environments makes it shorter.
+in its settings: one pass over a larger batch is still one pass, and CartPole needs some hundreds of optimiser steps
+whatever the batch. A hundred times the environments with the same passes spend a hundred times the frames on each. What
+brings the efficiency back, step by step in the table: (a) short rollouts cut into more minibatches; (b) the higher
+learning rate that their smoother gradients allow; (c) a long credit horizon, lambda 0.98: with 0.95 the pole is soon
+held up, but the cart leaves the track after some 110 steps, and it takes many updates to find that out. What remains is
+that a good episode lasts 500 steps, and no number of environments makes it shorter.
 """
 
-SECTIONS = (scaling, fused, block, work, generator, breakdown, peers, ppo)
+
+def batch(rows: list[dict], machine: str, tag: str) -> str:
+    """Why more environments need not help."""
+    found = select(rows, "batch", "frames_to_solve")
+    if not found:
+        return ""
+    lines = []
+    for n in sorted({r["params"]["num_envs"] for r in found}):
+        for how in dict.fromkeys(r["params"]["how"] for r in found):
+            runs = [r for r in found if (r["params"]["num_envs"], r["params"]["how"]) == (n, how)]
+            solved = [r for r in runs if r["params"]["solved"]]
+            middle = [float(np.median([r[k] for r in solved])) if solved else None
+                      for k in ("value", "optimiser_steps", "seconds")]  # fmt: skip
+            shown = ["", "", ""] if not solved else [figure(middle[0]), f"{middle[1]:,.0f}", duration(middle[2])]
+            lines.append([f"{n:,}", how, f"{len(solved)} of {len(runs)}", *shown])
+    head = ["environments", "settings", "solved", "frames", "optimiser steps", "training time"]
+    text = f"### Why more environments did not help, and what does ({machine})\n\n" + WHY_MORE_DID_NOT_HELP
+    return text + "\nMedians over the seeds that solved it; each line adds to the one above.\n\n" + table(head, lines)
+
+
+SECTIONS = (scaling, fused, block, work, generator, breakdown, peers, ppo, batch)
 
 
 def main() -> None:

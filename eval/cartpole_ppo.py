@@ -18,13 +18,15 @@ from batchnav.envs.cartpole import CartPoleEnv
 from batchnav.envs.cartpole_torch import TorchCartPoleEnv
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.learner import Learner
+from batchnav.ppo.schedule import learning_rate_scale
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "train"))
 from cartpole import SOLVED, mean_return  # noqa: E402
 
 SEEDS = range(5)
-TIME_LIMIT = 60.0
+LADDER_UPDATES = 120
+TIME_LIMIT = 30.0
 """Seconds of training after which a run counts as not solved."""
 
 
@@ -139,6 +141,42 @@ def ppo_rows(device: torch.device) -> list[dict]:
             )
             rows.append({**result, "frames": curve[-1][1], "curve": curve})
     return rows
+
+
+LADDER: dict[str, dict] = {
+    "small-batch recipe": {"minibatches": 4, "gae_lambda": 0.95, "rate": 1.4e-3},
+    "more minibatches": {"minibatches": 16, "gae_lambda": 0.95, "rate": 1.4e-3},
+    "and a higher rate": {"minibatches": 16, "gae_lambda": 0.95, "rate": 6e-3},
+    "and lambda 0.98": {"minibatches": 16, "gae_lambda": 0.98, "rate": 6e-3},
+}
+"""From a recipe for few environments to one for many. `rate`: the learning rate after the square-root rule."""
+LADDER_SEEDS = range(3)
+
+
+def batch_rows(device: torch.device) -> list[dict]:
+    """Why more environments need not help, and what does: frames and optimiser steps until solved, step by step."""
+    rows = []
+    for n in (1024, 8192, 65_536) if device.type == "cuda" else (64, 1024):
+        for how, recipe in LADDER.items():
+            for seed in LADDER_SEEDS:
+                run = ladder_run(n, seed, **recipe)
+                curve = curve_of(lambda count, s: CartPoleEnv(count, device, s), run, device)
+                params = {"part": "batch", "how": how, "num_envs": n, "seed": seed, "solved": curve[-1][2] >= SOLVED}
+                steps = (len(curve) - 1) * run.ppo.epochs * run.ppo.minibatches
+                result = row("cartpole", "frames_to_solve", [curve[-1][1]], params, device)
+                rows.append({**result, "seconds": curve[-1][0], "optimiser_steps": steps})
+    return rows
+
+
+def ladder_run(num_envs: int, seed: int, minibatches: int, gae_lambda: float, rate: float) -> CartPoleRun:
+    """The GPU's configuration with another number of environments and one step of the ladder."""
+    run = load_config(ROOT / "configs" / "cartpole_h200.yaml", CartPoleRun)
+    base = rate / learning_rate_scale(num_envs * run.ppo.rollout_steps // minibatches)
+    ppo = dataclasses.replace(
+        run.ppo, num_envs=num_envs, minibatches=minibatches, gae_lambda=gae_lambda, learning_rate=base,
+        total_frames=LADDER_UPDATES * num_envs * run.ppo.rollout_steps,
+    )  # fmt: skip
+    return dataclasses.replace(run, seed=seed, ppo=ppo)
 
 
 def curve_of(make: Callable, run: CartPoleRun, device: torch.device, updates: int = 10**9) -> list[list[float]]:

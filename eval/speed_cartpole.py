@@ -1,6 +1,7 @@
 """CartPole's speed, measured: how a step's time grows, what bounds it, and how other libraries do in the same run.
 
     python eval/speed_cartpole.py                                   # on the GPU where there is one, else on the CPU
+    python eval/speed_cartpole.py --parts ppo batch                 # the learning curves
     python eval/speed_cartpole.py --device cpu --parts scaling fused peers
     python eval/cartpole_page.py                                    # figures and eval/cartpole.md from the rows
 
@@ -19,7 +20,7 @@ import cartpole_bench as bench
 import cartpole_peers as peers
 import torch
 from cartpole_bench import captured, draw_actions, host_seconds, in_turn, interleaved
-from cartpole_ppo import ppo_rows
+from cartpole_ppo import batch_rows, ppo_rows
 from record import record, row
 
 from batchnav import device as devices
@@ -276,15 +277,16 @@ def attempt(rows: list[dict], factory: Callable, n: int, device, part: str, who:
 
 PARTS: dict[str, Callable[[torch.device], list[dict]]] = {
     "scaling": scaling, "fused": fused, "block": block, "work": work, "generator": generator,
-    "breakdown": breakdown, "peers": cpu_peers, "ppo": ppo_rows,
+    "breakdown": breakdown, "peers": cpu_peers, "ppo": ppo_rows, "batch": batch_rows,
 }  # fmt: skip
+LEARNING = ("ppo", "batch")
 CUDA_ONLY = ("block", "generator", "breakdown")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[name for name in PARTS if name != "ppo"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[p for p in PARTS if p not in LEARNING])
     parser.add_argument("--dry", action="store_true", help="print only, append nothing")
     options = parser.parse_args()
     device = devices.resolve_device(options.device)

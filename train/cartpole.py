@@ -3,9 +3,8 @@
     python train/cartpole.py                                        # seconds on a CPU
     python train/cartpole.py --config configs/cartpole_h200.yaml    # 65,536 environments on a GPU
 
-Many environments step as one: the policy sees a batch of states and answers with a batch of actions. PPO repeats two
-things: let the policy act for some steps in every environment, and make actions likelier which turned out better than
-the critic expected. CartPole counts as solved at a mean return of 475.
+Many environments step as one. PPO repeats two things: let the policy act for some steps in all of them, and make those
+actions likelier that turned out better than the critic expected. A mean return of 475 counts as solved.
 """
 
 import argparse
@@ -43,10 +42,9 @@ def train(run: CartPoleRun) -> float:
 def mean_return(policy: ActorCritic, env: CartPoleEnv) -> float:
     """Play one episode per environment, always with the likeliest action."""
     (observation, _), memory = env.reset(), policy.initial_state(env.num_envs, env.device)
-    action, running = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device), env.carts.ended.logical_not()
-    total = torch.zeros(env.num_envs, device=env.device)
+    total, running = torch.zeros(env.num_envs, device=env.device), env.carts.ended.logical_not()
     for _ in range(MAX_STEPS):
-        action = policy.act(observation, action, running, memory).action
+        action = policy.act(observation, running.long(), running, memory).action
         observation, reward, terminated, truncated, _ = env.step(action)
         total += reward * running
         running &= ~(terminated | truncated)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
+from batchnav.device import num_threads
 from batchnav.errors import MeshError
 from batchnav.scene.houses import make_house
 from batchnav.scene.scene import Scene, load_scene, make_scene
@@ -47,7 +47,7 @@ def find_scene(scene_id: str) -> Scene:
 def find_scenes(scene_ids: Iterable[str]) -> list[Scene]:
     """`find_scene` for each id, many of them in parallel processes, with progress."""
     ids = list(scene_ids)
-    workers = min(os.cpu_count() or 1, len(ids) // SCENES_PER_WORKER)
+    workers = min(num_threads(), len(ids) // SCENES_PER_WORKER)
     scenes = []
     with Progress(transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("scenes", total=len(ids))

@@ -7,7 +7,7 @@ index is unsigned: it is made an int64 at once, else every function would be com
 import numpy as np
 from numba import prange
 
-from batchnav.device import cpu_kernel, cuda, cuda_kernel, inline_function
+from batchnav.device import cpu_kernel, cuda, exact_cuda_kernel, inline_function
 from batchnav.navmesh.clearance import distance_to_wall
 from batchnav.navmesh.geodesic import find_path
 from batchnav.navmesh.locate import nearest_polygon
@@ -105,7 +105,7 @@ def sample_cpu(nav, seed, point_out):
         _sample(nav, seed, np.int64(i), point_out)
 
 
-@cuda_kernel
+@exact_cuda_kernel
 def locate_cuda(nav, points, polygon_out, point_out):
     """As `locate_cpu`."""
     i = cuda.grid(1)
@@ -113,7 +113,7 @@ def locate_cuda(nav, points, polygon_out, point_out):
         _locate(nav, points, i, polygon_out, point_out)
 
 
-@cuda_kernel
+@exact_cuda_kernel
 def step_cuda(nav, starts, ends, sliding, rows, scratch, point_out):
     """As `step_cpu`."""
     row = cuda.grid(1)
@@ -122,7 +122,7 @@ def step_cuda(nav, starts, ends, sliding, rows, scratch, point_out):
             _step(nav, starts, ends, sliding, i, scratch, row, point_out)
 
 
-@cuda_kernel
+@exact_cuda_kernel
 def path_cuda(nav, starts, goals, rows, scratch, distance_out, corners_out):
     """As `path_cpu`."""
     row = cuda.grid(1)
@@ -131,7 +131,7 @@ def path_cuda(nav, starts, goals, rows, scratch, distance_out, corners_out):
             _path(nav, starts, goals, i, scratch, row, distance_out, corners_out)
 
 
-@cuda_kernel
+@exact_cuda_kernel
 def clearance_cuda(nav, points, max_distance, rows, scratch, distance_out):
     """As `clearance_cpu`."""
     row = cuda.grid(1)
@@ -140,7 +140,7 @@ def clearance_cuda(nav, points, max_distance, rows, scratch, distance_out):
             _clearance(nav, points, max_distance, i, scratch, row, distance_out)
 
 
-@cuda_kernel
+@exact_cuda_kernel
 def sample_cuda(nav, seed, point_out):
     """As `sample_cpu`."""
     i = cuda.grid(1)

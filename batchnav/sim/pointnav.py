@@ -17,7 +17,7 @@ from numba import prange
 
 from batchnav import device
 from batchnav.config import PointNavConfig
-from batchnav.device import cpu_kernel, cuda, cuda_kernel, lean_function
+from batchnav.device import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.navmesh.data import search_scratch
 from batchnav.navmesh.geodesic import geodesic_distance
@@ -160,7 +160,7 @@ def _reset_cpu(everyone, nav, task, seed, scene_ranges, table, state, scratch, c
                 _observe(i, task, state, result)
 
 
-@cuda_kernel
+@exact_cuda_kernel
 def _advance_cuda(actions, nav, task, state, scratch, result):
     i = cuda.grid(1)
     if i < actions.shape[0]:
@@ -171,7 +171,7 @@ def _advance_cuda(actions, nav, task, state, scratch, result):
         _observe(i, task, state, result)
 
 
-@cuda_kernel
+@exact_cuda_kernel
 def _reset_cuda(everyone, nav, task, seed, scene_ranges, table, state, scratch, result):
     i = cuda.grid(1)
     if i < result.done.shape[0] and (everyone or result.done[i]):
