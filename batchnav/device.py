@@ -114,7 +114,7 @@ def cuda_kernel(function):
 
 
 def exact_cuda_kernel(function):
-    """A `cuda_kernel` with IEEE square roots and divisions, where equal paths must compare equal as they do on the CPU."""
+    """A `cuda_kernel` with IEEE roots and divisions, so that equal paths compare equal as they do on the CPU."""
     return cuda.jit(function)
 
 

@@ -62,7 +62,7 @@ def sb3_subproc(num_envs: int) -> Peer:
     """Stable-Baselines3's process per environment."""
     from stable_baselines3.common.vec_env import SubprocVecEnv
 
-    env = SubprocVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, start_method="forkserver")
+    env = SubprocVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, start_method="fork")
     env.reset()
     call = _in_turn(env.step, _rows(num_envs))
     call.close = env.close

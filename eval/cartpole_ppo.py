@@ -82,7 +82,7 @@ class SubprocEnv(HostEnv):
         from stable_baselines3.common.vec_env import SubprocVecEnv
 
         super().__init__(num_envs)
-        self.env = SubprocVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, start_method="forkserver")
+        self.env = SubprocVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, start_method="fork")
 
     def reset(self, *, seed=None, options=None):
         """As VecEnv."""
@@ -181,6 +181,7 @@ def ladder_run(num_envs: int, seed: int, minibatches: int, gae_lambda: float, ra
 
 def curve_of(make: Callable, run: CartPoleRun, device: torch.device, updates: int = 10**9) -> list[list[float]]:
     """Train until solved: [seconds of training, frames, mean return of 100 fresh episodes] after each update."""
+    torch.set_num_threads(1)  # as train/cartpole.py
     torch.manual_seed(run.seed)
     env = make(run.ppo.num_envs, run.seed)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)

@@ -31,7 +31,7 @@ from gymnasium.vector.utils import batch_space
 from numba import prange
 
 from batchnav import device as devices
-from batchnav.device import cpu_kernel, cuda, cuda_kernel, inline_function, load4, store4
+from batchnav.device import cpu_function, cpu_kernel, cuda, cuda_kernel, inline_function, load4, store4
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.rng import uniform4
 
@@ -48,6 +48,9 @@ MAX_ANGLE = math.radians(12.0)
 MAX_STEPS = 500
 START_RANGE = 0.05
 """An episode starts with each of its four values uniform in [-this, this)."""
+
+FEW = 1024
+"""Up to this many environments the CPU steps them in one thread."""
 
 BYTES_PER_STEP = 16 + 2 + 8 + 16 + 2 + 3
 """Read: state, step count, action. Written: state, step count, three flags. Ended episodes (1 in 22) add to it."""
@@ -186,6 +189,13 @@ def step_cpu(actions, carts):
         step_cart(np.int32(i), actions[i], carts)
 
 
+@cpu_function
+def step_few(actions, carts):
+    """Step every cart, in one thread: for so few, waking the others takes longer than the work."""
+    for i in range(len(actions)):
+        step_cart(np.int32(i), actions[i], carts)
+
+
 @cuda_kernel
 def step_cuda(actions, carts):
     """Step every cart, one per thread."""
@@ -299,6 +309,8 @@ class CartPoleEnv(VectorEnv):
         if self.device.type == "cuda":
             self._step_cuda.repoint(0, actions.data_ptr())
             self._step_cuda()
+        elif self.num_envs <= FEW:
+            step_few(actions.numpy(), self.kernel_carts)
         else:
             step_cpu(actions.numpy(), self.kernel_carts)
 
