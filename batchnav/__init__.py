@@ -6,8 +6,8 @@ The public names below are imported when they are first used, so that `import ba
 import importlib
 import os
 
-# Read by OpenMP when torch loads it: waiting threads sleep instead of spinning. On two cores shared with another
-# program, training ran at 57 to 1,680 frames/s with the default, at 1,030 to 1,070 so (eval/LOG.md).
+# Read by OpenMP when torch loads it: waiting threads sleep instead of spinning. On cores that
+# another program uses too, spinning can bring training nearly to a halt (eval/LOG.md).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"

@@ -146,8 +146,8 @@ def philox_7(c0, c1, c2, k0, k1):
     for _ in range(7):
         p0, p1 = _M0 * np.uint64(c0), _M1 * np.uint64(c2)
         c0, c1, c2, c3 = (
-            np.uint32(p1 >> _HIGH) ^ c1 ^ k0, np.uint32(p1 & _LOW),
-            np.uint32(p0 >> _HIGH) ^ c3 ^ k1, np.uint32(p0 & _LOW),
+            np.uint32((p1 >> _HIGH) ^ c1 ^ k0), np.uint32(p1 & _LOW),
+            np.uint32((p0 >> _HIGH) ^ c3 ^ k1), np.uint32(p0 & _LOW),
         )  # fmt: skip
         k0, k1 = np.uint32(k0 + _W0), np.uint32(k1 + _W1)
     return c0, c1, c2, c3
@@ -156,7 +156,7 @@ def philox_7(c0, c1, c2, k0, k1):
 @inline_function
 def as_start(bits):
     """32 random bits as one of the four starting values."""
-    return (np.float32(bits >> np.uint32(8)) * _UNIT - _HALF) * _START_WIDTH
+    return (np.float32(np.uint32(bits >> np.uint32(8))) * _UNIT - _HALF) * _START_WIDTH
 
 
 @inline_function
@@ -204,7 +204,7 @@ def make_roll(start_of: Callable, window: int):
                 bit = (clock + k) & np.int64(31)
                 if bit == 0:
                     bits = random_bits(carts.seed, i, clock + k)
-                cart = push(cart, (bits >> np.uint32(bit)) & _ONE == _ONE)
+                cart = push(cart, np.int32(bits >> np.uint32(bit)) & _ONE == _ONE)
                 steps += _ONE
                 if has_failed(cart) | (steps >= _MAX_STEPS):
                     episode += _ONE

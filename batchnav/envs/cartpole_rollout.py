@@ -104,7 +104,7 @@ def roll_cart(i, clock, num_steps, weights, carts, trajectory):
             now = clock + k
             if now & _LAST_BIT == 0:
                 bits = random_bits(seed, i, now)
-            right = (bits >> np.uint32(now & _LAST_BIT)) & _BIT == _BIT
+            right = np.uint32(bits >> np.uint32(now & _LAST_BIT)) & _BIT == _BIT
         if write:
             store4(trajectory.observations, row, _FIRST, cart)
             trajectory.actions[row] = right
@@ -187,7 +187,7 @@ def roll_tile(first, count, clock, num_steps, weights, carts, trajectory):
                 for j in range(LANES):
                     bits[j] = random_bits(seed, first + np.int32(j), now)
             for j in range(LANES):
-                right[j] = (bits[j] >> bit) & _BIT
+                right[j] = np.uint32(bits[j] >> bit) & _BIT
         if write:
             for j in range(lanes):
                 store4(trajectory.observations, np.int32(row + j), _FIRST, (x[j], v[j], a[j], s[j]))

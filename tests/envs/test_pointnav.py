@@ -1,0 +1,201 @@
+"""The PointGoal environment: episodes, observations, determinism, resume, and what it refuses."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from batchnav.config import PointNavConfig
+from batchnav.data.scenes import find_scene
+from batchnav.envs.pointnav import PointNavEnv
+from batchnav.errors import ArgumentError, CheckpointError, ConfigError, EpisodeError
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.scene import make_scene
+from batchnav.types import TriangleMesh
+
+N = 6
+ROUNDING = 1e-4
+"""Metres: float32 positions of a house, a few operations."""
+
+
+@pytest.fixture(scope="module")
+def bank():
+    return SceneBank.pack([find_scene("house:3"), find_scene("house:4")], "cpu")
+
+
+def make(bank, seed=0, **options):
+    return PointNavEnv(bank, N, seed=seed, height=16, width=16, **options)
+
+
+def actions(steps, seed=0, first=1):
+    return torch.randint(first, 4, (steps, N), generator=torch.Generator().manual_seed(seed))
+
+
+def play(env, moves):
+    """Copies of all that each step returns."""
+    seen = []
+    for action in moves:
+        observation, reward, terminated, truncated, info = env.step(action)
+        tensors = (observation["depth"], observation["pointgoal"], reward, terminated, truncated, info["_episode"])
+        seen.append([t.clone() for t in tensors])
+    return seen
+
+
+def same(one, other):
+    return all(torch.equal(a, b) for x, y in zip(one, other, strict=True) for a, b in zip(x, y, strict=True))
+
+
+def test_observations_have_their_shapes_and_ranges(bank):
+    env = make(bank)
+    observation, _ = env.reset()
+    assert observation["depth"].shape == (N, 1, 16, 16)
+    assert observation["depth"].min() >= 0.0 and observation["depth"].max() <= 1.0
+    assert env.single_observation_space["depth"].contains(observation["depth"][0].numpy())
+    flat = env.sim.state.goal[:, [0, 2]] - env.sim.state.position[:, [0, 2]]
+    assert torch.allclose(observation["pointgoal"][:, 0], flat.norm(dim=1), atol=ROUNDING)
+
+
+def test_sampled_episodes_keep_habitats_rules(bank):
+    env = make(bank)
+    for seed in range(3):
+        env.reset(seed=seed)
+        state = env.sim.state
+        assert (state.start_distance >= 1.0).all() and (state.start_distance <= 30.0).all()
+        assert ((state.position[:, 1] - state.goal[:, 1]).abs() <= 0.5).all()
+        straight = (state.goal - state.position).norm(dim=1)
+        assert (state.start_distance >= straight - ROUNDING).all()
+
+
+def test_a_seed_gives_the_same_run_and_another_seed_another(bank):
+    runs = []
+    for seed in (5, 5, 6):
+        env = make(bank)
+        env.reset(seed=seed)
+        runs.append(play(env, actions(20, first=0)))
+    assert same(runs[0], runs[1]) and not same(runs[0], runs[2])
+
+
+def test_rewards_sum_to_the_progress_made(bank):
+    env = make(bank)
+    env.reset()
+    before = env.sim.state.distance.clone()
+    rewards = sum(step[2] for step in play(env, actions(40)))
+    expected = before - env.sim.state.distance + 40 * env.config.slack_reward
+    assert torch.allclose(rewards, expected, atol=1e-3)
+
+
+def test_stop_terminates_and_the_next_episode_begins_at_once(bank):
+    env = make(bank)
+    env.reset()
+    episode = env.sim.state.episode.clone()
+    move = torch.full((N,), 2)
+    move[0] = 0
+    _, _, terminated, truncated, info = env.step(move)
+    assert terminated.tolist() == [True] + [False] * (N - 1) and not truncated.any()
+    assert info["_episode"].tolist() == terminated.tolist()
+    assert info["episode"]["steps"][0] == 1 and info["episode"]["success"][0] == 0
+    assert (env.sim.state.episode - episode).tolist() == [1] + [0] * (N - 1)
+    assert env.sim.state.steps.tolist() == [0] + [1] * (N - 1)
+
+
+def test_out_of_steps_truncates_and_does_not_succeed(bank):
+    env = make(bank, max_steps=7)
+    env.reset()
+    seen = play(env, torch.full((7, N), 2))
+    assert not any(step[4].any() for step in seen[:-1])
+    assert seen[-1][4].all() and not seen[-1][3].any()
+
+
+def test_stopping_at_the_goal_succeeds_with_spl(bank):
+    env = make(bank)
+    env.reset()
+    state = env.sim.state
+    state.position.copy_(state.goal)
+    state.distance.zero_()
+    state.path_length.copy_(2 * state.start_distance)
+    _, reward, _, _, info = env.step(torch.zeros(N, dtype=torch.int64))
+    assert (info["episode"]["success"] == 1).all()
+    assert torch.allclose(info["episode"]["spl"], torch.full((N,), 0.5))
+    assert torch.allclose(reward, torch.full((N,), -0.01 + 2.5 * 0.5))
+
+
+def test_turning_all_round_comes_back_to_the_same_view(bank):
+    env = make(bank)
+    first = env.reset()[0]["depth"].clone()
+    last = play(env, torch.full((36, N), 2))[-1][0]
+    assert (first - last).abs().median() < ROUNDING
+    assert torch.allclose(env.sim.state.heading - env.sim.state.start_heading, torch.tensor(2 * math.pi), atol=1e-5)
+
+
+def test_resumes_exactly(bank):
+    env, moves = make(bank), actions(30, first=0)
+    env.reset()
+    play(env, moves[:10])
+    saved = env.state_dict()
+    expected = play(env, moves[10:])
+    other = make(bank, seed=99)
+    other.reset()
+    other.load_state_dict(saved)
+    assert same(expected, play(other, moves[10:]))
+
+
+def test_holes_read_what_the_task_says():
+    floor = TriangleMesh(
+        np.array([[-5, 0, -5], [5, 0, -5], [5, 0, 5], [-5, 0, 5]], np.float32),
+        np.array([[0, 2, 1], [0, 3, 2]], np.int32),
+    )
+    bank = SceneBank.pack([make_scene("floor", floor)], "cpu")
+    for hole in (0.0, 1.0):
+        depth = make(bank, hole_value=hole).reset()[0]["depth"]
+        assert (depth[:, 0, 0] == hole).all()  # the sky
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        torch.full((N,), 4),
+        torch.full((N,), -1),
+        torch.zeros(N, dtype=torch.int32),
+        torch.zeros(N + 1, dtype=torch.int64),
+        torch.zeros(N),
+        [0] * N,
+    ],
+)
+def test_bad_actions_are_named(bank, bad):
+    env = make(bank)
+    env.reset()
+    with pytest.raises(ArgumentError, match="actions"):
+        env.step(bad)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "word"),
+    [
+        ({"num_envs": 0}, ArgumentError, "num_envs"),
+        ({"num_envs": 2.5}, ArgumentError, "num_envs"),
+        ({"heigth": 32}, ConfigError, "heigth"),
+        ({"height": 1}, ConfigError, "height"),
+        ({"hfov_deg": 180.0}, ConfigError, "hfov_deg"),
+        ({"max_steps": 0}, ConfigError, "max_steps"),
+        ({"max_depth": float("nan")}, ConfigError, "max_depth"),
+        ({"config": "habitat_v9"}, ConfigError, "habitat_v9"),
+    ],
+)
+def test_bad_options_are_named(bank, options, error, word):
+    with pytest.raises(error, match=word):
+        PointNavEnv(bank, **{"num_envs": N, **options})
+
+
+def test_a_scene_with_no_episode_is_named(bank):
+    env = PointNavEnv(bank, N, config=PointNavConfig(height=16, width=16, closest_goal=500.0, furthest_goal=501.0))
+    with pytest.raises(EpisodeError, match="house:"):
+        env.reset()
+
+
+def test_a_state_of_another_shape_is_refused(bank):
+    env = make(bank)
+    env.reset()
+    state = env.state_dict()
+    with pytest.raises(CheckpointError, match="position"):
+        env.load_state_dict({**state, "position": state["position"][:2]})

@@ -1,0 +1,53 @@
+"""Configuration files: what is read, and what is refused by name."""
+
+from pathlib import Path
+
+import pytest
+
+from batchnav.config import CartPoleRun, PointNavRun, from_dict, load_config, to_dict
+from batchnav.errors import ConfigError
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.name)
+def test_every_configuration_in_the_checkout_is_valid(path):
+    load_config(path, CartPoleRun if path.name.startswith("cartpole") else PointNavRun)
+
+
+def test_a_configuration_survives_the_round_trip():
+    run = load_config(CONFIGS / "pointnav_h200.yaml", PointNavRun)
+    assert from_dict(PointNavRun, to_dict(run)) == run
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ppo: {num_env: 4}", ["ppo.num_env", "num_envs"]),
+        ("ppo: {num_envs: many}", ["ppo.num_envs", "many"]),
+        ("ppo: {num_envs: 2.5}", ["ppo.num_envs", "2.5"]),
+        ("ppo: {num_envs: true}", ["ppo.num_envs", "True"]),
+        ("ppo: {num_envs: 5, minibatches: 2}", ["minibatches", "divisor"]),
+        ("ppo: {learning_rate: 1e-3}", ["learning_rate", "1.0e-3"]),
+        ("ppo: {gamma: .nan}", ["gamma", "nan"]),
+        ("ppo: {optimizer: sgd}", ["optimizer", "sgd", "lamb"]),
+        ("ppo: 3", ["ppo", "3"]),
+        ("scenes: {houses: 0}", ["scenes", "neither"]),
+        ("scenes: {files: one.glb}", ["files", "list"]),
+        ("task: {max_depth: -1}", ["max_depth", "-1"]),
+        ("seed: -1", ["seed", "-1"]),
+        ("- a list", ["mapping"]),
+        ("a: [", ["YAML"]),
+    ],
+)
+def test_bad_configurations_are_named(tmp_path, text, words):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load_config(path, PointNavRun)
+    assert all(word in str(error.value) for word in [path.name, *words])
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="nowhere"):
+        load_config(tmp_path / "nowhere.yaml", PointNavRun)
