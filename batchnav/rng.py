@@ -20,8 +20,7 @@ def philox(c0, c1, c2, c3, k0, k1):
         p0 = _M0 * np.uint64(c0)
         p1 = _M1 * np.uint64(c2)
         c0, c1, c2, c3 = (
-            np.uint32((p1 >> np.uint64(32)) ^ c1 ^ k0),  # numba widens 32-bit integers: narrow them, or the GPU
-            #                                          multiplies 64 by 64 bits from here on
+            np.uint32((p1 >> np.uint64(32)) ^ c1 ^ k0),  # numba widens: left so, the GPU multiplies 64 by 64 bits
             np.uint32(p1 & np.uint64(0xFFFFFFFF)),
             np.uint32((p0 >> np.uint64(32)) ^ c3 ^ k1),
             np.uint32(p0 & np.uint64(0xFFFFFFFF)),

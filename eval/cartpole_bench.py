@@ -21,6 +21,7 @@ ACTION_ROWS = 16
 GRAPH_STEPS = 96
 
 _FIRST, _ONE, _ZERO, _MAX_STEPS = np.int32(0), np.int32(1), np.float32(0.0), np.int32(MAX_STEPS)
+_LAST_BIT = np.int32(31)
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1, _LOW, _HIGH = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85), np.uint64(0xFFFFFFFF), np.uint64(32)
 _UNIT, _HALF, _START_WIDTH = np.float32(2.0**-24), np.float32(0.5), np.float32(2.0 * START_RANGE)
@@ -197,17 +198,18 @@ def make_roll(start_of: Callable, window: int):
         if i < len(carts.steps):
             cart, steps, episode = load4(carts.state, i, _FIRST), np.int32(carts.steps[i]), carts.episode[i]
             bits, ahead, drawn = random_bits(carts.seed, i, clock), cart, episode
+            phase = np.int32(clock & _LAST_BIT)
             for k in range(num_steps):
-                if ahead_of_need and k & last == 0:
-                    drawn = episode + _ONE
+                if ahead_of_need and np.int32(k & last) == _FIRST:
+                    drawn = np.int32(episode + _ONE)
                     ahead = start_of(carts.seed, i, drawn)
-                bit = (clock + k) & np.int64(31)
-                if bit == 0:
+                bit = np.int32((phase + k) & _LAST_BIT)
+                if bit == _FIRST:
                     bits = random_bits(carts.seed, i, clock + k)
                 cart = push(cart, np.int32(bits >> np.uint32(bit)) & _ONE == _ONE)
-                steps += _ONE
+                steps = np.int32(steps + _ONE)
                 if has_failed(cart) | (steps >= _MAX_STEPS):
-                    episode += _ONE
+                    episode = np.int32(episode + _ONE)
                     if drawn != episode:
                         drawn = episode
                         ahead = start_of(carts.seed, i, episode)

@@ -188,14 +188,18 @@ def kernel_work(times: int, n: int, device: torch.device) -> Callable[[], None]:
 def generator(device: torch.device) -> list[dict]:
     """Which generator pays, and when to draw: fused steps/s for each."""
     rows = []
+    kernels = {
+        f"{name}, {when}": bench.make_roll(start_of, window)
+        for name, start_of in bench.GENERATORS.items()
+        for when, window in bench.WINDOWS.items()
+    }
     for n in (65_536, 10_000_000):
-        calls, steps = {}, {}
-        for name, start_of in bench.GENERATORS.items():
-            for when, window in bench.WINDOWS.items():
-                carts, kernel = CartPoleEnv(n, device).kernel_carts, bench.make_roll(start_of, window)
-                who = f"{name}, {when}"
-                calls[who] = devices.BoundKernel(kernel, n, 0, FUSED_STEPS, carts)
-                steps[who] = n * FUSED_STEPS
+        envs = {who: CartPoleEnv(n, device) for who in kernels}
+        calls = {
+            who: devices.BoundKernel(kernel, n, 0, FUSED_STEPS, envs[who].kernel_carts)
+            for who, kernel in kernels.items()
+        }
+        steps = dict.fromkeys(calls, n * FUSED_STEPS)
         rows += throughput("generator", interleaved(calls, device, repeats=5), steps, device, num_envs=n)
     return rows
 

@@ -149,14 +149,14 @@ def start(seed, environment, episode):
 def step_cart(i, action, carts):
     """One step of environment i: push, count, judge, and start anew where the episode ended."""
     cart = push(load4(carts.state, i, _FIRST), action == 1)
-    steps = np.int32(carts.steps[i]) + np.int32(1)
+    steps = np.int32(carts.steps[i] + 1)
     terminated = has_failed(cart)
     truncated = steps >= _MAX_STEPS
     ended = terminated | truncated
     if ended:
         store4(carts.final_state, i, _FIRST, cart)
         carts.final_steps[i] = np.float32(steps)
-        episode = carts.episode[i] + np.int32(1)
+        episode = np.int32(carts.episode[i] + 1)
         carts.episode[i] = episode
         cart = start(carts.seed, i, episode)
         steps = np.int32(0)

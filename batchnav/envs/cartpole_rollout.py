@@ -83,40 +83,39 @@ def linear_action(weights, cart):
 
 
 @inline_function
-def roll_cart(i, clock, num_steps, weights, carts, trajectory):
+def roll_cart(i, clock, num_steps, linear, write, weights, carts, trajectory):
     """Step environment i `num_steps` times; writes the trajectory where there is room for one."""
     seed, count, row = carts.seed, np.int32(len(carts.steps)), np.int32(i)
-    linear, write = len(weights) > 0, len(trajectory.actions) > 0
     own = (_ZERO, _ZERO, _ZERO, _ZERO)
     if linear:
         own = load4(weights, i, _FIRST)
     cart = load4(carts.state, i, _FIRST)
     steps, episode, final_steps = np.int32(carts.steps[i]), carts.episode[i], carts.final_steps[i]
-    bits = random_bits(seed, i, clock)
+    bits, phase = random_bits(seed, i, clock), np.int32(clock & _LAST_BIT)
     ahead, drawn = cart, episode  # the start that was drawn ahead, and its episode's number
     for k in range(num_steps):
-        if k & _LAST_OF_WINDOW == 0:
-            drawn = episode + _ONE
+        if np.int32(k & _LAST_OF_WINDOW) == _FIRST:
+            drawn = np.int32(episode + _ONE)
             ahead = start(seed, i, drawn)
         if linear:
             right = linear_action(own, cart)
         else:
-            now = clock + k
-            if now & _LAST_BIT == 0:
-                bits = random_bits(seed, i, now)
-            right = np.uint32(bits >> np.uint32(now & _LAST_BIT)) & _BIT == _BIT
+            bit = np.int32((phase + k) & _LAST_BIT)
+            if bit == _FIRST:
+                bits = random_bits(seed, i, clock + k)
+            right = np.int32(bits >> np.uint32(bit)) & _ONE == _ONE
         if write:
             store4(trajectory.observations, row, _FIRST, cart)
             trajectory.actions[row] = right
         cart = push(cart, right)
-        steps += _ONE
+        steps = np.int32(steps + _ONE)
         terminated, truncated = has_failed(cart), steps >= _MAX_STEPS
         if write:
             trajectory.terminated[row] = terminated
             trajectory.truncated[row] = truncated
-            row += count
+            row = np.int32(row + count)
         if terminated | truncated:
-            episode += _ONE
+            episode = np.int32(episode + _ONE)
             if drawn != episode:
                 drawn = episode
                 ahead = start(seed, i, episode)
@@ -130,15 +129,15 @@ def roll_cart(i, clock, num_steps, weights, carts, trajectory):
 
 
 @cuda_kernel
-def roll_cuda(clock, num_steps, weights, carts, trajectory):
+def roll_cuda(clock, num_steps, linear, write, weights, carts, trajectory):
     """Step every cart `num_steps` times, one cart per thread."""
     i = np.int32(cuda.grid(1))
     if i < len(carts.steps):
-        roll_cart(i, clock, num_steps, weights, carts, trajectory)
+        roll_cart(i, clock, num_steps, linear, write, weights, carts, trajectory)
 
 
 @cpu_kernel
-def roll_cpu(clock, num_steps, weights, carts, trajectory):
+def roll_cpu(clock, num_steps, linear, write, weights, carts, trajectory):
     """Step every cart `num_steps` times, LANES carts side by side per thread.
 
     A CPU core works on 8 or 16 float32 at once, but only in plain loops without calls or jumps. So the loops over steps
@@ -146,7 +145,7 @@ def roll_cpu(clock, num_steps, weights, carts, trajectory):
     """
     count = np.int32(len(carts.steps))
     for tile in prange((count + _LANES - _ONE) // _LANES):
-        roll_tile(np.int32(tile) * _LANES, count, clock, num_steps, weights, carts, trajectory)
+        roll_tile(np.int32(tile) * _LANES, count, clock, num_steps, linear, write, weights, carts, trajectory)
 
 
 @inline_function
@@ -156,9 +155,8 @@ def either(flag, yes, no):
 
 
 @device_function
-def roll_tile(first, count, clock, num_steps, weights, carts, trajectory):
+def roll_tile(first, count, clock, num_steps, linear, write, weights, carts, trajectory):
     """Step environments first ... first + LANES - 1; see `roll_cpu`. Lanes past the last environment step along."""
-    linear, write = len(weights) > 0, len(trajectory.actions) > 0
     lanes, seed, row = min(_LANES, count - first), carts.seed, first
     # One array per value: position x, velocity v, angle a, spin s; then the start that was drawn ahead; and so on.
     x, v = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
@@ -250,14 +248,18 @@ class CartPoleRollout:
             _check_trajectory(trajectory, num_steps, env)
         self.env, self.num_steps, self.clock = env, num_steps, 0
         """`clock`: steps taken so far; the random policy goes on from there, so a resumed run sets it."""
-        self._weights = devices.view(torch.empty((0, 4), device=env.device) if weights is None else weights)
-        room = trajectory if trajectory is not None else Trajectory.empty(0, env.num_envs, env.device)
-        self._trajectory = devices.view(room.flat())
+        self._linear, self._write = weights is not None, trajectory is not None
+        # numba's launch takes no empty arrays
+        self._weights = devices.view(weights if self._linear else torch.zeros((1, 4), device=env.device))
+        self._trajectory = devices.view((trajectory if self._write else Trajectory.empty(1, 1, env.device)).flat())
 
     def __call__(self) -> None:
         """Take the steps; on CUDA, on torch's current stream."""
         env = self.env
-        args = (np.int64(self.clock), np.int32(self.num_steps), self._weights, env.kernel_carts, self._trajectory)
+        args = (
+            np.int64(self.clock), np.int32(self.num_steps), self._linear, self._write,
+            self._weights, env.kernel_carts, self._trajectory,
+        )  # fmt: skip
         if env.device.type == "cuda":
             devices.launch(roll_cuda, env.num_envs, *args, block=env.block)
         else:

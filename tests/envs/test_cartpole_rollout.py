@@ -95,7 +95,9 @@ def test_bad_arguments(bad):
 
 def test_ptx(compile_ptx):
     arrays = CartPoleEnv(2).kernel_carts, view(Trajectory.empty(3, 2).flat())
-    ptx = compile_ptx(roll_cuda, nb.int64, nb.int32, nb.float32[:, ::1], *map(numba.typeof, arrays))
+    ptx = compile_ptx(
+        roll_cuda, nb.int64, nb.int32, nb.boolean, nb.boolean, nb.float32[:, ::1], *map(numba.typeof, arrays)
+    )
     assert ".f64" not in ptx and "ld.global.v4" in ptx and "st.global.v4" in ptx
 
 
