@@ -25,6 +25,10 @@ class CheckpointError(BatchnavError):
     """Weights or a resume state that cannot be loaded."""
 
 
+class DivergenceError(BatchnavError):
+    """Training whose loss is no longer finite."""
+
+
 class ArgumentError(BatchnavError, ValueError):
     """An argument of a public function with the wrong type, shape or range."""
 

@@ -25,7 +25,7 @@ from batchnav.data.scenes import find_scenes
 from batchnav.device import resolve_device
 from batchnav.envs.evaluate import evaluate
 from batchnav.envs.pointnav import PointNavEnv
-from batchnav.errors import BatchnavError
+from batchnav.errors import BatchnavError, DivergenceError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
 from batchnav.policy.weights import save_policy
@@ -56,6 +56,11 @@ def train(run: PointNavRun, out: Path) -> None:
         while learner.frames < run.ppo.total_frames:
             before = learner.frames
             row = summary(learner.update(before / run.ppo.total_frames).read(), run.ppo.frames_per_update)
+            if not math.isfinite(row["loss"]):
+                raise DivergenceError(
+                    f"update to frame {row['frames']:,}: found loss {row['loss']}, expected a finite number; "
+                    f"{folder.path} keeps the last good state; a lower --ppo.learning-rate may help"
+                )
             folder.log(row)
             progress.show(row["frames"], **{name: row[name] for name in ("frames_per_second", "success", "spl")})
             if validation and before // run.eval_every != learner.frames // run.eval_every:
