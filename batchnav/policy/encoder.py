@@ -156,11 +156,12 @@ class _OneHotProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: torch.Tensor) -> tuple[None, torch.Tensor]:
         (which,) = ctx.saved_tensors
-        bins = torch.arange(ctx.bins, dtype=which.dtype, device=which.device)[:, None]
-        table_grad = grad.new_zeros(which.shape[1] * ctx.bins, grad.shape[1])
+        rows = which.shape[1] * ctx.bins
+        first = torch.arange(0, rows, ctx.bins, device=which.device)  # i64, as scatter wants it
+        table_grad = grad.new_zeros(rows, grad.shape[1])
         for part, part_grad in zip(which.split(CHUNK), grad.split(CHUNK), strict=True):
-            one_hot = (part.t()[:, None] == bins).to(grad.dtype).flatten(0, 1)
-            table_grad.addmm_(one_hot, part_grad)
+            one_hot = grad.new_zeros(len(part), rows).scatter_(1, part + first, 1.0)
+            table_grad.addmm_(one_hot.t(), part_grad)
         return None, table_grad
 
 
