@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- results (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-HIDDEN = {"height", "width", "geodesic", "repeats", "checkpoint"}
+HIDDEN = {"height", "geodesic", "repeats", "checkpoint"}
 """Parameters that tables leave out: they are the defaults, or the text says them."""
 
 
