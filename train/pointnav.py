@@ -92,7 +92,7 @@ class Validation:
         self.trained, self.agent = policy, Agent(network.to(device))
 
     def measure(self) -> dict[str, float]:
-        """Mean metrics over the episodes, most likely actions."""
+        """Mean metrics over the episodes."""
         self.agent.network.load_state_dict(self.trained.state_dict())
         results = evaluate(self.agent, self.env, self.env.num_envs)
         return {name: float(results[name].mean()) for name in ("success", "spl", "soft_spl", "distance_to_goal")}

@@ -44,7 +44,7 @@ class Agent:
         self,
         observations: Observation | torch.Tensor,
         episode_start: torch.Tensor | None = None,
-        deterministic: bool = True,
+        deterministic: bool = False,
     ) -> torch.Tensor:
         """Choose an action for every environment.
 
@@ -52,7 +52,8 @@ class Agent:
             observations: tensors or arrays [N, ...] by name; a single tensor where there is one unnamed observation.
             episode_start: bool [N], set where these observations begin an episode; None: nowhere (everywhere at the
                 first call after `reset`).
-            deterministic: take the most probable action; False draws one.
+            deterministic: take the most probable action. By default one is drawn, as in Habitat's evaluation: it frees
+                an agent that would otherwise repeat itself against a wall.
 
         Returns:
             i64 [N] on the policy's device.
