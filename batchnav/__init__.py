@@ -26,6 +26,7 @@ _PUBLIC = {
     "PointNavConfig": "batchnav.config",
     "PointNavEnv": "batchnav.envs.pointnav",
     "CartPoleEnv": "batchnav.envs.cartpole",
+    "load_dataset": "batchnav.data.datasets",
     "load_episodes": "batchnav.data.episodes",
     "load_policy": "batchnav.policy.weights",
 }

@@ -16,17 +16,14 @@ import math
 from pathlib import Path
 
 import numpy as np
-import torch
 from rich.console import Console
 from rich.table import Table
 
-from batchnav.config import PointNavConfig
-from batchnav.data.episodes import Episode, Goal, check_episodes, rotation_of, save_episodes
+from batchnav.data.episodes import check_episodes, save_episodes
+from batchnav.data.generate import generate_episodes
 from batchnav.data.scenes import find_scene
-from batchnav.scene.bank import SceneBank
 from batchnav.scene.houses import SPLITS
 from batchnav.scene.scene import Scene
-from batchnav.sim.pointnav import PointNavSim
 
 FOLDER = Path(__file__).resolve().parents[1] / "assets" / "episodes"
 NUM_HOUSES = 20
@@ -44,7 +41,7 @@ def main() -> None:
 
 
 def write(name: str, scenes: list[Scene], per_scene: int) -> None:
-    episodes = [episode for scene in scenes for episode in sample(scene, per_scene)]
+    episodes = [episode for scene in scenes for episode in generate_episodes(scene, per_scene)]
     check_episodes(episodes, {scene.name: scene for scene in scenes})
     save_episodes(episodes, FOLDER / name)
     distance = np.array([e.info["geodesic_distance"] for e in episodes])
@@ -55,30 +52,6 @@ def write(name: str, scenes: list[Scene], per_scene: int) -> None:
     for title, values in (("geodesic distance (m)", distance), ("geodesic / Euclidean", distance / straight)):
         table.add_row(title, *(f"{f(values):.2f}" for f in (np.mean, np.min, np.median, np.max)))
     Console().print(table)
-
-
-def sample(scene: Scene, number: int) -> list[Episode]:
-    """The first episode of each of so many environments in the scene."""
-    config = PointNavConfig()
-    sim = PointNavSim(SceneBank.pack([scene]), number, config, seed=0)
-    sim.reset()
-    state = sim.state
-    return [
-        Episode(
-            episode_id=str(i),
-            scene_id=scene.name,
-            start_position=shortest_floats(state.position[i]),
-            start_rotation=shortest_floats(torch.tensor(rotation_of(float(state.heading[i])))),
-            goals=(Goal(shortest_floats(state.goal[i]), config.success_distance),),
-            info={"geodesic_distance": shortest_floats(state.start_distance[i : i + 1])[0]},
-        )
-        for i in range(number)
-    ]
-
-
-def shortest_floats(values: torch.Tensor) -> tuple[float, ...]:
-    """float32 values as the shortest decimals that read back as them."""
-    return tuple(float(str(value)) for value in values.numpy())
 
 
 if __name__ == "__main__":

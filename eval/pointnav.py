@@ -2,10 +2,12 @@
 
     python eval/pointnav.py --checkpoint runs/mine/policy.safetensors --split val --report
     python eval/pointnav.py --agent greedy --split test
-    python eval/pointnav.py --agent oracle --episodes mine.json.gz
+    python eval/pointnav.py --agent oracle --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
 
-Every episode is played once. Prints a table; writes `results.json` into --out; appends the overall figures to
-eval/results/pointnav.jsonl. With --report also a page with learning curves, maps, videos and the reference agents.
+Every episode is played once. SPL uses the geodesic distance that the navmesh gives at the start, as in Habitat;
+episodes whose file states another are listed. Prints a table; writes `results.json` into --out; appends the overall
+figures to eval/results/pointnav.jsonl. With --report also a page with learning curves, maps, videos and the reference
+agents.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from rich.table import Table
 from batchnav.config import PointNavConfig, from_dict
 from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes
 from batchnav.data.scenes import find_scenes
+from batchnav.data.source import SCENES_DIR
+from batchnav.data.validate import distance_mismatches
 from batchnav.device import resolve_device
 from batchnav.envs import evaluate as playing
 from batchnav.envs.agents import REFERENCE_AGENTS
@@ -42,6 +46,8 @@ from batchnav.view.report import SHOWN, format_interval, write_report
 
 EPISODES = Path(__file__).resolve().parents[1] / "assets" / "episodes"
 RECORDED = ("success", "spl", "soft_spl")
+MAX_LISTED = 20
+"""Episodes printed whose file states another distance; all are in results.json."""
 BLIND_IMAGE = 4
 """Image side for agents that do not look."""
 
@@ -62,12 +68,14 @@ class Options:
     split: Literal["val", "test", "aws_small_house"] = "val"
     """Which of the fixed episode files."""
     episodes: Path | None = None
-    """Or an episode file of one's own."""
+    """Or an episode file of one's own, or of Habitat's (with its folder `content`)."""
+    scenes_dir: Path = SCENES_DIR
+    """Folder below which the scenes of Habitat's episodes lie."""
     device: str = "auto"
     num_envs: int = 256
     """Environments at a time, at most one per episode."""
-    sample: bool = False
-    """Draw the policy's actions instead of taking the most likely ones."""
+    sample: bool = True
+    """Draw the policy's actions, as Habitat's evaluation does; --no-sample takes the most probable ones."""
     seed: int = 0
     """Of drawn actions."""
     out: Path | None = None
@@ -99,10 +107,12 @@ class PolicyAgent:
 class Evaluation:
     """One set of episodes, in a bank that all agents share."""
 
-    def __init__(self, path: Path, task: PointNavConfig, device: torch.device, num_envs: int):
+    def __init__(self, path: Path, scenes_dir: Path, task: PointNavConfig, device: torch.device, num_envs: int):
         self.episodes, self.task, self.num_envs = load_episodes(path), task, num_envs
-        self.names = sorted({episode.scene_id for episode in self.episodes})
-        scenes = find_scenes(self.names)
+        ids = {episode.scene_id: episode.scene for episode in self.episodes}
+        self.names = sorted(ids)
+        found = find_scenes([ids[name] for name in self.names], scenes_dir)
+        scenes = [scene._replace(name=name) for scene, name in zip(found, self.names, strict=True)]
         check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))
         self.bank = SceneBank.pack(scenes, device)
 
@@ -142,14 +152,19 @@ def main(options: Options) -> None:
         policy = PolicyAgent(options.checkpoint, device, options.sample, options.seed)
         task = from_dict(PointNavConfig, policy.info.get("task", {}))
     path = options.episodes or EPISODES / f"{options.split}.json.gz"
-    evaluation = Evaluation(path, task, device, options.num_envs)
+    evaluation = Evaluation(path, options.scenes_dir, task, device, options.num_envs)
     name = options.agent or "learned"
     results = evaluation.play(name, policy)
     summaries, scenes = {name: playing.summarise(results)}, evaluation.by_scene(results)
     show(f"{name} agent on {path.name}", {"all": summaries[name], **scenes})
+    mismatches = distance_mismatches(evaluation.episodes, results["start_distance"])
+    for line in mismatches[:MAX_LISTED]:
+        Console().print(line, markup=False, highlight=False)
+    if len(mismatches) > MAX_LISTED:
+        Console().print(f"... and {len(mismatches) - MAX_LISTED} more such episodes, see results.json")
 
     out = options.out or (options.checkpoint.parent / f"eval_{options.split}" if policy else Path("runs") / name)
-    write_json(out / "results.json", name, path, results, summaries[name], scenes, evaluation)
+    write_json(out / "results.json", name, path, results, summaries[name], scenes, mismatches, evaluation)
     if options.report:
         for other in REFERENCE_AGENTS:
             if other != name:
@@ -206,7 +221,7 @@ def show(title: str, rows: dict[str, Summary]) -> None:
     Console(width=max(Console().width, TABLE_WIDTH)).print(table)
 
 
-def write_json(path, name, episodes_file, results, overall, scenes, evaluation: Evaluation) -> None:
+def write_json(path, name, episodes_file, results, overall, scenes, mismatches, evaluation: Evaluation) -> None:
     """All figures and every episode's, atomically; what is not finite becomes null."""
 
     def number(value):
@@ -221,7 +236,8 @@ def write_json(path, name, episodes_file, results, overall, scenes, evaluation: 
     ]
     data = {
         "agent": name, "episodes_file": str(episodes_file), "task": dataclasses.asdict(evaluation.task),
-        "overall": plain(overall), "scenes": {scene: plain(s) for scene, s in scenes.items()}, "episodes": per_episode,
+        "overall": plain(overall), "scenes": {scene: plain(s) for scene, s in scenes.items()},
+        "distance_mismatches": mismatches, "episodes": per_episode,
     }  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")

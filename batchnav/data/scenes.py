@@ -1,19 +1,19 @@
-"""What a scene id means: a procedural house by seed, a scene that comes with the project, or a file."""
+"""What a scene id means: a procedural house by seed, a bundled scene, a file, a scene of a data set."""
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
+import functools
+import os
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from rich.progress import Progress
-
-from batchnav.device import num_threads
+from batchnav.data.parallel import in_parallel
+from batchnav.data.prepared import SUFFIX, load_prepared, load_source
+from batchnav.data.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
+from batchnav.data.source import SCENES_DIR, file_source, mesh_source, scene_id_of, stage_source
 from batchnav.errors import MeshError
 from batchnav.scene.houses import make_house
-from batchnav.scene.scene import Scene, load_scene, make_scene
+from batchnav.scene.scene import Scene, make_scene
 
 HOUSE = "house:"
 """Begins the id of a procedural house; its seed follows."""
@@ -24,44 +24,53 @@ SCENES_PER_WORKER = 8
 """A process takes seconds to start, a house half a second to make: fewer than this do not pay for one."""
 
 
-def find_scene(scene_id: str) -> Scene:
-    """The scene of an id, named so: "house:SEED", a bundled scene's name, or the path of a mesh file.
+def find_scene(scene_id: str, scenes_dir: str | Path = SCENES_DIR) -> Scene:
+    """The scene of an id, named so. It is one of:
+
+    - "house:SEED", a procedural house;
+    - a bundled scene's name;
+    - "CONFIG:NAME", a scene of the data set that a `*.scene_dataset_config.json` file describes;
+    - a scene of Habitat's: a path below `scenes_dir`, as its episodes have it (a `.glb` is +Z up there);
+    - the path of a prepared scene, or of a mesh file of one's own (+Y up).
 
     Raises MeshError where it is none of these.
     """
+    return _find(scene_id, Path(scenes_dir))._replace(name=scene_id)
+
+
+def _find(scene_id: str, scenes_dir: Path) -> Scene:
     if scene_id.startswith(HOUSE):
         seed = scene_id.removeprefix(HOUSE)
         if not (seed.isascii() and seed.isdigit()):
             raise MeshError(f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in 'house:7'")
         return make_scene(scene_id, make_house(int(seed)))
+    config, colon, name = scene_id.rpartition(":")
+    if colon and config.endswith(DATASET_CONFIG):
+        file = Path(config) if os.path.isfile(config) else scenes_dir / scene_id_of(Path(config))
+        return load_source(_config(file).source(name))
     bundled = {path.stem: path for path in sorted(BUNDLED.glob("*/*.glb"))}
-    path = bundled.get(scene_id, Path(scene_id))
-    if not path.is_file():
+    path, below = bundled.get(scene_id, Path(scene_id)), scenes_dir / scene_id
+    is_stage = not path.is_absolute() and os.path.isfile(below)
+    path = below if is_stage else path
+    if not os.path.isfile(path):
         raise MeshError(
-            f"scene {scene_id!r}: found no such file, expected 'house:SEED', "
-            f"{''.join(f'{name!r}, ' for name in bundled)}or the path of a mesh file"
+            f"scene {scene_id!r}: found no such file, here or in {scenes_dir}, expected 'house:SEED', "
+            f"{''.join(f'{name!r}, ' for name in bundled)}the path of a mesh file or of a prepared scene, "
+            f"or 'CONFIG{DATASET_CONFIG}:NAME'"
         )
-    return load_scene(path)._replace(name=scene_id)
+    if path.suffix == SUFFIX:
+        return load_prepared(path)
+    if scene_id in bundled:
+        return load_source(mesh_source(path))
+    return load_source(stage_source(path) if is_stage else file_source(path))
 
 
-def find_scenes(scene_ids: Iterable[str]) -> list[Scene]:
+@functools.cache
+def _config(path: Path) -> SceneDatasetConfig:
+    """Kept: to find a large data set's thousands of objects takes a while."""
+    return SceneDatasetConfig(path)
+
+
+def find_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -> list[Scene]:
     """`find_scene` for each id, many of them in parallel processes, with progress."""
-    ids = list(scene_ids)
-    workers = min(num_threads(), len(ids) // SCENES_PER_WORKER)
-    scenes = []
-    with Progress(transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("scenes", total=len(ids))
-
-        def take(found: Iterable[Scene]) -> None:
-            for scene in found:
-                scenes.append(scene)
-                progress.advance(task)
-
-        take(map(find_scene, ids[:1]))  # compiles what is not compiled yet, once, for all processes
-        if workers < 2:
-            take(map(find_scene, ids[1:]))
-            return scenes
-        # Spawned, not forked: a process that has started CUDA or threads cannot be forked safely.
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-            take(pool.map(find_scene, ids[1:]))
-    return scenes
+    return in_parallel(functools.partial(find_scene, scenes_dir=scenes_dir), scene_ids, "scenes", SCENES_PER_WORKER)

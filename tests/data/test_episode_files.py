@@ -2,6 +2,7 @@ import gzip
 import json
 import math
 import types
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,8 +15,11 @@ from batchnav.data.episodes import (
     episode_table,
     heading_of,
     load_episodes,
+    order_episodes,
     rotation_of,
     save_episodes,
+    scene_name,
+    scenes_played,
 )
 from batchnav.errors import EpisodeError
 
@@ -152,8 +156,12 @@ def test_published_files(shared):
     assert v1[0].goals[0].radius is None
     assert v1[0].info["difficulty"] == "easy"
     assert len(load_episodes(folder / "pointgoal_gibson_v2/val_mini/content/Pablo.json.gz")) == 71
-    with pytest.raises(EpisodeError, match="content"):
-        load_episodes(folder / "pointgoal_gibson_v2/val_mini/val_mini.json.gz")
+    split = load_episodes(folder / "pointgoal_gibson_v2/val_mini/val_mini.json.gz")
+    assert list(Counter(e.scene_id for e in split).items()) == [
+        ("gibson/Greigsville.glb", 71),
+        ("gibson/Pablo.glb", 71),
+    ]
+    assert len(load_episodes(folder / "pointgoal_gibson_v2/val_mini/val_mini.json.gz", ["Pablo"])) == 71
     with pytest.raises(EpisodeError, match="ObjectNav, expected PointNav"):
         load_episodes(folder / "objectnav_mp3d.val_mini.json.gz")
 
@@ -235,3 +243,95 @@ def test_what_json_cannot_hold_is_refused(tmp_path):
     with pytest.raises(EpisodeError, match="JSON cannot"):
         save_episodes([episode], tmp_path / "e.json.gz")
     assert not list(tmp_path.iterdir())
+
+
+def some(*scene_ids) -> list[Episode]:
+    """An episode in each of the scenes, numbered."""
+    return [
+        Episode(str(i), scene_id, (0.0, 0.0, 0.0), rotation_of(0.0), (Goal((1.0, 0.0, 0.0)),))
+        for i, scene_id in enumerate(scene_ids)
+    ]
+
+
+def test_scene_by_scene(tmp_path):
+    episodes = some("gibson/Adrian.glb", "gibson/Ribera.glb", "gibson/Adrian.glb")
+    top = tmp_path / "val" / "val.json.gz"
+    save_episodes(episodes, top, content=True)
+    files = sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.gz"))
+    assert files == ["val/content/Adrian.json.gz", "val/content/Ribera.json.gz", "val/val.json.gz"]
+    assert json.loads(gzip.decompress(top.read_bytes())) == {"episodes": []}
+    assert [e.episode_id for e in load_episodes(top)] == ["0", "2", "1"]
+    assert [e.episode_id for e in load_episodes(top, ["Ribera"])] == ["1"]
+    assert scenes_played(top) == {"Adrian", "Ribera"}
+    with pytest.raises(EpisodeError, match=r"Nowhere\.json\.gz: content_scenes: found no such file"):
+        load_episodes(top, ["Nowhere"])
+    with pytest.raises(EpisodeError, match="one name"):
+        save_episodes(some("a/x.glb", "b/x.glb"), top, content=True)
+
+
+def test_a_file_may_say_where_its_scenes_are(tmp_path):
+    save_episodes(some("gibson/Adrian.glb"), tmp_path / "elsewhere" / "Adrian.json.gz")
+    place = "{data_path}/elsewhere/{scene}.json.gz"
+    top = write(tmp_path / "val.json.gz", {"episodes": [], "content_scenes_path": place})
+    assert len(load_episodes(top)) == 1
+    for bad in (3, "{data_path}/content.json.gz"):
+        write(top, {"episodes": [], "content_scenes_path": bad})
+        with pytest.raises(EpisodeError, match="'content_scenes_path'"):
+            load_episodes(top)
+
+
+def test_scenes_of_one_file(tmp_path):
+    save_episodes(some("gibson/Adrian.glb", "gibson/Ribera.glb"), tmp_path / "all.json.gz")
+    assert [e.episode_id for e in load_episodes(tmp_path / "all.json.gz", ["Ribera"])] == ["1"]
+
+
+def test_names_of_scenes():
+    assert scene_name("hm3d/val/00800-TEEsavR23oF/TEEsavR23oF.basis.glb") == "TEEsavR23oF"
+    assert scene_name("data/mine/scan.scene") == "scan"
+    assert scene_name("house:7") == "house_7"
+
+
+def test_habitats_prefix_of_scene_ids_is_dropped(tmp_path):
+    path = write(tmp_path / "e.json.gz", {"episodes": [example(scene_id="data/scene_datasets/gibson/Adrian.glb")]})
+    assert load_episodes(path)[0].scene_id == "gibson/Adrian.glb"
+
+
+def test_what_is_not_used_is_kept(tmp_path):
+    more = {
+        "scene_dataset_config": "data/hssd.scene_dataset_config.json", "start_room": "3",
+        "shortest_paths": [[{"position": [0, 0, 0], "rotation": [0, 0, 0, 1], "action": 1}]],
+    }  # fmt: skip
+    (episode,) = load_episodes(write(tmp_path / "a.json.gz", {"episodes": [example(**more)]}))
+    assert episode.scene == "data/hssd.scene_dataset_config.json:house:1"
+    save_episodes([episode], tmp_path / "b.json.gz")
+    (saved,) = json.loads(gzip.decompress((tmp_path / "b.json.gz").read_bytes()))["episodes"]
+    assert {key: saved[key] for key in more} == more
+    with pytest.raises(EpisodeError, match="'scene_dataset_config'"):
+        load_episodes(write(tmp_path / "c.json.gz", {"episodes": [example(scene_dataset_config=3)]}))
+
+
+def test_order():
+    episodes = some("a", "b", "a", "c", "b")
+
+    def numbers(**options):
+        return "".join(e.episode_id for e in order_episodes(episodes, **options))
+
+    assert numbers() == "02143"
+    assert numbers(grouped=False) == "01234"
+    assert numbers(rounds=2) == "0214302143"
+    assert len(set(numbers(num_episode_sample=3))) == 3
+    shuffled = numbers(shuffle=True, seed=1)
+    assert shuffled == numbers(shuffle=True, seed=1) != numbers(shuffle=True, seed=2)
+    scenes = [episodes[int(i)].scene_id for i in shuffled]
+    assert len([k for k in range(5) if k == 0 or scenes[k] != scenes[k - 1]]) == 3  # each scene in one run
+    twice = numbers(shuffle=True, grouped=False, rounds=2)
+    assert sorted(twice[:5]) == sorted(twice[5:]) and twice[:5] != twice[5:]
+    with pytest.raises(EpisodeError, match="at most 5"):
+        numbers(num_episode_sample=6)
+
+
+def test_a_bomb_is_refused(tmp_path):
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(bytes(200 * 2**20), compresslevel=9))
+    with pytest.raises(EpisodeError, match="unpacks to more than"):
+        load_episodes(path)

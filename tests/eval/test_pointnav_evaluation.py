@@ -63,6 +63,30 @@ def test_greedy_on_open_floors(program, rooms, tmp_path):
     assert steps[:5] == steps[5:] == sorted(set(steps))
 
 
+def test_habitats_episodes_in_habitats_folders(program, tmp_path, capsys):
+    """Scenes are found below --scenes-dir, +Z up; a stated distance that the navmesh does not give is listed."""
+    floor = trimesh.creation.box((6.0, 8.0, 0.2))
+    (tmp_path / "scenes" / "gibson").mkdir(parents=True)
+    floor.export(tmp_path / "scenes" / "gibson" / "Adrian.glb")
+    episodes = [
+        Episode(
+            str(k), "data/scene_datasets/gibson/Adrian.glb", (0.0, 0.1, 3.0), rotation_of(0.0),
+            (Goal((0.0, 0.1, 1.0 - k)),), {"geodesic_distance": 2.0},
+        )
+        for k in range(2)
+    ]  # fmt: skip
+    save_episodes(episodes, tmp_path / "val" / "val.json.gz", content=True)
+    program.main(program.Options(
+        agent="oracle", episodes=tmp_path / "val" / "val.json.gz", scenes_dir=tmp_path / "scenes", out=tmp_path / "out",
+        record=False, device="cpu",
+    ))  # fmt: skip
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["overall"]["success"] == results["overall"]["success"] | {"mean": 1.0, "count": 2}
+    (line,) = results["distance_mismatches"]
+    assert "episode '1' of scene 'gibson/Adrian.glb'" in line and "2.000 m, found 3.0" in line
+    assert "episode '1'" in capsys.readouterr().out
+
+
 def test_a_checkpoint_with_its_report(program, rooms, tmp_path, monkeypatch):
     """An untrained policy of a small task, from file to page and result rows."""
     task = PointNavConfig(height=32, width=32, max_steps=20)

@@ -1,0 +1,277 @@
+"""Downloading data sets to where Habitat's own tool puts them.
+
+A file comes in pieces if it has to: what an interrupted download left is continued. Archives and files are checked by
+size, and by check sum where one is known: the catalogue's, Hugging Face's own, or that of the same archive's last
+download. Nothing is unpacked, renamed or linked before that.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import tarfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path, PurePosixPath
+
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, Source, file_list, is_present, version_folder
+from batchnav.data.files import replacing, write_json_gz
+from batchnav.errors import BatchnavError
+
+TIMEOUT = 60.0
+"""Seconds without a byte before a connection counts as lost."""
+ATTEMPTS = 5
+"""Connections in a row that bring nothing before a download is given up; seconds of waiting double from 1."""
+_BLOCK = 2**20
+_NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
+
+
+class DownloadError(BatchnavError):
+    """A data set that cannot be downloaded: unknown, not allowed, interrupted, damaged."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """What gives access: user name and password of an archive, a token (as password) of Hugging Face."""
+
+    username: str = ""
+    password: str = ""
+
+    def header(self, url: str) -> str:
+        """The Authorization header; empty without a password."""
+        if not self.password:
+            return ""
+        if not self.username or "/datasets/" in url:
+            return f"Bearer {self.password}"
+        return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+
+
+def download(uids: Sequence[str], data: Path, login: Login | None = None, replace: bool = False) -> list[Path]:
+    """Download sources or groups of them by Habitat's identifiers; what is there is left alone unless `replace`.
+
+    Args:
+        uids: names of `catalog.SOURCES` or `catalog.GROUPS`.
+        data: Habitat's folder `data`.
+        login: for what needs one.
+        replace: download anew.
+
+    Returns the links, below `data`. Raises DownloadError.
+    """
+    login = login or Login()
+    wanted = list(dict.fromkeys(part for uid in uids for part in _members(uid)))
+    for uid in wanted:
+        source = SOURCES[uid]
+        if source.needs and not login.password and (replace or not is_present(uid, source, data)):
+            raise DownloadError(f"{uid}: needs {source.needs} ({source.licence})")
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, disable=not sys.stderr.isatty()) as progress:
+        for uid in wanted:
+            source = SOURCES[uid]
+            if replace or not is_present(uid, source, data):
+                _fetch(uid, source, data, login, progress)
+            _link(version_folder(uid, source, data), data / source.link)
+    return sorted({data / SOURCES[uid].link for uid in wanted})
+
+
+def _members(uid: str) -> Sequence[str]:
+    if uid in MANUAL:
+        raise DownloadError(f"{uid}: its owners give it out themselves: {MANUAL[uid].how} (to data/{MANUAL[uid].link})")
+    if uid not in SOURCES and uid not in GROUPS:
+        raise DownloadError(f"{uid}: found no data set of this name, expected one that `batchnav data list` shows")
+    return GROUPS.get(uid, (uid,))
+
+
+def _fetch(uid: str, source: Source, data: Path, login: Login, progress: Progress) -> None:
+    """Download, check and unpack one source."""
+    folder = version_folder(uid, source, data)
+    if source.is_repository:
+        _fetch_repository(uid, source, folder, login, progress)
+        return
+    archive = data / "versioned_data" / ".downloads" / PurePosixPath(urllib.parse.urlparse(source.url).path).name
+    digest = fetch_file(source.url, archive, login.header(source.url), progress, uid)
+    known = archive.with_name(f"{archive.name}.sha256")
+    expected = source.sha256 or (known.read_text().strip() if known.is_file() else "")
+    if expected and digest != expected:
+        archive.unlink()
+        known.unlink(missing_ok=True)
+        raise DownloadError(f"{source.url}: found SHA-256 {digest}, expected {expected}; removed, download it again")
+    with replacing(known, DownloadError) as part:
+        part.write_text(digest + "\n")
+    files = unpack(archive, folder / source.part)
+    if source.lift and (folder / source.part / source.lift).is_file():
+        _link(folder / source.part / source.lift, folder / source.lift)
+    listed = file_list(uid, source, data)
+    if listed is not None:
+        write_json_gz([str(folder / source.part), *map(str, files)], listed, DownloadError)
+    archive.unlink()
+
+
+def _fetch_repository(uid: str, source: Source, folder: Path, login: Login, progress: Progress) -> None:
+    """All files of a Hugging Face data set at a revision, each checked; then the folder appears."""
+    host, _, name = source.url.partition("/datasets/")
+    page = f"{host}/api/datasets/{name}/tree/{source.version}?recursive=true"
+    part = folder.with_name(f".{folder.name}.part")
+    rows = []
+    while page:
+        with _open(page, login.header(source.url)) as answer:
+            try:
+                rows += [row for row in json.load(answer) if row["type"] == "file"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise DownloadError(f"{page}: found no list of files ({error})") from error
+            following = _NEXT_PAGE.search(answer.headers.get("Link", ""))
+            page = following and urllib.parse.urljoin(page, following[1])
+    for i, row in enumerate(rows):
+        path, size, large = row["path"], int(row["size"]), row.get("lfs")
+        target = _below(part, path)
+        if target.is_file() and target.stat().st_size == size:
+            continue
+        url = f"{source.url}/resolve/{source.version}/{urllib.parse.quote(path)}"
+        # A small file's check sum is git's: SHA-1 of a header and the content.
+        digest = hashlib.sha256() if large else hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
+        expected = large["oid"] if large else row["oid"]
+        found = fetch_file(url, target, login.header(source.url), progress, f"{uid} {i + 1}/{len(rows)}", digest)
+        if found != expected:
+            target.unlink()
+            raise DownloadError(f"{url}: found check sum {found}, expected {expected}; removed, download it again")
+    if folder.is_dir():
+        shutil.rmtree(folder)
+    os.replace(part, folder)
+
+
+def fetch_file(url: str, path: Path, authorization: str, progress: Progress, title: str, digest=None) -> str:
+    """Download a file to `path`, going on where an earlier attempt ended. Returns its check sum, SHA-256 by default.
+
+    Raises DownloadError where the server refuses, or the connection breaks again and again.
+    """
+    part = path.with_name(f"{path.name}.part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    task = progress.add_task(title, total=None)
+    failures = 0
+    while True:
+        begin = part.stat().st_size if part.is_file() else 0
+        try:
+            done = _append(url, part, authorization, progress, task)
+        except urllib.error.HTTPError as error:
+            raise DownloadError(f"{url}: {_reason(error)}") from error
+        except (OSError, HTTPException) as error:
+            done, problem = False, error
+        else:
+            problem = "the connection ended early"
+        if done:
+            break
+        failures = 0 if part.is_file() and part.stat().st_size > begin else failures + 1
+        if failures >= ATTEMPTS:
+            raise DownloadError(f"{url}: cannot be downloaded ({problem}); the same command goes on from here")
+        time.sleep(2.0**failures / 2)
+    digest = digest or hashlib.sha256()
+    with open(part, "rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    part.with_name(f"{part.name}.tag").unlink(missing_ok=True)
+    os.replace(part, path)
+    progress.remove_task(task)
+    return digest.hexdigest()
+
+
+def _append(url: str, part: Path, authorization: str, progress: Progress, task) -> bool:
+    """One connection's worth of a file. Returns whether all of it is there."""
+    tag = part.with_name(f"{part.name}.tag")
+    begin = part.stat().st_size if part.is_file() and tag.is_file() else 0
+    # The tag names the version that the first bytes came from: of another version the server sends all bytes.
+    headers = {"Range": f"bytes={begin}-"} if begin else {}
+    if begin and tag.read_text():
+        headers["If-Range"] = tag.read_text()
+    try:
+        answer = _open(url, authorization, headers)
+    except urllib.error.HTTPError as error:
+        if error.code != 416:
+            raise
+        tag.unlink(missing_ok=True)
+        return error.headers.get("Content-Range", "").endswith(f"/{begin}")  # all is here; else begin again
+    with answer:
+        if answer.status != 206:
+            begin = 0
+        length = answer.headers.get("Content-Length")
+        total = begin + int(length) if length else None
+        tag.write_text(answer.headers.get("ETag") or answer.headers.get("Last-Modified") or "")
+        progress.update(task, total=total, completed=begin)
+        with open(part, "r+b" if begin else "wb") as file:
+            file.seek(begin)
+            while block := answer.read(_BLOCK):
+                file.write(block)
+                progress.advance(task, len(block))
+            return total is None or file.tell() == total
+
+
+def _open(url: str, authorization: str, headers: dict | None = None) -> HTTPResponse:
+    if urllib.parse.urlparse(url).scheme not in ("http", "https"):
+        raise DownloadError(f"{url}: expected an address that begins with https://")
+    request = urllib.request.Request(url, headers={"User-Agent": "batchnav", **(headers or {})})
+    if authorization:
+        request.add_unredirected_header("Authorization", authorization)  # a redirect leads to another host
+    return urllib.request.urlopen(request, timeout=TIMEOUT)
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    if error.code in (401, 403):
+        return f"access denied ({error.code}): accept the data set's terms, and give --username and --password"
+    return f"the server answered {error.code} {error.reason}"
+
+
+def unpack(archive: Path, folder: Path) -> list[Path]:
+    """Unpack a .zip or .tar file into a folder, file by file: each appears whole. Returns the files.
+
+    DownloadError where it is damaged, or would write elsewhere.
+    """
+    scratch = folder.with_name(f".{folder.name}.unpacking")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    try:
+        if archive.suffix == ".zip":
+            with zipfile.ZipFile(archive) as zipped:
+                for name in zipped.namelist():
+                    _below(scratch, name)
+                zipped.extractall(scratch)
+        else:
+            with tarfile.open(archive) as tar:
+                tar.extractall(scratch, filter="data")
+        files = []
+        for source in sorted(path for path in scratch.rglob("*") if not path.is_dir()):
+            target = folder / source.relative_to(scratch)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(source, target)
+            files.append(target)
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+        raise DownloadError(f"{archive}: cannot be unpacked ({error})") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return files
+
+
+def _below(folder: Path, name: str) -> Path:
+    """A path of that name in the folder; DownloadError where it would lie elsewhere."""
+    if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+        raise DownloadError(f"{name!r}: found a file name that leads out of {folder}")
+    return folder / name
+
+
+def _link(target: Path, link: Path) -> None:
+    """Point a relative link at a file or folder; a real file or folder in its place stays, and is an error."""
+    if link.exists() and not link.is_symlink():
+        raise DownloadError(f"{link}: found a file or folder, expected none, or a link; move it away")
+    link.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(link, DownloadError) as part:
+        part.symlink_to(os.path.relpath(target.absolute(), link.parent.absolute()))

@@ -1,0 +1,105 @@
+"""Files as every part of this folder reads and writes them: JSON that may be gzipped, and whole files or none."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from batchnav.errors import BatchnavError
+
+_GZIP = b"\x1f\x8b"
+MAX_UNPACKED = 100 * 2**20
+"""Bytes beyond ten times a gzip file's own that its text may have: more is a bomb, not data."""
+
+
+@contextlib.contextmanager
+def replacing(path: Path, error: type[BatchnavError]) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place when the block ends, and is gone when it fails."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        os.replace(part, path)
+    except OSError as problem:
+        raise error(f"{path}: cannot be written ({problem.strerror or problem})") from problem
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+
+
+def write_json_gz(data: Any, path: Path, error: type[BatchnavError]) -> None:
+    """Write gzipped JSON: the same bytes for the same data, and the whole file or none."""
+    try:
+        text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as problem:
+        raise error(f"{path}: cannot be written: it would hold what JSON cannot ({problem})") from problem
+    with replacing(path, error) as part:
+        part.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
+
+
+def read_bytes(path: Path, error: type[BatchnavError]) -> bytes:
+    """A file's bytes, or an error that names it."""
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise error(f"{path}: cannot be read ({problem.strerror or problem})") from problem
+
+
+def read_json(path: Path, error: type[BatchnavError], gzipped: bool | None = None) -> Any:
+    """The JSON value of a file. `gzipped`: whether it must be; None takes either."""
+    text = read_text(path, error, gzipped)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise error(f"{path}: does not hold JSON ({problem})") from problem
+
+
+def read_text(path: Path, error: type[BatchnavError], gzipped: bool | None = None) -> str:
+    """The text of a file. `gzipped`: whether it must be; None takes either."""
+    data = read_bytes(path, error)
+    if gzipped and data[:2] != _GZIP:
+        found = "an empty file" if not data else "no gzip header"
+        raise error(f"{path}: found {found}, expected gzipped JSON (.json.gz)")
+    try:
+        return (_unpack(data) if data[:2] == _GZIP and gzipped is not False else data).decode("utf-8")
+    except EOFError as problem:
+        raise error(f"{path}: is cut short: the gzip stream ends too early") from problem
+    except (ValueError, zlib.error) as problem:
+        raise error(f"{path}: is damaged ({problem}), expected text, or gzipped text") from problem
+
+
+def _unpack(data: bytes) -> bytes:
+    """gzip.decompress with a bound on what comes out. EOFError where the stream ends early."""
+    limit, parts = 10 * len(data) + MAX_UNPACKED, []
+    while data:
+        stream = zlib.decompressobj(wbits=31)
+        parts.append(stream.decompress(data, limit + 1 - sum(map(len, parts))))
+        if sum(map(len, parts)) > limit:
+            raise ValueError(f"it unpacks to more than {limit} bytes")
+        if not stream.eof:
+            raise EOFError
+        data = stream.unused_data.lstrip(b"\0")
+    return b"".join(parts)
+
+
+def short(value: Any) -> str:
+    """A value as an error message shows it."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def is_number(value: Any) -> bool:
+    """A number that float32 can hold."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 3e38
+
+
+def natural_order(path: Path | str) -> list:
+    """Sort key in which numbers count as numbers: scene_2 before scene_10."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"([0-9]+)", str(path))]

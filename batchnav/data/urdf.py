@@ -1,0 +1,87 @@
+"""URDF files: the visual meshes of an articulated object, each where its joints put it."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from batchnav.data.files import read_text
+from batchnav.data.source import Asset, Part
+from batchnav.errors import MeshError
+
+_MAX_LINKS = 10_000
+
+
+def read_urdf(path: Path, positions: Mapping[str, float]) -> list[Part]:
+    """The meshes of all links, in the root link's frame.
+
+    Args:
+        path: the `.urdf` file; meshes are named relative to its folder.
+        positions: of joints by name, radians or metres; the others are at 0.
+
+    Raises MeshError where the file is not URDF, its joints form no tree, or a number is not one.
+    """
+    try:
+        robot = ET.fromstring(read_text(path, MeshError))
+        links = {link.get("name"): link for link in robot.findall("link")}
+        joints = {joint.find("child").get("link"): joint for joint in robot.findall("joint")}
+        if len(links) > _MAX_LINKS:
+            raise ValueError(f"{len(links)} links")
+        parts = []
+        for name, link in links.items():
+            pose = _link_pose(name, joints, positions)
+            for visual in link.findall("visual"):
+                mesh = visual.find("geometry/mesh")
+                if mesh is None:  # boxes and spheres stand in for collisions; Habitat draws meshes
+                    continue
+                place = pose @ _origin(visual)
+                asset = Asset(path.parent / mesh.get("filename"), scale=tuple(_numbers(mesh.get("scale", "1 1 1"))))
+                parts.append(Part(asset, place[:3, :3], place[:3, 3]))
+    except (ET.ParseError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise MeshError(f"{path}: is not a URDF file that can be used ({error})") from error
+    return parts
+
+
+def _link_pose(name: str, joints: Mapping[str, ET.Element], positions: Mapping[str, float]) -> np.ndarray:
+    """f64 [4, 4]: from the link's frame to the root's."""
+    pose, seen = np.eye(4), set()
+    while name in joints:
+        if name in seen:
+            raise ValueError(f"link {name!r} is its own ancestor")
+        seen.add(name)
+        joint = joints[name]
+        pose = _origin(joint) @ _motion(joint, positions.get(joint.get("name"), 0.0)) @ pose
+        name = joint.find("parent").get("link")
+    return pose
+
+
+def _motion(joint: ET.Element, position: float) -> np.ndarray:
+    """f64 [4, 4]: what a joint's position does, about or along its axis."""
+    motion, axis = np.eye(4), joint.find("axis")
+    direction = np.array(_numbers(axis.get("xyz")) if axis is not None else (1.0, 0.0, 0.0))
+    if joint.get("type") in ("revolute", "continuous"):
+        motion[:3, :3] = Rotation.from_rotvec(direction * position).as_matrix()
+    elif joint.get("type") == "prismatic":
+        motion[:3, 3] = direction * position
+    return motion
+
+
+def _origin(element: ET.Element) -> np.ndarray:
+    """f64 [4, 4] of an element's <origin xyz rpy>."""
+    origin, pose = element.find("origin"), np.eye(4)
+    if origin is not None:
+        pose[:3, 3] = _numbers(origin.get("xyz", "0 0 0"))
+        pose[:3, :3] = Rotation.from_euler("xyz", _numbers(origin.get("rpy", "0 0 0"))).as_matrix()
+    return pose
+
+
+def _numbers(text: str) -> list[float]:
+    """Three finite numbers."""
+    values = [float(word) for word in text.replace(",", " ").split()]  # published files have commas, too
+    if len(values) != 3 or not np.isfinite(values).all():
+        raise ValueError(f"found {text!r}, expected three numbers")
+    return values

@@ -1,0 +1,150 @@
+"""Finding out what is wrong with a scene, a navmesh or an episode file, and saying it in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from batchnav.data.episodes import Episode, load_episodes, unplayable_episodes
+from batchnav.data.prepare import find_sources
+from batchnav.data.prepared import SUFFIX, load_prepared
+from batchnav.data.scenes import find_scene
+from batchnav.data.source import SCENES_DIR, SceneSource
+from batchnav.errors import BatchnavError
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.scene.scene import Scene
+from batchnav.types import TriangleMesh
+
+DISTANCE_TOLERANCE = 0.01
+"""Metres between an episode's stated geodesic distance and that on the navmesh: files carry fewer decimals."""
+LARGEST, SMALLEST = 300.0, 1.0
+"""Metres of a building's longest side: beyond them the units are probably not metres."""
+SMALL_ISLAND = 1.5
+"""Radius in metres below which no episode is sampled on an island (Habitat's ISLAND_RADIUS_LIMIT)."""
+EDGE = 1.0
+"""Metres by which a navmesh may reach over its mesh: baked ones have a border, and headroom above."""
+MAX_LISTED = 5
+"""Episodes that a finding names."""
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong (`error`: cannot be used) or looks wrong (`warning`)."""
+
+    level: Literal["error", "warning"]
+    text: str
+
+
+def validate(path: Path, split: str = "train", scenes_dir: Path = SCENES_DIR) -> Iterator[Finding]:
+    """What is wrong with a file or a data set: the kind is told by the name. Nothing found means that it can be used.
+
+    Args:
+        path: a `.navmesh`, a `.json.gz` of episodes, a `.scene`, a mesh file, a config, or a folder of scenes.
+        split: of a data set.
+        scenes_dir: where the scenes of episodes are.
+    """
+    try:
+        if path.suffix == ".navmesh":
+            yield from check_navmesh(NavMesh.load(path), str(path))
+        elif path.name.endswith(".json.gz"):
+            yield from _check_episode_file(path, scenes_dir)
+        elif path.suffix == SUFFIX:
+            scene = load_prepared(path)
+            yield from check_mesh(scene.mesh, str(path))
+            yield from check_navmesh(scene.navmesh, str(path), scene.mesh)
+        else:
+            for source in find_sources(path, split):
+                yield from _check_source(source)
+    except BatchnavError as error:
+        yield Finding("error", str(error))
+
+
+def check_mesh(mesh: TriangleMesh, name: str) -> Iterator[Finding]:
+    """Warnings about a mesh that loads."""
+    if mesh.num_dropped:
+        share = mesh.num_dropped / (mesh.num_dropped + len(mesh.faces))
+        yield Finding("warning", f"{name}: {mesh.num_dropped} triangles ({share:.1%}) have no area or no finite corner")
+    size = float(np.ptp(mesh.vertices[np.unique(mesh.faces)], axis=0).max())
+    if not SMALLEST <= size <= LARGEST:
+        yield Finding(
+            "warning", f"{name}: is {size:.3g} m long, expected {SMALLEST:g} to {LARGEST:g}: is it in metres?"
+        )
+
+
+def check_navmesh(navmesh: NavMesh, name: str, mesh: TriangleMesh | None = None) -> Iterator[Finding]:
+    """What stands in the way of walking on a navmesh that loads, in the scene of a mesh where one is given."""
+    radii = navmesh.data.island_radius
+    if not len(radii):
+        yield Finding("error", f"{name}: has no walkable polygon")
+    elif radii.max() < SMALL_ISLAND:
+        largest = f"its largest island has a radius of {radii.max():.2f} m"
+        yield Finding("error", f"{name}: {largest}, expected {SMALL_ISLAND:g} or more, else no episode can be sampled")
+    if mesh is not None:
+        used = mesh.vertices[np.unique(mesh.faces)]
+        walls, floor = np.stack([used.min(0), used.max(0)]), navmesh.bounds
+        # A navmesh ends with its floor, so only reaching beyond the mesh is suspicious.
+        if (floor[0] < walls[0] - EDGE).any() or (floor[1] > walls[1] + np.array([EDGE, 2 * EDGE, EDGE])).any():
+            spans = f"the navmesh spans {_box(floor)}, the mesh {_box(walls)}"
+            yield Finding("error", f"{name}: {spans}: are they of one scene, and is the same axis up?")
+
+
+def _check_source(source: SceneSource) -> Iterator[Finding]:
+    if source.missing:
+        names = ", ".join(source.missing[:MAX_LISTED])
+        yield Finding("warning", f"{source.name}: {len(source.missing)} assets are missing: {names}")
+    try:
+        mesh = source.load_mesh()
+        yield from check_mesh(mesh, source.name)
+        yield from check_navmesh(source.load_navmesh(mesh), source.name, mesh)
+    except BatchnavError as error:
+        yield Finding("error", str(error))
+
+
+def _check_episode_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
+    episodes = load_episodes(path)
+    seen, repeated = set(), set()
+    for episode in episodes:
+        key = episode.scene_id, episode.episode_id
+        (repeated if key in seen else seen).add(key)
+    if repeated:
+        scene, number = min(repeated)
+        yield Finding("warning", f"{path}: {len(repeated)} episode ids come twice, as {number!r} of scene {scene!r}")
+    for name in dict.fromkeys(episode.scene for episode in episodes):
+        mine = [episode for episode in episodes if episode.scene == name]
+        try:
+            scene = find_scene(name, scenes_dir)
+        except BatchnavError as error:
+            yield Finding("error", f"{path}: {len(mine)} episodes: {error}")
+            continue
+        yield from _check_episodes(mine, scene)
+
+
+def _check_episodes(episodes: list[Episode], scene: Scene) -> Iterator[Finding]:
+    unplayable = list(unplayable_episodes(episodes, dict.fromkeys((e.scene_id for e in episodes), scene)))
+    yield from (Finding("error", problem) for _, problem in unplayable)
+    bad = {id(episode) for episode, _ in unplayable}
+    good = [episode for episode in episodes if id(episode) not in bad]
+    if good:
+        starts = np.array([episode.start_position for episode in good], np.float32)
+        goals = np.array([episode.goals[0].position for episode in good], np.float32)
+        for text in distance_mismatches(good, scene.navmesh.geodesic_distance(starts, goals)):
+            yield Finding("warning", text)
+
+
+def distance_mismatches(episodes: list[Episode], distances: np.ndarray) -> list[str]:
+    """A line for each episode whose file states another geodesic distance than `distances` f32 [N], in metres."""
+    lines = []
+    for episode, distance in zip(episodes, distances, strict=True):
+        stated = episode.info.get("geodesic_distance")
+        if isinstance(stated, (int, float)) and not abs(stated - distance) <= DISTANCE_TOLERANCE:
+            lines.append(
+                f"episode {episode.episode_id!r} of scene {episode.scene_id!r}: its file states a geodesic distance of "
+                f"{stated:.3f} m, found {distance:.3f} m on the navmesh"
+            )
+    return lines
+
+
+def _box(bounds: np.ndarray) -> str:
+    return " to ".join(str([round(float(v), 2) for v in corner]) for corner in bounds)

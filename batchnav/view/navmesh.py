@@ -1,0 +1,98 @@
+"""A navmesh from above: islands, how far the walls are, and a path; axes in metres."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from batchnav.errors import ArgumentError
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.view.topdown import FLOOR_BAND, navigable_triangles
+
+CLEARANCE = 2.0
+"""Metres of clearance beyond which the colour stays the same; Habitat's default radius."""
+CELLS = 400
+"""Points along the longer side at which the navmesh is asked."""
+MAX_NAMED = 6
+"""Islands in the legend, the largest first."""
+_ON_MESH = 1e-2
+
+
+def draw_navmesh(
+    navmesh: NavMesh, start: np.ndarray | None = None, goal: np.ndarray | None = None, height: float | None = None
+) -> Figure:
+    """A figure of one storey: clearance as colour, islands as outlines, the shortest path as a line.
+
+    Args:
+        navmesh: on the CPU.
+        start: f32 [3], metres; with `goal` the ends of the path. By default a long one is chosen.
+        goal: f32 [3], metres.
+        height: y of the storey; by default that of the largest island.
+
+    Raises ArgumentError where there is nothing to draw, or only one end of the path is given.
+    """
+    if (start is None) != (goal is None):
+        raise ArgumentError("start, goal: found one of them, expected both or neither")
+    triangles, islands = navigable_triangles(navmesh)
+    areas = island_areas(navmesh)
+    if not len(areas):
+        raise ArgumentError("navmesh: found no walkable polygon, expected something to draw")
+    if height is None:
+        height = float(np.median(triangles[islands == areas.argmax(), :, 1]))
+    points, island, clearance = _grid(navmesh, triangles, height)
+    figure = Figure(figsize=(9, 7), layout="constrained")
+    axes = figure.add_subplot()
+    x, z = points[0, :, 0], points[:, 0, 2]
+    shown = axes.pcolormesh(x, z, np.ma.masked_where(island < 0, clearance), vmin=0, vmax=CLEARANCE, cmap="viridis")
+    figure.colorbar(shown, label="clearance (m)", shrink=0.7)
+    colours = ("tab:blue", "tab:orange", "tab:red", "tab:purple", "tab:brown", "tab:pink")
+    for k, colour in zip(np.argsort(-areas)[:MAX_NAMED], colours, strict=False):
+        if (island == k).any():
+            axes.contour(x, z, island == k, levels=[0.5], colors=colour, linewidths=1.2)
+            radius = navmesh.data.island_radius[k]
+            axes.plot([], [], color=colour, label=f"island {k}: {areas[k]:.1f} m², radius {radius:.1f} m")
+    ends = (start, goal) if start is not None and goal is not None else _far_apart(navmesh)
+    path = navmesh.shortest_path(*ends)
+    if len(path):
+        length = np.linalg.norm(np.diff(path, axis=0), axis=1).sum()
+        axes.plot(path[:, 0], path[:, 2], color="white", linewidth=3.5)
+        axes.plot(path[:, 0], path[:, 2], color="black", linewidth=1.8, label=f"path: {length:.2f} m")
+        axes.plot(*path[0, [0, 2]], "o", color="tab:green", markeredgecolor="white")
+        axes.plot(*path[-1, [0, 2]], "*", color="tab:red", markeredgecolor="white", markersize=12)
+    axes.set_aspect("equal")
+    axes.invert_yaxis()  # heading 0 looks along -Z: upwards
+    axes.set(xlabel="x (m)", ylabel="z (m)", title=f"storey at y = {height:.2f} m")
+    axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.1), ncols=2, frameon=False)
+    return figure
+
+
+def island_areas(navmesh: NavMesh) -> np.ndarray:
+    """f64 [I]: walkable area of each island in square metres."""
+    triangles, islands = navigable_triangles(navmesh)
+    edges = triangles[:, 1:].astype(np.float64) - triangles[:, :1]
+    area = np.linalg.norm(np.cross(edges[:, 0], edges[:, 1]), axis=1) / 2
+    return np.bincount(islands[islands >= 0], area[islands >= 0], minlength=navmesh.num_islands)
+
+
+def _grid(navmesh: NavMesh, triangles: np.ndarray, height: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points f32 [R, C, 3] over the plan, and the island i32 and clearance f32 [R, C] there; -1 off the storey."""
+    low, high = triangles.reshape(-1, 3).min(0), triangles.reshape(-1, 3).max(0)
+    step = max(high[0] - low[0], high[2] - low[2]) / CELLS
+    x, z = (np.arange(low[k] - step, high[k] + 2 * step, step) for k in (0, 2))
+    points = np.stack(np.broadcast_arrays(x[None, :], height, z[:, None]), axis=2).astype(np.float32)
+    flat = points.reshape(-1, 3)
+    snapped = navmesh.snap(flat)
+    gap = snapped - flat
+    on_mesh = (np.hypot(gap[:, 0], gap[:, 2]) <= _ON_MESH) & (np.abs(gap[:, 1]) <= FLOOR_BAND)
+    island, clearance = np.full(len(flat), -1, np.int32), np.zeros(len(flat), np.float32)
+    island[on_mesh] = navmesh.island(snapped[on_mesh])
+    clearance[on_mesh] = navmesh.distance_to_wall(snapped[on_mesh], CLEARANCE)
+    return points, island.reshape(points.shape[:2]), clearance.reshape(points.shape[:2])
+
+
+def _far_apart(navmesh: NavMesh) -> tuple[np.ndarray, np.ndarray]:
+    """Two points far apart on a path: of 256 pairs the farthest that a path joins."""
+    points = navmesh.sample(512)
+    distance = navmesh.geodesic_distance(points[:256], points[256:])
+    best = int(np.where(np.isfinite(distance), distance, -1.0).argmax())
+    return points[best], points[256 + best]

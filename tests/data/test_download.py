@@ -1,0 +1,297 @@
+import functools
+import gzip
+import hashlib
+import io
+import json
+import re
+import tarfile
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from batchnav.data import catalog
+from batchnav.data import download as downloading
+from batchnav.data.catalog import GROUPS, SOURCES, Source, is_present
+from batchnav.data.download import DownloadError, Login, download
+
+CONTENT = bytes(range(256)) * 20_000
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves `server.files` with byte ranges; breaks off where `server.broken` says, asks for `server.password`."""
+
+    def do_GET(self):
+        server = self.server
+        server.requests.append((self.path, dict(self.headers)))
+        if self.path in server.moved:
+            self.send_response(302)
+            self.send_header("Location", server.moved[self.path])
+            self.end_headers()
+            return
+        data = server.files.get(self.path)
+        if data is None:
+            self.send_error(404)
+        elif server.login and self.headers.get("Authorization") != server.login:
+            self.send_error(401)
+        else:
+            self.answer(data)
+
+    def answer(self, data):
+        server, tag = self.server, f'"{hashlib.md5(data).hexdigest()}"'
+        wanted = re.fullmatch(r"bytes=([0-9]+)-", self.headers.get("Range", ""))
+        begin = int(wanted[1]) if wanted and self.headers.get("If-Range", tag) == tag else 0
+        if begin >= len(data) > 0:
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(data)}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(206 if begin else 200)
+        self.send_header("ETag", tag)
+        self.send_header("Content-Length", str(len(data) - begin))
+        if self.path in server.links:
+            self.send_header("Link", server.links[self.path])
+        self.end_headers()
+        end = server.broken.pop(0) if server.broken else len(data)
+        self.wfile.write(data[begin : max(end, begin)])
+        if end < len(data):
+            self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.files, server.moved, server.links, server.broken, server.requests = {}, {}, {}, [], []
+    server.login = ""
+    server.url = f"http://127.0.0.1:{server.server_address[1]}"
+    threading.Thread(target=functools.partial(server.serve_forever, 0.01), daemon=True).start()
+    monkeypatch.setattr(downloading.time, "sleep", lambda _: None)
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def zipped(**files):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name.replace("__", "/").replace("_dot_", "."), data)
+    return packed.getvalue()
+
+
+def tarred(**files):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name.replace("__", "/").replace("_dot_", "."))
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return packed.getvalue()
+
+
+@pytest.fixture
+def offer(server, monkeypatch):
+    """Make a source known: offer(uid, path, data, **fields of Source)."""
+
+    def add(uid, path, data, link="scene_datasets/mine", **fields):
+        server.files[path] = data
+        monkeypatch.setitem(
+            SOURCES, uid, Source(server.url + path, link, "MIT", fields.pop("version", "1.0"), **fields)
+        )
+
+    return add
+
+
+def test_an_archive_goes_where_habitat_puts_it(server, offer, tmp_path):
+    offer("mine", "/mine_v1.0.zip", zipped(a__b_dot_glb=CONTENT))
+    links = download(["mine"], tmp_path)
+    link = tmp_path / "scene_datasets" / "mine"
+    assert links == [link] and link.is_symlink()
+    assert link.resolve() == tmp_path / "versioned_data" / "mine_1.0"
+    assert (link / "a" / "b.glb").read_bytes() == CONTENT
+    assert is_present("mine", SOURCES["mine"], tmp_path)
+    assert [file.name for file in (tmp_path / "versioned_data" / ".downloads").iterdir()] == ["mine_v1.0.zip.sha256"]
+    server.requests.clear()
+    assert download(["mine"], tmp_path) == links and not server.requests  # it is there
+    download(["mine"], tmp_path, replace=True)
+    assert server.requests
+
+
+def test_an_interrupted_download_goes_on(server, offer, tmp_path):
+    data = zipped(a_dot_bin=CONTENT)
+    offer("mine", "/mine.zip", data, sha256=hashlib.sha256(data).hexdigest())
+    server.broken = [1_000_000, 3_000_000]
+    download(["mine"], tmp_path)
+    ranges = [headers.get("Range") for _, headers in server.requests]
+    assert ranges[0] is None and ranges[1:] == ["bytes=1000000-", "bytes=3000000-"]
+
+
+def test_a_given_up_download_goes_on_with_the_next_command(server, offer, tmp_path):
+    data = zipped(a_dot_bin=CONTENT)
+    offer("mine", "/mine.zip", data)
+    server.broken = [1_000_000] + [0] * 20
+    with pytest.raises(DownloadError, match="the same command goes on"):
+        download(["mine"], tmp_path)
+    assert not (tmp_path / "scene_datasets").exists()
+    server.broken, server.requests = [], []
+    download(["mine"], tmp_path)
+    assert server.requests[0][1]["Range"] == "bytes=1000000-"
+
+
+def test_a_file_that_changed_meanwhile_begins_again(server, offer, tmp_path):
+    offer("mine", "/mine.zip", zipped(a_dot_bin=CONTENT))
+    server.broken = [1_000_000] + [0] * 20
+    with pytest.raises(DownloadError):
+        download(["mine"], tmp_path)
+    server.broken = []
+    server.files["/mine.zip"] = zipped(a_dot_bin=CONTENT[::-1])
+    download(["mine"], tmp_path)
+    assert (tmp_path / "scene_datasets" / "mine" / "a.bin").read_bytes() == CONTENT[::-1]
+
+
+def test_check_sums(server, offer, tmp_path):
+    offer("mine", "/mine.zip", zipped(a_dot_bin=CONTENT), sha256="0" * 64)
+    with pytest.raises(DownloadError, match="found SHA-256"):
+        download(["mine"], tmp_path)
+    assert not (tmp_path / "versioned_data" / "mine_1.0").exists()
+    # The second time an archive has to be the one that it was.
+    offer("mine", "/mine.zip", zipped(a_dot_bin=CONTENT))
+    download(["mine"], tmp_path)
+    server.files["/mine.zip"] = zipped(a_dot_bin=CONTENT[:-1])
+    with pytest.raises(DownloadError, match="found SHA-256"):
+        download(["mine"], tmp_path, replace=True)
+    assert (tmp_path / "scene_datasets" / "mine" / "a.bin").read_bytes() == CONTENT
+
+
+def test_hm3d_parts_share_a_folder(server, offer, monkeypatch, tmp_path):
+    config = "hm3d_basis.scene_dataset_config.json"
+    shared = {"link": "scene_datasets/hm3d", "version": "0.2", "folder": "hm3d-0.2/hm3d", "part": "train"}
+    offer("hm3d_train_habitat_v0.2", "/h.tar", tarred(a__a_dot_basis_dot_glb=b"glb"), **shared)
+    offer("hm3d_train_configs_v0.2", "/c.tar", tarred(**{config.replace(".", "_dot_"): b"{}"}), lift=config, **shared)
+    monkeypatch.setitem(GROUPS, "both", ("hm3d_train_habitat_v0.2", "hm3d_train_configs_v0.2"))
+    download(["both"], tmp_path)
+    link = tmp_path / "scene_datasets" / "hm3d"
+    assert (link / "train" / "a" / "a.basis.glb").read_bytes() == b"glb"
+    assert (link / config).read_bytes() == b"{}"
+    listed = tmp_path / "versioned_data" / "hm3d-0.2" / "train-habitat-files.json.gz"
+    assert json.loads(gzip.decompress(listed.read_bytes()))[1].endswith("train/a/a.basis.glb")
+    assert is_present("hm3d_train_configs_v0.2", SOURCES["hm3d_train_configs_v0.2"], tmp_path)
+
+
+def test_access(server, offer, tmp_path):
+    offer("mine", "/mine.zip", zipped(a_dot_bin=b"1"), needs="a token")
+    with pytest.raises(DownloadError, match="mine: needs a token"):
+        download(["mine"], tmp_path)
+    server.login = "Basic dXNlcjpzZWNyZXQ="
+    with pytest.raises(DownloadError, match=r"access denied \(401\)"):
+        download(["mine"], tmp_path, Login("user", "wrong"))
+    download(["mine"], tmp_path, Login("user", "secret"))
+    assert (tmp_path / "scene_datasets" / "mine" / "a.bin").is_file()
+
+
+def test_a_redirect_is_followed_without_the_password(server, offer, tmp_path):
+    offer("mine", "/mine.zip", zipped(a_dot_bin=b"1"))
+    server.files["/elsewhere.zip"] = server.files.pop("/mine.zip")
+    server.moved["/mine.zip"] = f"{server.url}/elsewhere.zip"
+    download(["mine"], tmp_path, Login("user", "secret"))
+    assert [("Authorization" in headers) for _, headers in server.requests] == [True, False]
+
+
+@pytest.fixture
+def repository(server, monkeypatch):
+    """A data set on something like Hugging Face: a large file, a small one, a list of two pages."""
+    large, small = CONTENT, b"hello"
+    blob = hashlib.sha1(b"blob 5\0hello").hexdigest()
+    tree, base = "/api/datasets/me/scenes/tree/v1", "/datasets/me/scenes/resolve/v1"
+    rows = [
+        {"type": "directory", "path": "sub", "size": 0, "oid": "x"},
+        {"type": "file", "path": "sub/large.glb", "size": len(large), "oid": "y",
+         "lfs": {"oid": hashlib.sha256(large).hexdigest(), "size": len(large)}},
+    ]  # fmt: skip
+    server.files |= {
+        f"{tree}?recursive=true": json.dumps(rows).encode(),
+        f"{tree}?recursive=true&cursor=2": json.dumps(
+            [{"type": "file", "path": "read me.md", "size": 5, "oid": blob}]
+        ).encode(),
+        f"{base}/sub/large.glb": large,
+        f"{base}/read%20me.md": small,
+    }
+    server.links[f"{tree}?recursive=true"] = f'<{server.url}{tree}?recursive=true&cursor=2>; rel="next"'
+    source = Source(f"{server.url}/datasets/me/scenes", "scene_datasets/mine", "MIT", "v1", folder="mine")
+    monkeypatch.setitem(SOURCES, "mine", source)
+    return base
+
+
+def test_a_repository(server, repository, tmp_path):
+    server.login = "Bearer token"
+    download(["mine"], tmp_path, Login(password="token"))
+    folder = tmp_path / "scene_datasets" / "mine"
+    assert folder.resolve() == tmp_path / "versioned_data" / "mine"
+    assert (folder / "sub" / "large.glb").read_bytes() == CONTENT
+    assert (folder / "read me.md").read_bytes() == b"hello"
+
+
+def test_a_repositorys_check_sums_and_what_is_there_already(server, repository, tmp_path):
+    server.files[f"{repository}/read%20me.md"] = b"hallo"
+    with pytest.raises(DownloadError, match=r"read%20me\.md: found check sum"):
+        download(["mine"], tmp_path)
+    assert not (tmp_path / "scene_datasets").exists()
+    server.files[f"{repository}/read%20me.md"] = b"hello"
+    server.requests.clear()
+    download(["mine"], tmp_path)
+    assert not any("large" in path for path, _ in server.requests)  # came whole the first time
+
+
+def test_what_cannot_be_downloaded_is_named(server, offer, tmp_path):
+    with pytest.raises(DownloadError, match="batchnav data list"):
+        download(["nonsense"], tmp_path)
+    with pytest.raises(DownloadError, match=r"gibson: its owners.*gibsonenv\.stanford\.edu"):
+        download(["gibson"], tmp_path)
+    offer("mine", "/mine.zip", b"this is no archive")
+    with pytest.raises(DownloadError, match=r"mine\.zip: cannot be unpacked"):
+        download(["mine"], tmp_path)
+    del server.files["/mine.zip"]
+    with pytest.raises(DownloadError, match="the server answered 404"):
+        download(["mine"], tmp_path)
+
+
+def test_archives_write_nowhere_else(server, offer, tmp_path):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("../../evil", "x")
+    offer("mine", "/mine.zip", packed.getvalue())
+    with pytest.raises(DownloadError, match="leads out"):
+        download(["mine"], tmp_path / "data")
+    offer("other", "/other.tar", tarred(**{"..__..__evil": b"x"}))
+    with pytest.raises(DownloadError, match="cannot be unpacked"):
+        download(["other"], tmp_path / "data")
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_a_folder_in_the_links_place_stays(server, offer, tmp_path):
+    offer("mine", "/mine.zip", zipped(a_dot_bin=b"1"))
+    (tmp_path / "scene_datasets" / "mine").mkdir(parents=True)
+    (tmp_path / "scene_datasets" / "mine" / "own.glb").touch()
+    with pytest.raises(DownloadError, match="move it away"):
+        download(["mine"], tmp_path, replace=True)
+    assert (tmp_path / "scene_datasets" / "mine" / "own.glb").exists()
+
+
+def test_the_catalogue_is_whole():
+    assert all(uid in SOURCES for parts in GROUPS.values() for uid in parts)
+    assert not set(SOURCES) & set(GROUPS)
+    for uid, source in SOURCES.items():
+        assert source.url.startswith("https://") and source.licence and source.version, uid
+    # Habitat's names of what people use most.
+    assert {"habitat_test_scenes", "habitat_test_pointnav_dataset", "replica_cad_dataset", "hssd-hab",
+            "hm3d_val_habitat_v0.2"} <= set(SOURCES)  # fmt: skip
+    assert {"hm3d", "hm3d_minival_v0.2", "hm3d_example"} <= set(GROUPS)
+    url = SOURCES["hm3d_val_habitat_v0.2"].url
+    assert url == "https://api.matterport.com/resources/habitat/hm3d-val-habitat-v0.2.tar"
+    assert SOURCES["hm3d_train_semantic_annots_v0.1"].url.endswith("hm3d-train-semantic-annots-v0.1.tar.gz")
+    assert catalog.version_folder("hssd-hab", SOURCES["hssd-hab"], downloading.Path("d")).name == "hssd-hab"

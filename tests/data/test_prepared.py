@@ -1,0 +1,101 @@
+import os
+import time
+
+import numpy as np
+import pytest
+from worlds import write_floor
+
+from batchnav.data.prepare import prepare
+from batchnav.data.prepared import fingerprint, load_prepared, load_source, made_from, save_prepared
+from batchnav.data.scenes import find_scene
+from batchnav.data.source import mesh_source
+from batchnav.errors import MeshError
+from batchnav.scene.bvh import BVH
+from batchnav.scene.scene import Scene
+from batchnav.types import TriangleMesh
+
+
+@pytest.fixture
+def source(tmp_path):
+    return mesh_source(write_floor(tmp_path / "floor.ply"))
+
+
+def same(a, b):
+    """Two arrays bit for bit: links in nodes are integers, which as floats may be NaN."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def test_round_trip(tmp_path, source):
+    scene = source.load()
+    save_prepared(scene, tmp_path / "a.scene", "so")
+    loaded = load_prepared(tmp_path / "a.scene")
+    assert loaded.name == scene.name and loaded.mesh.num_dropped == scene.mesh.num_dropped
+    for part in ("vertices", "faces"):
+        assert same(getattr(loaded.mesh, part), getattr(scene.mesh, part))
+    for part in BVH._fields:
+        assert same(getattr(loaded.bvh, part), getattr(scene.bvh, part))
+    assert loaded.navmesh.area == scene.navmesh.area and loaded.navmesh.settings == scene.navmesh.settings
+    assert made_from(tmp_path / "a.scene") == "so"
+    assert [file.name for file in tmp_path.glob("*.scene")] == ["a.scene"]
+    assert find_scene(str(tmp_path / "a.scene")).name == str(tmp_path / "a.scene")
+
+
+def test_prepared_scenes_are_found_while_they_are_up_to_date(source):
+    (first,) = prepare([source])
+    assert not first.problem and not first.fresh and first.path == source.prepared
+    assert prepare([source])[0].fresh
+    marked = load_prepared(source.prepared)._replace(name="marked")
+    save_prepared(marked._replace(mesh=marked.mesh._replace(num_dropped=7)), source.prepared, fingerprint(source))
+    assert load_source(source).mesh.num_dropped == 7 and load_source(source).name == source.name
+    assert find_scene(str(source.parts[0].asset.path)).mesh.num_dropped == 7
+    os.utime(source.parts[0].asset.path, (1, 1))
+    assert load_source(source).mesh.num_dropped == 0  # the mesh file is another one now
+    assert not prepare([source])[0].fresh
+
+
+def test_out_of_place(tmp_path, source):
+    (outcome,) = prepare([source], tmp_path / "out")
+    assert outcome.path == tmp_path / "out" / "floor.scene"
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["floor.navmesh", "floor.scene"]
+
+
+def test_many_in_processes_and_a_broken_one_stops_no_other(tmp_path):
+    sources = [mesh_source(write_floor(tmp_path / f"{k}.ply")) for k in range(3)]
+    (tmp_path / "1.ply").write_bytes(b"ply")
+    outcomes = prepare(sources)
+    assert [bool(outcome.problem) for outcome in outcomes] == [False, True, False]
+    assert "1.ply" in outcomes[1].problem and not outcomes[1].path.exists()
+    assert [outcome.fresh for outcome in prepare(sources)] == [True, False, True]
+
+
+def test_damaged_files_are_named(tmp_path, source):
+    path = tmp_path / "a.scene"
+    save_prepared(source.load(), path)
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(MeshError, match=r"a\.scene: array .* is damaged"):
+        load_prepared(path)
+    path.write_bytes(b"")
+    with pytest.raises(MeshError, match=r"a\.scene"):
+        load_prepared(path)
+    assert made_from(path) is None
+    with pytest.raises(MeshError, match="cannot be read"):
+        load_prepared(tmp_path / "absent.scene")
+
+
+def test_a_million_triangles_load_well_under_a_second(tmp_path, source):
+    small, million = source.load(), 1_000_000
+    draw = np.random.default_rng(0)
+    mesh = TriangleMesh(draw.random((million // 2, 3), np.float32), draw.integers(0, 9, (million, 3), np.int32))
+    bvh = BVH(
+        draw.random((million // 2, 16), np.float32), draw.random((million, 12), np.float32),
+        np.arange(million, dtype=np.int32),
+    )  # fmt: skip
+    save_prepared(Scene("large", mesh, small.navmesh, bvh), tmp_path / "large.scene")
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        load_prepared(tmp_path / "large.scene")
+        seconds.append(time.perf_counter() - begin)
+    assert min(seconds) < 0.3

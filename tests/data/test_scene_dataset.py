@@ -1,0 +1,229 @@
+import math
+
+import numpy as np
+import pytest
+from worlds import TOP, write_box, write_floor, write_json
+
+from batchnav.data.scene_dataset import SceneDatasetConfig
+from batchnav.data.urdf import read_urdf
+from batchnav.errors import MeshError
+from batchnav.scene.mesh import load_mesh
+
+URDF = """<?xml version="1.0"?>
+<robot name="cupboard">
+  <link name="root"/>
+  <link name="body"><visual><geometry><mesh filename="body.ply" scale="1, 1, 1"/></geometry></visual></link>
+  <link name="door"><visual><origin xyz="1 0 0"/><geometry><mesh filename="door.ply"/></geometry></visual></link>
+  <joint name="base" type="fixed"><origin xyz="0 1 0" rpy="0 0 0"/><parent link="root"/><child link="body"/></joint>
+  <joint name="hinge" type="revolute">
+    <axis xyz="0 1 0"/><origin xyz="0 0 2"/><parent link="body"/><child link="door"/>
+  </joint>
+</robot>
+"""
+
+
+def box_of(mesh):
+    return np.stack([mesh.vertices.min(0), mesh.vertices.max(0)])
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A data set of one stage, two kinds of objects, an articulated one, and the scene `flat`."""
+    write_floor(tmp_path / "stages" / "floor.glb")
+    write_json(
+        tmp_path / "stages" / "floor.stage_config.json",
+        {"render_asset": "floor.glb", "up": [0, 1, 0], "front": [0, 0, -1]},
+    )
+    write_box(tmp_path / "meshes" / "cube.ply", [0, 0, 0], [1, 1, 1])
+    write_json(tmp_path / "objects" / "cube.object_config.json", {"render_asset": "../meshes/cube.ply"})
+    tall = {"render_asset": "../../meshes/cube.ply", "scale": [1, 2, 1], "COM": [0, 0, 0]}
+    write_json(tmp_path / "objects" / "more" / "tall_cube.object_config.json", tall)
+    for name in ("body", "door"):
+        write_box(tmp_path / "urdf" / "cupboard" / f"{name}.ply", [0, 0, 0], [0.1, 1, 1])
+    (tmp_path / "urdf" / "cupboard" / "cupboard.urdf").write_text(URDF)
+    config = {
+        "stages": {"paths": {".json": ["stages"]}},
+        "objects": {
+            "paths": {".json": ["objects", "objects/*"]},
+            "configs": [
+                {"original_file": "objects/cube", "template_handle": "big", "attributes": {"scale": [3, 3, 3]}}
+            ],
+        },
+        "articulated_objects": {"paths": {".urdf": ["urdf/*/"]}},
+        "scene_instances": {"paths": {".json": ["scenes"]}},
+        "navmesh_instances": {"named": "navmeshes/other.navmesh"},
+    }
+    write_json(tmp_path / "own.scene_dataset_config.json", config)
+    write_instance(tmp_path)
+    return tmp_path
+
+
+def write_instance(folder, name="flat", **fields):
+    data = {"stage_instance": {"template_name": "stages/floor"}, **fields}
+    return write_json(folder / "scenes" / f"{name}.scene_instance.json", data)
+
+
+def source(world, name="flat"):
+    return SceneDatasetConfig(world / "own.scene_dataset_config.json").source(name)
+
+
+def placed(world, **row):
+    """Box of the one object that stands in the scene."""
+    write_instance(world, object_instances=[row])
+    found = source(world)
+    (part,) = found.parts[1:]
+    return box_of(part.place(load_mesh(part.asset.path)))
+
+
+def test_names_and_the_stage(world):
+    config = SceneDatasetConfig(world / "own.scene_dataset_config.json")
+    assert config.scene_names == ["flat"]
+    flat = config.source("flat")
+    assert flat.name == "flat" and flat.navmesh is None and not flat.missing
+    assert box_of(flat.load_mesh())[1] == pytest.approx([3.0, TOP, 4.0])
+    assert flat.prepared == world / "prepared" / "flat.scene"
+
+
+def test_objects_are_placed_by_their_centre_or_their_origin(world):
+    there = [1.0, 0.5, 2.0]
+    assert placed(world, template_name="objects/cube", translation=there).tolist() == [[0.5, 0.0, 1.5], [1.5, 1.0, 2.5]]
+    at_origin = placed(world, template_name="cube", translation=there, translation_origin="asset_local")
+    assert at_origin.tolist() == [[1.0, 0.5, 2.0], [2.0, 1.5, 3.0]]
+    # A config's centre of mass takes the box centre's place; the config's scale and the instance's multiply.
+    massive = placed(world, template_name="tall_cube", translation=there, uniform_scale=2.0)
+    assert massive.tolist() == [[1.0, 0.5, 2.0], [3.0, 4.5, 4.0]]
+    uneven = placed(world, template_name="big", translation_origin="asset_local", non_uniform_scale=[1, 2, 1])
+    assert uneven.tolist() == [[0.0, 0.0, 0.0], [3.0, 6.0, 3.0]]
+
+
+def test_rotations_are_w_x_y_z(world):
+    half = math.sqrt(0.5)
+    # A quarter turn about +Y takes +X to -Z.
+    turned = placed(world, template_name="cube", rotation=[half, 0, half, 0], translation_origin="asset_local")
+    assert turned == pytest.approx(np.array([[0.0, 0.0, -1.0], [1.0, 1.0, 0.0]]), abs=1e-6)
+
+
+def test_the_scenes_translation_origin_counts_where_an_object_has_none(world):
+    write_instance(world, translation_origin="ASSET_LOCAL", object_instances=[{"template_name": "cube"}])
+    assert not source(world).parts[1].at_centre
+
+
+def test_articulated_objects_stand_as_their_joints_say(world):
+    row = {"template_name": "cupboard", "translation": [1, 0, 0], "uniform_scale": 2.0}
+    write_instance(world, articulated_object_instances=[row])
+    body, door = (part.translation.tolist() for part in source(world).parts[1:])
+    assert body == [1.0, 2.0, 0.0]
+    assert door == [3.0, 2.0, 4.0]
+    row["initial_joint_pose"] = {"hinge": math.pi / 2}
+    write_instance(world, articulated_object_instances=[row])
+    assert source(world).parts[2].translation.tolist() == pytest.approx([1.0, 2.0, 2.0])  # +X went to -Z
+
+
+def test_what_is_missing_is_named_and_left_out(world):
+    (world / "urdf" / "cupboard" / "door.ply").unlink()
+    write_instance(
+        world,
+        object_instances=[{"template_name": "sofa"}, {"template_name": "cube"}],
+        articulated_object_instances=[{"template_name": "cupboard"}],
+    )
+    found = source(world)
+    assert found.missing == ("sofa", "cupboard") and len(found.parts) == 3
+    found.load_mesh()
+
+
+def test_where_a_navmesh_is_looked_for(world):
+    navmeshes = world / "navmeshes"
+    navmeshes.mkdir()
+    (navmeshes / "other.navmesh").touch()
+    assert source(world).navmesh is None
+    write_instance(world, navmesh_instance="named")
+    assert source(world).navmesh == navmeshes / "other.navmesh"
+    (navmeshes / "flat.navmesh").touch()
+    write_instance(world, navmesh_instance="")
+    assert source(world).navmesh == navmeshes / "flat.navmesh"
+
+
+def test_stages_are_scenes_where_there_are_no_instances(tmp_path):
+    write_floor(tmp_path / "val" / "a" / "a.basis.glb", up="z")
+    (tmp_path / "val" / "a" / "a.basis.navmesh").touch()
+    stages = {"default_attributes": {"up": [0, 0, 1], "front": [0, 1, 0]}, "paths": {".glb": ["val/*"]}}
+    config = SceneDatasetConfig(write_json(tmp_path / "hm3d.scene_dataset_config.json", {"stages": stages}))
+    (name,) = config.scene_names
+    found = config.source(name)
+    assert box_of(found.load_mesh())[1] == pytest.approx([3.0, TOP, 4.0])
+    assert found.navmesh == tmp_path / "val" / "a" / "a.basis.navmesh"
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        ({"stage_instance": 3}, "'stage_instance'"),
+        ({"stage_instance": {"template_name": "castle"}}, "no stage 'castle'"),
+        ({"object_instances": {}}, "'object_instances'"),
+        ({"object_instances": [{}]}, r"object_instances\[0\].*'template_name'"),
+        ({"object_instances": [{"template_name": "cube", "rotation": [0, 0, 0, 0]}]}, "'rotation': found zeros"),
+        ({"object_instances": [{"template_name": "cube", "rotation": [1, 0, 0]}]}, "'rotation'.*expected 4 finite"),
+        ({"object_instances": [{"template_name": "cube", "uniform_scale": "a"}]}, "'uniform_scale'"),
+    ],
+)
+def test_a_bad_scene_instance_is_named(world, fields, message):
+    path = write_instance(world, **fields)
+    with pytest.raises(MeshError, match=message) as caught:
+        source(world)
+    assert str(path) in str(caught.value)
+
+
+def test_a_bad_dataset_config_is_named(tmp_path):
+    bad = ([], {"stages": []}, {"stages": {"paths": []}}, {"objects": {"paths": {".json": "x"}}},
+           {"objects": {"configs": [{"attributes": {}}]}}, {"navmesh_instances": []})  # fmt: skip
+    for data in bad:
+        path = write_json(tmp_path / "bad.scene_dataset_config.json", data)
+        with pytest.raises(MeshError, match=r"bad\.scene_dataset_config\.json: "):
+            SceneDatasetConfig(path)
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("</robot>", ""),
+        ('xyz="0 0 2"', 'xyz="0 0"'),
+        ('xyz="0 0 2"', 'xyz="0 nan 2"'),
+        ('<parent link="root"/>', '<parent link="door"/>'),
+        ('filename="door.ply"', ""),
+    ],
+)
+def test_a_bad_urdf_is_named(tmp_path, old, new):
+    path = tmp_path / "bad.urdf"
+    path.write_text(URDF.replace(old, new))
+    with pytest.raises(MeshError, match=r"bad\.urdf"):
+        read_urdf(path, {})
+
+
+def test_replica_cad(shared):
+    config = SceneDatasetConfig(shared / "scenes" / "replica_cad" / "replicaCAD.scene_dataset_config.json")
+    assert len(config.scene_names) == 91
+    apartment = config.source("apt_0")
+    assert apartment.missing == ("objects/frl_apartment_bike_01", "objects/frl_apartment_bike_02")
+    with pytest.raises(MeshError, match=r"frl_apartment_stage\.glb"):  # the stages' meshes are not there
+        apartment.load_mesh()
+    bottoms = {
+        part.asset.path.stem: float(part.place(load_mesh(part.asset.path)).vertices[:, 1].min())
+        for part in apartment.parts[1:]
+    }
+    # Furniture of every kind stands on the floor, y = 0, whatever its own origin.
+    for name in ("sofa", "chair_01", "table_02", "tvstand", "refrigerator", "bin_03"):
+        if (bottom := bottoms.get(f"frl_apartment_{name}")) is not None:
+            assert bottom == pytest.approx(0.0, abs=0.06), name
+    assert bottoms["body"] == pytest.approx(0.0, abs=0.06)  # the fridge
+
+
+def test_habitats_own_test_dataset(shared):
+    folder = shared / "scenes" / "habitat_sim_test_assets" / "data" / "test_assets" / "dataset_tests" / "dataset_0"
+    config = SceneDatasetConfig(folder / "test_dataset_0.scene_dataset_config.json")
+    scene = config.source("dataset_test_scene")
+    assert [part.asset.path.name for part in scene.parts] == [
+        "dataset_test_stage.glb", "dataset_test_object1.glb", "dataset_test_object2.glb",
+    ]  # fmt: skip
+    assert scene.parts[0].asset.scale == (1.0, 1.0, 1.0)  # "modified_test_stage" overrides the file's 2, 2, 2
+    assert not scene.parts[1].at_centre
+    assert config.source("new_test_stage").parts[0].asset.scale == (2.0, 2.0, 2.0)

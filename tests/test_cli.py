@@ -1,0 +1,147 @@
+import gzip
+import json
+
+import pytest
+from PIL import Image
+from worlds import write_box, write_floor, write_json
+
+from batchnav.cli import main
+from batchnav.data.catalog import SOURCES, Source
+from batchnav.data.episodes import load_episodes
+from batchnav.data.prepared import load_prepared
+from batchnav.navmesh.navmesh import NavMesh
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command; gives its output. A failure is SystemExit."""
+
+    def call(*arguments):
+        main([str(argument) for argument in arguments])
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_from_a_scan_to_episodes(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_floor(tmp_path / "scan.glb", up="z")
+    assert "data/mine/scan.scene: prepared" in run("data", "import", "scan.glb", "--up", "z", "--out", "data/mine")
+    assert "up to date" in run("data", "import", "scan.glb", "--up", "z", "--out", "data/mine")
+    assert NavMesh.load("data/mine/scan.navmesh").area == load_prepared("data/mine/scan.scene").navmesh.area
+    text = run("data", "episodes", "data/mine", "--out", "data/mine/train.json.gz", "--per-scene", 4, "--seed", 1)
+    assert "4 episodes in 1 scenes" in text
+    episodes = load_episodes("data/mine/train.json.gz")
+    assert {e.scene_id for e in episodes} == {"data/mine/scan.scene"} and len(episodes) == 4
+    files = "data/mine/train.json.gz", "data/mine/scan.scene", "data/mine/scan.navmesh"
+    assert run("data", "validate", *files).count("nothing wrong") == 3
+
+
+def test_prepare_in_place_and_episodes_scene_by_scene(run, tmp_path):
+    folder = tmp_path / "data" / "scene_datasets" / "gibson"
+    for name in ("Adrian", "Ribera"):
+        write_floor(folder / f"{name}.glb", up="z")
+    text = run("data", "prepare", folder, "--split", "val")
+    assert text.count(": prepared") == 2 and (folder / "Adrian.scene").is_file()
+    out = tmp_path / "val" / "val.json.gz"
+    run("data", "episodes", folder, "--split", "val", "--out", out, "--per-scene", 2, "--content")
+    assert sorted(file.name for file in (out.parent / "content").iterdir()) == ["Adrian.json.gz", "Ribera.json.gz"]
+    assert [e.scene_id for e in load_episodes(out)] == ["gibson/Adrian.glb"] * 2 + ["gibson/Ribera.glb"] * 2
+    run("data", "validate", out, "--scenes-dir", folder.parent)
+
+
+def test_import_of_houses(run, tmp_path):
+    corners = ((0, 0), (0, 4), (4, 4), (4, 0))
+    walls = [
+        {"id": str(k), "polygon": [{"x": x, "y": y, "z": z} for y in (0, 2.5) for x, z in ends]}
+        for k, ends in enumerate(zip(corners, (*corners[1:], corners[0]), strict=True))
+    ]
+    floor = [{"x": x, "y": 0, "z": z} for x, z in corners]
+    stool = {"assetId": "Stool", "position": {"x": 2, "y": 0.2, "z": 2}, "rotation": {"y": 0}}
+    house = {"rooms": [{"floorPolygon": floor}], "walls": walls, "doors": [], "objects": [stool]}
+    path = tmp_path / "train.jsonl.gz"
+    path.write_bytes(gzip.compress(f"{json.dumps(house)}\n".encode() * 2))
+    write_json(tmp_path / "asset_bbox.json", {})
+    text = run("data", "import", path, "--out", tmp_path / "out")
+    assert "of unknown size: Stool" in text and text.count(": prepared") == 2
+    assert load_prepared(tmp_path / "out" / "train_0001.scene").navmesh.area > 10.0
+    sizes = write_json(tmp_path / "sizes.json", {"Stool": [0.4, 0.4, 0.4]})
+    assert "unknown" not in run("data", "import", path, "--out", tmp_path / "out", "--sizes", sizes)
+
+
+def test_list(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(SOURCES, "mine", Source("https://x/y.zip", "scene_datasets/mine", "MIT", "1"))
+    (tmp_path / "scene_datasets" / "mine").mkdir(parents=True)
+    text = run("data", "list", "--data-path", tmp_path)
+    row = next(line for line in text.splitlines() if "│ mine" in line)
+    assert "yes" in row and "MIT" in row
+    for name in ("habitat_test_scenes", "hm3d", "gibson", "procthor"):
+        assert f"│ {name} " in text
+
+
+def test_bake_info_view(run, tmp_path):
+    floor = write_floor(tmp_path / "floor.ply")
+    narrow = run("navmesh", "bake", floor, "--agent-radius", "0.5", "--out", tmp_path / "narrow.navmesh")
+    assert "1 islands" in narrow
+    run("navmesh", "bake", floor)
+    areas = [NavMesh.load(tmp_path / f"{name}.navmesh").area for name in ("narrow", "floor")]
+    assert areas[0] < areas[1] - 5.0
+    info = run("navmesh", "info", tmp_path / "narrow.navmesh")
+    assert "island 0" in info and "agent_radius" in info and "0.5" in info
+    run("navmesh", "view", tmp_path / "floor.navmesh")
+    with Image.open(tmp_path / "floor.png") as picture:
+        assert min(picture.size) > 400
+        assert len(picture.convert("RGB").getcolors(2**20)) > 100  # clearance is a gradient
+    ends = ("--start", -2, 0.2, 3, "--goal", 2, 0.2, -3)
+    run("navmesh", "view", tmp_path / "floor.navmesh", "--out", tmp_path / "path.png", *ends)
+    assert (tmp_path / "path.png").read_bytes() != (tmp_path / "floor.png").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("data", "import", "absent.glb", "--out", "out"), "absent.glb"),
+        (("data", "prepare", "absent"), "absent: found no such"),
+        (("data", "download", "absent"), "absent: found no data set"),
+        (("data", "download"), "uids: found none"),
+        (("data", "episodes", "absent.glb", "--out", "e.json.gz"), "absent.glb"),
+        (("data", "episodes", "house:1", "--out", "e.json.gz", "--per-scene", "0"), "per_scene: found 0"),
+        (("navmesh", "bake", "absent.glb"), "absent.glb: cannot be read"),
+        (("navmesh", "info", "absent.navmesh"), "absent.navmesh: cannot be read"),
+        (("navmesh", "view", "absent.navmesh"), "absent.navmesh: cannot be read"),
+    ],
+)
+def test_errors_are_one_line(run, arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        run(*arguments)
+    assert str(caught.value).startswith("error: ") and message in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_fails_has_exit_status_1(run, tmp_path):
+    (tmp_path / "bad.navmesh").write_bytes(b"x")
+    write_box(tmp_path / "wall.ply", [0, 0, 0], [0.01, 3, 3])  # nowhere to walk
+    for arguments in (("data", "validate", tmp_path / "bad.navmesh"), ("data", "prepare", tmp_path / "wall.ply")):
+        with pytest.raises(SystemExit) as caught:
+            run(*arguments)
+        assert caught.value.code == 1
+
+
+@pytest.mark.parametrize("arguments, status", [((), 2), (("nonsense",), 2), (("--help",), 0)])
+def test_usage(run, arguments, status, capsys):
+    with pytest.raises(SystemExit) as caught:
+        run(*arguments)
+    assert caught.value.code == status
+    assert "batchnav navmesh {bake,info,view}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "command, option",
+    [("data import", "--up {auto,y,z}"), ("data download", "--password"), ("navmesh bake", "--agent-radius")],
+)
+def test_help_names_the_options(run, command, option, capsys):
+    with pytest.raises(SystemExit) as caught:
+        run(*command.split(), "--help")
+    assert caught.value.code == 0
+    assert option in capsys.readouterr().out
