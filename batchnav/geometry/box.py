@@ -20,3 +20,17 @@ def ray_boxes(low_xy, high_xy, z, inverse_xy, inverse_z, offset_xy, offset_z, ne
     entry = max4(entry, max4(min4(t_z, t_other_z), (near, near, near, near)))
     leave = min4(leave, min4(max4(t_z, t_other_z), (far, far, far, far)))
     return entry[0], leave[0], entry[1], leave[1]
+
+
+@inline_function
+def ray_box(box, inverse_x, inverse_y, inverse_z, near, far):
+    """`ray_boxes` for one box, low (x, y, z) and high (x, y, z) relative to the ray's origin. Returns entry and exit.
+
+    In scalars, for loops over rays that are vectorised as a whole.
+    """
+    lx, ly, lz, hx, hy, hz = box
+    ax, ay, az = lx * inverse_x, ly * inverse_y, lz * inverse_z
+    bx, by, bz = hx * inverse_x, hy * inverse_y, hz * inverse_z
+    entry = max(max(min(ax, bx), min(ay, by)), max(min(az, bz), near))
+    leave = min(min(max(ax, bx), max(ay, by)), min(max(az, bz), far))
+    return entry, leave

@@ -24,6 +24,12 @@ def pixel_ray(row, column, height, width, tan_half_hfov, forward_x, forward_z):
 
 
 @device_function
+def pixel_spacing(width, tan_half_hfov):
+    """What the directions of two neighbouring pixels' rays differ by, to the right or down."""
+    return np.float32(2.0) * tan_half_hfov / np.float32(width)
+
+
+@device_function
 def inverse_direction(component):
     """1 / component, finite where a ray is parallel to an axis' planes, so that the slab test meets no NaN."""
     if abs(component) < _TINY:

@@ -55,3 +55,30 @@ def ray_triangle(triangles, index, ox, oy, oz, dx, dy, dz, near, far, backface_c
     if u >= np.float32(0.0) and v >= np.float32(0.0) and u + v <= np.float32(1.0):
         return t
     return far
+
+
+@device_function
+def triangle_on_screen(triangles, index, ox, oy, oz, first_ray, forward_x, forward_z, spacing):
+    """Triangle `index` as a camera at o sees it: which side, and what is linear over the image.
+
+    The planar depth t at which a pixel's ray d meets the plane, and u and v there, are ratios of linear functions of
+    the pixel: with the signed distance s = plane0(o), 1 / t = -(n . d) / s, and u / t = plane1(o) / t + gradient1 . d.
+    Returns s (positive: the front is seen), then 1 / t, u / t and v / t, each as its value on `first_ray` (a direction
+    of `pixel_ray`) and what it grows by from column to column and from row to row; `spacing` is of `pixel_spacing`.
+    A ray hits where 1 / t > 0, u / t >= 0, v / t >= 0 and u / t + v / t <= 1 / t. None does where s is 0.
+    """
+    nx, ny, nz, nd = load4(triangles, index, np.int32(0))
+    gx, gy, gz, gd = load4(triangles, index, np.int32(4))
+    hx, hy, hz, hd = load4(triangles, index, np.int32(8))
+    s = fma(nx, ox, fma(ny, oy, fma(nz, oz, nd)))
+    u = fma(gx, ox, fma(gy, oy, fma(gz, oz, gd)))
+    v = fma(hx, ox, fma(hy, oy, fma(hz, oz, hd)))
+    scale = np.float32(-1.0) / s
+    ax, ay, az = first_ray
+    cx, cz, ry = -forward_z * spacing, forward_x * spacing, -spacing  # a step to the right, and one down
+    w0 = scale * fma(nx, ax, fma(ny, ay, nz * az))
+    w_column, w_row = scale * fma(nx, cx, nz * cz), scale * (ny * ry)
+    u0, v0 = fma(u, w0, fma(gx, ax, fma(gy, ay, gz * az))), fma(v, w0, fma(hx, ax, fma(hy, ay, hz * az)))
+    u_column, v_column = fma(u, w_column, fma(gx, cx, gz * cz)), fma(v, w_column, fma(hx, cx, hz * cz))
+    u_row, v_row = fma(u, w_row, gy * ry), fma(v, w_row, hy * ry)
+    return s, (w0, w_column, w_row), (u0, u_column, u_row), (v0, v_column, v_row)

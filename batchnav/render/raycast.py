@@ -1,4 +1,8 @@
-"""Planar depth by casting one ray per pixel through each scene's BVH; the same source on the CPU and the GPU."""
+"""Planar depth by casting one ray per pixel through each scene's BVH.
+
+Two forms of one traversal: on CUDA a thread follows one ray (`closest_hit`); on the CPU packets of rays are followed
+together (`packet.py`), since there only the rays of a packet can fill the vector units.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +27,13 @@ from batchnav.geometry.box import ray_boxes
 from batchnav.geometry.camera import inverse_direction, pixel_ray, tan_half
 from batchnav.geometry.pose import forward
 from batchnav.geometry.triangle import ray_triangle
+from batchnav.render.packet import PACKET_RAYS, PACKET_ROWS, TILE_HEIGHT, TILE_WIDTH, Camera, render_tile
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import MAX_LEVELS
 
 NEAR = np.float32(0.01)
 """Nothing nearer than this plane is seen, in metres."""
 _FAR = np.float32(3.0e38)
-_ROWS_PER_TASK = 8
 _BLOCK_WIDTH, _BLOCK_HEIGHT = 16, 8
 """Pixels of a CUDA block; a warp's 8 x 4 are neighbours, so that their rays visit the same nodes."""
 
@@ -86,24 +90,23 @@ def _is_pose(bvh, scene, x, y, z, heading):
 
 @cpu_kernel
 def _render_cpu(bvh, scene_id, position, heading, tan_half_hfov, far, backface_culling, depth_out):
+    """A task is a row of an agent's tiles."""
     num_agents, height, width = depth_out.shape
-    tasks_per_image = -(-height // _ROWS_PER_TASK)
+    tasks_per_image = -(-height // TILE_HEIGHT)
     for task in prange(num_agents * tasks_per_image):
-        stack = np.empty(MAX_LEVELS, np.int32)
-        i, first_row = task // tasks_per_image, (task % tasks_per_image) * _ROWS_PER_TASK
+        rays, stack = np.empty((PACKET_ROWS, PACKET_RAYS), np.float32), np.empty(MAX_LEVELS, np.int32)
+        i, row = task // tasks_per_image, (task % tasks_per_image) * TILE_HEIGHT
         scene, x, y, z = scene_id[i], position[i, 0], position[i, 1], position[i, 2]
-        seen = _is_pose(bvh, scene, x, y, z, heading[i])
-        root = bvh.roots[scene] if seen else np.int32(0)
-        fx, fz = forward(heading[i])
-        for row in range(first_row, min(first_row + _ROWS_PER_TASK, height)):
-            for column in range(width):
-                depth = far
-                if seen:
-                    dx, dy, dz = pixel_ray(
-                        np.int32(row), np.int32(column), np.int32(height), np.int32(width), tan_half_hfov, fx, fz
-                    )
-                    depth = closest_hit(bvh, root, x, y, z, dx, dy, dz, far, backface_culling, stack)
-                depth_out[i, row, column] = depth if depth < far else np.float32(0.0)
+        if _is_pose(bvh, scene, x, y, z, heading[i]):
+            fx, fz = forward(heading[i])
+            camera = Camera(x, y, z, fx, fz, np.int32(height), np.int32(width), tan_half_hfov)
+            for column in range(0, width, TILE_WIDTH):
+                render_tile(
+                    bvh, bvh.roots[scene], camera, np.int32(row), np.int32(column), NEAR, far, backface_culling,
+                    rays, stack, depth_out[i],
+                )  # fmt: skip
+        else:
+            depth_out[i, row : row + TILE_HEIGHT] = np.float32(0.0)
 
 
 @cuda_kernel

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from numba import njit
 
-from batchnav.geometry.box import ray_boxes
-from batchnav.geometry.camera import inverse_direction
-from batchnav.geometry.triangle import ray_triangle, triangle_planes
+from batchnav.geometry.box import ray_box, ray_boxes
+from batchnav.geometry.camera import inverse_direction, pixel_ray, pixel_spacing
+from batchnav.geometry.pose import forward
+from batchnav.geometry.triangle import ray_triangle, triangle_on_screen, triangle_planes
 
 f = np.float32
 FAR = f(1e30)
@@ -28,6 +29,8 @@ def box_hit(box, origin, direction, near=0.0, far=1e30):
     box, other = tuple(map(f, box)), tuple(map(f, (70, 71, 80, 81, 90, 91)))
     as_first = _boxes((box, other), inverse, offset, f(near), f(far))[:2]
     assert as_first == _boxes((other, box), inverse, offset, f(near), f(far))[2:]
+    around = tuple(f(box[2 * k + side] - origin[k]) for side in range(2) for k in range(3))
+    assert ray_box(around, *inverse, f(near), f(far)) == pytest.approx(as_first, rel=HIT_ERROR)
     return as_first
 
 
@@ -89,6 +92,28 @@ def test_barycentric_planes_grow_by_the_slack_on_every_side():
         for distance, hit in ((-1e-4, True), (0.9 * slack, True), (1.1 * slack, False)):
             x, y = edge + distance * normal
             assert (triangle_hit(FRONT, (x, y, 1), (0, 0, -1), slack=slack) < FAR) == hit
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_linear_over_the_image_gives_each_rays_hit(seed):
+    """Pixels of a 16 x 24 image against `ray_triangle`, from the front or the back."""
+    rng = np.random.default_rng(seed)
+    heading, tan_half, size = f(rng.uniform(-3, 3)), f(1.2), (np.int32(16), np.int32(24))
+    fx, fz = map(f, forward(heading))
+    corners = 2 * np.array([fx, 0, fz]) + rng.normal(0, 1, (3, 3))
+    row, origin = np.array(triangle_planes(*corners.ravel(), 0.0), f).reshape(1, 12), (f(0), f(0), f(0))
+    pixels = [(np.int32(r), np.int32(c)) for r in range(size[0]) for c in range(size[1])]
+    rays = [tuple(map(f, pixel_ray(*pixel, *size, tan_half, fx, fz))) for pixel in pixels]
+    spacing = f(pixel_spacing(size[1], tan_half))
+    side, *linear = triangle_on_screen(row, np.int32(0), *origin, rays[0], fx, fz, spacing)
+    assert np.sign(side) == -np.sign(np.dot(np.cross(corners[1] - corners[0], corners[2] - corners[0]), corners[0]))
+    for (r, c), ray in zip(pixels, rays, strict=True):
+        w, u, v = (value + c * by_column + r * by_row for value, by_column, by_row in linear)
+        t = ray_triangle(row, np.int32(0), *origin, *ray, f(0), FAR, False)
+        if min(abs(u), abs(v), abs(w - u - v)) > 1e-5:  # not on an edge, where rounding decides
+            assert (w > 0 and u >= 0 and v >= 0 and u + v <= w) == (t < FAR)
+        if t < FAR:
+            assert 1 / w == pytest.approx(t, rel=1e-4)
 
 
 def test_a_sliver_does_not_grow_without_bound():

@@ -1,19 +1,26 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 import trimesh
 from banks import bank_of, tensors
+from numba import njit
 from numba import types as nb
 
 import batchnav.render.raycast as raycast
 from batchnav.device import to_device, view
 from batchnav.errors import ArgumentError
+from batchnav.geometry.camera import pixel_ray, tan_half
+from batchnav.geometry.pose import forward
 from batchnav.render.raycast import RaycastRenderer
 from batchnav.render.reference import pixel_directions, render_reference
 from batchnav.scene.bank import BVHData
+from batchnav.scene.bvh import MAX_LEVELS
 from batchnav.scene.mesh import load_mesh
 from batchnav.types import TriangleMesh
 
+ASSETS = Path(__file__).resolve().parents[2] / "assets/scenes"
 DEPTH_ERROR = 1e-4  # metres: float32 against float64, surfaces met at a slant included
 SILHOUETTES = 1e-3  # fraction of pixels whose ray passes within rounding of an edge and may see what is behind
 
@@ -129,6 +136,69 @@ def test_no_ray_slips_through_corners_that_it_aims_at(device, grid):
     wall = TriangleMesh(vertices, faces.astype(np.int32))
     depth = render(bank_of([wall], device), device, [0], [[0, 0, 0]], [0.0], height=5 * grid, width=5 * grid)
     np.testing.assert_allclose(depth, 1.0, atol=1e-6)
+
+
+@njit(error_model="numpy")
+def _ray_by_ray(bvh, scene, position, heading, tan_half_hfov, far, backface_culling, depth_out):
+    """One view by `closest_hit`, as the CUDA kernel calls it."""
+    height, width = depth_out.shape
+    stack = np.empty(MAX_LEVELS, np.int32)
+    x, y, z = position
+    fx, fz = forward(heading)
+    for row in range(height):
+        for column in range(width):
+            dx, dy, dz = pixel_ray(
+                np.int32(row), np.int32(column), np.int32(height), np.int32(width), tan_half_hfov, fx, fz
+            )
+            root = bvh.roots[scene]
+            depth = raycast.closest_hit(bvh, root, x, y, z, dx, dy, dz, far, backface_culling, stack)
+            depth_out[row, column] = depth if depth < far else np.float32(0.0)
+
+
+def walls(gap=0.002):
+    """Three rooms, each two thin shells `gap` metres apart, the outer one's faces outwards; far from the origin."""
+    shells = []
+    for offset in range(3):
+        for grow, inwards in ((0.0, True), (2 * gap, False)):
+            shell = trimesh.creation.box(np.array([4.0, 3.0, 4.0]) + grow).subdivide()
+            shell.apply_translation([100 + 3.0 * offset, 0, 50])
+            if inwards:
+                shell.invert()
+            shells.append(shell)
+    return as_mesh(trimesh.util.concatenate(shells))
+
+
+@pytest.mark.parametrize("culling", [False, True])
+@pytest.mark.parametrize(
+    ("size", "hfov", "max_depth"),
+    [
+        ((33, 17), 90.0, np.inf),
+        ((17, 33), 20.0, np.inf),
+        ((64, 64), 90.0, 3.0),
+        ((5, 3), 150.0, np.inf),
+        ((1, 1), 60, 9),
+    ],
+)
+def test_packets_see_what_single_rays_see(culling, size, hfov, max_depth):
+    house = load_mesh(ASSETS / "aws_small_house/aws_small_house.glb")
+    low, high = house.vertices.min(axis=0), house.vertices.max(axis=0)
+    bank, rng, n = bank_of([soup(2000, 7), walls(), house], "cpu"), np.random.default_rng(8), 48
+    scene_id = np.arange(n) % 3
+    position = rng.uniform(-4, 4, (n, 3))
+    position[1::3] += [103, 0, 50]
+    position[1:24:3, 2] = 52.001  # between the shells of a wall
+    position[2::3] = rng.uniform(low, high, (n // 3, 3))
+    position, heading = position.astype(np.float32), rng.uniform(-9, 9, n).astype(np.float32)
+    heading[:12] = np.arange(12) * np.float32(
+        np.pi / 4
+    )  # along the axes: directions and their inverses at their limits
+    options = {"height": size[0], "width": size[1], "hfov_deg": hfov, "backface_culling": culling}
+    depth = render(bank, "cpu", scene_id, position, heading, max_depth=max_depth, **options)
+    expected, far = np.empty_like(depth), np.float32(min(max_depth, 3e38))
+    for i in range(n):
+        _ray_by_ray(bank.bvh_view, scene_id[i], position[i], heading[i], tan_half(hfov), far, culling, expected[i])
+    assert_close(depth, expected)
+    assert 0.05 < (depth > 0).mean() < 0.98  # both hits and holes were compared
 
 
 def test_embree_sees_the_same_house(device, shared):
