@@ -171,14 +171,16 @@ class ScenesConfig:
     first_house: int = 0
     """Seed of the first; the others follow. Train, validation and test seeds are disjoint (`scene.houses.SPLITS`)."""
     files: tuple[str, ...] = ()
-    """Mesh files, each with its `.navmesh` beside it or baked."""
+    """Mesh files, each with its `.navmesh` beside it or baked; or whatever `find_scene` finds by name."""
+    episodes: str = ""
+    """A PointNav episode file (`.json.gz`) to train on, shuffled, in the scenes that it names; no other scenes then."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         _in_range(self, "houses", 0, 100_000)
         _in_range(self, "first_house", 0, 2**31)
-        if not self.houses and not self.files:
-            raise ConfigError("scenes: found neither houses nor files, expected at least one scene")
+        if not (self.houses or self.files or self.episodes):
+            raise ConfigError("scenes: found neither houses, files nor episodes, expected at least one scene")
 
 
 @dataclass(frozen=True)

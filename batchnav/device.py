@@ -30,8 +30,8 @@ from numba.extending import intrinsic
 
 from batchnav.errors import ArgumentError, DeviceError
 
-KEPT_KERNEL_FOLDERS = 4
-"""A module's compiled kernels are kept for this many versions of its sources; the least recently used go first."""
+KEPT_VERSIONS = 4
+"""What a module made is kept for this many versions of its sources; the least recently used go first."""
 
 device_function = numba.njit(error_model="numpy")
 lean_function = numba.njit(error_model="numpy", _nrt=False)
@@ -43,7 +43,7 @@ more: a real call hands every array over as seven words (measured on the CPU: wi
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels and baked navmeshes are kept: $BATCHNAV_CACHE, else the user's cache folder."""
+    """Where compiled kernels, houses and baked navmeshes are kept: $BATCHNAV_CACHE, else the user's cache folder."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchnav"
     return Path(os.environ.get("BATCHNAV_CACHE") or default)
 
@@ -73,24 +73,23 @@ _IMPORTED = re.compile(r"^(?:from|import) (batchnav[\w.]*(?: import (?:\([^)]*\)
 
 
 @functools.cache
-def _kernel_folder(module: str) -> str:
-    """Folder of a module's compiled kernels for exactly its sources; those of older versions are pruned."""
+def made_by(kind: str, module: str) -> Path:
+    """Folder in the cache for what a module makes with exactly its sources; those of older versions are pruned."""
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
     for source in sorted(_sources(module)):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    kernels = cache_folder() / "kernels"
-    folder = kernels / f"{module}-{digest.hexdigest()[:16]}"
+    folder = cache_folder() / kind / f"{module}-{digest.hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     os.utime(folder)
-    by_use = sorted(kernels.glob(f"{module}-*"), key=lambda f: f.stat().st_mtime, reverse=True)
-    for old in by_use[KEPT_KERNEL_FOLDERS:]:
+    by_use = sorted(folder.parent.glob(f"{module}-*"), key=lambda f: f.stat().st_mtime, reverse=True)
+    for old in by_use[KEPT_VERSIONS:]:
         shutil.rmtree(old, ignore_errors=True)
-    return str(folder)
+    return folder
 
 
 def _with_kernel_folder(decorate, function):
     """Decorate while numba's cache points at our folder: numba reads the setting once, when it decorates."""
-    saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, _kernel_folder(function.__module__)
+    saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(made_by("kernels", function.__module__))
     try:
         return decorate(function)
     finally:

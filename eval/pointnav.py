@@ -30,7 +30,7 @@ from rich.table import Table
 
 from batchnav.config import PointNavConfig, from_dict
 from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes
-from batchnav.data.scenes import find_scenes
+from batchnav.data.scenes import find_played
 from batchnav.data.source import SCENES_DIR
 from batchnav.data.validate import distance_mismatches
 from batchnav.device import resolve_device
@@ -109,10 +109,8 @@ class Evaluation:
 
     def __init__(self, path: Path, scenes_dir: Path, task: PointNavConfig, device: torch.device, num_envs: int):
         self.episodes, self.task, self.num_envs = load_episodes(path), task, num_envs
-        ids = {episode.scene_id: episode.scene for episode in self.episodes}
-        self.names = sorted(ids)
-        found = find_scenes([ids[name] for name in self.names], scenes_dir)
-        scenes = [scene._replace(name=name) for scene, name in zip(found, self.names, strict=True)]
+        scenes = find_played(self.episodes, scenes_dir)
+        self.names = [scene.name for scene in scenes]
         check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))
         self.bank = SceneBank.pack(scenes, device)
 

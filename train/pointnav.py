@@ -20,8 +20,8 @@ from progress import TrainingProgress
 from run_folder import RunFolder
 
 from batchnav.config import PointNavRun, load_config, to_dict, validate
-from batchnav.data.episodes import episode_table, load_episodes
-from batchnav.data.scenes import find_scenes
+from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes, order_episodes
+from batchnav.data.scenes import find_played, find_scenes
 from batchnav.device import resolve_device
 from batchnav.envs.evaluate import evaluate
 from batchnav.envs.pointnav import PointNavEnv
@@ -39,8 +39,7 @@ def train(run: PointNavRun, out: Path) -> None:
     folder = RunFolder(out, run)
     device = resolve_device(run.device)
     torch.manual_seed(run.seed)  # the initial weights
-    names = [f"house:{run.scenes.first_house + i}" for i in range(run.scenes.houses)] + list(run.scenes.files)
-    env = PointNavEnv(find_scenes(names), run.ppo.num_envs, device, run.seed, config=run.task)
+    env = make_environment(run, device)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     learner = Learner(policy, env, run.ppo, run.seed, compile=run.compile)
     state = folder.load()
@@ -71,6 +70,23 @@ def train(run: PointNavRun, out: Path) -> None:
     folder.close()
 
 
+def make_environment(run: PointNavRun, device: torch.device) -> PointNavEnv:
+    """Freshly sampled episodes in the configured scenes, or the configured episodes in theirs."""
+    if run.scenes.episodes:
+        episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
+        return fixed_episodes(episodes, run, device, run.ppo.num_envs)
+    names = [f"house:{run.scenes.first_house + i}" for i in range(run.scenes.houses)] + list(run.scenes.files)
+    return PointNavEnv(find_scenes(names), run.ppo.num_envs, device, run.seed, config=run.task)
+
+
+def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.device, num_envs: int) -> PointNavEnv:
+    """An environment that plays these episodes in turn."""
+    scenes = find_played(episodes)
+    check_episodes(episodes, {scene.name: scene for scene in scenes})
+    table = episode_table(episodes, [scene.name for scene in scenes], device)
+    return PointNavEnv(scenes, num_envs, device, config=run.task, episodes=table)
+
+
 def summary(stats: dict[str, float], frames: int) -> dict[str, float]:
     """An update's statistics as a row of the curves: the last part of each name, episode means, frames/s."""
     row = {name.rsplit("/", 1)[-1]: value for name, value in stats.items()}
@@ -84,9 +100,7 @@ class Validation:
 
     def __init__(self, run: PointNavRun, policy: ActorCritic, device: torch.device):
         episodes = load_episodes(VALIDATION)
-        names = sorted({episode.scene_id for episode in episodes})
-        table = episode_table(episodes, names, device)
-        self.env = PointNavEnv(find_scenes(names), len(episodes), device, config=run.task, episodes=table)
+        self.env = fixed_episodes(episodes, run, device, len(episodes))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
         network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, run.policy)
         self.trained, self.agent = policy, Agent(network.to(device))

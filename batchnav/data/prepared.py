@@ -30,7 +30,7 @@ from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.scene import bvh
 from batchnav.scene.bvh import BVH
-from batchnav.scene.scene import Scene, _baker_version
+from batchnav.scene.scene import Scene, baker_version
 from batchnav.types import TriangleMesh
 
 SUFFIX = ".scene"
@@ -103,7 +103,7 @@ def made_from(path: Path) -> str | None:
 def fingerprint(source: SceneSource) -> str:
     """What a scene would be made from: its files as they lie there, their places, and our own sources."""
     parts = [(part.asset, part.linear.tolist(), part.translation.tolist(), part.at_centre) for part in source.parts]
-    digest = hashlib.sha256(f"{_baker_version()} {_tree_version()} {parts}".encode())
+    digest = hashlib.sha256(f"{baker_version()} {_tree_version()} {parts}".encode())
     for file in source.files:
         state = file.stat() if file.is_file() else None
         digest.update(f"{file.name} {state and (state.st_size, state.st_mtime_ns)}\n".encode())

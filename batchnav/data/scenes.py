@@ -7,10 +7,12 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from batchnav.data.episodes import Episode
 from batchnav.data.parallel import in_parallel
-from batchnav.data.prepared import SUFFIX, load_prepared, load_source
+from batchnav.data.prepared import SUFFIX, load_prepared, load_source, save_prepared
 from batchnav.data.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.source import SCENES_DIR, file_source, mesh_source, scene_id_of, stage_source
+from batchnav.device import made_by
 from batchnav.errors import MeshError
 from batchnav.scene.houses import make_house
 from batchnav.scene.scene import Scene, make_scene
@@ -40,10 +42,7 @@ def find_scene(scene_id: str, scenes_dir: str | Path = SCENES_DIR) -> Scene:
 
 def _find(scene_id: str, scenes_dir: Path) -> Scene:
     if scene_id.startswith(HOUSE):
-        seed = scene_id.removeprefix(HOUSE)
-        if not (seed.isascii() and seed.isdigit()):
-            raise MeshError(f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in 'house:7'")
-        return make_scene(scene_id, make_house(int(seed)))
+        return _house(scene_id)
     config, colon, name = scene_id.rpartition(":")
     if colon and config.endswith(DATASET_CONFIG):
         file = Path(config) if os.path.isfile(config) else scenes_dir / scene_id_of(Path(config))
@@ -71,6 +70,37 @@ def _config(path: Path) -> SceneDatasetConfig:
     return SceneDatasetConfig(path)
 
 
+def _house(scene_id: str) -> Scene:
+    """A procedural house, made once and then kept in the cache."""
+    seed = scene_id.removeprefix(HOUSE)
+    if not (seed.isascii() and seed.isdigit()):
+        raise MeshError(f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in 'house:7'")
+    file = _house_file(scene_id)
+    if file.is_file():
+        try:
+            return load_prepared(file)
+        except MeshError:  # a damaged cache is no reason to fail
+            file.unlink(missing_ok=True)
+    scene = make_scene(scene_id, make_house(int(seed)))
+    save_prepared(scene, file)
+    return scene
+
+
+def _house_file(scene_id: str) -> Path:
+    return made_by("houses", __name__) / (scene_id.removeprefix(HOUSE) + SUFFIX)
+
+
 def find_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -> list[Scene]:
-    """`find_scene` for each id, many of them in parallel processes, with progress."""
-    return in_parallel(functools.partial(find_scene, scenes_dir=scenes_dir), scene_ids, "scenes", SCENES_PER_WORKER)
+    """`find_scene` for each id, in parallel processes where many are to be made, with progress."""
+    ids, find = list(scene_ids), functools.partial(find_scene, scenes_dir=scenes_dir)
+    # A house from the cache is there before a process has started.
+    new = [name for name in ids if not (name.startswith(HOUSE) and _house_file(name).is_file())]
+    made = dict(zip(new, in_parallel(find, new, "scenes", SCENES_PER_WORKER), strict=True))
+    return [made[name] if name in made else find(name) for name in ids]
+
+
+def find_played(episodes: Iterable[Episode], scenes_dir: str | Path = SCENES_DIR) -> list[Scene]:
+    """The scenes that episodes play in, each named as they name it, in order of name."""
+    ids = {episode.scene_id: episode.scene for episode in episodes}
+    found = find_scenes([ids[name] for name in sorted(ids)], scenes_dir)
+    return [scene._replace(name=name) for scene, name in zip(found, sorted(ids), strict=True)]

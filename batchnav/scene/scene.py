@@ -52,7 +52,7 @@ def make_scene(name: str, mesh: TriangleMesh, navmesh: NavMesh | None = None) ->
 
 def bake_cached(mesh: TriangleMesh, settings: NavMeshSettings) -> NavMesh:
     """`NavMesh.bake`, kept on disk under a hash of the mesh, the settings and the baker's sources."""
-    digest = hashlib.sha256(f"{_baker_version()} {settings} {mesh.vertices.shape}".encode())
+    digest = hashlib.sha256(f"{baker_version()} {settings} {mesh.vertices.shape}".encode())
     digest.update(mesh.vertices.tobytes() + mesh.faces.tobytes())
     file = cache_folder() / "navmesh" / f"{digest.hexdigest()[:32]}.navmesh"
     if file.is_file():
@@ -67,7 +67,8 @@ def bake_cached(mesh: TriangleMesh, settings: NavMeshSettings) -> NavMesh:
 
 
 @functools.cache
-def _baker_version() -> str:
+def baker_version() -> str:
+    """A hash of the sources that make navmeshes."""
     digest = hashlib.sha256()
     for source in sorted(Path(navmesh_module.__file__).parent.rglob("*.py")):
         digest.update(source.read_bytes())

@@ -107,11 +107,11 @@ def _reset(i, nav, task, seed, scene_ranges, table, state, result, scratch, row)
     episode = state.episode[i]
     rows = table.scene.shape[0]
     if rows > 0:
-        # Agent i plays rows i, i + N, i + 2N ...; then it plays its first again, which counts for nothing.
+        # Agent i plays rows i, i + N, i + 2N ...; beyond the table's end it begins again, which evaluation ignores.
         n = state.scene.shape[0]
         index = np.int64(i) + np.int64(episode) * np.int64(n)
         state.table_index[i] = np.int32(index) if index < rows else np.int32(-1)
-        index = index if index < rows else np.int64(i) % rows
+        index %= rows
         scene, heading = table.scene[index], table.heading[index]
         sx, sy, sz = table.start[index, 0], table.start[index, 1], table.start[index, 2]
         gx, gy, gz = table.goal[index, 0], table.goal[index, 1], table.goal[index, 2]

@@ -90,3 +90,9 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_state(c
     assert process.returncode == 1
     assert "error: " in errors and "loss" in errors and "nan" in errors and "Traceback" not in errors
     assert (out / "policy.safetensors").read_bytes() == good
+
+
+def test_trains_on_an_episode_file(config, tmp_path):
+    out, episodes = tmp_path / "episodes", ROOT / "assets" / "episodes" / "aws_small_house.json.gz"
+    finish(start(config, out, "--scenes.episodes", str(episodes), "--ppo.total-frames", "128"))
+    assert [row["frames"] for row in rows(out)] == [64, 128]
