@@ -16,7 +16,7 @@ SEED ?= 0
 
 train: $(VENV)/.installed
 	$(RUN) train/pointnav.py --config $(CONFIG) --out $(OUT) --seed $(SEED)
-	$(RUN) eval/pointnav.py --checkpoint $(OUT)/policy.safetensors --split val --report $(OUT)/report
+	$(RUN) eval/pointnav.py --checkpoint $(OUT)/policy.safetensors --split val --out $(OUT)/report --report
 
 test: $(VENV)/.installed-dev
 	$(RUN) -m pytest -n auto --dist loadfile

@@ -179,7 +179,7 @@ def main(options: Options) -> None:
     if options.record:
         params = {"split": path.name.removesuffix(".json.gz"), "episodes": len(evaluation.episodes)}
         trained = {"checkpoint": str(options.checkpoint), "sample": options.sample}
-        trained["frames"] = policy.info.get("frames") if policy else None
+        trained |= {name: policy.info.get(name) if policy else None for name in ("frames", "seed")}
         rows = []
         for agent, summary in summaries.items():
             mine = {"agent": agent, **params, **(trained if agent == "learned" else {})}

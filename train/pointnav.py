@@ -47,7 +47,8 @@ def train(run: PointNavRun, out: Path) -> None:
         learner.load_state_dict(state)
 
     def save() -> None:
-        save_policy(policy, folder.policy_path, {"task": to_dict(run.task), "frames": learner.frames})
+        about = {"task": to_dict(run.task), "frames": learner.frames, "seed": run.seed}
+        save_policy(policy, folder.policy_path, about)
         folder.save(learner.state_dict())
 
     validation = Validation(run, policy, device) if run.eval_every else None
