@@ -112,6 +112,11 @@ def test_habitats_areas(van_gogh):
     np.testing.assert_allclose(islands, [1.87272, 7.30500], atol=1e-5)
 
 
+def test_habitats_area_of_skokloster_castle(shared):
+    navmesh = NavMesh.load(next((shared / "scenes" / "habitat_navmeshes").rglob("skokloster-castle.navmesh")))
+    assert navmesh.area == pytest.approx(226.65674, abs=1e-5)
+
+
 def test_habitats_geodesics(van_gogh):
     navmesh, folder = van_gogh
     golden = json.loads((folder / "test-sim-geodesic-distance-test-golden.json").read_text())

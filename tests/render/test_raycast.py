@@ -1,3 +1,6 @@
+import json
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -232,6 +235,37 @@ def test_habitat_sims_images(device, shared, name, file, size):
     depth = render(bank_of([load_mesh(shared / file)], device), device, [0] * 5, position, truth["yaw"], **options)
     wrong = np.abs(depth - truth["depth"]) > 1e-3 + 1e-4 * truth["depth"]
     assert wrong.mean() < SILHOUETTES
+
+
+def read_depth_exr(path):
+    """The one half-precision channel Z of a zip-compressed OpenEXR file, f32 [H, W]."""
+    data = path.read_bytes()
+    x0, y0, x1, y1 = struct.unpack_from("<4i", data, data.index(b"dataWindow\0box2i\0") + 21)
+    height, width, offset = y1 - y0 + 1, x1 - x0 + 1, data.index(b"screenWindowWidth\0") + 33
+    rows = []
+    for block in struct.unpack_from(f"<{-(-height // 16)}Q", data, offset):
+        _, size = struct.unpack_from("<2i", data, block)
+        packed = np.frombuffer(zlib.decompress(data[block + 8 : block + 8 + size]), np.uint8).astype(np.int64)
+        # Bytes are stored as differences + 128, low bytes of all values before the high ones.
+        values = (np.cumsum(packed) - 128 * np.arange(len(packed))).astype(np.uint8)
+        half = -(-len(values) // 2)
+        rows.append(np.stack([values[:half], values[half:]], 1).reshape(-1).view(np.float16).reshape(-1, width))
+    return np.concatenate(rows).astype(np.float32)
+
+
+def test_habitat_sims_published_image(device, shared):
+    """The depth image of habitat-sim's own tests, 320x240, kept in half precision."""
+    folder = shared / "scenes" / "van-gogh-room"
+    truth = read_depth_exr(folder / "gt" / "van-gogh-room.depth.exr")
+    state = json.loads((folder / "gt" / "van-gogh-room-state.json").read_text())
+    heading = 2.0 * np.arctan2(state["rot"][1], state["rot"][3])
+    forward = 0.25 * np.array([-np.sin(heading), 0.0, -np.cos(heading)])
+    camera = np.array([0.0, 1.5, 0.0])
+    position = (np.array(state["pos"]) + camera + forward)[None].astype(np.float32)
+    bank = bank_of([load_mesh(folder / "van-gogh-room.yup.glb")], device)
+    depth = render(bank, device, [0], position, np.float32([heading]), height=240, width=320)
+    wrong = np.abs(depth[0] - truth) > 1e-3 + np.spacing(truth.astype(np.float16)).astype(np.float32)
+    assert wrong.mean() < 1e-3
 
 
 BAD_OPTIONS = [
