@@ -40,6 +40,9 @@ array's references (measured on the CPU: searches 2 to 3 times slower). May not 
 inline_function = numba.njit(error_model="numpy", _nrt=False, forceinline=True)
 """A `lean_function` whose code goes into its caller. For those that take NamedTuples and are called once per item, or
 more: a real call hands every array over as seven words (measured on the CPU: with the counting, 10 times slower)."""
+exact_function = numba.njit(error_model="numpy", _nrt=False, forceinline=True, fastmath=False)
+"""An `inline_function` that gives the same bits in every kernel. Without `fastmath` a function takes that of its first
+caller, so whether a product and a sum become one instruction depends on what a process happened to compile first."""
 
 
 def cache_folder() -> Path:

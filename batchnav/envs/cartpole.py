@@ -31,7 +31,7 @@ from gymnasium.vector.utils import batch_space
 from numba import prange
 
 from batchnav import device as devices
-from batchnav.device import cpu_function, cpu_kernel, cuda, cuda_kernel, inline_function, load4, store4
+from batchnav.device import cpu_function, cpu_kernel, cuda, cuda_kernel, exact_function, inline_function, load4, store4
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.rng import uniform4
 
@@ -94,7 +94,7 @@ class Carts(NamedTuple):
 # One cart: scalars in, scalars out, for CPU and GPU alike.
 
 
-@inline_function
+@exact_function
 def sin_cos(angle):
     """Sine and cosine of a small angle by their Taylor series, to float32's precision for |angle| < 0.45.
 
@@ -107,7 +107,7 @@ def sin_cos(angle):
     return sine, cosine
 
 
-@inline_function
+@exact_function
 def push(cart, right):
     """Push one cart right or left for a time step: (position, velocity, angle, spin) -> the next four.
 
@@ -127,13 +127,13 @@ def push(cart, right):
     )
 
 
-@inline_function
+@exact_function
 def has_failed(cart):
     """Whether the cart has left the track or the pole leans too far."""
     return (abs(cart[0]) > _MAX_POSITION) | (abs(cart[2]) > _MAX_ANGLE)
 
 
-@inline_function
+@exact_function
 def start(seed, environment, episode):
     """The state in which an episode starts: four numbers from one call of the generator (stream 0)."""
     a, b, c, d = uniform4(seed, environment, episode, 0)
