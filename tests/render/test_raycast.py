@@ -1,6 +1,3 @@
-import json
-import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -237,35 +234,25 @@ def test_habitat_sims_images(device, shared, name, file, size):
     assert wrong.mean() < SILHOUETTES
 
 
-def read_depth_exr(path):
-    """The one half-precision channel Z of a zip-compressed OpenEXR file, f32 [H, W]."""
-    data = path.read_bytes()
-    x0, y0, x1, y1 = struct.unpack_from("<4i", data, data.index(b"dataWindow\0box2i\0") + 21)
-    height, width, offset = y1 - y0 + 1, x1 - x0 + 1, data.index(b"screenWindowWidth\0") + 33
-    rows = []
-    for block in struct.unpack_from(f"<{-(-height // 16)}Q", data, offset):
-        _, size = struct.unpack_from("<2i", data, block)
-        packed = np.frombuffer(zlib.decompress(data[block + 8 : block + 8 + size]), np.uint8).astype(np.int64)
-        # Bytes are stored as differences + 128, low bytes of all values before the high ones.
-        values = (np.cumsum(packed) - 128 * np.arange(len(packed))).astype(np.uint8)
-        half = -(-len(values) // 2)
-        rows.append(np.stack([values[:half], values[half:]], 1).reshape(-1).view(np.float16).reshape(-1, width))
-    return np.concatenate(rows).astype(np.float32)
-
-
 def test_habitat_sims_published_image(device, shared):
-    """The depth image of habitat-sim's own tests, 320x240, kept in half precision."""
+    """The depth buffer that habitat-sim's own tests compare with (GfxBatchHbaoTest.cpp, perspective case)."""
+    openexr = pytest.importorskip("OpenEXR")
     folder = shared / "scenes" / "van-gogh-room"
-    truth = read_depth_exr(folder / "gt" / "van-gogh-room.depth.exr")
-    state = json.loads((folder / "gt" / "van-gogh-room-state.json").read_text())
-    heading = 2.0 * np.arctan2(state["rot"][1], state["rot"][3])
-    forward = 0.25 * np.array([-np.sin(heading), 0.0, -np.cos(heading)])
-    camera = np.array([0.0, 1.5, 0.0])
-    position = (np.array(state["pos"]) + camera + forward)[None].astype(np.float32)
-    bank = bank_of([load_mesh(folder / "van-gogh-room.yup.glb")], device)
-    depth = render(bank, device, [0], position, np.float32([heading]), height=240, width=320)
-    wrong = np.abs(depth[0] - truth) > 1e-3 + np.spacing(truth.astype(np.float16)).astype(np.float32)
-    assert wrong.mean() < 1e-3
+    buffer = openexr.File(str(folder / "gt" / "van-gogh-room.depth.exr")).channels()["Z"].pixels.astype(np.float64)
+    near, far = 0.1, 100.0
+    truth = np.where(buffer < 1.0, near * far / (far - buffer * (far - near)), 0.0)
+    turn = trimesh.transformations.rotation_matrix
+    camera_from_mesh = trimesh.transformations.concatenate_matrices(
+        trimesh.transformations.translation_matrix([0.0, -1.0, -7.5]),
+        turn(np.radians(-80.0), [1, 0, 0]),
+        turn(np.radians(-90.0), [0, 0, 1]),
+    )
+    # The camera looks down, which agents do not: the room is turned in front of it instead.
+    mesh = load_mesh(folder / "van-gogh-room.mesh.ply")
+    mesh = mesh._replace(vertices=trimesh.transform_points(mesh.vertices, camera_from_mesh).astype(np.float32))
+    options = {"height": 240, "width": 320, "hfov_deg": 45.0, "backface_culling": True}
+    depth = render(bank_of([mesh], device), device, [0], np.zeros((1, 3)), np.zeros(1), **options)
+    assert (np.abs(depth[0] - truth) > 1e-3).mean() < 1e-3
 
 
 BAD_OPTIONS = [
