@@ -33,14 +33,36 @@ from batchnav.errors import ArgumentError, DeviceError
 KEPT_VERSIONS = 4
 """What a module made is kept for this many versions of its sources; the least recently used go first."""
 
+
+def _called_by_kernels(**options):
+    """Decorator of functions that only compiled code calls.
+
+    They do without the code that takes arguments out of Python's objects, which for NamedTuples of arrays is a third
+    of the time to compile.
+    """
+    options |= {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+    def decorate(function):
+        def refuse(*args, **kwargs):
+            raise TypeError(f"{function.__name__}: called from Python, expected a call from a compiled function")
+
+        dispatcher = numba.njit(**options)(function)
+        # Without these two a call from Python would jump to the code that is not there.
+        dispatcher._insert = lambda *entry, **kwargs: None
+        dispatcher._compile_for_args = refuse
+        return dispatcher
+
+    return decorate
+
+
 device_function = numba.njit(error_model="numpy")
-lean_function = numba.njit(error_model="numpy", _nrt=False)
+lean_function = _called_by_kernels()
 """A `device_function` without reference counting, for those that take NamedTuples of arrays: a call would count every
-array's references (measured on the CPU: searches 2 to 3 times slower). May not allocate."""
-inline_function = numba.njit(error_model="numpy", _nrt=False, forceinline=True)
+array's references (measured on the CPU: searches 2 to 3 times slower). May not allocate, nor be called from Python."""
+inline_function = _called_by_kernels(forceinline=True)
 """A `lean_function` whose code goes into its caller. For those that take NamedTuples and are called once per item, or
 more: a real call hands every array over as seven words (measured on the CPU: with the counting, 10 times slower)."""
-exact_function = numba.njit(error_model="numpy", _nrt=False, forceinline=True, fastmath=False)
+exact_function = _called_by_kernels(forceinline=True, fastmath=False)
 """An `inline_function` that gives the same bits in every kernel. Without `fastmath` a function takes that of its first
 caller, so whether a product and a sum become one instruction depends on what a process happened to compile first."""
 

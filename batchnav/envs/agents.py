@@ -150,8 +150,9 @@ def _follow(i, nav, task, state, scratch, row, plan_out):
 def _follow_cpu(nav, task, state, scratch, chunks, plan_out, actions_out):
     n = actions_out.shape[0]
     for chunk in prange(chunks):
-        for i in range(chunk * n // chunks, (chunk + 1) * n // chunks):
-            actions_out[i] = _follow(i, nav, task, state, scratch, chunk, plan_out)
+        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
+        for i in range(row * n // chunks, (row + 1) * n // chunks):
+            actions_out[i] = _follow(i, nav, task, state, scratch, row, plan_out)
 
 
 @cuda_kernel

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.device import cpu_function
+from batchnav.device import cpu_function, lean_function
 from batchnav.geometry.triangle import triangle_planes
 from batchnav.types import TriangleMesh
 
@@ -99,8 +99,9 @@ def _build(boxes, order, nodes_out, links_out, slack):
         return 1
     # Tasks: begin, end, interior levels that are left including this one, parent's row, side. One waits at each level.
     tasks = np.empty((MAX_LEVELS + 2, 5), np.int64)
-    begin, end, levels, parent, side = 0, count, MAX_LEVELS, -1, 0
-    waiting, rows = 0, 0
+    # Literals would compile the callees once more.
+    begin, end, levels = np.int64(0), np.int64(count), np.int64(MAX_LEVELS)
+    parent, side, waiting, rows = np.int64(-1), 0, 0, np.int64(0)
     while True:
         middle = _split(boxes, order, begin, end, levels, parent < 0, scratch)
         if middle < 0:
@@ -124,7 +125,7 @@ def _build(boxes, order, nodes_out, links_out, slack):
         parent, side = tasks[waiting, 3], tasks[waiting, 4]
 
 
-@cpu_function
+@lean_function
 def _set_children(nodes_out, row, boxes, first, second, slack):
     for side, child in enumerate((first, second)):
         for axis in range(2):
@@ -134,48 +135,48 @@ def _set_children(nodes_out, row, boxes, first, second, slack):
         nodes_out[row, 10 + side] = boxes[child, 5] + slack
 
 
-@cpu_function
+@lean_function
 def _clear(boxes_out, row):
     for k in range(3):
         boxes_out[row, k] = np.inf
         boxes_out[row, k + 3] = -np.inf
 
 
-@cpu_function
+@lean_function
 def _grow(boxes_out, row, others, other):
     for k in range(3):
         boxes_out[row, k] = min(boxes_out[row, k], others[other, k])
         boxes_out[row, k + 3] = max(boxes_out[row, k + 3], others[other, k + 3])
 
 
-@cpu_function
+@lean_function
 def _union(boxes, begin, end, boxes_out, row):
     _clear(boxes_out, row)
     for i in range(begin, end):
         _grow(boxes_out, row, boxes, i)
 
 
-@cpu_function
+@lean_function
 def _area(boxes, row):
     """Half the surface of a box."""
     x, y, z = boxes[row, 3] - boxes[row, 0], boxes[row, 4] - boxes[row, 1], boxes[row, 5] - boxes[row, 2]
     return x * y + y * z + z * x
 
 
-@cpu_function
+@lean_function
 def _bin(boxes, i, axis, low, scale):
     """Bin of a triangle by twice its box's centre."""
     return min(_BINS - 1, int((boxes[i, axis] + boxes[i, axis + 3] - low) * scale))
 
 
-@cpu_function
+@lean_function
 def _split(boxes, order, begin, end, levels, must_split, scratch):
     """Reorder [begin, end) around the best split and return where it is; -1 where a leaf is better."""
     count = end - begin
     if count == 1 or levels == 0:
         return -1
     low, high, scale = scratch.range
-    widest = 0
+    widest = np.int64(0)
     for axis in range(3):
         low[axis], high[axis], scale[axis] = np.inf, -np.inf, 0.0
         for i in range(begin, end):
@@ -203,7 +204,7 @@ def _split(boxes, order, begin, end, levels, must_split, scratch):
     return middle
 
 
-@cpu_function
+@lean_function
 def _fill_bins(boxes, begin, end, low, scale, bins):
     """Bounds and number of triangles of each bin, on the three axes at once."""
     for axis in range(3):
@@ -217,7 +218,7 @@ def _fill_bins(boxes, begin, end, low, scale, bins):
             bins[axis, j, 6] += np.float32(1.0)
 
 
-@cpu_function
+@lean_function
 def _cheapest(scratch, scale, count):
     """Axis, first bin of the right side, and cost (sum of area * count over both sides) of the best split."""
     box, right_cost = scratch.sides, scratch.right_cost
@@ -244,14 +245,14 @@ def _cheapest(scratch, scale, count):
     return best_axis, best_bin, best_cost
 
 
-@cpu_function
+@lean_function
 def _swap(boxes, order, i, j):
     order[i], order[j] = order[j], order[i]
     for k in range(6):
         boxes[i, k], boxes[j, k] = boxes[j, k], boxes[i, k]
 
 
-@cpu_function
+@lean_function
 def _partition(boxes, order, begin, end, axis, first_right, low, scale):
     """Triangles of bins below `first_right` first. Returns where the others begin."""
     i, j = begin, end - 1
@@ -264,7 +265,7 @@ def _partition(boxes, order, begin, end, axis, first_right, low, scale):
     return i
 
 
-@cpu_function
+@lean_function
 def _select(boxes, order, begin, end, middle, axis):
     """Reorder so that no centre of [begin, middle) lies beyond one of [middle, end): Hoare's quickselect."""
     last = end - 1
