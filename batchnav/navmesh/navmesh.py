@@ -12,12 +12,15 @@ from batchnav.device import launch, num_threads, resolve_device, to_device, view
 from batchnav.errors import ArgumentError
 from batchnav.navmesh import batch
 from batchnav.navmesh import file as navmesh_file
-from batchnav.navmesh.data import MAX_PATH, NavMeshData, build, search_scratch, triangle_areas
+from batchnav.navmesh.data import MAX_PATH, NavMeshData, build, search_bytes, search_scratch, triangle_areas
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.types import TriangleMesh
 
-_CUDA_ROWS = 32768
-"""Searches at a time on a CUDA device; a larger batch is walked through by as many threads."""
+_CUDA_ROWS = 65536
+"""Searches at a time on a CUDA device, about as many threads as an H200 holds at the kernels' 101 to 108 registers; a
+larger batch is walked through by as many threads."""
+_CUDA_SCRATCH = 2**30
+"""Bytes of working memory on a CUDA device: in scenes of thousands of polygons fewer searches run at a time."""
 _LOCATE = np.float32(1e-2)
 
 Array = Any
@@ -190,7 +193,10 @@ class NavMesh:
         return distance, corners, memory
 
     def _rows(self, count: int) -> int:
-        return min(count, num_threads() if self.device.type == "cpu" else _CUDA_ROWS)
+        """Searches at a time: rows of working memory for so many points."""
+        if self.device.type == "cpu":
+            return min(count, num_threads())
+        return min(count, _CUDA_ROWS, max(_CUDA_SCRATCH // search_bytes(self.data), 1))
 
     def _memory(self, rows: int, max_corners: int):
         """Scratch of at least so many rows, kept between calls: as tensors and as kernels take it."""
