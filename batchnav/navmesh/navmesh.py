@@ -22,6 +22,7 @@ larger batch is walked through by as many threads."""
 _CUDA_SCRATCH = 2**30
 """Bytes of working memory on a CUDA device: in scenes of thousands of polygons fewer searches run at a time."""
 _LOCATE = np.float32(1e-2)
+_MAX_PIXELS = 2**26
 
 Array = Any
 """np.ndarray from a navmesh on the CPU, torch.Tensor from one on a CUDA device."""
@@ -165,6 +166,27 @@ class NavMesh:
         polygon = self._locate(points)[0].long()
         found = self._tensors.polygon_island[polygon.clamp(min=0)].long()
         return self._answer(torch.where(polygon >= 0, self._tensors.island_radius[found], 0.0), single)
+
+    def topdown_view(self, meters_per_pixel: float, height: float, eps: float = 0.5) -> Array:
+        """Habitat's map of a storey, bool [rows, columns]: where `is_navigable` holds at y = height, to eps in height.
+
+        The pixel of row j, column i is the point x = low + i * meters_per_pixel, z = low + j * meters_per_pixel, from
+        the lower corner of `bounds` as far as whole pixels go. ArgumentError where they are none or too many.
+        """
+        pitch = np.float32(_number("meters_per_pixel", meters_per_pixel, 1e-3))
+        height, eps = _number("height", height, -1e6), _number("eps", eps, 0.0)
+        low, high = self.bounds[:, [0, 2]]
+        columns, rows = ((high - low) / pitch).astype(int)
+        if not 0 < rows * columns <= _MAX_PIXELS:
+            raise ArgumentError(
+                f"meters_per_pixel: found {meters_per_pixel!r}, which gives {rows} x {columns} pixels, "
+                f"expected 1 to {_MAX_PIXELS} of them"
+            )
+        # Added up pixel by pixel, as Habitat does: rounding decides at the edges.
+        x = np.cumsum(np.r_[low[0], np.full(columns - 1, pitch)], dtype=np.float32)
+        z = np.cumsum(np.r_[low[1], np.full(rows - 1, pitch)], dtype=np.float32)
+        points = np.stack(np.broadcast_arrays(x, np.float32(height), z[:, None]), axis=2).reshape(-1, 3)
+        return self.is_navigable(points, eps).reshape(rows, columns)
 
     def sample(self, n: int, seed: int = 0) -> Array:
         """Random points, uniform over the walkable area as seen from above, f32 [n, 3]. Same seed, same points."""
