@@ -2,9 +2,9 @@
 
     python eval/speed_navmesh.py --device cuda
 
-A query's batch: geodesic distances between random points of the largest island, or steps of 0.25 m from such points in
-random directions. Its arrays lie on the device, so that nothing is copied. Baking is always on the CPU; scenes that are
-not there are left out.
+Queries go in batches: geodesic distances between random points of the largest island, and steps of 0.25 m from such
+points in random directions. The arrays lie on the device, so that nothing is copied. Baking is always on the CPU;
+scenes that are not there are left out.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ class Options:
 
 
 def main(options: Options) -> None:
-    device, rows = resolve_device(options.device), []
+    device, bakes, queries = resolve_device(options.device), [], []
     for path in filter(Path.is_file, BAKED):
         mesh = load_mesh(path)
         params = {"scene": path.stem, "triangles": len(mesh.faces), "threads": num_threads()}
         seconds = measure(lambda mesh=mesh: NavMesh.bake(mesh), options.repeats)
-        rows.append(row("navmesh", "bake_seconds", seconds, params, "cpu"))
+        bakes.append(row("navmesh", "bake_seconds", seconds, params, "cpu"))
+    record("navmesh", bakes, append=options.record)
+
     navmesh = NavMesh.bake(mesh).to(device)
     starts, goals, ends = (torch.from_numpy(points).to(device) for points in draw(navmesh.to("cpu"), options.batch))
     for metric, query in (
@@ -60,8 +62,9 @@ def main(options: Options) -> None:
         ("steps_per_second", lambda: navmesh.try_step(starts, ends)),
     ):
         rates = options.batch / measure(query, options.repeats)
-        rows.append(row("navmesh", metric, rates, {"scene": path.stem, "batch": options.batch}, device))
-    record("navmesh", rows, append=options.record)
+        params = {"scene": path.stem, "batch": options.batch}
+        queries.append(row("navmesh", metric, rates, params, device))
+    record("navmesh", queries, append=options.record)
 
 
 def draw(navmesh: NavMesh, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
