@@ -36,7 +36,7 @@ def read_node(scratch, base, node, stamp):
 @inline_function
 def write_node(scratch, base, node, cost, first, link, state):
     """Store a node; `state` is the stamp plus OPEN or CLOSED."""
-    store4(scratch.data, np.int32(base + 1 + node), 0, (cost, as_float(first), as_float(link), as_float(state)))
+    store4(scratch.data, base + 1 + node, 0, (cost, as_float(first), as_float(link), as_float(state)))
 
 
 @inline_function
