@@ -176,12 +176,13 @@ class NavMesh:
         pitch = np.float32(_number("meters_per_pixel", meters_per_pixel, 1e-3))
         height, eps = _number("height", height, -1e6), _number("eps", eps, 0.0)
         low, high = self.bounds[:, [0, 2]]
-        columns, rows = ((high - low) / pitch).astype(int)
-        if not 0 < rows * columns <= _MAX_PIXELS:
+        columns, rows = np.floor((high - low) / pitch)
+        if not (columns >= 1 and rows >= 1 and rows * columns <= _MAX_PIXELS):
             raise ArgumentError(
-                f"meters_per_pixel: found {meters_per_pixel!r}, which gives {rows} x {columns} pixels, "
+                f"meters_per_pixel: found {meters_per_pixel!r}, which gives {rows:.0f} x {columns:.0f} pixels, "
                 f"expected 1 to {_MAX_PIXELS} of them"
             )
+        columns, rows = int(columns), int(rows)
         # Added up pixel by pixel, as Habitat does: rounding decides at the edges.
         x = np.cumsum(np.r_[low[0], np.full(columns - 1, pitch)], dtype=np.float32)
         z = np.cumsum(np.r_[low[1], np.full(rows - 1, pitch)], dtype=np.float32)

@@ -156,6 +156,8 @@ def test_arguments(rooms):
         (lambda: rooms.topdown_view(0.001, 0.0, -1.0), "eps"),
         (lambda: rooms.topdown_view(9.0, 0.0), "0 x 0 pixels"),
         (lambda: rooms.topdown_view(0.1, np.inf), "height"),
+        (lambda: _of_bounds((0, 0, 0), (1e6, 1, 1e6)).topdown_view(0.01, 0.0), "100000000 x 100000000 pixels"),
+        (lambda: _of_bounds((9, 9, 9), (0, 0, 0)).topdown_view(0.1, 0.0), "pixels"),
         (lambda: rooms.sample(-1), "n:"),
         (lambda: rooms.sample(2.5), "n:"),
         (lambda: rooms.sample(1, seed=-1), "seed"),
@@ -167,6 +169,13 @@ def test_arguments(rooms):
     empty = np.zeros((0, 3), np.float32)
     assert rooms.snap(empty).shape == (0, 3) and rooms.geodesic_distance(empty, empty).shape == (0,)
     assert rooms.try_step(empty, empty).shape == (0, 3) and rooms.sample(0).shape == (0, 3)
+
+
+def _of_bounds(low, high):
+    """The rooms in a file whose header states other bounds."""
+    made = handmade.two_rooms()
+    bounds = {"low": np.float32(low), "high": np.float32(high)}
+    return NavMesh(made._replace(tiles=[made.tiles[0]._replace(**bounds)]))
 
 
 def test_polygons_without_the_flag_or_of_no_area_are_walls():
