@@ -19,7 +19,7 @@ _PUBLIC = {
     "NavMeshSettings": "batchnav.navmesh.settings",
     "load_mesh": "batchnav.scene.mesh",
     "Scene": "batchnav.scene.scene",
-    "load_scene": "batchnav.scene.scene",
+    "load_scene": "batchnav.data.scenes",
     "make_house": "batchnav.scene.houses",
     "SceneBank": "batchnav.scene.bank",
     "RaycastRenderer": "batchnav.render.raycast",

@@ -22,10 +22,11 @@ import tyro
 from record import record, row
 
 import batchnav.device as devices
+from batchnav.data.scenes import load_scene
 from batchnav.render.raycast import RaycastRenderer
 from batchnav.render.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.scene import Scene, load_scene
+from batchnav.scene.scene import Scene
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets" / "scenes"
 CAMERA_HEIGHT = 1.25

@@ -38,6 +38,8 @@ class Source:
     """Which folder in there this archive fills, where several share one link."""
     lift: str = ""
     """A file of the archive that Habitat looks for one folder higher."""
+    holds: str = ""
+    """A file by which it is known to be there, where several fill one folder without parts."""
     sha256: str = ""
     """Of the archive, where it is known beforehand."""
 
@@ -85,10 +87,10 @@ def _lifted(split: str, kind: str) -> str:
     return "hm3d_basis.scene_dataset_config.json" if (split, kind) == ("train", "configs") else ""
 
 
-def _episodes(name: str, version: str) -> Source:
-    url = f"{_META}/data/datasets/pointnav/{name}/{version}/pointnav_{name}_{version}.zip"
+def _episodes(name: str, version: str, file: str = "", **shared: str) -> Source:
+    url = f"{_META}/data/datasets/pointnav/{name}/{version}/{file or f'pointnav_{name}_{version}'}.zip"
     terms = "CC BY-NC-SA 3.0 US and the scenes' terms" if name != "hm3d" else MATTERPORT_TERMS
-    return Source(url, f"datasets/pointnav/{name}/{version}", terms, version)
+    return Source(url, f"datasets/pointnav/{name}/{version}", terms, version, **shared)
 
 
 def _hugging_face(name: str, link: str, licence: str, version: str, needs: str = "", uid: str = "") -> Source:
@@ -123,7 +125,13 @@ SOURCES: dict[str, Source] = {
         "ai2thor-hab",
     ),
     **_hm3d(),
-    "pointnav_gibson_v1": _episodes("gibson", "v1"),
+    "pointnav_gibson_v1": _episodes(
+        "gibson", "v1", folder="pointnav_gibson_v1_v1", holds="val/val.json.gz"
+    ),
+    "pointnav_gibson_0_plus_v1": _episodes(
+        "gibson", "v1", "pointnav_gibson_0_plus_v1", folder="pointnav_gibson_v1_v1",
+        holds="train_extra_large/train_extra_large.json.gz",
+    ),
     "pointnav_gibson_v2": _episodes("gibson", "v2"),
     "pointnav_mp3d_v1": _episodes("mp3d", "v1"),
     "pointnav_hm3d_v1": _episodes("hm3d", "v1"),
@@ -178,4 +186,4 @@ def file_list(uid: str, source: Source, data: Path) -> Path | None:
 def is_present(uid: str, source: Source, data: Path) -> bool:
     """Whether a source was downloaded, by this tool or by Habitat's."""
     listed = file_list(uid, source, data)
-    return (data / source.link).is_dir() and (listed is None or listed.is_file())
+    return (data / source.link / source.holds).exists() and (listed is None or listed.is_file())

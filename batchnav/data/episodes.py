@@ -214,8 +214,8 @@ def episode_table(episodes: Sequence[Episode], scene_names: Sequence[str], devic
             raise EpisodeError(
                 f"{_name(episode)}: field 'scene_id': found a scene that is not loaded, expected one of {known}"
             )
-        if len(episode.goals) != 1:
-            raise EpisodeError(f"{_name(episode)}: field 'goals': found {len(episode.goals)}, expected 1")
+        if problem := _several_goals(episode):
+            raise EpisodeError(f"{_name(episode)}: {problem}")
 
     def tensor(values, dtype):
         return torch.tensor(values, dtype=dtype, device=device)
@@ -252,7 +252,7 @@ def unplayable_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]
         islands = navmesh.island(snapped[0]), navmesh.island(snapped[1])
         distances = navmesh.geodesic_distance(starts, goals)
         for i, episode in enumerate(of_scene):
-            problem = _off_navmesh("start_position", starts[i], snapped[0][i])
+            problem = _several_goals(episode) or _off_navmesh("start_position", starts[i], snapped[0][i])
             problem = problem or _off_navmesh("goals[0].position", goals[i], snapped[1][i])
             if not problem and islands[0][i] != islands[1][i]:
                 problem = f"the goal lies on island {islands[1][i]} of the navmesh, "
@@ -261,6 +261,16 @@ def unplayable_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]
                 problem = "found no path from start to goal"
             if problem:
                 yield episode, f"{_name(episode)}: {problem}"
+
+
+def _several_goals(episode: Episode) -> str:
+    """What is wrong with an episode of several goals; empty where it has one.
+
+    Habitat tells the agent where the first is and measures its distance to the nearest: no PointGoal task.
+    """
+    if len(episode.goals) == 1:
+        return ""
+    return f"field 'goals': found {len(episode.goals)}, expected 1, the point that the agent is to reach"
 
 
 def _off_navmesh(field: str, point: np.ndarray, snapped: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""What a scene id means: a procedural house by seed, a bundled scene, a file, a scene of a data set."""
+"""Scenes by path, and what a scene id means: a house by seed, a bundled scene, a file, a scene of a data set."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from batchnav.data.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.source import SCENES_DIR, file_source, mesh_source, scene_id_of, stage_source
 from batchnav.device import made_by
 from batchnav.errors import MeshError
+from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.houses import make_house
 from batchnav.scene.scene import Scene, make_scene
 
@@ -24,6 +25,21 @@ BUNDLED = Path(__file__).resolve().parents[2] / "assets" / "scenes"
 
 SCENES_PER_WORKER = 8
 """A process takes seconds to start, a house half a second to make: fewer than this do not pay for one."""
+
+
+def load_scene(path: str | Path, settings: NavMeshSettings | None = None) -> Scene:
+    """Read a mesh file and its navmesh: NAME.navmesh beside it, else one baked with the default settings and cached.
+
+    Where NAME.scene beside it, which `batchnav data prepare` makes, is up to date, that is read instead, which is fast;
+    its own path does too. With `settings` the navmesh is baked with them, whatever lies beside the mesh. A `.glb` below
+    a folder `scene_datasets` is +Z up, as Habitat's stages are, any other +Y. Raises MeshError, NavMeshError.
+    """
+    path = Path(path)
+    if path.suffix == SUFFIX and settings is None:
+        return load_prepared(path)
+    source = file_source(path)
+    scene = load_source(source) if settings is None else source.load(settings)
+    return scene._replace(name=path.stem)
 
 
 def find_scene(scene_id: str, scenes_dir: str | Path = SCENES_DIR) -> Scene:
@@ -57,11 +73,9 @@ def _find(scene_id: str, scenes_dir: Path) -> Scene:
             f"{''.join(f'{name!r}, ' for name in bundled)}the path of a mesh file or of a prepared scene, "
             f"or 'CONFIG{DATASET_CONFIG}:NAME'"
         )
-    if path.suffix == SUFFIX:
-        return load_prepared(path)
     if scene_id in bundled:
         return load_source(mesh_source(path))
-    return load_source(stage_source(path) if is_stage else file_source(path))
+    return load_source(stage_source(path)) if is_stage and path.suffix != SUFFIX else load_scene(path)
 
 
 @functools.cache

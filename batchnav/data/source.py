@@ -116,19 +116,19 @@ class SceneSource:
         load = functools.cache(load_mesh)  # a chair that stands in forty places is read once
         return merge_meshes([part.place(load(part.asset.path)) for part in self.parts], self.name)
 
-    def load_navmesh(self, mesh: TriangleMesh) -> NavMesh:
-        """The scene's navmesh: its file's, else one baked from its mesh. NavMeshError."""
-        if self.navmesh:
+    def load_navmesh(self, mesh: TriangleMesh, settings: NavMeshSettings | None = None) -> NavMesh:
+        """The scene's navmesh: its file's, else, or with `settings`, one baked from its mesh. NavMeshError."""
+        if self.navmesh and settings is None:
             return NavMesh.load(self.navmesh)
         try:
-            return bake_cached(mesh, NavMeshSettings())
+            return bake_cached(mesh, settings or NavMeshSettings())
         except NavMeshError as error:
             raise NavMeshError(f"{self.name}: {error}") from error
 
-    def load(self) -> Scene:
-        """The scene with its navmesh. MeshError, NavMeshError."""
+    def load(self, settings: NavMeshSettings | None = None) -> Scene:
+        """The scene with its navmesh, see `load_navmesh`. MeshError, NavMeshError."""
         mesh = self.load_mesh()
-        return make_scene(self.name, mesh, self.load_navmesh(mesh))
+        return make_scene(self.name, mesh, self.load_navmesh(mesh, settings))
 
 
 def merge_meshes(meshes: Sequence[TriangleMesh], name: str) -> TriangleMesh:

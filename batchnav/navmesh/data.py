@@ -108,17 +108,28 @@ def slots(scratch, row):
 
 def search_scratch(data: NavMeshData, rows: int, device: torch.device, max_corners: int = 0) -> SearchScratch:
     """Memory for `rows` searches at a time over `data`, zeroed. ArgumentError where it would be out of reach."""
+    heap, listed, row_size = _search_row(data)
+    if rows * row_size >= 2**31:
+        limit = 2**31 // row_size
+        raise ArgumentError(f"rows: found {rows}, expected at most {limit} for {heap - 1} polygons per scene")
+    memory = torch.zeros((rows * row_size, 4), dtype=torch.float32, device=device)
+    corners = torch.zeros((max(rows * max_corners, 1), 4), dtype=torch.float32, device=device)
+    return SearchScratch(memory, corners, row_size, heap, listed, max_corners)
+
+
+def search_bytes(data: NavMeshData) -> int:
+    """Memory that one row of `search_scratch` takes, without corners."""
+    return _search_row(data)[2] * 16
+
+
+def _search_row(data: NavMeshData) -> tuple[int, int, int]:
+    """Where a row's heap and its list begin, and where it ends, in quadruples of floats."""
     scenes = data.scenes.cpu().numpy() if isinstance(data.scenes, torch.Tensor) else np.asarray(data.scenes)
     shape = scenes.view(np.int32)
     nodes = int((shape[:, 8] << shape[:, 7]).max(initial=1))
     heap = 1 + nodes
-    listed = heap + (min(nodes, NODE_POOL) + 1) // 2
-    row_size = -(-(listed + MAX_PATH // 4) // 8) * 8
-    if rows * row_size >= 2**31:
-        raise ArgumentError(f"rows: found {rows}, expected at most {2**31 // row_size} for {nodes} polygons per scene")
-    memory = torch.zeros((rows * row_size, 4), dtype=torch.float32, device=device)
-    corners = torch.zeros((max(rows * max_corners, 1), 4), dtype=torch.float32, device=device)
-    return SearchScratch(memory, corners, row_size, heap, listed, max_corners)
+    listed = heap + min(nodes, NODE_POOL) // 2 + 1
+    return heap, listed, -(-(listed + MAX_PATH // 4) // 8) * 8
 
 
 def pack(navmeshes: list[NavMesh]) -> NavMeshData:

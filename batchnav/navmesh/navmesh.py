@@ -12,13 +12,17 @@ from batchnav.device import launch, num_threads, resolve_device, to_device, view
 from batchnav.errors import ArgumentError
 from batchnav.navmesh import batch
 from batchnav.navmesh import file as navmesh_file
-from batchnav.navmesh.data import MAX_PATH, NavMeshData, build, search_scratch, triangle_areas
+from batchnav.navmesh.data import MAX_PATH, NavMeshData, build, search_bytes, search_scratch, triangle_areas
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.types import TriangleMesh
 
-_CUDA_ROWS = 32768
-"""Searches at a time on a CUDA device; a larger batch is walked through by as many threads."""
+_CUDA_ROWS = 65536
+"""Searches at a time on a CUDA device, about as many threads as an H200 holds at the kernels' 101 to 108 registers; a
+larger batch is walked through by as many threads."""
+_CUDA_SCRATCH = 2**30
+"""Bytes of working memory on a CUDA device: in scenes of thousands of polygons fewer searches run at a time."""
 _LOCATE = np.float32(1e-2)
+_MAX_PIXELS = 2**26
 
 Array = Any
 """np.ndarray from a navmesh on the CPU, torch.Tensor from one on a CUDA device."""
@@ -163,6 +167,28 @@ class NavMesh:
         found = self._tensors.polygon_island[polygon.clamp(min=0)].long()
         return self._answer(torch.where(polygon >= 0, self._tensors.island_radius[found], 0.0), single)
 
+    def topdown_view(self, meters_per_pixel: float, height: float, eps: float = 0.5) -> Array:
+        """Habitat's map of a storey, bool [rows, columns]: where `is_navigable` holds at y = height, to eps in height.
+
+        The pixel of row j, column i is the point x = low + i * meters_per_pixel, z = low + j * meters_per_pixel, from
+        the lower corner of `bounds` as far as whole pixels go. ArgumentError where they are none or too many.
+        """
+        pitch = np.float32(_number("meters_per_pixel", meters_per_pixel, 1e-3))
+        height, eps = _number("height", height, -1e6), _number("eps", eps, 0.0)
+        low, high = self.bounds[:, [0, 2]]
+        columns, rows = np.floor((high - low) / pitch)
+        if not (columns >= 1 and rows >= 1 and rows * columns <= _MAX_PIXELS):
+            raise ArgumentError(
+                f"meters_per_pixel: found {meters_per_pixel!r}, which gives {rows:.0f} x {columns:.0f} pixels, "
+                f"expected 1 to {_MAX_PIXELS} of them"
+            )
+        columns, rows = int(columns), int(rows)
+        # Added up pixel by pixel, as Habitat does: rounding decides at the edges.
+        x = np.cumsum(np.r_[low[0], np.full(columns - 1, pitch)], dtype=np.float32)
+        z = np.cumsum(np.r_[low[1], np.full(rows - 1, pitch)], dtype=np.float32)
+        points = np.stack(np.broadcast_arrays(x, np.float32(height), z[:, None]), axis=2).reshape(-1, 3)
+        return self.is_navigable(points, eps).reshape(rows, columns)
+
     def sample(self, n: int, seed: int = 0) -> Array:
         """Random points, uniform over the walkable area as seen from above, f32 [n, 3]. Same seed, same points."""
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 0 <= n < 2**31:
@@ -190,7 +216,10 @@ class NavMesh:
         return distance, corners, memory
 
     def _rows(self, count: int) -> int:
-        return min(count, num_threads() if self.device.type == "cpu" else _CUDA_ROWS)
+        """Searches at a time: rows of working memory for so many points."""
+        if self.device.type == "cpu":
+            return min(count, num_threads())
+        return min(count, _CUDA_ROWS, max(_CUDA_SCRATCH // search_bytes(self.data), 1))
 
     def _memory(self, rows: int, max_corners: int):
         """Scratch of at least so many rows, kept between calls: as tensors and as kernels take it."""

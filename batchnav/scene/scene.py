@@ -13,7 +13,7 @@ from batchnav.navmesh import navmesh as navmesh_module
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.bvh import BVH, build_bvh
-from batchnav.scene.mesh import check_mesh, load_mesh
+from batchnav.scene.mesh import check_mesh
 from batchnav.types import TriangleMesh
 
 
@@ -24,24 +24,6 @@ class Scene(NamedTuple):
     mesh: TriangleMesh
     navmesh: NavMesh
     bvh: BVH
-
-
-def load_scene(path: str | Path, settings: NavMeshSettings | None = None) -> Scene:
-    """Read a mesh file and its navmesh: NAME.navmesh beside it, else one baked with the default settings and cached.
-
-    With `settings` the navmesh is baked with them, whatever lies beside the mesh. Raises MeshError, NavMeshError.
-    """
-    path = Path(path)
-    mesh = load_mesh(path)
-    beside = path.with_suffix(".navmesh")
-    if settings is None and beside.is_file():
-        navmesh = NavMesh.load(beside)
-    else:
-        try:
-            navmesh = bake_cached(mesh, settings or NavMeshSettings())
-        except NavMeshError as error:
-            raise NavMeshError(f"{path}: {error}") from error
-    return Scene(path.stem, mesh, navmesh, build_bvh(mesh))
 
 
 def make_scene(name: str, mesh: TriangleMesh, navmesh: NavMesh | None = None) -> Scene:

@@ -15,7 +15,6 @@ CELLS = 400
 """Points along the longer side at which the navmesh is asked."""
 MAX_NAMED = 6
 """Islands in the legend, the largest first."""
-_ON_MESH = 1e-2
 
 
 def draw_navmesh(
@@ -81,12 +80,10 @@ def _grid(navmesh: NavMesh, triangles: np.ndarray, height: float) -> tuple[np.nd
     x, z = (np.arange(low[k] - step, high[k] + 2 * step, step) for k in (0, 2))
     points = np.stack(np.broadcast_arrays(x[None, :], height, z[:, None]), axis=2).astype(np.float32)
     flat = points.reshape(-1, 3)
-    snapped = navmesh.snap(flat)
-    gap = snapped - flat
-    on_mesh = (np.hypot(gap[:, 0], gap[:, 2]) <= _ON_MESH) & (np.abs(gap[:, 1]) <= FLOOR_BAND)
+    on_mesh = navmesh.is_navigable(flat, FLOOR_BAND)
     island, clearance = np.full(len(flat), -1, np.int32), np.zeros(len(flat), np.float32)
-    island[on_mesh] = navmesh.island(snapped[on_mesh])
-    clearance[on_mesh] = navmesh.distance_to_wall(snapped[on_mesh], CLEARANCE)
+    island[on_mesh] = navmesh.island(flat[on_mesh])
+    clearance[on_mesh] = navmesh.distance_to_wall(flat[on_mesh], CLEARANCE)
     return points, island.reshape(points.shape[:2]), clearance.reshape(points.shape[:2])
 
 

@@ -183,6 +183,17 @@ def test_hm3d_parts_share_a_folder(server, offer, monkeypatch, tmp_path):
     assert is_present("hm3d_train_configs_v0.2", SOURCES["hm3d_train_configs_v0.2"], tmp_path)
 
 
+def test_archives_that_fill_one_folder(server, offer, tmp_path):
+    shared = {"link": "datasets/pointnav/gibson/v1", "folder": "gibson_v1"}
+    offer("some", "/s.zip", zipped(val__val_dot_json_dot_gz=b"1"), holds="val/val.json.gz", **shared)
+    offer("more", "/m.zip", zipped(large__large_dot_json_dot_gz=b"2"), holds="large/large.json.gz", **shared)
+    download(["some"], tmp_path)
+    assert [is_present(uid, SOURCES[uid], tmp_path) for uid in ("some", "more")] == [True, False]
+    download(["more"], tmp_path)
+    files = sorted(path.name for path in (tmp_path / "datasets/pointnav/gibson/v1").rglob("*.gz"))
+    assert files == ["large.json.gz", "val.json.gz"] and is_present("more", SOURCES["more"], tmp_path)
+
+
 def test_access(server, offer, tmp_path):
     offer("mine", "/mine.zip", zipped(a_dot_bin=b"1"), needs="a token")
     with pytest.raises(DownloadError, match="mine: needs a token"):

@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 import json
 import math
@@ -230,6 +231,7 @@ def test_check_finds_what_cannot_be_played():
         (episode((0.2, 0.0, 0.0), (2.0, 0.0, 0.0)), "'start_position'.*expected a point on the navmesh"),
         (episode((2.0, 0.0, 0.0), (2.0, 3.0, 0.0)), r"goals\[0\].position.*expected a point on the navmesh"),
     ]
+    cases.append((dataclasses.replace(good, goals=good.goals * 2), "'goals': found 2, expected 1"))
     for bad, message in cases:
         with pytest.raises(EpisodeError, match=message) as caught:
             check_episodes([good, bad], scenes)

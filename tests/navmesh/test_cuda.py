@@ -63,6 +63,7 @@ def test_agrees_with_the_cpu(name, request):
     _close(on_gpu.distance_to_wall(points), navmesh.distance_to_wall(points), STEP)
     _close(on_gpu.sample(2000, seed=9), navmesh.sample(2000, seed=9), STEP)
     _close(on_gpu.island(points).float(), navmesh.island(points).astype(np.float32), 0)
+    assert np.mean(on_gpu.topdown_view(0.1, 0.1).cpu().numpy() == navmesh.topdown_view(0.1, 0.1)) >= AGREE
     path = navmesh.shortest_path(points[0], points[1])
     _close(on_gpu.shortest_path(torch.tensor(points[0]), points[1]), path, STEP)
     many, single = on_gpu.geodesic_distance(points, np.stack([other, points], 1)), np.zeros(len(points), np.float32)

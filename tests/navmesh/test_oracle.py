@@ -11,8 +11,10 @@ from batchnav.navmesh.navmesh import NavMesh
 
 STEP, DISTANCE = 1e-4, 1e-3
 """Metres and relative: what the recorded conditioning flags promise to be reproducible."""
-HABITAT = 1e-4
-"""Metres: Habitat's published test data, float32 as text."""
+HABITAT = 1e-5
+"""Metres: Habitat's published test data."""
+SAME_PIXELS = 5e-3
+"""Share of a map's pixels."""
 SCENES = ("aws_small_house", "hab_apartment_1", "recast_dungeon", "twolevel", "ramp20")
 
 
@@ -130,15 +132,30 @@ def test_habitats_trajectory(van_gogh):
     navmesh, folder = van_gogh
     data = json.loads((folder / "habitat-sim_trajectory_data.json").read_text())
     positions, rotations = np.float32(data["positions"]), np.array(data["rotations"])
-    forward = np.array([action == "move_forward" for action in data["actions"]])[:-1]
     heading = 2 * np.arctan2(rotations[:, 1], rotations[:, 3])
     ahead = np.stack([-np.sin(heading), 0 * heading, -np.cos(heading)], 1)
-    ours = navmesh.try_step(positions, positions + 0.25 * ahead)[:-1]
-    assert forward.sum() > 10
-    np.testing.assert_allclose(ours[forward], positions[1:][forward], atol=HABITAT)
+    walked = [positions[0]]
+    for step, action in zip(ahead, data["actions"][:-1], strict=False):
+        here = walked[-1]
+        walked.append(navmesh.try_step(here, here + 0.25 * step) if action == "move_forward" else here)
+    np.testing.assert_allclose(walked, positions, atol=HABITAT)
     known = np.array([d is not None for d in data["distances_to_obstacles"]])
     expected = np.float32([d for d in data["distances_to_obstacles"] if d is not None])
     np.testing.assert_allclose(navmesh.distance_to_wall(positions)[known], expected, atol=HABITAT)
+
+
+@pytest.mark.parametrize(
+    ("name", "height", "shape", "navigable"),
+    [
+        ("van-gogh-room", 0.0, (35, 67), 759),
+        ("van-gogh-room", 1.0, (35, 67), 195),
+        ("skokloster-castle", 0.0, (246, 183), 22496),
+    ],
+)
+def test_topdown_view(shared, name, height, shape, navigable):
+    """Pixels of 0.1 m that are navigable when Detour is asked as habitat-sim's PathFinder asks it."""
+    view = NavMesh.load(next((shared / "scenes").rglob(f"{name}.navmesh"))).topdown_view(0.1, height)
+    assert view.shape == shape and abs(int(view.sum()) - navigable) <= SAME_PIXELS * view.size
 
 
 def test_published_episodes(van_gogh, shared):

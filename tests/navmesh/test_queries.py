@@ -100,6 +100,21 @@ def test_distance_to_wall(rooms):
     np.testing.assert_allclose(rooms.distance_to_wall(points[1], 0.5), 0.5)
 
 
+def test_topdown_view(rooms):
+    """The union of two rooms and the door between them, each wider by the 0.01 m that `is_navigable` allows."""
+    z, x = np.mgrid[0:40, 0:80] * 0.1
+    rectangles = ((0, 4, 0, 4), (4, 4.2, 1.5, 2.5), (4.2, 8, 0, 4))
+    expected = np.any([(abs(2 * x - a - b) < b - a + 0.02) & (abs(2 * z - c - d) < d - c + 0.02)
+                       for a, b, c, d in rectangles], axis=0)  # fmt: skip
+    view = rooms.topdown_view(0.1, 0.0)
+    assert view.dtype == bool and not view.all()
+    np.testing.assert_array_equal(view, expected)
+    np.testing.assert_array_equal(rooms.topdown_view(0.1, 0.3, eps=0.4), view)
+    table = (abs(2 * x - 3) < 1.02) & (abs(2 * z - 3) < 1.02)
+    np.testing.assert_array_equal(rooms.topdown_view(0.1, 1.0), table)  # the floor is more than 0.5 m below
+    assert rooms.topdown_view(0.3, 0.0).shape == (13, 26)  # whole pixels only
+
+
 def test_sample(rooms):
     points = rooms.sample(20000, seed=3)
     np.testing.assert_array_equal(points, rooms.sample(20000, seed=3))
@@ -137,6 +152,12 @@ def test_arguments(rooms):
         (lambda: rooms.distance_to_wall(ok, -1.0), "max_distance"),
         (lambda: rooms.distance_to_wall(ok, "far"), "max_distance"),
         (lambda: rooms.is_navigable(ok, float("nan")), "max_y_delta"),
+        (lambda: rooms.topdown_view(0.0, 0.0), "meters_per_pixel"),
+        (lambda: rooms.topdown_view(0.001, 0.0, -1.0), "eps"),
+        (lambda: rooms.topdown_view(9.0, 0.0), "0 x 0 pixels"),
+        (lambda: rooms.topdown_view(0.1, np.inf), "height"),
+        (lambda: _of_bounds((0, 0, 0), (1e6, 1, 1e6)).topdown_view(0.01, 0.0), "100000000 x 100000000 pixels"),
+        (lambda: _of_bounds((9, 9, 9), (0, 0, 0)).topdown_view(0.1, 0.0), "pixels"),
         (lambda: rooms.sample(-1), "n:"),
         (lambda: rooms.sample(2.5), "n:"),
         (lambda: rooms.sample(1, seed=-1), "seed"),
@@ -148,6 +169,13 @@ def test_arguments(rooms):
     empty = np.zeros((0, 3), np.float32)
     assert rooms.snap(empty).shape == (0, 3) and rooms.geodesic_distance(empty, empty).shape == (0,)
     assert rooms.try_step(empty, empty).shape == (0, 3) and rooms.sample(0).shape == (0, 3)
+
+
+def _of_bounds(low, high):
+    """The rooms in a file whose header states other bounds."""
+    made = handmade.two_rooms()
+    bounds = {"low": np.float32(low), "high": np.float32(high)}
+    return NavMesh(made._replace(tiles=[made.tiles[0]._replace(**bounds)]))
 
 
 def test_polygons_without_the_flag_or_of_no_area_are_walls():
