@@ -192,6 +192,8 @@ class PointNavRun:
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     device: str = "auto"
+    renderer: Literal["raycast", "opengl", "auto"] = "raycast"
+    """auto: both draw a few batches at the start, and the faster is taken."""
     seed: int = 0
     compile: bool = False
     """Run the policy through torch.compile."""

@@ -72,6 +72,7 @@ class Options:
     scenes_dir: Path = SCENES_DIR
     """Folder below which the scenes of Habitat's episodes lie."""
     device: str = "auto"
+    renderer: Literal["raycast", "opengl", "auto"] = "raycast"
     num_envs: int = 256
     """Environments at a time, at most one per episode."""
     sample: bool = True
@@ -107,9 +108,10 @@ class PolicyAgent:
 class Evaluation:
     """One set of episodes, in a bank that all agents share."""
 
-    def __init__(self, path: Path, scenes_dir: Path, task: PointNavConfig, device: torch.device, num_envs: int):
-        self.episodes, self.task, self.num_envs = load_episodes(path), task, num_envs
-        scenes = find_played(self.episodes, scenes_dir)
+    def __init__(self, path: Path, task: PointNavConfig, device: torch.device, options: Options):
+        self.episodes, self.task, self.num_envs = load_episodes(path), task, options.num_envs
+        self.renderer = options.renderer
+        scenes = find_played(self.episodes, options.scenes_dir)
         self.names = [scene.name for scene in scenes]
         check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))
         self.bank = SceneBank.pack(scenes, device)
@@ -118,7 +120,8 @@ class Evaluation:
         """An environment that plays these episodes; small images where the agent does not look at them."""
         task = self.task if sees else dataclasses.replace(self.task, height=BLIND_IMAGE, width=BLIND_IMAGE)
         table = episode_table(episodes, self.names, self.bank.device)
-        return PointNavEnv(self.bank, min(self.num_envs, len(episodes)), config=task, episodes=table)
+        n = min(self.num_envs, len(episodes))
+        return PointNavEnv(self.bank, n, config=task, episodes=table, renderer=self.renderer if sees else "raycast")
 
     def play(self, name: str, policy: PolicyAgent | None) -> dict[str, np.ndarray]:
         """All episodes once; per-episode metrics."""
@@ -150,7 +153,7 @@ def main(options: Options) -> None:
         policy = PolicyAgent(options.checkpoint, device, options.sample, options.seed)
         task = from_dict(PointNavConfig, policy.info.get("task", {}))
     path = options.episodes or EPISODES / f"{options.split}.json.gz"
-    evaluation = Evaluation(path, options.scenes_dir, task, device, options.num_envs)
+    evaluation = Evaluation(path, task, device, options)
     name = options.agent or "learned"
     results = evaluation.play(name, policy)
     summaries, scenes = {name: playing.summarise(results)}, evaluation.by_scene(results)
