@@ -181,7 +181,7 @@ def main(options: Options) -> None:
         Console().print(f"report: {page}")
     if options.record:
         params = {"split": path.name.removesuffix(".json.gz"), "episodes": len(evaluation.episodes)}
-        trained = {"checkpoint": str(options.checkpoint), "sample": options.sample}
+        trained = {"checkpoint": str(options.checkpoint), "sample": options.sample, "renderer": options.renderer}
         trained |= {name: policy.info.get(name) if policy else None for name in ("frames", "seed")}
         rows = []
         for agent, summary in summaries.items():

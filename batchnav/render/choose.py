@@ -17,7 +17,7 @@ from batchnav.types import DepthRenderer
 
 RENDERERS = {"raycast": RaycastRenderer, "opengl": OpenGLRenderer}
 _WARM_UP, _BATCHES = 2, 5
-_CAMERA_HEIGHT = 1.25
+CAMERA_HEIGHT = 1.25
 """Metres above the navmesh from where batches are timed."""
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def fastest_renderer(bank: SceneBank, num_agents: int, **options) -> DepthRender
 
     The figures are logged (logger "batchnav.render.choose"), and why a renderer cannot run here.
     """
-    views = _random_views(bank, num_agents)
+    views = random_views(bank, num_agents)
     speeds, renderers = {}, {}
     for name, kind in RENDERERS.items():
         try:
@@ -54,14 +54,14 @@ def fastest_renderer(bank: SceneBank, num_agents: int, **options) -> DepthRender
     return renderers[best]
 
 
-def _random_views(bank: SceneBank, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Arguments of `render`: the agents spread over the scenes, on their navmeshes, with any heading."""
+def random_views(bank: SceneBank, n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Arguments of `render`: the agents spread over the scenes, above their navmeshes, with any heading."""
     scene_id = np.arange(n, dtype=np.int32) % bank.num_scenes
     position = np.empty((n, 3), np.float32)
     for k, scene in enumerate(bank.scenes[:n]):
-        position[scene_id == k] = scene.navmesh.sample(int((scene_id == k).sum()))
-    position[:, 1] += _CAMERA_HEIGHT
-    heading = np.random.default_rng(0).uniform(-math.pi, math.pi, n).astype(np.float32)
+        position[scene_id == k] = scene.navmesh.sample(int((scene_id == k).sum()), seed=seed)
+    position[:, 1] += CAMERA_HEIGHT
+    heading = np.random.default_rng(seed).uniform(-math.pi, math.pi, n).astype(np.float32)
     return tuple(torch.from_numpy(array).to(bank.device) for array in (scene_id, position, heading))
 
 

@@ -72,7 +72,12 @@ def egl_devices() -> list[EGLDevice]:
     egl.eglGetProcAddress.restype, egl.eglGetProcAddress.argtypes = c_void_p, [c_char_p]
 
     def function(name: str, *signature):
-        return ctypes.CFUNCTYPE(*signature)(egl.eglGetProcAddress(name.encode()))
+        address = egl.eglGetProcAddress(name.encode())
+        if not address:
+            raise DeviceError(
+                f"OpenGL: EGL lacks {name}, expected one that lists its devices: apt-get install {PACKAGES}"
+            )
+        return ctypes.CFUNCTYPE(*signature)(address)
 
     query_devices = function("eglQueryDevicesEXT", c_uint, c_int, c_void_p, c_void_p)
     query_string = function("eglQueryDeviceStringEXT", c_char_p, c_void_p, c_int)
@@ -84,6 +89,8 @@ def egl_devices() -> list[EGLDevice]:
     for index, handle in enumerate(handles[: count.value]):
         extensions = (query_string(handle, _EGL_EXTENSIONS) or b"").decode().split()
         name, uuid, ordinal = "", "", c_ssize_t(-1)
+        if "EGL_MESA_device_software" in extensions:
+            name = "Mesa on the CPU"
         if "EGL_EXT_device_query_name" in extensions:
             name = " ".join((query_string(handle, key) or b"").decode() for key in (_EGL_VENDOR, _EGL_RENDERER))
         if "EGL_EXT_device_persistent_id" in extensions:

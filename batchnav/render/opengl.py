@@ -19,6 +19,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -51,6 +52,12 @@ class OpenGLRenderer:
 
     Raises DeviceError where there is no OpenGL 4.5, or where its memory would not suffice.
     """
+
+    STAGES: ClassVar = {
+        "cull": ("_cull", "_select", "_measure"), "draw": ("_clear", "_rasterise"), "resolve": ("_resolve",),
+        "copy": ("_upload", "_download"),
+    }  # fmt: skip
+    """The methods that make up a frame, for those who time its parts."""
 
     def __init__(
         self,
