@@ -193,7 +193,7 @@ class PointNavRun:
     ppo: PPOConfig = field(default_factory=PPOConfig)
     device: str = "auto"
     renderer: Literal["raycast", "opengl", "auto"] = "raycast"
-    """auto: both draw a few batches at the start, and the faster is taken."""
+    """auto: both draw a few batches at each start, and the faster is taken; the choice is logged."""
     seed: int = 0
     compile: bool = False
     """Run the policy through torch.compile."""

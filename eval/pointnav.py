@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
 import os
 import sys
@@ -247,6 +248,8 @@ def write_json(path, name, episodes_file, results, overall, scenes, mismatches, 
 
 
 if __name__ == "__main__":
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("batchnav").setLevel(logging.INFO)  # which renderer was taken, and why
     try:
         main(tyro.cli(Options, description=__doc__))
     except BatchnavError as error:

@@ -10,6 +10,7 @@ its last save when the same command is given again.
 from __future__ import annotations
 
 import argparse
+import logging
 import math
 import sys
 from pathlib import Path
@@ -127,6 +128,8 @@ def parse(arguments: list[str]) -> tuple[PointNavRun, Path]:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("batchnav").setLevel(logging.INFO)  # which renderer was taken, and why
     try:
         train(*parse(sys.argv[1:]))
     except BatchnavError as error:

@@ -6,7 +6,7 @@ ABSOLUTE, RELATIVE = 1e-3, 1e-4
 """Metres, and per metre of depth, by which two pixels that see the same surface may differ."""
 DIFFERING = 5e-3
 """Fraction of pixels that may see another surface: those whose ray passes within rounding of an edge."""
-SEAMS = 5e-5
+SEAMS = 1e-4
 """Fraction of pixels that may do so where the picture shows no edge: where surfaces abut without sharing corners, or
 one is seen edge-on, along a line through pixels' centres."""
 BEND = 1e-4
