@@ -12,7 +12,7 @@ from batchnav.device import num_threads
 from batchnav.errors import DeviceError
 from batchnav.render.gl import EGLDevice, cuda_match, egl_devices, open_context
 
-PACKAGES = ("torch", "numba", "numba-cuda", "numpy", "moderngl", "glcontext")
+PACKAGES = ("torch", "numba", "numba-cuda", "cuda-bindings", "numpy", "moderngl", "glcontext")
 
 
 class Finding(NamedTuple):

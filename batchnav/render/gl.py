@@ -145,6 +145,7 @@ class GLContext:
     def __enter__(self):
         self._loader.__enter__()
         if self.raw.glGetString(_GL_VERSION) is None:
+            self._loader.__exit__()
             raise DeviceError("OpenGL: the context is lost or was released, expected a live one: make a new renderer")
         return self
 

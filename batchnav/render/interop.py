@@ -16,15 +16,16 @@ class SharedBuffer:
     current stream. The host does not wait and sees none of the data.
     """
 
-    def __init__(self, buffer: int):
+    def __init__(self, buffer: int, device: torch.device):
         try:
             from cuda.bindings import runtime
         except ImportError as error:
             raise DeviceError(
                 f"CUDA with OpenGL: {error}, expected cuda-bindings: pip install cuda-bindings"
             ) from error
-        self._runtime = runtime
-        self._resource = self._call("cudaGraphicsGLRegisterBuffer", buffer, 0)
+        self._runtime, self._device = runtime, device
+        with torch.cuda.device(device):
+            self._resource = self._call("cudaGraphicsGLRegisterBuffer", buffer, 0)
 
     def copy_from(self, tensor: torch.Tensor) -> None:
         """Fill the buffer's beginning with a contiguous CUDA tensor."""
@@ -42,12 +43,13 @@ class SharedBuffer:
 
     @contextmanager
     def _mapped(self):
-        stream = torch.cuda.current_stream().cuda_stream
-        self._call("cudaGraphicsMapResources", 1, self._resource, stream)
-        try:
-            yield *self._call("cudaGraphicsResourceGetMappedPointer", self._resource), stream
-        finally:
-            self._call("cudaGraphicsUnmapResources", 1, self._resource, stream)
+        with torch.cuda.device(self._device):
+            stream = torch.cuda.current_stream().cuda_stream
+            self._call("cudaGraphicsMapResources", 1, self._resource, stream)
+            try:
+                yield *self._call("cudaGraphicsResourceGetMappedPointer", self._resource), stream
+            finally:
+                self._call("cudaGraphicsUnmapResources", 1, self._resource, stream)
 
     def _copy(self, target: int, source: int, size: int, stream: int) -> None:
         kind = self._runtime.cudaMemcpyKind.cudaMemcpyDeviceToDevice

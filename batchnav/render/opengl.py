@@ -256,7 +256,7 @@ class OpenGLRenderer:
         if self.device.type == "cuda":
             from batchnav.render.interop import SharedBuffer
 
-            self._shared += [SharedBuffer(buffers["cameras"].glo), SharedBuffer(buffers["images"].glo)]
+            self._shared += [SharedBuffer(buffers[name].glo, self.device) for name in ("cameras", "images")]
 
     def _make_framebuffer(self) -> None:
         """A texture array of all tiles with a depth buffer as large, and a viewport for each tile of a layer."""
