@@ -16,9 +16,9 @@ from batchnav.scene.bank import SceneBank
 from batchnav.types import DepthRenderer
 
 RENDERERS = {"raycast": RaycastRenderer, "opengl": OpenGLRenderer}
-_WARM_UP, _BATCHES = 2, 5
 CAMERA_HEIGHT = 1.25
 """Metres above the navmesh from where batches are timed."""
+_WARM_UP, _BATCHES = 2, 5
 _log = logging.getLogger(__name__)
 
 

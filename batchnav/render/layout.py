@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from batchnav.errors import ArgumentError, DeviceError
+from batchnav.errors import DeviceError
 from batchnav.render.clusters import MAX_TRIANGLES, Clusters
 
 GRID = 16
@@ -48,14 +48,16 @@ class Layout(NamedTuple):
 
 
 def arrange(num_agents: int, height: int, width: int, most_clusters: int, limits: Limits) -> Layout:
-    """Fit agents' tiles and lists into what OpenGL allows. ArgumentError where they do not."""
+    """Fit agents' tiles and lists into what OpenGL allows. DeviceError where they do not."""
     columns = min(_MAX_VIEWPORT_TILES, limits.texture_size // width, num_agents)
     rows = min(_MAX_VIEWPORT_TILES, limits.texture_size // height, -(-num_agents // max(columns, 1)))
     if columns == 0 or rows == 0:
-        raise ArgumentError(f"image: found {height} x {width}, expected sides of at most {limits.texture_size} pixels")
+        raise DeviceError(
+            f"OpenGL: found images of {height} x {width}, expected sides of at most {limits.texture_size}"
+        )
     most_agents = columns * rows * limits.layers
     if num_agents > most_agents:
-        raise ArgumentError(f"num_agents: found {num_agents}, expected at most {most_agents} of {height} x {width}")
+        raise DeviceError(f"OpenGL: found {num_agents} agents, expected at most {most_agents} of {height} x {width}")
     agents = min(num_agents, max(1, MAX_PAIRS // most_clusters))
     pairs = agents * most_clusters
     per_round = min(pairs, MAX_ROUND, limits.groups, limits.block // (MAX_TRIANGLES * TRIANGLE))
