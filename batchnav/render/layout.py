@@ -16,6 +16,8 @@ MAX_PAIRS = 2**25
 """(agent, cluster) pairs culled at a time; agents are taken in slices of so many."""
 MAX_ROUND = 2**17
 """Pairs drawn at a time: bounds the list of triangles to 128 MiB."""
+_MAX_GROUPS = 65535
+"""Work groups of a dispatch along y and z, which count agents: what OpenGL promises."""
 _MAX_VIEWPORT_TILES = 4
 """Tiles along a side of a layer: OpenGL has 16 viewports."""
 
@@ -55,7 +57,7 @@ def arrange(num_agents: int, height: int, width: int, most_clusters: int, limits
         raise DeviceError(
             f"OpenGL: found images of {height} x {width}, expected sides of at most {limits.texture_size}"
         )
-    most_agents = columns * rows * limits.layers
+    most_agents = min(columns * rows * limits.layers, _MAX_GROUPS)
     if num_agents > most_agents:
         raise DeviceError(f"OpenGL: found {num_agents} agents, expected at most {most_agents} of {height} x {width}")
     agents = min(num_agents, max(1, MAX_PAIRS // most_clusters))
