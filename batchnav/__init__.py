@@ -23,6 +23,7 @@ _PUBLIC = {
     "make_house": "batchnav.scene.houses",
     "SceneBank": "batchnav.scene.bank",
     "RaycastRenderer": "batchnav.render.raycast",
+    "OpenGLRenderer": "batchnav.render.opengl",
     "PointNavConfig": "batchnav.config",
     "PointNavEnv": "batchnav.envs.pointnav",
     "CartPoleEnv": "batchnav.envs.cartpole",

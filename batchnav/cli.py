@@ -1,4 +1,4 @@
-"""The command line: `batchnav data ...` for data sets, `batchnav navmesh ...` for navmeshes."""
+"""The command line: `batchnav doctor`, `batchnav data ...` for data sets, `batchnav navmesh ...` for navmeshes."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from batchnav.data.scene_dataset import DATASET_CONFIG
 from batchnav.data.scenes import find_scenes
 from batchnav.data.source import SCENES_DIR, STAGE_CONFIG, Z_UP, Frame
 from batchnav.data.validate import validate
+from batchnav.doctor import examine
 from batchnav.errors import ArgumentError, BatchnavError, EpisodeError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
@@ -249,7 +250,16 @@ def navmesh_view(
     _print(f"{out}")
 
 
-COMMANDS: dict[str, dict[str, Callable]] = {
+def doctor() -> None:
+    """Say what this machine can do and what will be used; for what is missing, what to install."""
+    table = Table("what", "found", "to do")
+    for finding in examine():
+        table.add_row(*finding)
+    _print(table)
+
+
+COMMANDS: dict[str, Callable | dict[str, Callable]] = {
+    "doctor": doctor,
     "data": {
         "list": data_list, "download": data_download, "import": data_import, "prepare": data_prepare,
         "episodes": data_episodes, "validate": data_validate,
@@ -263,13 +273,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     group = arguments[0] if arguments else ""
     if group not in COMMANDS:
-        lines = [f"  batchnav {name} {{{','.join(commands)}}} ..." for name, commands in COMMANDS.items()]
+        lines = [f"  batchnav {name}{_subcommands(name)}" for name in COMMANDS]
         print("\n".join(["usage:", *lines, "", "batchnav data --help, batchnav navmesh bake --help ... say more"]))
         sys.exit(0 if group in ("-h", "--help") else 2)
+    command = COMMANDS[group]
+    call = tyro.extras.subcommand_cli_from_dict if isinstance(command, dict) else tyro.cli
     try:
-        tyro.extras.subcommand_cli_from_dict(COMMANDS[group], prog=f"batchnav {group}", args=arguments[1:])
+        call(command, prog=f"batchnav {group}", args=arguments[1:])
     except BatchnavError as error:
         sys.exit(f"error: {error}")
+
+
+def _subcommands(group: str) -> str:
+    """What may follow a group's name, for the usage."""
+    command = COMMANDS[group]
+    return f" {{{','.join(command)}}} ..." if isinstance(command, dict) else ""
 
 
 def _scenes(name: str, split: str) -> list[Scene]:

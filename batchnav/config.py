@@ -192,6 +192,8 @@ class PointNavRun:
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     device: str = "auto"
+    renderer: Literal["raycast", "opengl", "auto"] = "raycast"
+    """auto: both draw a few batches at each start, and the faster is taken; the choice is logged."""
     seed: int = 0
     compile: bool = False
     """Run the policy through torch.compile."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
 import os
 import sys
@@ -72,6 +73,7 @@ class Options:
     scenes_dir: Path = SCENES_DIR
     """Folder below which the scenes of Habitat's episodes lie."""
     device: str = "auto"
+    renderer: Literal["raycast", "opengl", "auto"] = "raycast"
     num_envs: int = 256
     """Environments at a time, at most one per episode."""
     sample: bool = True
@@ -107,9 +109,10 @@ class PolicyAgent:
 class Evaluation:
     """One set of episodes, in a bank that all agents share."""
 
-    def __init__(self, path: Path, scenes_dir: Path, task: PointNavConfig, device: torch.device, num_envs: int):
-        self.episodes, self.task, self.num_envs = load_episodes(path), task, num_envs
-        scenes = find_played(self.episodes, scenes_dir)
+    def __init__(self, path: Path, task: PointNavConfig, device: torch.device, options: Options):
+        self.episodes, self.task, self.num_envs = load_episodes(path), task, options.num_envs
+        self.renderer = options.renderer
+        scenes = find_played(self.episodes, options.scenes_dir)
         self.names = [scene.name for scene in scenes]
         check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))
         self.bank = SceneBank.pack(scenes, device)
@@ -118,7 +121,8 @@ class Evaluation:
         """An environment that plays these episodes; small images where the agent does not look at them."""
         task = self.task if sees else dataclasses.replace(self.task, height=BLIND_IMAGE, width=BLIND_IMAGE)
         table = episode_table(episodes, self.names, self.bank.device)
-        return PointNavEnv(self.bank, min(self.num_envs, len(episodes)), config=task, episodes=table)
+        n = min(self.num_envs, len(episodes))
+        return PointNavEnv(self.bank, n, config=task, episodes=table, renderer=self.renderer if sees else "raycast")
 
     def play(self, name: str, policy: PolicyAgent | None) -> dict[str, np.ndarray]:
         """All episodes once; per-episode metrics."""
@@ -150,7 +154,7 @@ def main(options: Options) -> None:
         policy = PolicyAgent(options.checkpoint, device, options.sample, options.seed)
         task = from_dict(PointNavConfig, policy.info.get("task", {}))
     path = options.episodes or EPISODES / f"{options.split}.json.gz"
-    evaluation = Evaluation(path, options.scenes_dir, task, device, options.num_envs)
+    evaluation = Evaluation(path, task, device, options)
     name = options.agent or "learned"
     results = evaluation.play(name, policy)
     summaries, scenes = {name: playing.summarise(results)}, evaluation.by_scene(results)
@@ -178,7 +182,7 @@ def main(options: Options) -> None:
         Console().print(f"report: {page}")
     if options.record:
         params = {"split": path.name.removesuffix(".json.gz"), "episodes": len(evaluation.episodes)}
-        trained = {"checkpoint": str(options.checkpoint), "sample": options.sample}
+        trained = {"checkpoint": str(options.checkpoint), "sample": options.sample, "renderer": options.renderer}
         trained |= {name: policy.info.get(name) if policy else None for name in ("frames", "seed")}
         rows = []
         for agent, summary in summaries.items():
@@ -244,6 +248,8 @@ def write_json(path, name, episodes_file, results, overall, scenes, mismatches, 
 
 
 if __name__ == "__main__":
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("batchnav").setLevel(logging.INFO)  # which renderer was taken, and why
     try:
         main(tyro.cli(Options, description=__doc__))
     except BatchnavError as error:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("batchnav", "torch", "numba", "numba-cuda", "numpy")
+PACKAGES = ("batchnav", "torch", "numba", "numba-cuda", "numpy", "moderngl")
 
 
 def row(benchmark: str, metric: str, samples: Any, params: dict[str, Any], device: str | torch.device) -> dict:

@@ -1,9 +1,11 @@
 """Frames per second of the renderers, and of their peers where those are installed (Embree on the CPU, Warp on CUDA).
 
-    python eval/speed_render.py --device cuda --num-agents 1024 4096 --sizes 64 128 --scenes aws_small_house
+    python eval/speed_render.py --device cuda --num-agents 1024 4096 --sizes 64 128 --scenes aws_small_house houses:64
 
 Views are drawn from each scene's navigable space with any heading. All renderers see the same views and are timed in
-turn, repetition by repetition, so that a change of clock or load meets all of them.
+turn, repetition by repetition, so that a change of clock or load meets all of them. Our own renderers' agents turn by
+10 degrees from call to call, as agents do: a renderer may profit from what the last frame saw, but not draw it twice.
+Where a frame's time goes is taken apart from that, with a wait after each part.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -22,14 +25,17 @@ import tyro
 from record import record, row
 
 import batchnav.device as devices
-from batchnav.data.scenes import load_scene
-from batchnav.render.raycast import RaycastRenderer
+from batchnav.data.scenes import find_scenes
+from batchnav.errors import DeviceError
+from batchnav.render.choose import RENDERERS, random_views
+from batchnav.render.opengl import OpenGLRenderer
 from batchnav.render.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
+from batchnav.types import DepthRenderer
 
-ASSETS = Path(__file__).resolve().parents[1] / "assets" / "scenes"
-CAMERA_HEIGHT = 1.25
+HOUSES = "houses:"
+TURN = math.radians(10.0)
 
 
 @dataclass
@@ -42,10 +48,15 @@ class Arguments:
     sizes: tuple[int, ...] = (64,)
     """Square images of these sides."""
     scenes: tuple[str, ...] = ("aws_small_house",)
-    """Mesh files, or names of bundled scenes."""
+    """Scenes as `find_scene` names them, or houses:K, a batch of K procedural houses."""
+    renderers: tuple[Literal["raycast", "opengl"], ...] = ("raycast", "opengl")
     repeats: int = 7
     peers: bool = True
     seed: int = 0
+    record: bool = True
+    """Append the figures to eval/results/render.jsonl."""
+    figure: Path | None = None
+    """Where to draw frames/s against the number of agents."""
 
 
 def main(arguments: Arguments) -> None:
@@ -53,40 +64,69 @@ def main(arguments: Arguments) -> None:
     counts = arguments.num_agents or ((4096,) if device.type == "cuda" else (256,))
     rows = []
     for name in arguments.scenes:
-        scene = load_scene(bundled(name))
-        bank = SceneBank.pack([scene], device)
+        bank = SceneBank.pack(find_scenes(scene_names(name)), device)
+        triangles = sum(len(scene.mesh.faces) for scene in bank.scenes)
         for n in counts:
-            position, heading = views(scene, n, arguments.seed)
+            views = random_views(bank, n, arguments.seed)
             for size in arguments.sizes:
-                runs = {"raycast": ours(bank, position, heading, size)}
-                if arguments.peers:
-                    runs |= peers(scene, position, heading, size, device)
-                for renderer, seconds in measure(runs, device, arguments.repeats).items():
-                    params = {"renderer": renderer, "scene": scene.name, "triangles": len(scene.mesh.faces)}
-                    params |= {"num_agents": n, "height": size, "width": size}
-                    if device.type == "cpu":
-                        params["threads"] = 1 if renderer.startswith("Embree") else devices.num_threads()
-                    rows.append(row("render", "frames_per_second", n / seconds, params, device))
-    record("render", rows)
+                params = {"scene": Path(name).stem, "triangles": triangles}
+                params |= {"num_agents": n, "height": size, "width": size}
+                rows += compare(bank, views, params, arguments)
+    record("render", rows, append=arguments.record)
+    if arguments.figure is not None:
+        plot(rows, arguments.figure)
 
 
-def bundled(name: str) -> Path:
-    """A path as given, or the bundled scene of that name."""
-    inside = ASSETS / name / f"{name}.glb"
-    return inside if inside.is_file() else Path(name)
+def scene_names(name: str) -> list[str]:
+    """The scenes of a batch: the seeds from 0 of houses:K, else the one scene named."""
+    return [f"house:{i}" for i in range(int(name.removeprefix(HOUSES)))] if name.startswith(HOUSES) else [name]
 
 
-def views(scene: Scene, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Camera positions f32 [n, 3] over navigable points, headings f32 [n]."""
-    position = np.asarray(scene.navmesh.sample(n, seed=seed), np.float32) + np.float32([0, CAMERA_HEIGHT, 0])
-    return position, np.random.default_rng(seed).uniform(-math.pi, math.pi, n).astype(np.float32)
+def compare(bank: SceneBank, views: tuple[torch.Tensor, ...], params: dict, arguments: Arguments) -> list[dict]:
+    """All renderers on the same views: rows of frames/s, and of seconds a frame in each of OpenGL's stages."""
+    n, size, device = params["num_agents"], params["width"], bank.device
+    ours = make(arguments.renderers, bank, n, size)
+    runs = {name: turning(renderer, views) for name, renderer in ours.items()}
+    if arguments.peers and bank.num_scenes == 1:
+        position, heading = (view.cpu().numpy() for view in views[1:])
+        runs |= peers(bank.scenes[0], position, heading, size, device)
+
+    def describe(renderer: str) -> dict:
+        threads = 1 if renderer.startswith("Embree") else devices.num_threads()
+        return {"renderer": renderer, **params, **({"threads": threads} if device.type == "cpu" else {})}
+
+    seconds = measure(runs, device, arguments.repeats)
+    rows = [row("render", "frames_per_second", n / s, describe(name), device) for name, s in seconds.items()]
+    if "opengl" in ours:
+        parts = stages(ours["opengl"], runs["opengl"], arguments.repeats)
+        rows += [
+            row("render", "microseconds_per_frame", 1e6 * s / n, describe("opengl") | {"stage": stage}, device)
+            for stage, s in parts.items()
+        ]
+    return rows
 
 
-def ours(bank: SceneBank, position: np.ndarray, heading: np.ndarray, size: int) -> Callable[[], None]:
-    renderer = RaycastRenderer(bank, len(heading), size, size)
-    scene_id = torch.zeros(len(heading), dtype=torch.int32, device=bank.device)
-    pose = torch.from_numpy(position).to(bank.device), torch.from_numpy(heading).to(bank.device)
-    return lambda: renderer.render(scene_id, *pose)
+def make(names: tuple[str, ...], bank: SceneBank, n: int, size: int) -> dict[str, DepthRenderer]:
+    """Our renderers that run here, by name."""
+    renderers = {}
+    for name in names:
+        try:
+            renderers[name] = RENDERERS[name](bank, n, size, size)
+        except DeviceError as error:
+            print(f"{name}: left out ({error})")
+    return renderers
+
+
+def turning(renderer: DepthRenderer, views: tuple[torch.Tensor, ...]) -> Callable[[], None]:
+    """A function that turns all agents by TURN and draws what they see."""
+    scene_id, position, heading = views
+    heading = heading.clone()
+
+    def draw():
+        heading.add_(TURN)
+        renderer.render(scene_id, position, heading)
+
+    return draw
 
 
 def peers(scene: Scene, position: np.ndarray, heading: np.ndarray, size: int, device: torch.device) -> dict:
@@ -131,6 +171,53 @@ def measure(runs: dict[str, Callable], device: torch.device, repeats: int) -> di
         for name, draw in runs.items():
             seconds[name].append(_timed(draw, calls[name], device))
     return {name: np.array(values) for name, values in seconds.items()}
+
+
+def stages(renderer: OpenGLRenderer, draw: Callable[[], None], repeats: int) -> dict[str, np.ndarray]:
+    """Seconds per call in each of the renderer's stages, f64 [repeats], each of which waits for its end here."""
+    spent = {stage: [] for stage in renderer.STAGES}
+
+    def wait():
+        renderer.context.mgl.finish()
+        if renderer.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def timed(method: Callable, stage: str) -> Callable:
+        def run(*arguments):
+            wait()
+            start = time.perf_counter()
+            method(*arguments)
+            wait()
+            spent[stage][-1] += time.perf_counter() - start
+
+        return run
+
+    for stage, names in renderer.STAGES.items():
+        for name in names:
+            setattr(renderer, name, timed(getattr(renderer, name), stage))
+    for _ in range(repeats):
+        for seconds in spent.values():
+            seconds.append(0.0)
+        draw()
+    return {stage: np.array(seconds) for stage, seconds in spent.items()}
+
+
+def plot(rows: list[dict], path: Path) -> None:
+    """Frames/s against the number of agents, a line for each renderer, scene and size."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    axes, lines = figure.subplots(), {}
+    for r in rows:
+        if r["metric"] == "frames_per_second":
+            label = "{renderer}, {scene}, {width} pixels".format(**r["params"])
+            lines.setdefault(label, []).append((r["params"]["num_agents"], r["value"]))
+    for label, points in lines.items():
+        axes.loglog(*zip(*sorted(points), strict=True), "o-", label=label)
+    axes.set(xlabel="agents", ylabel="frames/s")
+    axes.grid(color="#E5E5E5", linewidth=0.7)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=110)
 
 
 def _timed(draw: Callable, calls: int, device: torch.device) -> float:

@@ -45,6 +45,20 @@ def compile_ptx(monkeypatch):
     return compile_kernel
 
 
+@pytest.fixture(scope="session")
+def opengl() -> None:
+    """For tests that need OpenGL 4.5: they skip where there is none, and fail in CI, which installs Mesa's."""
+    from batchnav.errors import DeviceError
+    from batchnav.render.gl import open_context
+
+    try:
+        open_context(torch.device("cpu")).release()
+    except DeviceError as error:
+        if in_ci():
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
 def in_ci() -> bool:
     """Whether tests run in CI, where what must be there may not be skipped."""
     return os.environ.get("CI", "").lower() == "true"

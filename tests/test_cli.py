@@ -10,6 +10,7 @@ from batchnav.data.catalog import SOURCES, Source
 from batchnav.data.episodes import load_episodes
 from batchnav.data.prepared import load_prepared
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.render import gl
 
 
 @pytest.fixture
@@ -97,6 +98,19 @@ def test_bake_info_view(run, tmp_path):
     assert (tmp_path / "path.png").read_bytes() != (tmp_path / "floor.png").read_bytes()
 
 
+def test_doctor_says_what_is_here_and_what_to_install(run, monkeypatch):
+    text = run("doctor")
+    for word in ("Python", "moderngl", "OpenGL", "renderers"):
+        assert f"│ {word}" in text
+
+    def missing(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(gl.ctypes, "CDLL", missing)
+    text = run("doctor")
+    assert "apt-get install libegl1" in text and "no context" in text
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -133,7 +147,8 @@ def test_usage(run, arguments, status, capsys):
     with pytest.raises(SystemExit) as caught:
         run(*arguments)
     assert caught.value.code == status
-    assert "batchnav navmesh {bake,info,view}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "batchnav doctor\n" in out and "batchnav navmesh {bake,info,view}" in out
 
 
 @pytest.mark.parametrize(

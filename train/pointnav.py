@@ -10,6 +10,7 @@ its last save when the same command is given again.
 from __future__ import annotations
 
 import argparse
+import logging
 import math
 import sys
 from pathlib import Path
@@ -77,7 +78,8 @@ def make_environment(run: PointNavRun, device: torch.device) -> PointNavEnv:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
         return fixed_episodes(episodes, run, device, run.ppo.num_envs)
     names = [f"house:{run.scenes.first_house + i}" for i in range(run.scenes.houses)] + list(run.scenes.files)
-    return PointNavEnv(find_scenes(names), run.ppo.num_envs, device, run.seed, config=run.task)
+    scenes, n = find_scenes(names), run.ppo.num_envs
+    return PointNavEnv(scenes, n, device, run.seed, config=run.task, renderer=run.renderer)
 
 
 def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.device, num_envs: int) -> PointNavEnv:
@@ -85,7 +87,7 @@ def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.devi
     scenes = find_played(episodes)
     check_episodes(episodes, {scene.name: scene for scene in scenes})
     table = episode_table(episodes, [scene.name for scene in scenes], device)
-    return PointNavEnv(scenes, num_envs, device, config=run.task, episodes=table)
+    return PointNavEnv(scenes, num_envs, device, config=run.task, episodes=table, renderer=run.renderer)
 
 
 def summary(stats: dict[str, float], frames: int) -> dict[str, float]:
@@ -126,6 +128,8 @@ def parse(arguments: list[str]) -> tuple[PointNavRun, Path]:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("batchnav").setLevel(logging.INFO)  # which renderer was taken, and why
     try:
         train(*parse(sys.argv[1:]))
     except BatchnavError as error:

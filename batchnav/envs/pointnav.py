@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space
 from batchnav.config import PRESETS, PointNavConfig
 from batchnav.device import resolve_device
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
-from batchnav.render.raycast import RaycastRenderer
+from batchnav.render.choose import make_renderer
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sim.pointnav import PointNavSim
@@ -38,6 +38,7 @@ class PointNavEnv(gym.vector.VectorEnv):
         config: the task; a preset's name (`batchnav.config.PRESETS`) will do. `options` override its fields.
         episodes: fixed episodes to play in turn instead of sampled ones.
         final_observation: also give info["final_obs"], the last observation of an ended episode; costs a rendering.
+        renderer: "raycast", "opengl", or "auto" for the faster one on this machine.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's form)
@@ -51,6 +52,7 @@ class PointNavEnv(gym.vector.VectorEnv):
         config: PointNavConfig | str | None = None,
         episodes: EpisodeTable | None = None,
         final_observation: bool = False,
+        renderer: str = "raycast",
         **options,
     ):
         if not isinstance(num_envs, int) or num_envs < 1:
@@ -59,9 +61,9 @@ class PointNavEnv(gym.vector.VectorEnv):
         self.bank = scenes if isinstance(scenes, SceneBank) else SceneBank.pack(list(scenes), resolve_device(device))
         self.num_envs, self.device, self.final_observation = num_envs, self.bank.device, final_observation
         self.sim = PointNavSim(self.bank, num_envs, self.config, seed, episodes)
-        self.renderer = RaycastRenderer(
-            self.bank, num_envs, self.config.height, self.config.width, self.config.hfov_deg,
-            backface_culling=self.config.backface_culling,
+        self.renderer = make_renderer(
+            renderer, self.bank, num_envs, height=self.config.height, width=self.config.width,
+            hfov_deg=self.config.hfov_deg, backface_culling=self.config.backface_culling,
             # A ray may end at the sensor's range only where a hole reads the same as a far surface.
             max_depth=self.config.max_depth if self.config.hole_value == 1.0 else float("inf"),
         )  # fmt: skip

@@ -22,17 +22,15 @@ from batchnav.device import (
     load4,
     view,
 )
-from batchnav.errors import ArgumentError
 from batchnav.geometry.box import ray_boxes
 from batchnav.geometry.camera import inverse_direction, pixel_ray, tan_half
 from batchnav.geometry.pose import forward
 from batchnav.geometry.triangle import ray_triangle
+from batchnav.render.options import NEAR, check_options
 from batchnav.render.packet import PACKET_RAYS, PACKET_ROWS, TILE_HEIGHT, TILE_WIDTH, Camera, render_tile
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import MAX_LEVELS
 
-NEAR = np.float32(0.01)
-"""Nothing nearer than this plane is seen, in metres."""
 _FAR = np.float32(3.0e38)
 _BLOCK_WIDTH, _BLOCK_HEIGHT = 16, 8
 """Pixels of a CUDA block; a warp's 8 x 4 are neighbours, so that their rays visit the same nodes."""
@@ -145,17 +143,7 @@ class RaycastRenderer:
         backface_culling: bool = False,
         max_depth: float = float("inf"),
     ):
-        for name, value, least, most in (
-            ("num_agents", num_agents, 1, 2**24),
-            ("height", height, 1, 8192),
-            ("width", width, 1, 8192),
-        ):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
-                raise ArgumentError(f"{name}: found {value!r}, expected an integer from {least} to {most}")
-        if not 1.0 <= hfov_deg < 180.0:
-            raise ArgumentError(f"hfov_deg: found {hfov_deg!r}, expected degrees from 1 to less than 180")
-        if not max_depth > NEAR:
-            raise ArgumentError(f"max_depth: found {max_depth!r}, expected metres beyond the near plane ({NEAR:g})")
+        check_options(num_agents, height, width, hfov_deg, max_depth)
         self.bank = bank
         self.device = bank.device
         self.num_agents = int(num_agents)

@@ -15,6 +15,8 @@ from batchnav.scene.scene import make_scene
 from batchnav.types import TriangleMesh
 
 N = 6
+SILHOUETTES = 0.005
+"""Fraction of the pixels of a 16 x 16 image whose ray may pass within rounding of an edge."""
 ROUNDING = 1e-4
 """Metres: float32 positions of a house, a few operations."""
 
@@ -74,6 +76,17 @@ def test_a_seed_gives_the_same_run_and_another_seed_another(bank):
         env.reset(seed=seed)
         runs.append(play(env, actions(20, first=0)))
     assert same(runs[0], runs[1]) and not same(runs[0], runs[2])
+
+
+def test_with_opengl_agents_go_the_same_ways_and_see_nearly_the_same(bank, opengl):
+    runs = []
+    for renderer in ("raycast", "opengl"):
+        env = make(bank, renderer=renderer)
+        env.reset()
+        runs.append(play(env, actions(20, first=0)))
+    for cast, rasterised in zip(*runs, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(cast[1:], rasterised[1:], strict=True))
+        assert ((cast[0] - rasterised[0]).abs() > 1e-3).float().mean() < SILHOUETTES
 
 
 def test_rewards_sum_to_the_progress_made(bank):

@@ -1,0 +1,25 @@
+"""What every renderer is asked for, checked alike."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from batchnav.errors import ArgumentError
+
+NEAR = np.float32(0.01)
+"""Nothing nearer than this plane is seen, in metres."""
+
+
+def check_options(num_agents: int, height: int, width: int, hfov_deg: float, max_depth: float) -> None:
+    """ArgumentError where an option of a renderer is out of range."""
+    for name, value, least, most in (
+        ("num_agents", num_agents, 1, 2**24),
+        ("height", height, 1, 8192),
+        ("width", width, 1, 8192),
+    ):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
+            raise ArgumentError(f"{name}: found {value!r}, expected an integer from {least} to {most}")
+    if not 1.0 <= hfov_deg < 180.0:
+        raise ArgumentError(f"hfov_deg: found {hfov_deg!r}, expected degrees from 1 to less than 180")
+    if not max_depth > NEAR:
+        raise ArgumentError(f"max_depth: found {max_depth!r}, expected metres beyond the near plane ({NEAR:g})")

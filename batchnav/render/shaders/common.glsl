@@ -1,0 +1,63 @@
+// What the shaders share: how an agent sees a point, and where its picture lies. The renderer writes constants before
+// this: ivec2 SIZE (image width and height), vec2 SCALE (1 / half the image's extent at distance 1), float NEAR and FAR,
+// vec2 DEPTH_CODE, int NUM_SCENES, GRID, uint NUM_AGENTS, MOST_CLUSTERS (of any scene), ROUND, ROUNDS, GROUP,
+// ivec2 TILES (columns and rows in a layer), CELL (pixels).
+//
+// What a shader only reads comes as textures, also from buffers: llvmpipe gathers those by vectors, other buffers lane
+// by lane.
+
+struct Camera {
+    vec3 position;
+    int scene;
+    vec2 forward;  // x and z
+};
+
+struct Cluster {
+    vec3 low;
+    uint first;  // triangle
+    vec3 high;
+    uint count;
+};
+
+layout(binding = 1) uniform samplerBuffer cameras;   // two texels each: all agents', then those of the last frame
+layout(binding = 2) uniform samplerBuffer clusters;  // two texels each
+layout(binding = 3) uniform samplerBuffer corners;   // three texels a triangle
+layout(binding = 4) uniform usamplerBuffer scenes;   // first cluster, number of clusters
+
+Camera camera_of(uint agent)
+{
+    vec4 first = texelFetch(cameras, int(2 * agent)), second = texelFetch(cameras, int(2 * agent + 1));
+    return Camera(first.xyz, floatBitsToInt(first.w), second.xy);
+}
+
+Cluster cluster_of(uint index)
+{
+    vec4 first = texelFetch(clusters, int(2 * index)), second = texelFetch(clusters, int(2 * index + 1));
+    return Cluster(first.xyz, floatBitsToUint(first.w), second.xyz, floatBitsToUint(second.w));
+}
+
+// A point of the world in metres to the right, up and forward.
+vec3 in_view(Camera camera, vec3 point)
+{
+    vec3 p = point - camera.position;
+    vec2 right = vec2(-camera.forward.y, camera.forward.x);
+    return vec3(dot(p.xz, right), p.y, dot(p.xz, camera.forward));
+}
+
+vec3 corner_in_view(Camera camera, uint triangle, uint corner)
+{
+    return in_view(camera, texelFetch(corners, int(3 * triangle + corner)).xyz);
+}
+
+// Pixels from the image's top left corner.
+vec2 on_screen(vec3 view)
+{
+    return (0.5 + 0.5 * vec2(view.x, -view.y) * SCALE / view.z) * vec2(SIZE);
+}
+
+// Column, row and layer of an agent's first pixel in the texture array.
+ivec3 tile_of(uint agent)
+{
+    int tile = int(agent) % (TILES.x * TILES.y);
+    return ivec3(tile % TILES.x * SIZE.x, tile / TILES.x * SIZE.y, int(agent) / (TILES.x * TILES.y));
+}

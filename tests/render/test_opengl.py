@@ -1,0 +1,147 @@
+"""The OpenGL renderer beside the ray caster; on a machine with no GPU by Mesa's llvmpipe."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from banks import bank_of, render, room, tensors
+from parity import assert_parity
+
+from batchnav.errors import DeviceError
+from batchnav.render import gl, layout
+from batchnav.render.opengl import OpenGLRenderer
+from batchnav.render.raycast import RaycastRenderer
+from batchnav.scene.houses import make_house
+from batchnav.scene.mesh import load_mesh
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets/scenes"
+pytestmark = pytest.mark.usefixtures("opengl")
+
+
+def poses(bank, n, seed):
+    """Scenes in turn, places anywhere in their boxes (inside furniture too), any heading."""
+    rng, scene_id = np.random.default_rng(seed), np.arange(n) % bank.num_scenes
+    bounds = [[f(scene.mesh.vertices, axis=0) for scene in bank.scenes] for f in (np.min, np.max)]
+    low, high = (np.array(bound)[scene_id] for bound in bounds)
+    return scene_id, rng.uniform(low, high).astype(np.float32), rng.uniform(-9, 9, n).astype(np.float32)
+
+
+def both(bank, views, **options):
+    return [render(kind, bank, *views, **options) for kind in (OpenGLRenderer, RaycastRenderer)]
+
+
+@pytest.fixture(scope="module")
+def bank():
+    house = load_mesh(ASSETS / "aws_small_house/aws_small_house.glb")
+    return bank_of([house, make_house(3), make_house(7), room()], "cpu")
+
+
+@pytest.mark.parametrize(
+    ("size", "hfov", "culling"),
+    [((64, 64), 90.0, False), ((64, 64), 90.0, True), ((48, 80), 60.0, False), ((128, 128), 90.0, False)],
+)
+def test_houses_look_as_the_ray_caster_sees_them(bank, size, hfov, culling):
+    options = {"height": size[0], "width": size[1], "hfov_deg": hfov, "backface_culling": culling}
+    assert_parity(*both(bank, poses(bank, 160, seed=1), **options))
+
+
+@pytest.mark.parametrize("name", ["aws_hospital/aws_hospital", "quest_rooms/office_large"])
+def test_scans_and_large_scenes_look_as_the_ray_caster_sees_them(shared, name):
+    bank = bank_of([load_mesh(shared / f"scenes/{name}.glb")], "cpu")
+    assert_parity(*both(bank, poses(bank, 96, seed=2)))
+
+
+@pytest.mark.parametrize("off", ["frustum_culling", "occlusion_culling", "pixel_culling"])
+def test_culling_changes_nothing(bank, off):
+    views = poses(bank, 40, seed=5)
+    culled, all_drawn = (render(OpenGLRenderer, bank, *views, **options) for options in ({}, {off: False}))
+    np.testing.assert_array_equal(culled, all_drawn)
+
+
+def test_walking_turning_and_jumping_with_occlusion_culling(bank):
+    """Each frame is culled by what the frame before saw; nothing may be missing, not even after a jump."""
+    n, rng = 24, np.random.default_rng(6)
+    renderer, plain = OpenGLRenderer(bank, n), OpenGLRenderer(bank, n, occlusion_culling=False)
+    scene_id, position, heading = poses(bank, n, seed=7)
+    for step in range(12):
+        heading = heading + np.float32(np.radians(10)) * rng.integers(-1, 2, n).astype(np.float32)
+        position = position + rng.normal(0, 0.1, (n, 3)).astype(np.float32)
+        if step == 6:
+            scene_id, position, heading = (array[::-1].copy() for array in (scene_id, position, heading))
+        arguments = tensors("cpu", scene_id, position, heading)
+        assert torch.equal(renderer.render(*arguments), plain.render(*arguments)), f"step {step}"
+
+
+@pytest.mark.parametrize(("pairs", "round_size"), [(3000, 2**17), (2**25, 50)])
+def test_slices_of_agents_and_rounds_of_pairs_change_nothing(bank, monkeypatch, pairs, round_size):
+    views = poses(bank, 20, seed=9)
+    expected = render(OpenGLRenderer, bank, *views)
+    monkeypatch.setattr(layout, "MAX_PAIRS", pairs)
+    monkeypatch.setattr(layout, "MAX_ROUND", round_size)
+    np.testing.assert_array_equal(render(OpenGLRenderer, bank, *views), expected)
+
+
+def test_the_texture_array_holds_the_same_pictures(bank):
+    n, size = 19, 16
+    renderer = OpenGLRenderer(bank, n, size, size)
+    depth = renderer.render(*tensors("cpu", *poses(bank, n, seed=10))).numpy()
+    texture, (columns, rows) = renderer.texture_array, renderer.tiles
+    with renderer.context:
+        layers = np.frombuffer(texture.read(), np.float32).reshape(texture.layers, rows, size, columns, size)
+    tiles = layers.transpose(0, 1, 3, 2, 4).reshape(-1, size, size)
+    np.testing.assert_array_equal(tiles[:n], depth)
+
+
+def test_renderers_do_not_disturb_each_other(bank):
+    views = tensors("cpu", *poses(bank, 8, seed=11))
+    renderer, other = OpenGLRenderer(bank, 8), OpenGLRenderer(bank, 8, 32, 32)
+    first = renderer.render(*views).clone()
+    other.render(*views)
+    other.release()
+    assert torch.equal(renderer.render(*views), first)
+
+
+def test_too_little_memory_is_told_before_it_is_taken(bank, monkeypatch):
+    monkeypatch.setattr(gl.GLContext, "free_memory", lambda self: 2**20)
+    with pytest.raises(DeviceError, match=r"8 agents of 64 x 64 need \d+ MiB, found 1 MiB free on .*fewer agents"):
+        OpenGLRenderer(bank, 8)
+
+
+def test_a_lost_context_is_told(bank):
+    renderer = OpenGLRenderer(bank, 1)
+    renderer.release()
+    with pytest.raises(DeviceError, match="lost or was released"):
+        renderer.render(*tensors("cpu", [0], [[0, 0, 0]], [0.0]))
+
+
+def test_without_egl_the_packages_are_named(bank, monkeypatch):
+    def no_library(name):
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(gl.ctypes, "CDLL", no_library)
+    with pytest.raises(DeviceError, match="apt-get install libegl1 libgl1-mesa-dri libgles2 libopengl0"):
+        OpenGLRenderer(bank, 1)
+
+
+def test_an_old_driver_is_told(bank, monkeypatch):
+    monkeypatch.setattr(gl, "VERSION", 990)
+    with pytest.raises(DeviceError, match=r"no EGL device with a 4\.5 context \(device 0: "):
+        OpenGLRenderer(bank, 1)
+
+
+@pytest.mark.cuda
+def test_on_cuda_nothing_is_copied_to_the_host(bank):
+    bank, n = bank_of([scene.mesh for scene in bank.scenes], "cuda"), 64
+    views = poses(bank, n, seed=12)
+    renderer, arguments = OpenGLRenderer(bank, n), tensors(bank.device, *views)
+    renderer.render(*arguments)
+    torch.cuda.synchronize()
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        depth = renderer.render(*arguments)
+        torch.cuda.synchronize()
+    names = [event.name for event in profile.events()]
+    assert any("DtoD" in name for name in names), "the copies to and from OpenGL were not seen"
+    assert not [name for name in names if "DtoH" in name or "HtoD" in name]
+    assert_parity(depth.cpu().numpy(), render(RaycastRenderer, bank, *views))
