@@ -22,7 +22,7 @@ from run_folder import RunFolder
 from batchnav.config import PointNavRun, load_config, to_dict, validate
 from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes, order_episodes
 from batchnav.data.scenes import find_played, find_scenes
-from batchnav.device import resolve_device
+from batchnav.device import make_deterministic, resolve_device
 from batchnav.envs.evaluate import evaluate
 from batchnav.envs.pointnav import PointNavEnv
 from batchnav.errors import BatchnavError, DivergenceError
@@ -37,11 +37,13 @@ VALIDATION = Path(__file__).resolve().parents[1] / "assets" / "episodes" / "val.
 def train(run: PointNavRun, out: Path) -> None:
     """Train as configured and leave weights, curves and resume state in the folder `out`."""
     folder = RunFolder(out, run)
+    if run.deterministic:
+        make_deterministic()
     device = resolve_device(run.device)
     torch.manual_seed(run.seed)  # the initial weights
     env = make_environment(run, device)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
-    learner = Learner(policy, env, run.ppo, run.seed, compile=run.compile)
+    learner = Learner(policy, env, run.ppo, run.seed, compile=run.compile, graphs=run.graphs)
     state = folder.load()
     if state is not None:
         learner.load_state_dict(state)

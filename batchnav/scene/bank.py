@@ -10,7 +10,7 @@ import torch
 
 from batchnav.device import resolve_device, to_device, view
 from batchnav.errors import ArgumentError
-from batchnav.navmesh.data import NavMeshData
+from batchnav.navmesh.data import NavMeshData, SearchScratch, search_scratch
 from batchnav.navmesh.data import pack as pack_navmeshes
 from batchnav.scene.bvh import BVH
 from batchnav.scene.scene import Scene
@@ -56,6 +56,10 @@ class SceneBank:
         bvh = to_device(pack_bvhs([scene.bvh for scene in scenes]), device)
         navmesh = to_device(pack_navmeshes([scene.navmesh for scene in scenes]), device)
         return cls(scenes, bvh, navmesh, device)
+
+    def search_scratch(self, rows: int) -> SearchScratch:
+        """Memory for `rows` path searches at a time in any of the scenes."""
+        return search_scratch(self.navmesh, rows, self.device)
 
 
 def pack_bvhs(trees: Sequence[BVH]) -> BVHData:

@@ -19,7 +19,6 @@ from batchnav import device
 from batchnav.config import PointNavConfig
 from batchnav.device import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.errors import ArgumentError, EpisodeError
-from batchnav.navmesh.data import search_scratch
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.walk import try_step
 from batchnav.scene.bank import SceneBank
@@ -117,8 +116,8 @@ def _reset(i, nav, task, seed, scene_ranges, table, state, result, scratch, row)
         gx, gy, gz = table.goal[index, 0], table.goal[index, 1], table.goal[index, 2]
         distance = geodesic_distance(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row)
     else:
-        scene, heading = draw_scene(seed, i, episode, scene_ranges[i, 0], scene_ranges[i, 1])
-        found, sx, sy, sz, gx, gy, gz, distance = sample_episode(nav, task, scene, seed, i, episode, scratch, row)
+        scene, heading = draw_scene(seed[0], i, episode, scene_ranges[i, 0], scene_ranges[i, 1])
+        found, sx, sy, sz, gx, gy, gz, distance = sample_episode(nav, task, scene, seed[0], i, episode, scratch, row)
         if not found:
             result.flags[1] = scene + np.int32(1)
     state.scene[i] = scene
@@ -182,6 +181,9 @@ def _reset_cuda(everyone, nav, task, seed, scene_ranges, table, state, scratch, 
 class PointNavSim:
     """N agents in the scenes of a bank. `state` and `result` are its tensors; nothing is allocated in `step`.
 
+    What may change between two steps (`seed` i64 [1], `scene_ranges` i32 [N, 2]: the first scene that an agent draws
+    from, and their number) lies in tensors too, so that a CUDA graph of a step stays true.
+
     Args:
         bank: the scenes, on the device where the simulation runs.
         num_envs: N.
@@ -200,19 +202,20 @@ class PointNavSim:
     ):
         self.bank, self.config, self.num_envs, self.device = bank, config, num_envs, bank.device
         self.task = Task.of(config)
-        self.seed = seed
+        self.seed = torch.full((1,), seed, dtype=torch.int64, device=self.device)
         self.state = AgentState.empty(num_envs, self.device)
         self.result = StepResult.empty(num_envs, self.device)
         self.episodes = episodes if episodes is not None else _no_episodes(self.device)
         self.chunks = min(num_envs, device.num_threads() * CHUNKS_PER_THREAD)
         rows = num_envs if self.device.type == "cuda" else self.chunks
-        self.scratch = search_scratch(bank.navmesh, rows, self.device)
+        self.scratch = bank.search_scratch(rows)
         # Agent i draws from its own share of the scenes: one scene for a block of agents where there are fewer scenes
         # than agents (its memory is read together), else a range of scenes for each agent.
         shares = np.arange(num_envs + 1, dtype=np.int64) * bank.num_scenes // num_envs
         ranges = np.stack([shares[:-1], np.maximum(1, np.diff(shares))], axis=1).astype(np.int32)
         self.scene_ranges = torch.from_numpy(ranges).to(self.device)
-        self._views = tuple(map(device.view, (self.state, self.scratch, self.result, self.scene_ranges, self.episodes)))
+        tensors = (self.state, self.scratch, self.result, self.seed, self.scene_ranges, self.episodes)
+        self._views = tuple(map(device.view, tensors))
 
     def reset(self) -> None:
         """Begin an episode for every agent. EpisodeError where a scene has none to offer (waits for the device)."""
@@ -232,7 +235,7 @@ class PointNavSim:
                 would stall the pipeline, at the next `check`.
         """
         device.check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
-        state, scratch, result, _, _ = self._views
+        state, scratch, result, *_ = self._views
         nav = self.bank.navmesh_view
         if self.device.type == "cuda":
             view = device.view(actions)
@@ -268,8 +271,8 @@ class PointNavSim:
         return dict(zip(METRICS, self.result.metrics, strict=True))
 
     def _run_reset(self, everyone: bool) -> None:
-        state, scratch, result, ranges, table = self._views
-        arguments = (everyone, self.bank.navmesh_view, self.task, self.seed, ranges, table, state, scratch)
+        state, scratch, result, *origin = self._views
+        arguments = (everyone, self.bank.navmesh_view, self.task, *origin, state, scratch)
         if self.device.type == "cuda":
             device.launch(_reset_cuda, self.num_envs, *arguments, result)
         else:

@@ -24,12 +24,11 @@ def scene():
 
 def test_kernels_compile_for_the_gpu(scene, compile_ptx):
     sim = PointNavSim(SceneBank.pack([scene], "cpu"), N, PointNavConfig())
-    state, scratch, result, ranges, table = sim._views
+    state, scratch, result, seed, ranges, table = sim._views
     nav, actions = sim.bank.navmesh_view, np.zeros(N, np.int64)
     advance = compile_ptx(pointnav._advance_cuda, *map(typeof, (actions, nav, sim.task, state, scratch, result)))
     reset = compile_ptx(
-        pointnav._reset_cuda, types.boolean, typeof(nav), typeof(sim.task), types.int64,
-        *map(typeof, (ranges, table, state, scratch, result)),
+        pointnav._reset_cuda, types.boolean, *map(typeof, (nav, sim.task, seed, ranges, table, state, scratch, result))
     )  # fmt: skip
     for ptx in (advance, reset):
         assert ".entry" in ptx and "ld.global.v4" in ptx
