@@ -108,6 +108,10 @@ class PointNavEnv(gym.vector.VectorEnv):
         self._observe(out)
         return self.sim.result.reward, self.sim.result.terminated, self.sim.result.truncated, info
 
+    def settle(self) -> None:
+        """Let torch's current stream wait for the episodes that are drawn beside it."""
+        self.sim.settle()
+
     @property
     def capturable(self) -> bool:
         """Whether a CUDA graph can hold a step: where a renderer launches nothing but kernels."""
@@ -155,10 +159,11 @@ class PointNavEnv(gym.vector.VectorEnv):
         for name, target in own.items():
             target.copy_(state[name])
         self.sim.seed.fill_(int(state["seed"]))
+        self.sim.draw_all()
 
-    def observe(self) -> dict[str, torch.Tensor]:
-        """The current observation, rendered anew (after `load_state_dict`)."""
-        return self._observe(self._observation)
+    def observe(self, out: dict[str, torch.Tensor] | None = None) -> dict[str, torch.Tensor]:
+        """The current observation, rendered anew (after `load_state_dict`), into `out` as by `step_into`."""
+        return self._observe(self._observation if out is None else out)
 
 
 def _task(config: PointNavConfig | str | None, options: dict) -> PointNavConfig:

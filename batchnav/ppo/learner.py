@@ -145,6 +145,8 @@ class Learner:
             T = rollout.num_steps
             last = self.policy.value(rollout.get_obs(T), rollout.prev_action[T], rollout.start[T], state)
         self.state.copy_(state)
+        if hasattr(self.env, "settle"):
+            self.env.settle()
         # V(s_{t+1}) inside an episode; where one ended, 0 or what `_bootstrap` wrote
         following = torch.cat([rollout.value[1:], last[None]])
         ended = rollout.next_value if config.timeout_bootstrap else torch.zeros_like(following)
