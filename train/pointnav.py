@@ -4,12 +4,14 @@
     python train/pointnav.py --config configs/pointnav_cpu.yaml --out runs/mine --ppo.num-envs 128 --seed 3
 
 Every field of the configuration is an option (`--help` lists them). A run that was stopped, even killed, goes on from
-its last save when the same command is given again.
+its last save when the same command is given again. `--profile` leaves a torch profiler's trace of two updates in the
+run's folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import sys
 from pathlib import Path
@@ -18,6 +20,7 @@ import torch
 import tyro
 from progress import TrainingProgress
 from run_folder import RunFolder
+from tracing import tracing
 
 from batchnav.config import PointNavRun, load_config, to_dict, validate
 from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes, order_episodes
@@ -34,8 +37,8 @@ from batchnav.ppo.learner import Learner
 VALIDATION = Path(__file__).resolve().parents[1] / "assets" / "episodes" / "val.json.gz"
 
 
-def train(run: PointNavRun, out: Path) -> None:
-    """Train as configured and leave weights, curves and resume state in the folder `out`."""
+def train(run: PointNavRun, out: Path, profile: bool = False) -> None:
+    """Train as configured and leave weights, curves and resume state in the folder `out`; and a trace, if asked for."""
     folder = RunFolder(out, run)
     if run.deterministic:
         make_deterministic()
@@ -54,7 +57,8 @@ def train(run: PointNavRun, out: Path) -> None:
         folder.save(learner.state_dict())
 
     validation = Validation(run, policy, device) if run.eval_every else None
-    with TrainingProgress(run.ppo.total_frames, learner.frames) as progress:
+    profiler = tracing(out / "trace.json") if profile else contextlib.nullcontext()
+    with TrainingProgress(run.ppo.total_frames, learner.frames) as progress, profiler:
         while learner.frames < run.ppo.total_frames:
             before = learner.frames
             row = summary(learner.update(before / run.ppo.total_frames).read(), run.ppo.frames_per_update)
@@ -69,6 +73,8 @@ def train(run: PointNavRun, out: Path) -> None:
                 folder.log({"frames": learner.frames, "eval": validation.measure()})
             if folder.save_due(run.save_every):
                 save()
+            if profile:
+                profiler.step()
     save()
     folder.close()
 
@@ -115,16 +121,17 @@ class Validation:
         return {name: float(results[name].mean()) for name in ("success", "spl", "soft_spl", "distance_to_goal")}
 
 
-def parse(arguments: list[str]) -> tuple[PointNavRun, Path]:
-    """The configuration file with the command line's overrides, and the run's folder."""
+def parse(arguments: list[str]) -> tuple[PointNavRun, Path, bool]:
+    """The configuration file with the command line's overrides, the run's folder, and whether to trace it."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--config", type=Path)
     parser.add_argument("--out", type=Path, default=Path("runs/pointnav"))
+    parser.add_argument("--profile", action="store_true")
     known, overrides = parser.parse_known_args(arguments)
     default = load_config(known.config, PointNavRun) if known.config else PointNavRun()
     run = tyro.cli(PointNavRun, default=default, args=overrides, description=__doc__)
     validate(run)
-    return run, known.out
+    return run, known.out, known.profile
 
 
 if __name__ == "__main__":

@@ -79,6 +79,11 @@ class Learner:
         self.rollout.put_obs(-1, as_dict(obs))
         self.rollout.start[-1] = True
 
+    def replace_env(self, env: VecEnv) -> None:
+        """Go on in another environment of the same shape, from the observations and the memory of the last one."""
+        self.env = env
+        self._record()
+
     def _record(self) -> None:
         """Have rollout and step recorded, anew where they were: what they work on has moved."""
         graphs = Graphs(self.device, self._graphs)

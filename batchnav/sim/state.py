@@ -99,7 +99,7 @@ class AgentState(NamedTuple):
 
 
 class Upcoming(NamedTuple):
-    """Every agent's next episode, drawn while the running one lasts: a search of milliseconds that no step waits for."""
+    """Every agent's next episode, drawn while the running one lasts, so that no step waits for the search."""
 
     wanted: torch.Tensor
     """bool [N]: still to be drawn."""

@@ -96,3 +96,10 @@ def test_trains_on_an_episode_file(config, tmp_path):
     out, episodes = tmp_path / "episodes", ROOT / "assets" / "episodes" / "aws_small_house.json.gz"
     finish(start(config, out, "--scenes.episodes", str(episodes), "--ppo.total-frames", "128"))
     assert [row["frames"] for row in rows(out)] == [64, 128]
+
+
+def test_profile_writes_a_trace(config, tmp_path):
+    out = tmp_path / "traced"
+    finish(start(config, out, "--profile", "--ppo.total-frames", str(8 * 64)))
+    names = {event.get("name") for event in json.loads((out / "trace.json").read_text())["traceEvents"]}
+    assert "aten::addmm" in names
