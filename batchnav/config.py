@@ -174,11 +174,20 @@ class ScenesConfig:
     """Mesh files, each with its `.navmesh` beside it or baked; or whatever `find_scene` finds by name."""
     episodes: str = ""
     """A PointNav episode file (`.json.gz`) to train on, shuffled, in the scenes that it names; no other scenes then."""
+    slots: int = 0
+    """Scenes in the device's memory at a time where there are more; the others take turns. 0: all at once."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         _in_range(self, "houses", 0, 100_000)
         _in_range(self, "first_house", 0, 2**31)
+        _in_range(self, "slots", 0, 100_000)
+        if self.slots == 1:
+            raise ConfigError(
+                "slots: found 1, expected 0 (all scenes at once) or at least 2: one to load the next into"
+            )
+        if self.slots and self.episodes:
+            raise ConfigError(f"slots: found {self.slots} with an episode file, expected 0: its scenes all stay")
         if not (self.houses or self.files or self.episodes):
             raise ConfigError("scenes: found neither houses, files nor episodes, expected at least one scene")
 

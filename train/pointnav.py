@@ -24,10 +24,11 @@ from tracing import tracing
 
 from batchnav.config import PointNavRun, load_config, to_dict, validate
 from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes, order_episodes
-from batchnav.data.scenes import find_played, find_scenes
+from batchnav.data.scenes import find_played, find_scene, find_scenes, measure_scenes
 from batchnav.device import make_deterministic, resolve_device
 from batchnav.envs.evaluate import evaluate
 from batchnav.envs.pointnav import PointNavEnv
+from batchnav.envs.streamed import StreamedPointNavEnv
 from batchnav.errors import BatchnavError, DivergenceError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
@@ -61,7 +62,8 @@ def train(run: PointNavRun, out: Path, profile: bool = False) -> None:
     with TrainingProgress(run.ppo.total_frames, learner.frames) as progress, profiler:
         while learner.frames < run.ppo.total_frames:
             before = learner.frames
-            row = summary(learner.update(before / run.ppo.total_frames).read(), run.ppo.frames_per_update)
+            moved = env.move_scenes() if isinstance(env, StreamedPointNavEnv) else {}
+            row = summary(learner.update(before / run.ppo.total_frames).read(), run.ppo.frames_per_update) | moved
             if not math.isfinite(row["loss"]):
                 raise DivergenceError(
                     f"update to frame {row['frames']:,}: found loss {row['loss']}, expected a finite number; "
@@ -85,6 +87,11 @@ def make_environment(run: PointNavRun, device: torch.device) -> PointNavEnv:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
         return fixed_episodes(episodes, run, device, run.ppo.num_envs)
     names = [f"house:{run.scenes.first_house + i}" for i in range(run.scenes.houses)] + list(run.scenes.files)
+    if 0 < run.scenes.slots < len(names):
+        capacity = measure_scenes(names)
+        return StreamedPointNavEnv(
+            names, find_scene, capacity, run.scenes.slots, run.ppo.num_envs, device, run.seed, config=run.task
+        )
     return PointNavEnv(find_scenes(names), run.ppo.num_envs, device, run.seed, config=run.task)
 
 

@@ -257,6 +257,10 @@ class PointNavSim:
         self.draw_all()
         self._run_begin(everyone=True)
         self._run_draw()
+        self.check_episodes()
+
+    def check_episodes(self) -> None:
+        """EpisodeError where a scene had no episode to offer (waits for the device)."""
         failed = int(self.result.flags[1])
         if failed:
             raise EpisodeError(
@@ -268,6 +272,15 @@ class PointNavSim:
         """Draw every agent's next episode anew: what it depends on has changed (seed, episode numbers, scenes)."""
         self.settle()
         self.upcoming.wanted.fill_(True)
+        self._run_draw()
+
+    def send(self, agents: list[range], scenes: list[int]) -> None:
+        """Have ranges of agents draw their episodes from one scene each, from their next episode on."""
+        self.settle()
+        for some, scene in zip(agents, scenes, strict=True):
+            self.scene_ranges[some.start : some.stop, 0] = scene
+            self.scene_ranges[some.start : some.stop, 1] = 1
+            self.upcoming.wanted[some.start : some.stop] = True
         self._run_draw()
 
     def settle(self) -> None:
