@@ -177,6 +177,11 @@ class ScenesConfig:
     slots: int = 0
     """Scenes in the device's memory at a time where there are more; the others take turns. 0: all at once."""
 
+    @property
+    def names(self) -> list[str]:
+        """The scenes' ids, as `data.scenes.find_scene` takes them."""
+        return [f"house:{self.first_house + i}" for i in range(self.houses)] + list(self.files)
+
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         _in_range(self, "houses", 0, 100_000)

@@ -34,6 +34,7 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
 from batchnav.policy.weights import save_policy
 from batchnav.ppo.learner import Learner
+from batchnav.scene.slots import Capacity
 
 VALIDATION = Path(__file__).resolve().parents[1] / "assets" / "episodes" / "val.json.gz"
 
@@ -86,9 +87,9 @@ def make_environment(run: PointNavRun, device: torch.device) -> PointNavEnv:
     if run.scenes.episodes:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
         return fixed_episodes(episodes, run, device, run.ppo.num_envs)
-    names = [f"house:{run.scenes.first_house + i}" for i in range(run.scenes.houses)] + list(run.scenes.files)
+    names = run.scenes.names
     if 0 < run.scenes.slots < len(names):
-        capacity = measure_scenes(names)
+        capacity = Capacity.for_all(measure_scenes(names))
         return StreamedPointNavEnv(
             names, find_scene, capacity, run.scenes.slots, run.ppo.num_envs, device, run.seed, config=run.task
         )

@@ -100,10 +100,10 @@ def find_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -
     return [made[name] if name in made else find(name) for name in ids]
 
 
-def measure_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -> Capacity:
-    """Room for any of the scenes, each loaded once (and kept in the cache where it is a house), none kept in memory."""
+def measure_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -> list[Capacity]:
+    """What each scene takes: loaded once (and kept in the cache where it is a house), none kept in memory."""
     measure = functools.partial(_measure, scenes_dir=scenes_dir)
-    return Capacity.for_all(in_parallel(measure, scene_ids, "scenes", SCENES_PER_WORKER))
+    return in_parallel(measure, scene_ids, "scenes", SCENES_PER_WORKER)
 
 
 def _measure(scene_id: str, scenes_dir: str | Path) -> Capacity:

@@ -28,6 +28,12 @@ class Capacity(NamedTuple):
         bvh, navmesh = BVHData(len(scene.bvh.nodes), len(scene.bvh.triangles), 1), scene.navmesh.data
         return cls(bvh, NavMeshData(*map(len, navmesh)), search_size(navmesh))
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of a slot."""
+        columns = zip((*self.bvh, *self.navmesh), (*_BVH_COLUMNS, *_NAVMESH_COLUMNS), strict=True)
+        return sum(rows * (width or 1) * dtype.itemsize for rows, (width, dtype) in columns)
+
     @classmethod
     def for_all(cls, capacities: Iterable[Capacity]) -> Capacity:
         """Room for any one of several scenes."""

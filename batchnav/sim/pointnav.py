@@ -239,9 +239,8 @@ class PointNavSim:
         self.upcoming = Upcoming.empty(num_envs, self.device)
         self.result = StepResult.empty(num_envs, self.device)
         self.episodes = episodes if episodes is not None else _no_episodes(self.device)
-        self.chunks = min(num_envs, device.num_threads() * CHUNKS_PER_THREAD)
-        rows = num_envs if self.device.type == "cuda" else self.chunks
-        self.scratch = bank.search_scratch(rows)
+        self.chunks = scratch_rows(num_envs, self.device)
+        self.scratch = bank.search_scratch(self.chunks)
         # Agent i draws from its own share of the scenes: one scene for a block of agents where there are fewer scenes
         # than agents (its memory is read together), else a range of scenes for each agent.
         shares = np.arange(num_envs + 1, dtype=np.int64) * bank.num_scenes // num_envs
@@ -354,6 +353,11 @@ class PointNavSim:
             device.launch(_draw_cuda, self.num_envs, *arguments, upcoming, result)
         else:
             _draw_cpu(*arguments, self.chunks, upcoming, result)
+
+
+def scratch_rows(num_envs: int, where: torch.device) -> int:
+    """How many searches run at a time: one per CUDA thread, that is, agent; on the CPU one per piece of work."""
+    return num_envs if where.type == "cuda" else min(num_envs, device.num_threads() * CHUNKS_PER_THREAD)
 
 
 def _no_episodes(where: torch.device) -> EpisodeTable:
