@@ -167,11 +167,15 @@ def _advance_cpu(actions, nav, task, state, scratch, chunks, result):
 
 
 @cpu_kernel
-def _begin_cpu(everyone, task, upcoming, state, result):
-    for i in prange(result.done.shape[0]):
-        if everyone or result.done[i]:
-            _begin(i, upcoming, state)
-            _observe(i, task, state, result)
+def _reset_cpu(everyone, nav, task, seed, scene_ranges, table, state, scratch, chunks, upcoming, result):
+    n = result.done.shape[0]
+    for chunk in prange(chunks):
+        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
+        for i in range(row * n // chunks, (row + 1) * n // chunks):
+            if everyone or result.done[i]:
+                _begin(i, upcoming, state)
+                _observe(i, task, state, result)
+                _draw(i, nav, task, seed, scene_ranges, table, state, upcoming, result, scratch, row)
 
 
 @cpu_kernel
@@ -254,12 +258,12 @@ class PointNavSim:
     def reset(self) -> None:
         """Begin an episode for every agent. EpisodeError where a scene has none to offer (waits for the device)."""
         self.draw_all()
-        self._run_begin(everyone=True)
-        self._run_draw()
+        self._run_reset(everyone=True)
         self.check_episodes()
 
     def check_episodes(self) -> None:
         """EpisodeError where a scene had no episode to offer (waits for the device)."""
+        self.settle()
         failed = int(self.result.flags[1])
         if failed:
             raise EpisodeError(
@@ -311,14 +315,7 @@ class PointNavSim:
 
     def reset_done(self) -> None:
         """Begin the next episode of the agents whose last one has ended."""
-        self._run_begin(everyone=False)
-        if self._beside is None:
-            self._run_draw()
-            return
-        self._beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._beside):
-            self._run_draw()
-        self._drawing = True
+        self._run_reset(everyone=False)
 
     def step(self, actions: torch.Tensor) -> StepResult:
         """`advance`, then `reset_done`. The result's tensors are overwritten by the next step."""
@@ -339,12 +336,18 @@ class PointNavSim:
         """f32 [N] by name (METRICS): of the episodes just ended where `result.done`, else of those running."""
         return dict(zip(METRICS, self.result.metrics, strict=True))
 
-    def _run_begin(self, everyone: bool) -> None:
-        state, upcoming, _, result, *_ = self._views
-        if self.device.type == "cuda":
-            device.launch(_begin_cuda, self.num_envs, everyone, self.task, upcoming, state, result)
-        else:
-            _begin_cpu(everyone, self.task, upcoming, state, result)
+    def _run_reset(self, everyone: bool) -> None:
+        """Begin episodes, and draw those that follow: on CUDA beside what comes next on torch's current stream."""
+        state, upcoming, scratch, result, *origin = self._views
+        if self._beside is None:
+            nav = self.bank.navmesh_view
+            _reset_cpu(everyone, nav, self.task, *origin, state, scratch, self.chunks, upcoming, result)
+            return
+        device.launch(_begin_cuda, self.num_envs, everyone, self.task, upcoming, state, result)
+        self._beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._beside):
+            self._run_draw()
+        self._drawing = True
 
     def _run_draw(self) -> None:
         state, upcoming, scratch, result, *origin = self._views

@@ -100,7 +100,7 @@ def test_trains_on_an_episode_file(config, tmp_path):
 
 def test_profile_writes_a_trace(config, tmp_path):
     out = tmp_path / "traced"
-    finish(start(config, out, "--profile", "--ppo.total-frames", str(8 * 64)))
+    finish(start(config, out, "--profile", "--deterministic", "--graphs", "--ppo.total-frames", str(8 * 64)))
     names = {event.get("name") for event in json.loads((out / "trace.json").read_text())["traceEvents"]}
     assert "aten::addmm" in names
 
