@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2] / folder) for folder in ("eval", "train")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "eval"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "train"))
 import batch_study
 
 ROOT = Path(__file__).resolve().parents[2]
