@@ -89,7 +89,7 @@ def main(options: Options) -> list[dict]:
     for name in options.policies:
         for size in options.sizes:
             torch.compiler.reset()
-            policy = make_policy(bank, name, size)
+            policy = make_policy(bank, name, size, options)
             for num_envs in options.num_envs:
                 learner = make_learner(bank, policy, size, num_envs, options)
                 rows += measure(learner, name, options)
@@ -101,13 +101,15 @@ def main(options: Options) -> list[dict]:
     return rows
 
 
-def make_policy(bank: SceneBank, name: str, size: int) -> ActorCritic:
-    """A policy that stops seldom; compiled once, with its first learner, whatever the numbers of environments."""
+def make_policy(bank: SceneBank, name: str, size: int, options: Options) -> ActorCritic:
+    """A policy that stops seldom, shared by the learners of all numbers of environments: their updates compile once."""
     torch.manual_seed(0)
     env = PointNavEnv(bank, 1, config=PointNavConfig(height=size, width=size))
     policy = ActorCritic(env.single_observation_space, env.single_action_space, POLICIES[name])
     with torch.no_grad():
         policy.actor.bias[STOP] = STOP_LOGIT
+    if options.compile:
+        policy.compile_parts()
     return policy
 
 
@@ -116,7 +118,7 @@ def make_learner(bank: SceneBank, policy: ActorCritic, size: int, num_envs: int,
     env = PointNavEnv(bank, num_envs, config=PointNavConfig(height=size, width=size))
     minibatches = max(1, num_envs * options.rollout_steps // options.minibatch_frames)
     ppo = PPOConfig(num_envs=num_envs, rollout_steps=options.rollout_steps, minibatches=minibatches)
-    return Learner(policy, env, ppo, compile=options.compile, graphs=options.graphs)
+    return Learner(policy, env, ppo, graphs=options.graphs)
 
 
 def measure(learner: Learner, name: str, options: Options) -> list[dict]:

@@ -83,14 +83,15 @@ class StreamedPointNavEnv(PointNavEnv):
         occupied = torch.bincount(self.sim.state.scene, minlength=self.bank.num_scenes).tolist()
         busy = {*self._slot_of, *(slot for slot, _ in self._loads)}
         free = [slot for slot, agents in enumerate(occupied) if not agents and slot not in busy]
-        start, loaded = time.perf_counter(), 0
+        loaded, stall = 0, 0.0
         if self._loads:
             slot, load = self._loads.popleft()
+            start = time.perf_counter()
             load.result()
+            loaded, stall = 1, time.perf_counter() - start
             self._slot_of[self._turn] = slot
             self._send([self._turn])
-            self._turn, loaded = (self._turn + 1) % len(self._slot_of), 1
-        stall = time.perf_counter() - start
+            self._turn = (self._turn + 1) % len(self._slot_of)
         for slot in free:
             self._request(slot)
         return {"scenes_loaded": loaded, "scene_stall": stall}

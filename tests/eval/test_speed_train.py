@@ -40,7 +40,7 @@ def test_figures_and_picture(tmp_path):
 
 def test_the_policy_alone_sees_the_observations_that_were_recorded():
     bank = SceneBank.pack([find_scene("house:0")])
-    learner = speed_train.make_learner(bank, speed_train.make_policy(bank, "tiny", 16), 16, N, OPTIONS)
+    learner = speed_train.make_learner(bank, speed_train.make_policy(bank, "tiny", 16, OPTIONS), 16, N, OPTIONS)
     learner.update(1.0)
     seen = learner.rollout.obs["depth"].clone()
     learner.replace_env(speed_train.Still(learner.env))
