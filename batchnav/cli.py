@@ -25,7 +25,7 @@ from batchnav.data.scene_dataset import DATASET_CONFIG
 from batchnav.data.scenes import find_scenes
 from batchnav.data.source import SCENES_DIR, STAGE_CONFIG, Z_UP, Frame
 from batchnav.data.validate import validate
-from batchnav.doctor import examine
+from batchnav.doctor import examine, memory_findings
 from batchnav.errors import ArgumentError, BatchnavError, EpisodeError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
@@ -250,10 +250,14 @@ def navmesh_view(
     _print(f"{out}")
 
 
-def doctor() -> None:
-    """Say what this machine can do and what will be used; for what is missing, what to install."""
+def doctor(config: Path | None = None) -> None:
+    """Say what this machine can do and what will be used; for what is missing, what to install.
+
+    Args:
+        config: a training configuration; also predict the memory that its run takes, scenes and all (makes them).
+    """
     table = Table("what", "found", "to do")
-    for finding in examine():
+    for finding in [*examine(), *(memory_findings(config) if config else ())]:
         table.add_row(*finding)
     _print(table)
 

@@ -174,11 +174,25 @@ class ScenesConfig:
     """Mesh files, each with its `.navmesh` beside it or baked; or whatever `find_scene` finds by name."""
     episodes: str = ""
     """A PointNav episode file (`.json.gz`) to train on, shuffled, in the scenes that it names; no other scenes then."""
+    slots: int = 0
+    """Scenes in the device's memory at a time where there are more; the others take turns. 0: all at once."""
+
+    @property
+    def names(self) -> list[str]:
+        """The scenes' ids, as `data.scenes.find_scene` takes them."""
+        return [f"house:{self.first_house + i}" for i in range(self.houses)] + list(self.files)
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         _in_range(self, "houses", 0, 100_000)
         _in_range(self, "first_house", 0, 2**31)
+        _in_range(self, "slots", 0, 100_000)
+        if self.slots == 1:
+            raise ConfigError(
+                "slots: found 1, expected 0 (all scenes at once) or at least 2: one to load the next into"
+            )
+        if self.slots and self.episodes:
+            raise ConfigError(f"slots: found {self.slots} with an episode file, expected 0: its scenes all stay")
         if not (self.houses or self.files or self.episodes):
             raise ConfigError("scenes: found neither houses, files nor episodes, expected at least one scene")
 
@@ -197,6 +211,12 @@ class PointNavRun:
     seed: int = 0
     compile: bool = False
     """Run the policy through torch.compile."""
+    graphs: bool = False
+    """Replay rollouts and optimiser steps as CUDA graphs: the same losses with less work for the host. No effect on the
+    CPU."""
+    deterministic: bool = False
+    """Only operations that give the same bits twice: the same seed then has the same losses on the same GPU. On the CPU
+    that is so without it."""
     save_every: float = 60.0
     """Seconds between two saves of weights and resume state."""
     eval_every: int = 0
@@ -204,6 +224,8 @@ class PointNavRun:
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
+        if self.scenes.slots and self.renderer != "raycast":
+            raise ConfigError(f"renderer: found {self.renderer!r} with scenes.slots, expected 'raycast'")
         _in_range(self, "save_every", 0.0, 1e9)
         _in_range(self, "eval_every", 0, 10**13)
         _in_range(self, "seed", 0, 2**62)

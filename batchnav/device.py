@@ -165,6 +165,13 @@ def resolve_device(device: str | torch.device) -> torch.device:
     return device
 
 
+def make_deterministic() -> None:
+    """Let torch use only operations that give the same bits twice, where it has them. Before anything runs on CUDA."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS else picks workspaces, and sums, by timing
+    # Warnings, not errors: a cumulative sum over a few actions is refused by name, though each row has one thread.
+    torch.use_deterministic_algorithms(True, warn_only=True)
+
+
 def view(value: Any) -> Any:
     """A torch tensor, or a NamedTuple of them, as the arrays that kernels take. Do it once: it is slow on CUDA.
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from batchnav.device import num_threads
+from batchnav.config import PointNavRun, load_config
+from batchnav.data.episodes import load_episodes
+from batchnav.data.scenes import measure_scenes
+from batchnav.device import num_threads, resolve_device
 from batchnav.errors import DeviceError
+from batchnav.memory import predict_memory
 from batchnav.render.gl import EGLDevice, cuda_match, egl_devices, open_context
 
 PACKAGES = ("torch", "numba", "numba-cuda", "cuda-bindings", "numpy", "moderngl", "glcontext")
@@ -33,6 +38,19 @@ def examine() -> list[Finding]:
     where = torch.cuda.get_device_name() if has_cuda else f"{num_threads()} CPU threads"
     renderers = "raycast" if opengl.advice else "raycast; opengl with --renderer opengl, the faster with auto"
     return [*findings, opengl, Finding("device: auto", where), Finding("renderers", renderers)]
+
+
+def memory_findings(config: Path) -> list[Finding]:
+    """What `predict_memory` says of a training configuration, part by part, on the device that it asks for."""
+    run = load_config(config, PointNavRun)
+    device = resolve_device(run.device)
+    if run.scenes.episodes:
+        names = sorted({episode.scene_id for episode in load_episodes(run.scenes.episodes)})
+    else:
+        names = run.scenes.names
+    parts = predict_memory(run, measure_scenes(names), device)
+    sizes = {**parts, f"in all, on {device}": sum(parts.values())}
+    return [Finding(f"memory: {name}", f"{size / 1e9:.3f} GB") for name, size in sizes.items()]
 
 
 def _package(name: str) -> Finding:

@@ -41,6 +41,13 @@ class VecEnv(Protocol):
 
     Autoreset is SAME_STEP: the observation after an episode's end is the next episode's first.
     Returned tensors are valid until the next call.
+
+    An environment may also have
+        step_into(actions, out) -> reward, terminated, truncated, info: `step` with the observation written into the
+            tensors of `out`, by name, floats of any width; what is not named there need not be made;
+        capturable: bool, set where a step only launches kernels on torch's current stream that read and write tensors
+            which stay where they are, so that a CUDA graph can hold it;
+        settle(): let torch's current stream wait for what steps run on others.
     """
 
     num_envs: int

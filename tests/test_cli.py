@@ -111,6 +111,15 @@ def test_doctor_says_what_is_here_and_what_to_install(run, monkeypatch):
     assert "apt-get install libegl1" in text and "no context" in text
 
 
+def test_doctor_predicts_a_configurations_memory(run, tmp_path):
+    config = tmp_path / "small.yaml"
+    config.write_text(
+        "{scenes: {houses: 1}, policy: {base_width: 8}, ppo: {num_envs: 4, rollout_steps: 2}, device: cpu}"
+    )
+    text = run("doctor", "--config", str(config))
+    assert "memory: scenes" in text and "memory: in all, on cpu" in text
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

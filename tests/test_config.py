@@ -35,6 +35,8 @@ def test_a_configuration_survives_the_round_trip():
         ("scenes: {houses: 0}", ["scenes", "neither"]),
         ("scenes: {files: one.glb}", ["files", "list"]),
         ("task: {max_depth: -1}", ["max_depth", "-1"]),
+        ("scenes: {slots: 1}", ["slots", "found 1"]),
+        ("{scenes: {slots: 4}, renderer: opengl}", ["renderer", "opengl", "raycast"]),
         ("seed: -1", ["seed", "-1"]),
         ("- a list", ["mapping"]),
         ("a: [", ["YAML"]),

@@ -4,12 +4,14 @@
     python train/pointnav.py --config configs/pointnav_cpu.yaml --out runs/mine --ppo.num-envs 128 --seed 3
 
 Every field of the configuration is an option (`--help` lists them). A run that was stopped, even killed, goes on from
-its last save when the same command is given again.
+its last save when the same command is given again. `--profile` leaves a torch profiler's trace of two updates in the
+run's folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import math
 import sys
@@ -19,30 +21,35 @@ import torch
 import tyro
 from progress import TrainingProgress
 from run_folder import RunFolder
+from tracing import tracing
 
 from batchnav.config import PointNavRun, load_config, to_dict, validate
 from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes, order_episodes
-from batchnav.data.scenes import find_played, find_scenes
-from batchnav.device import resolve_device
+from batchnav.data.scenes import find_played, find_scene, find_scenes, measure_scenes
+from batchnav.device import make_deterministic, resolve_device
 from batchnav.envs.evaluate import evaluate
 from batchnav.envs.pointnav import PointNavEnv
+from batchnav.envs.streamed import StreamedPointNavEnv
 from batchnav.errors import BatchnavError, DivergenceError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
 from batchnav.policy.weights import save_policy
 from batchnav.ppo.learner import Learner
+from batchnav.scene.slots import Capacity
 
 VALIDATION = Path(__file__).resolve().parents[1] / "assets" / "episodes" / "val.json.gz"
 
 
-def train(run: PointNavRun, out: Path) -> None:
-    """Train as configured and leave weights, curves and resume state in the folder `out`."""
+def train(run: PointNavRun, out: Path, profile: bool = False) -> None:
+    """Train as configured and leave weights, curves and resume state in the folder `out`; and a trace, if asked for."""
     folder = RunFolder(out, run)
+    if run.deterministic:
+        make_deterministic()
     device = resolve_device(run.device)
     torch.manual_seed(run.seed)  # the initial weights
     env = make_environment(run, device)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
-    learner = Learner(policy, env, run.ppo, run.seed, compile=run.compile)
+    learner = Learner(policy, env, run.ppo, run.seed, compile=run.compile, graphs=run.graphs)
     state = folder.load()
     if state is not None:
         learner.load_state_dict(state)
@@ -53,10 +60,12 @@ def train(run: PointNavRun, out: Path) -> None:
         folder.save(learner.state_dict())
 
     validation = Validation(run, policy, device) if run.eval_every else None
-    with TrainingProgress(run.ppo.total_frames, learner.frames) as progress:
+    profiler = tracing(out / "trace.json") if profile else contextlib.nullcontext()
+    with TrainingProgress(run.ppo.total_frames, learner.frames) as progress, profiler:
         while learner.frames < run.ppo.total_frames:
             before = learner.frames
-            row = summary(learner.update(before / run.ppo.total_frames).read(), run.ppo.frames_per_update)
+            moved = env.move_scenes() if isinstance(env, StreamedPointNavEnv) else {}
+            row = summary(learner.update(before / run.ppo.total_frames).read(), run.ppo.frames_per_update) | moved
             if not math.isfinite(row["loss"]):
                 raise DivergenceError(
                     f"update to frame {row['frames']:,}: found loss {row['loss']}, expected a finite number; "
@@ -68,6 +77,8 @@ def train(run: PointNavRun, out: Path) -> None:
                 folder.log({"frames": learner.frames, "eval": validation.measure()})
             if folder.save_due(run.save_every):
                 save()
+            if profile:
+                profiler.step()
     save()
     folder.close()
 
@@ -77,9 +88,12 @@ def make_environment(run: PointNavRun, device: torch.device) -> PointNavEnv:
     if run.scenes.episodes:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
         return fixed_episodes(episodes, run, device, run.ppo.num_envs)
-    names = [f"house:{run.scenes.first_house + i}" for i in range(run.scenes.houses)] + list(run.scenes.files)
-    scenes, n = find_scenes(names), run.ppo.num_envs
-    return PointNavEnv(scenes, n, device, run.seed, config=run.task, renderer=run.renderer)
+    names, n = run.scenes.names, run.ppo.num_envs
+    options = {"config": run.task, "renderer": run.renderer}
+    if 0 < run.scenes.slots < len(names):
+        capacity = Capacity.for_all(measure_scenes(names))
+        return StreamedPointNavEnv(names, find_scene, capacity, run.scenes.slots, n, device, run.seed, **options)
+    return PointNavEnv(find_scenes(names), n, device, run.seed, **options)
 
 
 def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.device, num_envs: int) -> PointNavEnv:
@@ -115,16 +129,17 @@ class Validation:
         return {name: float(results[name].mean()) for name in ("success", "spl", "soft_spl", "distance_to_goal")}
 
 
-def parse(arguments: list[str]) -> tuple[PointNavRun, Path]:
-    """The configuration file with the command line's overrides, and the run's folder."""
+def parse(arguments: list[str]) -> tuple[PointNavRun, Path, bool]:
+    """The configuration file with the command line's overrides, the run's folder, and whether to trace it."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--config", type=Path)
     parser.add_argument("--out", type=Path, default=Path("runs/pointnav"))
+    parser.add_argument("--profile", action="store_true")
     known, overrides = parser.parse_known_args(arguments)
     default = load_config(known.config, PointNavRun) if known.config else PointNavRun()
     run = tyro.cli(PointNavRun, default=default, args=overrides, description=__doc__)
     validate(run)
-    return run, known.out
+    return run, known.out, known.profile
 
 
 if __name__ == "__main__":

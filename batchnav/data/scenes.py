@@ -17,6 +17,7 @@ from batchnav.errors import MeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.houses import make_house
 from batchnav.scene.scene import Scene, make_scene
+from batchnav.scene.slots import Capacity
 
 HOUSE = "house:"
 """Begins the id of a procedural house; its seed follows."""
@@ -111,6 +112,16 @@ def find_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -
     new = [name for name in ids if not (name.startswith(HOUSE) and _house_file(name).is_file())]
     made = dict(zip(new, in_parallel(find, new, "scenes", SCENES_PER_WORKER), strict=True))
     return [made[name] if name in made else find(name) for name in ids]
+
+
+def measure_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -> list[Capacity]:
+    """What each scene takes: loaded once (and kept in the cache where it is a house), none kept in memory."""
+    measure = functools.partial(_measure, scenes_dir=scenes_dir)
+    return in_parallel(measure, scene_ids, "scenes", SCENES_PER_WORKER)
+
+
+def _measure(scene_id: str, scenes_dir: str | Path) -> Capacity:
+    return Capacity.of(find_scene(scene_id, scenes_dir))
 
 
 def find_played(episodes: Iterable[Episode], scenes_dir: str | Path = SCENES_DIR) -> list[Scene]:

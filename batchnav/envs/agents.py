@@ -14,7 +14,6 @@ from numba import prange
 from batchnav import device
 from batchnav.device import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.envs.pointnav import PointNavEnv
-from batchnav.navmesh.data import search_scratch
 from batchnav.navmesh.geodesic import geodesic_distance, next_corner
 from batchnav.navmesh.walk import try_step
 from batchnav.sim.measures import collided, goal_in_agent_frame
@@ -170,7 +169,7 @@ class OracleAgent:
         rows = env.num_envs if env.device.type == "cuda" else self.sim.chunks
         self._actions = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
         self._plan = torch.zeros(env.num_envs, 2, dtype=torch.int32, device=env.device)
-        self._scratch = search_scratch(env.bank.navmesh, rows, env.device)
+        self._scratch = env.bank.search_scratch(rows)
         self._views = tuple(map(device.view, (self.sim.state, self._scratch, self._plan, self._actions)))
 
     def reset(self, num_envs: int) -> None:

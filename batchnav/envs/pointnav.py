@@ -68,8 +68,13 @@ class PointNavEnv(gym.vector.VectorEnv):
             max_depth=self.config.max_depth if self.config.hole_value == 1.0 else float("inf"),
         )  # fmt: skip
         image = (num_envs, 1, self.config.height, self.config.width)
-        self._depth = torch.zeros(image, dtype=torch.float32, device=self.device)
-        self._final_depth = torch.zeros_like(self._depth) if final_observation else None
+        self._observation = {
+            "depth": torch.zeros(image, dtype=torch.float32, device=self.device),
+            "pointgoal": self.sim.result.pointgoal,
+        }
+        self._final = None
+        if final_observation:
+            self._final = {name: torch.zeros_like(value) for name, value in self._observation.items()}
         self.single_observation_space = gym.spaces.Dict({
             "depth": gym.spaces.Box(0.0, 1.0, image[1:], np.float32),
             "pointgoal": gym.spaces.Box(-np.inf, np.inf, (2,), np.float32),
@@ -81,38 +86,67 @@ class PointNavEnv(gym.vector.VectorEnv):
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict[str, torch.Tensor], dict]:
         """Begin all episodes anew; with a seed, from that seed's first episodes on."""
         if seed is not None:
-            self.sim.seed = seed
+            self.sim.seed.fill_(seed)
             self.sim.state.episode.fill_(-1)
         self.sim.reset()
-        return self._observe(self._depth), {}
+        return self.observe(), {}
 
     def step(self, actions: torch.Tensor) -> tuple[dict, torch.Tensor, torch.Tensor, torch.Tensor, dict]:
         """One step of every agent: i64 [N] -> observation, reward, terminated, truncated, info."""
+        return self._observation, *self.step_into(actions, self._observation)
+
+    def step_into(
+        self, actions: torch.Tensor, out: dict[str, torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict]:
+        """`step` that writes its observation into the tensors of `out`, by name: floats of any width.
+
+        Where `out` has no "depth", nothing is rendered.
+        """
         self.sim.advance(actions)
         info = {"episode": self.sim.metrics(), "_episode": self.sim.result.done}
-        if self._final_depth is not None:
-            final = self._observe(self._final_depth)
-            info["final_obs"] = {"depth": final["depth"], "pointgoal": final["pointgoal"].clone()}
+        if self._final is not None:
+            info["final_obs"] = self._observe(self._final)
         self.sim.reset_done()
-        result = self.sim.result
-        return self._observe(self._depth), result.reward, result.terminated, result.truncated, info
+        self._observe(out)
+        return self.sim.result.reward, self.sim.result.terminated, self.sim.result.truncated, info
 
-    def _observe(self, out: torch.Tensor) -> dict[str, torch.Tensor]:
+    def settle(self) -> None:
+        """Let torch's current stream wait for the episodes that are drawn beside it."""
+        self.sim.settle()
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a CUDA graph can hold a step: where a renderer launches nothing but kernels."""
+        return isinstance(self.renderer, RaycastRenderer)
+
+    def _observe(self, out: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Render from where the agents are, clip to the sensor's range and scale to 0..1."""
-        state, result, config = self.sim.state, self.sim.result, self.config
-        metres = self.renderer.render(state.scene, result.camera, state.heading).unsqueeze(1)
-        torch.sub(metres, config.min_depth, out=out)
-        out.mul_(1.0 / (config.max_depth - config.min_depth)).clamp_(0.0, 1.0)
+        if "depth" in out:
+            self._scale(self.look(), out["depth"])
+        if "pointgoal" in out:
+            out["pointgoal"].copy_(self.sim.result.pointgoal)
+        return out
+
+    def look(self) -> torch.Tensor:
+        """What the agents see, in metres: f32 [N, H, W]. The renderer's own tensor, valid until the next rendering."""
+        state = self.sim.state
+        return self.renderer.render(state.scene, self.sim.result.camera, state.heading)
+
+    def _scale(self, metres: torch.Tensor, out: torch.Tensor) -> None:
+        """f32 [N, H, W] in metres -> `out` [N, 1, H, W] in 0..1, in as few passes over the images as there can be."""
+        config, metres = self.config, metres.unsqueeze(1)
+        above = metres - config.min_depth if config.min_depth else metres
+        torch.mul(above, 1.0 / (config.max_depth - config.min_depth), out=out)
+        out.clamp_(0.0, 1.0)
         if config.hole_value > 0.0:
             out.masked_fill_(metres == 0.0, config.hole_value)
-        return {"depth": out, "pointgoal": result.pointgoal}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """All that the next step depends on, as tensors on the CPU."""
         state = {name: value.cpu().clone() for name, value in self.sim.state._asdict().items()}
         state["pointgoal"] = self.sim.result.pointgoal.cpu().clone()
         state["camera"] = self.sim.result.camera.cpu().clone()
-        state["seed"] = torch.tensor(self.sim.seed, dtype=torch.int64)
+        state["seed"] = self.sim.seed[0].cpu().clone()
         return state
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
@@ -126,11 +160,12 @@ class PointNavEnv(gym.vector.VectorEnv):
                 raise CheckpointError(f"environment state {name!r}: found {what}, expected {expected}")
         for name, target in own.items():
             target.copy_(state[name])
-        self.sim.seed = int(state["seed"])
+        self.sim.seed.fill_(int(state["seed"]))
+        self.sim.draw_all()
 
-    def observe(self) -> dict[str, torch.Tensor]:
-        """The current observation, rendered anew (after `load_state_dict`)."""
-        return self._observe(self._depth)
+    def observe(self, out: dict[str, torch.Tensor] | None = None) -> dict[str, torch.Tensor]:
+        """The current observation, rendered anew (after `load_state_dict`), into `out` as by `step_into`."""
+        return self._observe(self._observation if out is None else out)
 
 
 def _task(config: PointNavConfig | str | None, options: dict) -> PointNavConfig:

@@ -106,27 +106,23 @@ def slots(scratch, row):
     return row * scratch.row_size
 
 
-def search_scratch(data: NavMeshData, rows: int, device: torch.device, max_corners: int = 0) -> SearchScratch:
-    """Memory for `rows` searches at a time over `data`, zeroed. ArgumentError where it would be out of reach."""
-    heap, listed, row_size = _search_row(data)
+def search_scratch(nodes: int, rows: int, device: torch.device, max_corners: int = 0) -> SearchScratch:
+    """Memory for `rows` searches at a time over `nodes`, zeroed. ArgumentError where it would be out of reach."""
+    heap, listed, row_size = _search_row(nodes)
     if rows * row_size >= 2**31:
-        limit = 2**31 // row_size
-        raise ArgumentError(f"rows: found {rows}, expected at most {limit} for {heap - 1} polygons per scene")
+        raise ArgumentError(f"rows: found {rows}, expected at most {2**31 // row_size} for {nodes} polygons per scene")
     memory = torch.zeros((rows * row_size, 4), dtype=torch.float32, device=device)
     corners = torch.zeros((max(rows * max_corners, 1), 4), dtype=torch.float32, device=device)
     return SearchScratch(memory, corners, row_size, heap, listed, max_corners)
 
 
-def search_bytes(data: NavMeshData) -> int:
+def search_bytes(nodes: int) -> int:
     """Memory that one row of `search_scratch` takes, without corners."""
-    return _search_row(data)[2] * 16
+    return _search_row(nodes)[2] * 16
 
 
-def _search_row(data: NavMeshData) -> tuple[int, int, int]:
+def _search_row(nodes: int) -> tuple[int, int, int]:
     """Where a row's heap and its list begin, and where it ends, in quadruples of floats."""
-    scenes = data.scenes.cpu().numpy() if isinstance(data.scenes, torch.Tensor) else np.asarray(data.scenes)
-    shape = scenes.view(np.int32)
-    nodes = int((shape[:, 8] << shape[:, 7]).max(initial=1))
     heap = 1 + nodes
     listed = heap + min(nodes, NODE_POOL) // 2 + 1
     return heap, listed, -(-(listed + MAX_PATH // 4) // 8) * 8
@@ -136,29 +132,42 @@ def pack(navmeshes: list[NavMesh]) -> NavMeshData:
     """Several navmeshes as one; scene k is navmeshes[k]. NumPy arrays; move them with `device.to_device`."""
     if not navmeshes:
         raise ArgumentError("navmeshes: found an empty list, expected at least one")
-    parts, shifted = [navmesh.data for navmesh in navmeshes], []
-    tiles = polygons = nodes = triangles = links = islands = 0
+    parts, moved_parts, first = [navmesh.data for navmesh in navmeshes], [], NavMeshData(*[0] * 11)
     for part in parts:
-        scene, tile = part.scenes.copy(), part.tiles.copy()
-        polygon, middle, portal = part.polygons.copy(), part.link_middle.copy(), part.link_portal.copy()
-        _bits(scene)[:, [4, 6]] += np.array([tiles, polygons], np.int32)
-        _bits(tile)[:, [8, 10]] += np.array([nodes, polygons], np.int32)
-        _bits(polygon)[:, 1] += np.int32(triangles)
-        for column in (7, *range(11, 32, 4)):
-            values = _bits(polygon)[:, column]
-            values[values >= 0] += np.int32(islands if column == 7 else polygons)
-        _bits(middle)[:, 3] += np.int32(polygons)
-        _bits(portal)[:, 7] += np.int32(polygons)
-        island = np.where(part.polygon_island < 0, -1, part.polygon_island + np.int32(islands)).astype(np.int32)
-        start = part.link_start[:-1] + np.int32(links)
-        shifted.append(part._replace(
-            scenes=scene, tiles=tile, polygons=polygon, link_start=start, link_middle=middle, link_portal=portal,
-            polygon_island=island,
-        ))  # fmt: skip
-        tiles, nodes, triangles = tiles + len(tile), nodes + len(part.nodes), triangles + len(part.triangles)
-        polygons, links, islands = polygons + len(polygon), links + len(middle), islands + len(part.island_radius)
-    shifted[-1] = shifted[-1]._replace(link_start=np.append(shifted[-1].link_start, np.int32(links)))
-    return NavMeshData(*(np.ascontiguousarray(np.concatenate(column)) for column in zip(*shifted, strict=True)))
+        moved_parts.append(moved(part, first))
+        counts = NavMeshData(*map(len, part))
+        counts = counts._replace(link_start=counts.link_start - 1)  # its last row is the next one's first
+        first = NavMeshData(*(a + b for a, b in zip(first, counts, strict=True)))
+    ends = [part.link_start[-1:] for part in moved_parts]
+    columns = NavMeshData(*zip(*moved_parts, strict=True))
+    starts = [*(column[:-1] for column in columns.link_start), ends[-1]]
+    return NavMeshData(*(np.ascontiguousarray(np.concatenate(c)) for c in columns._replace(link_start=starts)))
+
+
+def moved(part: NavMeshData, first: NavMeshData) -> NavMeshData:
+    """A navmesh as its rows read where they begin at rows `first` (an int for each array) of larger arrays."""
+    scene, tile = part.scenes.copy(), part.tiles.copy()
+    polygon, middle, portal = part.polygons.copy(), part.link_middle.copy(), part.link_portal.copy()
+    _bits(scene)[:, [4, 6]] += np.array([first.tiles, first.polygons], np.int32)
+    _bits(tile)[:, [8, 10]] += np.array([first.nodes, first.polygons], np.int32)
+    _bits(polygon)[:, 1] += np.int32(first.triangles)
+    for column in (7, *range(11, 32, 4)):
+        values = _bits(polygon)[:, column]
+        values[values >= 0] += np.int32(first.island_radius if column == 7 else first.polygons)
+    _bits(middle)[:, 3] += np.int32(first.polygons)
+    _bits(portal)[:, 7] += np.int32(first.polygons)
+    island = np.where(part.polygon_island < 0, -1, part.polygon_island + np.int32(first.island_radius))
+    return part._replace(
+        scenes=scene, tiles=tile, polygons=polygon, link_start=part.link_start + np.int32(first.link_middle),
+        link_middle=middle, link_portal=portal, polygon_island=island.astype(np.int32),
+    )  # fmt: skip
+
+
+def search_size(data: NavMeshData) -> int:
+    """Nodes that a path search may meet in the largest of the scenes, for `search_scratch`."""
+    scenes = data.scenes.cpu().numpy() if isinstance(data.scenes, torch.Tensor) else np.asarray(data.scenes)
+    shape = scenes.view(np.int32)
+    return int((shape[:, 8] << shape[:, 7]).max(initial=1))
 
 
 def build(file: NavMeshFile) -> NavMeshData:

@@ -12,7 +12,15 @@ from batchnav.device import launch, num_threads, resolve_device, to_device, view
 from batchnav.errors import ArgumentError
 from batchnav.navmesh import batch
 from batchnav.navmesh import file as navmesh_file
-from batchnav.navmesh.data import MAX_PATH, NavMeshData, build, search_bytes, search_scratch, triangle_areas
+from batchnav.navmesh.data import (
+    MAX_PATH,
+    NavMeshData,
+    build,
+    search_bytes,
+    search_scratch,
+    search_size,
+    triangle_areas,
+)
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.types import TriangleMesh
 
@@ -42,6 +50,7 @@ class NavMesh:
         self.file = file
         self.data: NavMeshData = build(file)
         """The rows that kernels read, as NumPy arrays; `data.pack` joins those of several navmeshes."""
+        self._search_size = search_size(self.data)
         self._place(resolve_device(device))
 
     def _place(self, device: torch.device) -> None:
@@ -219,13 +228,13 @@ class NavMesh:
         """Searches at a time: rows of working memory for so many points."""
         if self.device.type == "cpu":
             return min(count, num_threads())
-        return min(count, _CUDA_ROWS, max(_CUDA_SCRATCH // search_bytes(self.data), 1))
+        return min(count, _CUDA_ROWS, max(_CUDA_SCRATCH // search_bytes(self._search_size), 1))
 
     def _memory(self, rows: int, max_corners: int):
         """Scratch of at least so many rows, kept between calls: as tensors and as kernels take it."""
         kept = self._scratch.get(max_corners)
         if kept is None or kept[0] < rows:
-            memory = search_scratch(self.data, rows, self.device, max_corners)
+            memory = search_scratch(self._search_size, rows, self.device, max_corners)
             kept = self._scratch[max_corners] = (rows, memory, view(memory))
         return kept[1:]
 

@@ -1,6 +1,7 @@
 """The learner: collect a rollout, compute advantages, take PPO's steps. It sees environments as `VecEnv` alone.
 
-Nothing in `update` waits for the device; the statistics it returns do when they are read.
+Nothing in `update` waits for the device; the statistics it returns do when they are read. A whole rollout and a
+minibatch's step each work on tensors that stay where they are, so each can be one CUDA graph.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import torch
 
 from batchnav.config import PPOConfig
 from batchnav.errors import CheckpointError, ConfigError
+from batchnav.graphs import Graphs
 from batchnav.policy.actor_critic import ActorCritic, as_dict
 from batchnav.ppo.gae import gae
 from batchnav.ppo.lamb import Lamb
@@ -37,11 +39,21 @@ class Learner:
         config: `num_envs` must be the environment's.
         seed: of the environment, of the actions drawn and of the minibatches. Initial weights are the caller's.
         compile: run the network through torch.compile.
+        graphs: replay a minibatch's step, and the rollout where the environment is `capturable`, as CUDA graphs. The
+            same kernels run in the same order, so the results are the same; on the CPU it changes nothing.
 
     ConfigError where the environment and the configuration do not fit.
     """
 
-    def __init__(self, policy: ActorCritic, env: VecEnv, config: PPOConfig, seed: int = 0, compile: bool = False):
+    def __init__(
+        self,
+        policy: ActorCritic,
+        env: VecEnv,
+        config: PPOConfig,
+        seed: int = 0,
+        compile: bool = False,
+        graphs: bool = False,
+    ):
         config.validate()
         if config.num_envs != env.num_envs:
             raise ConfigError(f"num_envs: found {config.num_envs}, expected the environment's {env.num_envs}")
@@ -59,10 +71,24 @@ class Learner:
             self.policy.observation_shapes, config.rollout_steps, env.num_envs, self.device, self.state
         )
         self.uniforms = torch.empty(config.rollout_steps, env.num_envs, device=self.device)
+        self.minibatch = torch.zeros(config.num_envs // config.minibatches, dtype=torch.int64, device=self.device)
         self.episodes = EpisodeSums(env.num_envs, self.device)
+        self._graphs = graphs
+        self._record()
         obs, _ = env.reset(seed=seed)
         self.rollout.put_obs(-1, as_dict(obs))
         self.rollout.start[-1] = True
+
+    def replace_env(self, env: VecEnv) -> None:
+        """Go on in another environment of the same shape, from the observations and the memory of the last one."""
+        self.env = env
+        self._record()
+
+    def _record(self) -> None:
+        """Have rollout and step recorded, anew where they were: what they work on has moved."""
+        graphs = Graphs(self.device, self._graphs)
+        self._play_rollout = graphs.wrap(self._play) if getattr(self.env, "capturable", False) else self._play
+        self._learn_minibatch = graphs.wrap(self._learn_from_rollout)
 
     def update(self, progress: float) -> UpdateStats:
         """One rollout and the learning from it. `progress`: how much of the run is done, 0 to 1, for the schedule."""
@@ -71,23 +97,25 @@ class Learner:
         self.lr.fill_(lr)
         self.collect()
         timer.mark()
-        advantage, returns = self._advantages()
-        losses, grad_norms = [], []
+        rollout = self.rollout
+        for kept, value in zip((rollout.advantage, rollout.returns), self._advantages(), strict=True):
+            kept.copy_(value)
+        parts = []
         for _ in range(config.epochs):
             order = torch.randperm(config.num_envs, generator=self.generator, device=self.device)
             for envs in order.view(config.minibatches, -1):
-                loss, grad_norm = self._learn(envs, advantage[:, envs], returns[:, envs])
-                losses.append(loss)
-                grad_norms.append(grad_norm)
+                self.minibatch.copy_(envs)
+                parts.append(self._learn_minibatch().clone())
         timer.mark()
         self.frames += config.frames_per_update
+        *losses, grad_norm = torch.stack(parts).mean(0).unbind()
         return UpdateStats(
             frames=self.frames,
             learning_rate=lr,
-            losses=LossStats(*(torch.stack(part).mean() for part in zip(*losses, strict=True))),
-            grad_norm=torch.stack(grad_norms).mean(),
-            explained_variance=1.0 - (returns - self.rollout.value).var() / returns.var().clamp(min=1e-12),
-            reward=self.rollout.reward.mean(),
+            losses=LossStats(*losses),
+            grad_norm=grad_norm,
+            explained_variance=1.0 - (rollout.returns - rollout.value).var() / rollout.returns.var().clamp(min=1e-12),
+            reward=rollout.reward.mean(),
             episodes=self.episodes.take(),
             timer=timer,
         )
@@ -95,39 +123,55 @@ class Learner:
     @torch.no_grad()
     def collect(self) -> None:
         """Fill the rollout with `rollout_steps` steps of every environment."""
-        rollout, config = self.rollout, self.config
-        rollout.roll()
-        rollout.state0.copy_(self.state)
         self.uniforms.uniform_(generator=self.generator)
+        self._play_rollout()
+
+    @torch.no_grad()
+    def _play(self) -> None:
+        """The steps of `collect`, on the random numbers in `uniforms`."""
+        rollout, config, state = self.rollout, self.config, self.state
+        rollout.roll()
+        rollout.state0.copy_(state)
         with self._autocast():
             for t in range(rollout.num_steps):
                 act = self.policy.act(
-                    rollout.get_obs(t), rollout.prev_action[t], rollout.start[t], self.state, self.uniforms[t]
+                    rollout.get_obs(t), rollout.prev_action[t], rollout.start[t], state, self.uniforms[t]
                 )
-                self.state = act.state
+                state = act.state
                 rollout.action[t] = act.action
                 rollout.log_prob[t] = act.log_prob
                 rollout.value[t] = act.value
-                obs, reward, terminated, truncated, info = self.env.step(rollout.action[t])
-                rollout.put_obs(t + 1, as_dict(obs))
+                reward, terminated, truncated, info = self._step(t)
                 rollout.reward[t] = reward
                 torch.logical_or(terminated, truncated, out=rollout.start[t + 1])
                 if config.timeout_bootstrap:
-                    self._bootstrap(t, truncated & ~terminated, info)
+                    self._bootstrap(t, truncated & ~terminated, info, state)
                 self.episodes.add(info)
             T = rollout.num_steps
-            last = self.policy.value(rollout.get_obs(T), rollout.prev_action[T], rollout.start[T], self.state)
+            last = self.policy.value(rollout.get_obs(T), rollout.prev_action[T], rollout.start[T], state)
+        self.state.copy_(state)
+        if hasattr(self.env, "settle"):
+            self.env.settle()
         # V(s_{t+1}) inside an episode; where one ended, 0 or what `_bootstrap` wrote
         following = torch.cat([rollout.value[1:], last[None]])
         ended = rollout.next_value if config.timeout_bootstrap else torch.zeros_like(following)
         torch.where(rollout.done, ended, following, out=rollout.next_value)
 
-    def _bootstrap(self, t: int, cut: torch.Tensor, info: dict[str, Any]) -> None:
+    def _step(self, t: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
+        """Step the environment; its observation goes into slot t + 1, without a copy where it can write there."""
+        action = self.rollout.action[t]
+        if hasattr(self.env, "step_into"):
+            return self.env.step_into(action, self.rollout.get_obs(t + 1))
+        obs, *results = self.env.step(action)
+        self.rollout.put_obs(t + 1, as_dict(obs))
+        return results
+
+    def _bootstrap(self, t: int, cut: torch.Tensor, info: dict[str, Any], state: torch.Tensor) -> None:
         """Write V(final observation) to next_value[t] where `cut`, else 0: seen with the memory after step t."""
         if "final_obs" not in info:
             raise ConfigError("timeout_bootstrap: the environment's info holds no 'final_obs'; switch that on there")
         final_obs, never = as_dict(info["final_obs"]), torch.zeros_like(cut)
-        value = self.policy.value(final_obs, self.rollout.action[t], never, self.state)
+        value = self.policy.value(final_obs, self.rollout.action[t], never, state)
         self.rollout.next_value[t] = torch.where(cut, value, 0.0)
 
     def _advantages(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -138,6 +182,12 @@ class Learner:
         if config.normalize_advantage:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         return advantage, returns
+
+    def _learn_from_rollout(self) -> torch.Tensor:
+        """One optimiser step on the environments in `minibatch`: f32 [7], the loss and its parts, the gradient norm."""
+        envs = self.minibatch
+        stats, grad_norm = self._learn(envs, self.rollout.advantage[:, envs], self.rollout.returns[:, envs])
+        return torch.stack([*stats, grad_norm])
 
     def _learn(self, envs: torch.Tensor, advantage: torch.Tensor, returns: torch.Tensor):
         """One optimiser step on the whole sequences of the environments `envs` i64 [B]."""
@@ -197,13 +247,14 @@ class Learner:
             self.optimizer.load_state_dict(state["optimizer"])
             self.optimizer.param_groups[0]["lr"] = self.lr
             self.generator.set_state(state["generator"].cpu())
-            self.state = state["memory"].to(self.device).expand_as(self.state).clone()
+            self.state.copy_(state["memory"])
             for name, slots in rollout.obs.items():
                 slots[-1].copy_(state["obs"][name])
             rollout.start[-1].copy_(state["start"])
             rollout.prev_action[-1].copy_(state["prev_action"])
             self.env.load_state_dict(state["env"])
             self.frames = int(state["frames"])
+            self._record()  # the optimiser's state lies elsewhere now
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             raise CheckpointError(f"resume state: does not fit this run ({type(error).__name__}: {error})") from error
 
@@ -213,4 +264,6 @@ def _make_optimizer(policy: ActorCritic, config: PPOConfig, lr: torch.Tensor) ->
         return Lamb(
             policy.named_parameters(), lr, eps=EPS, weight_decay=config.weight_decay, min_trust=config.lamb_min_trust
         )
-    return torch.optim.AdamW(policy.parameters(), lr, eps=EPS, weight_decay=config.weight_decay, fused=True)
+    return torch.optim.AdamW(
+        policy.parameters(), lr, eps=EPS, weight_decay=config.weight_decay, fused=True, capturable=lr.is_cuda
+    )

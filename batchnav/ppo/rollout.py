@@ -45,6 +45,8 @@ class Rollout:
         self.value = empty(num_steps, num_envs)
         self.next_value = empty(num_steps, num_envs)
         self.reward = empty(num_steps, num_envs)
+        self.advantage = empty(num_steps, num_envs)
+        self.returns = empty(num_steps, num_envs)
         self.state0 = state.clone()
 
     @property

@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 def make_renderer(name: str, bank: SceneBank, num_agents: int, **options) -> DepthRenderer:
     """A renderer with the options of `RaycastRenderer`: "raycast", "opengl", or "auto" for the faster one here."""
+    if name != "raycast" and not bank.scenes:
+        raise ArgumentError(f"renderer: found {name!r} with scenes that take turns in slots, expected 'raycast'")
     if name == "auto":
         return fastest_renderer(bank, num_agents, **options)
     if name not in RENDERERS:

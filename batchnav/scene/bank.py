@@ -10,12 +10,12 @@ import torch
 
 from batchnav.device import resolve_device, to_device, view
 from batchnav.errors import ArgumentError
-from batchnav.navmesh.data import NavMeshData
+from batchnav.navmesh.data import NavMeshData, SearchScratch, search_scratch, search_size
 from batchnav.navmesh.data import pack as pack_navmeshes
 from batchnav.scene.bvh import BVH
 from batchnav.scene.scene import Scene
 
-_MAX_TRIANGLES = 2**29
+MAX_TRIANGLES = 2**29
 """A leaf's link keeps 29 bits for the first triangle."""
 
 
@@ -31,7 +31,7 @@ class BVHData(NamedTuple):
 
 
 class SceneBank:
-    """K scenes on one device. Made by `SceneBank.pack`; nothing in it changes afterwards."""
+    """K scenes on one device. Made by `SceneBank.pack`; nothing in it changes afterwards (but see `SlotBank`)."""
 
     def __init__(self, scenes: tuple[Scene, ...], bvh: BVHData, navmesh: NavMeshData, device: torch.device):
         self.scenes = scenes
@@ -57,20 +57,29 @@ class SceneBank:
         navmesh = to_device(pack_navmeshes([scene.navmesh for scene in scenes]), device)
         return cls(scenes, bvh, navmesh, device)
 
+    def search_scratch(self, rows: int) -> SearchScratch:
+        """Memory for `rows` path searches at a time in any of the scenes."""
+        return search_scratch(search_size(self.navmesh), rows, self.device)
+
 
 def pack_bvhs(trees: Sequence[BVH]) -> BVHData:
     """Put trees one after another, their links moved along. NumPy arrays."""
     num_triangles = sum(len(tree.triangles) for tree in trees)
-    if num_triangles >= _MAX_TRIANGLES:
-        raise ArgumentError(f"scenes: found {num_triangles} triangles in all, expected fewer than {_MAX_TRIANGLES}")
-    nodes = np.concatenate([tree.nodes for tree in trees])
-    links = nodes.view(np.int32)[:, 12:14]
+    if num_triangles >= MAX_TRIANGLES:
+        raise ArgumentError(f"scenes: found {num_triangles} triangles in all, expected fewer than {MAX_TRIANGLES}")
     roots = np.zeros(len(trees), np.int32)
-    first_node = first_triangle = 0
+    nodes, first_node, first_triangle = [], 0, 0
     for i, tree in enumerate(trees):
         roots[i] = first_node
-        block = links[first_node : first_node + len(tree.nodes)]
-        block += np.where(block >= 0, first_node, -4 * first_triangle).astype(np.int32)
+        nodes.append(moved_nodes(tree.nodes, first_node, first_triangle))
         first_node += len(tree.nodes)
         first_triangle += len(tree.triangles)
-    return BVHData(nodes, np.concatenate([tree.triangles for tree in trees]), roots)
+    return BVHData(np.concatenate(nodes), np.concatenate([tree.triangles for tree in trees]), roots)
+
+
+def moved_nodes(nodes: np.ndarray, first_node: int, first_triangle: int) -> np.ndarray:
+    """A tree's nodes as they read where its rows begin at these rows of larger arrays."""
+    nodes = nodes.copy()
+    links = nodes.view(np.int32)[:, 12:14]
+    links += np.where(links >= 0, first_node, -4 * first_triangle).astype(np.int32)
+    return nodes

@@ -3,8 +3,12 @@
 walk      the action moves or turns the agent; walls stop it or let it slide           (`_walk`)
 measure   geodesic distance to the goal, path length, collisions                       (`_advance`)
 end       stop was called, or the steps are used up; reward and metrics                (`_advance`)
-reset     where the episode ended: the next one, sampled or from the table             (`_reset`)
+reset     where the episode ended: the next one, which was drawn ahead                 (`_begin`)
 observe   the goal in the agent's frame, the camera's place                            (`_observe`)
+draw      where an episode began: the one after it, sampled or from the table          (`_draw`)
+
+On CUDA `draw` runs beside what follows the step (rendering, the policy), on a stream of its own. An episode is a pure
+function of seed, agent and number, so when it is drawn changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +23,6 @@ from batchnav import device
 from batchnav.config import PointNavConfig
 from batchnav.device import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.errors import ArgumentError, EpisodeError
-from batchnav.navmesh.data import search_scratch
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.walk import try_step
 from batchnav.scene.bank import SceneBank
@@ -36,6 +39,7 @@ from batchnav.sim.state import (
     EpisodeTable,
     StepResult,
     Task,
+    Upcoming,
 )
 
 CHUNKS_PER_THREAD = 8
@@ -101,33 +105,46 @@ def _advance(i, action, nav, task, state, result, scratch, row):
 
 
 @lean_function
-def _reset(i, nav, task, seed, scene_ranges, table, state, result, scratch, row):
-    """Begin the agent's next episode: the table's next for this agent, or a fresh one."""
-    state.episode[i] += np.int32(1)
-    episode = state.episode[i]
+def _draw(i, nav, task, seed, scene_ranges, table, state, upcoming, result, scratch, row):
+    """Draw the agent's next episode: the table's next for this agent, or a fresh one."""
+    episode = state.episode[i] + np.int32(1)
     rows = table.scene.shape[0]
     if rows > 0:
         # Agent i plays rows i, i + N, i + 2N ...; beyond the table's end it begins again, which evaluation ignores.
         n = state.scene.shape[0]
         index = np.int64(i) + np.int64(episode) * np.int64(n)
-        state.table_index[i] = np.int32(index) if index < rows else np.int32(-1)
+        upcoming.table_index[i] = np.int32(index) if index < rows else np.int32(-1)
         index %= rows
         scene, heading = table.scene[index], table.heading[index]
         sx, sy, sz = table.start[index, 0], table.start[index, 1], table.start[index, 2]
         gx, gy, gz = table.goal[index, 0], table.goal[index, 1], table.goal[index, 2]
         distance = geodesic_distance(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row)
     else:
-        scene, heading = draw_scene(seed, i, episode, scene_ranges[i, 0], scene_ranges[i, 1])
-        found, sx, sy, sz, gx, gy, gz, distance = sample_episode(nav, task, scene, seed, i, episode, scratch, row)
+        scene, heading = draw_scene(seed[0], i, episode, scene_ranges[i, 0], scene_ranges[i, 1])
+        found, sx, sy, sz, gx, gy, gz, distance = sample_episode(nav, task, scene, seed[0], i, episode, scratch, row)
         if not found:
             result.flags[1] = scene + np.int32(1)
-    state.scene[i] = scene
-    state.position[i, 0], state.position[i, 1], state.position[i, 2] = sx, sy, sz
-    state.goal[i, 0], state.goal[i, 1], state.goal[i, 2] = gx, gy, gz
+    upcoming.scene[i], upcoming.heading[i], upcoming.distance[i] = scene, heading, distance
+    upcoming.start[i, 0], upcoming.start[i, 1], upcoming.start[i, 2] = sx, sy, sz
+    upcoming.goal[i, 0], upcoming.goal[i, 1], upcoming.goal[i, 2] = gx, gy, gz
+    upcoming.wanted[i] = False
+
+
+@lean_function
+def _begin(i, upcoming, state):
+    """Begin the episode that was drawn ahead, and ask for another."""
+    state.episode[i] += np.int32(1)
+    state.table_index[i] = upcoming.table_index[i]
+    state.scene[i] = upcoming.scene[i]
+    for axis in range(3):
+        state.position[i, axis] = upcoming.start[i, axis]
+        state.goal[i, axis] = upcoming.goal[i, axis]
+    heading, distance = upcoming.heading[i], upcoming.distance[i]
     state.start_heading[i], state.heading[i], state.turns[i] = heading, heading, np.int32(0)
     state.start_distance[i], state.distance[i] = distance, distance
     state.path_length[i], state.episode_return[i] = np.float32(0.0), np.float32(0.0)
     state.collisions[i], state.steps[i] = np.int32(0), np.int32(0)
+    upcoming.wanted[i] = True
 
 
 @lean_function
@@ -150,14 +167,25 @@ def _advance_cpu(actions, nav, task, state, scratch, chunks, result):
 
 
 @cpu_kernel
-def _reset_cpu(everyone, nav, task, seed, scene_ranges, table, state, scratch, chunks, result):
+def _reset_cpu(everyone, nav, task, seed, scene_ranges, table, state, scratch, chunks, upcoming, result):
     n = result.done.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // chunks, (row + 1) * n // chunks):
             if everyone or result.done[i]:
-                _reset(i, nav, task, seed, scene_ranges, table, state, result, scratch, row)
+                _begin(i, upcoming, state)
                 _observe(i, task, state, result)
+                _draw(i, nav, task, seed, scene_ranges, table, state, upcoming, result, scratch, row)
+
+
+@cpu_kernel
+def _draw_cpu(nav, task, seed, scene_ranges, table, state, scratch, chunks, upcoming, result):
+    n = result.done.shape[0]
+    for chunk in prange(chunks):
+        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
+        for i in range(row * n // chunks, (row + 1) * n // chunks):
+            if upcoming.wanted[i]:
+                _draw(i, nav, task, seed, scene_ranges, table, state, upcoming, result, scratch, row)
 
 
 @exact_cuda_kernel
@@ -172,15 +200,25 @@ def _advance_cuda(actions, nav, task, state, scratch, result):
 
 
 @exact_cuda_kernel
-def _reset_cuda(everyone, nav, task, seed, scene_ranges, table, state, scratch, result):
+def _begin_cuda(everyone, task, upcoming, state, result):
     i = cuda.grid(1)
     if i < result.done.shape[0] and (everyone or result.done[i]):
-        _reset(i, nav, task, seed, scene_ranges, table, state, result, scratch, i)
+        _begin(i, upcoming, state)
         _observe(i, task, state, result)
+
+
+@exact_cuda_kernel
+def _draw_cuda(nav, task, seed, scene_ranges, table, state, scratch, upcoming, result):
+    i = cuda.grid(1)
+    if i < result.done.shape[0] and upcoming.wanted[i]:
+        _draw(i, nav, task, seed, scene_ranges, table, state, upcoming, result, scratch, i)
 
 
 class PointNavSim:
     """N agents in the scenes of a bank. `state` and `result` are its tensors; nothing is allocated in `step`.
+
+    What may change between two steps (`seed` i64 [1], `scene_ranges` i32 [N, 2]: the first scene that an agent draws
+    from, and their number) lies in tensors too, so that a CUDA graph of a step stays true.
 
     Args:
         bank: the scenes, on the device where the simulation runs.
@@ -200,29 +238,59 @@ class PointNavSim:
     ):
         self.bank, self.config, self.num_envs, self.device = bank, config, num_envs, bank.device
         self.task = Task.of(config)
-        self.seed = seed
+        self.seed = torch.full((1,), seed, dtype=torch.int64, device=self.device)
         self.state = AgentState.empty(num_envs, self.device)
+        self.upcoming = Upcoming.empty(num_envs, self.device)
         self.result = StepResult.empty(num_envs, self.device)
         self.episodes = episodes if episodes is not None else _no_episodes(self.device)
-        self.chunks = min(num_envs, device.num_threads() * CHUNKS_PER_THREAD)
-        rows = num_envs if self.device.type == "cuda" else self.chunks
-        self.scratch = search_scratch(bank.navmesh, rows, self.device)
+        self.chunks = scratch_rows(num_envs, self.device)
+        self.scratch = bank.search_scratch(self.chunks)
         # Agent i draws from its own share of the scenes: one scene for a block of agents where there are fewer scenes
         # than agents (its memory is read together), else a range of scenes for each agent.
         shares = np.arange(num_envs + 1, dtype=np.int64) * bank.num_scenes // num_envs
         ranges = np.stack([shares[:-1], np.maximum(1, np.diff(shares))], axis=1).astype(np.int32)
         self.scene_ranges = torch.from_numpy(ranges).to(self.device)
-        self._views = tuple(map(device.view, (self.state, self.scratch, self.result, self.scene_ranges, self.episodes)))
+        tensors = (self.state, self.upcoming, self.scratch, self.result, self.seed, self.scene_ranges, self.episodes)
+        self._views = tuple(map(device.view, tensors))
+        self._beside = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self._drawing = False
 
     def reset(self) -> None:
         """Begin an episode for every agent. EpisodeError where a scene has none to offer (waits for the device)."""
+        self.draw_all()
         self._run_reset(everyone=True)
+        self.check_episodes()
+
+    def check_episodes(self) -> None:
+        """EpisodeError where a scene had no episode to offer (waits for the device)."""
+        self.settle()
         failed = int(self.result.flags[1])
         if failed:
             raise EpisodeError(
                 f"scene {self.bank.names[failed - 1]!r}: no episode found in 1000 tries, expected an island of radius "
                 f">= 1.5 m with points {self.config.closest_goal:g} to {self.config.furthest_goal:g} m apart"
             )
+
+    def draw_all(self) -> None:
+        """Draw every agent's next episode anew: what it depends on has changed (seed, episode numbers, scenes)."""
+        self.settle()
+        self.upcoming.wanted.fill_(True)
+        self._run_draw()
+
+    def send(self, agents: list[range], scenes: list[int]) -> None:
+        """Have ranges of agents draw their episodes from one scene each, from their next episode on."""
+        self.settle()
+        for some, scene in zip(agents, scenes, strict=True):
+            self.scene_ranges[some.start : some.stop, 0] = scene
+            self.scene_ranges[some.start : some.stop, 1] = 1
+            self.upcoming.wanted[some.start : some.stop] = True
+        self._run_draw()
+
+    def settle(self) -> None:
+        """Let torch's current stream wait for what runs beside it. Work that is recorded must end so."""
+        if self._drawing:
+            torch.cuda.current_stream().wait_stream(self._beside)
+            self._drawing = False
 
     def advance(self, actions: torch.Tensor) -> None:
         """Walk, measure, reward and end; the agents whose episode ended stay where it ended until `reset_done`.
@@ -232,7 +300,8 @@ class PointNavSim:
                 would stall the pipeline, at the next `check`.
         """
         device.check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
-        state, scratch, result, _, _ = self._views
+        self.settle()  # the search shares its scratch memory
+        state, _, scratch, result, *_ = self._views
         nav = self.bank.navmesh_view
         if self.device.type == "cuda":
             view = device.view(actions)
@@ -268,12 +337,30 @@ class PointNavSim:
         return dict(zip(METRICS, self.result.metrics, strict=True))
 
     def _run_reset(self, everyone: bool) -> None:
-        state, scratch, result, ranges, table = self._views
-        arguments = (everyone, self.bank.navmesh_view, self.task, self.seed, ranges, table, state, scratch)
+        """Begin episodes, and draw those that follow: on CUDA beside what comes next on torch's current stream."""
+        state, upcoming, scratch, result, *origin = self._views
+        if self._beside is None:
+            nav = self.bank.navmesh_view
+            _reset_cpu(everyone, nav, self.task, *origin, state, scratch, self.chunks, upcoming, result)
+            return
+        device.launch(_begin_cuda, self.num_envs, everyone, self.task, upcoming, state, result)
+        self._beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._beside):
+            self._run_draw()
+        self._drawing = True
+
+    def _run_draw(self) -> None:
+        state, upcoming, scratch, result, *origin = self._views
+        arguments = (self.bank.navmesh_view, self.task, *origin, state, scratch)
         if self.device.type == "cuda":
-            device.launch(_reset_cuda, self.num_envs, *arguments, result)
+            device.launch(_draw_cuda, self.num_envs, *arguments, upcoming, result)
         else:
-            _reset_cpu(*arguments, self.chunks, result)
+            _draw_cpu(*arguments, self.chunks, upcoming, result)
+
+
+def scratch_rows(num_envs: int, where: torch.device) -> int:
+    """How many searches run at a time: one per CUDA thread, that is, agent; on the CPU one per piece of work."""
+    return num_envs if where.type == "cuda" else min(num_envs, device.num_threads() * CHUNKS_PER_THREAD)
 
 
 def _no_episodes(where: torch.device) -> EpisodeTable:

@@ -98,6 +98,34 @@ class AgentState(NamedTuple):
         )  # fmt: skip
 
 
+class Upcoming(NamedTuple):
+    """Every agent's next episode, drawn while the running one lasts, so that no step waits for the search."""
+
+    wanted: torch.Tensor
+    """bool [N]: still to be drawn."""
+    scene: torch.Tensor
+    """i32 [N]."""
+    start: torch.Tensor
+    """f32 [N, 3]."""
+    heading: torch.Tensor
+    """f32 [N], radians."""
+    goal: torch.Tensor
+    """f32 [N, 3]."""
+    distance: torch.Tensor
+    """f32 [N]: geodesic, from start to goal."""
+    table_index: torch.Tensor
+    """i32 [N]: row of the episode table, -1 where there is none."""
+
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> "Upcoming":
+        """All of `n` agents' to be drawn."""
+        f32, i32 = {"dtype": torch.float32, "device": device}, {"dtype": torch.int32, "device": device}
+        return cls(
+            torch.ones(n, dtype=torch.bool, device=device), torch.zeros(n, **i32), torch.zeros(n, 3, **f32),
+            torch.zeros(n, **f32), torch.zeros(n, 3, **f32), torch.zeros(n, **f32), torch.full((n,), -1, **i32),
+        )  # fmt: skip
+
+
 class StepResult(NamedTuple):
     """What one step gives back, for every agent."""
 

@@ -8,7 +8,7 @@ import torch
 from batchnav import device
 from batchnav.errors import ArgumentError
 from batchnav.navmesh import batch
-from batchnav.navmesh.data import WALL, pack, search_scratch
+from batchnav.navmesh.data import WALL, pack, search_scratch, search_size
 from batchnav.navmesh.file import single_tile_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
@@ -162,7 +162,7 @@ def test_arguments(rooms):
         (lambda: rooms.sample(2.5), "n:"),
         (lambda: rooms.sample(1, seed=-1), "seed"),
         (lambda: pack([]), "navmeshes"),
-        (lambda: search_scratch(rooms.data, 2**28, rooms.device), "rows"),
+        (lambda: search_scratch(2**8, 2**28, rooms.device), "rows"),
     ):
         with pytest.raises(ArgumentError, match=name):
             call()
@@ -299,7 +299,7 @@ def test_several_scenes_in_one_set_of_arrays():
         low, high = navmesh.bounds
         starts, ends = (rng.uniform(low, high, (300, 3)).astype(np.float32) for _ in range(2))
         one = _as_first_scene(packed, scene)
-        scratch = device.view(search_scratch(one, 1, navmesh.device))
+        scratch = device.view(search_scratch(search_size(one), 1, navmesh.device))
         distance, corners = np.empty(300, np.float32), np.empty(300, np.int32)
         batch.path_cpu(device.view(one), starts, ends[:, None].copy(), 1, scratch, distance, corners)
         np.testing.assert_array_equal(distance, navmesh.geodesic_distance(starts, ends))

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from numba import typeof, types
+from numba import typeof
 
 from batchnav.config import PointNavConfig
 from batchnav.data.scenes import find_scene
@@ -24,15 +24,16 @@ def scene():
 
 def test_kernels_compile_for_the_gpu(scene, compile_ptx):
     sim = PointNavSim(SceneBank.pack([scene], "cpu"), N, PointNavConfig())
-    state, scratch, result, ranges, table = sim._views
+    state, upcoming, scratch, result, seed, ranges, table = sim._views
     nav, actions = sim.bank.navmesh_view, np.zeros(N, np.int64)
-    advance = compile_ptx(pointnav._advance_cuda, *map(typeof, (actions, nav, sim.task, state, scratch, result)))
-    reset = compile_ptx(
-        pointnav._reset_cuda, types.boolean, typeof(nav), typeof(sim.task), types.int64,
-        *map(typeof, (ranges, table, state, scratch, result)),
-    )  # fmt: skip
-    for ptx in (advance, reset):
-        assert ".entry" in ptx and "ld.global.v4" in ptx
+    kernels = {
+        pointnav._advance_cuda: (actions, nav, sim.task, state, scratch, result),
+        pointnav._begin_cuda: (True, sim.task, upcoming, state, result),
+        pointnav._draw_cuda: (nav, sim.task, seed, ranges, table, state, scratch, upcoming, result),
+    }
+    for kernel, arguments in kernels.items():
+        ptx = compile_ptx(kernel, *map(typeof, arguments))
+        assert ".entry" in ptx and (kernel is pointnav._begin_cuda or "ld.global.v4" in ptx)
         # Sine and cosine of huge angles reduce them by one product of doubles; all else is float32.
         assert not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx)
 

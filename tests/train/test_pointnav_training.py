@@ -96,3 +96,25 @@ def test_trains_on_an_episode_file(config, tmp_path):
     out, episodes = tmp_path / "episodes", ROOT / "assets" / "episodes" / "aws_small_house.json.gz"
     finish(start(config, out, "--scenes.episodes", str(episodes), "--ppo.total-frames", "128"))
     assert [row["frames"] for row in rows(out)] == [64, 128]
+
+
+def test_profile_writes_a_trace(config, tmp_path):
+    out = tmp_path / "traced"
+    finish(start(config, out, "--profile", "--deterministic", "--graphs", "--ppo.total-frames", str(8 * 64)))
+    names = {event.get("name") for event in json.loads((out / "trace.json").read_text())["traceEvents"]}
+    assert "aten::addmm" in names
+
+
+def test_a_killed_run_whose_scenes_take_turns_goes_on_to_the_bit(config, tmp_path):
+    options = ("--scenes.slots", "2", "--scenes.houses", "3", "--task.max-steps", "10")
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    finish(start(config, whole, *options))
+    process = start(config, killed, *options)
+    wait_for_rows(process, killed, 5)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    finish(start(config, killed, *options))
+    found, expected = ([without_times(row) for row in rows(out)] for out in (killed, whole))
+    for row in (*found, *expected):
+        assert row.pop("scene_stall") >= 0.0
+    assert found == expected and sum(row["scenes_loaded"] for row in expected) >= 2

@@ -1,0 +1,129 @@
+"""SlotBank: a bank whose scenes can be replaced while the others are in use. Memory is set aside once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from batchnav.device import resolve_device
+from batchnav.errors import ArgumentError
+from batchnav.navmesh.data import NavMeshData, SearchScratch, moved, search_scratch, search_size
+from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank, moved_nodes
+from batchnav.scene.scene import Scene
+
+
+class Capacity(NamedTuple):
+    """How many rows of each array a scene may have."""
+
+    bvh: BVHData
+    navmesh: NavMeshData
+    search_size: int
+
+    @classmethod
+    def of(cls, scene: Scene) -> Capacity:
+        """What one scene takes."""
+        bvh, navmesh = BVHData(len(scene.bvh.nodes), len(scene.bvh.triangles), 1), scene.navmesh.data
+        return cls(bvh, NavMeshData(*map(len, navmesh)), search_size(navmesh))
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of a slot."""
+        columns = zip((*self.bvh, *self.navmesh), (*_BVH_COLUMNS, *_NAVMESH_COLUMNS), strict=True)
+        return sum(rows * (width or 1) * dtype.itemsize for rows, (width, dtype) in columns)
+
+    @classmethod
+    def for_all(cls, capacities: Iterable[Capacity]) -> Capacity:
+        """Room for any one of several scenes."""
+        bvhs, navmeshes, sizes = zip(*capacities, strict=True)
+        navmesh = NavMeshData(*map(max, zip(*navmeshes, strict=True)))
+        # What is numbered by polygon begins at the same row; the row after the last polygon's is in use too.
+        rows = navmesh.link_start
+        navmesh = navmesh._replace(polygons=rows, polygon_island=rows, cumulative_area=rows)
+        return cls(BVHData(*map(max, zip(*bvhs, strict=True))), navmesh, max(sizes))
+
+
+class SlotBank(SceneBank):
+    """K slots of equal size, empty at first; `put` fills one. What is in no agent's scene may be replaced at any time.
+
+    Args:
+        capacity: of a slot (`Capacity.for_all`).
+        slots: K.
+        device: where the scenes are.
+    """
+
+    def __init__(self, capacity: Capacity, slots: int, device: str | torch.device = "cpu"):
+        device = resolve_device(device)
+        if slots * capacity.bvh.triangles >= MAX_TRIANGLES:
+            raise ArgumentError(
+                f"slots: found {slots} of {capacity.bvh.triangles} triangles each, expected fewer than {MAX_TRIANGLES}"
+            )
+        bvh = _arrays(BVHData, capacity.bvh, _BVH_COLUMNS, slots, device)
+        bvh.roots.copy_(torch.arange(slots) * capacity.bvh.nodes)
+        navmesh = _arrays(NavMeshData, capacity.navmesh, _NAVMESH_COLUMNS, slots, device)
+        super().__init__((), bvh, navmesh, device)
+        self.capacity, self.num_scenes = capacity, slots
+        self.names = [""] * slots
+        """Of the scenes in the slots; empty where there is none."""
+        self._stream = self._staged = None
+        if device.type == "cuda":
+            # Pinned memory and a stream of its own: the copy runs beside the simulation.
+            self._stream = torch.cuda.Stream(device)
+            parts = ((BVHData, capacity.bvh, _BVH_COLUMNS), (NavMeshData, capacity.navmesh, _NAVMESH_COLUMNS))
+            staged = [_arrays(*part, 1, torch.device("cpu")) for part in parts]
+            self._staged = [array.pin_memory() for part in staged for array in part]
+
+    def search_scratch(self, rows: int) -> SearchScratch:
+        """Memory for `rows` path searches at a time in any scene that fits."""
+        return search_scratch(self.capacity.search_size, rows, self.device)
+
+    def put(self, slot: int, scene: Scene) -> None:
+        """Copy a scene into a slot; it is there when this returns. Any one thread may do so while others use the bank.
+
+        ArgumentError where the scene does not fit.
+        """
+        bvh, navmesh = self.capacity.bvh, self.capacity.navmesh
+        first_bvh = BVHData(*(slot * n for n in bvh))
+        first_navmesh = NavMeshData(*(slot * n for n in navmesh))
+        nodes = moved_nodes(scene.bvh.nodes, first_bvh.nodes, first_bvh.triangles)
+        root = np.array([first_bvh.nodes], np.int32)
+        arrays = (nodes, scene.bvh.triangles, root, *moved(scene.navmesh.data, first_navmesh))
+        names = (*BVHData._fields, *NavMeshData._fields)
+        for name, array, most in zip(names, arrays, (*bvh, *navmesh), strict=True):
+            if len(array) > most:
+                raise ArgumentError(
+                    f"scene {scene.name!r}: found {len(array)} {name}, expected at most {most} in a slot"
+                )
+        targets = zip((*self.bvh, *self.navmesh), (*first_bvh, *first_navmesh), arrays, strict=True)
+        slices = [target[first : first + len(array)] for target, first, array in targets]
+        if self._stream is None:
+            for target, array in zip(slices, arrays, strict=True):
+                target.numpy()[:] = array
+        else:
+            with torch.cuda.stream(self._stream):
+                for target, staged, array in zip(slices, self._staged, arrays, strict=True):
+                    staged.numpy()[: len(array)] = array
+                    target.copy_(staged[: len(array)], non_blocking=True)
+            self._stream.synchronize()
+        self.names[slot] = scene.name
+
+
+_FLOAT, _INT = torch.float32, torch.int32
+_BVH_COLUMNS = BVHData((16, _FLOAT), (12, _FLOAT), (None, _INT))
+_NAVMESH_COLUMNS = NavMeshData(
+    scenes=(12, _FLOAT), tiles=(16, _FLOAT), nodes=(4, _INT), polygons=(32, _FLOAT), triangles=(12, _FLOAT),
+    link_start=(None, _INT), link_middle=(4, _FLOAT), link_portal=(8, _FLOAT), polygon_island=(None, _INT),
+    island_radius=(None, _FLOAT), cumulative_area=(None, _FLOAT),
+)  # fmt: skip
+"""Columns (None: one dimension) and type of each array."""
+
+
+def _arrays(kind, rows, columns, slots: int, device: torch.device):
+    """Zeroed tensors for `slots` times `rows`, as the NamedTuple `kind`."""
+    shapes = [
+        (slots * n,) if width is None else (slots * n, width) for n, (width, _) in zip(rows, columns, strict=True)
+    ]
+    types = [dtype for _, dtype in columns]
+    return kind(*(torch.zeros(s, dtype=t, device=device) for s, t in zip(shapes, types, strict=True)))

@@ -1,0 +1,223 @@
+"""Training frames per second from end to end, where their time goes, and what the policy alone would allow.
+
+    python eval/speed_train.py --device cuda --num-envs 1024 4096 16384 --sizes 64 128
+    python eval/speed_train.py --device cpu --policies light --num-envs 64 --sizes 32 --minibatch-frames 512 --houses 4
+
+A frame is one step of one environment, its share of the update included. The policy-only bound is the same learner on
+the same recorded observations, with an environment that does nothing. Parts of a frame's time:
+
+    learning     the update, by the clock of the whole loop
+    inference    collecting the rollout in the policy-only loop
+    render       drawing the views of a rollout and scaling them into its storage, alone
+    simulation   what collecting takes beyond these two: episodes that are drawn beside rendering cost only what they
+                 delay
+    idle         what is left of the loop: the device waits for the host, which reads the statistics
+
+The policy is untrained but for its stop action, which is made rare, so that episodes last as long as a trained agent's.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+import tyro
+from record import RESULTS, record, row
+
+from batchnav.config import PointNavConfig, PolicyConfig, PPOConfig
+from batchnav.data.scenes import find_scenes
+from batchnav.device import resolve_device
+from batchnav.envs.pointnav import PointNavEnv
+from batchnav.graphs import WARM_UPS, Graphs
+from batchnav.policy import ActorCritic
+from batchnav.ppo import Learner
+from batchnav.scene.bank import SceneBank
+from batchnav.sim.state import STOP
+
+POLICIES = {"paper": PolicyConfig(), "light": PolicyConfig(base_width=32, lstm_layers=1)}
+"""The paper's agent, and one with half as many channels and one LSTM layer."""
+PARTS = ("learning", "inference", "render", "simulation", "idle")
+STOP_LOGIT = -3.5
+"""An untrained policy then stops once in a hundred steps."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure."""
+
+    device: str = "auto"
+    policies: tuple[str, ...] = tuple(POLICIES)
+    sizes: tuple[int, ...] = (64, 128)
+    """Square depth images of these sides."""
+    num_envs: tuple[int, ...] = (1024, 4096, 16384)
+    houses: int = 64
+    """Procedural houses resident, from seed 0."""
+    rollout_steps: int = 32
+    minibatch_frames: int = 16384
+    """Frames of one optimiser step, for every number of environments."""
+    updates: int = 5
+    """Timed, after those that warm up."""
+    compile: bool = True
+    graphs: bool = True
+    append: bool = True
+    """Append the figures to eval/results/train.jsonl and draw eval/results/train.png."""
+
+
+class Still:
+    """An environment in which nothing happens: the observations in the rollout stay, so does the last step's result."""
+
+    capturable = True
+
+    def __init__(self, env: PointNavEnv):
+        self.num_envs, self.device, self.sim = env.num_envs, env.device, env.sim
+
+    def step_into(self, actions, out):
+        """The last step's results again; `out` keeps the observation that it holds."""
+        result = self.sim.result
+        info = {"episode": self.sim.metrics(), "_episode": result.done}
+        return result.reward, result.terminated, result.truncated, info
+
+
+def main(options: Options) -> list[dict]:
+    device = resolve_device(options.device)
+    bank = SceneBank.pack(find_scenes(f"house:{i}" for i in range(options.houses)), device)
+    rows = []
+    for name in options.policies:
+        for size in options.sizes:
+            torch.compiler.reset()
+            policy = make_policy(bank, name, size, options)
+            for num_envs in options.num_envs:
+                learner = make_learner(bank, policy, size, num_envs, options)
+                rows += measure(learner, name, options)
+                del learner
+                gc.collect()  # graphs and learner refer to each other
+    record("train", rows, append=options.append)
+    if options.append:
+        draw([r for r in rows if r["params"]["part"] == "whole"], RESULTS / "train.png")
+    return rows
+
+
+def make_policy(bank: SceneBank, name: str, size: int, options: Options) -> ActorCritic:
+    """A policy that stops seldom, shared by the learners of all numbers of environments: their updates compile once."""
+    torch.manual_seed(0)
+    env = PointNavEnv(bank, 1, config=PointNavConfig(height=size, width=size))
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, POLICIES[name])
+    with torch.no_grad():
+        policy.actor.bias[STOP] = STOP_LOGIT
+    if options.compile:
+        policy.compile_parts()
+    return policy
+
+
+def make_learner(bank: SceneBank, policy: ActorCritic, size: int, num_envs: int, options: Options) -> Learner:
+    """The learner as training makes it."""
+    env = PointNavEnv(bank, num_envs, config=PointNavConfig(height=size, width=size))
+    minibatches = max(1, num_envs * options.rollout_steps // options.minibatch_frames)
+    ppo = PPOConfig(num_envs=num_envs, rollout_steps=options.rollout_steps, minibatches=minibatches)
+    return Learner(policy, env, ppo, graphs=options.graphs)
+
+
+def measure(learner: Learner, name: str, options: Options) -> list[dict]:
+    """Rows of the whole loop and of the policy alone, for one policy, image size and number of environments."""
+    frames, device, num_envs = learner.config.frames_per_update, learner.device, learner.env.num_envs
+    size = learner.env.config.height
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    whole = time_updates(learner, options.updates)
+    memory = gigabytes(device)
+    render = time_rendering(learner, options)
+    learner.replace_env(Still(learner.env))
+    policy = time_updates(learner, options.updates)
+
+    microseconds = {
+        "learning": np.median(whole["learn"]), "inference": np.median(policy["collect"]), "render": np.median(render),
+    }  # fmt: skip
+    microseconds["simulation"] = np.median(whole["collect"]) - microseconds["inference"] - microseconds["render"]
+    microseconds["idle"] = np.median(whole["loop"]) - np.median(whole["collect"]) - microseconds["learning"]
+    params = {
+        "policy": name, "num_envs": num_envs, "height": size, "width": size, "minibatches": learner.config.minibatches,
+        "houses": options.houses, "compile": options.compile, "graphs": options.graphs,
+    }  # fmt: skip
+    rates = {part: frames / seconds["loop"] for part, seconds in (("whole", whole), ("policy", policy))}
+    rows = [row("train", "frames_per_second", rate, {"part": part, **params}, device) for part, rate in rates.items()]
+    rows[0] |= {
+        "microseconds_per_frame": {part: float(1e6 * microseconds[part] / frames) for part in PARTS},
+        "share_of_policy_only": float(np.median(rates["whole"]) / np.median(rates["policy"])),
+        "gigabytes": memory,
+    }
+    told = ", ".join(f"{part} {value:.3g}" for part, value in rows[0]["microseconds_per_frame"].items())
+    print(
+        f"{name} {size}x{size} N={num_envs}: {rows[0]['value']:,.0f} frames/s, "
+        f"{rows[0]['share_of_policy_only']:.0%} of policy-only; us per frame: {told}; GB: {memory}",
+        flush=True,
+    )
+    return rows
+
+
+def time_updates(learner: Learner, updates: int) -> dict[str, np.ndarray]:
+    """Seconds of each update: the loop's, with its statistics read as training reads them, collecting and learning."""
+    times = []
+    for i in range(WARM_UPS + 2 + updates):
+        start = time.perf_counter()
+        stats = learner.update(1.0).read()  # the end of the schedule: a small rate, so that stop stays rare
+        if i >= WARM_UPS + 2:
+            times.append((time.perf_counter() - start, stats["seconds/collect"], stats["seconds/learn"]))
+    return dict(zip(("loop", "collect", "learn"), np.array(times).T, strict=True))
+
+
+def time_rendering(learner: Learner, options: Options) -> np.ndarray:
+    """Seconds that a rollout's views take."""
+    env, rollout, device = learner.env, learner.rollout, learner.device
+
+    def views():
+        for t in range(rollout.num_steps):
+            env.observe(rollout.get_obs(t))
+
+    views, seconds = Graphs(device, options.graphs).wrap(views), []
+    for _ in range(WARM_UPS + 1 + options.updates):
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        views()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return np.array(seconds[-options.updates :])
+
+
+def gigabytes(device: torch.device) -> dict[str, float]:
+    """GPU memory: the most that tensors took, that torch held, and what the whole device has in use now."""
+    if device.type == "cpu":
+        return {}
+    free, total = torch.cuda.mem_get_info(device)
+    used = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device), total - free
+    return {name: round(n / 1e9, 2) for name, n in zip(("tensors", "torch", "device"), used, strict=True)}
+
+
+def draw(rows: list[dict], path) -> None:
+    """Stacked bars: microseconds per frame by part, with the policy-only bound's share written on top."""
+    figure, axes = plt.subplots(figsize=(1.6 + 0.9 * len(rows), 4.5), layout="constrained")
+    labels = ["{policy}\n{width}x{height}\nN = {num_envs}".format(**r["params"]) for r in rows]
+    bottom = np.zeros(len(rows))
+    for part in PARTS:
+        height = np.maximum([r["microseconds_per_frame"][part] for r in rows], 0.0)
+        axes.bar(labels, height, bottom=bottom, label=part)
+        bottom += height
+    for x, r in enumerate(rows):
+        text = f"{r['value'] / 1e3:,.3g}k/s\n{r['share_of_policy_only']:.0%}"
+        axes.text(x, bottom[x], text, ha="center", va="bottom", fontsize=8)
+    axes.set_ylabel("microseconds per frame")
+    axes.set_title(f"{rows[0]['machine']}: frames/s, and share of what the policy alone allows", fontsize=10)
+    axes.margins(y=0.15)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options, description=__doc__))

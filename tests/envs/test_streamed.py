@@ -1,0 +1,200 @@
+"""Scenes that take turns: every one is visited, agents see there what they would see anywhere, and runs repeat."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+import trimesh
+
+from batchnav.envs.pointnav import PointNavEnv
+from batchnav.envs.streamed import StreamedPointNavEnv
+from batchnav.errors import ArgumentError, CheckpointError, ConfigError, MeshError
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.scene import make_scene
+from batchnav.scene.slots import Capacity, SlotBank
+from batchnav.types import TriangleMesh
+
+N, SLOTS, ROOMS, ROLLOUT = 12, 4, 12, 8
+TASK = {"height": 16, "width": 16, "max_steps": 6}
+devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+
+
+def room(k):
+    """A floor with k + 1 pillars; no two have the same size or number of triangles."""
+    parts = [trimesh.creation.box((8.0 + 0.25 * k, 0.2, 8.0))]
+    for i in range(k + 1):
+        pillar = trimesh.creation.box((0.3, 2.0, 0.3))
+        pillar.apply_translation((-3.0 + 0.5 * i, 1.0, 1.0 if i % 2 else -1.0))
+        parts.append(pillar)
+    mesh = trimesh.util.concatenate(parts)
+    return make_scene(f"room{k}", TriangleMesh(mesh.vertices.astype(np.float32), mesh.faces.astype(np.int32)))
+
+
+@pytest.fixture(scope="module")
+def rooms():
+    return {scene.name: scene for scene in map(room, range(ROOMS))}
+
+
+def make(rooms, device="cpu", load=None, slots=SLOTS, seed=3, **options):
+    capacity = Capacity.for_all(map(Capacity.of, rooms.values()))
+    load = load or rooms.__getitem__
+    return StreamedPointNavEnv(list(rooms), load, capacity, slots, N, device, seed, **{**TASK, **options})
+
+
+def play(env, calls, moves):
+    """What happened in `calls` rollouts with a move of scenes before each: tensors, and scenes by name."""
+    seen, visited = [], []
+    for actions in moves.view(calls, -1, N):
+        env.move_scenes()
+        for action in actions:
+            observation, reward, *_ = env.step(action)
+            seen.append(
+                torch.cat([observation["depth"].flatten(1), observation["pointgoal"], reward[:, None]], 1).cpu()
+            )
+            visited.append([env.bank.names[slot] for slot in env.sim.state.scene.tolist()])
+    return torch.stack(seen), visited
+
+
+def actions(calls, device="cpu"):
+    moves = torch.randint(1, 4, (calls * ROLLOUT, N), generator=torch.Generator().manual_seed(0))
+    return moves.to(device)
+
+
+@devices
+def test_every_scene_is_visited_and_seen_as_if_it_were_resident(rooms, device):
+    env, resident = make(rooms, device), PointNavEnv(list(rooms.values()), N, device, **TASK)
+    names = list(rooms)
+    env.reset()
+    visited = set()
+    for move in actions(60, device).view(60, -1, N):
+        env.move_scenes()
+        for action in move:
+            here = [env.bank.names[slot] for slot in env.sim.state.scene.tolist()]
+            visited.update(here)
+            for mine, theirs in zip(resident.sim.state, env.sim.state, strict=True):
+                mine.copy_(theirs)
+            resident.sim.state.scene.copy_(torch.tensor([names.index(name) for name in here]))
+            found, found_reward, *_ = env.step(action)
+            expected, expected_reward, _, _, info = resident.step(action)
+            stays = ~info["_episode"]  # where an episode ends, the two environments draw different ones
+            assert torch.equal(found_reward, expected_reward)
+            for name in ("depth", "pointgoal"):
+                assert torch.equal(found[name][stays], expected[name][stays])
+    assert visited == set(rooms)
+
+
+@devices
+def test_without_moves_it_is_the_environment_with_those_scenes(rooms, device):
+    env = make(rooms, device)
+    env.reset()
+    groups = len(env._slot_of)
+    resident = PointNavEnv([rooms[name] for name in env.bank.names[:groups]], N, device, seed=3, **TASK)
+    resident.reset()
+    for action in actions(5, device):
+        found, expected = env.step(action), resident.step(action)
+        assert torch.equal(found[0]["depth"], expected[0]["depth"])
+        assert torch.equal(found[0]["pointgoal"], expected[0]["pointgoal"]) and torch.equal(found[1], expected[1])
+
+
+@devices
+def test_a_run_does_not_depend_on_how_long_scenes_take(rooms, device):
+    def slowly(name):
+        time.sleep(0.03)
+        return rooms[name]
+
+    runs = []
+    for load in (None, slowly):
+        env = make(rooms, device, load)
+        env.reset()
+        runs.append(play(env, 20, actions(20, device)))
+    assert torch.equal(runs[0][0], runs[1][0]) and runs[0][1] == runs[1][1]
+
+
+@devices
+def test_resumes_exactly(rooms, device):
+    env, moves = make(rooms, device), actions(24, device)
+    env.reset()
+    play(env, 12, moves[: 12 * ROLLOUT])
+    saved = env.state_dict()
+    expected = play(env, 12, moves[12 * ROLLOUT :])
+    other = make(rooms, device, seed=99)
+    other._order_seed = 3
+    other.reset()
+    other.load_state_dict(saved)
+    found = play(other, 12, moves[12 * ROLLOUT :])
+    assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
+    with pytest.raises(CheckpointError, match="stream_in_slot"):
+        make(rooms, device, slots=5).load_state_dict(saved)
+
+
+def test_agents_stay_until_their_episode_ends(rooms):
+    env = make(rooms, max_steps=500)
+    env.reset()
+    before = env.sim.state.scene.clone()
+    env.move_scenes()
+    for action in torch.full((ROLLOUT, N), 2):
+        env.step(action)
+    assert torch.equal(env.sim.state.scene, before)
+    sent = env.sim.scene_ranges[:, 0] != before
+    assert 0 < sent.sum() < N
+    env.step(torch.zeros(N, dtype=torch.int64))
+    assert torch.equal(env.sim.state.scene != before, sent)
+
+
+def test_scenes_are_loaded_beside_and_stalls_are_told(rooms):
+    threads = []
+
+    def load(name):
+        threads.append(threading.current_thread().name)
+        time.sleep(0.3)
+        return rooms[name]
+
+    env = make(rooms, load=load)
+    env.reset()
+    time.sleep(1.0)
+    ready = env.move_scenes()
+    assert ready["scenes_loaded"] == 1 and ready["scene_stall"] < 0.2
+    play(env, 1, actions(1))  # all episodes are shorter than this: a slot is free, and asked for at the next call
+    assert env.move_scenes() == {"scenes_loaded": 0, "scene_stall": pytest.approx(0.0, abs=0.2)}
+    assert env.move_scenes()["scene_stall"] > 0.05
+    assert all(name.startswith("scenes") for name in threads)
+    env.close()
+
+
+def test_a_scene_that_cannot_be_loaded_is_named(rooms):
+    def load(name):
+        if name == "room5":
+            raise MeshError("room5: damaged")
+        return rooms[name]
+
+    with pytest.raises(MeshError, match="room5"):
+        env = make(rooms, load=load)
+        env.reset()
+        play(env, 40, actions(40))
+
+
+def test_what_does_not_fit_is_refused(rooms):
+    small = Capacity.of(rooms["room0"])
+    bank = SlotBank(Capacity.for_all([small]), 2)
+    bank.put(1, rooms["room0"])
+    with pytest.raises(ArgumentError, match=r"'room9'.*expected at most"):
+        bank.put(0, rooms["room9"])
+    for slots in (1, ROOMS):
+        with pytest.raises(ConfigError, match=f"slots: found {slots}"):
+            make(rooms, slots=slots)
+
+
+def test_opengl_needs_scenes_that_stay(rooms):
+    with pytest.raises(ArgumentError, match="renderer: found 'auto' with scenes that take turns"):
+        make(rooms, renderer="auto")
+
+
+def test_a_slot_holds_a_scene_as_a_packed_bank_does(rooms):
+    scene = rooms["room2"]
+    bank, packed = SlotBank(Capacity.for_all([Capacity.of(scene)]), 1), SceneBank.pack([scene])
+    bank.put(0, scene)
+    assert bank.names == ["room2"]
+    for found, expected in zip((*bank.bvh, *bank.navmesh), (*packed.bvh, *packed.navmesh), strict=True):
+        assert found[: len(expected)].numpy().tobytes() == expected.numpy().tobytes()  # bytes: some integers are NaNs

@@ -1,0 +1,49 @@
+"""The training benchmark, tiny: its figures hang together, and its picture is drawn."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from batchnav.data.scenes import find_scene
+from batchnav.scene.bank import SceneBank
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "eval"))
+import speed_train
+
+N, STEPS = 8, 4
+OPTIONS = speed_train.Options(
+    device="cpu", policies=("tiny",), sizes=(16,), num_envs=(N,), houses=1, rollout_steps=STEPS, minibatch_frames=16,
+    updates=2, compile=False, append=False,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    small = speed_train.PolicyConfig(base_width=4, visual_size=8, hidden_size=16, lstm_layers=1, embedding_size=8)
+    monkeypatch.setitem(speed_train.POLICIES, "tiny", small)
+
+
+def test_figures_and_picture(tmp_path):
+    whole, policy = speed_train.main(OPTIONS)
+    assert (whole["params"]["part"], policy["params"]["part"]) == ("whole", "policy")
+    assert whole["params"]["minibatches"] == N * STEPS // 16
+    assert 0.0 < whole["p5"] <= whole["value"] <= whole["p95"] and whole["repeats"] == OPTIONS.updates
+    parts = whole["microseconds_per_frame"]
+    assert set(parts) == set(speed_train.PARTS)
+    assert sum(parts.values()) == pytest.approx(1e6 / whole["value"], rel=0.5)  # medians of two noisy updates
+    assert whole["share_of_policy_only"] == pytest.approx(whole["value"] / policy["value"], rel=1e-6)
+    speed_train.draw([whole], tmp_path / "train.png")
+    assert (tmp_path / "train.png").stat().st_size > 1000
+
+
+def test_the_policy_alone_sees_the_observations_that_were_recorded():
+    bank = SceneBank.pack([find_scene("house:0")])
+    learner = speed_train.make_learner(bank, speed_train.make_policy(bank, "tiny", 16, OPTIONS), 16, N, OPTIONS)
+    learner.update(1.0)
+    seen = learner.rollout.obs["depth"].clone()
+    learner.replace_env(speed_train.Still(learner.env))
+    learner.update(1.0)
+    assert torch.equal(learner.rollout.obs["depth"][1:], seen[1:])
+    assert seen.any()
