@@ -15,6 +15,7 @@ from batchnav.config import PRESETS, PointNavConfig
 from batchnav.device import resolve_device
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
 from batchnav.render.choose import make_renderer
+from batchnav.render.raycast import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sim.pointnav import PointNavSim
