@@ -21,7 +21,16 @@ import torch
 from numba import prange
 
 from batchnav import device as devices
-from batchnav.device import cpu_kernel, cuda, cuda_kernel, device_function, inline_function, load4, store4
+from batchnav.device import (
+    cpu_function,
+    cpu_kernel,
+    cuda,
+    cuda_kernel,
+    device_function,
+    inline_function,
+    load4,
+    store4,
+)
 from batchnav.envs.cartpole import MAX_STEPS, CartPoleEnv, has_failed, push, start
 from batchnav.errors import ArgumentError
 from batchnav.rng import philox
@@ -74,6 +83,12 @@ def random_bits(seed, environment, clock):
         np.uint32(key & _LOW), np.uint32(key >> np.uint64(32)),
     )  # fmt: skip
     return bits
+
+
+@cpu_function
+def _all_random_bits(seed, clock, bits_out):
+    for i in range(len(bits_out)):
+        bits_out[i] = random_bits(seed, i, clock)
 
 
 @inline_function
@@ -267,10 +282,10 @@ class CartPoleRollout:
         self.clock += self.num_steps
 
     def random_actions(self, clock: int) -> torch.Tensor:
-        """What the random policy does at step `clock`: i64 [N] on the CPU. For checks, one number at a time."""
-        seed, first = self.env.carts.seed, clock - clock % 32
-        bits = [random_bits(seed, i, first) for i in range(self.env.num_envs)]
-        return (torch.tensor(bits, dtype=torch.int64) >> (clock % 32)) & 1
+        """What the random policy does at step `clock`: i64 [N] on the CPU. For checks."""
+        bits = np.empty(self.env.num_envs, np.int64)
+        _all_random_bits(self.env.carts.seed, clock - clock % 32, bits)
+        return (torch.from_numpy(bits) >> (clock % 32)) & 1
 
 
 def _check_trajectory(trajectory: Trajectory, num_steps: int, env: CartPoleEnv) -> None:
