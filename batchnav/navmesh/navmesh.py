@@ -50,13 +50,13 @@ class NavMesh:
         self.file = file
         self.data: NavMeshData = build(file)
         """The rows that kernels read, as NumPy arrays; `data.pack` joins those of several navmeshes."""
-        self._search_size = search_size(self.data)
         self._place(resolve_device(device))
 
     def _place(self, device: torch.device) -> None:
         self.device = device
         self._tensors = to_device(self.data, device)
         self._nav = view(self._tensors)
+        self._search_size = search_size(self.data)
         self._scratch = {}
 
     @classmethod

@@ -290,6 +290,13 @@ def _metric_of_answer(point, answer):
     return np.linalg.norm(answer - point)
 
 
+def test_a_navmesh_that_was_moved_answers_the_same():
+    navmesh = NavMesh(handmade.hills(5, 1))
+    starts, goals = np.split(navmesh.sample(200), 2)
+    found = navmesh.to("cpu").geodesic_distance(starts, goals)
+    np.testing.assert_array_equal(found, navmesh.geodesic_distance(starts, goals))
+
+
 def test_several_scenes_in_one_set_of_arrays():
     """A scene answers the same packed with others as on its own."""
     alone = [NavMesh(made) for made in (handmade.hills(5, 1), handmade.two_rooms(), handmade.four_tiles())]
