@@ -260,7 +260,7 @@ def ppo(rows: list[dict], machine: str, tag: str) -> str:
             figure(float(np.median(frames))) if solved else "",
         ])  # fmt: skip
     axes.axhline(SOLVED, color="grey", linewidth=0.8)
-    axes.set(xscale="symlog", xlabel="seconds of training", ylabel="mean return", title="Return against training time")
+    axes.set(xlabel="seconds of training", ylabel="mean return", title="Return against training time")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)
     text = f"### Average return against training time ({machine})\n\n"
