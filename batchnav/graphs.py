@@ -7,6 +7,7 @@ environments) must lie in a tensor. It may not wait for the device, and may not 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -53,12 +54,22 @@ class _Replayed:
             self._calls += 1
             return self._warm_up()
         if self._graph is None:
-            self._graph = torch.cuda.CUDAGraph()
-            # "thread_local": another thread, loading scenes, may allocate meanwhile
-            with torch.cuda.graph(self._graph, self._pool, self._stream, capture_error_mode="thread_local"):
-                self._result = self._work()
+            self._record()
         self._graph.replay()
         return self._result
+
+    def _record(self):
+        graph = torch.cuda.CUDAGraph()
+        # Freeing another graph would spoil the recording, and those that lie in cycles are freed by the collector.
+        gc.collect()
+        gc.disable()
+        try:
+            # "thread_local": another thread, loading scenes, may allocate meanwhile
+            with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+                self._result = self._work()
+        finally:
+            gc.enable()
+        self._graph = graph
 
     def _warm_up(self):
         current = torch.cuda.current_stream()

@@ -38,7 +38,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
     n, task, room = run.ppo.num_envs, run.task, Capacity.for_all(scenes)
     streamed = 0 < run.scenes.slots < len(scenes)
     simulator = (AgentState.empty(n, META), Upcoming.empty(n, META), StepResult.empty(n, META))
-    scratch = search_scratch(room.search_size, scratch_rows(n, device), META)
+    scratch = [search_scratch(room.search_size, rows, META).data.nbytes for rows in scratch_rows(n, device) if rows]
     observations = spaces.Dict({
         "depth": spaces.Box(0.0, 1.0, (1, task.height, task.width), np.float32),
         "pointgoal": spaces.Box(-np.inf, np.inf, (2,), np.float32),
@@ -48,7 +48,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
     frames = run.ppo.frames_per_update // run.ppo.minibatches
     return {
         "scenes": run.scenes.slots * room.num_bytes if streamed else sum(scene.num_bytes for scene in scenes),
-        "simulator": sum(tensor.nbytes for part in simulator for tensor in part) + scratch.data.nbytes,
+        "simulator": sum(tensor.nbytes for part in simulator for tensor in part) + sum(scratch),
         "images": 2 * n * task.height * task.width * 4,  # the renderer's in metres, the environment's own observation
         "rollout": _rollout(run, policy, device),
         "weights and optimiser": COPIES_OF_WEIGHTS * weights,

@@ -206,13 +206,11 @@ class OpenGLRenderer:
             self._buffers["images"].read_into(self.depth.numpy())
 
     def _compile(self, switches: dict[str, bool], half_extent: float, far: float) -> None:
-        layout, near = self._layout, float(NEAR)
-        # Reversed depth: near / w where there is no far plane.
-        code = (near, 0.0) if far == _FAR else (near * far / (far - near), -near / (far - near))
+        layout = self._layout
         constants = {
             "ivec2 SIZE": (self.width, self.height),
             "vec2 SCALE": (1 / half_extent, self.width / self.height / half_extent),
-            "float NEAR": (near,), "float FAR": (far,), "vec2 DEPTH_CODE": code,
+            "float NEAR": (float(NEAR),), "float FAR": (far,),
             "int NUM_SCENES": (self.bank.num_scenes,), "uint NUM_AGENTS": (self.num_agents,),
             "uint MOST_CLUSTERS": (self._most_clusters,), "uint ROUND": (layout.round,),
             "uint ROUNDS": (layout.rounds,), "uint GROUP": (self.context.group_size,),

@@ -48,34 +48,32 @@ def draw_scene(seed, env, episode, first_scene, num_scenes):
 
 
 @lean_function
-def sample_episode(nav, task, scene, seed, env, episode, scratch, row):
-    """Start, goal and their geodesic distance: (found, sx, sy, sz, gx, gy, gz, distance).
+def sample_goal(nav, scene, seed, env, episode, candidate):
+    """The goal that a candidate shares with its neighbours: (island, x, y, z)."""
+    first = candidate // STARTS_PER_GOAL * STARTS_PER_GOAL
+    u0, u1, u2, _ = rng.uniform4(seed, env, episode, _FIRST_CANDIDATE + 2 * first + 1)
+    polygon, x, y, z = random_point(nav, scene, u0, u1, u2)
+    return nav.polygon_island[polygon], x, y, z
+
+
+@lean_function
+def try_candidate(nav, task, scene, seed, env, episode, candidate, island, gx, gy, gz, scratch, row):
+    """A random start for a goal, and whether they make an episode: (found, x, y, z, geodesic distance).
 
     `pointnav_generator.generate_pointnav_episode` of habitat-lab: up to ten starts for each random goal; both on
     islands of radius >= 1.5 m, heights within 0.5 m, distance within [closest, furthest], and mostly not straight.
     """
-    gx, gy, gz = np.float32(0.0), np.float32(0.0), np.float32(0.0)
-    goal_island = np.int32(-1)
-    for candidate in range(MAX_CANDIDATES):
-        draw = _FIRST_CANDIDATE + 2 * candidate
-        if candidate % STARTS_PER_GOAL == 0:
-            u0, u1, u2, _ = rng.uniform4(seed, env, episode, draw + 1)
-            polygon, gx, gy, gz = random_point(nav, scene, u0, u1, u2)
-            goal_island = nav.polygon_island[polygon]
-        if nav.island_radius[goal_island] < MIN_ISLAND_RADIUS:
-            continue
-        u0, u1, u2, u3 = rng.uniform4(seed, env, episode, draw)
-        polygon, sx, sy, sz = random_point(nav, scene, u0, u1, u2)
-        if nav.polygon_island[polygon] != goal_island or abs(sy - gy) > MAX_HEIGHT_DIFFERENCE:
-            continue
-        dx, dy, dz = gx - sx, gy - sy, gz - sz
-        euclidean = np.float32(math.sqrt(dx * dx + dy * dy + dz * dz))
-        if euclidean > task.furthest_goal or euclidean <= np.float32(0.0):
-            continue
-        distance = geodesic_distance(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row)
-        if distance < task.closest_goal or distance > task.furthest_goal or distance == _INF:
-            continue
-        if keep_detour(distance, euclidean, task.min_detour_ratio, u3):
-            return True, sx, sy, sz, gx, gy, gz, distance
-    zero = np.float32(0.0)
-    return False, zero, zero, zero, zero, zero, zero, zero
+    u0, u1, u2, u3 = rng.uniform4(seed, env, episode, _FIRST_CANDIDATE + 2 * candidate)
+    polygon, x, y, z = random_point(nav, scene, u0, u1, u2)
+    if nav.island_radius[island] < MIN_ISLAND_RADIUS:
+        return False, x, y, z, _INF
+    if nav.polygon_island[polygon] != island or abs(y - gy) > MAX_HEIGHT_DIFFERENCE:
+        return False, x, y, z, _INF
+    dx, dy, dz = gx - x, gy - y, gz - z
+    euclidean = np.float32(math.sqrt(dx * dx + dy * dy + dz * dz))
+    if euclidean > task.furthest_goal or euclidean <= np.float32(0.0):
+        return False, x, y, z, _INF
+    distance = geodesic_distance(nav, scene, x, y, z, gx, gy, gz, scratch, row)
+    if distance < task.closest_goal or distance > task.furthest_goal or distance == _INF:
+        return False, x, y, z, distance
+    return keep_detour(distance, euclidean, task.min_detour_ratio, u3), x, y, z, distance

@@ -7,8 +7,8 @@ reset     where the episode ended: the next one, which was drawn ahead          
 observe   the goal in the agent's frame, the camera's place                            (`_observe`)
 draw      where an episode began: the one after it, sampled or from the table          (`_draw`)
 
-On CUDA `draw` runs beside what follows the step (rendering, the policy), on a stream of its own. An episode is a pure
-function of seed, agent and number, so when it is drawn changes nothing.
+On CUDA `draw` runs beside what follows the step (rendering, the policy, the next walk), on a stream of its own. An
+episode is a pure function of seed, agent and number, so when it is drawn changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.walk import try_step
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.episodes import draw_scene, sample_episode
+from batchnav.sim.episodes import MAX_CANDIDATES, STARTS_PER_GOAL, draw_scene, sample_goal, try_candidate
 from batchnav.sim.measures import collided, goal_in_agent_frame, soft_spl, spl, step_reward
 from batchnav.sim.state import (
     FORWARD,
@@ -44,6 +44,11 @@ from batchnav.sim.state import (
 
 CHUNKS_PER_THREAD = 8
 """CPU: agents are dealt to threads in this many pieces each, so that long searches even out."""
+SEARCHERS = 8
+"""CUDA: threads that try candidates for one agent's episode at a time; a power of two, at most a warp."""
+BLOCK = 128
+DRAWING_THREADS = 32768
+"""CUDA: threads that draw episodes at a time, about half of those that an H200 holds."""
 
 
 @lean_function
@@ -105,34 +110,51 @@ def _advance(i, action, nav, task, state, result, scratch, row):
 
 
 @lean_function
-def _draw(i, nav, task, seed, scene_ranges, table, state, upcoming, result, scratch, row):
-    """Draw the agent's next episode: the table's next for this agent, or a fresh one."""
-    episode = state.episode[i] + np.int32(1)
-    rows = table.scene.shape[0]
-    if rows > 0:
-        # Agent i plays rows i, i + N, i + 2N ...; beyond the table's end it begins again, which evaluation ignores.
-        n = state.scene.shape[0]
-        index = np.int64(i) + np.int64(episode) * np.int64(n)
-        upcoming.table_index[i] = np.int32(index) if index < rows else np.int32(-1)
-        index %= rows
-        scene, heading = table.scene[index], table.heading[index]
-        sx, sy, sz = table.start[index, 0], table.start[index, 1], table.start[index, 2]
-        gx, gy, gz = table.goal[index, 0], table.goal[index, 1], table.goal[index, 2]
-        distance = geodesic_distance(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row)
-    else:
-        scene, heading = draw_scene(seed[0], i, episode, scene_ranges[i, 0], scene_ranges[i, 1])
-        found, sx, sy, sz, gx, gy, gz, distance = sample_episode(nav, task, scene, seed[0], i, episode, scratch, row)
-        if not found:
-            result.flags[1] = scene + np.int32(1)
+def _draw_from_table(i, episode, nav, table, state, upcoming, scratch, row):
+    """The agent's next episode is the table's next for it."""
+    # Agent i plays rows i, i + N, i + 2N ...; beyond the table's end it begins again, which evaluation ignores.
+    rows, n = table.scene.shape[0], state.scene.shape[0]
+    index = np.int64(i) + np.int64(episode) * np.int64(n)
+    upcoming.table_index[i] = np.int32(index) if index < rows else np.int32(-1)
+    index %= rows
+    scene = table.scene[index]
+    sx, sy, sz = table.start[index, 0], table.start[index, 1], table.start[index, 2]
+    gx, gy, gz = table.goal[index, 0], table.goal[index, 1], table.goal[index, 2]
+    distance = geodesic_distance(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row)
+    _keep(i, scene, table.heading[index], sx, sy, sz, gx, gy, gz, distance, upcoming)
+
+
+@lean_function
+def _keep(i, scene, heading, sx, sy, sz, gx, gy, gz, distance, upcoming):
     upcoming.scene[i], upcoming.heading[i], upcoming.distance[i] = scene, heading, distance
     upcoming.start[i, 0], upcoming.start[i, 1], upcoming.start[i, 2] = sx, sy, sz
     upcoming.goal[i, 0], upcoming.goal[i, 1], upcoming.goal[i, 2] = gx, gy, gz
-    upcoming.wanted[i] = False
+
+
+@lean_function
+def _draw(i, nav, task, seed, scene_ranges, table, state, upcoming, result, scratch, row):
+    """Draw the agent's next episode: the table's next for this agent, or the first candidate that makes one."""
+    episode = state.episode[i] + np.int32(1)
+    if table.scene.shape[0] > 0:
+        _draw_from_table(i, episode, nav, table, state, upcoming, scratch, row)
+        return
+    scene, heading = draw_scene(seed[0], i, episode, scene_ranges[i, 0], scene_ranges[i, 1])
+    island, gx, gy, gz = sample_goal(nav, scene, seed[0], i, episode, 0)
+    for candidate in range(MAX_CANDIDATES):
+        if candidate > 0 and candidate % STARTS_PER_GOAL == 0:
+            island, gx, gy, gz = sample_goal(nav, scene, seed[0], i, episode, candidate)
+        found, x, y, z, distance = try_candidate(
+            nav, task, scene, seed[0], i, episode, candidate, island, gx, gy, gz, scratch, row
+        )
+        if found:
+            _keep(i, scene, heading, x, y, z, gx, gy, gz, distance, upcoming)
+            return
+    result.flags[1] = scene + np.int32(1)
 
 
 @lean_function
 def _begin(i, upcoming, state):
-    """Begin the episode that was drawn ahead, and ask for another."""
+    """Begin the episode that was drawn ahead."""
     state.episode[i] += np.int32(1)
     state.table_index[i] = upcoming.table_index[i]
     state.scene[i] = upcoming.scene[i]
@@ -144,7 +166,6 @@ def _begin(i, upcoming, state):
     state.start_distance[i], state.distance[i] = distance, distance
     state.path_length[i], state.episode_return[i] = np.float32(0.0), np.float32(0.0)
     state.collisions[i], state.steps[i] = np.int32(0), np.int32(0)
-    upcoming.wanted[i] = True
 
 
 @lean_function
@@ -180,12 +201,12 @@ def _reset_cpu(everyone, nav, task, seed, scene_ranges, table, state, scratch, c
 
 @cpu_kernel
 def _draw_cpu(nav, task, seed, scene_ranges, table, state, scratch, chunks, upcoming, result):
-    n = result.done.shape[0]
+    n = np.int64(upcoming.queued[0])
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
-        for i in range(row * n // chunks, (row + 1) * n // chunks):
-            if upcoming.wanted[i]:
-                _draw(i, nav, task, seed, scene_ranges, table, state, upcoming, result, scratch, row)
+        for k in range(row * n // chunks, (row + 1) * n // chunks):
+            i = np.int64(upcoming.queue[k])
+            _draw(i, nav, task, seed, scene_ranges, table, state, upcoming, result, scratch, row)
 
 
 @exact_cuda_kernel
@@ -204,14 +225,41 @@ def _begin_cuda(everyone, task, upcoming, state, result):
     i = cuda.grid(1)
     if i < result.done.shape[0] and (everyone or result.done[i]):
         _begin(i, upcoming, state)
+        upcoming.queue[cuda.atomic.add(upcoming.queued, 0, 1)] = i
         _observe(i, task, state, result)
 
 
 @exact_cuda_kernel
 def _draw_cuda(nav, task, seed, scene_ranges, table, state, scratch, upcoming, result):
-    i = cuda.grid(1)
-    if i < result.done.shape[0] and upcoming.wanted[i]:
-        _draw(i, nav, task, seed, scene_ranges, table, state, upcoming, result, scratch, i)
+    """`_draw` of the queued agents; SEARCHERS neighbouring threads try an agent's candidates side by side.
+
+    Most candidates are refused, and a thread that tried them in turn would keep its whole warp waiting.
+    """
+    thread = cuda.grid(1)
+    searcher = thread % SEARCHERS
+    shift = cuda.laneid // SEARCHERS * SEARCHERS
+    group = ((1 << SEARCHERS) - 1) << shift
+    for k in range(thread // SEARCHERS, upcoming.queued[0], cuda.gridsize(1) // SEARCHERS):
+        i = np.int64(upcoming.queue[k])
+        episode = state.episode[i] + np.int32(1)
+        if table.scene.shape[0] > 0:
+            if searcher == 0:
+                _draw_from_table(i, episode, nav, table, state, upcoming, scratch, thread)
+            continue
+        scene, heading = draw_scene(seed[0], i, episode, scene_ranges[i, 0], scene_ranges[i, 1])
+        hits, first = 0, 0
+        while hits == 0 and first < MAX_CANDIDATES:
+            candidate = first + searcher
+            island, gx, gy, gz = sample_goal(nav, scene, seed[0], i, episode, candidate)
+            found, x, y, z, distance = try_candidate(
+                nav, task, scene, seed[0], i, episode, candidate, island, gx, gy, gz, scratch, thread
+            )
+            hits = (cuda.ballot_sync(group, found and candidate < MAX_CANDIDATES) & group) >> shift
+            if hits & ((2 << searcher) - 1) == 1 << searcher:  # found, and by none before
+                _keep(i, scene, heading, x, y, z, gx, gy, gz, distance, upcoming)
+            first += SEARCHERS
+        if hits == 0 and searcher == 0:
+            result.flags[1] = scene + np.int32(1)
 
 
 class PointNavSim:
@@ -243,15 +291,18 @@ class PointNavSim:
         self.upcoming = Upcoming.empty(num_envs, self.device)
         self.result = StepResult.empty(num_envs, self.device)
         self.episodes = episodes if episodes is not None else _no_episodes(self.device)
-        self.chunks = scratch_rows(num_envs, self.device)
+        self.chunks, drawing = scratch_rows(num_envs, self.device)
         self.scratch = bank.search_scratch(self.chunks)
+        # Drawn beside the next step on CUDA: both search at a time.
+        self.drawing_scratch = bank.search_scratch(drawing) if drawing else self.scratch
         # Agent i draws from its own share of the scenes: one scene for a block of agents where there are fewer scenes
         # than agents (its memory is read together), else a range of scenes for each agent.
         shares = np.arange(num_envs + 1, dtype=np.int64) * bank.num_scenes // num_envs
         ranges = np.stack([shares[:-1], np.maximum(1, np.diff(shares))], axis=1).astype(np.int32)
         self.scene_ranges = torch.from_numpy(ranges).to(self.device)
-        tensors = (self.state, self.upcoming, self.scratch, self.result, self.seed, self.scene_ranges, self.episodes)
+        tensors = (self.state, self.upcoming, self.result, self.seed, self.scene_ranges, self.episodes)
         self._views = tuple(map(device.view, tensors))
+        self._scratch, self._drawing_scratch = device.view(self.scratch), device.view(self.drawing_scratch)
         self._beside = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self._drawing = False
 
@@ -273,9 +324,7 @@ class PointNavSim:
 
     def draw_all(self) -> None:
         """Draw every agent's next episode anew: what it depends on has changed (seed, episode numbers, scenes)."""
-        self.settle()
-        self.upcoming.wanted.fill_(True)
-        self._run_draw()
+        self._draw_of(torch.arange(self.num_envs))
 
     def send(self, agents: list[range], scenes: list[int]) -> None:
         """Have ranges of agents draw their episodes from one scene each, from their next episode on."""
@@ -283,7 +332,13 @@ class PointNavSim:
         for some, scene in zip(agents, scenes, strict=True):
             self.scene_ranges[some.start : some.stop, 0] = scene
             self.scene_ranges[some.start : some.stop, 1] = 1
-            self.upcoming.wanted[some.start : some.stop] = True
+        self._draw_of(torch.cat([torch.arange(some.start, some.stop) for some in agents]))
+
+    def _draw_of(self, agents: torch.Tensor) -> None:
+        """Draw the next episode of these agents, i64, on torch's current stream."""
+        self.settle()
+        self.upcoming.queue[: len(agents)] = agents.to(self.device, torch.int32)
+        self.upcoming.queued.fill_(len(agents))
         self._run_draw()
 
     def settle(self) -> None:
@@ -300,9 +355,8 @@ class PointNavSim:
                 would stall the pipeline, at the next `check`.
         """
         device.check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
-        self.settle()  # the search shares its scratch memory
-        state, _, scratch, result, *_ = self._views
-        nav = self.bank.navmesh_view
+        state, _, result, *_ = self._views
+        nav, scratch = self.bank.navmesh_view, self._scratch
         if self.device.type == "cuda":
             view = device.view(actions)
             device.launch(_advance_cuda, self.num_envs, view, nav, self.task, state, scratch, result)
@@ -338,11 +392,12 @@ class PointNavSim:
 
     def _run_reset(self, everyone: bool) -> None:
         """Begin episodes, and draw those that follow: on CUDA beside what comes next on torch's current stream."""
-        state, upcoming, scratch, result, *origin = self._views
+        state, upcoming, result, *origin = self._views
         if self._beside is None:
             nav = self.bank.navmesh_view
-            _reset_cpu(everyone, nav, self.task, *origin, state, scratch, self.chunks, upcoming, result)
+            _reset_cpu(everyone, nav, self.task, *origin, state, self._scratch, self.chunks, upcoming, result)
             return
+        self.settle()
         device.launch(_begin_cuda, self.num_envs, everyone, self.task, upcoming, state, result)
         self._beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._beside):
@@ -350,17 +405,29 @@ class PointNavSim:
         self._drawing = True
 
     def _run_draw(self) -> None:
-        state, upcoming, scratch, result, *origin = self._views
-        arguments = (self.bank.navmesh_view, self.task, *origin, state, scratch)
+        """Draw the queued agents' next episodes, which empties the queue."""
+        state, upcoming, result, *origin = self._views
+        arguments = (self.bank.navmesh_view, self.task, *origin, state, self._drawing_scratch)
         if self.device.type == "cuda":
-            device.launch(_draw_cuda, self.num_envs, *arguments, upcoming, result)
+            device.launch(_draw_cuda, drawing_threads(self.num_envs), *arguments, upcoming, result, block=BLOCK)
         else:
             _draw_cpu(*arguments, self.chunks, upcoming, result)
+        self.upcoming.queued.zero_()
 
 
-def scratch_rows(num_envs: int, where: torch.device) -> int:
-    """How many searches run at a time: one per CUDA thread, that is, agent; on the CPU one per piece of work."""
-    return num_envs if where.type == "cuda" else min(num_envs, device.num_threads() * CHUNKS_PER_THREAD)
+def scratch_rows(num_envs: int, where: torch.device) -> tuple[int, int]:
+    """How many searches run at a time: of steps, and of episodes beside them.
+
+    On CUDA one per thread; on the CPU one per piece of work, and drawing comes in turn, so it has none of its own.
+    """
+    if where.type == "cuda":
+        return num_envs, drawing_threads(num_envs)
+    return min(num_envs, device.num_threads() * CHUNKS_PER_THREAD), 0
+
+
+def drawing_threads(num_envs: int) -> int:
+    """CUDA threads that draw episodes: whole blocks, since those of a last one would search too."""
+    return -(-min(num_envs * SEARCHERS, DRAWING_THREADS) // BLOCK) * BLOCK
 
 
 def _no_episodes(where: torch.device) -> EpisodeTable:

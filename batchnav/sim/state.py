@@ -101,8 +101,10 @@ class AgentState(NamedTuple):
 class Upcoming(NamedTuple):
     """Every agent's next episode, drawn while the running one lasts, so that no step waits for the search."""
 
-    wanted: torch.Tensor
-    """bool [N]: still to be drawn."""
+    queue: torch.Tensor
+    """i32 [N]: the agents whose next episode is still to be drawn, in any order."""
+    queued: torch.Tensor
+    """i32 [1]: how many those are."""
     scene: torch.Tensor
     """i32 [N]."""
     start: torch.Tensor
@@ -118,10 +120,10 @@ class Upcoming(NamedTuple):
 
     @classmethod
     def empty(cls, n: int, device: torch.device) -> "Upcoming":
-        """All of `n` agents' to be drawn."""
+        """Of `n` agents, none of them queued."""
         f32, i32 = {"dtype": torch.float32, "device": device}, {"dtype": torch.int32, "device": device}
         return cls(
-            torch.ones(n, dtype=torch.bool, device=device), torch.zeros(n, **i32), torch.zeros(n, 3, **f32),
+            torch.zeros(n, **i32), torch.zeros(1, **i32), torch.zeros(n, **i32), torch.zeros(n, 3, **f32),
             torch.zeros(n, **f32), torch.zeros(n, 3, **f32), torch.zeros(n, **f32), torch.full((n,), -1, **i32),
         )  # fmt: skip
 

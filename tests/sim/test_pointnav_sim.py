@@ -24,7 +24,8 @@ def scene():
 
 def test_kernels_compile_for_the_gpu(scene, compile_ptx):
     sim = PointNavSim(SceneBank.pack([scene], "cpu"), N, PointNavConfig())
-    state, upcoming, scratch, result, seed, ranges, table = sim._views
+    state, upcoming, result, seed, ranges, table = sim._views
+    scratch = sim._scratch
     nav, actions = sim.bank.navmesh_view, np.zeros(N, np.int64)
     kernels = {
         pointnav._advance_cuda: (actions, nav, sim.task, state, scratch, result),

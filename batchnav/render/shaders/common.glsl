@@ -1,6 +1,6 @@
 // What the shaders share: how an agent sees a point, and where its picture lies. The renderer writes constants before
 // this: ivec2 SIZE (image width and height), vec2 SCALE (1 / half the image's extent at distance 1), float NEAR and FAR,
-// vec2 DEPTH_CODE, int NUM_SCENES, GRID, uint NUM_AGENTS, MOST_CLUSTERS (of any scene), ROUND, ROUNDS, GROUP,
+// int NUM_SCENES, GRID, uint NUM_AGENTS, MOST_CLUSTERS (of any scene), ROUND, ROUNDS, GROUP,
 // ivec2 TILES (columns and rows in a layer), CELL (pixels).
 //
 // What a shader only reads comes as textures, also from buffers: llvmpipe gathers those by vectors, other buffers lane
@@ -55,9 +55,15 @@ vec2 on_screen(vec3 view)
     return (0.5 + 0.5 * vec2(view.x, -view.y) * SCALE / view.z) * vec2(SIZE);
 }
 
+// Column and row of a tile's first pixel in its layer.
+ivec2 tile_corner(int tile)
+{
+    return ivec2(tile % TILES.x, tile / TILES.x) * SIZE;
+}
+
 // Column, row and layer of an agent's first pixel in the texture array.
 ivec3 tile_of(uint agent)
 {
-    int tile = int(agent) % (TILES.x * TILES.y);
-    return ivec3(tile % TILES.x * SIZE.x, tile / TILES.x * SIZE.y, int(agent) / (TILES.x * TILES.y));
+    int tiles = TILES.x * TILES.y;
+    return ivec3(tile_corner(int(agent) % tiles), int(agent) / tiles);
 }

@@ -1,13 +1,26 @@
-// Places a selected triangle's corner in its agent's tile. Depth is reversed, which keeps float32's precision far away.
+// Places a selected triangle's corner in its agent's tile, and hands on the triangle's plane.
 
 layout(binding = 5) uniform usamplerBuffer selected;  // agent, triangle
+layout(location = 0) flat out vec3 plane;             // 1 / metres is linear in pixels: x, y, and at the image's corner
+layout(location = 1) flat out vec2 span;              // least and greatest metres of the triangle
 
 void main()
 {
     uvec2 item = texelFetch(selected, gl_VertexID / 3).xy;
-    vec3 view = corner_in_view(camera_of(item.x), item.y, gl_VertexID % 3);
-    gl_Position = vec4(view.x * SCALE.x, -view.y * SCALE.y, DEPTH_CODE.x + DEPTH_CODE.y * view.z, view.z);
+    Camera camera = camera_of(item.x);
+    vec3 a = corner_in_view(camera, item.y, 0);
+    vec3 b = corner_in_view(camera, item.y, 1);
+    vec3 c = corner_in_view(camera, item.y, 2);
+    vec3 view = gl_VertexID % 3 == 0 ? a : gl_VertexID % 3 == 1 ? b : c;
+    gl_Position = vec4(view.x * SCALE.x, -view.y * SCALE.y, NEAR, view.z);
     uint tiles = uint(TILES.x * TILES.y);
     gl_Layer = int(item.x / tiles);
     gl_ViewportIndex = int(item.x % tiles);
+
+    // A ray (x, y, 1) meets the plane at dot(normal, a) / dot(normal, ray).
+    vec3 normal = cross(b - a, c - a);
+    normal /= dot(normal, a);
+    vec2 by_pixel = 2.0 * vec2(normal.x, -normal.y) / (SCALE * vec2(SIZE));
+    plane = vec3(by_pixel, normal.z - dot(by_pixel, 0.5 * vec2(SIZE)));
+    span = vec2(min(min(a.z, b.z), c.z), max(max(a.z, b.z), c.z));
 }
