@@ -311,6 +311,18 @@ def float_bits(typingctx, value):
 
 
 @intrinsic
+def bits_float(typingctx, value):
+    """The float32 of the 32 bits of an int32: the inverse of `float_bits`."""
+    if value != types.int32:
+        return None
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return types.float32(types.int32), codegen
+
+
+@intrinsic
 def fma(typingctx, a, b, c):
     """a * b + c of float32, rounded once: one instruction on the GPU and on any CPU of the last ten years."""
     if not (a == b == c == types.float32):

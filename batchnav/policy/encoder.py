@@ -18,12 +18,10 @@ from torch.nn import functional as F
 
 from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
+from batchnav.policy.cells import CELL, one_hot_cells
 
 SMALLEST_IMAGE = 16
 """Pixels a side: fewer leave nothing to do for the strides of the last two blocks."""
-
-CELL = 4
-"""SpaceToDepth turns CELL x CELL pixels into channels."""
 
 CHUNK = 4096
 """Cells whose one-hot rows (2.6 MB for ten bins) the CPU's gradient holds at a time."""
@@ -119,6 +117,9 @@ class SEResNet9(nn.Module):
         if any(self.padding):
             image = F.pad(image, self.padding)
         batch, channels, height, width = image.shape
+        if self.depth_bins and image.is_cuda and image.dtype == torch.bfloat16:
+            y = F.linear(one_hot_cells(image, self.depth_bins), self.stem_by_bin())
+            return F.relu(y).view(batch, height // CELL, width // CELL, -1).permute(0, 3, 1, 2)
         cells = image.reshape(batch, channels, height // CELL, CELL, width // CELL, CELL).permute(0, 2, 4, 1, 3, 5)
         x = cells.reshape(-1, channels * CELL * CELL)
         weight = self.stem.weight.flatten(1)
@@ -132,6 +133,11 @@ class SEResNet9(nn.Module):
             one_hot = (self.which_bin(x)[..., None] == bins).to(x.dtype)
             y = F.linear(torch.cat([x, one_hot.flatten(1)], dim=1), weight)
         return F.relu(y).view(batch, height // CELL, width // CELL, -1).permute(0, 3, 1, 2)
+
+    def stem_by_bin(self) -> torch.Tensor:
+        """The stem's weight with the one-hot channels of a range, not of a pixel, side by side: [base, 16 * 11]."""
+        raw, binned = self.stem.weight.flatten(1).split([CELL * CELL, CELL * CELL * self.depth_bins], dim=1)
+        return torch.cat([raw, binned.unflatten(1, (CELL * CELL, self.depth_bins)).mT.flatten(1)], dim=1)
 
     def which_bin(self, x: torch.Tensor) -> torch.Tensor:
         """Which of `depth_bins` equal ranges of 0..1 each value lies in, i32 of x's shape."""

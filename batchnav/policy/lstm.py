@@ -31,20 +31,27 @@ class EpisodicLSTM(nn.LSTM):
             w_ih, w_hh, b_ih, b_hh = self.all_weights[layer]
             # unbind, not indexing: the backward pass of T indexings would write T zero tensors of the whole size
             projected = F.linear(x, w_ih, b_ih + b_hh).unbind(0)
-            h, c = state[0, layer], state[1, layer]
-            outputs = []
-            for gates_x, keep_t in zip(projected, keep, strict=True):
-                gates = torch.addmm(gates_x, h * keep_t, w_hh.t())
-                h, c = self.cell(gates, c * keep_t)
+            kept, c = state[0, layer] * keep[0], state[1, layer]
+            outputs, following = [], (*keep[1:], keep[0])  # nobody reads what the last step keeps
+            for gates_x, keep_t, keep_next in zip(projected, keep, following, strict=True):
+                h, kept, c = self.cell(torch.addmm(gates_x, kept, w_hh.t()), c, keep_t, keep_next)
                 outputs.append(h)
             x = torch.stack(outputs)
-            hidden.append(h)
+            hidden.append(h.to(c.dtype))
             carry.append(c)
         return x, torch.stack([torch.stack(hidden), torch.stack(carry)])
 
 
-def lstm_cell(gates: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gates before their nonlinearities [B, 4H] (input, forget, cell, output) and c [B, H] -> h, c of the next step."""
+def lstm_cell(
+    gates: torch.Tensor, c: torch.Tensor, keep: torch.Tensor, keep_next: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """One step, as one function to compile: h and c after it, and h as the next step begins.
+
+    Gates before their nonlinearities [B, 4H] (input, forget, cell, output), c f32 [B, H] before the step; keep and
+    keep_next f32 [B, 1]: 0 where this step, or the next, starts an episode. h has the gates' type, which is all that
+    products under autocast see of it.
+    """
     i, f, g, o = gates.to(c.dtype).chunk(4, 1)
-    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(c), c
+    c = torch.sigmoid(f) * (c * keep) + torch.sigmoid(i) * torch.tanh(g)
+    h = (torch.sigmoid(o) * torch.tanh(c)).to(gates.dtype)
+    return h, h * keep_next.to(h.dtype), c

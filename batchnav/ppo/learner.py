@@ -194,7 +194,7 @@ class Learner:
         rollout, config, T = self.rollout, self.config, self.rollout.num_steps
         with self._autocast():
             seen = self.policy.evaluate(
-                {name: slots[:T, envs] for name, slots in rollout.obs.items()},
+                {name: slots[:T].index_select(1, envs) for name, slots in rollout.obs.items()},
                 rollout.prev_action[:T, envs],
                 rollout.start[:T, envs],
                 rollout.state0[:, :, envs],

@@ -5,12 +5,13 @@ import math
 import pytest
 import torch
 from gymnasium import spaces
+from numba import int32, int64
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
-from batchnav.policy import ENCODERS, ActorCritic
+from batchnav.policy import ENCODERS, ActorCritic, cells
 from batchnav.policy.encoder import SEFixupBlock, SEResNet9, _OneHotProduct
 
 PAPER_PARAMETERS = 10_988_085  # counted by the released system's own log
@@ -157,6 +158,34 @@ def test_compiles_into_one_graph():
     compiled = torch.compile(encoder, backend="eager", fullgraph=True, dynamic=False)
     image = torch.rand(2, 1, 32, 32)
     assert torch.equal(compiled(image), encoder(image))
+
+
+def test_the_one_hot_kernel_compiles_for_the_gpu(compile_ptx):
+    ptx = compile_ptx(cells._one_hot_cells, int32[:, :, ::1], int64, int64, int32[:, ::1])
+    assert "st.global.v4" in ptx and ".local" not in ptx
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(("bins", "per_launch"), [(10, cells._CELLS_PER_LAUNCH), (3, 17)])
+def test_one_hot_rows_are_the_plain_ones(bins, per_launch, monkeypatch):
+    monkeypatch.setattr(cells, "_CELLS_PER_LAUNCH", per_launch)
+    torch.manual_seed(0)
+    image = torch.rand(5, 1, 20, 36, device="cuda").bfloat16()
+    image[0, 0, 0, :4] = torch.tensor([0.0, 0.1, 0.5, 1.0])
+    raw = F.pixel_unshuffle(image, 4).permute(0, 2, 3, 1).flatten(0, 2)
+    which = (raw.float() * bins).int().clamp(max=bins - 1)
+    one_hot = (which[:, None] == torch.arange(bins, device="cuda")[:, None]).to(raw.dtype).flatten(1)
+    assert torch.equal(cells.one_hot_cells(image, bins), torch.cat([raw, one_hot], 1))
+
+
+@pytest.mark.cuda
+def test_bfloat16_images_take_the_same_first_step():
+    torch.manual_seed(0)
+    encoder, image = SEResNet9((1, 64, 48), PolicyConfig(base_width=16)).to("cuda"), torch.rand(8, 1, 64, 48)
+    image = image.to("cuda").bfloat16()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        found = encoder.read_cells(image)
+    torch.testing.assert_close(found.float(), encoder.read_cells(image.float()), atol=2e-2, rtol=2e-2)
 
 
 @pytest.mark.cuda
