@@ -20,6 +20,8 @@ META = torch.device("meta")
 """Tensors of shape and type alone."""
 COPIES_OF_WEIGHTS = 4
 """Weights, gradients, and the optimiser's two moments, all float32."""
+SAMPLE_STEPS = 2
+"""Steps of the sequences that are tried out."""
 LARGEST_IN_BACKWARD = 2
 """Tensors of the largest layer's size that the backward pass makes beside what was kept for it."""
 
@@ -69,8 +71,14 @@ def _rollout(run: PointNavRun, policy: ActorCritic, device: torch.device) -> int
 
 
 def _kept_per_frame(policy: ActorCritic, device: torch.device) -> float:
-    """Bytes that a learning step holds for each frame at its peak, from a sequence of a few environments."""
-    steps, envs = 2, 8
+    """Bytes that a learning step holds for each frame at its peak, from short sequences of a few environments."""
+    few, more = 32, 64
+    # The difference: what does not grow with the frames, as the weights in bfloat16, is left out.
+    return (_kept(policy, device, more) - _kept(policy, device, few)) / (SAMPLE_STEPS * (more - few))
+
+
+def _kept(policy: ActorCritic, device: torch.device, envs: int) -> int:
+    """Bytes that a learning step on SAMPLE_STEPS steps of so many environments holds at its peak."""
     kept: dict[int, torch.UntypedStorage] = {}
     own = {parameter.untyped_storage().data_ptr() for parameter in policy.parameters()}
 
@@ -82,10 +90,10 @@ def _kept_per_frame(policy: ActorCritic, device: torch.device) -> float:
 
     narrow = IMAGE_DTYPE_CUDA if device.type == "cuda" else torch.float32
     obs = {
-        name: torch.rand(steps, envs, *shape, device=device).to(narrow if len(shape) == 3 else torch.float32)
+        name: torch.rand(SAMPLE_STEPS, envs, *shape, device=device).to(narrow if len(shape) == 3 else torch.float32)
         for name, shape in policy.observation_shapes.items()
     }
-    actions = torch.zeros(steps, envs, dtype=torch.int64, device=device)
+    actions = torch.zeros(SAMPLE_STEPS, envs, dtype=torch.int64, device=device)
     starts, state = torch.zeros_like(actions, dtype=torch.bool), policy.initial_state(envs, device)
     with (
         torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"),
@@ -93,6 +101,5 @@ def _kept_per_frame(policy: ActorCritic, device: torch.device) -> float:
     ):
         seen = policy.evaluate(obs, actions, starts, state, actions)
     sizes = [storage.nbytes() for storage in kept.values()]
-    # What does not grow with the frames, as the weights in bfloat16, is smaller than one layer's output.
     del seen
-    return (sum(sizes) + LARGEST_IN_BACKWARD * max(sizes)) / (steps * envs)
+    return sum(sizes) + LARGEST_IN_BACKWARD * max(sizes)
