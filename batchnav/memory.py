@@ -23,7 +23,7 @@ COPIES_OF_WEIGHTS = 4
 SAMPLE_STEPS = 2
 """Steps of the sequences that are tried out."""
 LARGEST_IN_BACKWARD = 2
-"""Tensors of the largest layer's size that the backward pass makes beside what was kept for it."""
+"""Gradients of the largest layer's size that the backward pass makes beside what was kept for it."""
 
 
 def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.device) -> dict[str, int]:
@@ -80,12 +80,16 @@ def _kept_per_frame(policy: ActorCritic, device: torch.device) -> float:
 def _kept(policy: ActorCritic, device: torch.device, envs: int) -> int:
     """Bytes that a learning step on SAMPLE_STEPS steps of so many environments holds at its peak."""
     kept: dict[int, torch.UntypedStorage] = {}
+    largest = 0
     own = {parameter.untyped_storage().data_ptr() for parameter in policy.parameters()}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal largest
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = storage
+            if tensor.requires_grad:
+                largest = max(largest, storage.nbytes())
         return tensor
 
     narrow = IMAGE_DTYPE_CUDA if device.type == "cuda" else torch.float32
@@ -100,6 +104,6 @@ def _kept(policy: ActorCritic, device: torch.device, envs: int) -> int:
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
     ):
         seen = policy.evaluate(obs, actions, starts, state, actions)
-    sizes = [storage.nbytes() for storage in kept.values()]
+    total = sum(storage.nbytes() for storage in kept.values())
     del seen
-    return sum(sizes) + LARGEST_IN_BACKWARD * max(sizes)
+    return total + LARGEST_IN_BACKWARD * largest

@@ -44,11 +44,11 @@ from batchnav.sim.state import (
 
 CHUNKS_PER_THREAD = 8
 """CPU: agents are dealt to threads in this many pieces each, so that long searches even out."""
-SEARCHERS = 8
+SEARCHERS = 16
 """CUDA: threads that try candidates for one agent's episode at a time; a power of two, at most a warp."""
 BLOCK = 128
-DRAWING_THREADS = 32768
-"""CUDA: threads that draw episodes at a time, about half of those that an H200 holds."""
+DRAWING_THREADS = 65536
+"""CUDA: threads that draw episodes at a time, about as many as an H200 holds."""
 
 
 @lean_function
