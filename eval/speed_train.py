@@ -212,7 +212,7 @@ def draw(rows: list[dict], path) -> None:
         text = f"{r['value'] / 1e3:,.3g}k/s\n{r['share_of_policy_only']:.0%}"
         axes.text(x, bottom[x], text, ha="center", va="bottom", fontsize=8)
     axes.set_ylabel("microseconds per frame")
-    axes.set_title(f"{rows[0]['machine']}: frames/s, and share of what the policy alone allows", fontsize=10)
+    axes.set_title(f"{rows[0]['machine']}: frames/s, and share\nof what the policy alone allows", fontsize=10)
     axes.margins(y=0.15)
     axes.legend(fontsize=8)
     figure.savefig(path, dpi=120)

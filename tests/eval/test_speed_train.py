@@ -15,7 +15,7 @@ import speed_train
 N, STEPS = 8, 4
 OPTIONS = speed_train.Options(
     device="cpu", policies=("tiny",), sizes=(16,), num_envs=(N,), houses=1, rollout_steps=STEPS, minibatch_frames=16,
-    updates=2, compile=False, append=False,
+    updates=1, compile=False, append=False,
 )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def test_figures_and_picture(tmp_path):
     assert 0.0 < whole["p5"] <= whole["value"] <= whole["p95"] and whole["repeats"] == OPTIONS.updates
     parts = whole["microseconds_per_frame"]
     assert set(parts) == set(speed_train.PARTS)
-    assert sum(parts.values()) == pytest.approx(1e6 / whole["value"], rel=0.5)  # medians of two noisy updates
+    assert sum(parts.values()) == pytest.approx(1e6 / whole["value"], rel=1e-6)  # of one update
     assert whole["share_of_policy_only"] == pytest.approx(whole["value"] / policy["value"], rel=1e-6)
     speed_train.draw([whole], tmp_path / "train.png")
     assert (tmp_path / "train.png").stat().st_size > 1000
