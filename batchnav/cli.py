@@ -20,9 +20,8 @@ from batchnav.data.episodes import Episode, save_episodes
 from batchnav.data.files import replacing
 from batchnav.data.generate import generate_episodes
 from batchnav.data.prepare import Outcome, find_sources, import_houses, prepare
-from batchnav.data.prepared import SUFFIX
 from batchnav.data.scene_dataset import DATASET_CONFIG
-from batchnav.data.scenes import find_scenes
+from batchnav.data.scenes import find_scenes, prepared_in
 from batchnav.data.source import SCENES_DIR, STAGE_CONFIG, Z_UP, Frame
 from batchnav.data.validate import validate
 from batchnav.doctor import examine, memory_findings
@@ -297,10 +296,8 @@ def _subcommands(group: str) -> str:
 def _scenes(name: str, split: str) -> list[Scene]:
     """The scenes of a name: one, or those in a folder."""
     path = Path(name)
-    # Beside a data set's meshes prepared scenes only stand in for them.
-    prepared = [file for file in sorted(path.glob(f"*{SUFFIX}")) if not file.with_suffix(".glb").is_file()]
-    if prepared:
-        return find_scenes(str(file) for file in prepared)
+    if prepared := prepared_in(path):
+        return find_scenes(map(str, prepared))
     if path.is_dir() or name.endswith(DATASET_CONFIG):
         return load_dataset(path, split).load_scenes()
     return find_scenes([name])

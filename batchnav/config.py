@@ -171,15 +171,19 @@ class ScenesConfig:
     first_house: int = 0
     """Seed of the first; the others follow. Train, validation and test seeds are disjoint (`scene.houses.SPLITS`)."""
     files: tuple[str, ...] = ()
-    """Mesh files, each with its `.navmesh` beside it or baked; or whatever `find_scene` finds by name."""
+    """Mesh files, each with its `.navmesh` beside it or baked; folders of prepared scenes; or whatever `find_scene`
+    finds by name."""
     episodes: str = ""
     """A PointNav episode file (`.json.gz`) to train on, shuffled, in the scenes that it names; no other scenes then."""
     slots: int = 0
     """Scenes in the device's memory at a time where there are more; the others take turns. 0: all at once."""
+    gigabytes: float = 0.0
+    """The device's memory that scenes may take, in 1e9 bytes: where all need more, as many slots as fit take turns. 0:
+    no limit."""
 
     @property
     def names(self) -> list[str]:
-        """The scenes' ids, as `data.scenes.find_scene` takes them."""
+        """The scenes' ids, and folders of scenes, as `data.scenes.scene_ids` takes them."""
         return [f"house:{self.first_house + i}" for i in range(self.houses)] + list(self.files)
 
     def validate(self) -> None:
@@ -191,8 +195,12 @@ class ScenesConfig:
             raise ConfigError(
                 "slots: found 1, expected 0 (all scenes at once) or at least 2: one to load the next into"
             )
-        if self.slots and self.episodes:
-            raise ConfigError(f"slots: found {self.slots} with an episode file, expected 0: its scenes all stay")
+        _in_range(self, "gigabytes", 0.0, 1e6)
+        for name in ("slots", "gigabytes"):
+            if getattr(self, name) and self.episodes:
+                raise ConfigError(
+                    f"{name}: found {getattr(self, name)} with an episode file, expected 0: its scenes all stay"
+                )
         if not (self.houses or self.files or self.episodes):
             raise ConfigError("scenes: found neither houses, files nor episodes, expected at least one scene")
 
@@ -224,8 +232,8 @@ class PointNavRun:
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
-        if self.scenes.slots and self.renderer != "raycast":
-            raise ConfigError(f"renderer: found {self.renderer!r} with scenes.slots, expected 'raycast'")
+        if (self.scenes.slots or self.scenes.gigabytes) and self.renderer != "raycast":
+            raise ConfigError(f"renderer: found {self.renderer!r} with scenes that take turns, expected 'raycast'")
         _in_range(self, "save_every", 0.0, 1e9)
         _in_range(self, "eval_every", 0, 10**13)
         _in_range(self, "seed", 0, 2**62)

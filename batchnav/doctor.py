@@ -11,7 +11,7 @@ import torch
 
 from batchnav.config import PointNavRun, load_config
 from batchnav.data.episodes import load_episodes
-from batchnav.data.scenes import measure_scenes
+from batchnav.data.scenes import measure_scenes, scene_ids
 from batchnav.device import num_threads, resolve_device
 from batchnav.errors import DeviceError
 from batchnav.memory import predict_memory
@@ -47,7 +47,7 @@ def memory_findings(config: Path) -> list[Finding]:
     if run.scenes.episodes:
         names = sorted({episode.scene_id for episode in load_episodes(run.scenes.episodes)})
     else:
-        names = run.scenes.names
+        names = scene_ids(run.scenes.names)
     parts = predict_memory(run, measure_scenes(names), device)
     sizes = {**parts, f"in all, on {device}": sum(parts.values())}
     return [Finding(f"memory: {name}", f"{size / 1e9:.3f} GB") for name, size in sizes.items()]

@@ -12,7 +12,7 @@ from batchnav.config import PointNavRun
 from batchnav.navmesh.data import search_scratch
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.rollout import IMAGE_DTYPE_CUDA, Rollout
-from batchnav.scene.slots import Capacity
+from batchnav.scene.slots import Capacity, slots_needed
 from batchnav.sim.pointnav import scratch_rows
 from batchnav.sim.state import NUM_ACTIONS, AgentState, StepResult, Upcoming
 
@@ -38,7 +38,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
         device: where it will run. The network is tried out there on a few frames.
     """
     n, task, room = run.ppo.num_envs, run.task, Capacity.for_all(scenes)
-    streamed = 0 < run.scenes.slots < len(scenes)
+    slots = slots_needed(scenes, run.scenes.slots, run.scenes.gigabytes)
     simulator = (AgentState.empty(n, META), Upcoming.empty(n, META), StepResult.empty(n, META))
     scratch = [search_scratch(room.search_size, rows, META).data.nbytes for rows in scratch_rows(n, device) if rows]
     observations = spaces.Dict({
@@ -49,7 +49,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
     weights = sum(parameter.nbytes for parameter in policy.parameters())
     frames = run.ppo.frames_per_update // run.ppo.minibatches
     return {
-        "scenes": run.scenes.slots * room.num_bytes if streamed else sum(scene.num_bytes for scene in scenes),
+        "scenes": slots * room.num_bytes if slots else sum(scene.num_bytes for scene in scenes),
         "simulator": sum(tensor.nbytes for part in simulator for tensor in part) + sum(scratch),
         "images": 2 * n * task.height * task.width * 4,  # the renderer's in metres, the environment's own observation
         "rollout": _rollout(run, policy, device),

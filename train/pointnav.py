@@ -25,7 +25,7 @@ from tracing import tracing
 
 from batchnav.config import PointNavRun, load_config, to_dict, validate
 from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes, order_episodes
-from batchnav.data.scenes import find_played, find_scene, find_scenes, measure_scenes
+from batchnav.data.scenes import find_played, find_scene, find_scenes, measure_scenes, scene_ids
 from batchnav.device import make_deterministic, resolve_device
 from batchnav.envs.evaluate import evaluate
 from batchnav.envs.pointnav import PointNavEnv
@@ -35,7 +35,7 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
 from batchnav.policy.weights import save_policy
 from batchnav.ppo.learner import Learner
-from batchnav.scene.slots import Capacity
+from batchnav.scene.slots import Capacity, slots_needed
 
 VALIDATION = Path(__file__).resolve().parents[1] / "assets" / "episodes" / "val.json.gz"
 
@@ -88,11 +88,14 @@ def make_environment(run: PointNavRun, device: torch.device) -> PointNavEnv:
     if run.scenes.episodes:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
         return fixed_episodes(episodes, run, device, run.ppo.num_envs)
-    names, n = run.scenes.names, run.ppo.num_envs
+    names, n = scene_ids(run.scenes.names), run.ppo.num_envs
     options = {"config": run.task, "renderer": run.renderer}
-    if 0 < run.scenes.slots < len(names):
-        capacity = Capacity.for_all(measure_scenes(names))
-        return StreamedPointNavEnv(names, find_scene, capacity, run.scenes.slots, n, device, run.seed, **options)
+    if run.scenes.slots or run.scenes.gigabytes:
+        capacities = measure_scenes(names)
+        slots = slots_needed(capacities, run.scenes.slots, run.scenes.gigabytes)
+        if slots:
+            room = Capacity.for_all(capacities)
+            return StreamedPointNavEnv(names, find_scene, room, slots, n, device, run.seed, **options)
     return PointNavEnv(find_scenes(names), n, device, run.seed, **options)
 
 

@@ -105,6 +105,22 @@ def _house_file(scene_id: str) -> Path:
     return made_by("houses", __name__) / (scene_id.removeprefix(HOUSE) + SUFFIX)
 
 
+def scene_ids(names: Iterable[str]) -> list[str]:
+    """Scene ids, where folders may stand for the prepared scenes in them. MeshError for a folder without any."""
+    ids = []
+    for name in names:
+        found = prepared_in(Path(name)) if os.path.isdir(name) else [name]
+        if not found:
+            raise MeshError(f"{name}: found a folder without prepared scenes (*{SUFFIX}), expected some")
+        ids += map(str, found)
+    return ids
+
+
+def prepared_in(folder: Path) -> list[Path]:
+    """The prepared scenes in a folder, but for those that only stand in for meshes beside them."""
+    return [file for file in sorted(folder.glob(f"*{SUFFIX}")) if not file.with_suffix(".glb").is_file()]
+
+
 def find_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -> list[Scene]:
     """`find_scene` for each id, in parallel processes where many are to be made, with progress."""
     ids, find = list(scene_ids), functools.partial(find_scene, scenes_dir=scenes_dir)

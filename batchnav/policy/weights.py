@@ -20,16 +20,28 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
 
 FORMAT = "batchnav policy 1"
+DTYPES = (torch.float32, torch.bfloat16)
+"""Types of weights in a file; a network always has float32."""
 
 
-def save_policy(policy: ActorCritic, path: str | Path, info: dict[str, Any] | None = None) -> None:
+def save_policy(
+    policy: ActorCritic, path: str | Path, info: dict[str, Any] | None = None, dtype: torch.dtype = torch.float32
+) -> None:
     """Write weights, settings and shapes to `path`, atomically.
 
-    `info` is anything JSON can hold (task settings, frames trained); `load_policy` hands it back. CheckpointError where
-    a weight is not finite, or the file cannot be written.
+    Args:
+        policy: the network.
+        path: the file to write.
+        info: anything JSON can hold (task settings, frames trained); `load_policy` hands it back.
+        dtype: of the weights in the file; torch.bfloat16 halves it.
+
+    CheckpointError where a weight is not finite, or the file cannot be written.
     """
     path = Path(path)
-    tensors = {name: value.detach().cpu().contiguous() for name, value in policy.state_dict().items()}
+    tensors = {
+        name: value.detach().to("cpu", dtype if value.is_floating_point() else value.dtype).contiguous()
+        for name, value in policy.state_dict().items()
+    }
     _check_finite(tensors, path)
     metadata = {
         "format": FORMAT,
@@ -92,10 +104,11 @@ def _check_names_and_shapes(found: dict[str, torch.Tensor], expected: dict[str, 
     for name, value in expected.items():
         if name not in found:
             raise CheckpointError(f"{path}: lacks tensor {name!r}, expected {list(value.shape)}")
-        if found[name].shape != value.shape or found[name].dtype != value.dtype:
+        dtypes = DTYPES if value.is_floating_point() else (value.dtype,)
+        if found[name].shape != value.shape or found[name].dtype not in dtypes:
             raise CheckpointError(
                 f"{path}: tensor {name!r} is {found[name].dtype} {list(found[name].shape)}, "
-                f"expected {value.dtype} {list(value.shape)}"
+                f"expected {' or '.join(map(str, dtypes))} {list(value.shape)}"
             )
     if extra := found.keys() - expected.keys():
         raise CheckpointError(f"{path}: tensor {min(extra)!r} is not part of this policy")

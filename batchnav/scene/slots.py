@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from batchnav.device import resolve_device
-from batchnav.errors import ArgumentError
+from batchnav.errors import ArgumentError, ConfigError
 from batchnav.navmesh.data import NavMeshData, SearchScratch, moved, search_scratch, search_size
 from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank, moved_nodes
 from batchnav.scene.scene import Scene
@@ -43,6 +43,22 @@ class Capacity(NamedTuple):
         rows = navmesh.link_start
         navmesh = navmesh._replace(polygons=rows, polygon_island=rows, cumulative_area=rows)
         return cls(BVHData(*map(max, zip(*bvhs, strict=True))), navmesh, max(sizes))
+
+
+def slots_needed(capacities: Sequence[Capacity], slots: int, gigabytes: float) -> int:
+    """How many slots the scenes take turns in: 0 where all stay in memory, as `ScenesConfig` has it.
+
+    ConfigError where two slots, the fewest, would take more than `gigabytes`.
+    """
+    total, slot = sum(scene.num_bytes for scene in capacities), Capacity.for_all(capacities).num_bytes
+    if gigabytes and total > 1e9 * gigabytes:
+        fit = int(1e9 * gigabytes / slot)
+        if fit < 2:
+            raise ConfigError(
+                f"gigabytes: found {gigabytes:g}, expected at least {2e-9 * slot:.3g}: two slots for the largest scene"
+            )
+        slots = min(slots, fit) if slots else fit
+    return slots if slots < len(capacities) else 0
 
 
 class SlotBank(SceneBank):

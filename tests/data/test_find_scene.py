@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from batchnav.data.scenes import find_scene, find_scenes
+from batchnav.data.scenes import find_scene, find_scenes, scene_ids
 from batchnav.errors import MeshError
 from batchnav.scene.houses import make_house
 
@@ -28,3 +28,13 @@ def test_bundled_scene_by_name():
     assert scene.name == "aws_small_house"
     # About 136 m2 on its main island, a few more on tables and roofs.
     assert 120.0 < scene.navmesh.area < 160.0
+
+
+def test_a_folder_stands_for_its_prepared_scenes(tmp_path):
+    for name in ("b.scene", "a.scene", "stage.scene", "stage.glb"):
+        (tmp_path / name).touch()
+    folder = str(tmp_path)
+    assert scene_ids(["house:1", folder]) == ["house:1", f"{folder}/a.scene", f"{folder}/b.scene"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(MeshError, match=r"empty: found a folder without prepared scenes \(\*\.scene\)"):
+        scene_ids([f"{folder}/empty"])

@@ -13,7 +13,7 @@ from batchnav.envs.streamed import StreamedPointNavEnv
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, MeshError
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
-from batchnav.scene.slots import Capacity, SlotBank
+from batchnav.scene.slots import Capacity, SlotBank, slots_needed
 from batchnav.types import TriangleMesh
 
 N, SLOTS, ROOMS, ROLLOUT = 12, 4, 12, 8
@@ -198,3 +198,14 @@ def test_a_slot_holds_a_scene_as_a_packed_bank_does(rooms):
     assert bank.names == ["room2"]
     for found, expected in zip((*bank.bvh, *bank.navmesh), (*packed.bvh, *packed.navmesh), strict=True):
         assert found[: len(expected)].numpy().tobytes() == expected.numpy().tobytes()  # bytes: some integers are NaNs
+
+
+def test_as_many_slots_as_fit_the_budget(rooms):
+    capacities = [Capacity.of(scene) for scene in rooms.values()]
+    total, slot = sum(c.num_bytes for c in capacities), Capacity.for_all(capacities).num_bytes
+    assert slots_needed(capacities, 0, 0.0) == slots_needed(capacities, 0, 1.001e-9 * total) == 0
+    assert slots_needed(capacities, SLOTS, 0.0) == SLOTS
+    assert slots_needed(capacities, ROOMS, 0.0) == 0  # all stay
+    assert slots_needed(capacities, 0, 2.5e-9 * slot) == slots_needed(capacities, SLOTS, 2.5e-9 * slot) == 2
+    with pytest.raises(ConfigError, match=r"gigabytes: found .*, expected at least"):
+        slots_needed(capacities, 0, 1.5e-9 * slot)

@@ -51,6 +51,15 @@ def rewrite(path, tensors=None, **metadata):
     save_file(keep, path, {key: value for key, value in merged.items() if value is not None})
 
 
+def test_weights_in_bfloat16_take_half_the_room_and_load_as_float32(policy, saved):
+    half = saved.with_name("half.safetensors")
+    save_policy(policy, half, dtype=torch.bfloat16)
+    assert all(tensor.dtype == torch.bfloat16 for tensor in load_file(half).values())
+    for name, value in load_policy(half).network.state_dict().items():
+        assert value.dtype == torch.float32
+        assert torch.equal(value, policy.state_dict()[name].bfloat16().float())
+
+
 def test_round_trip_acts_alike_and_carries_its_info(policy, saved):
     agent = load_policy(saved)
     assert agent.network.config == CONFIG
