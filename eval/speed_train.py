@@ -2,6 +2,7 @@
 
     python eval/speed_train.py --device cuda --num-envs 1024 4096 16384 --sizes 64 128
     python eval/speed_train.py --device cpu --policies light --num-envs 64 --sizes 32 --minibatch-frames 512 --houses 4
+    python eval/speed_train.py --device cuda --policies paper --num-envs 4096 --sizes 64 --houses 1000 --slots 64
 
 A frame is one step of one environment, its share of the update included. The policy-only bound is the same learner on
 the same recorded observations, with an environment that does nothing. Parts of a frame's time:
@@ -13,6 +14,9 @@ the same recorded observations, with an environment that does nothing. Parts of 
                  delay
     idle         what is left of the loop: the device waits for the host, which reads the statistics
 
+With --slots the houses take turns in so many places, and whole loop includes moving them. "host_cores" is the CPU time
+of the process by the clock's.
+
 The policy is untrained but for its stop action, which is made rare, so that episodes last as long as a trained agent's.
 """
 
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
@@ -27,15 +32,19 @@ import numpy as np
 import torch
 import tyro
 from record import RESULTS, record, row
+from tables import rows_of
+from torch._inductor import config as inductor
 
 from batchnav.config import PointNavConfig, PolicyConfig, PPOConfig
-from batchnav.data.scenes import find_scenes
-from batchnav.device import resolve_device
+from batchnav.data.scenes import find_scene, find_scenes, measure_scenes
+from batchnav.device import make_deterministic, resolve_device
 from batchnav.envs.pointnav import PointNavEnv
+from batchnav.envs.streamed import StreamedPointNavEnv
 from batchnav.graphs import WARM_UPS, Graphs
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
 from batchnav.scene.bank import SceneBank
+from batchnav.scene.slots import Capacity
 from batchnav.sim.state import STOP
 
 POLICIES = {"paper": PolicyConfig(), "light": PolicyConfig(base_width=32, lstm_layers=1)}
@@ -55,7 +64,9 @@ class Options:
     """Square depth images of these sides."""
     num_envs: tuple[int, ...] = (1024, 4096, 16384)
     houses: int = 64
-    """Procedural houses resident, from seed 0."""
+    """Procedural houses, from seed 0."""
+    slots: int = 0
+    """Houses in memory at a time; 0: all of them."""
     rollout_steps: int = 32
     minibatch_frames: int = 16384
     """Frames of one optimiser step, for every number of environments."""
@@ -63,6 +74,8 @@ class Options:
     """Timed, after those that warm up."""
     compile: bool = True
     graphs: bool = True
+    deterministic: bool = False
+    """Only operations that give the same bits twice."""
     append: bool = True
     """Append the figures to eval/results/train.jsonl and draw eval/results/train.png."""
 
@@ -84,27 +97,42 @@ class Still:
 
 def main(options: Options) -> list[dict]:
     device = resolve_device(options.device)
-    bank = SceneBank.pack(find_scenes(f"house:{i}" for i in range(options.houses)), device)
+    if options.deterministic:
+        make_deterministic()
+    make_env = environments(options, device)
     rows = []
     for name in options.policies:
         for size in options.sizes:
             torch.compiler.reset()
-            policy = make_policy(bank, name, size, options)
+            policy = make_policy(make_env(options.num_envs[0], size), name, options)
             for num_envs in options.num_envs:
-                learner = make_learner(bank, policy, size, num_envs, options)
+                learner = make_learner(make_env(num_envs, size), policy, options)
                 rows += measure(learner, name, options)
                 del learner
                 gc.collect()  # graphs and learner refer to each other
     record("train", rows, append=options.append)
     if options.append:
-        draw([r for r in rows if r["params"]["part"] == "whole"], RESULTS / "train.png")
+        mine = [r for r in rows_of("train") if r["machine"] == rows[0]["machine"] and r["params"]["part"] == "whole"]
+        draw(mine, RESULTS / "train.png")
     return rows
 
 
-def make_policy(bank: SceneBank, name: str, size: int, options: Options) -> ActorCritic:
+def environments(options: Options, device: torch.device) -> Callable[[int, int], PointNavEnv]:
+    """What makes an environment for a number of agents and an image size."""
+    names = [f"house:{i}" for i in range(options.houses)]
+    if options.slots:
+        room = Capacity.for_all(measure_scenes(names))
+        make, scenes = StreamedPointNavEnv, (names, find_scene, room, options.slots)
+    else:
+        make, scenes = PointNavEnv, (SceneBank.pack(find_scenes(names), device),)
+    return lambda num_envs, size: make(
+        *scenes, num_envs=num_envs, device=device, config=PointNavConfig(height=size, width=size)
+    )
+
+
+def make_policy(env: PointNavEnv, name: str, options: Options) -> ActorCritic:
     """A policy that stops seldom, shared by the learners of all numbers of environments: their updates compile once."""
     torch.manual_seed(0)
-    env = PointNavEnv(bank, 1, config=PointNavConfig(height=size, width=size))
     policy = ActorCritic(env.single_observation_space, env.single_action_space, POLICIES[name])
     with torch.no_grad():
         policy.actor.bias[STOP] = STOP_LOGIT
@@ -113,9 +141,9 @@ def make_policy(bank: SceneBank, name: str, size: int, options: Options) -> Acto
     return policy
 
 
-def make_learner(bank: SceneBank, policy: ActorCritic, size: int, num_envs: int, options: Options) -> Learner:
+def make_learner(env: PointNavEnv, policy: ActorCritic, options: Options) -> Learner:
     """The learner as training makes it."""
-    env = PointNavEnv(bank, num_envs, config=PointNavConfig(height=size, width=size))
+    num_envs = env.num_envs
     minibatches = max(1, num_envs * options.rollout_steps // options.minibatch_frames)
     ppo = PPOConfig(num_envs=num_envs, rollout_steps=options.rollout_steps, minibatches=minibatches)
     return Learner(policy, env, ppo, graphs=options.graphs)
@@ -141,7 +169,8 @@ def measure(learner: Learner, name: str, options: Options) -> list[dict]:
     microseconds["idle"] = np.median(whole["loop"]) - np.median(whole["collect"]) - microseconds["learning"]
     params = {
         "policy": name, "num_envs": num_envs, "height": size, "width": size, "minibatches": learner.config.minibatches,
-        "houses": options.houses, "compile": options.compile, "graphs": options.graphs,
+        "houses": options.houses, "slots": options.slots, "compile": options.compile, "graphs": options.graphs,
+        "deterministic": options.deterministic, "tuned": inductor.coordinate_descent_tuning,
     }  # fmt: skip
     rates = {part: frames / seconds["loop"] for part, seconds in (("whole", whole), ("policy", policy))}
     rows = [row("train", "frames_per_second", rate, {"part": part, **params}, device) for part, rate in rates.items()]
@@ -149,25 +178,30 @@ def measure(learner: Learner, name: str, options: Options) -> list[dict]:
         "microseconds_per_frame": {part: float(1e6 * microseconds[part] / frames) for part in PARTS},
         "share_of_policy_only": float(np.median(rates["whole"]) / np.median(rates["policy"])),
         "gigabytes": memory,
+        "host_cores": float(np.median(whole["host"] / whole["loop"])),
     }
     told = ", ".join(f"{part} {value:.3g}" for part, value in rows[0]["microseconds_per_frame"].items())
     print(
         f"{name} {size}x{size} N={num_envs}: {rows[0]['value']:,.0f} frames/s, "
-        f"{rows[0]['share_of_policy_only']:.0%} of policy-only; us per frame: {told}; GB: {memory}",
+        f"{rows[0]['share_of_policy_only']:.0%} of policy-only; us per frame: {told}; "
+        f"host cores {rows[0]['host_cores']:.2f}; GB: {memory}",
         flush=True,
     )
     return rows
 
 
 def time_updates(learner: Learner, updates: int) -> dict[str, np.ndarray]:
-    """Seconds of each update: the loop's, with its statistics read as training reads them, collecting and learning."""
+    """Seconds of each update: the loop's, with its statistics read as training does, of its parts, and of CPU cores."""
     times = []
     for i in range(WARM_UPS + 2 + updates):
-        start = time.perf_counter()
+        start, start_host = time.perf_counter(), time.process_time()
+        if isinstance(learner.env, StreamedPointNavEnv):
+            learner.env.move_scenes()
         stats = learner.update(1.0).read()  # the end of the schedule: a small rate, so that stop stays rare
         if i >= WARM_UPS + 2:
-            times.append((time.perf_counter() - start, stats["seconds/collect"], stats["seconds/learn"]))
-    return dict(zip(("loop", "collect", "learn"), np.array(times).T, strict=True))
+            host = time.process_time() - start_host
+            times.append((time.perf_counter() - start, stats["seconds/collect"], stats["seconds/learn"], host))
+    return dict(zip(("loop", "collect", "learn", "host"), np.array(times).T, strict=True))
 
 
 def time_rendering(learner: Learner, options: Options) -> np.ndarray:
@@ -202,21 +236,28 @@ def gigabytes(device: torch.device) -> dict[str, float]:
 def draw(rows: list[dict], path) -> None:
     """Stacked bars: microseconds per frame by part, with the policy-only bound's share written on top."""
     figure, axes = plt.subplots(figsize=(1.6 + 0.9 * len(rows), 4.5), layout="constrained")
-    labels = ["{policy}\n{width}x{height}\nN = {num_envs}".format(**r["params"]) for r in rows]
-    bottom = np.zeros(len(rows))
+    places, bottom = np.arange(len(rows)), np.zeros(len(rows))
     for part in PARTS:
         height = np.maximum([r["microseconds_per_frame"][part] for r in rows], 0.0)
-        axes.bar(labels, height, bottom=bottom, label=part)
+        axes.bar(places, height, bottom=bottom, label=part)
         bottom += height
     for x, r in enumerate(rows):
         text = f"{r['value'] / 1e3:,.3g}k/s\n{r['share_of_policy_only']:.0%}"
         axes.text(x, bottom[x], text, ha="center", va="bottom", fontsize=8)
+    axes.set_xticks(places, [label(r["params"]) for r in rows], fontsize=8)
     axes.set_ylabel("microseconds per frame")
     axes.set_title(f"{rows[0]['machine']}: frames/s, and share\nof what the policy alone allows", fontsize=10)
     axes.margins(y=0.15)
     axes.legend(fontsize=8)
     figure.savefig(path, dpi=120)
     plt.close(figure)
+
+
+def label(params: dict) -> str:
+    """What a bar shows, below it."""
+    lines = ["{policy}\n{width}x{height}\nN = {num_envs}\n{minibatches} minibatches".format(**params)]
+    lines += [f"{params['slots']} of {params['houses']} houses"] if params.get("slots") else []
+    return "\n".join([*lines, *(name for name in ("deterministic", "tuned") if params.get(name))])
 
 
 if __name__ == "__main__":

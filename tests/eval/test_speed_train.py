@@ -1,13 +1,11 @@
 """The training benchmark, tiny: its figures hang together, and its picture is drawn."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-
-from batchnav.data.scenes import find_scene
-from batchnav.scene.bank import SceneBank
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "eval"))
 import speed_train
@@ -38,9 +36,15 @@ def test_figures_and_picture(tmp_path):
     assert (tmp_path / "train.png").stat().st_size > 1000
 
 
+def test_houses_that_take_turns():
+    whole, _ = speed_train.main(dataclasses.replace(OPTIONS, houses=3, slots=2))
+    assert (whole["params"]["houses"], whole["params"]["slots"]) == (3, 2)
+    assert whole["value"] > 0.0
+
+
 def test_the_policy_alone_sees_the_observations_that_were_recorded():
-    bank = SceneBank.pack([find_scene("house:0")])
-    learner = speed_train.make_learner(bank, speed_train.make_policy(bank, "tiny", 16, OPTIONS), 16, N, OPTIONS)
+    env = speed_train.environments(OPTIONS, torch.device("cpu"))(N, 16)
+    learner = speed_train.make_learner(env, speed_train.make_policy(env, "tiny", OPTIONS), OPTIONS)
     learner.update(1.0)
     seen = learner.rollout.obs["depth"].clone()
     learner.replace_env(speed_train.Still(learner.env))
