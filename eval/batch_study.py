@@ -13,15 +13,20 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
+import numpy as np
 import tyro
-from record import record, row
+from record import RESULTS, record, row
 
+from batchnav.config import PPOConfig
 from batchnav.device import resolve_device
 from batchnav.view.curves import load_metrics
 
 ROOT = Path(__file__).resolve().parents[1]
+PAPER_MINIBATCHES = 2
+"""A rollout: the minibatch grows with the environments, by the square-root rule the rate too."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +37,10 @@ class Options:
     config: Path = ROOT / "configs" / "pointnav_h200.yaml"
     num_envs: tuple[int, ...] = (512, 2048, 8192)
     optimizers: tuple[str, ...] = ("lamb", "adamw")
-    learning_rates: tuple[float, ...] = (5e-4, 2.5e-4)
+    learning_rates: tuple[float, ...] = (1.0e-3, 2.5e-4)
     """Base rate of each optimiser."""
-    minibatches: int = 2
-    """As in the paper: the step grows with the environments, by the square-root rule the rate too."""
+    minibatch_frames: tuple[int, ...] = (0, 8192)
+    """Frames of a minibatch, whatever the number of environments; 0: the paper's two minibatches a rollout."""
     total_frames: int = 25_000_000
     evaluations: int = 10
     """On the validation episodes, evenly spread over each run."""
@@ -43,50 +48,96 @@ class Options:
     seed: int = 0
 
 
+class Case(NamedTuple):
+    """One run."""
+
+    optimizer: str
+    learning_rate: float
+    num_envs: int
+    minibatches: int
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder."""
+        return f"{self.optimizer}_{self.num_envs}_{self.minibatches}"
+
+
 def main(options: Options) -> None:
-    runs = {}
-    for optimizer, rate in zip(options.optimizers, options.learning_rates, strict=True):
-        for num_envs in options.num_envs:
-            folder = options.out / f"{optimizer}_{num_envs}"
-            subprocess.run(command(options, folder, optimizer, rate, num_envs), cwd=ROOT, check=True)
-            runs[optimizer, rate, num_envs] = load_metrics(folder / "metrics.jsonl")[1]
-    draw(runs, options.out / "batch_study.png")
+    found = {}
+    for case in cases(options):
+        folder = options.out / case.folder
+        if not is_complete(folder, options):
+            subprocess.run(command(options, folder, case), cwd=ROOT, check=True)
+        found[case] = learned(folder)
+    draw(found, RESULTS / "batch_study.png")
     device = resolve_device(options.device)
-    common = {"minibatches": options.minibatches, "seed": options.seed, "split": "val"}
     record("batch_study", [
-        row("batch_study", "spl", evaluations[-1]["eval"]["spl"], {
-            "optimizer": optimizer, "learning_rate": rate, "num_envs": num_envs, "frames": evaluations[-1]["frames"],
-            "seconds": round(evaluations[-1]["seconds"]), **common,
+        row("batch_study", "spl", spl[-1], {
+            **case._asdict(), "frames": int(frames[-1]), "seconds": round(seconds[-1]), "seed": options.seed,
+            "split": "val",
         }, device)
-        for (optimizer, rate, num_envs), evaluations in runs.items()
+        for case, (frames, seconds, spl) in found.items()
     ])  # fmt: skip
 
 
-def command(options: Options, folder: Path, optimizer: str, rate: float, num_envs: int) -> list[str]:
+def cases(options: Options) -> list[Case]:
+    """All combinations; those that come to the same once."""
+    found = []
+    for optimizer, rate in zip(options.optimizers, options.learning_rates, strict=True):
+        for frames in options.minibatch_frames:
+            for n in options.num_envs:
+                minibatches = n * PPOConfig().rollout_steps // frames if frames else PAPER_MINIBATCHES
+                found.append(Case(optimizer, rate, n, minibatches))
+    return list(dict.fromkeys(found))
+
+
+def is_complete(folder: Path, options: Options) -> bool:
+    """Whether a run has trained to its end."""
+    metrics = folder / "metrics.jsonl"
+    rows = load_metrics(metrics)[0] if metrics.exists() else []
+    return bool(rows) and rows[-1]["frames"] >= options.total_frames
+
+
+def command(options: Options, folder: Path, case: Case) -> list[str]:
     """The command line of one run."""
     settings = {
         "config": options.config, "out": folder, "device": options.device, "seed": options.seed,
-        "eval-every": options.total_frames // options.evaluations, "ppo.num-envs": num_envs,
-        "ppo.minibatches": options.minibatches, "ppo.optimizer": optimizer, "ppo.learning-rate": rate,
-        "ppo.total-frames": options.total_frames,
+        "eval-every": options.total_frames // options.evaluations, "ppo.num-envs": case.num_envs,
+        "ppo.minibatches": case.minibatches, "ppo.optimizer": case.optimizer,
+        "ppo.learning-rate": case.learning_rate, "ppo.total-frames": options.total_frames,
     }  # fmt: skip
     words = [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
     return [sys.executable, "train/pointnav.py", *words]
 
 
-def draw(runs: dict[tuple[str, float, int], list[dict]], path: Path) -> None:
-    """SPL against frames and against seconds; one colour for a number of environments, dashes for AdamW."""
-    figure, panels = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
-    colours = {n: f"C{i}" for i, n in enumerate(dict.fromkeys(n for _, _, n in runs))}
-    for (optimizer, _, num_envs), rows in runs.items():
-        spl = [r["eval"]["spl"] for r in rows]
-        for axes, key, label in zip(panels, ("frames", "seconds"), ("frames", "seconds of training"), strict=True):
-            style = {"color": colours[num_envs], "linestyle": "-" if optimizer == "lamb" else "--"}
-            axes.plot([r[key] for r in rows], spl, label=f"{optimizer}, N = {num_envs}", **style)
-            axes.set_xlabel(label)
-    panels[0].set_ylabel("SPL on validation episodes")
-    panels[0].legend(fontsize=8)
-    figure.savefig(path, dpi=120)
+def learned(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Frames, seconds of collecting and learning (compiling included), and SPL at each evaluation of a run."""
+    rows, tests = load_metrics(folder / "metrics.jsonl")
+    frames = np.array([test["frames"] for test in tests])
+    spent = np.cumsum([r["collect"] + r["learn"] for r in rows])
+    return frames, np.interp(frames, [r["frames"] for r in rows], spent), np.array([t["eval"]["spl"] for t in tests])
+
+
+def draw(found: dict[Case, tuple[np.ndarray, np.ndarray, np.ndarray]], path: Path) -> None:
+    """SPL against frames and against seconds, a row for each optimiser; a colour for each number of environments."""
+    optimizers = list(dict.fromkeys(case.optimizer for case in found))
+    colours = {n: f"C{i}" for i, n in enumerate(dict.fromkeys(case.num_envs for case in found))}
+    figure, panels = plt.subplots(
+        len(optimizers), 2, figsize=(10, 3.6 * len(optimizers)), sharey=True, sharex="col", squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    for (optimizer, _, n, minibatches), (frames, seconds, spl) in found.items():
+        line = "-" if minibatches == PAPER_MINIBATCHES else "--"
+        for axes, x in zip(panels[optimizers.index(optimizer)], (frames / 1e6, seconds), strict=True):
+            axes.plot(x, spl, line, color=colours[n], label=f"N = {n}, {minibatches} minibatches")
+    for name, (left, right) in zip(optimizers, panels, strict=True):
+        left.set_ylabel(f"{name.upper() if name == 'lamb' else 'AdamW'}: SPL on validation episodes")
+        left.legend(fontsize=8)
+        for axes in (left, right):
+            axes.grid(color="#E5E5E5", linewidth=0.7)
+    panels[-1][0].set_xlabel("million frames")
+    panels[-1][1].set_xlabel("seconds of collecting and learning")
+    figure.savefig(path, dpi=110)
     plt.close(figure)
 
 

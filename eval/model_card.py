@@ -115,10 +115,10 @@ def card(options: Options, info: dict, results: dict[tuple[str, str], dict], dev
     for (episodes, agent), overall in results.items():
         cells = (format_interval(pointnav.Interval(**overall[metric])) for metric in METRICS)
         table.append(f"| {episodes} | {agent} | " + " | ".join(f"{mean} ({spread})" for mean, spread in cells) + " |")
+    places = " and ".join([f"{scenes['houses']} procedural houses", *scenes["files"]])
     return CARD.format(
-        name=options.out.name, frames=info["frames"], hours=hours, machine=machine(device), speed=speed,
-        scenes=" and ".join([f"{scenes['houses']} procedural houses", *scenes["files"]]), table="\n".join(table), config=config.strip(),
-        commit=commit(), path=options.out.as_posix(),
+        name=options.out.name, path=options.out.as_posix(), frames=info["frames"], hours=hours, speed=speed,
+        machine=machine(device), scenes=places, table="\n".join(table), config=config.strip(), commit=commit(),
     )  # fmt: skip
 
 
