@@ -9,6 +9,7 @@ Kernels:  NamedTuples of arrays travel into compiled code as one argument; what 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -55,11 +56,11 @@ class VecEnv(Protocol):
     single_observation_space: Any
     single_action_space: Any
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, Mapping]:
         """Start all episodes anew: observation, info."""
         ...
 
-    def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor, dict]:
+    def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor, Mapping]:
         """i64 [N] -> observation, reward f32 [N], terminated bool [N], truncated bool [N], info.
 
         info["episode"] holds f32 [N] tensors by name, meaningful where the bool [N] info["_episode"] is set;

@@ -11,8 +11,17 @@ from numba import prange
 
 from batchnav import device as devices
 from batchnav.device import cpu_kernel, cuda, cuda_kernel, inline_function, load4, store4
-from batchnav.envs.cartpole import MAX_STEPS, START_RANGE, CartPoleEnv, has_failed, push, start
-from batchnav.envs.cartpole_rollout import WINDOW, random_bits
+from batchnav.envs.cartpole import (
+    MAX_STEPS,
+    START_RANGE,
+    WINDOW,
+    WINDOW_BITS,
+    CartPoleEnv,
+    has_failed,
+    push,
+    start,
+)
+from batchnav.envs.cartpole_rollout import random_bits
 
 SAMPLE_SECONDS = 0.03
 REPEATS = 7
@@ -21,7 +30,7 @@ ACTION_ROWS = 16
 GRAPH_STEPS = 96
 
 _FIRST, _ONE, _ZERO, _MAX_STEPS = np.int32(0), np.int32(1), np.float32(0.0), np.int32(MAX_STEPS)
-_LAST_BIT = np.int32(31)
+_LAST_BIT, _LAST_OF_WINDOW, _WINDOW_BITS = np.int32(31), np.int32(WINDOW - 1), np.int64(WINDOW_BITS)
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1, _LOW, _HIGH = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85), np.uint64(0xFFFFFFFF), np.uint64(32)
 _UNIT, _HALF, _START_WIDTH = np.float32(2.0**-24), np.float32(0.5), np.float32(2.0 * START_RANGE)
@@ -115,11 +124,21 @@ def bound_step(env: CartPoleEnv) -> Callable[[torch.Tensor], None]:
     return step
 
 
-def numba_step(env: CartPoleEnv, kernel, block: int = 128) -> Callable[[torch.Tensor], None]:
+def informed_step(env: CartPoleEnv) -> Callable[[torch.Tensor], None]:
+    """`bound_step`, and its info made."""
+
+    def step(actions: torch.Tensor) -> None:
+        env._advance(actions)
+        env._info["final_obs"]  # any name will do
+
+    return step
+
+
+def numba_step(env: CartPoleEnv, kernel) -> Callable[[torch.Tensor], None]:
     """The same launch through numba's own call, which looks at every argument each time."""
 
     def step(actions: torch.Tensor) -> None:
-        devices.launch(kernel, env.num_envs, devices.view(actions), env.kernel_carts, block=block)
+        devices.launch(kernel, env.num_envs, devices.view(actions), env.kernel_carts, block=env.block)
 
     return step
 
@@ -161,19 +180,18 @@ def as_start(bits):
 
 
 @inline_function
-def start_philox_7(seed, environment, episode):
+def start_philox_7(seed, environment, clock):
     """`cartpole.start` by Philox with 7 rounds."""
-    key = np.uint64(seed)
-    a, b, c, d = philox_7(
-        np.uint32(environment), np.uint32(episode), np.uint32(0), np.uint32(key & _LOW), np.uint32(key >> _HIGH)
-    )
+    key, window = np.uint64(seed), np.uint32(clock >> _WINDOW_BITS)
+    a, b, c, d = philox_7(np.uint32(environment), window, np.uint32(0), np.uint32(key & _LOW), np.uint32(key >> _HIGH))
     return as_start(a), as_start(b), as_start(c), as_start(d)
 
 
 @inline_function
-def start_hash(seed, environment, episode):
+def start_hash(seed, environment, clock):
     """`cartpole.start` by a cheap hash (two rounds of multiply and shift): fast, and no sound generator."""
-    bits = np.uint32(environment) * np.uint32(0x9E3779B9) + np.uint32(episode) * np.uint32(0x85EBCA6B) + np.uint32(seed)
+    window = np.uint32(clock >> _WINDOW_BITS)
+    bits = np.uint32(environment) * np.uint32(0x9E3779B9) + window * np.uint32(0x85EBCA6B) + np.uint32(seed)
     bits = np.uint32((bits ^ (bits >> np.uint32(16))) * np.uint32(0x7FEB352D))
     a = np.uint32((bits ^ (bits >> np.uint32(15))) * np.uint32(0x846CA68B))
     b = np.uint32(a * np.uint32(0xC2B2AE35) + _W0)
@@ -182,49 +200,41 @@ def start_hash(seed, environment, episode):
 
 
 @inline_function
-def start_constant(seed, environment, episode):
+def start_constant(seed, environment, clock):
     """No generator at all: the floor."""
     return _ZERO, _ZERO, _ZERO, _ZERO
 
 
-def make_roll(start_of: Callable, window: int):
-    """The random-policy rollout kernel with another generator; `window` 0 draws a start only where it is needed."""
-    last = np.int32(window - 1)
-    ahead_of_need = window > 0
+def make_roll(start_of: Callable, ahead: bool):
+    """The random-policy rollout kernel with another generator, and with starts drawn ahead or where they are needed."""
 
     @cuda_kernel
     def roll(clock, num_steps, carts):
         i = np.int32(cuda.grid(1))
         if i < len(carts.steps):
-            cart, steps, episode = load4(carts.state, i, _FIRST), np.int32(carts.steps[i]), carts.episode[i]
-            bits, ahead, drawn = random_bits(carts.seed, i, clock), cart, episode
+            cart, steps = load4(carts.state, i, _FIRST), np.int32(carts.steps[i])
+            bits, following = random_bits(carts.seed, i, clock), cart
             phase = np.int32(clock & _LAST_BIT)
             for k in range(num_steps):
-                if ahead_of_need and np.int32(k & last) == _FIRST:
-                    drawn = np.int32(episode + _ONE)
-                    ahead = start_of(carts.seed, i, drawn)
+                if ahead and (k == 0 or np.int32((phase + k + 1) & _LAST_OF_WINDOW) == _FIRST):
+                    following = start_of(carts.seed, i, clock + k + 1)
                 bit = np.int32((phase + k) & _LAST_BIT)
                 if bit == _FIRST:
                     bits = random_bits(carts.seed, i, clock + k)
                 cart = push(cart, np.int32(bits >> np.uint32(bit)) & _ONE == _ONE)
                 steps = np.int32(steps + _ONE)
                 if has_failed(cart) | (steps >= _MAX_STEPS):
-                    episode = np.int32(episode + _ONE)
-                    if drawn != episode:
-                        drawn = episode
-                        ahead = start_of(carts.seed, i, episode)
-                    cart = ahead
+                    cart = following if ahead else start_of(carts.seed, i, clock + k + 1)
                     steps = _FIRST
             store4(carts.state, i, _FIRST, cart)
             carts.steps[i] = steps
-            carts.episode[i] = episode
 
     return roll
 
 
 GENERATORS = {"philox 10 rounds": start, "philox 7 rounds": start_philox_7, "hash": start_hash, "none": start_constant}
 """Where starts come from."""
-WINDOWS = {"in the branch": 0, f"ahead, every {WINDOW} steps": WINDOW}
+AHEAD = {"in the branch": False, f"ahead, every {WINDOW} steps": True}
 """When they are drawn."""
 
 

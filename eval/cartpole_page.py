@@ -12,11 +12,12 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+import torch
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from batchnav.envs.cartpole import BYTES_PER_STEP
+from batchnav.envs.cartpole import BYTES_PER_END, BYTES_PER_STEP, WINDOW
 from batchnav.envs.cartpole_rollout import BYTES_PER_TRAJECTORY_STEP
 
 HERE = Path(__file__).parent
@@ -108,6 +109,11 @@ def scaling(rows: list[dict], machine: str, tag: str) -> str:
     text += "\n" + curves(times, "num_envs", "how", "Time of one step of all", "environments", "seconds",
                           f"runtime_{tag}")  # fmt: skip
     text += "\n" + grid(found, "num_envs", "how")
+    if select(rows, "scaling", "steps_per_second", how="graph, info read"):
+        text += (
+            "\nA step leaves the final states and lengths of ended episodes on lists. Who reads `info` has them spread "
+            "out by environment, at each step that is read: the line *info read*.\n"
+        )
     return text + "\n" + ratios(found)
 
 
@@ -196,7 +202,7 @@ def generator(rows: list[dict], machine: str, tag: str) -> str:
         + grid(found, "num_envs", "how")
         + (
             "\nIn the branch a warp waits for its slowest thread, and three warps in four have one that restarts. "
-            "Drawn ahead, all threads draw together, every eighth step.\n"
+            f"Drawn ahead, all threads draw together, every {WINDOW} steps: those share a start.\n"
         )
     )
 
@@ -209,10 +215,13 @@ def breakdown(rows: list[dict], machine: str, tag: str) -> str:
     copy = copies[0]["value"]
     text = f"### Where a step's time goes ({machine})\n\n"
     text += (
-        f"A step moves {BYTES_PER_STEP} bytes per environment; a copy on this device moves {copy / 1e12:.2f} TB/s.\n\n"
+        f"A step moves {BYTES_PER_STEP[torch.int64]} bytes per environment, {BYTES_PER_STEP[torch.uint8]} where "
+        f"actions are single bytes, and {BYTES_PER_END} more where an episode ends (1 in 22, not counted below); a "
+        f"copy on this device moves {copy / 1e12:.2f} TB/s.\n\n"
     )
     text += grid(select(rows, "breakdown", "seconds_per_step"), "num_envs", "how", duration) + "\n"
-    moved = [r for r in select(rows, "breakdown", "bytes_per_second") if "bytes" in r["params"]]
+    current = {*BYTES_PER_STEP.values(), BYTES_PER_TRAJECTORY_STEP}  # an older layout's rows count other bytes
+    moved = [r for r in select(rows, "breakdown", "bytes_per_second") if r["params"].get("bytes") in current]
     lines = [
         [r["params"]["how"], f"{r['params']['num_envs']:,}", str(r["params"]["bytes"]), f"{r['value'] / 1e12:.2f} TB/s",
          f"{r['value'] / copy:.0%}"] for r in moved
@@ -280,10 +289,14 @@ answers differ.
 1. **Asking costs more than doing.** A Python call takes microseconds, a kernel launch as well; one CartPole step takes
    a nanosecond. So a step's time is flat in the number of environments until the device has enough to do, and only then
    linear. A CUDA graph asks for many steps at once; a fused kernel asks for a thousand.
-2. **Then memory is the limit**, so a step should move few bytes: the state is the observation, the reward is written
-   once, what only ended episodes need is touched only by them.
+2. **Then memory is the limit**, so a step should move few bytes. The state is the observation, and the reward is
+   written once. What only ended episodes need is written only for them, and next to each other: memory moves 32 bytes
+   at a time, so three scattered numbers cost as much as three times eight numbers in a row. The start of the next
+   episode follows from the time, which all environments share, not from an episode's number, which each would have to
+   load. An action as a single byte saves another seven.
 3. **Then arithmetic**, where the policy runs in the kernel and the state stays in registers; and there the random
-   starts cost more than the physics unless they are drawn ahead.
+   starts cost more than the physics unless they are drawn ahead. With one launch a step a block's threads gather the
+   ended environments first, and draw for all of them together.
 4. **Learning needs updates, not frames.** With more environments each update sees more, but learns once.
 """
 

@@ -64,8 +64,15 @@ def scaling(device: torch.device) -> list[dict]:
             step = bench.bound_step(CartPoleEnv(n, device))
             calls["raw launch"] = in_turn(step, actions)
             calls["numba launch"] = in_turn(bench.numba_step(CartPoleEnv(n, device), step_cuda), actions)
-            calls["graph"] = captured(bench.bound_step(CartPoleEnv(n, device)), actions, bench.GRAPH_STEPS)
-            steps |= {"raw launch": n, "numba launch": n, "graph": n * bench.GRAPH_STEPS}
+            steps |= {"raw launch": n, "numba launch": n}
+            graphs = {
+                "graph": (bench.bound_step, actions),
+                "graph, actions u8": (bench.bound_step, actions.to(torch.uint8)),
+                "graph, info read": (bench.informed_step, actions),
+            }
+            for who, (step_of, rows_of_actions) in graphs.items():
+                calls[who] = captured(step_of(CartPoleEnv(n, device)), rows_of_actions, bench.GRAPH_STEPS)
+                steps[who] = n * bench.GRAPH_STEPS
         if n in COMPARED or not cuda:
             torch_calls = torch_candidates(n, device, actions)
             calls |= {who: call for who, (call, _) in torch_calls.items()}
@@ -189,9 +196,9 @@ def generator(device: torch.device) -> list[dict]:
     """Which generator pays, and when to draw: fused steps/s for each."""
     rows = []
     kernels = {
-        f"{name}, {when}": bench.make_roll(start_of, window)
+        f"{name}, {when}": bench.make_roll(start_of, ahead)
         for name, start_of in bench.GENERATORS.items()
-        for when, window in bench.WINDOWS.items()
+        for when, ahead in bench.AHEAD.items()
     }
     for n in (65_536, 10_000_000):
         envs = {who: CartPoleEnv(n, device) for who in kernels}
@@ -213,16 +220,18 @@ def breakdown(device: torch.device) -> list[dict]:
     for n in COMPARED:
         actions, env = draw_actions(n, device), CartPoleEnv(n, device)
         empty = devices.BoundKernel(bench.empty_kernel, n, devices.view(actions[0]), env.kernel_carts)
+        moves = {"step kernel": BYTES_PER_STEP[torch.int64], "step kernel, actions u8": BYTES_PER_STEP[torch.uint8]}
         graphs = {
             "step kernel": captured(bench.bound_step(env), actions, 96),
+            "step kernel, actions u8": captured(bench.bound_step(env), actions.to(torch.uint8), 96),
             "empty kernel": captured(lambda _, empty=empty: empty(), actions, 96),
         }
         for who, samples in interleaved(graphs, device).items():
             params = {"part": "breakdown", "how": f"{who} in a graph", "num_envs": n}
             rows.append(row("cartpole", "seconds_per_step", [s / 96 for s in samples], params, device))
-            if who == "step kernel":
-                moved = [n * BYTES_PER_STEP * 96 / s for s in samples]
-                rows.append(row("cartpole", "bytes_per_second", moved, {**params, "bytes": BYTES_PER_STEP}, device))
+            if who in moves:
+                moved = [n * moves[who] * 96 / s for s in samples]
+                rows.append(row("cartpole", "bytes_per_second", moved, {**params, "bytes": moves[who]}, device))
         if n <= 65_536:  # beyond, the device is behind and the host waits for it
             hosts = {
                 "host: raw launch": in_turn(bench.bound_step(env), actions),

@@ -6,10 +6,10 @@ once: this is the limit of the method, bounded by arithmetic instead of memory. 
 given the same actions.
 
 One matter remains. A random agent's episode lasts 22 steps, so at every step 1 cart in 22 starts anew, and of a GPU's
-32 threads that run in lock-step (a warp) three times out of four at least one does. The other 31 wait for it to draw
-its numbers: some 80 instructions, more than the step itself takes. So the draw is made ahead (`WINDOW`): every eighth
-step all threads draw their next start together, whether it is needed or not. No episode is shorter than eight steps, so
-one start per window is enough; were it not (other physics, an odd state loaded), the draw is made again in the branch.
+32 threads that run in lock-step (a warp) three times out of four at least one does. The other 31 would wait for it to
+draw its numbers: some 80 instructions, more than the step itself takes. But the start is known ahead: it is the same
+for all steps of a window. So when a window begins, all threads draw their start together, whether it is needed or not,
+and a cart that starts anew only takes it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,10 @@ from batchnav.device import (
     load4,
     store4,
 )
-from batchnav.envs.cartpole import MAX_STEPS, CartPoleEnv, has_failed, push, start
+from batchnav.envs.cartpole import MAX_STEPS, WINDOW, CartPoleEnv, has_failed, push, start
 from batchnav.errors import ArgumentError
 from batchnav.rng import philox
 
-WINDOW = 8
-"""Steps between two draws ahead; a power of two, at most the steps in the shortest episode."""
 LANES = 64
 """Carts that one CPU thread steps side by side, so that the compiler can use vector instructions."""
 BYTES_PER_TRAJECTORY_STEP = 16 + 1 + 1 + 1
@@ -98,20 +96,19 @@ def linear_action(weights, cart):
 
 
 @inline_function
-def roll_cart(i, clock, num_steps, linear, write, weights, carts, trajectory):
+def roll_cart(i, clock, num_steps, linear, write, weights, carts, final_steps, trajectory):
     """Step environment i `num_steps` times; writes the trajectory where there is room for one."""
     seed, count, row = carts.seed, np.int32(len(carts.steps)), np.int32(i)
     own = (_ZERO, _ZERO, _ZERO, _ZERO)
     if linear:
         own = load4(weights, i, _FIRST)
     cart = load4(carts.state, i, _FIRST)
-    steps, episode, final_steps = np.int32(carts.steps[i]), carts.episode[i], carts.final_steps[i]
+    steps, final = np.int32(carts.steps[i]), final_steps[i]
     bits, phase = random_bits(seed, i, clock), np.int32(clock & _LAST_BIT)
-    ahead, drawn = cart, episode  # the start that was drawn ahead, and its episode's number
+    ahead = cart  # the start of an episode that would begin after the step; drawn at the first
     for k in range(num_steps):
-        if np.int32(k & _LAST_OF_WINDOW) == _FIRST:
-            drawn = np.int32(episode + _ONE)
-            ahead = start(seed, i, drawn)
+        if k == 0 or np.int32((phase + k + 1) & _LAST_OF_WINDOW) == _FIRST:
+            ahead = start(seed, i, clock + k + 1)
         if linear:
             right = linear_action(own, cart)
         else:
@@ -130,37 +127,40 @@ def roll_cart(i, clock, num_steps, linear, write, weights, carts, trajectory):
             trajectory.truncated[row] = truncated
             row = np.int32(row + count)
         if terminated | truncated:
-            episode = np.int32(episode + _ONE)
-            if drawn != episode:
-                drawn = episode
-                ahead = start(seed, i, episode)
             cart = ahead
-            final_steps = np.float32(steps)
+            final = np.float32(steps)
             steps = np.int32(0)
     store4(carts.state, i, _FIRST, cart)
     carts.steps[i] = steps
-    carts.episode[i] = episode
-    carts.final_steps[i] = final_steps
+    final_steps[i] = final
 
 
 @cuda_kernel
-def roll_cuda(clock, num_steps, linear, write, weights, carts, trajectory):
+def roll_cuda(num_steps, linear, write, weights, carts, final_steps, trajectory):
     """Step every cart `num_steps` times, one cart per thread."""
-    i = np.int32(cuda.grid(1))
+    i, block = np.int32(cuda.grid(1)), np.uint32(cuda.blockIdx.x)
+    clock = carts.clock[block]
     if i < len(carts.steps):
-        roll_cart(i, clock, num_steps, linear, write, weights, carts, trajectory)
+        roll_cart(i, clock, num_steps, linear, write, weights, carts, final_steps, trajectory)
+    cuda.syncthreads()  # all have read the clock
+    if cuda.threadIdx.x == 0:
+        carts.clock[block] = clock + num_steps
 
 
 @cpu_kernel
-def roll_cpu(clock, num_steps, linear, write, weights, carts, trajectory):
+def roll_cpu(num_steps, linear, write, weights, carts, final_steps, trajectory):
     """Step every cart `num_steps` times, LANES carts side by side per thread.
 
     A CPU core works on 8 or 16 float32 at once, but only in plain loops without calls or jumps. So the loops over steps
-    and carts change places, and the rare restart gets a loop of its own.
+    and carts change places, and drawing starts gets a loop of its own.
     """
-    count = np.int32(len(carts.steps))
+    count, clock = np.int32(len(carts.steps)), carts.clock[0]
     for tile in prange((count + _LANES - _ONE) // _LANES):
-        roll_tile(np.int32(tile) * _LANES, count, clock, num_steps, linear, write, weights, carts, trajectory)
+        roll_tile(
+            np.int32(tile) * _LANES, count, clock, num_steps, linear, write, weights, carts, final_steps, trajectory
+        )
+    for b in range(len(carts.clock)):
+        carts.clock[b] = clock + num_steps
 
 
 @inline_function
@@ -170,7 +170,7 @@ def either(flag, yes, no):
 
 
 @device_function
-def roll_tile(first, count, clock, num_steps, linear, write, weights, carts, trajectory):
+def roll_tile(first, count, clock, num_steps, linear, write, weights, carts, final_steps, trajectory):
     """Step environments first ... first + LANES - 1; see `roll_cpu`. Lanes past the last environment step along."""
     lanes, seed, row = min(_LANES, count - first), carts.seed, first
     # One array per value: position x, velocity v, angle a, spin s; then the start that was drawn ahead; and so on.
@@ -178,23 +178,20 @@ def roll_tile(first, count, clock, num_steps, linear, write, weights, carts, tra
     a, s = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     start_x, start_v = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     start_a, start_s = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
-    steps, episode, drawn = np.zeros(LANES, np.int32), np.zeros(LANES, np.int32), np.zeros(LANES, np.int32)
-    bits, final_steps = np.zeros(LANES, np.uint32), np.zeros(LANES, np.int32)
+    bits, steps, final = np.zeros(LANES, np.uint32), np.zeros(LANES, np.int32), np.zeros(LANES, np.int32)
     right, failed, ended = np.zeros(LANES, np.int32), np.zeros(LANES, np.int32), np.zeros(LANES, np.int32)
     for j in range(lanes):
         x[j], v[j], a[j], s[j] = load4(carts.state, first + np.int32(j), _FIRST)
-        steps[j], episode[j] = carts.steps[first + j], carts.episode[first + j]
-        final_steps[j] = carts.final_steps[first + j]
+        steps[j], final[j] = carts.steps[first + j], final_steps[first + j]
     for k in range(num_steps):
-        if k & _LAST_OF_WINDOW == 0:
+        now = clock + k
+        if k == 0 or (now + 1) & _LAST_OF_WINDOW == 0:
             for j in range(LANES):
-                drawn[j] = episode[j] + _ONE
-                start_x[j], start_v[j], start_a[j], start_s[j] = start(seed, first + np.int32(j), drawn[j])
+                start_x[j], start_v[j], start_a[j], start_s[j] = start(seed, first + np.int32(j), now + 1)
         if linear:
             for j in range(lanes):
                 right[j] = linear_action(load4(weights, first + np.int32(j), _FIRST), (x[j], v[j], a[j], s[j]))
         else:
-            now = clock + k
             bit = np.uint32(now & _LAST_BIT)
             if k == 0 or bit == 0:
                 for j in range(LANES):
@@ -207,44 +204,35 @@ def roll_tile(first, count, clock, num_steps, linear, write, weights, carts, tra
                 trajectory.actions[row + j] = right[j]
         for j in range(LANES):
             x[j], v[j], a[j], s[j] = push((x[j], v[j], a[j], s[j]), right[j] == 1)
-        again = _FIRST
         for j in range(LANES):
             steps[j] += _ONE
             failed[j] = np.int32(has_failed((x[j], v[j], a[j], s[j])))
             ended[j] = failed[j] | np.int32(steps[j] >= _MAX_STEPS)
-        for j in range(LANES):
-            episode[j] += ended[j]
-            again |= ended[j] & np.int32(drawn[j] != episode[j])
         if write:
             for j in range(lanes):
                 trajectory.terminated[row + j] = failed[j] != 0
                 trajectory.truncated[row + j] = steps[j] >= _MAX_STEPS
             row += count
-        if again:
-            for j in range(LANES):
-                if ended[j]:
-                    drawn[j] = episode[j]
-                    start_x[j], start_v[j], start_a[j], start_s[j] = start(seed, first + np.int32(j), drawn[j])
         for j in range(LANES):
             x[j], v[j] = either(ended[j], start_x[j], x[j]), either(ended[j], start_v[j], v[j])
         for j in range(LANES):
             a[j], s[j] = either(ended[j], start_a[j], a[j]), either(ended[j], start_s[j], s[j])
         for j in range(LANES):
-            final_steps[j], steps[j] = either(ended[j], steps[j], final_steps[j]), either(ended[j], _FIRST, steps[j])
+            final[j], steps[j] = either(ended[j], steps[j], final[j]), either(ended[j], _FIRST, steps[j])
     for j in range(lanes):
         store4(carts.state, first + np.int32(j), _FIRST, (x[j], v[j], a[j], s[j]))
-        carts.steps[first + j], carts.episode[first + j] = steps[j], episode[j]
-        carts.final_steps[first + j] = np.float32(final_steps[j])
+        carts.steps[first + j], final_steps[first + j] = steps[j], np.float32(final[j])
 
 
 class CartPoleRollout:
     """Steps all of an environment's carts `num_steps` times per call, in one launch.
 
-    The policy is random (bits of the counter-based generator, by seed, environment and step), or linear: `weights`
-    f32 [N, 4] has a row for each environment, which pushes right where weights . state > 0. Another row per cart makes
-    one launch a search over N policies; `env.carts.final_steps` has the length of each cart's last ended episode.
+    The policy is random (bits of the counter-based generator, by seed, environment and the environment's clock), or
+    linear: `weights` f32 [N, 4] has a row for each environment, which pushes right where weights . state > 0. Another
+    row per cart makes one launch a search over N policies; `final_steps` f32 [N] has the length of the last episode
+    that each cart ended in a rollout.
 
-    The environment's tensors are left as after `num_steps` steps, except for those of a single step (flags, final_obs).
+    The environment's tensors are left as after `num_steps` steps, except for those of a single step (flags, info).
     """
 
     def __init__(
@@ -261,25 +249,25 @@ class CartPoleRollout:
             weights = weights.contiguous()
         if trajectory is not None:
             _check_trajectory(trajectory, num_steps, env)
-        self.env, self.num_steps, self.clock = env, num_steps, 0
-        """`clock`: steps taken so far; the random policy goes on from there, so a resumed run sets it."""
+        self.env, self.num_steps = env, num_steps
+        self.final_steps = torch.zeros(env.num_envs, device=env.device)
         self._linear, self._write = weights is not None, trajectory is not None
         # numba's launch takes no empty arrays
         self._weights = devices.view(weights if self._linear else torch.zeros((1, 4), device=env.device))
+        self._final_steps = devices.view(self.final_steps)
         self._trajectory = devices.view((trajectory if self._write else Trajectory.empty(1, 1, env.device)).flat())
 
     def __call__(self) -> None:
         """Take the steps; on CUDA, on torch's current stream."""
         env = self.env
         args = (
-            np.int64(self.clock), np.int32(self.num_steps), self._linear, self._write,
-            self._weights, env.kernel_carts, self._trajectory,
+            np.int32(self.num_steps), self._linear, self._write,
+            self._weights, env.kernel_carts, self._final_steps, self._trajectory,
         )  # fmt: skip
         if env.device.type == "cuda":
             devices.launch(roll_cuda, env.num_envs, *args, block=env.block)
         else:
             roll_cpu(*args)
-        self.clock += self.num_steps
 
     def random_actions(self, clock: int) -> torch.Tensor:
         """What the random policy does at step `clock`: i64 [N] on the CPU. For checks."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from batchnav.envs import cartpole as cp
+from batchnav.envs.cartpole_episodes import LastEpisodes
 from batchnav.errors import CheckpointError
 
 _MASS = cp.CART_MASS + cp.POLE_MASS
@@ -32,7 +33,7 @@ def torch_push(state: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 def torch_step(state: torch.Tensor, steps: torch.Tensor, actions: torch.Tensor, uniform: torch.Tensor):
     """One step with restart, a pure function.
 
-    State f32 [N, 4], steps i16 [N], actions i64 [N], uniform f32 [N, 4] in [0, 1) for the starts -> state, steps,
+    State f32 [N, 4], steps i16 [N], actions i64 or u8 [N], uniform f32 [N, 4] in [0, 1) for the starts -> state, steps,
     terminated, truncated, ended bool [N], final state, final steps f32 [N].
     """
     final, final_steps = torch_push(state, actions == 1), steps + 1
@@ -65,20 +66,16 @@ class TorchCartPoleEnv(cp.CartPoleEnv):
     def _uniform(self) -> torch.Tensor:
         return torch.rand(self.num_envs, 4, generator=self.generator, device=self.device)
 
-    def _restart(self) -> None:
+    def _draw_starts(self) -> None:
         self.carts.state.copy_(torch_start(self._uniform()))
-        for tensor in (self.carts.steps, self.carts.terminated, self.carts.truncated, self.carts.ended):
-            tensor.zero_()
+        self._info = LastEpisodes.none(self.num_envs, self.device).named()
 
     def _advance(self, actions: torch.Tensor) -> None:
         state, steps, terminated, truncated, ended, final_state, final_steps = self._step(
             self.carts.state, self.carts.steps, actions, self._uniform()
         )
-        self.carts = self.carts._replace(
-            state=state, steps=steps, terminated=terminated, truncated=truncated, ended=ended,
-            final_state=final_state, final_steps=final_steps,
-        )  # fmt: skip
-        self._info = self._make_info()
+        self.carts = self.carts._replace(state=state, steps=steps, terminated=terminated, truncated=truncated)
+        self._info = LastEpisodes(ended, final_state, final_steps).named()
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Everything that the next step depends on, the generator's state included."""

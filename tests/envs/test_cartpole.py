@@ -9,8 +9,10 @@ import pytest
 import torch
 from numba import types as nb
 
-from batchnav.envs import cartpole
-from batchnav.envs.cartpole import MAX_ANGLE, MAX_POSITION, MAX_STEPS, START_RANGE, CartPoleEnv
+from batchnav.device import view
+from batchnav.envs import cartpole, cartpole_episodes
+from batchnav.envs.cartpole import MAX_ANGLE, MAX_POSITION, MAX_STEPS, START_RANGE, WINDOW, CartPoleEnv
+from batchnav.envs.cartpole_episodes import LastEpisodes
 from batchnav.errors import ArgumentError, CheckpointError, DeviceError
 
 FLOAT32_STEP = 1e-6
@@ -111,7 +113,7 @@ def test_failure_at_the_limit_is_both():
 
 def test_same_step_autoreset():
     env = CartPoleEnv(64, seed=3)
-    lengths, episodes = torch.zeros(64), torch.zeros(64, dtype=torch.int32)
+    lengths, episodes = torch.zeros(64), torch.zeros(64)
     for _ in range(60):
         observation, _, terminated, truncated, info = env.step(torch.ones(64, dtype=torch.int64))
         lengths += 1
@@ -120,9 +122,47 @@ def test_same_step_autoreset():
         assert torch.equal(info["episode"]["steps"][ended], lengths[ended])
         assert (observation[ended].abs() <= START_RANGE).all()
         assert (info["final_obs"][ended][:, 2].abs() > MAX_ANGLE).all()
+        assert torch.equal(env.carts.steps == 0, ended)
         lengths[ended] = 0
         episodes += ended
-    assert torch.equal(env.carts.episode, episodes) and episodes.min() >= 4
+    assert episodes.min() >= 4
+
+
+def test_no_episode_is_shorter_than_a_window():
+    """So no two of an environment's episodes start in the same window: every first seven pushes from extreme starts."""
+    corners = torch.cartesian_prod(*[torch.tensor([-START_RANGE, 0.0, START_RANGE])] * 4)
+    pushes = torch.cartesian_prod(*[torch.tensor([0, 1])] * (WINDOW - 1))
+    env = CartPoleEnv(len(corners) * len(pushes))
+    set_state(env, corners.repeat_interleave(len(pushes), 0))
+    for row in pushes.T:
+        *_, info = env.step(row.repeat(len(corners)))
+        assert not info["_episode"].any()
+    assert env.step(pushes.T[0].repeat(len(corners)))[4]["_episode"].any()
+
+
+def test_starts_do_not_repeat():
+    """Those of 300 steps and some resets: one environment's starts, all different."""
+    env = CartPoleEnv(50, seed=1)
+    starts = [env.carts.state[:, 0].clone()]
+    for t in range(300):
+        observation, *_, info = env.step(torch.full((50,), t // 40 % 2))
+        starts.append(torch.where(info["_episode"], observation[:, 0], torch.nan))
+        if t % 50 == 3:
+            starts.append(env.reset()[0][:, 0].clone())
+    for column in torch.stack(starts).T:
+        values = column[~column.isnan()]
+        assert len(values) > 20 and len(values.unique()) == len(values)
+
+
+def test_one_start_in_a_window():
+    """Loaded states that fail at once get the same start, if they do so in one window; in the next, another one."""
+    env, found = CartPoleEnv(1), []
+    env.step(torch.tensor([0]))
+    for _ in range(WINDOW):
+        set_state(env, [[3.0, 0.0, 0.0, 0.0]])
+        found.append(env.step(torch.tensor([0]))[0].clone())
+    assert all(torch.equal(found[0], start) for start in found[:-2])
+    assert torch.equal(found[-2], found[-1]) and not torch.equal(found[0], found[-1])
 
 
 def test_starts_are_uniform():
@@ -157,15 +197,15 @@ GOLDEN_ENDS = [
     [29, 2],
     [37, 3],
     [38, 2],
-    [45, 1],
+    [43, 1],
     [47, 0],
     [47, 2],
     [47, 3],
+    [55, 3],
     [57, 2],
-    [57, 3],
 ]
 """[step, environment] of every episode's end."""
-GOLDEN_ANGLES = [-0.0084813, -0.0644457, 0.0354003, 0.0474355]
+GOLDEN_ANGLES = [-0.0194316, 0.1253876, -0.0540961, -0.0088066]
 
 
 def test_golden_run():
@@ -189,6 +229,49 @@ def test_same_run_whatever_the_threads():
         numba.set_num_threads(threads)
 
 
+def test_same_run_whatever_the_blocks():
+    """Observations, and the info that the blocks' lists become; the last block is never full."""
+    actions = torch.randint(0, 2, (40, 1301), generator=torch.Generator().manual_seed(0))
+    env = CartPoleEnv(1301, seed=5)
+    others = [CartPoleEnv(1301, seed=5, block=block) for block in (1, 8, 100, 1024)]
+    for row in actions:
+        observation, *_, info = env.step(row)
+        for other in others:
+            found, *_, other_info = other.step(row)
+            assert torch.equal(found, observation) and torch.equal(other_info["_episode"], info["_episode"])
+            assert torch.equal(other_info["final_obs"], info["final_obs"])
+            assert torch.equal(other_info["episode"]["steps"], info["episode"]["steps"])
+
+
+def test_all_episodes_may_end_in_one_step():
+    env = CartPoleEnv(300, block=128)
+    set_state(env, np.tile([3.0, 0.0, 0.0, 0.0], (300, 1)), steps=6)
+    *_, terminated, _, info = env.step(torch.ones(300, dtype=torch.int64))
+    assert terminated.all() and env.carts.count.tolist() == [128, 128, 44]
+    assert (info["episode"]["steps"] == 7).all() and (info["final_obs"][:, 0] == 3.0).all()
+    assert (env.carts.state.abs() <= START_RANGE).all() and (env.carts.steps == 0).all()
+
+
+def test_info_is_a_mapping_of_the_last_step():
+    """Whenever it is read, and whether or not the steps before were."""
+    env, other = CartPoleEnv(64, seed=3), CartPoleEnv(64, seed=3)
+    actions = torch.ones(64, dtype=torch.int64)
+    for t in range(30):
+        *_, terminated, truncated, info = env.step(actions)
+        *_, other_info = other.step(actions)
+        assert sorted(other_info) == ["_episode", "_final_obs", "episode", "final_obs"] and len(other_info) == 4
+        assert "episode" in other_info and "nothing" not in other_info
+        if t % 7 == 0:
+            both = terminated | truncated
+            assert torch.equal(other_info["_episode"], both) and torch.equal(other_info["_final_obs"], both)
+            for name in ("return", "steps"):
+                assert torch.equal(other_info["episode"][name][both], info["episode"][name][both])
+            assert torch.equal(other_info["final_obs"][both], info["final_obs"][both])
+    assert not env.reset()[1]["_episode"].any()
+    with pytest.raises(KeyError):
+        info["nothing"]
+
+
 def test_an_environment_does_not_depend_on_its_neighbours():
     assert torch.equal(run_seventh(8), run_seventh(1300))
 
@@ -208,9 +291,10 @@ def test_reset_with_seed_starts_over_and_without_goes_on():
     assert not torch.equal(fresh, env.reset(seed=1)[0])
 
 
-def test_resume_is_exact():
-    env, other = CartPoleEnv(32, seed=1), CartPoleEnv(32, seed=99)
-    run(env)
+@pytest.mark.parametrize("steps", [40, 43])  # to the end of a window, and into one
+def test_resume_is_exact(steps):
+    env, other = CartPoleEnv(32, seed=1), CartPoleEnv(32, seed=99, block=7)
+    run(env, steps)
     other.load_state_dict(env.state_dict())
     assert torch.equal(run(env), run(other))
 
@@ -220,7 +304,7 @@ def test_resume_is_exact():
     [
         (lambda s: s.pop("steps"), "steps"),
         (lambda s: s.update(state=s["state"][:3]), "state"),
-        (lambda s: s.update(episode=s["episode"].long()), "episode"),
+        (lambda s: s.update(clock=s["clock"].int()), "clock"),
         (lambda s: s.update(seed=3), "seed"),
     ],
 )
@@ -259,8 +343,28 @@ def test_actions_need_not_be_contiguous():
     assert torch.equal(env.step(actions[:, 0])[0], other.step(torch.tensor([0, 1, 1]))[0])
 
 
-@pytest.mark.parametrize("arguments", [{"num_envs": 0}, {"num_envs": 2.5}, {"num_envs": 4, "seed": -1},
-                                       {"num_envs": 4, "seed": None}, {"num_envs": 4, "block": 2048}])  # fmt: skip
+@pytest.mark.parametrize("num_envs", [7, 1300])  # in one thread, and in several
+def test_actions_may_be_bytes(num_envs):
+    env, other = CartPoleEnv(num_envs, seed=5), CartPoleEnv(num_envs, seed=5)
+    actions = torch.randint(0, 2, (30, num_envs), generator=torch.Generator().manual_seed(0))
+    for row in actions:
+        assert torch.equal(env.step(row.to(torch.uint8))[0], other.step(row)[0])
+    with pytest.raises(ArgumentError, match="environment 3"):
+        env.step(torch.where(torch.arange(num_envs) == 3, 255, 0).to(torch.uint8))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"num_envs": 0},
+        {"num_envs": 2**28},
+        {"num_envs": 2.5},
+        {"num_envs": 4, "seed": -1},
+        {"num_envs": 4, "seed": None},
+        {"num_envs": 4, "block": 0},
+        {"num_envs": 4, "block": 2048},
+    ],
+)
 def test_bad_arguments(arguments):
     with pytest.raises(ArgumentError):
         CartPoleEnv(**arguments)
@@ -269,44 +373,106 @@ def test_bad_arguments(arguments):
             CartPoleEnv(4, device="cuda")
 
 
-def test_ptx(compile_ptx):
-    ptx = compile_ptx(cartpole.step_cuda, nb.int64[::1], numba.typeof(CartPoleEnv(2).kernel_carts))
-    assert ".f64" not in ptx and "ld.global.v4" in ptx and "st.global.v4" in ptx
+@pytest.mark.parametrize("actions", [nb.int64[::1], nb.uint8[::1]])
+def test_ptx(compile_ptx, actions):
+    """In float32 and in registers. The state is read by one instruction, and written by one, or as a start by another;
+    a record, which nobody reads here, by two."""
+    ptx = compile_ptx(cartpole.step_cuda, actions, numba.typeof(CartPoleEnv(2).kernel_carts))
+    assert ".f64" not in ptx and ".local" not in ptx
+    assert ptx.count("ld.global.v4") == 1 and ptx.count("st.global.v4") == 4
+
+
+def test_ptx_of_the_rare_kernels(compile_ptx):
+    carts, last = CartPoleEnv(2).kernel_carts, view(LastEpisodes.none(2, torch.device("cpu")))
+    assert ".f64" not in compile_ptx(cartpole.restart_cuda, numba.typeof(carts))
+    ptx = compile_ptx(cartpole_episodes.spread_cuda, numba.typeof(carts), numba.typeof(last))
+    assert ".f64" not in ptx and ptx.count("ld.global.v4") == 2 and ptx.count("st.global.v4") == 1
+
+
+@pytest.mark.parametrize("action_type", [torch.int64, torch.uint8])
+def test_bytes_of_a_step(action_type):
+    """What is claimed is what the tensors hold: by cart, the clock and the counts of blocks left out."""
+    carts, actions = CartPoleEnv(1).carts, torch.zeros(1, dtype=action_type)
+    read = carts.state.nbytes + carts.steps.nbytes + actions.nbytes
+    written = carts.state.nbytes + carts.steps.nbytes + carts.terminated.nbytes + carts.truncated.nbytes
+    assert cartpole.BYTES_PER_STEP[action_type] == read + written and carts.record.nbytes == cartpole.BYTES_PER_END
+
+
+def cuda_steps_equal(env, reference, actions, action_type=torch.int64):
+    """A step of both from env's state; the observations that should be equal, as they are within rounding."""
+    reference.load_state_dict({name: tensor.cpu() for name, tensor in env.state_dict().items()})
+    observation, _, terminated, truncated, info = env.step(actions.cuda().to(action_type))
+    expected, _, ended, _, expected_info = reference.step(actions)
+    same = terminated.cpu() == ended  # may differ within rounding of a threshold
+    assert same.float().mean() > 0.999
+    torch.testing.assert_close(observation.cpu()[same], expected[same], atol=FLOAT32_STEP, rtol=1e-6)
+    shown = same & expected_info["_episode"]
+    assert torch.equal(info["_episode"].cpu()[same], expected_info["_episode"][same])
+    torch.testing.assert_close(info["final_obs"].cpu()[shown], expected_info["final_obs"][shown], atol=1e-6, rtol=0)
+    assert torch.equal(info["episode"]["steps"].cpu()[shown], expected_info["episode"]["steps"][shown])
+    assert torch.equal(env.carts.steps.cpu()[same], reference.carts.steps[same])
+    assert (env.carts.clock == reference.carts.clock[0].item()).all()
+    assert env.carts.count.sum() == (terminated | truncated).sum()
 
 
 @pytest.mark.cuda
-def test_cuda_steps_as_the_cpu_does():
+@pytest.mark.parametrize("action_type", [torch.int64, torch.uint8])
+def test_cuda_steps_as_the_cpu_does(action_type):
     env, reference = CartPoleEnv(5000, device="cuda", seed=5), CartPoleEnv(5000, seed=5)
     for t in range(100):
         actions = torch.randint(0, 2, (5000,), generator=torch.Generator().manual_seed(t))
-        reference.load_state_dict({name: tensor.cpu() for name, tensor in env.state_dict().items()})
-        observation, _, terminated, truncated, info = env.step(actions.cuda())
-        expected, _, ended, _, expected_info = reference.step(actions)
-        same = terminated.cpu() == ended  # may differ within rounding of a threshold
-        assert same.float().mean() > 0.999 and not truncated.any()
-        torch.testing.assert_close(observation.cpu()[same], expected[same], atol=FLOAT32_STEP, rtol=1e-6)
-        shown = same & expected_info["_episode"]
-        torch.testing.assert_close(info["final_obs"].cpu()[shown], expected_info["final_obs"][shown], atol=1e-6, rtol=0)
+        cuda_steps_equal(env, reference, actions, action_type)
+        assert not env.carts.truncated.any()
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("block", [1, 8, 32, 64, 128, 256, 1024])
+def test_cuda_blocks(block):
+    """Random steps, then all episodes end in one step; the last block is not full."""
+    env, reference = CartPoleEnv(5001, device="cuda", seed=5, block=block), CartPoleEnv(5001, seed=5)
+    for t in range(40):
+        actions = torch.randint(0, 2, (5001,), generator=torch.Generator().manual_seed(t))
+        cuda_steps_equal(env, reference, actions)
+    failing = reference.state_dict()
+    failing["state"][:, 0] = 3.0
+    env.load_state_dict(failing)
+    for _ in range(2):
+        cuda_steps_equal(env, reference, torch.ones(5001, dtype=torch.int64))
+    assert (env.carts.steps == 1).all() and (env.carts.clock == 42).all()
 
 
 @pytest.mark.cuda
 def test_cuda_step_does_not_wait_and_goes_into_a_graph():
+    """Info too, which is read at every step; ten replays, so that episodes end and windows pass."""
     env, other = (CartPoleEnv(1024, device="cuda", seed=5) for _ in range(2))
     actions = torch.randint(0, 2, (1024,), device="cuda")
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(4):
-            other.step(actions)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    kept = [torch.zeros(4, 1024, 6, device="cuda") for _ in range(2)]
+
+    def steps(env, kept):
+        for t in range(4):
+            *_, info = env.step(actions)
+            kept[t] = torch.cat([info["final_obs"], info["episode"]["steps"][:, None], info["_episode"][:, None]], 1)
+
+    steps(other, kept[1])
+    other.reset(seed=5)
     start = env.state_dict()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(4):
-            env.step(actions)
+        steps(env, kept[0])
     env.load_state_dict(start)
-    graph.replay()
-    assert torch.equal(env.carts.state, other.carts.state)
+    ends = 0
+    for _ in range(10):
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            steps(other, kept[1])
+            graph.replay()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        shown = kept[1][:, :, 5] == 1
+        assert torch.equal(kept[0][:, :, 5], kept[1][:, :, 5]) and torch.equal(kept[0][shown], kept[1][shown])
+        assert torch.equal(env.carts.state, other.carts.state) and torch.equal(env.carts.clock, other.carts.clock)
+        ends += int(shown.sum())
+    assert ends > 1000 and (env.carts.clock == 40).all()
 
 
 @pytest.mark.cuda

@@ -13,18 +13,24 @@ from batchnav.errors import ArgumentError
 NUM_ENVS = 100  # not a multiple of the lanes that the CPU steps side by side
 
 
-@pytest.mark.parametrize("clock", [0, 7])
+def at_clock(clock, **options):
+    """An environment that has taken so many steps, as far as its clock says."""
+    env = CartPoleEnv(NUM_ENVS, seed=4, **options)
+    env.load_state_dict({**env.state_dict(), "clock": torch.tensor(clock)})
+    return env
+
+
+@pytest.mark.parametrize("clock", [0, 5, 7, 2**35 + 30])  # two begin in the middle of a window, one at its last step
 @pytest.mark.parametrize("linear", [False, True])
 def test_fused_equals_stepwise(clock, linear):
     """State, counters and trajectory, bit for bit; long enough for time-outs where the policy is good."""
     steps = 1100 if linear else 130
-    env, stepped = CartPoleEnv(NUM_ENVS, seed=4), CartPoleEnv(NUM_ENVS, seed=4)
+    env, stepped = at_clock(clock), at_clock(clock, block=7)
     weights = torch.tensor([0.1, 0.4, 1.0, 0.6]) + 0.3 * torch.randn(NUM_ENVS, 4) if linear else None
     trajectory = Trajectory.empty(steps, NUM_ENVS)
     fused = CartPoleRollout(env, steps, weights, trajectory)
-    fused.clock = clock
     fused()
-    timeouts = 0
+    timeouts, final_steps = 0, torch.zeros(NUM_ENVS)
     for k in range(steps):
         assert torch.equal(trajectory.observations[k], stepped.carts.state)
         if linear:  # summed in the kernel's order
@@ -34,30 +40,34 @@ def test_fused_equals_stepwise(clock, linear):
         else:
             actions = fused.random_actions(clock + k)
         assert torch.equal(trajectory.actions[k].long(), actions)
-        _, _, terminated, truncated, _ = stepped.step(actions)
+        _, _, terminated, truncated, info = stepped.step(actions)
         assert torch.equal(trajectory.terminated[k], terminated) and torch.equal(trajectory.truncated[k], truncated)
         timeouts += int(truncated.sum())
+        final_steps = torch.where(info["_episode"], info["episode"]["steps"], final_steps)
     for name, tensor in stepped.state_dict().items():
         assert torch.equal(env.state_dict()[name], tensor), name
-    assert torch.equal(env.carts.final_steps, stepped.carts.final_steps)
+    assert torch.equal(fused.final_steps, final_steps)
     assert (timeouts > 0) == linear
 
 
-def test_without_trajectory_and_in_pieces():
+@pytest.mark.parametrize("size", [30, 1, 9])
+def test_without_trajectory_and_in_pieces(size):
+    """And with single steps in between, on the environment's one clock."""
     whole, pieces = CartPoleEnv(NUM_ENVS, seed=4), CartPoleEnv(NUM_ENVS, seed=4)
-    CartPoleRollout(whole, 90)()
-    piece = CartPoleRollout(pieces, 30)
-    for _ in range(3):
+    CartPoleRollout(whole, 4 * (size + 1))()
+    piece = CartPoleRollout(pieces, size)
+    for k in range(4):
         piece()
+        pieces.step(piece.random_actions(k * (size + 1) + size))
     for name, tensor in whole.state_dict().items():
         assert torch.equal(pieces.state_dict()[name], tensor), name
 
 
 def test_episodes_shorter_than_the_window():
-    """Starts drawn ahead serve one end per window; states that end at once need the second draw."""
+    """From odd states: one that fails at once, and one that is out of steps two steps later."""
     env, stepped = CartPoleEnv(4, seed=4), CartPoleEnv(4, seed=4)
     state = env.state_dict()
-    state["state"][:, 0] = 3.0  # fails at the first step; the next episode by chance of physics no sooner than 8 steps
+    state["state"][:2, 0] = 3.0
     state["steps"][:] = 498
     for each in (env, stepped):
         each.load_state_dict(state)
@@ -65,7 +75,7 @@ def test_episodes_shorter_than_the_window():
     rollout()
     for k in range(40):
         stepped.step(rollout.random_actions(k))
-    assert torch.equal(env.carts.state, stepped.carts.state) and torch.equal(env.carts.episode, stepped.carts.episode)
+    assert torch.equal(env.carts.state, stepped.carts.state) and torch.equal(env.carts.steps, stepped.carts.steps)
 
 
 def test_random_policy_is_random():
@@ -94,10 +104,11 @@ def test_bad_arguments(bad):
 
 
 def test_ptx(compile_ptx):
-    arrays = CartPoleEnv(2).kernel_carts, view(Trajectory.empty(3, 2).flat())
+    carts, trajectory = CartPoleEnv(2).kernel_carts, view(Trajectory.empty(3, 2).flat())
     ptx = compile_ptx(
-        roll_cuda, nb.int64, nb.int32, nb.boolean, nb.boolean, nb.float32[:, ::1], *map(numba.typeof, arrays)
-    )
+        roll_cuda, nb.int32, nb.boolean, nb.boolean, nb.float32[:, ::1],
+        numba.typeof(carts), nb.float32[::1], numba.typeof(trajectory),
+    )  # fmt: skip
     assert ".f64" not in ptx and "ld.global.v4" in ptx and "st.global.v4" in ptx
 
 
@@ -113,4 +124,17 @@ def test_cuda_fused_equals_cuda_stepwise(linear):
         saved = stepped.state_dict()
         saved["state"] = trajectory.observations[k].clone()  # rounding may differ between kernels, and would grow
         stepped.load_state_dict(saved)
-        stepped.step(trajectory.actions[k].long())
+        stepped.step(trajectory.actions[k])
+    assert torch.equal(env.carts.clock, stepped.carts.clock)
+
+
+@pytest.mark.cuda
+def test_cuda_in_pieces():
+    """Rollouts that begin anywhere in a window, on the clock that lies on the device."""
+    whole, pieces = (CartPoleEnv(NUM_ENVS, device="cuda", seed=4, block=32) for _ in range(2))
+    CartPoleRollout(whole, 90)()
+    piece = CartPoleRollout(pieces, 9)
+    for _ in range(10):
+        piece()
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(pieces.state_dict()[name], tensor), name
