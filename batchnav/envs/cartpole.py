@@ -356,8 +356,8 @@ class CartPoleEnv(VectorEnv):
         """Actions i64 [N], or u8 [N], which saves moving 7 bytes -> observation, reward, terminated, truncated, info.
 
         An action other than 0 and 1 pushes left, as in Gymnasium's vector environment, and raises ArgumentError: on
-        the CPU at once; on CUDA, where looking at the actions would mean waiting for them, at a later step, when the
-        kernel's note has reached the host's memory.
+        the CPU at once; on CUDA, where looking at the actions would mean waiting for them, when the kernel's note has
+        reached the host's memory: mostly at a later step.
         """
         action_type = torch.uint8 if getattr(actions, "dtype", None) is torch.uint8 else torch.int64
         devices.check_tensor("actions", actions, (self.num_envs,), action_type, self.device)
