@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from batchnav.scene.scene import Scene
 
 @wp.kernel
 def _draw(
-    mesh: wp.uint64,
+    meshes: wp.array(dtype=wp.uint64),
+    scene_id: wp.array(dtype=int),
     position: wp.array(dtype=wp.vec3),
     heading: wp.array(dtype=float),
     size: int,
@@ -31,7 +32,7 @@ def _draw(
     up = float(size - 1 - 2 * row) / float(size)
     direction = wp.vec3(-s + right * c, up, -c - right * s)
     length = wp.length(direction)
-    hit = wp.mesh_query_ray(mesh, position[i], direction / length, 1000.0)
+    hit = wp.mesh_query_ray(meshes[scene_id[i]], position[i], direction / length, 1000.0)
     value = float(0.0)  # noqa: UP018  (Warp: a variable, where a literal would be a constant)
     if hit.result:
         value = hit.t / length
@@ -39,22 +40,34 @@ def _draw(
 
 
 def warp_renderer(
-    scene: Scene, position: np.ndarray, heading: np.ndarray, size: int, device: torch.device, builder: str
+    scenes: Sequence[Scene],
+    scene_id: np.ndarray,
+    position: np.ndarray,
+    heading: np.ndarray,
+    size: int,
+    device: torch.device,
+    builder: str,
 ) -> Callable[[], None]:
     """A function that draws all views (sides are multiples of 8) once, on torch's current stream."""
     wp.config.quiet = True
     name = str(device)
-    mesh = wp.Mesh(
-        points=wp.array(scene.mesh.vertices, dtype=wp.vec3, device=name),
-        indices=wp.array(scene.mesh.faces.ravel(), dtype=wp.int32, device=name),
-        bvh_constructor=builder,
-    )
+    trees = [
+        wp.Mesh(
+            points=wp.array(scene.mesh.vertices, dtype=wp.vec3, device=name),
+            indices=wp.array(scene.mesh.faces.ravel(), dtype=wp.int32, device=name),
+            bvh_constructor=builder,
+        )
+        for scene in scenes
+    ]
+    meshes = wp.array([tree.id for tree in trees], dtype=wp.uint64, device=name)
+    ids = wp.array(scene_id, dtype=int, device=name)
     points = wp.array(position, dtype=wp.vec3, device=name)
     headings = wp.array(heading, dtype=float, device=name)
     depth = wp.zeros(math.prod((len(heading), size, size)), dtype=float, device=name)
 
     def draw():
         stream = wp.stream_from_torch(torch.cuda.current_stream(device))
-        wp.launch(_draw, dim=depth.size, inputs=[mesh.id, points, headings, size, depth], stream=stream)
+        wp.launch(_draw, dim=depth.size, inputs=[meshes, ids, points, headings, size, depth], stream=stream)
 
+    draw.trees = trees  # which the ids alone would not keep
     return draw
