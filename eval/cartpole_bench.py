@@ -112,7 +112,12 @@ def captured(step: Callable[[torch.Tensor], object], actions: torch.Tensor, step
     with torch.cuda.graph(graph):
         for k in range(steps):
             step(rows[k % len(rows)])
-    return graph.replay
+
+    def call() -> None:
+        graph.replay()
+
+    call.keeps = step  # the environment, whose memory the graph works in but does not own
+    return call
 
 
 def bound_step(env: CartPoleEnv) -> Callable[[torch.Tensor], None]:

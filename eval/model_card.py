@@ -48,6 +48,8 @@ class Options:
     """Folder for the card."""
     episodes: tuple[Path, ...] = FIXED
     """Episode files to play."""
+    trained_on: str = ""
+    """The machine that trained it; by default it is this one."""
     device: str = "auto"
     num_envs: int = 256
     record: bool = True
@@ -118,7 +120,8 @@ def card(options: Options, info: dict, results: dict[tuple[str, str], dict], dev
     places = " and ".join([f"{scenes['houses']} procedural houses", *scenes["files"]])
     return CARD.format(
         name=options.out.name, path=options.out.as_posix(), frames=info["frames"], hours=hours, speed=speed,
-        machine=machine(device), scenes=places, table="\n".join(table), config=config.strip(), commit=commit(),
+        machine=options.trained_on or machine(device), scenes=places, device=machine(device), commit=commit(),
+        table="\n".join(table), config=config.strip(),
     )  # fmt: skip
 
 
@@ -131,8 +134,9 @@ Weights in bfloat16, as they were measured here (commit {commit}):
 
     policy = batchnav.load_policy("{path}/policy.safetensors", device="cuda")
 
-Means with 95% intervals, every episode of a file played once, actions drawn. None of these scenes was trained in.
-`val` and `test` are procedural houses, `aws_small_house` is a furnished house that somebody modelled.
+Means with 95% intervals, every episode of a file played once, actions drawn, on {device}.
+None of these scenes was trained in. `val` and `test` are procedural houses, `aws_small_house` is a furnished house that
+somebody modelled.
 
 {table}
 
