@@ -1,6 +1,7 @@
 """Frames per second of the renderers, and of their peers where those are installed (Embree on the CPU, Warp on CUDA).
 
     python eval/speed_render.py --device cuda --num-agents 1024 4096 --sizes 64 128 --scenes aws_small_house houses:64
+    python eval/speed_render.py --device cuda --renderers opengl --culling --no-peers
 
 Views are drawn from each scene's navigable space with any heading. All renderers see the same views and are timed in
 turn, repetition by repetition, so that a change of clock or load meets all of them. Our own renderers' agents turn by
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -36,6 +38,7 @@ from batchnav.types import DepthRenderer
 
 HOUSES = "houses:"
 TURN = math.radians(10.0)
+CULLING = ("frustum", "occlusion", "pixel")
 
 
 @dataclass
@@ -50,6 +53,8 @@ class Arguments:
     scenes: tuple[str, ...] = ("aws_small_house",)
     """Scenes as `find_scene` names them, or houses:K, a batch of K procedural houses."""
     renderers: tuple[Literal["raycast", "opengl"], ...] = ("raycast", "opengl")
+    culling: bool = False
+    """Also OpenGL without each kind of culling, and without any, to show what each gains."""
     repeats: int = 7
     peers: bool = True
     seed: int = 0
@@ -85,7 +90,7 @@ def scene_names(name: str) -> list[str]:
 def compare(bank: SceneBank, views: tuple[torch.Tensor, ...], params: dict, arguments: Arguments) -> list[dict]:
     """All renderers on the same views: rows of frames/s, and of seconds a frame in each of OpenGL's stages."""
     n, size, device = params["num_agents"], params["width"], bank.device
-    ours = make(arguments.renderers, bank, n, size)
+    ours = make(kinds(arguments), bank, n, size)
     runs = {name: turning(renderer, views) for name, renderer in ours.items()}
     if arguments.peers and bank.num_scenes == 1:
         position, heading = (view.cpu().numpy() for view in views[1:])
@@ -103,15 +108,27 @@ def compare(bank: SceneBank, views: tuple[torch.Tensor, ...], params: dict, argu
             row("render", "microseconds_per_frame", 1e6 * s / n, describe("opengl") | {"stage": stage}, device)
             for stage, s in parts.items()
         ]
+    for renderer in ours.values():
+        if isinstance(renderer, OpenGLRenderer):
+            renderer.release()
     return rows
 
 
-def make(names: tuple[str, ...], bank: SceneBank, n: int, size: int) -> dict[str, DepthRenderer]:
-    """Our renderers that run here, by name."""
+def kinds(arguments: Arguments) -> dict[str, tuple[type[DepthRenderer], dict[str, bool]]]:
+    """Our renderers to measure, by name: their class and the options that differ from the defaults."""
+    found = {name: (RENDERERS[name], {}) for name in arguments.renderers}
+    if arguments.culling:
+        found |= {f"opengl without {kind} culling": (OpenGLRenderer, {f"{kind}_culling": False}) for kind in CULLING}
+        found["opengl without culling"] = OpenGLRenderer, {f"{kind}_culling": False for kind in CULLING}
+    return found
+
+
+def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[str, DepthRenderer]:
+    """Those of our renderers that run here, by name."""
     renderers = {}
-    for name in names:
+    for name, (kind, options) in kinds.items():
         try:
-            renderers[name] = RENDERERS[name](bank, n, size, size)
+            renderers[name] = kind(bank, n, size, size, **options)
         except DeviceError as error:
             print(f"{name}: left out ({error})")
     return renderers
@@ -203,20 +220,42 @@ def stages(renderer: OpenGLRenderer, draw: Callable[[], None], repeats: int) -> 
 
 
 def plot(rows: list[dict], path: Path) -> None:
-    """Frames/s against the number of agents, a line for each renderer, scene and size."""
+    """Frames/s against the number of agents: a panel a scene, a colour a renderer, a dash a size."""
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    axes, lines = figure.subplots(), {}
+    lines = {}
     for r in rows:
         if r["metric"] == "frames_per_second":
-            label = "{renderer}, {scene}, {width} pixels".format(**r["params"])
-            lines.setdefault(label, []).append((r["params"]["num_agents"], r["value"]))
-    for label, points in lines.items():
-        axes.loglog(*zip(*sorted(points), strict=True), "o-", label=label)
-    axes.set(xlabel="agents", ylabel="frames/s")
-    axes.grid(color="#E5E5E5", linewidth=0.7)
-    axes.legend(frameon=False, fontsize=8)
+            scene, renderer, size = (r["params"][key] for key in ("scene", "renderer", "width"))
+            lines.setdefault((scene, renderer, size), []).append((r["params"]["num_agents"], r["value"]))
+    scenes, renderers, sizes = (list(dict.fromkeys(values)) for values in zip(*lines, strict=True))
+    colours = {renderer: f"C{i}" for i, renderer in enumerate(renderers)}
+    dashes = dict(zip(sizes, itertools.cycle(("-", "--", ":", "-."))))
+
+    counts = sorted({count for points in lines.values() for count, _ in points})
+
+    columns = min(3, len(scenes))
+    deep = -(-len(scenes) // columns)
+    figure = Figure(figsize=(2 + 3.6 * columns, 0.4 + 3.2 * deep), layout="constrained")
+    grid = figure.subplots(deep, columns, sharey=True, squeeze=False)
+    panels = dict(zip(scenes, grid.ravel(), strict=False))
+    for (scene, renderer, size), points in lines.items():
+        style = {"color": colours[renderer], "linestyle": dashes[size], "linewidth": 1.4}
+        panels[scene].loglog(*zip(*sorted(points), strict=True), marker="o", markersize=3, **style)
+    for scene, axes in panels.items():
+        axes.set(title=scene, xlabel="agents")
+        axes.set_xticks(counts, [f"{count:,}" for count in counts])
+        axes.minorticks_off()
+        axes.grid(color="#E5E5E5", linewidth=0.7)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("frames/s")
+    for axes in grid.ravel()[len(scenes) :]:
+        axes.set_visible(False)
+    marks = [Line2D([], [], color=colour, label=renderer) for renderer, colour in colours.items()]
+    marks += [Line2D([], [], color="grey", linestyle=dash, label=f"{size} x {size}") for size, dash in dashes.items()]
+    figure.legend(handles=marks, loc="outside right upper", frameon=False)
     figure.savefig(path, dpi=110)
 
 
