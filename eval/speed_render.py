@@ -16,7 +16,7 @@ import importlib.util
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -76,8 +76,9 @@ def main(arguments: Arguments) -> None:
             for size in arguments.sizes:
                 params = {"scene": Path(name).stem, "triangles": triangles}
                 params |= {"num_agents": n, "height": size, "width": size}
-                rows += compare(bank, views, params, arguments)
-    record("render", rows, append=arguments.record)
+                found = compare(bank, views, params, arguments)
+                record("render", found, append=arguments.record)  # at once: the next may take long
+                rows += found
     if arguments.figure is not None:
         plot(rows, arguments.figure)
 
@@ -92,9 +93,8 @@ def compare(bank: SceneBank, views: tuple[torch.Tensor, ...], params: dict, argu
     n, size, device = params["num_agents"], params["width"], bank.device
     ours = make(kinds(arguments), bank, n, size)
     runs = {name: turning(renderer, views) for name, renderer in ours.items()}
-    if arguments.peers and bank.num_scenes == 1:
-        position, heading = (view.cpu().numpy() for view in views[1:])
-        runs |= peers(bank.scenes[0], position, heading, size, device)
+    if arguments.peers:
+        runs |= peers(bank.scenes, *(view.cpu().numpy() for view in views), size, device)
 
     def describe(renderer: str) -> dict:
         threads = 1 if renderer.startswith("Embree") else devices.num_threads()
@@ -146,15 +146,24 @@ def turning(renderer: DepthRenderer, views: tuple[torch.Tensor, ...]) -> Callabl
     return draw
 
 
-def peers(scene: Scene, position: np.ndarray, heading: np.ndarray, size: int, device: torch.device) -> dict:
+def peers(
+    scenes: Sequence[Scene],
+    scene_id: np.ndarray,
+    position: np.ndarray,
+    heading: np.ndarray,
+    size: int,
+    device: torch.device,
+) -> dict:
     """Other renderers that are installed, on the same views: a function that draws all of them once, by name."""
-    if device.type == "cpu" and importlib.util.find_spec("embreex"):
-        return {f"Embree (embreex {_version('embreex')})": embree(scene, position, heading, size)}
+    if device.type == "cpu" and len(scenes) == 1 and importlib.util.find_spec("embreex"):
+        return {f"Embree (embreex {_version('embreex')})": embree(scenes[0], position, heading, size)}
     if device.type == "cuda" and importlib.util.find_spec("warp"):
         from speed_render_warp import warp_renderer
 
         return {
-            f"warp {_version('warp-lang')} {builder}": warp_renderer(scene, position, heading, size, device, builder)
+            f"warp {_version('warp-lang')} {builder}": warp_renderer(
+                scenes, scene_id, position, heading, size, device, builder
+            )
             for builder in ("lbvh", "sah", "cubql")
         }
     return {}
