@@ -96,6 +96,7 @@ class PolicyAgent:
     def __init__(self, checkpoint: Path, device: torch.device, sample: bool, seed: int):
         self.policy, self.sample, self.seed = load_policy(checkpoint, device), sample, seed
         self.info = self.policy.info
+        self.name = "blind" if self.policy.network.config.blind else "learned"
 
     def reset(self, num_envs: int) -> None:
         """Forget everything."""
@@ -155,7 +156,7 @@ def main(options: Options) -> None:
         task = from_dict(PointNavConfig, policy.info.get("task", {}))
     path = options.episodes or EPISODES / f"{options.split}.json.gz"
     evaluation = Evaluation(path, task, device, options)
-    name = options.agent or "learned"
+    name = options.agent or policy.name
     results = evaluation.play(name, policy)
     summaries, scenes = {name: playing.summarise(results)}, evaluation.by_scene(results)
     show(f"{name} agent on {path.name}", {"all": summaries[name], **scenes})
@@ -186,7 +187,7 @@ def main(options: Options) -> None:
         trained |= {name: policy.info.get(name) if policy else None for name in ("frames", "seed")}
         rows = []
         for agent, summary in summaries.items():
-            mine = {"agent": agent, **params, **(trained if agent == "learned" else {})}
+            mine = {"agent": agent, **params, **(trained if policy and agent == name else {})}
             rows += [result_row(metric, summary[metric], mine, device) for metric in RECORDED]
         record("pointnav", rows)
 

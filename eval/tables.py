@@ -1,7 +1,10 @@
-"""Write README's result tables from eval/results/*.jsonl: the newest row of each figure, with the commit that made it.
+"""Write the tables of results from eval/results/*.jsonl: the newest row of each figure, with the commit that made it.
 
-python eval/tables.py            rewrites the parts of README.md between `<!-- results NAME -->` and `<!-- end -->`
-python eval/tables.py --check    exits 1 where README.md is not what it would write
+    python eval/tables.py            rewrites what is between `<!-- results NAME -->` and `<!-- end -->`
+    python eval/tables.py --check    exits 1 where a file is not what it would write
+
+In README.md and eval/results/README.md. `<!-- results NAME metric=success|spl width=64 -->` takes only the rows with
+these values.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(<!-- results (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+FILES = (ROOT / "README.md", ROOT / "eval" / "results" / "README.md")
+BLOCK = re.compile(r"(<!-- results (\w+)((?: \w+=\S+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 HIDDEN = {"height", "geodesic", "repeats", "checkpoint"}
 """Parameters that tables leave out: they are the defaults, or the text says them."""
 
@@ -27,12 +31,18 @@ def rows_of(name: str) -> list[dict]:
     return list(newest.values())
 
 
-def table(name: str) -> str:
-    """A benchmark's rows as a Markdown table."""
-    rows = rows_of(name)
+def table(name: str, wanted: dict[str, list[str]]) -> str:
+    """A benchmark's rows as a Markdown table: those whose parameters, or metric, have one of the wanted values."""
+
+    def is_wanted(row: dict) -> bool:
+        facts = {**row["params"], "metric": row["metric"]}
+        return all(str(facts.get(key, "")) in values for key, values in wanted.items())
+
+    rows = [row for row in rows_of(name) if is_wanted(row)]
     if not rows:
         return "No figures yet.\n"
-    keys = [k for k in dict.fromkeys(k for row in rows for k in row["params"]) if k not in HIDDEN]
+    same = {key for key, values in wanted.items() if len(values) == 1}
+    keys = [k for k in dict.fromkeys(k for row in rows for k in row["params"]) if k not in HIDDEN | same]
     head = ["machine", *(k.replace("_", " ") for k in keys), "metric", "value", "range", "commit"]
     lines = [head, ["---"] * len(head)]
     for row in rows:
@@ -53,12 +63,18 @@ def figure(value: float) -> str:
 
 
 def main() -> None:
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    new = BLOCK.sub(lambda m: m[1] + table(m[2]) + m[3], text)
-    if "--check" in sys.argv:
-        sys.exit(0 if new == text else "README.md's tables are not those of eval/results: run python eval/tables.py")
-    readme.write_text(new, encoding="utf-8")
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        new = BLOCK.sub(lambda m: m[1] + table(m[2], parse(m[3])) + m[4], text)
+        if "--check" in sys.argv and new != text:
+            sys.exit(f"{path}: its tables are not those of eval/results: run python eval/tables.py")
+        path.write_text(new, encoding="utf-8")
+
+
+def parse(conditions: str) -> dict[str, list[str]]:
+    """Values by name, of " name=value|value ..."."""
+    pairs = (condition.split("=", 1) for condition in conditions.split())
+    return {name: values.split("|") for name, values in pairs}
 
 
 if __name__ == "__main__":

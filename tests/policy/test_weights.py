@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -58,6 +59,15 @@ def test_weights_in_bfloat16_take_half_the_room_and_load_as_float32(policy, save
     for name, value in load_policy(half).network.state_dict().items():
         assert value.dtype == torch.float32
         assert torch.equal(value, policy.state_dict()[name].bfloat16().float())
+
+
+def test_the_bundled_policy_acts():
+    agent = load_policy(Path(__file__).resolve().parents[2] / "assets/policies/pointnav_h200/policy.safetensors")
+    assert sum(parameter.numel() for parameter in agent.network.parameters()) == 10_988_085
+    assert agent.info["task"]["width"] == 64
+    agent.reset(2)
+    action = agent.act({"depth": torch.full((2, 1, 64, 64), 0.5), "pointgoal": torch.tensor([[0.0, 0.0], [5.0, 0.0]])})
+    assert action.shape == (2,)
 
 
 def test_round_trip_acts_alike_and_carries_its_info(policy, saved):
