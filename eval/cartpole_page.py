@@ -120,7 +120,10 @@ def scaling(rows: list[dict], machine: str, tag: str) -> str:
 def ratios(rows: list[dict]) -> str:
     """How many times faster ours is than each peer, like with like: within a graph or scan, and call by call."""
     values = {(r["params"]["how"], r["params"]["num_envs"]): r["value"] for r in rows}
-    pairs = {"graph": ("scan", "compiled, graph"), "raw launch": ("torch eager", "torch compiled", "gymnax step")}
+    at_once = ("scan", "compiled, graph")
+    pairs = {
+        "graph": at_once, "graph, actions u8": at_once, "raw launch": ("torch eager", "torch compiled", "gymnax step"),
+    }  # fmt: skip
     lines = []
     for (how, n), value in values.items():
         for ours, theirs in pairs.items():
