@@ -341,11 +341,12 @@ def main() -> None:
     for machine in sorted({row["machine"] for row in rows}, key=lambda name: name.startswith("CPU")):
         own = [row for row in rows if row["machine"] == machine]
         tag = "".join(c if c.isalnum() else "_" for c in machine.lower()).strip("_")[:40]
-        parts = [part for section in SECTIONS if (part := section(own, machine, tag))]
-        text += f"\n## {machine}\n\n" + "\n".join(parts)
-    text += "\n" + (
-        f"Measured at {', '.join(sorted({row['commit'] for row in rows}))}.\n" if rows else "No rows yet.\n"
-    )
+        text += f"\n## {machine}\n"
+        for section in SECTIONS:
+            if part := section(own, machine, tag):
+                commits = sorted({row["commit"] for row in own if row["params"]["part"] == section.__name__})
+                text += f"\n{part}\nMeasured at {', '.join(commits)}.\n"
+    text += "" if rows else "\nNo rows yet.\n"
     PAGE.write_text(text, encoding="utf-8")
     print(f"{PAGE}: {len(rows)} rows")
 
