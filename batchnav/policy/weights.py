@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import safetensors
 import torch
 from gymnasium import spaces
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from batchnav.config import PolicyConfig, from_dict, to_dict
 from batchnav.device import resolve_device
@@ -50,18 +49,16 @@ def save_policy(
         "num_actions": json.dumps(policy.num_actions),
         "info": json.dumps(info or {}),
     }
-    temporary = None
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-        os.close(handle)
-        save_file(tensors, temporary, metadata)
+        temporary.write_bytes(save(tensors, metadata))  # save_file's are for their owner alone
         os.replace(temporary, path)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be written ({error.strerror or error})") from error
     finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        if temporary.exists():
+            temporary.unlink()
 
 
 def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:

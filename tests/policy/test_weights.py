@@ -189,6 +189,12 @@ def test_weights_that_are_not_finite_do_not_replace_a_good_file(policy, saved):
     assert saved.read_bytes() == before
 
 
+def test_others_may_read_the_file_where_the_umask_lets_them(policy, tmp_path):
+    (tmp_path / "plain").touch()
+    save_policy(policy, tmp_path / "policy.safetensors")
+    assert (tmp_path / "policy.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_unwritable_place(policy, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="cannot be written"):
