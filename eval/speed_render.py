@@ -16,7 +16,7 @@ import importlib.util
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -39,6 +39,11 @@ from batchnav.types import DepthRenderer
 HOUSES = "houses:"
 TURN = math.radians(10.0)
 CULLING = ("frustum", "occlusion", "pixel")
+
+Views = tuple[torch.Tensor, ...]
+"""Scene, position and heading of each agent, as renderers take them."""
+Aim = Callable[[Views, int], Callable[[], None]]
+"""Views and the images' side -> a function that draws all of them once."""
 
 
 @dataclass
@@ -70,13 +75,14 @@ def main(arguments: Arguments) -> None:
     rows = []
     for name in arguments.scenes:
         bank = SceneBank.pack(find_scenes(scene_names(name)), device)
+        others = peers(bank) if arguments.peers else {}
         triangles = sum(len(scene.mesh.faces) for scene in bank.scenes)
         for n in counts:
             views = random_views(bank, n, arguments.seed)
             for size in arguments.sizes:
                 params = {"scene": Path(name).stem, "triangles": triangles}
                 params |= {"num_agents": n, "height": size, "width": size}
-                found = compare(bank, views, params, arguments)
+                found = compare(bank, others, views, params, arguments)
                 record("render", found, append=arguments.record)  # at once: the next may take long
                 rows += found
     if arguments.figure is not None:
@@ -88,13 +94,12 @@ def scene_names(name: str) -> list[str]:
     return [f"house:{i}" for i in range(int(name.removeprefix(HOUSES)))] if name.startswith(HOUSES) else [name]
 
 
-def compare(bank: SceneBank, views: tuple[torch.Tensor, ...], params: dict, arguments: Arguments) -> list[dict]:
+def compare(bank: SceneBank, others: dict[str, Aim], views: Views, params: dict, arguments: Arguments) -> list[dict]:
     """All renderers on the same views: rows of frames/s, and of seconds a frame in each of OpenGL's stages."""
     n, size, device = params["num_agents"], params["width"], bank.device
     ours = make(kinds(arguments), bank, n, size)
     runs = {name: turning(renderer, views) for name, renderer in ours.items()}
-    if arguments.peers:
-        runs |= peers(bank.scenes, *(view.cpu().numpy() for view in views), size, device)
+    runs |= {name: aim(views, size) for name, aim in others.items()}
 
     def describe(renderer: str) -> dict:
         threads = 1 if renderer.startswith("Embree") else devices.num_threads()
@@ -134,7 +139,7 @@ def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[st
     return renderers
 
 
-def turning(renderer: DepthRenderer, views: tuple[torch.Tensor, ...]) -> Callable[[], None]:
+def turning(renderer: DepthRenderer, views: Views) -> Callable[[], None]:
     """A function that turns all agents by TURN and draws what they see."""
     scene_id, position, heading = views
     heading = heading.clone()
@@ -146,45 +151,43 @@ def turning(renderer: DepthRenderer, views: tuple[torch.Tensor, ...]) -> Callabl
     return draw
 
 
-def peers(
-    scenes: Sequence[Scene],
-    scene_id: np.ndarray,
-    position: np.ndarray,
-    heading: np.ndarray,
-    size: int,
-    device: torch.device,
-) -> dict:
-    """Other renderers that are installed, on the same views: a function that draws all of them once, by name."""
-    if device.type == "cpu" and len(scenes) == 1 and importlib.util.find_spec("embreex"):
-        return {f"Embree (embreex {_version('embreex')})": embree(scenes[0], position, heading, size)}
-    if device.type == "cuda" and importlib.util.find_spec("warp"):
+def peers(bank: SceneBank) -> dict[str, Aim]:
+    """Other renderers that are installed, by name, with their trees of the bank's scenes."""
+    if bank.device.type == "cpu" and bank.num_scenes == 1 and importlib.util.find_spec("embreex"):
+        return {f"Embree (embreex {_version('embreex')})": embree(bank.scenes[0])}
+    if bank.device.type == "cuda" and importlib.util.find_spec("warp"):
         from speed_render_warp import warp_renderer
 
-        return {
-            f"warp {_version('warp-lang')} {builder}": warp_renderer(
-                scenes, scene_id, position, heading, size, device, builder
-            )
-            for builder in ("lbvh", "sah", "cubql")
-        }
+        builders = ("lbvh", "sah", "cubql")
+        return {f"warp {_version('warp-lang')} {builder}": warp_renderer(bank, builder) for builder in builders}
     return {}
 
 
-def embree(scene: Scene, position: np.ndarray, heading: np.ndarray, size: int) -> Callable[[], None]:
+def embree(scene: Scene) -> Aim:
+    """Views of one scene, ray by ray."""
     from embreex.mesh_construction import TriangleMesh
     from embreex.rtcore_scene import EmbreeScene
 
     tree = EmbreeScene()
     TriangleMesh(tree, scene.mesh.vertices[scene.mesh.faces])
-    rays = [
-        (np.repeat(p[None], size * size, 0), pixel_directions(h, size, size, 90.0).reshape(-1, 3).astype(np.float32))
-        for p, h in zip(position, heading, strict=True)
-    ]
 
-    def draw():
-        for origins, directions in rays:
-            tree.run(origins, directions, query="DISTANCE")
+    def aim(views: Views, size: int) -> Callable[[], None]:
+        _, position, heading = (view.numpy() for view in views)
+        rays = [
+            (
+                np.repeat(p[None], size * size, 0),
+                pixel_directions(h, size, size, 90.0).reshape(-1, 3).astype(np.float32),
+            )
+            for p, h in zip(position, heading, strict=True)
+        ]
 
-    return draw
+        def draw():
+            for origins, directions in rays:
+                tree.run(origins, directions, query="DISTANCE")
+
+        return draw
+
+    return aim
 
 
 def measure(runs: dict[str, Callable], device: torch.device, repeats: int) -> dict[str, np.ndarray]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import numpy as np
 import torch
 import warp as wp
 
-from batchnav.scene.scene import Scene
+from batchnav.scene.bank import SceneBank
 
 
 @wp.kernel
@@ -39,35 +38,31 @@ def _draw(
     depth[(i * size + row) * size + column] = value
 
 
-def warp_renderer(
-    scenes: Sequence[Scene],
-    scene_id: np.ndarray,
-    position: np.ndarray,
-    heading: np.ndarray,
-    size: int,
-    device: torch.device,
-    builder: str,
-) -> Callable[[], None]:
-    """A function that draws all views (sides are multiples of 8) once, on torch's current stream."""
+def warp_renderer(bank: SceneBank, builder: str) -> Callable[[tuple[torch.Tensor, ...], int], Callable[[], None]]:
+    """Views and the images' side, a multiple of 8 -> a function that draws them once, on torch's current stream."""
     wp.config.quiet = True
-    name = str(device)
+    device, name = bank.device, str(bank.device)
     trees = [
         wp.Mesh(
             points=wp.array(scene.mesh.vertices, dtype=wp.vec3, device=name),
             indices=wp.array(scene.mesh.faces.ravel(), dtype=wp.int32, device=name),
             bvh_constructor=builder,
         )
-        for scene in scenes
+        for scene in bank.scenes
     ]
-    meshes = wp.array([tree.id for tree in trees], dtype=wp.uint64, device=name)
-    ids = wp.array(scene_id, dtype=int, device=name)
-    points = wp.array(position, dtype=wp.vec3, device=name)
-    headings = wp.array(heading, dtype=float, device=name)
-    depth = wp.zeros(math.prod((len(heading), size, size)), dtype=float, device=name)
 
-    def draw():
-        stream = wp.stream_from_torch(torch.cuda.current_stream(device))
-        wp.launch(_draw, dim=depth.size, inputs=[meshes, ids, points, headings, size, depth], stream=stream)
+    def aim(views: tuple[torch.Tensor, ...], size: int) -> Callable[[], None]:
+        scene_id, position, heading = (view.cpu().numpy() for view in views)
+        meshes = wp.array([tree.id for tree in trees], dtype=wp.uint64, device=name)
+        ids = wp.array(scene_id, dtype=int, device=name)
+        points = wp.array(position, dtype=wp.vec3, device=name)
+        headings = wp.array(heading, dtype=float, device=name)
+        depth = wp.zeros(math.prod((len(heading), size, size)), dtype=float, device=name)
 
-    draw.trees = trees  # which the ids alone would not keep
-    return draw
+        def draw():
+            stream = wp.stream_from_torch(torch.cuda.current_stream(device))
+            wp.launch(_draw, dim=depth.size, inputs=[meshes, ids, points, headings, size, depth], stream=stream)
+
+        return draw
+
+    return aim

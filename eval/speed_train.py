@@ -14,8 +14,9 @@ the same recorded observations, with an environment that does nothing. Parts of 
                  delay
     idle         what is left of the loop: the device waits for the host, which reads the statistics
 
-With --slots the houses take turns in so many places, and whole loop includes moving them. "host_cores" is the CPU time
-of the process by the clock's.
+With --slots the houses take turns in so many places, and the whole loop includes moving them. "host_cores" is the CPU
+time of the process by the clock's; "tuned" says that Inductor's coordinate descent tuning was on, which its environment
+variable TORCHINDUCTOR_COORDINATE_DESCENT_TUNING=1 does.
 
 The policy is untrained but for its stop action, which is made rare, so that episodes last as long as a trained agent's.
 """
@@ -104,11 +105,13 @@ def main(options: Options) -> list[dict]:
     for name in options.policies:
         for size in options.sizes:
             torch.compiler.reset()
-            policy = make_policy(make_env(options.num_envs[0], size), name, options)
+            policy = None
             for num_envs in options.num_envs:
-                learner = make_learner(make_env(num_envs, size), policy, options)
+                env = make_env(num_envs, size)
+                policy = policy or make_policy(env, name, options)
+                learner = make_learner(env, policy, options)
                 rows += measure(learner, name, options)
-                del learner
+                del env, learner
                 gc.collect()  # graphs and learner refer to each other
     record("train", rows, append=options.append)
     if options.append:
