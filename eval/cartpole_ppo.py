@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import gymnasium
@@ -116,12 +116,11 @@ BACKENDS: dict[str, tuple[str, str, Callable]] = {
 """Name: device type, configuration, environment from (num_envs, seed)."""
 
 
-def ppo_rows(device: torch.device) -> list[dict]:
+def ppo_rows(device: torch.device) -> Iterator[list[dict]]:
     """Seconds of training until solved, per backend and seed, each row with its curve.
 
     On the GPU the GPU's backends, then on both the CPU's. A first run of each backend, not counted, compiles.
     """
-    rows = []
     for name, (kind, config, make) in BACKENDS.items():
         if kind == "cuda" and device.type != "cuda":
             continue
@@ -132,8 +131,9 @@ def ppo_rows(device: torch.device) -> list[dict]:
             curve_of(make, run, where, updates=2)
         except ImportError as error:
             empty = row("cartpole", "seconds_to_solve", [0.0], {**params, "note": f"not installed ({error})"}, where)
-            rows.append({key: value for key, value in empty.items() if key not in ("value", "p5", "p95")})
+            yield [{key: value for key, value in empty.items() if key not in ("value", "p5", "p95")}]
             continue
+        rows = []
         for seed in SEEDS:
             curve = curve_of(make, dataclasses.replace(run, seed=seed), where)
             solved = curve[-1][2] >= SOLVED
@@ -141,7 +141,7 @@ def ppo_rows(device: torch.device) -> list[dict]:
                 "cartpole", "seconds_to_solve", [curve[-1][0]], {**params, "seed": seed, "solved": solved}, where
             )
             rows.append({**result, "frames": curve[-1][1], "curve": curve})
-    return rows
+        yield rows
 
 
 LADDER: dict[str, dict] = {
@@ -154,11 +154,11 @@ LADDER: dict[str, dict] = {
 LADDER_SEEDS = range(3)
 
 
-def batch_rows(device: torch.device) -> list[dict]:
+def batch_rows(device: torch.device) -> Iterator[list[dict]]:
     """Why more environments need not help, and what does: frames and optimiser steps until solved, step by step."""
-    rows = []
     for n in (1024, 65_536) if device.type == "cuda" else (64, 1024):
         for how, recipe in LADDER.items():
+            rows = []
             for seed in LADDER_SEEDS:
                 run = ladder_run(n, seed, **recipe)
                 curve = curve_of(lambda count, s: CartPoleEnv(count, device, s), run, device, limit=LADDER_SECONDS)
@@ -166,7 +166,7 @@ def batch_rows(device: torch.device) -> list[dict]:
                 steps = (len(curve) - 1) * run.ppo.epochs * run.ppo.minibatches
                 result = row("cartpole", "frames_to_solve", [curve[-1][1]], params, device)
                 rows.append({**result, "seconds": curve[-1][0], "optimiser_steps": steps})
-    return rows
+            yield rows
 
 
 def ladder_run(num_envs: int, seed: int, minibatches: int, gae_lambda: float, rate: float) -> CartPoleRun:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import cartpole_bench as bench
@@ -52,12 +52,11 @@ def throughput(name: str, seconds: dict[str, list[float]], steps: dict[str, int]
     ]
 
 
-def scaling(device: torch.device) -> list[dict]:
+def scaling(device: torch.device) -> Iterator[list[dict]]:
     """Steps/s against the number of environments: ours by launch, by graph and by `env.step`, and PyTorch's."""
-    rows = []
     cuda = device.type == "cuda"
     for n in COUNTS_CUDA if cuda else COUNTS_CPU:
-        actions, env = draw_actions(n, device), CartPoleEnv(n, device)
+        rows, actions, env = [], draw_actions(n, device), CartPoleEnv(n, device)
         calls = {"env.step": in_turn(env.step, actions)}
         steps = {"env.step": n}
         if cuda:
@@ -82,8 +81,7 @@ def scaling(device: torch.device) -> list[dict]:
                 if peer := attempt(rows, factory, n, device, "scaling", who):
                     label, k, call = peer
                     calls[label], steps[label] = call, n * k
-        rows += throughput("scaling", interleaved(calls, device), steps, device, num_envs=n)
-    return rows
+        yield rows + throughput("scaling", interleaved(calls, device), steps, device, num_envs=n)
 
 
 def torch_candidates(n: int, device: torch.device, actions: torch.Tensor) -> dict[str, tuple[Callable, int]]:
@@ -121,9 +119,8 @@ def torch_loop(function: Callable, n: int, device: torch.device) -> Callable[[to
     return advance
 
 
-def fused(device: torch.device) -> list[dict]:
+def fused(device: torch.device) -> Iterator[list[dict]]:
     """Many steps per launch with the policy in the kernel."""
-    rows = []
     cuda = device.type == "cuda"
     for n in COMPARED if cuda else (64, 4096, 65_536):
         k = FUSED_STEPS if cuda else max(10, min(FUSED_STEPS, 16_000_000 // n))
@@ -137,25 +134,29 @@ def fused(device: torch.device) -> list[dict]:
             ),
         }
         steps = {who: n * run.num_steps for who, run in runs.items()}
-        rows += throughput("fused", interleaved(runs, device), steps, device, num_envs=n)
-    return rows
+        yield throughput("fused", interleaved(runs, device), steps, device, num_envs=n)
 
 
-def block(device: torch.device) -> list[dict]:
+def block(device: torch.device) -> Iterator[list[dict]]:
     """Seconds per step in a graph against the number of environments, for each number of threads per block."""
-    rows = []
-    for n in (4**k for k in range(12)):
+    for n in (*(4**k for k in range(12)), COUNTS_CUDA[-1]):
         actions = draw_actions(n, device)
         calls = {size: captured(bench.bound_step(CartPoleEnv(n, device, block=size)), actions, 16) for size in BLOCKS}
-        for size, samples in interleaved(calls, device, repeats=5).items():
-            params = {"part": "block", "how": "graph", "num_envs": n, "block": size}
-            rows.append(row("cartpole", "seconds_per_step", [s / 16 for s in samples], params, device))
-    return rows
+        yield [
+            row(
+                "cartpole",
+                "seconds_per_step",
+                [s / 16 for s in samples],
+                {"part": "block", "how": "graph", "num_envs": n, "block": size},
+                device,
+            )
+            for size, samples in interleaved(calls, device, repeats=5).items()
+        ]
 
 
-def work(device: torch.device) -> list[dict]:
+def work(device: torch.device) -> Iterator[list[dict]]:
     """Seconds per step against work per step: the dynamics 1 to 1000 times, for a kernel and for PyTorch."""
-    rows, n = [], 65_536 if device.type == "cuda" else 4096
+    n = 65_536 if device.type == "cuda" else 4096
     right = torch.ones(n, dtype=torch.bool, device=device)
 
     def repeat(times: int, state: torch.Tensor) -> torch.Tensor:
@@ -177,10 +178,11 @@ def work(device: torch.device) -> list[dict]:
             except Exception as error:  # no compiler on this machine
                 print(f"work, {who}: {type(error).__name__}")
                 del calls[who]
-        for who, samples in interleaved(calls, device, repeats=5).items():
-            params = {"part": "work", "how": who, "num_envs": n, "work": times}
-            rows.append(row("cartpole", "seconds_per_step", samples, params, device))
-    return rows
+        params = {"part": "work", "num_envs": n, "work": times}
+        yield [
+            row("cartpole", "seconds_per_step", samples, {**params, "how": who}, device)
+            for who, samples in interleaved(calls, device, repeats=5).items()
+        ]
 
 
 def kernel_work(times: int, n: int, device: torch.device) -> Callable[[], None]:
@@ -192,9 +194,8 @@ def kernel_work(times: int, n: int, device: torch.device) -> Callable[[], None]:
     return lambda: bench.work_cpu(*args)
 
 
-def generator(device: torch.device) -> list[dict]:
+def generator(device: torch.device) -> Iterator[list[dict]]:
     """Which generator pays, and when to draw: fused steps/s for each."""
-    rows = []
     kernels = {
         f"{name}, {when}": bench.make_roll(start_of, ahead)
         for name, start_of in bench.GENERATORS.items()
@@ -207,18 +208,16 @@ def generator(device: torch.device) -> list[dict]:
             for who, kernel in kernels.items()
         }
         steps = dict.fromkeys(calls, n * FUSED_STEPS)
-        rows += throughput("generator", interleaved(calls, device, repeats=5), steps, device, num_envs=n)
-    return rows
+        yield throughput("generator", interleaved(calls, device, repeats=5), steps, device, num_envs=n)
 
 
-def breakdown(device: torch.device) -> list[dict]:
+def breakdown(device: torch.device) -> Iterator[list[dict]]:
     """Where a step's time goes: the host's share, an empty kernel's, and bytes/s against a copy's."""
-    rows = []
     copies = interleaved({"copy": copy_call(device)}, device)["copy"]
     bandwidth = [2 * COPIED_BYTES / s for s in copies]
-    rows.append(row("cartpole", "bytes_per_second", bandwidth, {"part": "breakdown", "how": "device copy"}, device))
+    yield [row("cartpole", "bytes_per_second", bandwidth, {"part": "breakdown", "how": "device copy"}, device)]
     for n in COMPARED:
-        actions, env = draw_actions(n, device), CartPoleEnv(n, device)
+        rows, actions, env = [], draw_actions(n, device), CartPoleEnv(n, device)
         empty = devices.BoundKernel(bench.empty_kernel, n, devices.view(actions[0]), env.kernel_carts)
         moves = {"step kernel": BYTES_PER_STEP[torch.int64], "step kernel, actions u8": BYTES_PER_STEP[torch.uint8]}
         graphs = {
@@ -246,7 +245,7 @@ def breakdown(device: torch.device) -> list[dict]:
         moved = [n * steps * BYTES_PER_TRAJECTORY_STEP / s for s in interleaved({"w": write}, device)["w"]]
         params = {"part": "breakdown", "how": "trajectory written", "num_envs": n, "bytes": BYTES_PER_TRAJECTORY_STEP}
         rows.append(row("cartpole", "bytes_per_second", moved, params, device))
-    return rows
+        yield rows
 
 
 def copy_call(device: torch.device) -> Callable[[], object]:
@@ -255,10 +254,11 @@ def copy_call(device: torch.device) -> Callable[[], object]:
     return functools.partial(torch.empty_like(source).copy_, source)
 
 
-def cpu_peers(device: torch.device) -> list[dict]:
+def cpu_peers(device: torch.device) -> Iterator[list[dict]]:
     """Other libraries' environments on this machine's CPU, with ours beside them. Threads as each takes by itself."""
-    rows, cpu = [], torch.device("cpu")
+    cpu = torch.device("cpu")
     for who, (factory, counts) in peers.CPU_PEERS.items():
+        rows = []
         for n in counts:
             peer = attempt(rows, factory, n, cpu, "peers", who)
             if not peer:
@@ -270,7 +270,7 @@ def cpu_peers(device: torch.device) -> list[dict]:
             rows += throughput("peers", interleaved(calls, cpu, repeats=5), steps, cpu, num_envs=n)
             if hasattr(call, "close"):
                 call.close()
-    return rows
+        yield rows
 
 
 def attempt(rows: list[dict], factory: Callable, n: int, device, part: str, who: str):
@@ -288,10 +288,11 @@ def attempt(rows: list[dict], factory: Callable, n: int, device, part: str, who:
     return None
 
 
-PARTS: dict[str, Callable[[torch.device], list[dict]]] = {
+PARTS: dict[str, Callable[[torch.device], Iterator[list[dict]]]] = {
     "scaling": scaling, "fused": fused, "block": block, "work": work, "generator": generator,
     "breakdown": breakdown, "peers": cpu_peers, "ppo": ppo_rows, "batch": batch_rows,
 }  # fmt: skip
+"""Each yields rows as it gets them, so that what was measured stays where a later measurement fails."""
 LEARNING = ("ppo", "batch")
 CUDA_ONLY = ("block", "generator", "breakdown")
 
@@ -307,7 +308,8 @@ def main() -> None:
         if name in CUDA_ONLY and device.type == "cpu":
             continue
         begin = time.perf_counter()
-        record("cartpole", PARTS[name](device), append=not options.dry)
+        for rows in PARTS[name](device):
+            record("cartpole", rows, append=not options.dry)
         print(f"{name}: {time.perf_counter() - begin:.0f} s", flush=True)
 
 

@@ -110,10 +110,11 @@ def main(options: Options) -> list[dict]:
                 env = make_env(num_envs, size)
                 policy = policy or make_policy(env, name, options)
                 learner = make_learner(env, policy, options)
-                rows += measure(learner, name, options)
+                found = measure(learner, name, options)
+                record("train", found, append=options.append)  # at once: the next may take long, or too much memory
+                rows += found
                 del env, learner
                 gc.collect()  # graphs and learner refer to each other
-    record("train", rows, append=options.append)
     if options.append:
         mine = [r for r in rows_of("train") if r["machine"] == rows[0]["machine"] and r["params"]["part"] == "whole"]
         draw(mine, RESULTS / "train.png")

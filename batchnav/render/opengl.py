@@ -92,6 +92,7 @@ class OpenGLRenderer:
             "FRUSTUM_CULLING": frustum_culling, "OCCLUSION_CULLING": occlusion_culling,
             "PIXEL_CULLING": pixel_culling, "BACKFACE_CULLING": backface_culling,
         }  # fmt: skip
+        self._least_depth = ctypes.c_float(NEAR / max_depth)
         with self.context:
             self._compile(switches, float(tan_half(hfov_deg)), min(float(max_depth), _FAR))
             self._make_buffers(sizes, clusters)
@@ -157,10 +158,13 @@ class OpenGLRenderer:
             cameras.write(self._cameras.numpy())
 
     def _clear(self) -> None:
-        """Empty the pictures; what was farthest in this frame's becomes the last frame's."""
+        """Empty the pictures, so that only what is nearer than `max_depth` passes the depth test.
+
+        What was farthest in this frame's becomes the last frame's.
+        """
         raw, zero, farthest = self.context.raw, (ctypes.c_float * 4)(), self._buffers["farthest"]
         raw.glClearNamedFramebufferfv(self._framebuffer, gl.COLOR, 0, zero)
-        raw.glClearNamedFramebufferfv(self._framebuffer, gl.DEPTH, 0, zero)
+        raw.glClearNamedFramebufferfv(self._framebuffer, gl.DEPTH, 0, ctypes.byref(self._least_depth))
         self.context.mgl.copy_buffer(farthest, farthest, size=farthest.size // 2, read_offset=farthest.size // 2)
 
     def _draw(self, first: int, count: int, second: bool) -> None:

@@ -1,8 +1,7 @@
 // Places a selected triangle's corner in its agent's tile, and hands on the triangle's plane.
 
 layout(binding = 5) uniform usamplerBuffer selected;  // agent, triangle
-layout(location = 0) flat out vec3 plane;             // 1 / metres is linear in pixels: x, y, and at the image's corner
-layout(location = 1) flat out vec2 span;              // least and greatest metres of the triangle
+layout(location = 0) flat out vec3 plane;             // depth is linear in the layer's pixels: x, y, and at its corner
 
 void main()
 {
@@ -17,10 +16,10 @@ void main()
     gl_Layer = int(item.x / tiles);
     gl_ViewportIndex = int(item.x % tiles);
 
-    // A ray (x, y, 1) meets the plane at dot(normal, a) / dot(normal, ray).
+    // A ray (x, y, 1) meets the plane at dot(normal, a) / dot(normal, ray) metres.
     vec3 normal = cross(b - a, c - a);
-    normal /= dot(normal, a);
+    normal *= NEAR / dot(normal, a);
     vec2 by_pixel = 2.0 * vec2(normal.x, -normal.y) / (SCALE * vec2(SIZE));
-    plane = vec3(by_pixel, normal.z - dot(by_pixel, 0.5 * vec2(SIZE)));
-    span = vec2(min(min(a.z, b.z), c.z), max(max(a.z, b.z), c.z));
+    vec2 centre = vec2(tile_of(item.x).xy) + 0.5 * vec2(SIZE);
+    plane = vec3(by_pixel, normal.z - dot(by_pixel, centre));
 }
