@@ -199,11 +199,6 @@ def launch(kernel, num_threads: int, *args: Any, block: int = 128) -> None:
         kernel[-(-num_threads // block), block, _stream(torch.cuda.current_stream().cuda_stream)](*args)
 
 
-def launch_blocks(kernel, blocks: tuple[int, int, int], *args: Any, block: int = 128) -> None:
-    """Start a CUDA kernel of a 3-D grid of blocks (the last two at most 65,535) on torch's current stream."""
-    kernel[blocks, block, _stream(torch.cuda.current_stream().cuda_stream)](*args)
-
-
 class BoundKernel:
     """A CUDA kernel with its arguments laid out once, for loops where the host's time counts.
 
@@ -211,7 +206,8 @@ class BoundKernel:
     call only hands the finished list to the driver. The arrays must stay where they are; `repoint` swaps one of them.
     """
 
-    def __init__(self, kernel, num_threads: int, *args: Any, block: int = 128):
+    def __init__(self, kernel, size: int | tuple[int, int, int], *args: Any, block: int = 128):
+        """`size`: threads, or a 3-D grid of blocks (the last two at most 65,535); `args` as `view` returns them."""
         from cuda import core  # comes with numba-cuda
 
         compiled = kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in args))
@@ -220,11 +216,12 @@ class BoundKernel:
             self._first.append(len(self._values))
             compiled._prepare_args(kind, argument, 0, keep, self._values)
         self._args = args  # keeps the arrays alive
-        self._launch, self._config = core.launch, core.LaunchConfig(grid=-(-num_threads // block), block=block)
+        grid = size if isinstance(size, tuple) else -(-size // block)
+        self._launch, self._config = core.launch, core.LaunchConfig(grid=grid, block=block)
         self._kernel = compiled._codelibrary.get_cufunc().kernel
 
     def repoint(self, index: int, pointer: int) -> None:
-        """Let the array that was given as argument `index` start at another device address; same shape and type."""
+        """Let the array that was given as argument `index` start at another address; same shape, strides and type."""
         self._values[self._first[index] + 4] = pointer  # after numba's owner (2 words), length and item size
 
     def __call__(self) -> None:

@@ -11,6 +11,7 @@ import torch
 from numba import prange
 
 from batchnav.device import (
+    BoundKernel,
     check_tensor,
     cpu_kernel,
     cuda,
@@ -18,7 +19,6 @@ from batchnav.device import (
     device_function,
     float_bits,
     inline_function,
-    launch_blocks,
     load4,
     view,
 )
@@ -150,7 +150,12 @@ class RaycastRenderer:
         self.depth = torch.zeros(self.num_agents, int(height), int(width), device=bank.device)
         self._depth_view = view(self.depth)
         self._options = (tan_half(hfov_deg), np.float32(min(max_depth, _FAR)), bool(backface_culling))
-        self._blocks = (self.num_agents, -(-int(height) // _BLOCK_HEIGHT), -(-int(width) // _BLOCK_WIDTH))
+        if bank.device.type == "cuda":
+            blocks = (self.num_agents, -(-int(height) // _BLOCK_HEIGHT), -(-int(width) // _BLOCK_WIDTH))
+            scene_id = torch.zeros(self.num_agents, dtype=torch.int32, device=bank.device)
+            position, heading = self.depth.new_zeros(self.num_agents, 3), self.depth.new_zeros(self.num_agents)
+            poses = map(view, (scene_id, position, heading))
+            self._cast = BoundKernel(_render_cuda, blocks, bank.bvh_view, *poses, *self._options, self._depth_view)
 
     def render(self, scene_id: torch.Tensor, position: torch.Tensor, heading: torch.Tensor) -> torch.Tensor:
         """i32 [N], f32 [N, 3] camera position, f32 [N] -> f32 [N, H, W] metres, 0 where nothing is hit.
@@ -162,16 +167,11 @@ class RaycastRenderer:
         check_tensor("scene_id", scene_id, (n,), torch.int32, device)
         check_tensor("position", position, (n, 3), torch.float32, device)
         check_tensor("heading", heading, (n,), torch.float32, device)
-        arguments = (
-            self.bank.bvh_view,
-            view(scene_id),
-            view(position),
-            view(heading),
-            *self._options,
-            self._depth_view,
-        )
+        poses = [pose.contiguous() for pose in (scene_id, position, heading)]
         if device.type == "cuda":
-            launch_blocks(_render_cuda, self._blocks, *arguments)
+            for argument, pose in enumerate(poses, start=1):
+                self._cast.repoint(argument, pose.data_ptr())
+            self._cast()
         else:
-            _render_cpu(*arguments)
+            _render_cpu(self.bank.bvh_view, *map(view, poses), *self._options, self._depth_view)
         return self.depth

@@ -303,8 +303,26 @@ class PointNavSim:
         tensors = (self.state, self.upcoming, self.result, self.seed, self.scene_ranges, self.episodes)
         self._views = tuple(map(device.view, tensors))
         self._scratch, self._drawing_scratch = device.view(self.scratch), device.view(self.drawing_scratch)
-        self._beside = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self._beside = None
+        if self.device.type == "cuda":
+            self._beside = torch.cuda.Stream(self.device)
+            self._bind()
         self._drawing = False
+
+    def _bind(self) -> None:
+        """Lay out the launches: actions are all that changes from step to step."""
+        state, upcoming, result, *origin = self._views
+        actions = device.view(torch.zeros(self.num_envs, dtype=torch.int64, device=self.device))
+        nav, scratch = self.bank.navmesh_view, self._scratch
+        self._walk_all = device.BoundKernel(
+            _advance_cuda, self.num_envs, actions, nav, self.task, state, scratch, result
+        )
+        self._begin = {
+            everyone: device.BoundKernel(_begin_cuda, self.num_envs, everyone, self.task, upcoming, state, result)
+            for everyone in (False, True)
+        }
+        drawing = nav, self.task, *origin, state, self._drawing_scratch, upcoming, result
+        self._draw = device.BoundKernel(_draw_cuda, drawing_threads(self.num_envs), *drawing, block=BLOCK)
 
     def reset(self) -> None:
         """Begin an episode for every agent. EpisodeError where a scene has none to offer (waits for the device)."""
@@ -355,13 +373,13 @@ class PointNavSim:
                 would stall the pipeline, at the next `check`.
         """
         device.check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
-        state, _, result, *_ = self._views
-        nav, scratch = self.bank.navmesh_view, self._scratch
         if self.device.type == "cuda":
-            view = device.view(actions)
-            device.launch(_advance_cuda, self.num_envs, view, nav, self.task, state, scratch, result)
+            actions = actions.contiguous()
+            self._walk_all.repoint(0, actions.data_ptr())
+            self._walk_all()
         else:
-            array = actions.numpy()
+            state, _, result, *_ = self._views
+            nav, scratch, array = self.bank.navmesh_view, self._scratch, actions.numpy()
             if array.min() < 0 or array.max() >= NUM_ACTIONS:
                 bad = array[(array < 0) | (array >= NUM_ACTIONS)][0]
                 raise ArgumentError(f"actions: found {bad}, expected 0 (stop), 1 (forward), 2 (left) or 3 (right)")
@@ -392,13 +410,13 @@ class PointNavSim:
 
     def _run_reset(self, everyone: bool) -> None:
         """Begin episodes, and draw those that follow: on CUDA beside what comes next on torch's current stream."""
-        state, upcoming, result, *origin = self._views
         if self._beside is None:
+            state, upcoming, result, *origin = self._views
             nav = self.bank.navmesh_view
             _reset_cpu(everyone, nav, self.task, *origin, state, self._scratch, self.chunks, upcoming, result)
             return
         self.settle()
-        device.launch(_begin_cuda, self.num_envs, everyone, self.task, upcoming, state, result)
+        self._begin[everyone]()
         self._beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._beside):
             self._run_draw()
@@ -406,12 +424,12 @@ class PointNavSim:
 
     def _run_draw(self) -> None:
         """Draw the queued agents' next episodes, which empties the queue."""
-        state, upcoming, result, *origin = self._views
-        arguments = (self.bank.navmesh_view, self.task, *origin, state, self._drawing_scratch)
         if self.device.type == "cuda":
-            device.launch(_draw_cuda, drawing_threads(self.num_envs), *arguments, upcoming, result, block=BLOCK)
+            self._draw()
         else:
-            _draw_cpu(*arguments, self.chunks, upcoming, result)
+            state, upcoming, result, *origin = self._views
+            nav = self.bank.navmesh_view
+            _draw_cpu(nav, self.task, *origin, state, self._drawing_scratch, self.chunks, upcoming, result)
         self.upcoming.queued.zero_()
 
 
