@@ -239,6 +239,8 @@ def gigabytes(device: torch.device) -> dict[str, float]:
 
 def draw(rows: list[dict], path) -> None:
     """Stacked bars: microseconds per frame by part, with the policy-only bound's share written on top."""
+    order = ("width", "num_envs", "minibatches", "houses")
+    rows = sorted(rows, key=lambda r: (list(POLICIES).index(r["params"]["policy"]), *(r["params"][k] for k in order)))
     figure, axes = plt.subplots(figsize=(1.6 + 0.9 * len(rows), 4.5), layout="constrained")
     places, bottom = np.arange(len(rows)), np.zeros(len(rows))
     for part in PARTS:
