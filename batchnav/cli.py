@@ -17,7 +17,6 @@ from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.datasets import load_dataset
 from batchnav.data.download import Login, download
 from batchnav.data.episodes import Episode, save_episodes
-from batchnav.data.files import replacing
 from batchnav.data.generate import generate_episodes
 from batchnav.data.prepare import Outcome, find_sources, import_houses, prepare
 from batchnav.data.scene_dataset import DATASET_CONFIG
@@ -26,6 +25,7 @@ from batchnav.data.source import SCENES_DIR, STAGE_CONFIG, Z_UP, Frame
 from batchnav.data.validate import validate
 from batchnav.doctor import examine, memory_findings
 from batchnav.errors import ArgumentError, BatchnavError, EpisodeError
+from batchnav.files import replacing
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.mesh import load_mesh

@@ -1,37 +1,20 @@
-"""Files as every part of this folder reads and writes them: JSON that may be gzipped, and whole files or none."""
+"""Files as every part of this folder reads and writes them: JSON that may be gzipped."""
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
-import os
 import re
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from batchnav.errors import BatchnavError
+from batchnav.files import replacing
 
 _GZIP = b"\x1f\x8b"
 MAX_UNPACKED = 100 * 2**20
 """Bytes beyond ten times a gzip file's own that its text may have: more is a bomb, not data."""
-
-
-@contextlib.contextmanager
-def replacing(path: Path, error: type[BatchnavError]) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends, and is gone when it fails."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        os.replace(part, path)
-    except OSError as problem:
-        raise error(f"{path}: cannot be written ({problem.strerror or problem})") from problem
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
 
 
 def write_json_gz(data: Any, path: Path, error: type[BatchnavError]) -> None:

@@ -22,9 +22,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from batchnav.data.files import replacing
 from batchnav.data.source import SceneSource
 from batchnav.errors import MeshError
+from batchnav.files import replacing
 from batchnav.geometry import triangle
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh

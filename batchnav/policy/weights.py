@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from safetensors.torch import save
 from batchnav.config import PolicyConfig, from_dict, to_dict
 from batchnav.device import resolve_device
 from batchnav.errors import BatchnavError, CheckpointError
+from batchnav.files import replacing
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
 
@@ -49,16 +49,8 @@ def save_policy(
         "num_actions": json.dumps(policy.num_actions),
         "info": json.dumps(info or {}),
     }
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(save(tensors, metadata))  # save_file's are for their owner alone
-        os.replace(temporary, path)
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        if temporary.exists():
-            temporary.unlink()
+    with replacing(path, CheckpointError) as part:
+        part.write_bytes(save(tensors, metadata))  # save_file's are for their owner alone
 
 
 def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:

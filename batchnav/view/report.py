@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from batchnav.envs.evaluate import Interval, Recording
+from batchnav.errors import BatchnavError
+from batchnav.files import replacing
 from batchnav.scene.scene import Scene
 from batchnav.view.curves import plot_curves
 from batchnav.view.mosaic import depth_mosaic
@@ -87,9 +88,8 @@ def write_report(
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{html.escape(title)}</title>"
         f"<style>{_STYLE}</style><body>{''.join(parts)}</body></html>\n"
     )
-    part = folder / f".index.html.{os.getpid()}.part"
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, page)
+    with replacing(page, BatchnavError) as part:
+        part.write_text(text, encoding="utf-8")
     return page
 
 

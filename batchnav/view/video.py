@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from batchnav.envs.evaluate import Recording
+from batchnav.errors import BatchnavError
+from batchnav.files import replacing
 from batchnav.view.mosaic import colour_depth
 from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
 
@@ -42,16 +43,11 @@ def video_frames(
 
 def save_gif(frames: list[Image.Image], path: str | Path, frames_per_second: float = 12.0) -> None:
     """Write frames as an endless GIF, atomically."""
-    path = Path(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     palette = _palette(frames[-1])
     paletted = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     durations = [round(1000 / frames_per_second)] * (len(frames) - 1) + [round(1000 * HOLD_SECONDS)]
-    try:
+    with replacing(Path(path), BatchnavError) as part:
         paletted[0].save(part, "GIF", save_all=True, append_images=paletted[1:], duration=durations, loop=0)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _palette(last: Image.Image) -> Image.Image:

@@ -113,6 +113,16 @@ def test_cuda_kernel_has_vector_loads_and_no_float64(compile_ptx):
     assert ptx.count(".local .align") == 1  # the stack, and nothing that spilled into memory
 
 
+def test_poses_may_be_parts_of_larger_tensors(device):
+    position, heading = np.random.default_rng(0).uniform(-0.5, 0.5, (8, 3)), np.linspace(-3, 3, 8)
+    scene_id, position, heading = tensors(device, [0] * 8, position, heading)
+    renderer = RaycastRenderer(bank_of([room()], device), 8)
+    expected = renderer.render(scene_id, position, heading).clone()
+    scattered = [torch.stack([part, part + 1], dim=-1)[..., 0] for part in (scene_id, position, heading)]
+    assert not any(part.is_contiguous() for part in scattered)
+    assert torch.equal(renderer.render(*scattered), expected)
+
+
 @pytest.mark.cuda
 def test_cpu_and_cuda_see_the_same():
     mesh, rng = soup(2000, 5), np.random.default_rng(6)

@@ -2,12 +2,12 @@
 // precision far away. A rasteriser's own depth is interpolated between corners moved to its grid: on a wall that passes
 // the camera it is off by millimetres. But it bounds that of a triangle seen edge-on, whose plane says little.
 //
-// No more is handed on than the plane: an H200 draws half as many triangles with five numbers for each as with two.
+// An H200 draws twice as many triangles where nothing is handed on at all, and three numbers cost it as much as five.
 
 layout(location = 0) flat in vec3 plane;
 layout(location = 0) out float metres;
 
-const float REACH = 1.25;
+const float REACH = 1.25;  // a rasteriser is off by thousandths at the most: no plane of a triangle seen at an angle is cut
 
 void main()
 {
