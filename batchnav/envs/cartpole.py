@@ -17,10 +17,11 @@ for one. So everything here is about asking once for all carts, and about moving
 4. What is rarely needed is rarely touched. How an episode ended, and after how many steps, is to be said of one cart in
    22. A block writes it for those carts only, as a list: a GPU's memory moves 32 bytes at the least, so one number here
    and one there cost as much as eight in a row. Where somebody reads `info`, the lists are spread out by environment
-   (`cartpole_episodes`).
+   (`cartpole_episodes`). And that a cart had its 500th step is written only by blocks in which one had it, now or one
+   step before: that note has to go.
 5. What never changes is never touched: the reward is 1 at every step, so it is written once, for ever.
 
-A step so moves 46 bytes per cart, or 39 where actions come as single bytes (`BYTES_PER_STEP`), and with many carts the
+A step so moves 45 bytes per cart, or 38 where actions come as single bytes (`BYTES_PER_STEP`), and with many carts the
 memory's speed is the limit. Where even the policy runs inside the kernel, the state need not leave the registers:
 `cartpole_rollout` goes on from here.
 """
@@ -68,8 +69,8 @@ MAX_BLOCK = 1024
 MAX_ENVS = 2**28 - 1
 """Records are rows of eight numbers, and kernels count their elements in an int32."""
 
-BYTES_PER_STEP = {torch.int64: 16 + 2 + 8 + 16 + 2 + 2, torch.uint8: 16 + 2 + 1 + 16 + 2 + 2}
-"""By the type of the actions. Read: state, step count, action. Written: state, step count, two flags."""
+BYTES_PER_STEP = {torch.int64: 16 + 2 + 8 + 16 + 2 + 1, torch.uint8: 16 + 2 + 1 + 16 + 2 + 1}
+"""By the type of the actions. Read: state, step count, action. Written: state, step count, whether it failed."""
 BYTES_PER_END = 32
 """An ended episode's record: for a random agent, with 1 cart in 22 ended, 1.5 bytes per step more."""
 
@@ -101,9 +102,12 @@ class Carts(NamedTuple):
     everywhere, but a block may advance its own without asking whether the others have read theirs. And it lies on the
     device, since a step in a CUDA graph is always called with the same arguments."""
     terminated: torch.Tensor
-    """bool [N]: the last step failed. Like all below: only written."""
+    """bool [N]: the last step failed. Like all below but `timed_out`: only written."""
     truncated: torch.Tensor
-    """bool [N]: the last step was the 500th."""
+    """bool [N]: the last step was the 500th. Written only in blocks of which a cart had its 500th in this step, or in
+    the last, as the next field says."""
+    timed_out: torch.Tensor
+    """i32 [blocks]: whether a cart of the block had its 500th step in the last step."""
     record: torch.Tensor
     """f32 [N, 8]: what the episodes left that ended in the last step, as `cartpole_episodes` lays it out. A block's
     records lie next to each other, from the row of its first cart, in no particular order."""
@@ -172,8 +176,10 @@ def start(seed, environment, clock):
 
 
 @inline_function
-def step_cart(i, cart, steps, action, carts):
+def step_cart(i, cart, steps, action, timed_out, carts):
     """One step of environment i from this state and step count: push, count, judge, write.
+
+    `timed_out`: whether a cart of its block had its 500th step in the last one.
 
     Returns whether the episode ended, with its final state and length: then its record and a new state are still to be
     written.
@@ -188,7 +194,8 @@ def step_cart(i, cart, steps, action, carts):
         store4(carts.state, i, _FIRST, cart)
     carts.steps[at] = _FIRST if ended else steps
     carts.terminated[at] = terminated
-    carts.truncated[at] = truncated
+    if truncated | timed_out:
+        carts.truncated[at] = truncated
     if action < 0 or action > 1:
         carts.invalid[0] = i + np.int32(1)  # several may write; any of them will do
     return ended, cart, steps
@@ -207,15 +214,19 @@ def start_cart(i, clock, carts):
 def step_block(b, actions, carts):
     """Step the carts of block b, one after the other."""
     clock, first, count = carts.clock[b] + _TICK, np.int32(b * carts.block), np.int32(0)
+    timed_out, times_out = carts.timed_out[b] != _FIRST, False
     for k in range(first, min(first + carts.block, len(actions))):
         i = np.int32(k)
-        ended, cart, steps = step_cart(i, load4(carts.state, i, _FIRST), carts.steps[i], actions[i], carts)
+        cart, steps = load4(carts.state, i, _FIRST), carts.steps[i]
+        ended, cart, steps = step_cart(i, cart, steps, actions[i], timed_out, carts)
         if ended:
+            times_out = times_out | (steps >= _MAX_STEPS)
             write_record(np.int32(first + count), np.int32(i - first), cart, steps, carts.record)
             start_cart(i, clock, carts)
             count = np.int32(count + 1)
     carts.clock[b] = clock
     carts.count[b] = count
+    carts.timed_out[b] = times_out
 
 
 @cpu_kernel
@@ -242,29 +253,32 @@ def step_cuda(actions, carts):
     each, and draw together.
     """
     listed = cuda.shared.array(MAX_BLOCK, np.uint16)  # threads whose carts have ended
-    num_listed = cuda.shared.array(1, np.int32)
+    num_listed, times_out = cuda.shared.array(1, np.int32), cuda.shared.array(1, np.int32)
     block, thread = np.uint32(cuda.blockIdx.x), np.int32(cuda.threadIdx.x)
     i, last = np.int32(cuda.grid(1)), np.int32(len(actions) - 1)
     # All reads are under way before the first barrier; a thread too many reads the last cart, and leaves it.
     first, near = np.int32(i - thread), min(i, last)
     at = np.uint32(near)
     cart, steps, action = load4(carts.state, near, _FIRST), carts.steps[at], actions[at]
-    clock = carts.clock[block] + _TICK
+    clock, timed_out = carts.clock[block] + _TICK, carts.timed_out[block] != _FIRST
     if thread == 0:
-        num_listed[0] = 0
+        num_listed[0] = times_out[0] = 0
     cuda.syncthreads()
     if i <= last:
-        ended, cart, steps = step_cart(i, cart, steps, action, carts)
+        ended, cart, steps = step_cart(i, cart, steps, action, timed_out, carts)
         if ended:
+            if steps >= _MAX_STEPS:
+                times_out[0] = 1  # several may write it
             place = np.int32(cuda.atomic.add(num_listed, 0, 1))
             listed[np.uint32(place)] = np.uint16(thread)
             write_record(np.int32(first + place), thread, cart, steps, carts.record)
     cuda.syncthreads()
     if thread < num_listed[0]:
         start_cart(np.int32(first + np.int32(listed[np.uint32(thread)])), clock, carts)
-    if thread == 0:  # the others have read the clock: they were here
+    if thread == 0:  # the others have read clock and flag: they were here
         carts.clock[block] = clock
         carts.count[block] = num_listed[0]
+        carts.timed_out[block] = times_out[0]
 
 
 @cpu_kernel
@@ -319,6 +333,7 @@ class CartPoleEnv(VectorEnv):
             clock=zeros(blocks, dtype=torch.int64),
             terminated=zeros(num_envs, dtype=torch.bool),
             truncated=zeros(num_envs, dtype=torch.bool),
+            timed_out=zeros(blocks, dtype=torch.int32),
             record=zeros(num_envs, 8, dtype=torch.float32),
             count=zeros(blocks, dtype=torch.int32),
             invalid=invalid,
@@ -381,7 +396,8 @@ class CartPoleEnv(VectorEnv):
         self._info.expire()
 
     def _restart(self) -> None:
-        for tensor in (self.carts.steps, self.carts.terminated, self.carts.truncated, self.carts.count):
+        carts = self.carts
+        for tensor in (carts.steps, carts.terminated, carts.truncated, carts.timed_out, carts.count):
             tensor.zero_()
         self._draw_starts()
 

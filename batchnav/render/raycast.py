@@ -107,12 +107,24 @@ def _render_cpu(bvh, scene_id, position, heading, tan_half_hfov, far, backface_c
             depth_out[i, row : row + TILE_HEIGHT] = np.float32(0.0)
 
 
+@inline_function
+def middle_out(k, count):
+    """The k-th of 0 ... count - 1, counted from the middle out: of five 2, 1, 3, 0, 4."""
+    away = np.int32((k + 1) >> 1)
+    return np.int32((count >> 1) + (-away if k & 1 else away))
+
+
 @cuda_kernel
 def _render_cuda(bvh, scene_id, position, heading, tan_half_hfov, far, backface_culling, depth_out):
-    """A block is an agent's tile of 16 x 8 pixels: two by two warps of 8 x 4."""
+    """A block is an agent's tile of 16 x 8 pixels: two by two warps of 8 x 4.
+
+    Blocks start in the grid's order, the last of its numbers slowest. Rows go from the middle out, so that what is left
+    at the end are ceilings and floors, which are soon done.
+    """
     i, thread = np.int32(cuda.blockIdx.x), np.int32(cuda.threadIdx.x)
-    row = np.int32(cuda.blockIdx.y * _BLOCK_HEIGHT + ((thread >> 6) << 2) + ((thread >> 3) & 3))
-    column = np.int32(cuda.blockIdx.z * _BLOCK_WIDTH + (((thread >> 5) & 1) << 3) + (thread & 7))
+    tile_row = middle_out(np.int32(cuda.blockIdx.z), np.int32(cuda.gridDim.z))
+    row = np.int32(tile_row * _BLOCK_HEIGHT + ((thread >> 6) << 2) + ((thread >> 3) & 3))
+    column = np.int32(cuda.blockIdx.y * _BLOCK_WIDTH + (((thread >> 5) & 1) << 3) + (thread & 7))
     height, width = np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])
     if row >= height or column >= width:
         return
@@ -151,7 +163,7 @@ class RaycastRenderer:
         self._depth_view = view(self.depth)
         self._options = (tan_half(hfov_deg), np.float32(min(max_depth, _FAR)), bool(backface_culling))
         if bank.device.type == "cuda":
-            blocks = (self.num_agents, -(-int(height) // _BLOCK_HEIGHT), -(-int(width) // _BLOCK_WIDTH))
+            blocks = (self.num_agents, -(-int(width) // _BLOCK_WIDTH), -(-int(height) // _BLOCK_HEIGHT))
             scene_id = torch.zeros(self.num_agents, dtype=torch.int32, device=bank.device)
             position, heading = self.depth.new_zeros(self.num_agents, 3), self.depth.new_zeros(self.num_agents)
             poses = map(view, (scene_id, position, heading))

@@ -27,7 +27,7 @@ def set_state(env, state, steps=0):
     """Put all environments into these states."""
     saved = env.state_dict()
     saved["state"] = torch.as_tensor(np.asarray(state, np.float32))
-    saved["steps"] = torch.full_like(saved["steps"], steps)
+    saved["steps"][:] = torch.as_tensor(steps)
     env.load_state_dict(saved)
 
 
@@ -99,6 +99,41 @@ def test_time_limit_is_no_termination():
     assert truncated.all() and not terminated.any() and info["_episode"].all()
     assert (info["episode"]["steps"] == MAX_STEPS).all() and (info["episode"]["return"] == MAX_STEPS).all()
     assert (observation.abs() <= START_RANGE).all() and (info["final_obs"][:, 1].abs() > START_RANGE).all()
+
+
+TIME_OUTS = (3, 130, 131, 299)
+"""Of 300 carts in blocks of 128, so that each block has its own say."""
+
+
+def check_time_outs(device):
+    """The flags of time-outs stand for one step, whether the next one has others in the block or none."""
+    env = CartPoleEnv(300, device=device)
+    steps = torch.zeros(300)
+    steps[[*TIME_OUTS]] = MAX_STEPS - 1
+    steps[5] = MAX_STEPS - 2
+    set_state(env, np.zeros((300, 4)), steps=steps)
+    for late in (TIME_OUTS, (5,), (), ()):
+        *_, terminated, truncated, info = env.step(torch.ones(300, dtype=torch.int64, device=device))
+        assert tuple(truncated.nonzero().flatten().tolist()) == late and not terminated.any()
+        assert torch.equal(info["_episode"], truncated)
+        assert env.carts.timed_out.tolist() == [int(any(i // 128 == b for i in late)) for b in range(3)]
+
+
+def test_time_outs_are_noted_for_one_step():
+    check_time_outs("cpu")
+
+
+@pytest.mark.cuda
+def test_cuda_time_outs_are_noted_for_one_step():
+    check_time_outs("cuda")
+
+
+def test_a_reset_takes_time_outs_back():
+    env = CartPoleEnv(4)
+    set_state(env, np.zeros((4, 4)), steps=MAX_STEPS - 1)
+    assert env.step(torch.ones(4, dtype=torch.int64))[3].all()
+    env.reset()
+    assert not env.carts.truncated.any() and not env.carts.timed_out.any()
 
 
 def test_failure_at_the_limit_is_both():
@@ -357,10 +392,10 @@ def test_ptx_of_a_restart(compile_ptx):
 
 @pytest.mark.parametrize("action_type", [torch.int64, torch.uint8])
 def test_bytes_of_a_step(action_type):
-    """What is claimed is what the tensors hold: by cart, the clock and the counts of blocks left out."""
+    """What is claimed is what the tensors hold: by cart, what blocks have and flags of time-outs left out."""
     carts, actions = CartPoleEnv(1).carts, torch.zeros(1, dtype=action_type)
     read = carts.state.nbytes + carts.steps.nbytes + actions.nbytes
-    written = carts.state.nbytes + carts.steps.nbytes + carts.terminated.nbytes + carts.truncated.nbytes
+    written = carts.state.nbytes + carts.steps.nbytes + carts.terminated.nbytes
     assert cartpole.BYTES_PER_STEP[action_type] == read + written and carts.record.nbytes == cartpole.BYTES_PER_END
 
 

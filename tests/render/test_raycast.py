@@ -102,6 +102,15 @@ def test_embree_sees_the_same_house(device, shared):
         assert_close(image, np.where(expected < 1e5, expected, 0))
 
 
+@pytest.mark.parametrize("count", [1, 2, 5, 8])
+def test_rows_go_from_the_middle_out(count):
+    middle_out = njit(lambda k, count: raycast.middle_out(k, count))
+    rows = [middle_out(np.int32(k), np.int32(count)) for k in range(count)]
+    assert sorted(rows) == list(range(count)) and rows[0] == count // 2
+    distances = [abs(2 * row + 1 - count) for row in rows]
+    assert distances == sorted(distances)
+
+
 def test_cuda_kernel_has_vector_loads_and_no_float64(compile_ptx):
     floats = [nb.Array(nb.float32, n, "C") for n in range(4)]
     ints = nb.Array(nb.int32, 1, "C")
