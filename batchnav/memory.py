@@ -14,7 +14,7 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.rollout import IMAGE_DTYPE_CUDA, Rollout
 from batchnav.scene.slots import Capacity, slots_needed
 from batchnav.sim.pointnav import scratch_rows
-from batchnav.sim.state import NUM_ACTIONS, AgentState, StepResult, Upcoming
+from batchnav.sim.state import NUM_ACTIONS, AgentState, StepResult, Upcoming, Walked
 
 META = torch.device("meta")
 """Tensors of shape and type alone."""
@@ -39,7 +39,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
     """
     n, task, room = run.ppo.num_envs, run.task, Capacity.for_all(scenes)
     slots = slots_needed(scenes, run.scenes.slots, run.scenes.gigabytes)
-    simulator = (AgentState.empty(n, META), Upcoming.empty(n, META), StepResult.empty(n, META))
+    simulator = (part.empty(n, META) for part in (AgentState, Walked, Upcoming, StepResult))
     scratch = [search_scratch(room.search_size, rows, META).data.nbytes for rows in scratch_rows(n, device) if rows]
     observations = spaces.Dict({
         "depth": spaces.Box(0.0, 1.0, (1, task.height, task.width), np.float32),

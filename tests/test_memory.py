@@ -50,7 +50,7 @@ def test_every_tensor_that_stays_is_counted(slots):
     sim, bank = env.sim, env.bank
     scenes = sum(sum(tensors_of(part).values()) for part in (bank.bvh, bank.navmesh))
     assert found["scenes"] == pytest.approx(scenes, rel=1e-4)  # a row of links for each scene
-    simulator = sum(sum(tensors_of(part).values()) for part in (sim.state, sim.upcoming, sim.result))
+    simulator = sum(sum(tensors_of(part).values()) for part in (sim.state, sim.walked, sim.upcoming, sim.result))
     assert found["simulator"] == simulator + sim.scratch.data.nbytes
     assert found["images"] == env.renderer.depth.nbytes + env.observe()["depth"].nbytes
     assert found["rollout"] == sum(tensors_of(learner.rollout).values()) + learner.state.nbytes

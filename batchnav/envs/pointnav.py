@@ -109,6 +109,7 @@ class PointNavEnv(gym.vector.VectorEnv):
             info["final_obs"] = self._observe(self._final)
         self.sim.reset_done()
         self._observe(out)
+        self.sim.finish()
         return self.sim.result.reward, self.sim.result.terminated, self.sim.result.truncated, info
 
     def settle(self) -> None:

@@ -1,14 +1,16 @@
 """The batched PointGoal simulator. The order of one step, on one page:
 
 walk      the action moves or turns the agent; walls stop it or let it slide           (`_walk`)
-measure   geodesic distance to the goal, path length, collisions                       (`_advance`)
-end       stop was called, or the steps are used up; reward and metrics                (`_advance`)
+end       stop was called, or the steps are used up                                    (`_advance`)
+judge     geodesic distance to the goal, reward and metrics                            (`_judge`)
 reset     where the episode ended: the next one, which was drawn ahead                 (`_begin`)
 observe   the goal in the agent's frame, the camera's place                            (`_observe`)
 draw      where an episode began: the one after it, sampled or from the table          (`_draw`)
 
-On CUDA `draw` runs beside what follows the step (rendering, the policy, the next walk), on a stream of its own. An
-episode is a pure function of seed, agent and number, so when it is drawn changes nothing.
+On CUDA a step takes as long as the longest search of an agent, however many there are, and what agents see next asks
+for neither reward nor metrics. So `judge` runs beside rendering, on a stream of its own, from notes that `advance`
+leaves (`Walked`). And `draw` runs beside what follows the step (rendering, the policy, the next walk): an episode is a
+pure function of seed, agent and number, so when it is drawn changes nothing.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from batchnav.sim.state import (
     StepResult,
     Task,
     Upcoming,
+    Walked,
 )
 
 CHUNKS_PER_THREAD = 8
@@ -73,40 +76,52 @@ def _walk(i, action, nav, task, state, scratch, row):
 
 
 @lean_function
-def _advance(i, action, nav, task, state, result, scratch, row):
-    """Walk, measure, reward, end: everything of a step but the reset."""
+def _advance(i, action, nav, task, state, walked, result, scratch, row):
+    """Walk, count, end, and leave the notes for `_judge`."""
+    walked.distance[i], walked.episode_return[i] = state.distance[i], state.episode_return[i]
     moved, wanted = _walk(i, action, nav, task, state, scratch, row)
-    before = state.distance[i]
     if moved > np.float32(0.0):
-        state.distance[i] = geodesic_distance(
-            nav, state.scene[i],
-            state.position[i, 0], state.position[i, 1], state.position[i, 2],
-            state.goal[i, 0], state.goal[i, 1], state.goal[i, 2], scratch, row,
-        )  # fmt: skip
         state.path_length[i] += np.float32(math.sqrt(moved))
     if collided(moved, wanted):
         state.collisions[i] += np.int32(1)
     state.steps[i] += np.int32(1)
-
-    distance, start_distance, path_length = state.distance[i], state.start_distance[i], state.path_length[i]
-    stopped = action == STOP
-    success = stopped and distance < task.success_distance
-    efficiency = spl(success, start_distance, path_length)
-    reward = step_reward(task.slack_reward, before, distance, task.success_reward, efficiency)
-    state.episode_return[i] += reward
-    result.reward[i] = reward
-    result.terminated[i] = stopped
-    result.truncated[i] = not stopped and state.steps[i] >= task.max_steps
+    walked.moved[i] = moved > np.float32(0.0)
+    walked.scene[i], walked.start_distance[i] = state.scene[i], state.start_distance[i]
+    for axis in range(3):
+        walked.position[i, axis], walked.goal[i, axis] = state.position[i, axis], state.goal[i, axis]
+    result.terminated[i] = action == STOP
+    result.truncated[i] = action != STOP and state.steps[i] >= task.max_steps
     result.done[i] = result.terminated[i] or result.truncated[i]
     result.finished_index[i] = state.table_index[i]
+    result.metrics[4, i] = np.float32(state.collisions[i])
+    result.metrics[5, i] = state.path_length[i]
+    result.metrics[6, i] = np.float32(state.steps[i])
+
+
+@lean_function
+def _judge(i, nav, task, walked, state, result, scratch, row):
+    """Geodesic distance, reward and metrics of a step, from its notes: the next episode may have begun meanwhile."""
+    before = walked.distance[i]
+    distance = before
+    if walked.moved[i]:
+        distance = geodesic_distance(
+            nav, walked.scene[i],
+            walked.position[i, 0], walked.position[i, 1], walked.position[i, 2],
+            walked.goal[i, 0], walked.goal[i, 1], walked.goal[i, 2], scratch, row,
+        )  # fmt: skip
+    start_distance, path_length = walked.start_distance[i], result.metrics[5, i]
+    success = result.terminated[i] and distance < task.success_distance
+    efficiency = spl(success, start_distance, path_length)
+    reward = step_reward(task.slack_reward, before, distance, task.success_reward, efficiency)
+    episode_return = walked.episode_return[i] + reward
+    if not result.done[i]:
+        state.distance[i], state.episode_return[i] = distance, episode_return
+    result.reward[i] = reward
     result.metrics[0, i] = np.float32(1.0) if success else np.float32(0.0)
     result.metrics[1, i] = efficiency
     result.metrics[2, i] = soft_spl(distance, start_distance, path_length)
     result.metrics[3, i] = distance
-    result.metrics[4, i] = np.float32(state.collisions[i])
-    result.metrics[5, i] = path_length
-    result.metrics[6, i] = np.float32(state.steps[i])
-    result.metrics[7, i] = state.episode_return[i]
+    result.metrics[7, i] = episode_return
 
 
 @lean_function
@@ -178,12 +193,13 @@ def _observe(i, task, state, result):
 
 
 @cpu_kernel
-def _advance_cpu(actions, nav, task, state, scratch, chunks, result):
+def _advance_cpu(actions, nav, task, state, walked, scratch, chunks, result):
     n = actions.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            _advance(i, actions[i], nav, task, state, result, scratch, row)
+            _advance(i, actions[i], nav, task, state, walked, result, scratch, row)
+            _judge(i, nav, task, walked, state, result, scratch, row)
             _observe(i, task, state, result)
 
 
@@ -210,14 +226,21 @@ def _draw_cpu(nav, task, seed, scene_ranges, table, state, scratch, chunks, upco
 
 
 @exact_cuda_kernel
-def _advance_cuda(actions, nav, task, state, scratch, result):
+def _advance_cuda(actions, nav, task, state, walked, scratch, result):
     i = cuda.grid(1)
     if i < actions.shape[0]:
         action = actions[i]
         if action < 0 or action >= NUM_ACTIONS:
             cuda.atomic.add(result.flags, 0, 1)
-        _advance(i, action, nav, task, state, result, scratch, i)
+        _advance(i, action, nav, task, state, walked, result, scratch, i)
         _observe(i, task, state, result)
+
+
+@exact_cuda_kernel
+def _judge_cuda(nav, task, walked, state, scratch, result):
+    i = cuda.grid(1)
+    if i < result.done.shape[0]:
+        _judge(i, nav, task, walked, state, result, scratch, i)
 
 
 @exact_cuda_kernel
@@ -288,6 +311,7 @@ class PointNavSim:
         self.task = Task.of(config)
         self.seed = torch.full((1,), seed, dtype=torch.int64, device=self.device)
         self.state = AgentState.empty(num_envs, self.device)
+        self.walked = Walked.empty(num_envs, self.device)
         self.upcoming = Upcoming.empty(num_envs, self.device)
         self.result = StepResult.empty(num_envs, self.device)
         self.episodes = episodes if episodes is not None else _no_episodes(self.device)
@@ -301,28 +325,26 @@ class PointNavSim:
         ranges = np.stack([shares[:-1], np.maximum(1, np.diff(shares))], axis=1).astype(np.int32)
         self.scene_ranges = torch.from_numpy(ranges).to(self.device)
         tensors = (self.state, self.upcoming, self.result, self.seed, self.scene_ranges, self.episodes)
-        self._views = tuple(map(device.view, tensors))
+        self._views, self._walked = tuple(map(device.view, tensors)), device.view(self.walked)
         self._scratch, self._drawing_scratch = device.view(self.scratch), device.view(self.drawing_scratch)
-        self._beside = None
+        self._judging = self._drawing = False  # beside torch's current stream
         if self.device.type == "cuda":
-            self._beside = torch.cuda.Stream(self.device)
+            self._judge_stream, self._draw_stream = torch.cuda.Stream(self.device), torch.cuda.Stream(self.device)
             self._bind()
-        self._drawing = False
 
     def _bind(self) -> None:
         """Lay out the launches: actions are all that changes from step to step."""
         state, upcoming, result, *origin = self._views
-        actions = device.view(torch.zeros(self.num_envs, dtype=torch.int64, device=self.device))
-        nav, scratch = self.bank.navmesh_view, self._scratch
-        self._walk_all = device.BoundKernel(
-            _advance_cuda, self.num_envs, actions, nav, self.task, state, scratch, result
-        )
+        nav, walked, scratch, n = self.bank.navmesh_view, self._walked, self._scratch, self.num_envs
+        actions = device.view(torch.zeros(n, dtype=torch.int64, device=self.device))
+        self._advance = device.BoundKernel(_advance_cuda, n, actions, nav, self.task, state, walked, scratch, result)
+        self._judge = device.BoundKernel(_judge_cuda, n, nav, self.task, walked, state, scratch, result)
         self._begin = {
-            everyone: device.BoundKernel(_begin_cuda, self.num_envs, everyone, self.task, upcoming, state, result)
+            everyone: device.BoundKernel(_begin_cuda, n, everyone, self.task, upcoming, state, result)
             for everyone in (False, True)
         }
         drawing = nav, self.task, *origin, state, self._drawing_scratch, upcoming, result
-        self._draw = device.BoundKernel(_draw_cuda, drawing_threads(self.num_envs), *drawing, block=BLOCK)
+        self._draw = device.BoundKernel(_draw_cuda, drawing_threads(n), *drawing, block=BLOCK)
 
     def reset(self) -> None:
         """Begin an episode for every agent. EpisodeError where a scene has none to offer (waits for the device)."""
@@ -361,12 +383,24 @@ class PointNavSim:
 
     def settle(self) -> None:
         """Let torch's current stream wait for what runs beside it. Work that is recorded must end so."""
+        self.finish()
+        self._await_drawing()
+
+    def _await_drawing(self) -> None:
         if self._drawing:
-            torch.cuda.current_stream().wait_stream(self._beside)
+            torch.cuda.current_stream().wait_stream(self._draw_stream)
             self._drawing = False
 
+    def finish(self) -> None:
+        """Let torch's current stream wait for reward and metrics of the last step, and the agents' distances."""
+        if self._judging:
+            torch.cuda.current_stream().wait_stream(self._judge_stream)
+            self._judging = False
+
     def advance(self, actions: torch.Tensor) -> None:
-        """Walk, measure, reward and end; the agents whose episode ended stay where it ended until `reset_done`.
+        """Walk and end; the agents whose episode ended stay where it ended until `reset_done`.
+
+        Reward and metrics are there after `finish`.
 
         Args:
             actions: i64 [N], 0 stop, 1 forward, 2 left, 3 right. Out of range: ArgumentError; on CUDA, where looking
@@ -374,25 +408,31 @@ class PointNavSim:
         """
         device.check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
         if self.device.type == "cuda":
+            self.finish()
             actions = actions.contiguous()
-            self._walk_all.repoint(0, actions.data_ptr())
-            self._walk_all()
+            self._advance.repoint(0, actions.data_ptr())
+            self._advance()
+            self._judge_stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._judge_stream):
+                self._judge()
+            self._judging = True
         else:
             state, _, result, *_ = self._views
             nav, scratch, array = self.bank.navmesh_view, self._scratch, actions.numpy()
             if array.min() < 0 or array.max() >= NUM_ACTIONS:
                 bad = array[(array < 0) | (array >= NUM_ACTIONS)][0]
                 raise ArgumentError(f"actions: found {bad}, expected 0 (stop), 1 (forward), 2 (left) or 3 (right)")
-            _advance_cpu(array, nav, self.task, state, scratch, self.chunks, result)
+            _advance_cpu(array, nav, self.task, state, self._walked, scratch, self.chunks, result)
 
     def reset_done(self) -> None:
         """Begin the next episode of the agents whose last one has ended."""
         self._run_reset(everyone=False)
 
     def step(self, actions: torch.Tensor) -> StepResult:
-        """`advance`, then `reset_done`. The result's tensors are overwritten by the next step."""
+        """`advance`, `reset_done`, `finish`. The result's tensors are overwritten by the next step."""
         self.advance(actions)
         self.reset_done()
+        self.finish()
         return self.result
 
     def check(self) -> None:
@@ -410,15 +450,15 @@ class PointNavSim:
 
     def _run_reset(self, everyone: bool) -> None:
         """Begin episodes, and draw those that follow: on CUDA beside what comes next on torch's current stream."""
-        if self._beside is None:
+        if self.device.type == "cpu":
             state, upcoming, result, *origin = self._views
             nav = self.bank.navmesh_view
             _reset_cpu(everyone, nav, self.task, *origin, state, self._scratch, self.chunks, upcoming, result)
             return
-        self.settle()
+        self._await_drawing()
         self._begin[everyone]()
-        self._beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._beside):
+        self._draw_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._draw_stream):
             self._run_draw()
         self._drawing = True
 

@@ -98,6 +98,35 @@ class AgentState(NamedTuple):
         )  # fmt: skip
 
 
+class Walked(NamedTuple):
+    """What a step leaves for judging it: the running episode as it was before the next one may have begun."""
+
+    moved: torch.Tensor
+    """bool [N]: the agent is elsewhere, so that its distance has to be found anew."""
+    scene: torch.Tensor
+    """i32 [N]."""
+    position: torch.Tensor
+    """f32 [N, 3]: after the step."""
+    goal: torch.Tensor
+    """f32 [N, 3]."""
+    start_distance: torch.Tensor
+    """f32 [N]: geodesic, from the episode's start."""
+    distance: torch.Tensor
+    """f32 [N]: geodesic, before the step."""
+    episode_return: torch.Tensor
+    """f32 [N]: before the step."""
+
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> "Walked":
+        """Of `n` agents that have not moved."""
+        f32 = {"dtype": torch.float32, "device": device}
+        return cls(
+            torch.zeros(n, dtype=torch.bool, device=device), torch.zeros(n, dtype=torch.int32, device=device),
+            torch.zeros(n, 3, **f32), torch.zeros(n, 3, **f32), torch.zeros(n, **f32), torch.zeros(n, **f32),
+            torch.zeros(n, **f32),
+        )  # fmt: skip
+
+
 class Upcoming(NamedTuple):
     """Every agent's next episode, drawn while the running one lasts, so that no step waits for the search."""
 

@@ -25,10 +25,11 @@ def scene():
 def test_kernels_compile_for_the_gpu(scene, compile_ptx):
     sim = PointNavSim(SceneBank.pack([scene], "cpu"), N, PointNavConfig())
     state, upcoming, result, seed, ranges, table = sim._views
-    scratch = sim._scratch
+    walked, scratch = sim._walked, sim._scratch
     nav, actions = sim.bank.navmesh_view, np.zeros(N, np.int64)
     kernels = {
-        pointnav._advance_cuda: (actions, nav, sim.task, state, scratch, result),
+        pointnav._advance_cuda: (actions, nav, sim.task, state, walked, scratch, result),
+        pointnav._judge_cuda: (nav, sim.task, walked, state, scratch, result),
         pointnav._begin_cuda: (True, sim.task, upcoming, state, result),
         pointnav._draw_cuda: (nav, sim.task, seed, ranges, table, state, scratch, upcoming, result),
     }
