@@ -25,7 +25,6 @@ import torch
 from llvmlite import ir
 from numba import cuda, types
 from numba.core import cgutils
-from numba.core.cpu import CPUContext
 from numba.extending import intrinsic
 
 from batchnav.errors import ArgumentError, DeviceError
@@ -331,57 +330,6 @@ def fma(typingctx, a, b, c):
         return builder.fma(*args)
 
     return types.float32(types.float32, types.float32, types.float32), codegen
-
-
-@intrinsic
-def fma4(typingctx, a, b, c):
-    """`fma` of four lanes: tuples of four float32. One vector instruction on the CPU; on the GPU only lanes in use."""
-
-    def vector(builder, args):
-        kind = ir.FunctionType(args[0].type, [args[0].type] * 3)
-        return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.fma.v4f32"), args)
-
-    return _four_lanes((a, b, c), vector, lambda context, builder, lane: builder.fma(*lane))
-
-
-@intrinsic
-def min4(typingctx, a, b):
-    """The smaller of each lane, as `fma4`."""
-    return _four_lanes((a, b), lambda builder, args: _choose(builder, "<", *args), _scalar(min))
-
-
-@intrinsic
-def max4(typingctx, a, b):
-    """The greater of each lane, as `fma4`."""
-    return _four_lanes((a, b), lambda builder, args: _choose(builder, ">", *args), _scalar(max))
-
-
-def _choose(builder, comparison, a, b):
-    return builder.select(builder.fcmp_ordered(comparison, a, b), a, b)
-
-
-def _scalar(function):
-    """The target's own code for a Python function of two float32."""
-    signature = types.float32(types.float32, types.float32)
-    return lambda context, builder, lane: context.get_function(function, signature)(builder, lane)
-
-
-def _four_lanes(operands, vector, scalar):
-    """Signature and code of an operation on tuples of four float32, by vector on the CPU and by lane elsewhere."""
-    kind = types.UniTuple(types.float32, 4)
-    if any(operand != kind for operand in operands):
-        return None
-
-    def codegen(context, builder, signature, args):
-        lanes = [cgutils.unpack_tuple(builder, value, 4) for value in args]
-        if isinstance(context, CPUContext):
-            result = vector(builder, [_as_vector(builder, values) for values in lanes])
-            results = [builder.extract_element(result, ir.Constant(ir.IntType(32), i)) for i in range(4)]
-        else:
-            results = [scalar(context, builder, lane) for lane in zip(*lanes, strict=True)]
-        return context.make_tuple(builder, kind, results)
-
-    return kind(*operands), codegen
 
 
 def _as_vector(builder, values):

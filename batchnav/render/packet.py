@@ -95,12 +95,12 @@ def _trace(bvh, root, camera, row, column, near, backface_culling, packet, stack
     link = root
     while True:
         if link >= 0:
-            lx0, lx1, ly0, ly1 = load4(bvh.nodes, link, np.int32(0))
-            hx0, hx1, hy0, hy1 = load4(bvh.nodes, link, np.int32(4))
-            lz0, lz1, hz0, hz1 = load4(bvh.nodes, link, np.int32(8))
+            x0, x1, y0, y1 = load4(bvh.nodes, link, np.int32(0))
+            wide0, wide1, high0, high1 = load4(bvh.nodes, link, np.int32(4))
+            z0, z1, deep0, deep1 = load4(bvh.nodes, link, np.int32(8))
             bits0, bits1, _, _ = load4(bvh.nodes, link, np.int32(12))
-            box0 = lx0 - x, ly0 - y, lz0 - z, hx0 - x, hy0 - y, hz0 - z
-            box1 = lx1 - x, ly1 - y, lz1 - z, hx1 - x, hy1 - y, hz1 - z
+            box0 = around(x0 - x, y0 - y, z0 - z, wide0, high0, deep0)
+            box1 = around(x1 - x, y1 - y, z1 - z, wide1, high1, deep1)
             hits0, hits1, nearer1 = _count_hits(packet, box0, box1, near)
             if hits0 > 0 or hits1 > 0:
                 link, deferred = float_bits(bits0), float_bits(bits1)
@@ -124,6 +124,12 @@ def _trace(bvh, root, camera, row, column, near, backface_culling, packet, stack
             return
         top = np.int32(top - np.int32(1))
         link = stack[np.uint32(top)]
+
+
+@inline_function
+def around(x, y, z, wide, high, deep):
+    """Low and high corner of a box from its centre and half its size."""
+    return x - wide, y - high, z - deep, x + wide, y + high, z + deep
 
 
 @inline_function

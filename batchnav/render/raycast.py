@@ -43,19 +43,15 @@ def closest_hit(bvh, root, ox, oy, oz, dx, dy, dz, far, backface_culling, stack)
     Children are visited nearest first. `stack` holds MAX_LEVELS int32: what a level defers, never more than one child.
     """
     ix, iy, iz = inverse_direction(dx), inverse_direction(dy), inverse_direction(dz)
-    inverse_xy, inverse_z = (ix, ix, iy, iy), (iz, iz, iz, iz)
-    sx, sy, sz = -ox * ix, -oy * iy, -oz * iz
-    offset_xy, offset_z = (sx, sx, sy, sy), (sz, sz, sz, sz)
+    inverse, offset = (ix, iy, iz), (-ox * ix, -oy * iy, -oz * iz)
     top = np.int32(0)
     link = root
     while True:
         if link >= 0:
-            low_xy, high_xy = load4(bvh.nodes, link, np.int32(0)), load4(bvh.nodes, link, np.int32(4))
+            centre_xy, half_xy = load4(bvh.nodes, link, np.int32(0)), load4(bvh.nodes, link, np.int32(4))
             z = load4(bvh.nodes, link, np.int32(8))
             bits0, bits1, _, _ = load4(bvh.nodes, link, np.int32(12))
-            entry0, leave0, entry1, leave1 = ray_boxes(
-                low_xy, high_xy, z, inverse_xy, inverse_z, offset_xy, offset_z, NEAR, far
-            )
+            entry0, leave0, entry1, leave1 = ray_boxes(centre_xy, half_xy, z, inverse, offset, NEAR, far)
             link0, link1 = float_bits(bits0), float_bits(bits1)
             hit0, hit1 = entry0 <= leave0, entry1 <= leave1
             if hit0 or hit1:

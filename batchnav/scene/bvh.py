@@ -2,10 +2,10 @@
 
 Wald, "On fast construction of SAH-based bounding volume hierarchies" (IEEE Symposium on Interactive Ray Tracing 2007).
 
-A node is a row of 16 float32 that holds the boxes of its children 0 and 1 and links to them; a triangle a row of 12
-float32, in leaf order:
+A node is a row of 16 float32 that holds the boxes of its children 0 and 1, as their centres and half their sizes, and
+links to them; a triangle a row of 12 float32, in leaf order:
 
-    node      low x0 x1 y0 y1   | high x0 x1 y0 y1  | low z0 z1 high z0 z1  | link 0, link 1, unused
+    node      centre x0 x1 y0 y1 | half x0 x1 y0 y1 | centre z0 z1 half z0 z1 | link 0, link 1, unused
     triangle  plane 0 (x y z d) | plane 1 (x y z d) | plane 2 (x y z d): see geometry/triangle.py
 
 A link is an int32 stored bit for bit: >= 0 the child's row, < 0 the leaf ~(first_triangle * 4 + count - 1).
@@ -128,11 +128,13 @@ def _build(boxes, order, nodes_out, links_out, slack):
 @lean_function
 def _set_children(nodes_out, row, boxes, first, second, slack):
     for side, child in enumerate((first, second)):
-        for axis in range(2):
-            nodes_out[row, 2 * axis + side] = boxes[child, axis] - slack
-            nodes_out[row, 4 + 2 * axis + side] = boxes[child, axis + 3] + slack
-        nodes_out[row, 8 + side] = boxes[child, 2] - slack
-        nodes_out[row, 10 + side] = boxes[child, 5] + slack
+        for axis in range(3):
+            low, high = boxes[child, axis] - slack, boxes[child, axis + 3] + slack
+            centre = low + (high - low) * np.float32(0.5)
+            half = max(high - centre, centre - low)
+            column = 8 if axis == 2 else 2 * axis
+            nodes_out[row, column + side] = centre
+            nodes_out[row, column + (2 if axis == 2 else 4) + side] = half
 
 
 @lean_function
