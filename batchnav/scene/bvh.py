@@ -25,7 +25,8 @@ MAX_LEVELS = 32
 a node with L levels left below it holds at most MAX_LEAF * 2**L triangles (checked at each split, and where a split by
 surface area would break it the triangles are halved), which the root satisfies for any mesh that fits in memory."""
 
-_BINS = 16
+_MOST_BINS, _FEWEST_BINS, _TRIANGLES_PER_BIN = 128, 8, 2
+"""Where there are many triangles there are many bins: they cost little there, and find a gap where 16 miss it."""
 _TRIANGLE_COST = np.float32(0.7)
 """Cost of a ray-triangle test where that of visiting a node (two boxes) is 1."""
 _SLACK = 1e-6
@@ -90,7 +91,7 @@ def _build(boxes, order, nodes_out, links_out, slack):
     """Fill the node rows in depth-first order; reorders `boxes` and `order` in place. Returns the number of rows."""
     count = len(order)
     scratch = _Scratch(
-        np.empty((3, _BINS, 7), np.float32), np.empty((2, 6), np.float32), np.empty(_BINS, np.float32),
+        np.empty((3, _MOST_BINS, 7), np.float32), np.empty((2, 6), np.float32), np.empty(_MOST_BINS, np.float32),
         np.empty((3, 3), np.float32),
     )  # fmt: skip
     if count == 1:  # both children are the one leaf
@@ -166,9 +167,9 @@ def _area(boxes, row):
 
 
 @lean_function
-def _bin(boxes, i, axis, low, scale):
+def _bin(boxes, i, axis, low, scale, num_bins):
     """Bin of a triangle by twice its box's centre."""
-    return min(_BINS - 1, int((boxes[i, axis] + boxes[i, axis + 3] - low) * scale))
+    return min(num_bins - 1, int((boxes[i, axis] + boxes[i, axis + 3] - low) * scale))
 
 
 @lean_function
@@ -178,6 +179,7 @@ def _split(boxes, order, begin, end, levels, must_split, scratch):
     if count == 1 or levels == 0:
         return -1
     low, high, scale = scratch.range
+    num_bins = min(_MOST_BINS, max(_FEWEST_BINS, count // _TRIANGLES_PER_BIN))
     widest = np.int64(0)
     for axis in range(3):
         low[axis], high[axis], scale[axis] = np.inf, -np.inf, 0.0
@@ -186,11 +188,11 @@ def _split(boxes, order, begin, end, levels, must_split, scratch):
             low[axis] = min(low[axis], centre)
             high[axis] = max(high[axis], centre)
         if high[axis] > low[axis]:
-            scale[axis] = np.float32(_BINS) / (high[axis] - low[axis])
+            scale[axis] = np.float32(num_bins) / (high[axis] - low[axis])
         if high[axis] - low[axis] > high[widest] - low[widest]:
             widest = axis
-    _fill_bins(boxes, begin, end, low, scale, scratch.bins)
-    best_axis, best_bin, best_cost = _cheapest(scratch, scale, count)
+    _fill_bins(boxes, begin, end, low, scale, num_bins, scratch.bins)
+    best_axis, best_bin, best_cost = _cheapest(scratch, scale, num_bins, count)
     if count <= MAX_LEAF and not must_split:
         _union(boxes, begin, end, scratch.sides, 0)
         area = _area(scratch.sides, 0)
@@ -198,7 +200,7 @@ def _split(boxes, order, begin, end, levels, must_split, scratch):
             return -1
     middle = begin
     if best_axis >= 0:
-        middle = _partition(boxes, order, begin, end, best_axis, best_bin, low[best_axis], scale[best_axis])
+        middle = _partition(boxes, order, begin, end, best_axis, best_bin, low[best_axis], scale[best_axis], num_bins)
     room = MAX_LEAF << min(levels - 1, 40)  # triangles that fit below each child
     if middle == begin or middle == end or max(middle - begin, end - middle) > room:
         middle = (begin + end) // 2
@@ -207,21 +209,21 @@ def _split(boxes, order, begin, end, levels, must_split, scratch):
 
 
 @lean_function
-def _fill_bins(boxes, begin, end, low, scale, bins):
+def _fill_bins(boxes, begin, end, low, scale, num_bins, bins):
     """Bounds and number of triangles of each bin, on the three axes at once."""
     for axis in range(3):
-        for j in range(_BINS):
+        for j in range(num_bins):
             _clear(bins[axis], j)
             bins[axis, j, 6] = 0.0
     for i in range(begin, end):
         for axis in range(3):
-            j = _bin(boxes, i, axis, low[axis], scale[axis])
+            j = _bin(boxes, i, axis, low[axis], scale[axis], num_bins)
             _grow(bins[axis], j, boxes, i)
             bins[axis, j, 6] += np.float32(1.0)
 
 
 @lean_function
-def _cheapest(scratch, scale, count):
+def _cheapest(scratch, scale, num_bins, count):
     """Axis, first bin of the right side, and cost (sum of area * count over both sides) of the best split."""
     box, right_cost = scratch.sides, scratch.right_cost
     best_axis, best_bin, best_cost = -1, -1, np.float32(np.inf)
@@ -231,13 +233,13 @@ def _cheapest(scratch, scale, count):
         bins = scratch.bins[axis]
         _clear(box, 0)
         number = np.float32(0.0)
-        for j in range(_BINS - 1, 0, -1):
+        for j in range(num_bins - 1, 0, -1):
             number += bins[j, 6]
             _grow(box, 0, bins, j)
             right_cost[j] = _area(box, 0) * number if number > 0 else np.float32(0.0)
         _clear(box, 0)
         number = np.float32(0.0)
-        for j in range(_BINS - 1):
+        for j in range(num_bins - 1):
             number += bins[j, 6]
             _grow(box, 0, bins, j)
             if 0 < number < count:
@@ -255,11 +257,11 @@ def _swap(boxes, order, i, j):
 
 
 @lean_function
-def _partition(boxes, order, begin, end, axis, first_right, low, scale):
+def _partition(boxes, order, begin, end, axis, first_right, low, scale, num_bins):
     """Triangles of bins below `first_right` first. Returns where the others begin."""
     i, j = begin, end - 1
     while i <= j:
-        if _bin(boxes, i, axis, low, scale) < first_right:
+        if _bin(boxes, i, axis, low, scale, num_bins) < first_right:
             i += 1
         else:
             _swap(boxes, order, i, j)
