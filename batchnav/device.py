@@ -296,6 +296,29 @@ def load4(typingctx, array, row, column):
     return signature, codegen
 
 
+def room_for_ints(size):
+    """A device function that gives a thread's own int32 array of `size`, not initialised.
+
+    numba's `cuda.local.array` is filled with zeros, which a short-lived thread pays for in each of its rows.
+    """
+    kind = types.Array(types.int32, 1, "C")
+
+    @intrinsic
+    def room(typingctx):
+        def codegen(context, builder, signature, args):
+            with builder.goto_entry_block():
+                memory = builder.alloca(ir.ArrayType(ir.IntType(32), size))
+            array = context.make_array(kind)(context, builder)
+            data = builder.bitcast(memory, array.data.type)
+            length, width = (ir.Constant(ir.IntType(64), n) for n in (size, 4))
+            context.populate_array(array, data=data, shape=[length], strides=[width], itemsize=width, meminfo=None)
+            return array._getvalue()
+
+        return kind(), codegen
+
+    return room
+
+
 @intrinsic
 def float_bits(typingctx, value):
     """The 32 bits of a float32 as an int32: how integers travel in rows of floats that `load4` reads."""

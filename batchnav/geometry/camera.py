@@ -18,8 +18,9 @@ def tan_half(hfov_deg: float) -> np.float32:
 def pixel_ray(row, column, height, width, tan_half_hfov, forward_x, forward_z):
     """Direction of a pixel's ray, scaled so that its forward component is 1: a ray's parameter is planar depth."""
     scale = tan_half_hfov / np.float32(width)
-    right = np.float32(np.int32(2) * column + np.int32(1) - width) * scale
-    up = np.float32(height - np.int32(1) - np.int32(2) * row) * scale
+    # int32 again and again: of two int32 numba makes an int64, which a GPU is slow to turn into a float
+    right = np.float32(np.int32(np.int32(2) * column + np.int32(1) - width)) * scale
+    up = np.float32(np.int32(height - np.int32(1) - np.int32(2) * row)) * scale
     return forward_x - right * forward_z, up, forward_z + right * forward_x
 
 

@@ -20,6 +20,7 @@ from batchnav.device import (
     float_bits,
     inline_function,
     load4,
+    room_for_ints,
     view,
 )
 from batchnav.geometry.box import ray_boxes
@@ -34,6 +35,7 @@ from batchnav.scene.bvh import MAX_LEVELS
 _FAR = np.float32(3.0e38)
 _BLOCK_WIDTH, _BLOCK_HEIGHT = 16, 8
 """Pixels of a CUDA block; a warp's 8 x 4 are neighbours, so that their rays visit the same nodes."""
+_room_for_stack = room_for_ints(MAX_LEVELS)
 
 
 @inline_function
@@ -117,21 +119,21 @@ def _render_cuda(bvh, scene_id, position, heading, tan_half_hfov, far, backface_
     Blocks start in the grid's order, the last of its numbers slowest. Rows go from the middle out, so that what is left
     at the end are ceilings and floors, which are soon done.
     """
-    i, thread = np.int32(cuda.blockIdx.x), np.int32(cuda.threadIdx.x)
+    i, thread = np.uint32(cuda.blockIdx.x), np.int32(cuda.threadIdx.x)  # unsigned: no index counts from the end
     tile_row = middle_out(np.int32(cuda.blockIdx.z), np.int32(cuda.gridDim.z))
     row = np.int32(tile_row * _BLOCK_HEIGHT + ((thread >> 6) << 2) + ((thread >> 3) & 3))
     column = np.int32(cuda.blockIdx.y * _BLOCK_WIDTH + (((thread >> 5) & 1) << 3) + (thread & 7))
     height, width = np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])
     if row >= height or column >= width:
         return
-    stack = cuda.local.array(MAX_LEVELS, np.int32)
-    scene, x, y, z = scene_id[i], position[i, 0], position[i, 1], position[i, 2]
+    stack = _room_for_stack()
+    scene, x, y, z = scene_id[i], position[i, np.uint32(0)], position[i, np.uint32(1)], position[i, np.uint32(2)]
     depth = far
     if _is_pose(bvh, scene, x, y, z, heading[i]):
         fx, fz = forward(heading[i])
         dx, dy, dz = pixel_ray(row, column, height, width, tan_half_hfov, fx, fz)
-        depth = closest_hit(bvh, bvh.roots[scene], x, y, z, dx, dy, dz, far, backface_culling, stack)
-    depth_out[i, row, column] = depth if depth < far else np.float32(0.0)
+        depth = closest_hit(bvh, bvh.roots[np.uint32(scene)], x, y, z, dx, dy, dz, far, backface_culling, stack)
+    depth_out[i, np.uint32(row), np.uint32(column)] = depth if depth < far else np.float32(0.0)
 
 
 class RaycastRenderer:
