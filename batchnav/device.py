@@ -131,9 +131,14 @@ def cpu_function(function):
     return _with_kernel_folder(numba.njit(error_model="numpy", cache=True), function)
 
 
-def cuda_kernel(function):
-    """Compile a function as a CUDA kernel, at its first launch. Start it with `launch`."""
-    return cuda.jit(fastmath=True)(function)
+def cuda_kernel(function=None, *, max_registers: int | None = None):
+    """Compile a function as a CUDA kernel, at its first launch. Start it with `launch`.
+
+    With fewer registers a thread, more threads run at a time.
+    """
+    if function is None:
+        return functools.partial(cuda_kernel, max_registers=max_registers)
+    return cuda.jit(fastmath=True, max_registers=max_registers)(function)
 
 
 def exact_cuda_kernel(function):
