@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
+import pickle
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -34,5 +36,10 @@ def in_parallel(work: Callable[[T], R], items: Iterable[T], title: str, per_work
             return results
         # Spawned, not forked: a process that has started CUDA or threads cannot be forked safely.
         with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-            take(pool.map(work, items[1:]))
+            take(map(pickle.loads, pool.map(functools.partial(_pickled, work), items[1:])))
     return results
+
+
+def _pickled(work: Callable[[T], R], item: T) -> bytes:
+    """A result as bytes: torch else hands each tensor over as an open file, of which a process may have a thousand."""
+    return pickle.dumps(work(item))
