@@ -131,14 +131,9 @@ def cpu_function(function):
     return _with_kernel_folder(numba.njit(error_model="numpy", cache=True), function)
 
 
-def cuda_kernel(function=None, *, max_registers: int | None = None):
-    """Compile a function as a CUDA kernel, at its first launch. Start it with `launch`.
-
-    With fewer registers a thread, more threads run at a time.
-    """
-    if function is None:
-        return functools.partial(cuda_kernel, max_registers=max_registers)
-    return cuda.jit(fastmath=True, max_registers=max_registers)(function)
+def cuda_kernel(function):
+    """Compile a function as a CUDA kernel, at its first launch. Start it with `launch`."""
+    return cuda.jit(fastmath=True)(function)
 
 
 def exact_cuda_kernel(function):
@@ -388,7 +383,7 @@ def _vector_pointer(context, builder, signature, args):
     array_type = signature.args[0]
     struct = context.make_array(array_type)(context, builder, args[0])
     row_length = cgutils.unpack_tuple(builder, struct.shape, 2)[1]
-    # One 32-bit multiplication, where a 64-bit one is four on the GPU; counted in vectors, it reaches four times as far.
+    # One 32-bit multiplication, since one of 64 bits is four on the GPU; in vectors it reaches four times as far.
     two = ir.Constant(args[1].type, 2)
     row_vectors = builder.lshr(builder.trunc(row_length, args[1].type), two)
     index = builder.mul(args[1], row_vectors, flags=["nsw"])

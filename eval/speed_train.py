@@ -78,7 +78,7 @@ class Options:
     deterministic: bool = False
     """Only operations that give the same bits twice."""
     append: bool = True
-    """Append the figures to eval/results/train.jsonl and draw eval/results/train.png."""
+    """Append the figures to eval/results/train.jsonl, and draw this commit's in eval/results/train.png."""
 
 
 class Still:
@@ -116,7 +116,8 @@ def main(options: Options) -> list[dict]:
                 del env, learner
                 gc.collect()  # graphs and learner refer to each other
     if options.append:
-        mine = [r for r in rows_of("train") if r["machine"] == rows[0]["machine"] and r["params"]["part"] == "whole"]
+        same = ("machine", "commit")
+        mine = [r for r in rows_of("train") if all(r[k] == rows[0][k] for k in same) and r["params"]["part"] == "whole"]
         draw(mine, RESULTS / "train.png")
     return rows
 

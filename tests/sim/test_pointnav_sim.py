@@ -10,7 +10,7 @@ from numba import typeof
 from batchnav.config import PointNavConfig
 from batchnav.data.scenes import find_scene
 from batchnav.scene.bank import SceneBank
-from batchnav.sim import pointnav
+from batchnav.sim import step
 from batchnav.sim.pointnav import PointNavSim
 
 N = 32
@@ -28,14 +28,14 @@ def test_kernels_compile_for_the_gpu(scene, compile_ptx):
     walked, scratch = sim._walked, sim._scratch
     nav, actions = sim.bank.navmesh_view, np.zeros(N, np.int64)
     kernels = {
-        pointnav._advance_cuda: (actions, nav, sim.task, state, walked, scratch, result),
-        pointnav._judge_cuda: (nav, sim.task, walked, state, scratch, result),
-        pointnav._begin_cuda: (True, sim.task, upcoming, state, result),
-        pointnav._draw_cuda: (nav, sim.task, seed, ranges, table, state, scratch, upcoming, result),
+        step.advance_cuda: (actions, nav, sim.task, state, walked, scratch, result),
+        step.judge_cuda: (nav, sim.task, walked, state, scratch, result),
+        step.begin_cuda: (True, sim.task, upcoming, state, result),
+        step.draw_cuda: (nav, sim.task, seed, ranges, table, state, scratch, upcoming, result),
     }
     for kernel, arguments in kernels.items():
         ptx = compile_ptx(kernel, *map(typeof, arguments))
-        assert ".entry" in ptx and (kernel is pointnav._begin_cuda or "ld.global.v4" in ptx)
+        assert ".entry" in ptx and (kernel is step.begin_cuda or "ld.global.v4" in ptx)
         # Sine and cosine of huge angles reduce them by one product of doubles; all else is float32.
         assert not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx)
 
