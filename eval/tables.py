@@ -22,12 +22,16 @@ HIDDEN = {"height", "geodesic", "repeats", "checkpoint"}
 
 
 def rows_of(name: str) -> list[dict]:
-    """The newest row for each (machine, metric, parameters) of a benchmark, in the file's order."""
+    """The newest row for each (machine, metric, parameters) of a benchmark, in the file's order.
+
+    The place of a checkpoint is none of these: the same agent was measured in several folders.
+    """
     path = ROOT / "eval" / "results" / f"{name}.jsonl"
     newest = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         row = json.loads(line)
-        newest[row["machine"], row["metric"], json.dumps(row["params"], sort_keys=True)] = row
+        params = {key: value for key, value in row["params"].items() if key != "checkpoint"}
+        newest[row["machine"], row["metric"], json.dumps(params, sort_keys=True)] = row
     return list(newest.values())
 
 
