@@ -123,11 +123,17 @@ def prepared_in(folder: Path) -> list[Path]:
 
 def find_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -> list[Scene]:
     """`find_scene` for each id, in parallel processes where many are to be made, with progress."""
-    ids, find = list(scene_ids), functools.partial(find_scene, scenes_dir=scenes_dir)
+    ids, find = list(scene_ids), functools.partial(_find_new, scenes_dir=scenes_dir)
     # A house from the cache is there before a process has started.
     new = [name for name in ids if not (name.startswith(HOUSE) and _house_file(name).is_file())]
     made = dict(zip(new, in_parallel(find, new, "scenes", SCENES_PER_WORKER), strict=True))
-    return [made[name] if name in made else find(name) for name in ids]
+    return [made.get(name) or find_scene(name, scenes_dir) for name in ids]
+
+
+def _find_new(scene_id: str, scenes_dir: str | Path) -> Scene | None:
+    """`find_scene`, but None for a house: it is in the cache now, and mapped from there takes no memory twice."""
+    scene = find_scene(scene_id, scenes_dir)
+    return None if scene_id.startswith(HOUSE) else scene
 
 
 def measure_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -> list[Capacity]:
