@@ -308,8 +308,9 @@ in its settings: one pass over a larger batch is still one pass, and CartPole ne
 whatever the batch. A hundred times the environments with the same passes spend a hundred times the frames on each. What
 brings the efficiency back, step by step in the table: (a) short rollouts cut into more minibatches; (b) the higher
 learning rate that their smoother gradients allow; (c) a long credit horizon, lambda 0.98: with 0.95 the pole is soon
-held up, but the cart leaves the track after some 110 steps, and it takes many updates to find that out. What remains is
-that a good episode lasts 500 steps, and no number of environments makes it shorter.
+held up, but the cart leaves the track after some 110 steps, and it takes many updates to find that out. On a GPU that
+makes seeds alike rather than faster. What remains is that a good episode lasts 500 steps, and no number of environments
+makes it shorter.
 """
 
 

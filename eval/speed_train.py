@@ -32,7 +32,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import tyro
-from record import RESULTS, record, row
+from record import RESULTS, commit, record, row
 from tables import rows_of
 from torch._inductor import config as inductor
 
@@ -116,9 +116,9 @@ def main(options: Options) -> list[dict]:
                 del env, learner
                 gc.collect()  # graphs and learner refer to each other
     if options.append:
-        same = ("machine", "commit")
-        mine = [r for r in rows_of("train") if all(r[k] == rows[0][k] for k in same) and r["params"]["part"] == "whole"]
-        draw(mine, RESULTS / "train.png")
+        mine = [r for r in rows_of("train") if r["machine"] == rows[0]["machine"] and r["params"]["part"] == "whole"]
+        # The first rows of a run leave the tree changed, which a "+" says of those that follow.
+        draw([r for r in mine if r["commit"].rstrip("+") == commit().rstrip("+")], RESULTS / "train.png")
     return rows
 
 

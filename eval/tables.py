@@ -24,7 +24,7 @@ HIDDEN = {"height", "geodesic", "repeats", "checkpoint"}
 def rows_of(name: str) -> list[dict]:
     """The newest row for each (machine, metric, parameters) of a benchmark, in the file's order.
 
-    The place of a checkpoint is none of these: the same agent was measured in several folders.
+    The folder of a checkpoint is none of these: of agents alike in all else the newest figure stands.
     """
     path = ROOT / "eval" / "results" / f"{name}.jsonl"
     newest = {}

@@ -124,8 +124,9 @@ def prepared_in(folder: Path) -> list[Path]:
 def find_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -> list[Scene]:
     """`find_scene` for each id, in parallel processes where many are to be made, with progress."""
     ids, find = list(scene_ids), functools.partial(_find_new, scenes_dir=scenes_dir)
-    # A house from the cache is there before a process has started.
-    new = [name for name in ids if not (name.startswith(HOUSE) and _house_file(name).is_file())]
+    # A house from the cache, or a prepared scene, is mapped before a process has started.
+    mapped = (name.endswith(SUFFIX) or (name.startswith(HOUSE) and _house_file(name).is_file()) for name in ids)
+    new = [name for name, is_there in zip(ids, mapped, strict=True) if not is_there]
     made = dict(zip(new, in_parallel(find, new, "scenes", SCENES_PER_WORKER), strict=True))
     return [made.get(name) or find_scene(name, scenes_dir) for name in ids]
 

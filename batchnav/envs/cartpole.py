@@ -67,7 +67,7 @@ FEW = 1024
 MAX_BLOCK = 1024
 """CUDA's most threads in a block."""
 MAX_ENVS = 2**28 - 1
-"""Records are rows of eight numbers, and kernels count their elements in an int32."""
+"""Kernels count environments, and the vectors of four in their records, in an int32."""
 
 BYTES_PER_STEP = {torch.int64: 16 + 2 + 8 + 16 + 2 + 1, torch.uint8: 16 + 2 + 1 + 16 + 2 + 1}
 """By the type of the actions. Read: state, step count, action. Written: state, step count, whether it failed."""

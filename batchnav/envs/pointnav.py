@@ -113,7 +113,7 @@ class PointNavEnv(gym.vector.VectorEnv):
         return self.sim.result.reward, self.sim.result.terminated, self.sim.result.truncated, info
 
     def settle(self) -> None:
-        """Let torch's current stream wait for the episodes that are drawn beside it."""
+        """Let torch's current stream wait for what the simulator does beside it."""
         self.sim.settle()
 
     @property

@@ -27,6 +27,8 @@ surface area would break it the triangles are halved), which the root satisfies 
 
 _MOST_BINS, _FEWEST_BINS, _TRIANGLES_PER_BIN = 128, 8, 2
 """Where there are many triangles there are many bins: they cost little there, and find a gap where 16 miss it."""
+_FLAT = np.float32(1e-30)
+"""Centres no farther apart are not told apart: the reciprocal of less may not be finite."""
 _TRIANGLE_COST = np.float32(0.7)
 """Cost of a ray-triangle test where that of visiting a node (two boxes) is 1."""
 _SLACK = 1e-6
@@ -187,7 +189,7 @@ def _split(boxes, order, begin, end, levels, must_split, scratch):
             centre = boxes[i, axis] + boxes[i, axis + 3]
             low[axis] = min(low[axis], centre)
             high[axis] = max(high[axis], centre)
-        if high[axis] > low[axis]:
+        if high[axis] - low[axis] > _FLAT:
             scale[axis] = np.float32(num_bins) / (high[axis] - low[axis])
         if high[axis] - low[axis] > high[widest] - low[widest]:
             widest = axis

@@ -157,7 +157,10 @@ class PointNavSim:
             self._drawing = False
 
     def finish(self) -> None:
-        """Let torch's current stream wait for reward and metrics of the last step, and the agents' distances."""
+        """Let torch's current stream wait for reward and metrics of the last step.
+
+        And for the distances of running episodes; of one that has ended the last distance is in the metrics alone.
+        """
         if self._judging:
             torch.cuda.current_stream().wait_stream(self._judge_stream)
             self._judging = False
@@ -165,7 +168,7 @@ class PointNavSim:
     def advance(self, actions: torch.Tensor) -> None:
         """Walk and end; the agents whose episode ended stay where it ended until `reset_done`.
 
-        Reward and metrics are there after `finish`.
+        Reward and metrics are there after `finish`; `reset_done` must come before the next `advance`.
 
         Args:
             actions: i64 [N], 0 stop, 1 forward, 2 left, 3 right. Out of range: ArgumentError; on CUDA, where looking

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "eval"))
+import record
 import speed_train
+import tables
 
 N, STEPS = 8, 4
 OPTIONS = speed_train.Options(
@@ -34,6 +36,17 @@ def test_figures_and_picture(tmp_path):
     assert whole["share_of_policy_only"] == pytest.approx(whole["value"] / policy["value"], rel=1e-6)
     speed_train.draw([whole], tmp_path / "train.png")
     assert (tmp_path / "train.png").stat().st_size > 1000
+
+
+def test_rows_are_kept_and_drawn(tmp_path, monkeypatch):
+    results = tmp_path / "eval" / "results"
+    results.mkdir(parents=True)
+    for module in (record, speed_train):
+        monkeypatch.setattr(module, "RESULTS", results)
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    rows = speed_train.main(dataclasses.replace(OPTIONS, append=True))
+    assert len((results / "train.jsonl").read_text().splitlines()) == len(rows) == 2
+    assert (results / "train.png").stat().st_size > 1000
 
 
 def test_houses_that_take_turns():

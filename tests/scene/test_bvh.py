@@ -36,6 +36,13 @@ def leaves(nodes, root=0):
             yield ~link >> 2, (~link & 3) + 1, box, level
 
 
+def sheet(count, step):
+    """Triangles in the plane z = 0, every other one a little in front of it."""
+    mesh = soup(count)
+    mesh.vertices[:, 2] = np.repeat(np.arange(count) % 2 * np.float32(step), 3)
+    return mesh
+
+
 MESHES = {
     "one": soup(1), "two": soup(2), "five": soup(5), "many": soup(3000),
     "same": TriangleMesh(np.eye(3, dtype=np.float32), np.tile(np.int32([0, 1, 2]), (1000, 1))),
@@ -43,6 +50,7 @@ MESHES = {
         (soup(120).vertices.reshape(-1, 3, 3) * 0.5 ** np.arange(120)[:, None, None]).reshape(-1, 3).astype(np.float32),
         soup(120).faces,
     ),
+    "nearly flat": sheet(600, 1e-37),
 }  # fmt: skip
 
 
