@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -86,6 +91,15 @@ def test_depth_is_bounded_where_surface_area_would_make_a_list():
     corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 1]])[None] * scales[:, None, None]
     mesh = TriangleMesh(corners.reshape(-1, 3).astype(np.float32), np.arange(15000, dtype=np.int32).reshape(-1, 3))
     assert max(level for *_, level in leaves(build_bvh(mesh).nodes)) <= MAX_LEVELS
+
+
+def test_a_nearly_flat_mesh_stays_within_the_bins(tmp_path):
+    """Its reciprocal extent is not finite. Compiled code looks at its indices only where it is told to beforehand."""
+    build = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_bvh as t; "
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "BATCHNAV_CACHE": str(tmp_path)}
+    command = [sys.executable, "-c", build + "t.build_bvh(t.MESHES['nearly flat'])"]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
 
 
 def test_surface_area_heuristic_keeps_clusters_apart():
