@@ -17,6 +17,7 @@ from batchnav.envs.cartpole import (
     WINDOW,
     WINDOW_BITS,
     CartPoleEnv,
+    age,
     has_failed,
     push,
     start,
@@ -216,8 +217,8 @@ def make_roll(start_of: Callable, ahead: bool):
     @cuda_kernel
     def roll(clock, num_steps, carts):
         i = np.int32(cuda.grid(1))
-        if i < len(carts.steps):
-            cart, steps = load4(carts.state, i, _FIRST), np.int32(carts.steps[i])
+        if i < len(carts.began):
+            cart, steps = load4(carts.state, i, _FIRST), age(carts.began[i], clock)
             bits, following = random_bits(carts.seed, i, clock), cart
             phase = np.int32(clock & _LAST_BIT)
             for k in range(num_steps):
@@ -232,7 +233,7 @@ def make_roll(start_of: Callable, ahead: bool):
                     cart = following if ahead else start_of(carts.seed, i, clock + k + 1)
                     steps = _FIRST
             store4(carts.state, i, _FIRST, cart)
-            carts.steps[i] = steps
+            carts.began[i] = np.int16(clock - steps)  # as if no time had passed: the next call has the same clock
 
     return roll
 

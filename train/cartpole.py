@@ -42,7 +42,7 @@ def train(run: CartPoleRun) -> float:
 def mean_return(policy: ActorCritic, env: CartPoleEnv) -> float:
     """Play one episode per environment, always with the likeliest action."""
     (observation, _), memory = env.reset(), policy.initial_state(env.num_envs, env.device)
-    total, running = torch.zeros(env.num_envs, device=env.device), env.carts.steps == 0
+    total, running = torch.zeros(env.num_envs, device=env.device), env.steps == 0
     for _ in range(MAX_STEPS):
         action = policy.act(observation, running.long(), running, memory).action
         observation, reward, terminated, truncated, _ = env.step(action)

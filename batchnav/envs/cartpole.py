@@ -19,9 +19,10 @@ for one. So everything here is about asking once for all carts, and about moving
    and one there cost as much as eight in a row. Where somebody reads `info`, the lists are spread out by environment
    (`cartpole_episodes`). And that a cart had its 500th step is written only by blocks in which one had it, now or one
    step before: that note has to go.
-5. What never changes is never touched: the reward is 1 at every step, so it is written once, for ever.
+5. What does not change is not touched: the reward is 1 at every step, so it is written once, for ever. How long an
+   episode has lasted changes at every step, but not when it began; so that is what is kept.
 
-A step so moves 45 bytes per cart, or 38 where actions come as single bytes (`BYTES_PER_STEP`), and with many carts the
+A step so moves 43 bytes per cart, or 36 where actions come as single bytes (`BYTES_PER_STEP`), and with many carts the
 memory's speed is the limit. Where even the policy runs inside the kernel, the state need not leave the registers:
 `cartpole_rollout` goes on from here.
 """
@@ -69,10 +70,11 @@ MAX_BLOCK = 1024
 MAX_ENVS = 2**28 - 1
 """Kernels count environments, and the vectors of four in their records, in an int32."""
 
-BYTES_PER_STEP = {torch.int64: 16 + 2 + 8 + 16 + 2 + 1, torch.uint8: 16 + 2 + 1 + 16 + 2 + 1}
-"""By the type of the actions. Read: state, step count, action. Written: state, step count, whether it failed."""
+BYTES_PER_STEP = {torch.int64: 16 + 2 + 8 + 16 + 1, torch.uint8: 16 + 2 + 1 + 16 + 1}
+"""By the type of the actions. Read: state, when the episode began, action. Written: state, whether it failed."""
 BYTES_PER_END = 32
-"""An ended episode's record: for a random agent, with 1 cart in 22 ended, 1.5 bytes per step more."""
+"""An ended episode's record: for a random agent, with 1 cart in 22 ended, 1.5 bytes per step more. And memory writes 32
+bytes for the two that say when the next one begins, which 16 carts share: another byte per step."""
 
 # Kernels compute in float32; a plain Python float among the operands would make it float64.
 _GRAVITY, _TIME_STEP = np.float32(GRAVITY), np.float32(TIME_STEP)
@@ -95,8 +97,8 @@ class Carts(NamedTuple):
     """Carts in a block: a GPU's threads that work together, or what a CPU's thread steps at a time."""
     state: torch.Tensor
     """f32 [N, 4]: cart position (m), its velocity, pole angle (rad, 0 is upright), its velocity."""
-    steps: torch.Tensor
-    """i16 [N]: steps taken in the running episode."""
+    began: torch.Tensor
+    """i16 [N]: when the running episode began: the last 16 bits of the clock, of which an episode needs nine."""
     clock: torch.Tensor
     """i64 [blocks]: the time, in steps since the seed was set; `reset` goes on to the next window. It is the same
     everywhere, but a block may advance its own without asking whether the others have read theirs. And it lies on the
@@ -176,23 +178,27 @@ def start(seed, environment, clock):
 
 
 @inline_function
-def step_cart(i, cart, steps, action, timed_out, carts):
-    """One step of environment i from this state and step count: push, count, judge, write.
+def age(began, clock):
+    """Steps of an episode at this time; both are looked at modulo 2**16."""
+    return np.int32(np.int16(np.int32(clock) - np.int32(began)))
 
-    `timed_out`: whether a cart of its block had its 500th step in the last one.
+
+@inline_function
+def step_cart(i, cart, began, action, clock, timed_out, carts):
+    """One step of environment i, from its state and when its episode began: push, judge, write.
+
+    `clock`: the time after the step. `timed_out`: whether a cart of its block had its 500th step in the last one.
 
     Returns whether the episode ended, with its final state and length: then its record and a new state are still to be
     written.
     """
     at = np.uint32(i)  # a signed index would be looked at whether it is negative
-    cart = push(cart, action == 1)
-    steps = np.int32(steps + 1)
+    cart, steps = push(cart, action == 1), age(began, clock)
     terminated = has_failed(cart)
     truncated = steps >= _MAX_STEPS
     ended = terminated | truncated
     if not ended:
         store4(carts.state, i, _FIRST, cart)
-    carts.steps[at] = _FIRST if ended else steps
     carts.terminated[at] = terminated
     if truncated | timed_out:
         carts.truncated[at] = truncated
@@ -203,8 +209,9 @@ def step_cart(i, cart, steps, action, timed_out, carts):
 
 @inline_function
 def start_cart(i, clock, carts):
-    """Put environment i where its episode starts at this time."""
+    """Begin an episode of environment i at this time."""
     store4(carts.state, i, _FIRST, start(carts.seed, i, clock))
+    carts.began[np.uint32(i)] = np.int16(clock)
 
 
 # All carts: blocks of them on the CPU and on the GPU. No physics here.
@@ -217,8 +224,8 @@ def step_block(b, actions, carts):
     timed_out, times_out = carts.timed_out[b] != _FIRST, False
     for k in range(first, min(first + carts.block, len(actions))):
         i = np.int32(k)
-        cart, steps = load4(carts.state, i, _FIRST), carts.steps[i]
-        ended, cart, steps = step_cart(i, cart, steps, actions[i], timed_out, carts)
+        cart = load4(carts.state, i, _FIRST)
+        ended, cart, steps = step_cart(i, cart, carts.began[i], actions[i], clock, timed_out, carts)
         if ended:
             times_out = times_out | (steps >= _MAX_STEPS)
             write_record(np.int32(first + count), np.int32(i - first), cart, steps, carts.record)
@@ -259,13 +266,13 @@ def step_cuda(actions, carts):
     # All reads are under way before the first barrier; a thread too many reads the last cart, and leaves it.
     first, near = np.int32(i - thread), min(i, last)
     at = np.uint32(near)
-    cart, steps, action = load4(carts.state, near, _FIRST), carts.steps[at], actions[at]
+    cart, began, action = load4(carts.state, near, _FIRST), carts.began[at], actions[at]
     clock, timed_out = carts.clock[block] + _TICK, carts.timed_out[block] != _FIRST
     if thread == 0:
         num_listed[0] = times_out[0] = 0
     cuda.syncthreads()
     if i <= last:
-        ended, cart, steps = step_cart(i, cart, steps, action, timed_out, carts)
+        ended, cart, steps = step_cart(i, cart, began, action, clock, timed_out, carts)
         if ended:
             if steps >= _MAX_STEPS:
                 times_out[0] = 1  # several may write it
@@ -284,7 +291,7 @@ def step_cuda(actions, carts):
 @cpu_kernel
 def restart_cpu(carts):
     """Put every cart where an episode starts."""
-    for i in prange(len(carts.steps)):
+    for i in prange(len(carts.began)):
         start_cart(np.int32(i), carts.clock[0], carts)
 
 
@@ -292,7 +299,7 @@ def restart_cpu(carts):
 def restart_cuda(carts):
     """Put every cart where an episode starts, one per thread."""
     i = np.int32(cuda.grid(1))
-    if i < len(carts.steps):
+    if i < len(carts.began):
         start_cart(i, carts.clock[0], carts)
 
 
@@ -310,7 +317,7 @@ class CartPoleEnv(VectorEnv):
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's name)
 
-    def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0, block: int = 128):
+    def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0, block: int = 256):
         """`block`: carts per block, on CUDA its threads. ArgumentError and DeviceError as for every argument."""
         _check_int("num_envs", num_envs, 1, MAX_ENVS)
         _check_int("seed", seed, 0, 2**63 - 1)
@@ -329,7 +336,7 @@ class CartPoleEnv(VectorEnv):
             seed=seed,
             block=block,
             state=zeros(num_envs, 4, dtype=torch.float32),
-            steps=zeros(num_envs, dtype=torch.int16),
+            began=zeros(num_envs, dtype=torch.int16),
             clock=zeros(blocks, dtype=torch.int64),
             terminated=zeros(num_envs, dtype=torch.bool),
             truncated=zeros(num_envs, dtype=torch.bool),
@@ -397,7 +404,7 @@ class CartPoleEnv(VectorEnv):
 
     def _restart(self) -> None:
         carts = self.carts
-        for tensor in (carts.steps, carts.terminated, carts.truncated, carts.timed_out, carts.count):
+        for tensor in (carts.terminated, carts.truncated, carts.timed_out, carts.count):
             tensor.zero_()
         self._draw_starts()
 
@@ -408,11 +415,19 @@ class CartPoleEnv(VectorEnv):
             restart_cpu(self.kernel_carts)
         self._info.expire()
 
+    @property
+    def steps(self) -> torch.Tensor:
+        """i16 [N]: steps taken in each running episode."""
+        return self.carts.clock[0].to(torch.int16) - self.carts.began
+
+    def _set_steps(self, steps: torch.Tensor) -> None:
+        self.carts.began.copy_(self.carts.clock[0].to(torch.int16) - steps)
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Everything that the next step depends on, copied."""
         carts = self.carts
         return {
-            "state": carts.state.clone(), "steps": carts.steps.clone(), "clock": carts.clock[0].clone(),
+            "state": carts.state.clone(), "steps": self.steps.clone(), "clock": carts.clock[0].clone(),
             "seed": torch.tensor(carts.seed),
         }  # fmt: skip
 
@@ -426,8 +441,9 @@ class CartPoleEnv(VectorEnv):
                     f"{found.dtype} {list(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
                 )
                 raise CheckpointError(f"{name}: found {found}, expected {tensor.dtype} {list(tensor.shape)}")
-        for name in ("state", "steps", "clock"):
-            getattr(self.carts, name).copy_(state[name])
+        self.carts.state.copy_(state["state"])
+        self.carts.clock.copy_(state["clock"])
+        self._set_steps(state["steps"].to(self.device))
         self.carts = self.carts._replace(seed=int(state["seed"]))
         self._bind()
 

@@ -70,7 +70,7 @@ def read_record(row, first, record, last):
 @cpu_function
 def spread_cpu(carts, last):
     """Fill in `last`, in one thread: there is little to do."""
-    for i in range(len(carts.steps)):
+    for i in range(len(carts.began)):
         last.ended[i] = carts.terminated[i] | carts.truncated[i]
     for b in range(len(carts.count)):
         first = np.int32(b * carts.block)
@@ -82,7 +82,7 @@ def spread_cpu(carts, last):
 def spread_cuda(carts, last):
     """Fill in `last`: each thread its environment's flag, and a record, if there are so many."""
     thread, i = np.int32(cuda.threadIdx.x), np.int32(cuda.grid(1))
-    if i < len(carts.steps):
+    if i < len(carts.began):
         last.ended[i] = carts.terminated[i] | carts.truncated[i]
         if thread < carts.count[np.uint32(cuda.blockIdx.x)]:
             read_record(i, np.int32(i - thread), carts.record, last)
@@ -97,7 +97,7 @@ class EpisodeInfo(Mapping):
 
     def __init__(self, carts: Carts):
         self._carts = carts
-        self._last = LastEpisodes.none(len(carts.steps), carts.steps.device)
+        self._last = LastEpisodes.none(len(carts.began), carts.began.device)
         self._named, self._filled = self._last.named(), False
 
     def expire(self) -> None:
@@ -114,8 +114,8 @@ class EpisodeInfo(Mapping):
     @functools.cached_property
     def _fill(self) -> Callable[[], None]:
         carts, last = devices.view(self._carts), devices.view(self._last)
-        if self._carts.steps.is_cuda:
-            return devices.BoundKernel(spread_cuda, len(carts.steps), carts, last, block=carts.block)
+        if self._carts.began.is_cuda:
+            return devices.BoundKernel(spread_cuda, len(carts.began), carts, last, block=carts.block)
         return functools.partial(spread_cpu, carts, last)
 
     def __contains__(self, name: object) -> bool:

@@ -31,7 +31,7 @@ from batchnav.device import (
     load4,
     store4,
 )
-from batchnav.envs.cartpole import MAX_STEPS, WINDOW, CartPoleEnv, has_failed, push, start
+from batchnav.envs.cartpole import MAX_STEPS, WINDOW, CartPoleEnv, age, has_failed, push, start
 from batchnav.errors import ArgumentError
 from batchnav.rng import philox
 
@@ -98,12 +98,12 @@ def linear_action(weights, cart):
 @inline_function
 def roll_cart(i, clock, num_steps, linear, write, weights, carts, final_steps, trajectory):
     """Step environment i `num_steps` times; writes the trajectory where there is room for one."""
-    seed, count, row = carts.seed, np.int32(len(carts.steps)), np.int32(i)
+    seed, count, row = carts.seed, np.int32(len(carts.began)), np.int32(i)
     own = (_ZERO, _ZERO, _ZERO, _ZERO)
     if linear:
         own = load4(weights, i, _FIRST)
     cart = load4(carts.state, i, _FIRST)
-    steps, final = np.int32(carts.steps[i]), final_steps[i]
+    steps, final = age(carts.began[i], clock), final_steps[i]
     bits, phase = random_bits(seed, i, clock), np.int32(clock & _LAST_BIT)
     ahead = cart  # the start of an episode that would begin after the step; drawn at the first
     for k in range(num_steps):
@@ -131,7 +131,7 @@ def roll_cart(i, clock, num_steps, linear, write, weights, carts, final_steps, t
             final = np.float32(steps)
             steps = np.int32(0)
     store4(carts.state, i, _FIRST, cart)
-    carts.steps[i] = steps
+    carts.began[i] = np.int16(clock + num_steps - steps)
     final_steps[i] = final
 
 
@@ -140,7 +140,7 @@ def roll_cuda(num_steps, linear, write, weights, carts, final_steps, trajectory)
     """Step every cart `num_steps` times, one cart per thread."""
     i, block = np.int32(cuda.grid(1)), np.uint32(cuda.blockIdx.x)
     clock = carts.clock[block]
-    if i < len(carts.steps):
+    if i < len(carts.began):
         roll_cart(i, clock, num_steps, linear, write, weights, carts, final_steps, trajectory)
     cuda.syncthreads()  # all have read the clock
     if cuda.threadIdx.x == 0:
@@ -154,7 +154,7 @@ def roll_cpu(num_steps, linear, write, weights, carts, final_steps, trajectory):
     A CPU core works on 8 or 16 float32 at once, but only in plain loops without calls or jumps. So the loops over steps
     and carts change places, and drawing starts gets a loop of its own.
     """
-    count, clock = np.int32(len(carts.steps)), carts.clock[0]
+    count, clock = np.int32(len(carts.began)), carts.clock[0]
     for tile in prange((count + _LANES - _ONE) // _LANES):
         roll_tile(
             np.int32(tile) * _LANES, count, clock, num_steps, linear, write, weights, carts, final_steps, trajectory
@@ -182,7 +182,7 @@ def roll_tile(first, count, clock, num_steps, linear, write, weights, carts, fin
     right, failed, ended = np.zeros(LANES, np.int32), np.zeros(LANES, np.int32), np.zeros(LANES, np.int32)
     for j in range(lanes):
         x[j], v[j], a[j], s[j] = load4(carts.state, first + np.int32(j), _FIRST)
-        steps[j], final[j] = carts.steps[first + j], final_steps[first + j]
+        steps[j], final[j] = age(carts.began[first + j], clock), final_steps[first + j]
     for k in range(num_steps):
         now = clock + k
         if k == 0 or (now + 1) & _LAST_OF_WINDOW == 0:
@@ -221,7 +221,8 @@ def roll_tile(first, count, clock, num_steps, linear, write, weights, carts, fin
             final[j], steps[j] = either(ended[j], steps[j], final[j]), either(ended[j], _FIRST, steps[j])
     for j in range(lanes):
         store4(carts.state, first + np.int32(j), _FIRST, (x[j], v[j], a[j], s[j]))
-        carts.steps[first + j], final_steps[first + j] = steps[j], np.float32(final[j])
+        carts.began[first + j] = np.int16(clock + num_steps - steps[j])
+        final_steps[first + j] = np.float32(final[j])
 
 
 class CartPoleRollout:

@@ -63,18 +63,27 @@ class TorchCartPoleEnv(cp.CartPoleEnv):
     def _bind(self) -> None:
         self.generator = torch.Generator(self.device).manual_seed(self.carts.seed)
 
+    @property
+    def steps(self) -> torch.Tensor:
+        """i16 [N]: steps taken in each running episode; counted here, there is no clock."""
+        return self._steps
+
+    def _set_steps(self, steps: torch.Tensor) -> None:
+        self._steps = steps.clone()
+
     def _uniform(self) -> torch.Tensor:
         return torch.rand(self.num_envs, 4, generator=self.generator, device=self.device)
 
     def _draw_starts(self) -> None:
         self.carts.state.copy_(torch_start(self._uniform()))
+        self._steps = torch.zeros(self.num_envs, dtype=torch.int16, device=self.device)
         self._info = LastEpisodes.none(self.num_envs, self.device).named()
 
     def _advance(self, actions: torch.Tensor) -> None:
         state, steps, terminated, truncated, ended, final_state, final_steps = self._step(
-            self.carts.state, self.carts.steps, actions, self._uniform()
+            self.carts.state, self._steps, actions, self._uniform()
         )
-        self.carts = self.carts._replace(state=state, steps=steps, terminated=terminated, truncated=truncated)
+        self.carts, self._steps = self.carts._replace(state=state, terminated=terminated, truncated=truncated), steps
         self._info = LastEpisodes(ended, final_state, final_steps).named()
 
     def state_dict(self) -> dict[str, torch.Tensor]:

@@ -155,7 +155,7 @@ def test_same_step_autoreset():
         assert torch.equal(info["episode"]["steps"][ended], lengths[ended])
         assert (observation[ended].abs() <= START_RANGE).all()
         assert (info["final_obs"][ended][:, 2].abs() > MAX_ANGLE).all()
-        assert torch.equal(env.carts.steps == 0, ended)
+        assert torch.equal(env.steps == 0, ended)
         lengths[ended] = 0
         episodes += ended
     assert episodes.min() >= 4
@@ -394,6 +394,6 @@ def test_ptx_of_a_restart(compile_ptx):
 def test_bytes_of_a_step(action_type):
     """What is claimed is what the tensors hold: by cart, what blocks have and flags of time-outs left out."""
     carts, actions = CartPoleEnv(1).carts, torch.zeros(1, dtype=action_type)
-    read = carts.state.nbytes + carts.steps.nbytes + actions.nbytes
-    written = carts.state.nbytes + carts.steps.nbytes + carts.terminated.nbytes
+    read = carts.state.nbytes + carts.began.nbytes + actions.nbytes
+    written = carts.state.nbytes + carts.terminated.nbytes
     assert cartpole.BYTES_PER_STEP[action_type] == read + written and carts.record.nbytes == cartpole.BYTES_PER_END

@@ -22,7 +22,7 @@ def cuda_steps_equal(env, reference, actions, action_type=torch.int64):
     assert torch.equal(info["_episode"].cpu()[same], expected_info["_episode"][same])
     torch.testing.assert_close(info["final_obs"].cpu()[shown], expected_info["final_obs"][shown], atol=1e-6, rtol=0)
     assert torch.equal(info["episode"]["steps"].cpu()[shown], expected_info["episode"]["steps"][shown])
-    assert torch.equal(env.carts.steps.cpu()[same], reference.carts.steps[same])
+    assert torch.equal(env.steps.cpu()[same], reference.steps[same])
     assert (env.carts.clock == reference.carts.clock[0].item()).all()
     assert env.carts.count.sum() == (terminated | truncated).sum()
 
@@ -50,7 +50,7 @@ def test_cuda_blocks(block):
     env.load_state_dict(failing)
     for _ in range(2):
         cuda_steps_equal(env, reference, torch.ones(5001, dtype=torch.int64))
-    assert (env.carts.steps == 1).all() and (env.carts.clock == 42).all()
+    assert (env.steps == 1).all() and (env.carts.clock == 42).all()
 
 
 @pytest.mark.cuda

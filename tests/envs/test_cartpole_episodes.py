@@ -11,11 +11,13 @@ from batchnav.envs.cartpole_episodes import LastEpisodes, spread_cuda
 
 def test_all_episodes_may_end_in_one_step():
     env = CartPoleEnv(300, block=128)
-    env.carts.state[:], env.carts.steps[:] = torch.tensor([3.0, 0.0, 0.0, 0.0]), 6  # off the track
+    state = env.state_dict()
+    state["state"][:], state["steps"][:] = torch.tensor([3.0, 0.0, 0.0, 0.0]), 6  # off the track
+    env.load_state_dict(state)
     *_, terminated, _, info = env.step(torch.ones(300, dtype=torch.int64))
     assert terminated.all() and env.carts.count.tolist() == [128, 128, 44]
     assert (info["episode"]["steps"] == 7).all() and (info["final_obs"][:, 0] == 3.0).all()
-    assert (env.carts.state.abs() <= START_RANGE).all() and (env.carts.steps == 0).all()
+    assert (env.carts.state.abs() <= START_RANGE).all() and (env.steps == 0).all()
 
 
 def test_info_is_a_mapping_of_the_last_step():

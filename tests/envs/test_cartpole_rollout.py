@@ -75,7 +75,7 @@ def test_episodes_shorter_than_the_window():
     rollout()
     for k in range(40):
         stepped.step(rollout.random_actions(k))
-    assert torch.equal(env.carts.state, stepped.carts.state) and torch.equal(env.carts.steps, stepped.carts.steps)
+    assert torch.equal(env.carts.state, stepped.carts.state) and torch.equal(env.steps, stepped.steps)
 
 
 def test_random_policy_is_random():

@@ -30,7 +30,7 @@ def test_time_limit():
     state["steps"][0] = MAX_STEPS - 1
     env.load_state_dict(state)
     *_, terminated, truncated, _ = env.step(torch.tensor([0, 1]))
-    assert truncated.tolist() == [True, False] and not terminated.any() and env.carts.steps.tolist() == [0, 1]
+    assert truncated.tolist() == [True, False] and not terminated.any() and env.steps.tolist() == [0, 1]
 
 
 def test_resume_is_exact():
