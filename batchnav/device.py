@@ -29,6 +29,8 @@ from numba.extending import intrinsic
 
 from batchnav.errors import ArgumentError, DeviceError
 
+OVERLAP_CAPABILITY = (9, 0)
+"""From this compute capability on (Hopper) a kernel's first blocks can be set up while the one before ends."""
 KEPT_VERSIONS = 4
 """What a module made is kept for this many versions of its sources; the least recently used go first."""
 
@@ -202,26 +204,33 @@ class BoundKernel:
     """A CUDA kernel with its arguments laid out once, for loops where the host's time counts.
 
     numba sorts out every argument at every launch: 12 us, and about 4 us more per array. Here that is done once, and a
-    call only hands the finished list to the driver. The arrays must stay where they are; `repoint` swaps one of them.
+    call only hands the finished list to the driver. The arrays must stay where they are; `change` swaps one of them.
     """
 
-    def __init__(self, kernel, size: int | tuple[int, int, int], *args: Any, block: int = 128):
-        """`size`: threads, or a 3-D grid of blocks (the last two at most 65,535); `args` as `view` returns them."""
+    def __init__(self, kernel, size: int | tuple[int, int, int], *args: Any, block: int = 128, overlap: bool = False):
+        """`size`: threads, or a 3-D grid of blocks (the last two at most 65,535); `args` as `view` returns them.
+
+        `overlap`: the GPU sets up the first blocks while the kernel before comes to its end, where it can (compute
+        capability 9.0; "programmatic dependent launch"). Such a kernel must call `wait_for_predecessor` before it
+        touches memory.
+        """
         from cuda import core  # comes with numba-cuda
 
         compiled = kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in args))
-        self._values, self._first, keep = [], [], []
+        self._values, self._place, keep = [], [], []
         for kind, argument in zip(compiled.argument_types, args, strict=True):
-            self._first.append(len(self._values))
+            # an array's address comes after numba's owner (2 words), length and item size
+            self._place.append(len(self._values) + (4 if isinstance(kind, types.Array) else 0))
             compiled._prepare_args(kind, argument, 0, keep, self._values)
         self._args = args  # keeps the arrays alive
         grid = size if isinstance(size, tuple) else -(-size // block)
-        self._launch, self._config = core.launch, core.LaunchConfig(grid=grid, block=block)
-        self._kernel = compiled._codelibrary.get_cufunc().kernel
+        overlap = overlap and torch.cuda.get_device_capability() >= OVERLAP_CAPABILITY
+        self._config = core.LaunchConfig(grid=grid, block=block, programmatic_stream_serialization=overlap)
+        self._launch, self._kernel = core.launch, compiled._codelibrary.get_cufunc().kernel
 
-    def repoint(self, index: int, pointer: int) -> None:
-        """Let the array that was given as argument `index` start at another address; same shape, strides and type."""
-        self._values[self._first[index] + 4] = pointer  # after numba's owner (2 words), length and item size
+    def change(self, index: int, value: int) -> None:
+        """Give argument `index` another value: an int, or an array's new address (shape, strides, type stay)."""
+        self._values[self._place[index]] = value
 
     def __call__(self) -> None:
         """Launch on torch's current stream."""
@@ -391,3 +400,30 @@ def _vector_pointer(context, builder, signature, args):
     element = context.get_data_type(array_type.dtype)
     vectors = builder.bitcast(struct.data, ir.VectorType(element, 4).as_pointer())
     return builder.gep(vectors, [builder.sext(index, row_length.type)])
+
+
+def _grid_control(instruction):
+    """A device function that is one PTX instruction, or nothing on GPUs before OVERLAP_CAPABILITY, which lack it."""
+
+    @intrinsic
+    def control(typingctx):
+        def codegen(context, builder, signature, args):
+            text, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+            reflect = cgutils.get_or_insert_function(builder.module, ir.FunctionType(word, [text]), "__nvvm_reflect")
+            name = builder.addrspacecast(context.insert_const_string(builder.module, "__CUDA_ARCH"), text)
+            needed = ir.Constant(word, 100 * OVERLAP_CAPABILITY[0] + 10 * OVERLAP_CAPABILITY[1])
+            has_it = builder.icmp_signed(">=", builder.call(reflect, [name]), needed)
+            with builder.if_then(has_it):  # known to the compiler, which leaves the other branch out
+                nothing = ir.FunctionType(ir.VoidType(), [])
+                builder.asm(nothing, f"griddepcontrol.{instruction};", "~{memory}", [], side_effect=True)
+            return context.get_dummy_value()
+
+        return types.void(), codegen
+
+    return control
+
+
+wait_for_predecessor = _grid_control("wait")
+"""Until the kernel before has ended and its writes are to be seen: first of all in one launched with `overlap`."""
+let_successor_start = _grid_control("launch_dependents")
+"""Once all blocks have said so, a next kernel with `overlap` may come in; by itself a block says so at its end."""

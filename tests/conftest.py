@@ -29,17 +29,19 @@ def shared() -> Path:
 
 @pytest.fixture
 def compile_ptx(monkeypatch):
-    """Compile a CUDA kernel to sm_90 PTX on a machine with no GPU: compile_ptx(kernel, argument types...) -> text."""
+    """Compile a CUDA kernel to PTX on a machine with no GPU: compile_ptx(kernel, argument types...) -> text.
+
+    For compute capability 9.0, or the one given as `capability`.
+    """
     from numba import cuda
     from numba import types as nb
     from numba.cuda import dispatcher
 
-    device = types.SimpleNamespace(compute_capability=(9, 0))
-    monkeypatch.setattr(dispatcher, "get_current_device", lambda: device)
-
-    def compile_kernel(kernel, *argument_types) -> str:
-        function = getattr(kernel, "py_func", kernel)
-        ptx, _ = cuda.compile(function, nb.void(*argument_types), device=False, abi="numba", cc=(9, 0), fastmath=True)
+    def compile_kernel(kernel, *argument_types, capability=(9, 0)) -> str:
+        device = types.SimpleNamespace(compute_capability=capability)
+        monkeypatch.setattr(dispatcher, "get_current_device", lambda: device)
+        function, signature = getattr(kernel, "py_func", kernel), nb.void(*argument_types)
+        ptx, _ = cuda.compile(function, signature, device=False, abi="numba", cc=capability, fastmath=True)
         return ptx
 
     return compile_kernel

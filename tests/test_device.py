@@ -1,10 +1,24 @@
-"""Functions that only kernels may call."""
+"""Functions that only kernels may call, and kernels that overlap."""
 
 import numba
 import numpy as np
 import pytest
+import torch
+from numba import types as nb
 
-from batchnav.device import exact_function, inline_function, lean_function, load4, store4
+from batchnav.device import (
+    BoundKernel,
+    cuda,
+    cuda_kernel,
+    exact_function,
+    inline_function,
+    lean_function,
+    let_successor_start,
+    load4,
+    store4,
+    view,
+    wait_for_predecessor,
+)
 
 
 @pytest.mark.parametrize("decorate", [lean_function, inline_function, exact_function])
@@ -37,3 +51,32 @@ def test_rows_beyond_two_to_the_31_elements(tmp_path):
     array[-1, 4:8] = 1, 2, 3, 4
     assert _moved(np.asarray(array), np.int32(rows - 1)) == (1, 2, 3, 4)
     assert array[-2].tolist() == [0] * 8 + [1, 2, 3, 4]
+
+
+def _shift(source, target):
+    """Each number taken from the neighbour that the kernel before wrote in another block."""
+    wait_for_predecessor()
+    let_successor_start()  # at once: the most overlap that there can be
+    i = cuda.grid(1)
+    if i < len(target):
+        target[i] = source[(i + 1000) % len(source)] + 1
+
+
+@pytest.mark.parametrize("capability, there", [((9, 0), True), ((8, 0), False)])
+def test_overlap_is_asked_for_where_the_gpu_has_it(compile_ptx, capability, there):
+    ptx = compile_ptx(_shift, nb.int64[::1], nb.int64[::1], capability=capability)
+    assert ("griddepcontrol.wait" in ptx) == ("griddepcontrol.launch_dependents" in ptx) == there
+    assert "nvvm_reflect" not in ptx
+
+
+@pytest.mark.cuda
+def test_overlapping_kernels_read_what_the_one_before_wrote():
+    """A thousand launches, each of which needs all of the last one; with torch's kernels before and behind."""
+    numbers = torch.arange(1_000_003, device="cuda")
+    a, b = numbers.clone(), torch.empty_like(numbers)
+    kernel = cuda_kernel(_shift)
+    forth, back = (BoundKernel(kernel, len(a), view(x), view(y), overlap=True) for x, y in ((a, b), (b, a)))
+    for _ in range(500):
+        forth()
+        back()
+    assert torch.equal(a.clone(), numbers.roll(-1000 * 1000) + 1000)

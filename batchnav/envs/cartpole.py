@@ -21,6 +21,11 @@ for one. So everything here is about asking once for all carts, and about moving
    step before: that note has to go.
 5. What does not change is not touched: the reward is 1 at every step, so it is written once, for ever. How long an
    episode has lasted changes at every step, but not when it began; so that is what is kept.
+6. What lies near is taken first. More carts than the GPU's cache holds push one another out of it; if every step went
+   from the first to the last, it would find none of them. So steps go back and forth: each begins with the carts that
+   the last one ended with.
+7. No pause between steps. A kernel is launched while the one before still runs: its first blocks are set up, and wait
+   (`wait_for_predecessor`) just before they read what the other writes.
 
 A step so moves 43 bytes per cart, or 36 where actions come as single bytes (`BYTES_PER_STEP`), and with many carts the
 memory's speed is the limit. Where even the policy runs inside the kernel, the state need not leave the registers:
@@ -29,7 +34,6 @@ memory's speed is the limit. Where even the policy runs inside the kernel, the s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -41,27 +45,20 @@ from gymnasium.vector.utils import batch_space
 from numba import prange
 
 from batchnav import device as devices
-from batchnav.device import cpu_function, cpu_kernel, cuda, cuda_kernel, exact_function, inline_function, load4, store4
+from batchnav.device import (
+    cpu_function,
+    cpu_kernel,
+    cuda,
+    cuda_kernel,
+    inline_function,
+    let_successor_start,
+    load4,
+    store4,
+    wait_for_predecessor,
+)
 from batchnav.envs.cartpole_episodes import EpisodeInfo, write_record
+from batchnav.envs.cartpole_physics import MAX_ANGLE, MAX_POSITION, MAX_STEPS, WINDOW, age, has_failed, push, start
 from batchnav.errors import ArgumentError, CheckpointError
-from batchnav.rng import uniform4
-
-# The physics is that of Gymnasium's CartPole-v1, after Barto, Sutton and Anderson (1983).
-GRAVITY = 9.8
-CART_MASS = 1.0
-POLE_MASS = 0.1
-HALF_LENGTH = 0.5
-"""From the joint to the pole's centre of mass: half its length."""
-FORCE = 10.0
-TIME_STEP = 0.02
-MAX_POSITION = 2.4
-MAX_ANGLE = math.radians(12.0)
-MAX_STEPS = 500
-START_RANGE = 0.05
-"""An episode starts with each of its four values uniform in [-this, this)."""
-WINDOW_BITS = 3
-WINDOW = 1 << WINDOW_BITS
-"""Steps that share a start: at most as many as the shortest episode has, which is eight pushes to one side."""
 
 FEW = 1024
 """Up to this many environments the CPU steps them in one thread."""
@@ -76,17 +73,7 @@ BYTES_PER_END = 32
 """An ended episode's record: for a random agent, with 1 cart in 22 ended, 1.5 bytes per step more. And memory writes 32
 bytes for the two that say when the next one begins, which 16 carts share: another byte per step."""
 
-# Kernels compute in float32; a plain Python float among the operands would make it float64.
-_GRAVITY, _TIME_STEP = np.float32(GRAVITY), np.float32(TIME_STEP)
-_MAX_POSITION, _MAX_ANGLE, _MAX_STEPS = np.float32(MAX_POSITION), np.float32(MAX_ANGLE), np.int32(MAX_STEPS)
-_THRUST = np.float32(FORCE / (CART_MASS + POLE_MASS))
-_POLE_SHARE = np.float32(POLE_MASS / (CART_MASS + POLE_MASS))
-_POLE_MOMENT = np.float32(POLE_MASS * HALF_LENGTH / (CART_MASS + POLE_MASS))
-_HALF_LENGTH, _INERTIA = np.float32(HALF_LENGTH), np.float32(4.0 / 3.0)
-_START_WIDTH, _HALF, _FIRST, _ONE = np.float32(2.0 * START_RANGE), np.float32(0.5), np.int32(0), np.float32(1.0)
-_TICK, _WINDOW_BITS = np.int64(1), np.int64(WINDOW_BITS)
-_SIN3, _SIN5, _SIN7 = np.float32(-1 / 6), np.float32(1 / 120), np.float32(-1 / 5040)
-_COS4, _COS6, _COS8 = np.float32(1 / 24), np.float32(-1 / 720), np.float32(1 / 40320)
+_TICK, _FIRST, _MAX_STEPS = np.int64(1), np.int32(0), np.int32(MAX_STEPS)
 
 
 class Carts(NamedTuple):
@@ -119,68 +106,7 @@ class Carts(NamedTuple):
     """i32 [1]: 1 + the number of an environment that was given an action other than 0 and 1, else 0."""
 
 
-# One cart: scalars in, scalars out, for CPU and GPU alike.
-
-
-@exact_function
-def sin_cos(angle):
-    """Sine and cosine of a small angle by their Taylor series, to float32's precision for |angle| < 0.45.
-
-    A running episode has |angle| <= 0.21. This is cheaper than a library call, vectorises on the CPU, and is more
-    exact than the GPU's fast sine (1e-9 against 5e-7).
-    """
-    square = angle * angle
-    sine = angle * (_ONE + square * (_SIN3 + square * (_SIN5 + square * _SIN7)))
-    cosine = _ONE + square * (-_HALF + square * (_COS4 + square * (_COS6 + square * _COS8)))
-    return sine, cosine
-
-
-@exact_function
-def push(cart, right):
-    """Push one cart right or left for a time step: (position, velocity, angle, spin) -> the next four.
-
-    Explicit Euler, as Gymnasium does it; equations of Florian, "Correct equations for the dynamics of the cart-pole
-    system" (2005), without friction. In float32; Gymnasium's float64 differs by less than 1e-6.
-    """
-    position, velocity, angle, spin = cart
-    sine, cosine = sin_cos(angle)
-    thrust = (_THRUST if right else -_THRUST) + _POLE_MOMENT * spin * spin * sine
-    spin_up = (_GRAVITY * sine - cosine * thrust) / (_HALF_LENGTH * (_INERTIA - _POLE_SHARE * cosine * cosine))
-    speed_up = thrust - _POLE_MOMENT * spin_up * cosine
-    return (
-        position + _TIME_STEP * velocity,
-        velocity + _TIME_STEP * speed_up,
-        angle + _TIME_STEP * spin,
-        spin + _TIME_STEP * spin_up,
-    )
-
-
-@exact_function
-def has_failed(cart):
-    """Whether the cart has left the track or the pole leans too far."""
-    return (abs(cart[0]) > _MAX_POSITION) | (abs(cart[2]) > _MAX_ANGLE)
-
-
-@exact_function
-def start(seed, environment, clock):
-    """The state of an episode whose first step begins at this time: four numbers from one call of the generator.
-
-    The same throughout a window. A state that was loaded may fail at once, and the next one loaded too: their episodes
-    can get the same start. And after 2**35 steps the starts repeat.
-    """
-    a, b, c, d = uniform4(seed, environment, clock >> _WINDOW_BITS, 0)
-    return (
-        (a - _HALF) * _START_WIDTH,
-        (b - _HALF) * _START_WIDTH,
-        (c - _HALF) * _START_WIDTH,
-        (d - _HALF) * _START_WIDTH,
-    )
-
-
-@inline_function
-def age(began, clock):
-    """Steps of an episode at this time; both are looked at modulo 2**16."""
-    return np.int32(np.int16(np.int32(clock) - np.int32(began)))
+# Blocks of carts, on the CPU and on the GPU. No physics here.
 
 
 @inline_function
@@ -212,9 +138,6 @@ def start_cart(i, clock, carts):
     """Begin an episode of environment i at this time."""
     store4(carts.state, i, _FIRST, start(carts.seed, i, clock))
     carts.began[np.uint32(i)] = np.int16(clock)
-
-
-# All carts: blocks of them on the CPU and on the GPU. No physics here.
 
 
 @inline_function
@@ -251,8 +174,8 @@ def step_few(actions, carts):
 
 
 @cuda_kernel
-def step_cuda(actions, carts):
-    """Step every cart, one per thread.
+def step_cuda(actions, backward, carts):
+    """Step every cart, one per thread; the last block first where `backward` is not 0.
 
     Threads run in lock-step, 32 to a warp. A random agent's episode lasts 22 steps, so three warps in four hold a cart
     that starts anew, and if it did so at once, 31 threads would wait while one draws its numbers, as many instructions
@@ -262,12 +185,17 @@ def step_cuda(actions, carts):
     listed = cuda.shared.array(MAX_BLOCK, np.uint16)  # threads whose carts have ended
     num_listed, times_out = cuda.shared.array(1, np.int32), cuda.shared.array(1, np.int32)
     block, thread = np.uint32(cuda.blockIdx.x), np.int32(cuda.threadIdx.x)
-    i, last = np.int32(cuda.grid(1)), np.int32(len(actions) - 1)
+    if backward != 0:
+        block = np.uint32(np.uint32(cuda.gridDim.x - 1) - block)
+    first, last = np.int32(np.int32(block) * np.int32(cuda.blockDim.x)), np.int32(len(actions) - 1)
     # All reads are under way before the first barrier; a thread too many reads the last cart, and leaves it.
-    first, near = np.int32(i - thread), min(i, last)
+    i = np.int32(first + thread)
+    near = min(i, last)
     at = np.uint32(near)
+    wait_for_predecessor()  # up to here nothing was touched that it may still write
     cart, began, action = load4(carts.state, near, _FIRST), carts.began[at], actions[at]
     clock, timed_out = carts.clock[block] + _TICK, carts.timed_out[block] != _FIRST
+    let_successor_start()
     if thread == 0:
         num_listed[0] = times_out[0] = 0
     cuda.syncthreads()
@@ -356,10 +284,13 @@ class CartPoleEnv(VectorEnv):
         if self.device.type == "cuda":
             # A launch for each type of actions. That of single bytes is laid out when they first come: it compiles.
             self._step_cuda = {torch.int64: self._bind_step(torch.int64)}
+            self._backward = 0
 
     def _bind_step(self, action_type: torch.dtype) -> devices.BoundKernel:
         actions = devices.view(torch.zeros(self.num_envs, dtype=action_type, device=self.device))
-        return devices.BoundKernel(step_cuda, self.num_envs, actions, self.kernel_carts, block=self.block)
+        return devices.BoundKernel(
+            step_cuda, self.num_envs, actions, 0, self.kernel_carts, block=self.block, overlap=True
+        )
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[torch.Tensor, Mapping]:
         """Start all episodes anew: observation, info. With a seed the run starts over; without, it goes on."""
@@ -394,8 +325,10 @@ class CartPoleEnv(VectorEnv):
             if actions.dtype not in self._step_cuda:
                 self._step_cuda[actions.dtype] = self._bind_step(actions.dtype)
             step = self._step_cuda[actions.dtype]
-            step.repoint(0, actions.data_ptr())
+            step.change(0, actions.data_ptr())
+            step.change(1, self._backward)
             step()
+            self._backward = 1 - self._backward
         elif self.num_envs <= FEW:
             step_few(actions.numpy(), self.kernel_carts)
         else:

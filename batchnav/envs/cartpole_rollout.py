@@ -31,7 +31,8 @@ from batchnav.device import (
     load4,
     store4,
 )
-from batchnav.envs.cartpole import MAX_STEPS, WINDOW, CartPoleEnv, age, has_failed, push, start
+from batchnav.envs.cartpole import CartPoleEnv
+from batchnav.envs.cartpole_physics import MAX_STEPS, WINDOW, age, has_failed, push, start
 from batchnav.errors import ArgumentError
 from batchnav.rng import philox
 

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import torch
 
-from batchnav.envs import cartpole as cp
+from batchnav.envs import cartpole_physics as physics
+from batchnav.envs.cartpole import CartPoleEnv
 from batchnav.envs.cartpole_episodes import LastEpisodes
 from batchnav.errors import CheckpointError
 
-_MASS = cp.CART_MASS + cp.POLE_MASS
-_MOMENT = cp.POLE_MASS * cp.HALF_LENGTH / _MASS
+_MASS = physics.CART_MASS + physics.POLE_MASS
+_MOMENT = physics.POLE_MASS * physics.HALF_LENGTH / _MASS
 
 
 def torch_push(state: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """The physics of one step: `cartpole.push` for f32 [N, 4] and bool [N]."""
     position, velocity, angle, spin = state.unbind(1)
     sine, cosine = torch.sin(angle), torch.cos(angle)
-    thrust = torch.where(right, cp.FORCE / _MASS, -cp.FORCE / _MASS) + _MOMENT * spin * spin * sine
-    inertia = cp.HALF_LENGTH * (4.0 / 3.0 - cp.POLE_MASS / _MASS * cosine * cosine)
-    spin_up = (cp.GRAVITY * sine - cosine * thrust) / inertia
+    thrust = torch.where(right, physics.FORCE / _MASS, -physics.FORCE / _MASS) + _MOMENT * spin * spin * sine
+    inertia = physics.HALF_LENGTH * (4.0 / 3.0 - physics.POLE_MASS / _MASS * cosine * cosine)
+    spin_up = (physics.GRAVITY * sine - cosine * thrust) / inertia
     speed_up = thrust - _MOMENT * spin_up * cosine
     return torch.stack((
-        position + cp.TIME_STEP * velocity, velocity + cp.TIME_STEP * speed_up,
-        angle + cp.TIME_STEP * spin, spin + cp.TIME_STEP * spin_up,
+        position + physics.TIME_STEP * velocity, velocity + physics.TIME_STEP * speed_up,
+        angle + physics.TIME_STEP * spin, spin + physics.TIME_STEP * spin_up,
     ), 1)  # fmt: skip
 
 
@@ -37,8 +38,8 @@ def torch_step(state: torch.Tensor, steps: torch.Tensor, actions: torch.Tensor, 
     terminated, truncated, ended bool [N], final state, final steps f32 [N].
     """
     final, final_steps = torch_push(state, actions == 1), steps + 1
-    terminated = (final[:, 0].abs() > cp.MAX_POSITION) | (final[:, 2].abs() > cp.MAX_ANGLE)
-    truncated = final_steps >= cp.MAX_STEPS
+    terminated = (final[:, 0].abs() > physics.MAX_POSITION) | (final[:, 2].abs() > physics.MAX_ANGLE)
+    truncated = final_steps >= physics.MAX_STEPS
     ended = terminated | truncated
     state = torch.where(ended[:, None], torch_start(uniform), final)
     return state, torch.where(ended, 0, final_steps), terminated, truncated, ended, final, final_steps.float()
@@ -46,10 +47,10 @@ def torch_step(state: torch.Tensor, steps: torch.Tensor, actions: torch.Tensor, 
 
 def torch_start(uniform: torch.Tensor) -> torch.Tensor:
     """Numbers in [0, 1) as starting states."""
-    return (uniform - 0.5) * (2.0 * cp.START_RANGE)
+    return (uniform - 0.5) * (2.0 * physics.START_RANGE)
 
 
-class TorchCartPoleEnv(cp.CartPoleEnv):
+class TorchCartPoleEnv(CartPoleEnv):
     """`CartPoleEnv` in PyTorch operations; its starts come from a torch generator, so its runs are others.
 
     Actions other than 0 and 1 push left and go unnoticed.

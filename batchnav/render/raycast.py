@@ -180,7 +180,7 @@ class RaycastRenderer:
         poses = [pose.contiguous() for pose in (scene_id, position, heading)]
         if device.type == "cuda":
             for argument, pose in enumerate(poses, start=1):
-                self._cast.repoint(argument, pose.data_ptr())
+                self._cast.change(argument, pose.data_ptr())
             self._cast()
         else:
             _render_cpu(self.bank.bvh_view, *map(view, poses), *self._options, self._depth_view)

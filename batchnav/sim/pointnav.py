@@ -178,7 +178,7 @@ class PointNavSim:
         if self.device.type == "cuda":
             self.finish()
             actions = actions.contiguous()
-            self._advance.repoint(0, actions.data_ptr())
+            self._advance.change(0, actions.data_ptr())
             self._advance()
             self._judge_stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._judge_stream):

@@ -10,7 +10,9 @@ import torch
 from numba import types as nb
 
 from batchnav.envs import cartpole
-from batchnav.envs.cartpole import MAX_ANGLE, MAX_POSITION, MAX_STEPS, START_RANGE, WINDOW, CartPoleEnv
+from batchnav.envs import cartpole_physics as physics
+from batchnav.envs.cartpole import CartPoleEnv
+from batchnav.envs.cartpole_physics import MAX_ANGLE, MAX_POSITION, MAX_STEPS, START_RANGE, WINDOW
 from batchnav.errors import ArgumentError, CheckpointError, DeviceError
 
 FLOAT32_STEP = 1e-6
@@ -50,10 +52,10 @@ def compare_step(env, reference, actions):
 def test_constants_are_gymnasiums(reference):
     assert (
         reference.gravity, reference.force_mag, reference.tau,
-    ) == (cartpole.GRAVITY, cartpole.FORCE, cartpole.TIME_STEP)  # fmt: skip
+    ) == (physics.GRAVITY, physics.FORCE, physics.TIME_STEP)  # fmt: skip
     assert (
         reference.masscart, reference.masspole, reference.length,
-    ) == (cartpole.CART_MASS, cartpole.POLE_MASS, cartpole.HALF_LENGTH)  # fmt: skip
+    ) == (physics.CART_MASS, physics.POLE_MASS, physics.HALF_LENGTH)  # fmt: skip
     assert (reference.x_threshold, pytest.approx(reference.theta_threshold_radians)) == (MAX_POSITION, MAX_ANGLE)
     assert gymnasium.spec("CartPole-v1").max_episode_steps == MAX_STEPS
     env = CartPoleEnv(3)
@@ -84,7 +86,7 @@ def test_edges_equal_gymnasiums(reference):
 
 
 def test_sin_cos():
-    sin_cos = numba.njit(lambda angle: cartpole.sin_cos(angle))
+    sin_cos = numba.njit(lambda angle: physics.sin_cos(angle))
     for angle in np.linspace(-0.45, 0.45, 1001, dtype=np.float32):
         sine, cosine = sin_cos(angle)
         assert abs(sine - math.sin(angle)) < 3e-8 and abs(cosine - math.cos(angle)) < 7e-8  # half a float32 step
@@ -381,9 +383,13 @@ def test_bad_arguments(arguments):
 def test_ptx(compile_ptx, actions):
     """In float32 and in registers. The state is read by one instruction, and written by one, or as a start by another;
     a record, which nobody reads here, by two."""
-    ptx = compile_ptx(cartpole.step_cuda, actions, numba.typeof(CartPoleEnv(2).kernel_carts))
+    ptx = compile_ptx(cartpole.step_cuda, actions, nb.int64, numba.typeof(CartPoleEnv(2).kernel_carts))
     assert ".f64" not in ptx and ".local" not in ptx
     assert ptx.count("ld.global.v4") == 1 and ptx.count("st.global.v4") == 4
+    # nothing is read before the last step's kernel has ended, and the next one may come in once all is read
+    assert ptx.index("griddepcontrol.wait") < ptx.index("ld.global")
+    assert ptx.rindex("ld.global", 0, ptx.index("bar.sync")) < ptx.index("griddepcontrol.launch_dependents")
+    assert ptx.index("griddepcontrol.launch_dependents") < ptx.index("st.global")
 
 
 def test_ptx_of_a_restart(compile_ptx):

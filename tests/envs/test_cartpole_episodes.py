@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from batchnav.device import view
-from batchnav.envs.cartpole import START_RANGE, CartPoleEnv
+from batchnav.envs.cartpole import CartPoleEnv
 from batchnav.envs.cartpole_episodes import LastEpisodes, spread_cuda
+from batchnav.envs.cartpole_physics import START_RANGE
 
 
 def test_all_episodes_may_end_in_one_step():

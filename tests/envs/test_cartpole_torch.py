@@ -2,7 +2,8 @@
 
 import torch
 
-from batchnav.envs.cartpole import MAX_STEPS, START_RANGE, CartPoleEnv
+from batchnav.envs.cartpole import CartPoleEnv
+from batchnav.envs.cartpole_physics import MAX_STEPS, START_RANGE
 from batchnav.envs.cartpole_torch import TorchCartPoleEnv
 
 
