@@ -10,6 +10,7 @@ Three decorators, one source:
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import os
@@ -214,35 +215,48 @@ class BoundKernel:
         capability 9.0; "programmatic dependent launch"). Such a kernel must call `wait_for_predecessor` before it
         touches memory.
         """
-        from cuda import core  # comes with numba-cuda
+        from cuda.bindings import driver
 
         compiled = kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in args))
-        self._values, self._place, keep = [], [], []
+        values, self._place, keep = [], [], []
         for kind, argument in zip(compiled.argument_types, args, strict=True):
             # an array's address comes after numba's owner (2 words), length and item size
-            self._place.append(len(self._values) + (4 if isinstance(kind, types.Array) else 0))
-            compiled._prepare_args(kind, argument, 0, keep, self._values)
-        self._args = args  # keeps the arrays alive
-        grid = size if isinstance(size, tuple) else -(-size // block)
-        overlap = overlap and torch.cuda.get_device_capability() >= OVERLAP_CAPABILITY
-        self._config = core.LaunchConfig(grid=grid, block=block, programmatic_stream_serialization=overlap)
-        self._launch, self._kernel = core.launch, compiled._codelibrary.get_cufunc().kernel
+            self._place.append(len(values) + (4 if isinstance(kind, types.Array) else 0))
+            compiled._prepare_args(kind, argument, 0, keep, values)
+        # Plain integers or ctypes scalars. The driver finds each by its address, and takes as many bytes as declared.
+        words = [bytes(ctypes.c_int64(v) if isinstance(v, int) else v).ljust(8, b"\0") for v in values]
+        self._words = np.frombuffer(b"".join(words), np.int64).copy()
+        self._addresses = self._words.ctypes.data + 8 * np.arange(len(words))
+        self._keep = args, compiled  # the arrays, and the code
+
+        self._config = driver.CUlaunchConfig()
+        self._config.gridDimX, self._config.gridDimY, self._config.gridDimZ = (
+            size if isinstance(size, tuple) else (-(-size // block), 1, 1)
+        )
+        self._config.blockDimX, self._config.blockDimY, self._config.blockDimZ = block, 1, 1
+        if overlap and torch.cuda.get_device_capability() >= OVERLAP_CAPABILITY:
+            attribute = driver.CUlaunchAttribute()
+            attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            attribute.value.programmaticStreamSerializationAllowed = 1
+            self._config.attrs, self._config.numAttrs = [attribute], 1
+        self._stream = None
+        function = driver.CUfunction(int(compiled._codelibrary.get_cufunc().handle))
+        self._launch = functools.partial(
+            driver.cuLaunchKernelEx, self._config, function, self._addresses.ctypes.data, 0
+        )
 
     def change(self, index: int, value: int) -> None:
         """Give argument `index` another value: an int, or an array's new address (shape, strides, type stay)."""
-        self._values[self._place[index]] = value
+        self._words[self._place[index]] = value
 
     def __call__(self) -> None:
         """Launch on torch's current stream."""
-        stream = _core_stream(torch.cuda.current_stream().cuda_stream)
-        self._launch(stream, self._config, self._kernel, *self._values)
-
-
-@functools.lru_cache(maxsize=64)
-def _core_stream(handle: int):
-    from cuda import core
-
-    return core.Stream.from_handle(handle)
+        stream = torch.cuda.current_stream().cuda_stream
+        if stream != self._stream:
+            self._config.hStream = self._stream = stream
+        (result,) = self._launch()
+        if result:
+            raise DeviceError(f"a kernel's launch: found {result.name}, expected CUDA_SUCCESS")
 
 
 def host_flag(device: torch.device) -> tuple[np.ndarray, Any]:

@@ -212,7 +212,7 @@ def breakdown(device: torch.device) -> Iterator[list[dict]]:
     yield [row("cartpole", "bytes_per_second", bandwidth, {"part": "breakdown", "how": "device copy"}, device)]
     for n in COMPARED:
         rows, actions, env = [], draw_actions(n, device), CartPoleEnv(n, device)
-        empty = devices.BoundKernel(bench.empty_kernel, n, devices.view(actions[0]), env.kernel_carts)
+        empty = devices.BoundKernel(bench.empty_kernel, n, devices.view(actions[0]), env.kernel_carts, block=env.block)
         moves = {"step kernel": BYTES_PER_STEP[torch.int64], "step kernel, actions u8": BYTES_PER_STEP[torch.uint8]}
         graphs = {
             "step kernel": captured(bench.bound_step(env), actions, 96),

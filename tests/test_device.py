@@ -19,6 +19,7 @@ from batchnav.device import (
     view,
     wait_for_predecessor,
 )
+from batchnav.errors import DeviceError
 
 
 @pytest.mark.parametrize("decorate", [lean_function, inline_function, exact_function])
@@ -80,3 +81,27 @@ def test_overlapping_kernels_read_what_the_one_before_wrote():
         forth()
         back()
     assert torch.equal(a.clone(), numbers.roll(-1000 * 1000) + 1000)
+
+
+@pytest.mark.cuda
+def test_a_launch_that_the_driver_refuses():
+    numbers = view(torch.zeros(4096, dtype=torch.int64, device="cuda"))
+    with pytest.raises(DeviceError, match="found CUDA_ERROR_INVALID_VALUE, expected CUDA_SUCCESS"):
+        BoundKernel(cuda_kernel(_shift), 4096, numbers, numbers, block=2048)()
+
+
+@pytest.mark.cuda
+def test_arguments_of_every_kind_reach_the_kernel():
+    """And those that were changed: a number, and an array's address."""
+
+    @cuda_kernel
+    def fill(flag, whole, real, target):
+        target[cuda.grid(1)] = real * whole if flag else real
+
+    first, second = torch.zeros(2, 64, device="cuda")
+    kernel = BoundKernel(fill, 64, True, -3, np.float32(0.5), view(first), block=64)
+    kernel()
+    kernel.change(1, 2**40)
+    kernel.change(3, second.data_ptr())
+    kernel()
+    assert (first == -1.5).all() and (second == 2.0**39).all()

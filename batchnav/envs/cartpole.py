@@ -188,17 +188,17 @@ def step_cuda(actions, backward, carts):
     if backward != 0:
         block = np.uint32(np.uint32(cuda.gridDim.x - 1) - block)
     first, last = np.int32(np.int32(block) * np.int32(cuda.blockDim.x)), np.int32(len(actions) - 1)
-    # All reads are under way before the first barrier; a thread too many reads the last cart, and leaves it.
     i = np.int32(first + thread)
-    near = min(i, last)
+    near = min(i, last)  # a thread too many reads the last cart, and leaves it
     at = np.uint32(near)
-    wait_for_predecessor()  # up to here nothing was touched that it may still write
-    cart, began, action = load4(carts.state, near, _FIRST), carts.began[at], actions[at]
-    clock, timed_out = carts.clock[block] + _TICK, carts.timed_out[block] != _FIRST
-    let_successor_start()
     if thread == 0:
         num_listed[0] = times_out[0] = 0
-    cuda.syncthreads()
+    wait_for_predecessor()  # up to here nothing was touched that it may still write
+    cart, began, action = load4(carts.state, near, _FIRST), carts.began[at], actions[at]
+    clock, timed_out = carts.clock[block], carts.timed_out[block]
+    let_successor_start()
+    cuda.syncthreads()  # and not sooner: meanwhile all reads are under way
+    clock, timed_out = clock + _TICK, timed_out != _FIRST
     if i <= last:
         ended, cart, steps = step_cart(i, cart, began, action, clock, timed_out, carts)
         if ended:
