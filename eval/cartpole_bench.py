@@ -10,10 +10,11 @@ import torch
 from numba import prange
 
 from batchnav import device as devices
-from batchnav.device import cpu_kernel, cuda, cuda_kernel, inline_function, load4, store4
+from batchnav.device import cpu_kernel, cuda, cuda_kernel, inline_function
 from batchnav.envs.cartpole import CartPoleEnv
 from batchnav.envs.cartpole_physics import MAX_STEPS, START_RANGE, WINDOW, WINDOW_BITS, age, has_failed, push, start
 from batchnav.envs.cartpole_rollout import random_bits
+from batchnav.intrinsics import load4, store4
 
 SAMPLE_SECONDS = 0.03
 REPEATS = 7

@@ -239,13 +239,24 @@ def breakdown(rows: list[dict], machine: str, tag: str) -> str:
 
 def peers(rows: list[dict], machine: str, tag: str) -> str:
     """Other libraries on the CPU."""
-    found = select(rows, "peers", "steps_per_second")
+    found = [r for r in select(rows, "peers", "steps_per_second") if "peer" in r["params"]]
     missing = [r for r in rows if r["params"].get("part") in ("peers", "scaling") and "note" in r["params"]]
     text = ""
     if found:
         text += f"### Other libraries ({machine})\n\nAll on this machine's CPU, taking turns with ours.\n\n"
-        text += curves(found, "num_envs", "how", "On the CPU", "environments", "environment steps/s", f"peers_{tag}")
-        text += "\n" + grid(found, "num_envs", "how")
+        values = {(r["params"]["peer"], r["params"]["num_envs"], r["params"]["how"]): r for r in found}
+        ours = {
+            n: r for (peer, n, how), r in reversed(values.items()) if how != peer
+        }  # beside the first that has as many
+        theirs = [r for (peer, _, how), r in values.items() if how == peer]
+        shown = [ours[n] for n in sorted(ours)] + theirs
+        text += curves(shown, "num_envs", "how", "On the CPU", "environments", "environment steps/s", f"peers_{tag}")
+        lines = []
+        for (peer, n, how), row in values.items():
+            if how != peer:
+                other = values[peer, n, peer]["value"]
+                lines.append([peer, f"{n:,}", figure(other), figure(row["value"]), f"{row['value'] / other:.1f}"])
+        text += "\n" + table(["library", "environments", "its steps/s", "ours beside it", "times as fast"], lines)
     for row in missing:
         text += f"\nNot measured: {row['params']['how']} at {row['params']['num_envs']:,}: {row['params']['note']}.\n"
     return text

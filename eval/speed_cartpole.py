@@ -261,7 +261,7 @@ def cpu_peers(device: torch.device) -> Iterator[list[dict]]:
             ours = CartPoleEnv(n)
             calls = {label: call, "batchnav env.step": in_turn(ours.step, draw_actions(n, cpu))}
             steps = {label: n * k, "batchnav env.step": n}
-            rows += throughput("peers", interleaved(calls, cpu, repeats=5), steps, cpu, num_envs=n)
+            rows += throughput("peers", interleaved(calls, cpu, repeats=5), steps, cpu, num_envs=n, peer=label)
             if hasattr(call, "close"):
                 call.close()
         yield rows

@@ -6,20 +6,9 @@ import pytest
 import torch
 from numba import types as nb
 
-from batchnav.device import (
-    BoundKernel,
-    cuda,
-    cuda_kernel,
-    exact_function,
-    inline_function,
-    lean_function,
-    let_successor_start,
-    load4,
-    store4,
-    view,
-    wait_for_predecessor,
-)
+from batchnav.device import BoundKernel, cuda, cuda_kernel, exact_function, inline_function, lean_function, view
 from batchnav.errors import DeviceError
+from batchnav.intrinsics import let_successor_start, load4, store4, wait_for_predecessor
 
 
 @pytest.mark.parametrize("decorate", [lean_function, inline_function, exact_function])

@@ -45,21 +45,11 @@ from gymnasium.vector.utils import batch_space
 from numba import prange
 
 from batchnav import device as devices
-from batchnav.device import (
-    cpu_function,
-    cpu_kernel,
-    cuda,
-    cuda_kernel,
-    device_function,
-    inline_function,
-    let_successor_start,
-    load4,
-    store4,
-    wait_for_predecessor,
-)
+from batchnav.device import cpu_function, cpu_kernel, cuda, cuda_kernel, device_function, inline_function
 from batchnav.envs.cartpole_episodes import EpisodeInfo, write_record
 from batchnav.envs.cartpole_physics import MAX_ANGLE, MAX_POSITION, MAX_STEPS, WINDOW, age, has_failed, push, start
 from batchnav.errors import ArgumentError, CheckpointError
+from batchnav.intrinsics import let_successor_start, load4, store4, wait_for_predecessor
 
 FEW = 1024
 """Up to this many environments the CPU steps them in one thread."""

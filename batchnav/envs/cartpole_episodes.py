@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from batchnav import device as devices
-from batchnav.device import cpu_function, cuda, cuda_kernel, inline_function, load4, store4
+from batchnav.device import cpu_function, cuda, cuda_kernel, inline_function
+from batchnav.intrinsics import load4, store4
 
 if TYPE_CHECKING:
     from batchnav.envs.cartpole import Carts

@@ -21,19 +21,11 @@ import torch
 from numba import prange
 
 from batchnav import device as devices
-from batchnav.device import (
-    cpu_function,
-    cpu_kernel,
-    cuda,
-    cuda_kernel,
-    device_function,
-    inline_function,
-    load4,
-    store4,
-)
+from batchnav.device import cpu_function, cpu_kernel, cuda, cuda_kernel, device_function, inline_function
 from batchnav.envs.cartpole import CartPoleEnv
 from batchnav.envs.cartpole_physics import MAX_STEPS, WINDOW, age, has_failed, push, start
 from batchnav.errors import ArgumentError
+from batchnav.intrinsics import load4, store4
 from batchnav.rng import philox
 
 LANES = 64

@@ -18,7 +18,7 @@ _MOMENT = physics.POLE_MASS * physics.HALF_LENGTH / _MASS
 
 
 def torch_push(state: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The physics of one step: `cartpole.push` for f32 [N, 4] and bool [N]."""
+    """The physics of one step: `cartpole_physics.push` for f32 [N, 4] and bool [N]."""
     position, velocity, angle, spin = state.unbind(1)
     sine, cosine = torch.sin(angle), torch.cos(angle)
     thrust = torch.where(right, physics.FORCE / _MASS, -physics.FORCE / _MASS) + _MOMENT * spin * spin * sine

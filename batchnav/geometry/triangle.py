@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-from batchnav.device import device_function, fma, load4
+from batchnav.device import device_function
+from batchnav.intrinsics import fma, load4
 
 
 @device_function

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
-from batchnav.device import inline_function, lean_function, load4
+from batchnav.device import inline_function, lean_function
 from batchnav.geometry.polygon import ZERO, closest_on_segment
+from batchnav.intrinsics import load4
 from batchnav.navmesh.data import NODE_POOL, WALL, as_float, as_int, slots
 from batchnav.navmesh.heap import (
     CLOSED,

@@ -1,6 +1,6 @@
 """A navmesh as the rows that kernels read, K navmeshes in one set of arrays, and the memory that a search works in.
 
-Rows are multiples of 16 bytes, read with `device.load4`. Integers inside float rows are kept as their bits
+Rows are multiples of 16 bytes, read with `intrinsics.load4`. Integers inside float rows are kept as their bits
 (`as_int`, `as_float`). Polygon, link, triangle, node and island ids are global over all packed scenes.
 
 Links follow Detour's own order of iteration, which decides between equally long paths: borders to other tiles first,

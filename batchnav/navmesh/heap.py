@@ -7,7 +7,8 @@ and are read at once.
 
 import numpy as np
 
-from batchnav.device import inline_function, load4, store4
+from batchnav.device import inline_function
+from batchnav.intrinsics import load4, store4
 from batchnav.navmesh.data import as_float, as_int
 
 OPEN, CLOSED = 1, 2

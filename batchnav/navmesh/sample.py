@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
-from batchnav.device import inline_function, lean_function, load4
+from batchnav.device import inline_function, lean_function
 from batchnav.geometry.polygon import ONE, ZERO, mix, twice_area
+from batchnav.intrinsics import load4
 from batchnav.navmesh.data import as_int
 from batchnav.navmesh.locate import distance_to_polygon
 

@@ -8,8 +8,9 @@ import math
 
 import numpy as np
 
-from batchnav.device import inline_function, lean_function, load4
+from batchnav.device import inline_function, lean_function
 from batchnav.geometry.polygon import ONE, ZERO, closest_on_segment, intersect_segments, mix
+from batchnav.intrinsics import load4
 from batchnav.navmesh.data import SEVERAL, WALL, as_float, as_int, slots
 from batchnav.navmesh.locate import (
     FAR,

@@ -7,7 +7,8 @@ as long as its output takes to write.
 import numpy as np
 import torch
 
-from batchnav.device import bits_float, cuda, cuda_kernel, device_function, launch, store4, view
+from batchnav.device import cuda, cuda_kernel, device_function, launch, view
+from batchnav.intrinsics import bits_float, store4
 
 CELL = 4
 """Cells are CELL x CELL pixels."""

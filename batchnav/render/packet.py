@@ -19,10 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.device import float_bits, inline_function, load4
+from batchnav.device import inline_function
 from batchnav.geometry.box import ray_box
 from batchnav.geometry.camera import inverse_direction, pixel_ray, pixel_spacing
 from batchnav.geometry.triangle import triangle_on_screen
+from batchnav.intrinsics import float_bits, load4
 
 TILE_HEIGHT, TILE_WIDTH = 8, 4
 """Pixels of a packet. Measured in two kinds of houses: 4 x 8 and 8 x 8 are within a tenth of it, 4 x 4 a fifth."""

@@ -17,16 +17,14 @@ from batchnav.device import (
     cuda,
     cuda_kernel,
     device_function,
-    float_bits,
     inline_function,
-    load4,
-    room_for_ints,
     view,
 )
 from batchnav.geometry.box import ray_boxes
 from batchnav.geometry.camera import inverse_direction, pixel_ray, tan_half
 from batchnav.geometry.pose import forward
 from batchnav.geometry.triangle import ray_triangle
+from batchnav.intrinsics import float_bits, load4, room_for_ints
 from batchnav.render.options import NEAR, check_options
 from batchnav.render.packet import PACKET_RAYS, PACKET_ROWS, TILE_HEIGHT, TILE_WIDTH, Camera, render_tile
 from batchnav.scene.bank import SceneBank

@@ -1,0 +1,156 @@
+"""Instructions that numba has no name for, as functions that kernels call; for CPU and GPU but for the last two."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+OVERLAP_CAPABILITY = (9, 0)
+"""From this compute capability on (Hopper) a kernel's first blocks can be set up while the one before ends."""
+
+
+@intrinsic
+def load4(typingctx, array, row, column):
+    """Four neighbouring elements of a C-ordered 2-D array, in one 16-byte load.
+
+    The row length and `column` must be multiples of four, the array 16-byte aligned (torch and NumPy allocate so) and
+    of fewer than 2**33 elements.
+    On the GPU this decides the speed of tree traversal (`ld.global.v4`, measured 2.4 times the scalar loads).
+    """
+    if not (isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C"):
+        return None
+    signature = types.UniTuple(array.dtype, 4)(array, types.int32, types.int32)
+
+    def codegen(context, builder, signature, args):
+        pointer = _vector_pointer(context, builder, signature, args)
+        vector = builder.load(pointer, align=16)
+        lanes = [builder.extract_element(vector, ir.Constant(ir.IntType(32), i)) for i in range(4)]
+        return context.make_tuple(builder, signature.return_type, lanes)
+
+    return signature, codegen
+
+
+def room_for_ints(size):
+    """A device function that gives a thread's own int32 array of `size`, not initialised.
+
+    numba's `cuda.local.array` is filled with zeros, which a short-lived thread pays for in each of its rows.
+    """
+    kind = types.Array(types.int32, 1, "C")
+
+    @intrinsic
+    def room(typingctx):
+        def codegen(context, builder, signature, args):
+            with builder.goto_entry_block():
+                memory = builder.alloca(ir.ArrayType(ir.IntType(32), size))
+            array = context.make_array(kind)(context, builder)
+            data = builder.bitcast(memory, array.data.type)
+            length, width = (ir.Constant(ir.IntType(64), n) for n in (size, 4))
+            context.populate_array(array, data=data, shape=[length], strides=[width], itemsize=width, meminfo=None)
+            return array._getvalue()
+
+        return kind(), codegen
+
+    return room
+
+
+@intrinsic
+def float_bits(typingctx, value):
+    """The 32 bits of a float32 as an int32: how integers travel in rows of floats that `load4` reads."""
+    if value != types.float32:
+        return None
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.IntType(32))
+
+    return types.int32(types.float32), codegen
+
+
+@intrinsic
+def bits_float(typingctx, value):
+    """The float32 of the 32 bits of an int32: the inverse of `float_bits`."""
+    if value != types.int32:
+        return None
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return types.float32(types.int32), codegen
+
+
+@intrinsic
+def fma(typingctx, a, b, c):
+    """a * b + c of float32, rounded once: one instruction on the GPU and on any CPU of the last ten years."""
+    if not (a == b == c == types.float32):
+        return None
+
+    def codegen(context, builder, signature, args):
+        return builder.fma(*args)
+
+    return types.float32(types.float32, types.float32, types.float32), codegen
+
+
+def _as_vector(builder, values):
+    vector = ir.Constant(ir.VectorType(values[0].type, len(values)), ir.Undefined)
+    for lane, value in enumerate(values):
+        vector = builder.insert_element(vector, value, ir.Constant(ir.IntType(32), lane))
+    return vector
+
+
+@intrinsic
+def store4(typingctx, array, row, column, values):
+    """Write four neighbouring elements in one 16-byte store; the arguments are as of `load4`, and a tuple of four."""
+    if not (isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C"):
+        return None
+    signature = types.void(array, types.int32, types.int32, types.UniTuple(array.dtype, 4))
+
+    def codegen(context, builder, signature, args):
+        pointer = _vector_pointer(context, builder, signature, args)
+        vector = _as_vector(builder, cgutils.unpack_tuple(builder, args[3], 4))
+        builder.store(vector, pointer, align=16)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _vector_pointer(context, builder, signature, args):
+    """Address of `array[row, column]` as a vector of four elements."""
+    array_type = signature.args[0]
+    struct = context.make_array(array_type)(context, builder, args[0])
+    row_length = cgutils.unpack_tuple(builder, struct.shape, 2)[1]
+    # One 32-bit multiplication, since one of 64 bits is four on the GPU; in vectors it reaches four times as far.
+    two = ir.Constant(args[1].type, 2)
+    row_vectors = builder.lshr(builder.trunc(row_length, args[1].type), two)
+    index = builder.mul(args[1], row_vectors, flags=["nsw"])
+    index = builder.add(index, builder.lshr(args[2], two), flags=["nsw"])
+    element = context.get_data_type(array_type.dtype)
+    vectors = builder.bitcast(struct.data, ir.VectorType(element, 4).as_pointer())
+    return builder.gep(vectors, [builder.sext(index, row_length.type)])
+
+
+def _grid_control(instruction):
+    """A device function that is one PTX instruction, or nothing on GPUs before OVERLAP_CAPABILITY, which lack it."""
+
+    @intrinsic
+    def control(typingctx):
+        def codegen(context, builder, signature, args):
+            text, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+            reflect = cgutils.get_or_insert_function(builder.module, ir.FunctionType(word, [text]), "__nvvm_reflect")
+            name = builder.addrspacecast(context.insert_const_string(builder.module, "__CUDA_ARCH"), text)
+            needed = ir.Constant(word, 100 * OVERLAP_CAPABILITY[0] + 10 * OVERLAP_CAPABILITY[1])
+            has_it = builder.icmp_signed(">=", builder.call(reflect, [name]), needed)
+            with builder.if_then(has_it):  # known to the compiler, which leaves the other branch out
+                nothing = ir.FunctionType(ir.VoidType(), [])
+                builder.asm(nothing, f"griddepcontrol.{instruction};", "~{memory}", [], side_effect=True)
+            return context.get_dummy_value()
+
+        return types.void(), codegen
+
+    return control
+
+
+wait_for_predecessor = _grid_control("wait")
+"""Until the kernel before has ended and its writes are to be seen: first of all in one launched with `overlap`."""
+let_successor_start = _grid_control("launch_dependents")
+"""Once all blocks have said so, a next kernel with `overlap` may come in; by itself a block says so at its end."""
