@@ -31,13 +31,20 @@ SLOWER = 2.0
 
 
 def load(path: Path = RESULTS) -> list[dict]:
-    """The newest row for each machine, metric and set of parameters; without those of older layouts of the memory."""
-    newest, current = {}, {None, *BYTES_PER_STEP.values(), BYTES_PER_TRAJECTORY_STEP}
+    """The newest row for each machine, metric and set of parameters."""
+    newest = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         row = json.loads(line)
-        if row["params"].get("bytes") in current:
+        if not is_outdated(row["params"]):
             newest[row["machine"], row["metric"], json.dumps(row["params"], sort_keys=True)] = row
     return list(newest.values())
+
+
+def is_outdated(params: dict) -> bool:
+    """Bytes of an older layout of the memory, or a row of a library that does not say what was measured beside it."""
+    current = {None, *BYTES_PER_STEP.values(), BYTES_PER_TRAJECTORY_STEP}
+    unpaired = params["part"] == "peers" and not params.keys() & {"peer", "note"}
+    return params.get("bytes") not in current or unpaired
 
 
 def select(rows: list[dict], part: str, metric: str, **params) -> list[dict]:
@@ -239,7 +246,7 @@ def breakdown(rows: list[dict], machine: str, tag: str) -> str:
 
 def peers(rows: list[dict], machine: str, tag: str) -> str:
     """Other libraries on the CPU."""
-    found = [r for r in select(rows, "peers", "steps_per_second") if "peer" in r["params"]]
+    found = select(rows, "peers", "steps_per_second")
     missing = [r for r in rows if r["params"].get("part") in ("peers", "scaling") and "note" in r["params"]]
     text = ""
     if found:
