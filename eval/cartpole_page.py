@@ -86,10 +86,11 @@ def grid(rows: list[dict], column: str, line: str, show=figure) -> str:
 def curves(rows: list[dict], x: str, by: str, title: str, xlabel: str, ylabel: str, name: str) -> str:
     """A log-log figure, one line per value of `by`, with the 5th to 95th percentile; its Markdown."""
     fig, axes = plt.subplots(figsize=(7, 4.5))
-    for label in dict.fromkeys(r["params"][by] for r in rows):
+    for number, label in enumerate(dict.fromkeys(r["params"][by] for r in rows)):
         points = sorted((r for r in rows if r["params"][by] == label), key=lambda r: r["params"][x])
         xs = [r["params"][x] for r in points]
-        axes.plot(xs, [r["value"] for r in points], marker="o", markersize=3, label=str(label))
+        style = "-" if number < 10 else "--"  # there are ten colours
+        axes.plot(xs, [r["value"] for r in points], style, marker="o", markersize=3, label=str(label))
         axes.fill_between(xs, [r["p5"] for r in points], [r["p95"] for r in points], alpha=0.2)
     axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel, title=title)
     axes.grid(alpha=0.3)
