@@ -201,26 +201,28 @@ class BoundKernel:
     """A CUDA kernel with its arguments laid out once, for loops where the host's time counts.
 
     numba sorts out every argument at every launch: 12 us, and about 4 us more per array. Here that is done once, and a
-    call only hands the finished list to the driver. The arrays must stay where they are; `change` swaps one of them.
+    call only hands the finished list to the driver. The arrays must stay where they are; `change` swaps an argument.
     """
 
     def __init__(self, kernel, size: int | tuple[int, int, int], *args: Any, block: int = 128, overlap: bool = False):
         """`size`: threads, or a 3-D grid of blocks (the last two at most 65,535); `args` as `view` returns them.
 
         `overlap`: the GPU sets up the first blocks while the kernel before comes to its end, where it can (compute
-        capability 9.0; "programmatic dependent launch"). Such a kernel must call `wait_for_predecessor` before it
-        touches memory.
+        capability 9.0 and later; "programmatic dependent launch"). Such a kernel must call `wait_for_predecessor`
+        before it touches memory.
         """
         from cuda.bindings import driver
 
         compiled = kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in args))
-        values, self._place, keep = [], [], []
-        for kind, argument in zip(compiled.argument_types, args, strict=True):
-            # an array's address comes after numba's owner (2 words), length and item size
-            self._place.append(len(values) + (4 if isinstance(kind, types.Array) else 0))
+        values, self._place, keep = [], {}, []
+        for index, (kind, argument) in enumerate(zip(compiled.argument_types, args, strict=True)):
+            if isinstance(kind, (types.Array, types.Integer)):
+                # an array's address comes after numba's owner (2 words), length and item size
+                self._place[index] = len(values) + (4 if isinstance(kind, types.Array) else 0)
             compiled._prepare_args(kind, argument, 0, keep, values)
-        # Plain integers or ctypes scalars. The driver finds each by its address, and takes as many bytes as declared.
-        words = [bytes(ctypes.c_int64(v) if isinstance(v, int) else v).ljust(8, b"\0") for v in values]
+        # Integers or ctypes scalars. The driver finds each by its address, and takes as many bytes as declared.
+        integers = (int, np.integer, np.bool_)
+        words = [bytes(ctypes.c_int64(int(v)) if isinstance(v, integers) else v).ljust(8, b"\0") for v in values]
         self._words = np.frombuffer(b"".join(words), np.int64).copy()
         self._addresses = self._words.ctypes.data + 8 * np.arange(len(words))
         self._keep = args, compiled  # the arrays, and the code
@@ -242,7 +244,10 @@ class BoundKernel:
         )
 
     def change(self, index: int, value: int) -> None:
-        """Give argument `index` another value: an int, or an array's new address (shape, strides, type stay)."""
+        """Give an argument another value: an integer, or an array's new address (shape, strides and type stay).
+
+        KeyError where argument `index` is of another kind.
+        """
         self._words[self._place[index]] = value
 
     def __call__(self) -> None:

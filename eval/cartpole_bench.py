@@ -133,7 +133,7 @@ def informed_step(env: CartPoleEnv) -> Callable[[torch.Tensor], None]:
 
 
 def numba_step(env: CartPoleEnv, kernel) -> Callable[[torch.Tensor], None]:
-    """The same launch through numba's own call, which looks at every argument each time."""
+    """A launch through numba's own call, which looks at every argument each time. Always forwards, without overlap."""
 
     def step(actions: torch.Tensor) -> None:
         devices.launch(kernel, env.num_envs, devices.view(actions), 0, env.kernel_carts, block=env.block)
@@ -143,7 +143,7 @@ def numba_step(env: CartPoleEnv, kernel) -> Callable[[torch.Tensor], None]:
 
 @cuda_kernel
 def empty_kernel(actions, carts):
-    """Nothing: what a launch costs by itself."""
+    """Nothing: what a launch costs by itself, where it does not overlap with the one before."""
 
 
 @cuda_kernel

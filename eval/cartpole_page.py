@@ -132,7 +132,7 @@ def ratios(rows: list[dict]) -> str:
     values = {(r["params"]["how"], r["params"]["num_envs"]): r["value"] for r in rows}
     at_once = ("scan", "compiled, graph")
     pairs = {
-        "graph": at_once, "graph, actions u8": at_once, "raw launch": ("torch eager", "torch compiled", "gymnax step"),
+        "graph": at_once, "graph, actions u8": at_once, "raw launch": ("torch eager", "torch compiled", " step,"),
     }  # fmt: skip
     lines = []
     for (how, n), value in values.items():
@@ -179,11 +179,10 @@ def block(rows: list[dict], machine: str, tag: str) -> str:
                    f"{counts[-1]:,} environments"], lines)  # fmt: skip
     best = {n: min((s for s in sizes if (s, n) in times), key=lambda s: times[s, n]) for n in counts}
     text += "\nBest size found: " + ", ".join(f"{size} at {n:,}" for n, size in best.items()) + ".\n"
-    each = {size: times[size, counts[-1]] / -(-counts[-1] // size) for size in sizes}
+    each = {s: duration(times[s, counts[-1]] / -(-counts[-1] // s)) for s in sizes if (s, counts[-1]) in times}
     return text + (
-        "\nWhat the study calls the cost of small blocks is that of starting them, whatever is in them. For each block "
-        "the largest batch takes " + ", ".join(f"{duration(each[size])} in blocks of {size}" for size in sizes) + ". "
-        "That 31 of a warp's 32 lanes idle in a block of one thread does not even show.\n"
+        "\nWhat small blocks cost is mostly that of starting them, whatever is in them: for each block the largest "
+        "batch takes " + ", ".join(f"{time} in blocks of {size}" for size, time in each.items()) + ".\n"
     )
 
 
@@ -196,10 +195,11 @@ def work(rows: list[dict], machine: str, tag: str) -> str:
     text += f"{found[0]['params']['num_envs']:,} environments.\n\n"
     text += curves(found, "work", "how", "Step time by work", "repetitions of the dynamics", "seconds per step",
                    f"work_{tag}") + "\n" + grid(found, "work", "how", duration)  # fmt: skip
+    times = {(r["params"]["how"], r["params"]["work"]): r["value"] for r in found}
+    compiled = [f"{times[who, n] / times['kernel', n]:.0f} at {n}" for who, n in times if who == "torch compiled"]
     return text + (
         "\nA kernel pays its launch once and then only for arithmetic. PyTorch, operation by operation, pays some "
-        "forty launches for each repetition; compiled, it comes near a kernel's time as long as the compiler can "
-        "unroll it.\n"
+        "forty launches for each repetition. Compiled it pays a few; times the kernel's: " + ", ".join(compiled) + ".\n"
     )
 
 
@@ -228,8 +228,8 @@ def breakdown(rows: list[dict], machine: str, tag: str) -> str:
     text = f"### Where a step's time goes ({machine})\n\n"
     text += (
         f"A step moves {BYTES_PER_STEP[torch.int64]} bytes per environment, {BYTES_PER_STEP[torch.uint8]} where "
-        f"actions are single bytes, and {BYTES_PER_END} more where an episode ends (1 in 22, not counted below); a "
-        f"copy on this device moves {copy / 1e12:.2f} TB/s.\n\n"
+        f"actions are single bytes; where an episode ends (1 in 22) its record of {BYTES_PER_END} and when the next "
+        f"began, not counted below. A copy on this device moves {copy / 1e12:.2f} TB/s.\n\n"
     )
     text += grid(select(rows, "breakdown", "seconds_per_step"), "num_envs", "how", duration) + "\n"
     moved = [r for r in select(rows, "breakdown", "bytes_per_second") if "bytes" in r["params"]]
@@ -311,7 +311,7 @@ answers differ.
 1. **Asking costs more than doing.** A Python call takes microseconds, a kernel launch as well; one CartPole step takes
    a nanosecond. So a step's time is flat in the number of environments until the device has enough to do, and only then
    linear. A CUDA graph asks for many steps at once; a fused kernel asks for a thousand. And between two kernels the GPU
-   itself pauses for about a microsecond, unless the second may come in while the first ends.
+   itself pauses for about half a microsecond, unless the second may come in while the first ends.
 2. **Then memory is the limit**, so a step should move few bytes. The state is the observation, and the reward is
    written once. What only ended episodes need is written only for them, and next to each other: memory moves 32 bytes
    at a time, so three scattered numbers cost as much as three times eight numbers in a row. The start of the next

@@ -206,7 +206,7 @@ def generator(device: torch.device) -> Iterator[list[dict]]:
 
 
 def breakdown(device: torch.device) -> Iterator[list[dict]]:
-    """Where a step's time goes: the host's share, an empty kernel's, and bytes/s against a copy's."""
+    """Where a step's time goes: the host's share, an empty kernel's (without overlap), and bytes/s against a copy's."""
     copies = interleaved({"copy": copy_call(device)}, device)["copy"]
     bandwidth = [2 * COPIED_BYTES / s for s in copies]
     yield [row("cartpole", "bytes_per_second", bandwidth, {"part": "breakdown", "how": "device copy"}, device)]

@@ -24,8 +24,8 @@ for one. So everything here is about asking once for all carts, and about moving
 6. What lies near is taken first. More carts than the GPU's cache holds push one another out of it; if every step went
    from the first to the last, it would find none of them. So steps go back and forth: each begins with the carts that
    the last one ended with.
-7. No pause between steps. A kernel is launched while the one before still runs: its first blocks are set up, and wait
-   (`wait_for_predecessor`) just before they read what the other writes.
+7. No pause between steps, on GPUs that can do it: a kernel is launched while the one before still runs. Its first
+   blocks are set up, and wait (`wait_for_predecessor`) just before they read what the other writes.
 
 A step so moves 43 bytes per cart, or 36 where actions come as single bytes (`BYTES_PER_STEP`), and with many carts the
 memory's speed is the limit. Where even the policy runs inside the kernel, the state need not leave the registers:
@@ -82,7 +82,7 @@ class Carts(NamedTuple):
     everywhere, but a block may advance its own without asking whether the others have read theirs. And it lies on the
     device, since a step in a CUDA graph is always called with the same arguments."""
     terminated: torch.Tensor
-    """bool [N]: the last step failed. Like all below but `timed_out`: only written."""
+    """bool [N]: the last step failed. Of this and all below but `timed_out`, no step needs what the last one left."""
     truncated: torch.Tensor
     """bool [N]: the last step was the 500th. Written only in blocks of which a cart had its 500th in this step, or in
     the last, as the next field says."""
@@ -342,6 +342,9 @@ class CartPoleEnv(VectorEnv):
                 self._step_cuda[actions.dtype] = self._bind_step(actions.dtype)
             step = self._step_cuda[actions.dtype]
             step.change(0, actions.data_ptr())
+            # The direction matters for nothing but speed: a graph keeps those of its recording, and goes on alternating
+            # if it has an even number of steps. It cannot follow from the clock: a block reads its own, and which that
+            # is depends on the direction.
             step.change(1, self._backward)
             step()
             self._backward = 1 - self._backward

@@ -66,7 +66,7 @@ class TorchCartPoleEnv(CartPoleEnv):
 
     @property
     def steps(self) -> torch.Tensor:
-        """i16 [N]: steps taken in each running episode; counted here, there is no clock."""
+        """i16 [N]: steps taken in each running episode; counted here, where no clock goes on."""
         return self._steps
 
     def _set_steps(self, steps: torch.Tensor) -> None:

@@ -146,8 +146,10 @@ def test_failure_at_the_limit_is_both():
     assert terminated.item() and truncated.item() and info["_episode"].item()
 
 
-def test_same_step_autoreset():
+@pytest.mark.parametrize("clock", [0, 2**15 - 30, 2**16 - 30])  # the 16 bits kept of an episode's beginning turn over
+def test_same_step_autoreset(clock):
     env = CartPoleEnv(64, seed=3)
+    env.load_state_dict({**env.state_dict(), "clock": torch.tensor(clock)})
     lengths, episodes = torch.zeros(64), torch.zeros(64)
     for _ in range(60):
         observation, _, terminated, truncated, info = env.step(torch.ones(64, dtype=torch.int64))

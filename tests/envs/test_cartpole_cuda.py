@@ -88,6 +88,34 @@ def test_cuda_step_does_not_wait_and_goes_into_a_graph():
 
 
 @pytest.mark.cuda
+def test_cuda_steps_that_overlap():
+    """Many blocks, forwards and backwards, launched and in a graph of an odd number of steps: as when each is awaited."""
+    env, awaited = (CartPoleEnv(300_001, device="cuda", seed=5) for _ in range(2))
+    actions = torch.randint(0, 2, (7, 300_001), device="cuda")
+
+    def steps():
+        for row in actions:
+            env.step(row)
+
+    def awaited_steps():
+        for row in actions:
+            awaited.step(row)
+            torch.cuda.synchronize()
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        steps()
+    for run in (steps, graph.replay):
+        for _ in range(20):
+            run()
+            awaited_steps()
+        for name, tensor in awaited.state_dict().items():
+            assert torch.equal(env.state_dict()[name], tensor), name
+        assert torch.equal(env.carts.terminated, awaited.carts.terminated)
+        assert torch.equal(env.carts.count, awaited.carts.count)
+
+
+@pytest.mark.cuda
 def test_cuda_bad_action_is_reported_without_waiting_for_it():
     env = CartPoleEnv(3, device="cuda")
     with pytest.raises(ArgumentError, match="environment 1"):  # by this step, where its kernel was quick, or the next

@@ -20,7 +20,8 @@ def at_clock(clock, **options):
     return env
 
 
-@pytest.mark.parametrize("clock", [0, 5, 7, 2**35 + 30])  # two begin in the middle of a window, one at its last step
+# In a window's middle, at its last step, and where the 16 bits that are kept of a beginning turn over.
+@pytest.mark.parametrize("clock", [0, 5, 7, 2**35 + 30, 2**15 - 60, 2**16 - 60])
 @pytest.mark.parametrize("linear", [False, True])
 def test_fused_equals_stepwise(clock, linear):
     """State, counters and trajectory, bit for bit; long enough for time-outs where the policy is good."""
