@@ -89,7 +89,7 @@ def test_cuda_step_does_not_wait_and_goes_into_a_graph():
 
 @pytest.mark.cuda
 def test_cuda_steps_that_overlap():
-    """Many blocks, forwards and backwards, launched and in a graph of an odd number of steps: as when each is awaited."""
+    """Many blocks, forwards and backwards, launched and in a graph of an odd number of steps: as if each is awaited."""
     env, awaited = (CartPoleEnv(300_001, device="cuda", seed=5) for _ in range(2))
     actions = torch.randint(0, 2, (7, 300_001), device="cuda")
 
