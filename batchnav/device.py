@@ -23,6 +23,7 @@ from typing import Any
 import numba
 import numpy as np
 import torch
+from cuda.bindings import driver
 from numba import cuda, types
 
 from batchnav.errors import ArgumentError, DeviceError
@@ -211,8 +212,6 @@ class BoundKernel:
         capability 9.0 and later; "programmatic dependent launch"). Such a kernel must call `wait_for_predecessor`
         before it touches memory.
         """
-        from cuda.bindings import driver
-
         compiled = kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in args))
         values, self._place, keep = [], {}, []
         for index, (kind, argument) in enumerate(zip(compiled.argument_types, args, strict=True)):

@@ -197,10 +197,11 @@ def work(rows: list[dict], machine: str, tag: str) -> str:
                    f"work_{tag}") + "\n" + grid(found, "work", "how", duration)  # fmt: skip
     times = {(r["params"]["how"], r["params"]["work"]): r["value"] for r in found}
     compiled = [f"{times[who, n] / times['kernel', n]:.0f} at {n}" for who, n in times if who == "torch compiled"]
-    return text + (
+    text += (
         "\nA kernel pays its launch once and then only for arithmetic. PyTorch, operation by operation, pays some "
-        "forty launches for each repetition. Compiled it pays a few; times the kernel's: " + ", ".join(compiled) + ".\n"
+        "forty launches for each repetition."
     )
+    return text + (f" Compiled it pays a few; times the kernel's: {', '.join(compiled)}.\n" if compiled else "\n")
 
 
 def generator(rows: list[dict], machine: str, tag: str) -> str:
@@ -253,9 +254,8 @@ def peers(rows: list[dict], machine: str, tag: str) -> str:
     if found:
         text += f"### Other libraries ({machine})\n\nAll on this machine's CPU, taking turns with ours.\n\n"
         values = {(r["params"]["peer"], r["params"]["num_envs"], r["params"]["how"]): r for r in found}
-        ours = {
-            n: r for (peer, n, how), r in reversed(values.items()) if how != peer
-        }  # beside the first that has as many
+        # The figure has one line of ours: beside the first library that was measured with as many.
+        ours = {n: r for (peer, n, how), r in reversed(values.items()) if how != peer}
         theirs = [r for (peer, _, how), r in values.items() if how == peer]
         shown = [ours[n] for n in sorted(ours)] + theirs
         text += curves(shown, "num_envs", "how", "On the CPU", "environments", "environment steps/s", f"peers_{tag}")

@@ -1,6 +1,7 @@
 """CartPole against Gymnasium's own, at its edges, and against itself."""
 
 import math
+import platform
 
 import gymnasium
 import numba
@@ -83,6 +84,15 @@ def test_edges_equal_gymnasiums(reference):
     for action in (0, 1):
         set_state(env, states)
         compare_step(env, reference, np.full(len(states), action))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86's instructions")
+@pytest.mark.parametrize("action", [nb.int64, nb.uint8])
+def test_the_cpu_pushes_several_carts_at_once(action):
+    """A division of all lanes is there, beside that of single carts for those that are left over."""
+    types = nb.float32[::1], action[::1], nb.boolean[::1]
+    push = numba.njit(action(*types))(lambda state, actions, failed: cartpole.push_carts(state, actions, failed))
+    assert "divps" in push.inspect_asm(types)
 
 
 def test_sin_cos():
