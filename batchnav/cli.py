@@ -23,11 +23,11 @@ from batchnav.data.scene_dataset import DATASET_CONFIG
 from batchnav.data.scenes import find_scenes, prepared_in
 from batchnav.data.source import SCENES_DIR, STAGE_CONFIG, Z_UP, Frame
 from batchnav.data.validate import validate
-from batchnav.doctor import examine, memory_findings
 from batchnav.errors import ArgumentError, BatchnavError, EpisodeError
-from batchnav.files import replacing
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runs.doctor import examine, memory_findings
+from batchnav.runtime.files import replacing
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.scene import Scene
 from batchnav.view.navmesh import draw_navmesh, island_areas

@@ -169,7 +169,7 @@ class ScenesConfig:
     houses: int = 16
     """Number of procedural houses."""
     first_house: int = 0
-    """Seed of the first; the others follow. Train, validation and test seeds are disjoint (`scene.houses.SPLITS`)."""
+    """Seed of the first; the others follow. Train, validation and test seeds are disjoint (`houses.SPLITS`)."""
     files: tuple[str, ...] = ()
     """Mesh files, each with its `.navmesh` beside it or baked; folders of prepared scenes; or whatever `find_scene`
     finds by name."""

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 import tyro
-from record import RESULTS, record, row
 
 from batchnav.config import PPOConfig
-from batchnav.device import resolve_device
+from batchnav.runs.results import RESULTS, record, row
+from batchnav.runtime.device import resolve_device
 from batchnav.view.curves import load_metrics
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from numba import prange
 
-from batchnav import device as devices
-from batchnav.device import cpu_kernel, cuda, cuda_kernel, inline_function
-from batchnav.envs.cartpole import CartPoleEnv
-from batchnav.envs.cartpole_physics import MAX_STEPS, START_RANGE, WINDOW, WINDOW_BITS, age, has_failed, push, start
-from batchnav.envs.cartpole_rollout import random_bits
-from batchnav.intrinsics import load4, store4
+from batchnav.cartpole.env import CartPoleEnv
+from batchnav.cartpole.physics import MAX_STEPS, START_RANGE, WINDOW, WINDOW_BITS, age, has_failed, push, start
+from batchnav.cartpole.rollout import random_bits
+from batchnav.runtime.arrays import view
+from batchnav.runtime.intrinsics import load4, store4
+from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, inline_function
+from batchnav.runtime.launch import launch
 
 SAMPLE_SECONDS = 0.03
 REPEATS = 7
@@ -136,7 +137,7 @@ def numba_step(env: CartPoleEnv, kernel) -> Callable[[torch.Tensor], None]:
     """A launch through numba's own call, which looks at every argument each time. Always forwards, without overlap."""
 
     def step(actions: torch.Tensor) -> None:
-        devices.launch(kernel, env.num_envs, devices.view(actions), 0, env.kernel_carts, block=env.block)
+        launch(kernel, env.num_envs, view(actions), 0, env.kernel_carts, block=env.block)
 
     return step
 
@@ -179,7 +180,7 @@ def as_start(bits):
 
 @inline_function
 def start_philox_7(seed, environment, clock):
-    """`cartpole_physics.start` by Philox with 7 rounds."""
+    """`physics.start` by Philox with 7 rounds."""
     key, window = np.uint64(seed), np.uint32(clock >> _WINDOW_BITS)
     a, b, c, d = philox_7(np.uint32(environment), window, np.uint32(0), np.uint32(key & _LOW), np.uint32(key >> _HIGH))
     return as_start(a), as_start(b), as_start(c), as_start(d)
@@ -187,7 +188,7 @@ def start_philox_7(seed, environment, clock):
 
 @inline_function
 def start_hash(seed, environment, clock):
-    """`cartpole_physics.start` by a cheap hash (two rounds of multiply and shift): fast, and no sound generator."""
+    """`physics.start` by a cheap hash (two rounds of multiply and shift): fast, and no sound generator."""
     window = np.uint32(clock >> _WINDOW_BITS)
     bits = np.uint32(environment) * np.uint32(0x9E3779B9) + window * np.uint32(0x85EBCA6B) + np.uint32(seed)
     bits = np.uint32((bits ^ (bits >> np.uint32(16))) * np.uint32(0x7FEB352D))

@@ -17,9 +17,9 @@ import torch
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from batchnav.envs.cartpole import BYTES_PER_END, BYTES_PER_STEP
-from batchnav.envs.cartpole_physics import WINDOW
-from batchnav.envs.cartpole_rollout import BYTES_PER_TRAJECTORY_STEP
+from batchnav.cartpole.env import BYTES_PER_END, BYTES_PER_STEP
+from batchnav.cartpole.physics import WINDOW
+from batchnav.cartpole.rollout import BYTES_PER_TRAJECTORY_STEP
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "cartpole.jsonl"

@@ -11,14 +11,14 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import torch
-from record import row
 
+from batchnav.cartpole.env import CartPoleEnv
+from batchnav.cartpole.torch_env import TorchCartPoleEnv
 from batchnav.config import CartPoleRun, load_config
-from batchnav.envs.cartpole import CartPoleEnv
-from batchnav.envs.cartpole_torch import TorchCartPoleEnv
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.learner import Learner
 from batchnav.ppo.schedule import learning_rate_scale
+from batchnav.runs.results import row
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "train"))

@@ -22,7 +22,7 @@ from rich.table import Table
 from batchnav.data.episodes import check_episodes, save_episodes
 from batchnav.data.generate import generate_episodes
 from batchnav.data.scenes import find_scene
-from batchnav.scene.houses import SPLITS
+from batchnav.houses import SPLITS
 from batchnav.scene.scene import Scene
 
 FOLDER = Path(__file__).resolve().parents[1] / "assets" / "episodes"

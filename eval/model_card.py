@@ -19,10 +19,10 @@ import pointnav
 import torch
 import tyro
 import yaml
-from record import commit, machine
 
-from batchnav.device import resolve_device
 from batchnav.policy.weights import load_policy, save_policy
+from batchnav.runs.results import commit, machine
+from batchnav.runtime.device import resolve_device
 from batchnav.view.curves import BLUE, GREY, ORANGE, load_metrics, series, smooth
 from batchnav.view.report import format_interval
 

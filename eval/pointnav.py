@@ -25,7 +25,6 @@ from typing import Literal
 import numpy as np
 import torch
 import tyro
-from record import machine, record
 from rich.console import Console
 from rich.table import Table
 
@@ -34,13 +33,14 @@ from batchnav.data.episodes import Episode, check_episodes, episode_table, load_
 from batchnav.data.scenes import find_played
 from batchnav.data.source import SCENES_DIR
 from batchnav.data.validate import distance_mismatches
-from batchnav.device import resolve_device
 from batchnav.envs import evaluate as playing
-from batchnav.envs.agents import REFERENCE_AGENTS
-from batchnav.envs.evaluate import Interval
 from batchnav.envs.pointnav import PointNavEnv
 from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.evaluation.agents import REFERENCE_AGENTS
+from batchnav.evaluation.play import Interval
 from batchnav.policy.weights import load_policy
+from batchnav.runs.results import machine, record
+from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.state import METRICS
 from batchnav.view.report import SHOWN, format_interval, write_report

@@ -21,12 +21,14 @@ import cartpole_peers as peers
 import torch
 from cartpole_bench import captured, draw_actions, host_seconds, in_turn, interleaved
 from cartpole_ppo import batch_rows, ppo_rows
-from record import record, row
 
-from batchnav import device as devices
-from batchnav.envs.cartpole import BYTES_PER_STEP, CartPoleEnv, step_cuda
-from batchnav.envs.cartpole_rollout import BYTES_PER_TRAJECTORY_STEP, CartPoleRollout, Trajectory
-from batchnav.envs.cartpole_torch import TorchCartPoleEnv, torch_push, torch_step
+from batchnav.cartpole.env import BYTES_PER_STEP, CartPoleEnv, step_cuda
+from batchnav.cartpole.rollout import BYTES_PER_TRAJECTORY_STEP, CartPoleRollout, Trajectory
+from batchnav.cartpole.torch_env import TorchCartPoleEnv, torch_push, torch_step
+from batchnav.runs.results import record, row
+from batchnav.runtime.arrays import view
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.launch import BoundKernel
 
 COUNTS_CUDA = (1, 64, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 10_000_000)
 COUNTS_CPU = (1, 64, 1024, 16_384, 65_536, 1_048_576)
@@ -182,9 +184,9 @@ def work(device: torch.device) -> Iterator[list[dict]]:
 def kernel_work(times: int, n: int, device: torch.device) -> Callable[[], None]:
     """The dynamics `times` times in one launch."""
     actions, state = torch.ones(n, dtype=torch.int64, device=device), torch.zeros(n, 4, device=device)
-    args = devices.view(actions), times, devices.view(state)
+    args = view(actions), times, view(state)
     if device.type == "cuda":
-        return devices.BoundKernel(bench.work_kernel, n, *args)
+        return BoundKernel(bench.work_kernel, n, *args)
     return lambda: bench.work_cpu(*args)
 
 
@@ -197,10 +199,7 @@ def generator(device: torch.device) -> Iterator[list[dict]]:
     }
     for n in (65_536, 10_000_000):
         envs = {who: CartPoleEnv(n, device) for who in kernels}
-        calls = {
-            who: devices.BoundKernel(kernel, n, 0, FUSED_STEPS, envs[who].kernel_carts)
-            for who, kernel in kernels.items()
-        }
+        calls = {who: BoundKernel(kernel, n, 0, FUSED_STEPS, envs[who].kernel_carts) for who, kernel in kernels.items()}
         steps = dict.fromkeys(calls, n * FUSED_STEPS)
         yield throughput("generator", interleaved(calls, device, repeats=5), steps, device, num_envs=n)
 
@@ -212,7 +211,7 @@ def breakdown(device: torch.device) -> Iterator[list[dict]]:
     yield [row("cartpole", "bytes_per_second", bandwidth, {"part": "breakdown", "how": "device copy"}, device)]
     for n in COMPARED:
         rows, actions, env = [], draw_actions(n, device), CartPoleEnv(n, device)
-        empty = devices.BoundKernel(bench.empty_kernel, n, devices.view(actions[0]), env.kernel_carts, block=env.block)
+        empty = BoundKernel(bench.empty_kernel, n, view(actions[0]), env.kernel_carts, block=env.block)
         moves = {"step kernel": BYTES_PER_STEP[torch.int64], "step kernel, actions u8": BYTES_PER_STEP[torch.uint8]}
         graphs = {
             "step kernel": captured(bench.bound_step(env), actions, 96),
@@ -297,7 +296,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=[p for p in PARTS if p not in LEARNING])
     parser.add_argument("--dry", action="store_true", help="print only, append nothing")
     options = parser.parse_args()
-    device = devices.resolve_device(options.device)
+    device = resolve_device(options.device)
     for name in options.parts:
         if name in CUDA_ONLY and device.type == "cpu":
             continue

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import torch
 import tyro
-from record import record, row
 
 from batchnav.data.scenes import BUNDLED
-from batchnav.device import num_threads, resolve_device
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.runs.results import record, row
+from batchnav.runtime.device import num_threads, resolve_device
 from batchnav.scene.mesh import load_mesh
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

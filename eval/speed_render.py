@@ -24,14 +24,14 @@ from typing import Literal
 import numpy as np
 import torch
 import tyro
-from record import record, row
 
-import batchnav.device as devices
 from batchnav.data.scenes import find_scenes
 from batchnav.errors import DeviceError
 from batchnav.render.choose import RENDERERS, random_views
-from batchnav.render.opengl import OpenGLRenderer
+from batchnav.render.opengl.renderer import OpenGLRenderer
 from batchnav.render.reference import pixel_directions
+from batchnav.runs.results import record, row
+from batchnav.runtime.device import num_threads, resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.types import DepthRenderer
@@ -70,7 +70,7 @@ class Arguments:
 
 
 def main(arguments: Arguments) -> None:
-    device = devices.resolve_device(arguments.device)
+    device = resolve_device(arguments.device)
     counts = arguments.num_agents or ((4096,) if device.type == "cuda" else (256,))
     rows = []
     for name in arguments.scenes:
@@ -102,7 +102,7 @@ def compare(bank: SceneBank, others: dict[str, Aim], views: Views, params: dict,
     runs |= {name: aim(views, size) for name, aim in others.items()}
 
     def describe(renderer: str) -> dict:
-        threads = 1 if renderer.startswith("Embree") else devices.num_threads()
+        threads = 1 if renderer.startswith("Embree") else num_threads()
         return {"renderer": renderer, **params, **({"threads": threads} if device.type == "cpu" else {})}
 
     seconds = measure(runs, device, arguments.repeats)

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 import tyro
-from record import record, row
 
 from batchnav.config import PointNavConfig
 from batchnav.data.scenes import find_scenes
-from batchnav.device import resolve_device
-from batchnav.graphs import WARM_UPS, Graphs
+from batchnav.runs.results import record, row
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.pointnav import PointNavSim
 from batchnav.sim.state import NUM_ACTIONS

@@ -32,18 +32,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import tyro
-from record import RESULTS, commit, record, row
 from tables import rows_of
 from torch._inductor import config as inductor
 
 from batchnav.config import PointNavConfig, PolicyConfig, PPOConfig
 from batchnav.data.scenes import find_scene, find_scenes, measure_scenes
-from batchnav.device import make_deterministic, resolve_device
 from batchnav.envs.pointnav import PointNavEnv
 from batchnav.envs.streamed import StreamedPointNavEnv
-from batchnav.graphs import WARM_UPS, Graphs
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
+from batchnav.runs.results import RESULTS, commit, record, row
+from batchnav.runtime.device import make_deterministic, resolve_device
+from batchnav.runtime.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.slots import Capacity
 from batchnav.sim.state import STOP

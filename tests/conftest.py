@@ -51,7 +51,7 @@ def compile_ptx(monkeypatch):
 def opengl() -> None:
     """For tests that need OpenGL 4.5: they skip where there is none, and fail in CI, which installs Mesa's."""
     from batchnav.errors import DeviceError
-    from batchnav.render.gl import open_context
+    from batchnav.render.opengl.gl import open_context
 
     try:
         open_context(torch.device("cpu")).release()

@@ -10,7 +10,7 @@ from batchnav.data.catalog import SOURCES, Source
 from batchnav.data.episodes import load_episodes
 from batchnav.data.prepared import load_prepared
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.render import gl
+from batchnav.render.opengl import gl
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ import time
 
 import torch
 
+from batchnav.cartpole.env import MAX_STEPS, CartPoleEnv
 from batchnav.config import CartPoleRun, load_config
-from batchnav.device import resolve_device
-from batchnav.envs.cartpole import MAX_STEPS, CartPoleEnv
 from batchnav.errors import BatchnavError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.learner import Learner
+from batchnav.runtime.device import resolve_device
 
 SOLVED = 475.0  # mean return
 

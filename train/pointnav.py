@@ -19,22 +19,22 @@ from pathlib import Path
 
 import torch
 import tyro
-from progress import TrainingProgress
-from run_folder import RunFolder
-from tracing import tracing
 
 from batchnav.config import PointNavRun, load_config, to_dict, validate
 from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes, order_episodes
 from batchnav.data.scenes import find_played, find_scene, find_scenes, measure_scenes, scene_ids
-from batchnav.device import make_deterministic, resolve_device
-from batchnav.envs.evaluate import evaluate
 from batchnav.envs.pointnav import PointNavEnv
 from batchnav.envs.streamed import StreamedPointNavEnv
 from batchnav.errors import BatchnavError, DivergenceError
+from batchnav.evaluation.play import evaluate
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
 from batchnav.policy.weights import save_policy
 from batchnav.ppo.learner import Learner
+from batchnav.runs.folder import RunFolder
+from batchnav.runs.progress import TrainingProgress
+from batchnav.runs.tracing import tracing
+from batchnav.runtime.device import make_deterministic, resolve_device
 from batchnav.scene.slots import Capacity, slots_needed
 
 VALIDATION = Path(__file__).resolve().parents[1] / "assets" / "episodes" / "val.json.gz"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batchnav.errors import BatchnavError
-from batchnav.files import replacing
+from batchnav.runtime.files import replacing
 
 _GZIP = b"\x1f\x8b"
 MAX_UNPACKED = 100 * 2**20

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from rich.progress import Progress
 
-from batchnav.device import num_threads
+from batchnav.runtime.device import num_threads
 
 T = TypeVar("T")
 R = TypeVar("R")

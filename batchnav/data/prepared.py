@@ -24,10 +24,10 @@ from safetensors.numpy import save
 
 from batchnav.data.source import SceneSource
 from batchnav.errors import MeshError
-from batchnav.files import replacing
 from batchnav.geometry import triangle
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.runtime.files import replacing
 from batchnav.scene import bvh
 from batchnav.scene.bvh import BVH
 from batchnav.scene.scene import Scene, baker_version

@@ -19,7 +19,7 @@ import numpy as np
 
 from batchnav.data.files import is_number, read_json, read_text, short
 from batchnav.errors import MeshError
-from batchnav.scene.houses.solids import Solids
+from batchnav.houses.solids import Solids
 from batchnav.scene.mesh import check_mesh
 from batchnav.types import TriangleMesh
 

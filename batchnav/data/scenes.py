@@ -12,10 +12,10 @@ from batchnav.data.parallel import in_parallel
 from batchnav.data.prepared import SUFFIX, load_prepared, load_source, save_prepared
 from batchnav.data.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.source import SCENES_DIR, file_source, mesh_source, scene_id_of, stage_source
-from batchnav.device import made_by
 from batchnav.errors import MeshError
+from batchnav.houses import make_house
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.scene.houses import make_house
+from batchnav.runtime.cache import made_by
 from batchnav.scene.scene import Scene, make_scene
 from batchnav.scene.slots import Capacity
 

@@ -12,10 +12,10 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from batchnav.config import PRESETS, PointNavConfig
-from batchnav.device import resolve_device
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
 from batchnav.render.choose import make_renderer
-from batchnav.render.raycast import RaycastRenderer
+from batchnav.render.raycast.renderer import RaycastRenderer
+from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sim.pointnav import PointNavSim

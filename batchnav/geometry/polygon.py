@@ -5,7 +5,7 @@ Ties between polygons, and so which corridor a search picks, depend on rounding:
 
 import numpy as np
 
-from batchnav.device import inline_function
+from batchnav.runtime.kernels import inline_function
 
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
 _PARALLEL = np.float32(1e-6)

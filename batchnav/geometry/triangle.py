@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from batchnav.device import device_function
-from batchnav.intrinsics import fma, load4
+from batchnav.runtime.intrinsics import fma, load4
+from batchnav.runtime.kernels import device_function
 
 
 @device_function

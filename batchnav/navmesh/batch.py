@@ -7,13 +7,13 @@ index is unsigned: it is made an int64 at once, else every function would be com
 import numpy as np
 from numba import prange
 
-from batchnav.device import cpu_kernel, cuda, exact_cuda_kernel, inline_function
 from batchnav.navmesh.clearance import distance_to_wall
 from batchnav.navmesh.geodesic import find_path
 from batchnav.navmesh.locate import nearest_polygon
 from batchnav.navmesh.sample import random_point
 from batchnav.navmesh.walk import try_step
-from batchnav.rng import uniform4
+from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, inline_function
+from batchnav.runtime.rng import uniform4
 
 _INF = np.float32(np.inf)
 _NAVIGABLE = np.float32(1e-2)

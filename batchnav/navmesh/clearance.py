@@ -4,9 +4,7 @@ import math
 
 import numpy as np
 
-from batchnav.device import inline_function, lean_function
 from batchnav.geometry.polygon import ZERO, closest_on_segment
-from batchnav.intrinsics import load4
 from batchnav.navmesh.data import NODE_POOL, WALL, as_float, as_int, slots
 from batchnav.navmesh.heap import (
     CLOSED,
@@ -19,6 +17,8 @@ from batchnav.navmesh.heap import (
     write_node,
 )
 from batchnav.navmesh.locate import nearest_polygon
+from batchnav.runtime.intrinsics import load4
+from batchnav.runtime.kernels import inline_function, lean_function
 
 _NOWHERE = np.float32(np.inf)
 

@@ -18,11 +18,11 @@ import torch
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from batchnav.device import inline_function
 from batchnav.errors import ArgumentError, NavMeshError
 from batchnav.navmesh.connect import Link, connect_tiles
 from batchnav.navmesh.file import NavMeshFile
 from batchnav.navmesh.tile import WALKABLE, Tile
+from batchnav.runtime.kernels import inline_function
 
 if TYPE_CHECKING:
     from batchnav.navmesh.navmesh import NavMesh

@@ -9,9 +9,7 @@ import math
 
 import numpy as np
 
-from batchnav.device import inline_function, lean_function
 from batchnav.geometry.polygon import ZERO, closest_on_segment, edge_crosses, mix, same_point, twice_area
-from batchnav.intrinsics import load4
 from batchnav.navmesh.data import MAX_PATH, NODE_POOL, as_float, as_int, slots
 from batchnav.navmesh.heap import (
     CLOSED,
@@ -24,6 +22,8 @@ from batchnav.navmesh.heap import (
     write_node,
 )
 from batchnav.navmesh.locate import FAR, nearest_polygon
+from batchnav.runtime.intrinsics import load4
+from batchnav.runtime.kernels import inline_function, lean_function
 
 NO_PATH = np.float32(np.inf)
 _NAN = np.float32(np.nan)

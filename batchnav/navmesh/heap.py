@@ -7,9 +7,9 @@ and are read at once.
 
 import numpy as np
 
-from batchnav.device import inline_function
-from batchnav.intrinsics import load4, store4
 from batchnav.navmesh.data import as_float, as_int
+from batchnav.runtime.intrinsics import load4, store4
+from batchnav.runtime.kernels import inline_function
 
 OPEN, CLOSED = 1, 2
 _LAST_STAMP = 2**29 - 1

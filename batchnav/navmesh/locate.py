@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from batchnav.device import inline_function, lean_function
 from batchnav.geometry.polygon import ONE, ZERO, closest_on_segment, edge_crosses, height_on_triangle, mix
-from batchnav.intrinsics import load4
 from batchnav.navmesh.data import as_int
+from batchnav.runtime.intrinsics import load4
+from batchnav.runtime.kernels import inline_function, lean_function
 
 FAR = np.float32(3.0e38)
 """More than any squared distance."""

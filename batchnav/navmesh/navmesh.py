@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from batchnav.device import launch, num_threads, resolve_device, to_device, view
 from batchnav.errors import ArgumentError
 from batchnav.navmesh import batch
 from batchnav.navmesh import file as navmesh_file
@@ -22,6 +21,9 @@ from batchnav.navmesh.data import (
     triangle_areas,
 )
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.arrays import to_device, view
+from batchnav.runtime.device import num_threads, resolve_device
+from batchnav.runtime.launch import launch
 from batchnav.types import TriangleMesh
 
 _CUDA_ROWS = 65536

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from batchnav.device import inline_function, lean_function
 from batchnav.geometry.polygon import ONE, ZERO, mix, twice_area
-from batchnav.intrinsics import load4
 from batchnav.navmesh.data import as_int
 from batchnav.navmesh.locate import distance_to_polygon
+from batchnav.runtime.intrinsics import load4
+from batchnav.runtime.kernels import inline_function, lean_function
 
 
 @lean_function

@@ -8,9 +8,7 @@ import math
 
 import numpy as np
 
-from batchnav.device import inline_function, lean_function
 from batchnav.geometry.polygon import ONE, ZERO, closest_on_segment, intersect_segments, mix
-from batchnav.intrinsics import load4
 from batchnav.navmesh.data import SEVERAL, WALL, as_float, as_int, slots
 from batchnav.navmesh.locate import (
     FAR,
@@ -21,6 +19,8 @@ from batchnav.navmesh.locate import (
     nearest_within,
     polygon_at_height,
 )
+from batchnav.runtime.intrinsics import load4
+from batchnav.runtime.kernels import inline_function, lean_function
 
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
 _CLEAR = np.float32(1e-3)

@@ -7,8 +7,10 @@ as long as its output takes to write.
 import numpy as np
 import torch
 
-from batchnav.device import cuda, cuda_kernel, device_function, launch, view
-from batchnav.intrinsics import bits_float, store4
+from batchnav.runtime.arrays import view
+from batchnav.runtime.intrinsics import bits_float, store4
+from batchnav.runtime.kernels import cuda, cuda_kernel, device_function
+from batchnav.runtime.launch import launch
 
 CELL = 4
 """Cells are CELL x CELL pixels."""

@@ -12,11 +12,11 @@ from gymnasium import spaces
 from safetensors.torch import save
 
 from batchnav.config import PolicyConfig, from_dict, to_dict
-from batchnav.device import resolve_device
 from batchnav.errors import BatchnavError, CheckpointError
-from batchnav.files import replacing
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.files import replacing
 
 FORMAT = "batchnav policy 1"
 DTYPES = (torch.float32, torch.bfloat16)

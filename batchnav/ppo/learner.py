@@ -12,7 +12,6 @@ import torch
 
 from batchnav.config import PPOConfig
 from batchnav.errors import CheckpointError, ConfigError
-from batchnav.graphs import Graphs
 from batchnav.policy.actor_critic import ActorCritic, as_dict
 from batchnav.ppo.gae import gae
 from batchnav.ppo.lamb import Lamb
@@ -20,6 +19,7 @@ from batchnav.ppo.loss import LossStats, ppo_loss
 from batchnav.ppo.rollout import Rollout
 from batchnav.ppo.schedule import learning_rate
 from batchnav.ppo.stats import EpisodeSums, Timer, UpdateStats
+from batchnav.runtime.graphs import Graphs
 from batchnav.types import VecEnv
 
 EPS = 1e-5

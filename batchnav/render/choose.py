@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError, DeviceError
-from batchnav.render.opengl import OpenGLRenderer
-from batchnav.render.raycast import RaycastRenderer
+from batchnav.render.opengl.renderer import OpenGLRenderer
+from batchnav.render.raycast.renderer import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.types import DepthRenderer
 

@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from batchnav.device import resolve_device, to_device, view
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.data import NavMeshData, SearchScratch, search_scratch, search_size
 from batchnav.navmesh.data import pack as pack_navmeshes
+from batchnav.runtime.arrays import to_device, view
+from batchnav.runtime.device import resolve_device
 from batchnav.scene.bvh import BVH
 from batchnav.scene.scene import Scene
 

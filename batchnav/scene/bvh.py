@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.device import cpu_function, lean_function
 from batchnav.geometry.triangle import triangle_planes
+from batchnav.runtime.kernels import cpu_function, lean_function
 from batchnav.types import TriangleMesh
 
 MAX_LEAF = 4

@@ -7,11 +7,11 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
-from batchnav.device import cache_folder
 from batchnav.errors import NavMeshError
 from batchnav.navmesh import navmesh as navmesh_module
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.cache import cache_folder
 from batchnav.scene.bvh import BVH, build_bvh
 from batchnav.scene.mesh import check_mesh
 from batchnav.types import TriangleMesh

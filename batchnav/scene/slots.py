@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from batchnav.device import resolve_device
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.navmesh.data import NavMeshData, SearchScratch, moved, search_scratch, search_size
+from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank, moved_nodes
 from batchnav.scene.scene import Scene
 

@@ -8,10 +8,10 @@ import math
 
 import numpy as np
 
-from batchnav import rng
-from batchnav.device import device_function, lean_function
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.sample import random_point
+from batchnav.runtime import rng
+from batchnav.runtime.kernels import device_function, lean_function
 
 MIN_ISLAND_RADIUS = np.float32(1.5)
 """Metres; Habitat's ISLAND_RADIUS_LIMIT: neither end lies on a smaller island."""

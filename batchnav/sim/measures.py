@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from batchnav.device import device_function
+from batchnav.runtime.kernels import device_function
 
 COLLISION_EPSILON = np.float32(1e-5)
 """Habitat's: a step collides where its squared length falls short of what was asked for by more than this (m^2)."""

@@ -18,9 +18,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from batchnav import device
 from batchnav.config import PointNavConfig
 from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.runtime.arrays import check_tensor, view
+from batchnav.runtime.device import num_threads
+from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.state import (
     METRICS,
@@ -90,8 +92,8 @@ class PointNavSim:
         ranges = np.stack([shares[:-1], np.maximum(1, np.diff(shares))], axis=1).astype(np.int32)
         self.scene_ranges = torch.from_numpy(ranges).to(self.device)
         tensors = (self.state, self.upcoming, self.result, self.seed, self.scene_ranges, self.episodes)
-        self._views, self._walked = tuple(map(device.view, tensors)), device.view(self.walked)
-        self._scratch, self._drawing_scratch = device.view(self.scratch), device.view(self.drawing_scratch)
+        self._views, self._walked = tuple(map(view, tensors)), view(self.walked)
+        self._scratch, self._drawing_scratch = view(self.scratch), view(self.drawing_scratch)
         self._judging = self._drawing = False  # beside torch's current stream
         if self.device.type == "cuda":
             self._judge_stream, self._draw_stream = torch.cuda.Stream(self.device), torch.cuda.Stream(self.device)
@@ -101,15 +103,15 @@ class PointNavSim:
         """Lay out the launches: actions are all that changes from step to step."""
         state, upcoming, result, *origin = self._views
         nav, walked, scratch, n = self.bank.navmesh_view, self._walked, self._scratch, self.num_envs
-        actions = device.view(torch.zeros(n, dtype=torch.int64, device=self.device))
-        self._advance = device.BoundKernel(advance_cuda, n, actions, nav, self.task, state, walked, scratch, result)
-        self._judge = device.BoundKernel(judge_cuda, n, nav, self.task, walked, state, scratch, result)
+        actions = view(torch.zeros(n, dtype=torch.int64, device=self.device))
+        self._advance = BoundKernel(advance_cuda, n, actions, nav, self.task, state, walked, scratch, result)
+        self._judge = BoundKernel(judge_cuda, n, nav, self.task, walked, state, scratch, result)
         self._begin = {
-            everyone: device.BoundKernel(begin_cuda, n, everyone, self.task, upcoming, state, result)
+            everyone: BoundKernel(begin_cuda, n, everyone, self.task, upcoming, state, result)
             for everyone in (False, True)
         }
         drawing = nav, self.task, *origin, state, self._drawing_scratch, upcoming, result
-        self._draw = device.BoundKernel(draw_cuda, drawing_threads(n), *drawing, block=BLOCK)
+        self._draw = BoundKernel(draw_cuda, drawing_threads(n), *drawing, block=BLOCK)
 
     def reset(self) -> None:
         """Begin an episode for every agent. EpisodeError where a scene has none to offer (waits for the device)."""
@@ -174,7 +176,7 @@ class PointNavSim:
             actions: i64 [N], 0 stop, 1 forward, 2 left, 3 right. Out of range: ArgumentError; on CUDA, where looking
                 would stall the pipeline, at the next `check`.
         """
-        device.check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
+        check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
         if self.device.type == "cuda":
             self.finish()
             actions = actions.contiguous()
@@ -248,7 +250,7 @@ def scratch_rows(num_envs: int, where: torch.device) -> tuple[int, int]:
     """
     if where.type == "cuda":
         return num_envs, drawing_threads(num_envs)
-    return min(num_envs, device.num_threads() * CHUNKS_PER_THREAD), 0
+    return min(num_envs, num_threads() * CHUNKS_PER_THREAD), 0
 
 
 def drawing_threads(num_envs: int) -> int:

@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numba import prange
 
-from batchnav.device import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.walk import try_step
+from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.sim.episodes import MAX_CANDIDATES, STARTS_PER_GOAL, draw_scene, sample_goal, try_candidate
 from batchnav.sim.measures import collided, goal_in_agent_frame, soft_spl, spl, step_reward
 from batchnav.sim.state import FORWARD, LEFT, NUM_ACTIONS, RIGHT, STOP

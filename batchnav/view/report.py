@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from batchnav.envs.evaluate import Interval, Recording
 from batchnav.errors import BatchnavError
-from batchnav.files import replacing
+from batchnav.evaluation.play import Interval, Recording
+from batchnav.runtime.files import replacing
 from batchnav.scene.scene import Scene
 from batchnav.view.curves import plot_curves
 from batchnav.view.mosaic import depth_mosaic

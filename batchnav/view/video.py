@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from batchnav.envs.evaluate import Recording
 from batchnav.errors import BatchnavError
-from batchnav.files import replacing
+from batchnav.evaluation.play import Recording
+from batchnav.runtime.files import replacing
 from batchnav.view.mosaic import colour_depth
 from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
 

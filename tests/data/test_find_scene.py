@@ -3,7 +3,7 @@ import pytest
 
 from batchnav.data.scenes import find_scene, find_scenes, scene_ids
 from batchnav.errors import MeshError
-from batchnav.scene.houses import make_house
+from batchnav.houses import make_house
 
 
 @pytest.mark.parametrize(

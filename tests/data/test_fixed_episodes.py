@@ -9,10 +9,10 @@ import pytest
 
 from batchnav.data.episodes import check_episodes, episode_table, load_episodes
 from batchnav.data.scenes import find_scene, find_scenes
-from batchnav.envs.agents import GreedyAgent
-from batchnav.envs.evaluate import evaluate
 from batchnav.envs.pointnav import PointNavEnv
-from batchnav.scene.houses import SPLITS
+from batchnav.evaluation.agents import GreedyAgent
+from batchnav.evaluation.play import evaluate
+from batchnav.houses import SPLITS
 
 FOLDER = Path(__file__).resolve().parents[2] / "assets" / "episodes"
 DISTANCE_TOLERANCE = 1e-2

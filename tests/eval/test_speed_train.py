@@ -8,9 +8,10 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "eval"))
-import record
 import speed_train
 import tables
+
+from batchnav.runs import results as record
 
 N, STEPS = 8, 4
 OPTIONS = speed_train.Options(

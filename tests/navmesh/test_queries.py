@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav import device
 from batchnav.errors import ArgumentError
 from batchnav.navmesh import batch
 from batchnav.navmesh.data import WALL, pack, search_scratch, search_size
 from batchnav.navmesh.file import single_tile_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.arrays import to_device, view
 
 ROUNDING = 2e-6
 """Metres: float32 arithmetic on coordinates below 10 m."""
@@ -300,20 +300,20 @@ def test_a_navmesh_that_was_moved_answers_the_same():
 def test_several_scenes_in_one_set_of_arrays():
     """A scene answers the same packed with others as on its own."""
     alone = [NavMesh(made) for made in (handmade.hills(5, 1), handmade.two_rooms(), handmade.four_tiles())]
-    packed = device.to_device(pack(alone), alone[0].device)
+    packed = to_device(pack(alone), alone[0].device)
     rng = np.random.default_rng(8)
     for scene, navmesh in enumerate(alone):
         low, high = navmesh.bounds
         starts, ends = (rng.uniform(low, high, (300, 3)).astype(np.float32) for _ in range(2))
         one = _as_first_scene(packed, scene)
-        scratch = device.view(search_scratch(search_size(one), 1, navmesh.device))
+        scratch = view(search_scratch(search_size(one), 1, navmesh.device))
         distance, corners = np.empty(300, np.float32), np.empty(300, np.int32)
-        batch.path_cpu(device.view(one), starts, ends[:, None].copy(), 1, scratch, distance, corners)
+        batch.path_cpu(view(one), starts, ends[:, None].copy(), 1, scratch, distance, corners)
         np.testing.assert_array_equal(distance, navmesh.geodesic_distance(starts, ends))
         out = np.empty_like(starts)
-        batch.step_cpu(device.view(one), starts, ends, True, 1, scratch, out)
+        batch.step_cpu(view(one), starts, ends, True, 1, scratch, out)
         np.testing.assert_array_equal(out, navmesh.try_step(starts, ends))
-        batch.sample_cpu(device.view(one), 7, out)
+        batch.sample_cpu(view(one), 7, out)
         np.testing.assert_array_equal(out, navmesh.sample(300, seed=7))
 
 

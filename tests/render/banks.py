@@ -4,7 +4,8 @@ import numpy as np
 import torch
 import trimesh
 
-from batchnav.device import resolve_device, to_device
+from batchnav.runtime.arrays import to_device
+from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank, pack_bvhs
 from batchnav.scene.bvh import build_bvh
 from batchnav.scene.scene import Scene

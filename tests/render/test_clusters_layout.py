@@ -5,9 +5,9 @@ import pytest
 from banks import room
 
 from batchnav.errors import DeviceError
-from batchnav.render.clusters import MAX_TRIANGLES, build_clusters
-from batchnav.render.layout import Limits, arrange, buffer_sizes, check_memory
-from batchnav.scene.houses import make_house
+from batchnav.houses import make_house
+from batchnav.render.opengl.clusters import MAX_TRIANGLES, build_clusters
+from batchnav.render.opengl.layout import Limits, arrange, buffer_sizes, check_memory
 
 LIMITS = Limits(texture_size=16384, layers=2048, groups=65535, block=2**27, texels=2**27)
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from batchnav.errors import DeviceError
-from batchnav.render import gl
-from batchnav.render.gl import EGLDevice, cuda_match
+from batchnav.render.opengl import gl
+from batchnav.render.opengl.gl import EGLDevice, cuda_match
 
 UUID = "0123456789abcdef0123456789abcdef"
 DASHED = "01234567-89ab-cdef-0123-456789abcdef"

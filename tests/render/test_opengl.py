@@ -9,10 +9,10 @@ from banks import bank_of, render, room, tensors
 from parity import assert_parity
 
 from batchnav.errors import DeviceError
-from batchnav.render import gl, layout
-from batchnav.render.opengl import OpenGLRenderer
-from batchnav.render.raycast import RaycastRenderer
-from batchnav.scene.houses import make_house
+from batchnav.houses import make_house
+from batchnav.render.opengl import gl, layout
+from batchnav.render.opengl.renderer import OpenGLRenderer
+from batchnav.render.raycast.renderer import RaycastRenderer
 from batchnav.scene.mesh import load_mesh
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets/scenes"

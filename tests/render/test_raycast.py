@@ -8,12 +8,12 @@ from banks import as_mesh, assert_close, bank_of, render, room, soup, tensors
 from numba import njit
 from numba import types as nb
 
-import batchnav.render.raycast as raycast
-from batchnav.device import to_device, view
+import batchnav.render.raycast.renderer as raycast
 from batchnav.geometry.camera import pixel_ray, tan_half
 from batchnav.geometry.pose import forward
-from batchnav.render.raycast import RaycastRenderer
+from batchnav.render.raycast.renderer import RaycastRenderer
 from batchnav.render.reference import pixel_directions
+from batchnav.runtime.arrays import to_device, view
 from batchnav.scene.bank import BVHData
 from batchnav.scene.bvh import MAX_LEVELS
 from batchnav.scene.mesh import load_mesh

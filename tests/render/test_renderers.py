@@ -6,8 +6,8 @@ import trimesh
 from banks import DEPTH_ERROR, SILHOUETTES, as_mesh, assert_close, bank_of, render, room, soup, tensors
 
 from batchnav.errors import ArgumentError
-from batchnav.render.opengl import OpenGLRenderer
-from batchnav.render.raycast import RaycastRenderer
+from batchnav.render.opengl.renderer import OpenGLRenderer
+from batchnav.render.raycast.renderer import RaycastRenderer
 from batchnav.render.reference import pixel_directions, render_reference
 from batchnav.scene.mesh import load_mesh
 from batchnav.types import TriangleMesh

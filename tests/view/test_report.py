@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from batchnav.envs.evaluate import Interval, Recording
+from batchnav.evaluation.play import Interval, Recording
 from batchnav.scene.scene import make_scene
 from batchnav.sim.state import METRICS
 from batchnav.types import TriangleMesh

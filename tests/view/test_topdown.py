@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from batchnav.envs.evaluate import Recording
 from batchnav.errors import ArgumentError
+from batchnav.evaluation.play import Recording
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.types import TriangleMesh
 from batchnav.view.topdown import BLUE, FLOOR, GREEN, INK, ORANGE, PAPER, TopDownMap, slice_mesh

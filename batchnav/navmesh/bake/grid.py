@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.device import cpu_function
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.kernels import cpu_function
 
 MAX_COLUMNS = 2**25
 """Grid columns (cells seen from above) that a bake accepts; 290 x 290 m at Habitat's cell size."""

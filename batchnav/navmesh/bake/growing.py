@@ -6,7 +6,7 @@ once more.
 
 import numpy as np
 
-from batchnav.device import device_function, lean_function
+from batchnav.runtime.kernels import device_function, lean_function
 
 
 @device_function

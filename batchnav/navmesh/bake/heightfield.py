@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.device import cpu_function, lean_function
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.bake.grid import Grid
 from batchnav.navmesh.bake.growing import room_for
+from batchnav.runtime.kernels import cpu_function, lean_function
 
 WALKABLE_AREA = 63
 """Area of what an agent can stand on; 0 is what it cannot."""

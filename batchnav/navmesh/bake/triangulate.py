@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from batchnav.device import lean_function
 from batchnav.navmesh.bake.plane import distance_square, meets, sees
+from batchnav.runtime.kernels import lean_function
 
 
 @lean_function

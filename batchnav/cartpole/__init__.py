@@ -1,0 +1,1 @@
+"""CartPole, the smallest environment: `plain.py` is to be read first."""

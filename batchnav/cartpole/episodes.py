@@ -1,0 +1,130 @@
+"""What CartPole's ended episodes leave: a list while steps run, tensors by environment when somebody reads them.
+
+A random agent's step ends the episode of one cart in 22. Were its final state and its length written to the cart's own
+rows of two [N] tensors, memory would move 32 bytes for each, few of them needed, and a flag that says which rows are
+new would be written for all carts. So a step writes records of exactly 32 bytes, packed from the first row of each
+block of carts, and their number. `EpisodeInfo` spreads them out when it is read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from batchnav.runtime.arrays import view
+from batchnav.runtime.intrinsics import load4, store4
+from batchnav.runtime.kernels import cpu_function, cuda, cuda_kernel, inline_function
+from batchnav.runtime.launch import BoundKernel
+
+if TYPE_CHECKING:
+    from batchnav.cartpole.env import Carts
+
+_FIRST, _SECOND_HALF, _UNUSED = np.int32(0), np.int32(4), np.float32(0.0)
+
+
+class LastEpisodes(NamedTuple):
+    """By environment; the last two are meaningful where the first is set."""
+
+    ended: torch.Tensor
+    """bool [N]: an episode ended in the last step."""
+    final_state: torch.Tensor
+    """f32 [N, 4]: the state in which it ended."""
+    final_steps: torch.Tensor
+    """f32 [N]: its length, which is its return too."""
+
+    @classmethod
+    def none(cls, num_envs: int, device: torch.device) -> LastEpisodes:
+        """Of environments that have not stepped yet."""
+        return cls(
+            torch.zeros(num_envs, dtype=torch.bool, device=device),
+            torch.zeros(num_envs, 4, device=device),
+            torch.zeros(num_envs, device=device),
+        )
+
+    def named(self) -> dict[str, Any]:
+        """As Gymnasium names them."""
+        episode = {"return": self.final_steps, "steps": self.final_steps}
+        return {
+            "episode": episode, "_episode": self.ended, "final_obs": self.final_state, "_final_obs": self.ended,
+        }  # fmt: skip
+
+
+@inline_function
+def write_record(row, place, cart, steps, record):
+    """Row of `record`: final state and length of the episode of its block's cart number `place`."""
+    store4(record, row, _FIRST, cart)
+    store4(record, row, _SECOND_HALF, (np.float32(steps), np.float32(place), _UNUSED, _UNUSED))
+
+
+@inline_function
+def read_record(row, first, record, last):
+    """Copy a record of the block whose first environment is `first` to the environment's own row."""
+    steps, place, _, _ = load4(record, row, _SECOND_HALF)
+    i = np.int32(first + np.int32(place))
+    store4(last.final_state, i, _FIRST, load4(record, row, _FIRST))
+    last.final_steps[i] = steps
+
+
+@cpu_function
+def spread_cpu(carts, last):
+    """Fill in `last`, in one thread: there is little to do."""
+    for i in range(len(carts.began)):
+        last.ended[i] = carts.terminated[i] | carts.truncated[i]
+    for b in range(len(carts.count)):
+        first = np.int32(b * carts.block)
+        for k in range(carts.count[b]):
+            read_record(np.int32(first + k), first, carts.record, last)
+
+
+@cuda_kernel
+def spread_cuda(carts, last):
+    """Fill in `last`: each thread its environment's flag, and a record, if there are so many."""
+    thread, i = np.int32(cuda.threadIdx.x), np.int32(cuda.grid(1))
+    if i < len(carts.began):
+        last.ended[i] = carts.terminated[i] | carts.truncated[i]
+        if thread < carts.count[np.uint32(cuda.blockIdx.x)]:
+            read_record(i, np.int32(i - thread), carts.record, last)
+
+
+class EpisodeInfo(Mapping):
+    """`info` of the last step: "episode", "_episode", "final_obs" and "_final_obs", as `CartPoleEnv` describes them.
+
+    The tensors are filled in when the first of them is read, once per step: who reads none does not pay. A CUDA graph
+    that records a step has to record the reading as well, since a replay calls neither.
+    """
+
+    def __init__(self, carts: Carts):
+        self._carts = carts
+        self._last = LastEpisodes.none(len(carts.began), carts.began.device)
+        self._named, self._filled = self._last.named(), False
+
+    def expire(self) -> None:
+        """A step was taken."""
+        self._filled = False
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._named[name]
+        if not self._filled:
+            self._fill()
+            self._filled = True
+        return value
+
+    @functools.cached_property
+    def _fill(self) -> Callable[[], None]:
+        carts, last = view(self._carts), view(self._last)
+        if self._carts.began.is_cuda:
+            return BoundKernel(spread_cuda, len(carts.began), carts, last, block=carts.block)
+        return functools.partial(spread_cpu, carts, last)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._named  # Mapping's own would read it
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._named)
+
+    def __len__(self) -> int:
+        return len(self._named)

@@ -1,0 +1,1 @@
+"""Playing episodes: agents to compare with, what counts, and intervals."""

@@ -1,0 +1,193 @@
+"""Agents to compare with: random, forward-only, greedy, and the follower of shortest paths.
+
+The first three know only the goal sensor, and stop where it says that the goal is near; the last knows the navmesh.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav.envs.pointnav import PointNavEnv
+from batchnav.navmesh.geodesic import geodesic_distance, next_corner
+from batchnav.navmesh.walk import try_step
+from batchnav.runtime.arrays import view
+from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.launch import launch
+from batchnav.sim.measures import collided, goal_in_agent_frame
+from batchnav.sim.state import FORWARD, LEFT, RIGHT, STOP
+
+MIN_PROGRESS = np.float32(0.25)
+"""Share of a step by which it should bring the goal nearer; else the oracle compares all directions."""
+TURN_COST = np.float32(0.0125)
+COLLISION_COST = np.float32(0.25)
+"""What a turn and a collision cost, in steps: habitat-sim's GreedyGeodesicFollower."""
+
+
+class ForwardAgent:
+    """Goes forward, and stops within the success distance of the goal."""
+
+    def __init__(self, env: PointNavEnv):
+        self.success_distance = env.config.success_distance
+
+    def reset(self, num_envs: int) -> None:
+        """Nothing to forget."""
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """Actions i64 [N]."""
+        near = observations["pointgoal"][:, 0] < self.success_distance
+        return torch.where(near, STOP, self.move(observations["pointgoal"]))
+
+    def move(self, pointgoal: torch.Tensor) -> torch.Tensor:
+        """What to do away from the goal: f32 [N, 2] -> i64 [N]."""
+        return torch.full((len(pointgoal),), FORWARD, device=pointgoal.device)
+
+
+class RandomAgent(ForwardAgent):
+    """Goes forward, left or right with equal chances, and stops within the success distance of the goal."""
+
+    def __init__(self, env: PointNavEnv, seed: int = 0):
+        super().__init__(env)
+        self.generator, self.seed = torch.Generator(env.device), seed
+
+    def reset(self, num_envs: int) -> None:
+        """Begin the random numbers anew."""
+        self.generator.manual_seed(self.seed)
+
+    def move(self, pointgoal: torch.Tensor) -> torch.Tensor:
+        """Forward, left or right."""
+        shape = (len(pointgoal),)
+        return torch.randint(FORWARD, RIGHT + 1, shape, generator=self.generator, device=pointgoal.device)
+
+
+class GreedyAgent(ForwardAgent):
+    """Turns until the goal lies ahead to within half a turn, goes forward, and stops within the success distance."""
+
+    def __init__(self, env: PointNavEnv):
+        super().__init__(env)
+        self.tolerance = math.radians(env.config.turn_angle_deg) / 2
+
+    def move(self, pointgoal: torch.Tensor) -> torch.Tensor:
+        """Forward, or a turn towards the goal."""
+        angle = pointgoal[:, 1]
+        turn = torch.where(angle > 0, LEFT, RIGHT)
+        return torch.where(angle.abs() <= self.tolerance, FORWARD, turn)
+
+
+@device_function
+def _try_forward(i, turns, nav, task, state, scratch, row):
+    """One forward step after so many left turns: (geodesic distance after it, whether it collides)."""
+    x, y, z = state.position[i, 0], state.position[i, 1], state.position[i, 2]
+    heading = state.heading[i] + np.float32(turns) * task.turn
+    end_x = x - task.forward_step * np.float32(math.sin(heading))
+    end_z = z - task.forward_step * np.float32(math.cos(heading))
+    nx, ny, nz = try_step(nav, state.scene[i], x, y, z, end_x, y, end_z, task.sliding, scratch, row)
+    moved = (nx - x) * (nx - x) + (ny - y) * (ny - y) + (nz - z) * (nz - z)
+    wanted = (end_x - x) * (end_x - x) + (end_z - z) * (end_z - z)
+    distance = geodesic_distance(
+        nav, state.scene[i], nx, ny, nz, state.goal[i, 0], state.goal[i, 1], state.goal[i, 2], scratch, row
+    )
+    return distance, collided(moved, wanted)
+
+
+@device_function
+def _best_turns(i, nav, task, state, scratch, row):
+    """How many left turns (negative: right) to make before the next step.
+
+    None where going straight on brings the goal nearer; else as many as make the step worth most.
+    """
+    half_circle = np.int32(math.ceil(np.float32(math.pi) / task.turn))
+    best, best_worth = np.int32(0), -np.float32(np.inf)
+    for k in range(2 * half_circle + 1):  # 0, 1, -1, 2, -2 ...
+        turns = np.int32((k + 1) // 2 if k % 2 == 1 else -(k // 2))
+        after, collides = _try_forward(i, turns, nav, task, state, scratch, row)
+        progress = (state.distance[i] - after) / task.forward_step
+        if k == 0 and progress >= MIN_PROGRESS:
+            return best
+        worth = progress - TURN_COST * np.float32(abs(turns))
+        if collides:
+            worth -= COLLISION_COST
+        if worth > best_worth:
+            best, best_worth = turns, worth
+    return best
+
+
+@device_function
+def _follow(i, nav, task, state, scratch, row, plan_out):
+    """The next action along the shortest path.
+
+    Turns to the path's next corner and goes. Where that step would bring little (a wall is in the way of the quantised
+    heading), it turns to the direction that brings most; `plan_out` [N, 2] holds whether such a turn is under way, and
+    the left turns that remain.
+    """
+    if state.distance[i] < task.success_distance:
+        return STOP
+    if plan_out[i, 0] == 0:
+        x, z = state.position[i, 0], state.position[i, 2]
+        _, corner_x, _, corner_z = next_corner(
+            nav, state.scene[i], x, state.position[i, 1], z,
+            state.goal[i, 0], state.goal[i, 1], state.goal[i, 2], scratch, row,
+        )  # fmt: skip
+        _, angle = goal_in_agent_frame(x, z, state.heading[i], corner_x, corner_z)
+        if abs(angle) > np.float32(0.5) * task.turn:
+            return LEFT if angle > np.float32(0.0) else RIGHT
+        plan_out[i, 0] = 1
+        plan_out[i, 1] = _best_turns(i, nav, task, state, scratch, row)
+    if plan_out[i, 1] > 0:
+        plan_out[i, 1] -= 1
+        return LEFT
+    if plan_out[i, 1] < 0:
+        plan_out[i, 1] += 1
+        return RIGHT
+    plan_out[i, 0] = 0
+    return FORWARD
+
+
+@cpu_kernel
+def _follow_cpu(nav, task, state, scratch, chunks, plan_out, actions_out):
+    n = actions_out.shape[0]
+    for chunk in prange(chunks):
+        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
+        for i in range(row * n // chunks, (row + 1) * n // chunks):
+            actions_out[i] = _follow(i, nav, task, state, scratch, row, plan_out)
+
+
+@cuda_kernel
+def _follow_cuda(nav, task, state, scratch, plan_out, actions_out):
+    i = cuda.grid(1)
+    if i < actions_out.shape[0]:
+        actions_out[i] = _follow(i, nav, task, state, scratch, i, plan_out)
+
+
+class OracleAgent:
+    """Follows the shortest path on the navmesh, and stops within the success distance."""
+
+    def __init__(self, env: PointNavEnv):
+        self.sim = env.sim
+        rows = env.num_envs if env.device.type == "cuda" else self.sim.chunks
+        self._actions = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
+        self._plan = torch.zeros(env.num_envs, 2, dtype=torch.int32, device=env.device)
+        self._scratch = env.bank.search_scratch(rows)
+        self._views = tuple(map(view, (self.sim.state, self._scratch, self._plan, self._actions)))
+
+    def reset(self, num_envs: int) -> None:
+        """Forget the turns under way."""
+        self._plan.zero_()
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """Actions i64 [N]; valid until the next call."""
+        self._plan.masked_fill_(episode_start.unsqueeze(1), 0)
+        state, scratch, plan, actions = self._views
+        arguments = (self.sim.bank.navmesh_view, self.sim.task, state, scratch)
+        if self._actions.device.type == "cuda":
+            launch(_follow_cuda, len(self._actions), *arguments, plan, actions)
+        else:
+            _follow_cpu(*arguments, self.sim.chunks, plan, actions)
+        return self._actions
+
+
+REFERENCE_AGENTS = {"random": RandomAgent, "forward": ForwardAgent, "greedy": GreedyAgent, "oracle": OracleAgent}
+"""By name; each is made from the environment it will act in."""

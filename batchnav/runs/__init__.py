@@ -1,0 +1,1 @@
+"""Runs: their folder, training, results, memory, and what this machine can do."""

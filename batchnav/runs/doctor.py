@@ -1,0 +1,106 @@
+"""What this machine can do, what will be used, and what to install for the rest: `batchnav doctor`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from batchnav.config import PointNavRun, load_config
+from batchnav.data.episodes import load_episodes
+from batchnav.data.scenes import measure_scenes, scene_ids
+from batchnav.runtime.device import num_threads, resolve_device
+from batchnav.errors import DeviceError
+from batchnav.runs.memory import predict_memory
+from batchnav.render.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
+
+PACKAGES = ("torch", "numba", "numba-cuda", "cuda-bindings", "numpy", "moderngl", "glcontext")
+
+
+class Finding(NamedTuple):
+    """A line of the report."""
+
+    what: str
+    found: str
+    advice: str = ""
+    """What to install or do; empty where nothing is missing."""
+
+
+def examine() -> list[Finding]:
+    """Look at Python, packages, CUDA and OpenGL."""
+    findings = [Finding("Python", platform.python_version()), *map(_package, PACKAGES)]
+    findings += [*_cuda(), *_egl()]
+    opengl = _opengl()
+    has_cuda = torch.cuda.is_available()
+    where = torch.cuda.get_device_name() if has_cuda else f"{num_threads()} CPU threads"
+    renderers = "raycast" if opengl.advice else "raycast; opengl with --renderer opengl, the faster with auto"
+    return [*findings, opengl, Finding("device: auto", where), Finding("renderers", renderers)]
+
+
+def memory_findings(config: Path) -> list[Finding]:
+    """What `predict_memory` says of a training configuration, part by part, on the device that it asks for."""
+    run = load_config(config, PointNavRun)
+    device = resolve_device(run.device)
+    if run.scenes.episodes:
+        names = sorted({episode.scene_id for episode in load_episodes(run.scenes.episodes)})
+    else:
+        names = scene_ids(run.scenes.names)
+    parts = predict_memory(run, measure_scenes(names), device)
+    sizes = {**parts, f"in all, on {device}": sum(parts.values())}
+    return [Finding(f"memory: {name}", f"{size / 1e9:.3f} GB") for name, size in sizes.items()]
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(name, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "missing", f"pip install {name}")
+
+
+def _cuda() -> list[Finding]:
+    """The driver and devices that torch sees, and whether the packages for kernels are there."""
+    if torch.version.cuda is None:
+        return [
+            Finding("CUDA", "this torch is built for the CPU", "on an NVIDIA GPU: pip install a CUDA build of torch")
+        ]
+    if not torch.cuda.is_available():
+        return [Finding("CUDA", "no device", "on an NVIDIA GPU: install its driver (nvidia-smi shows it)")]
+    findings = []
+    for i in range(torch.cuda.device_count()):
+        free, total = (size / 2**30 for size in torch.cuda.mem_get_info(i))
+        findings.append(
+            Finding(f"cuda:{i}", f"{torch.cuda.get_device_name(i)}, {free:.0f} of {total:.0f} GiB free, torch for CUDA "
+                    f"{torch.version.cuda}")
+        )  # fmt: skip
+    return findings
+
+
+def _egl() -> list[Finding]:
+    """EGL's devices, and which CUDA device each is."""
+    try:
+        devices = egl_devices()
+    except DeviceError as error:
+        return [Finding("EGL", "missing", str(error))]
+    ordinals = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+    matches = {match.index: i for i in ordinals if (match := cuda_match(i, devices))}
+    return [Finding(f"EGL device {d.index}", _describe(d, matches.get(d.index))) for d in devices]
+
+
+def _describe(device: EGLDevice, cuda_index: int | None) -> str:
+    return (device.name or "unnamed") + ("" if cuda_index is None else f", cuda:{cuda_index}")
+
+
+def _opengl() -> Finding:
+    """The context that the renderer would get."""
+    device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+    try:
+        context = open_context(device)
+    except DeviceError as error:
+        return Finding("OpenGL", "no context", str(error))
+    with context:
+        found = f"{context.renderer} on EGL device {context.device.index}"
+    context.release()
+    return Finding("OpenGL", found)

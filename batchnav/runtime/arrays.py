@@ -1,0 +1,61 @@
+"""Torch tensors as what kernels read, and back."""
+
+from __future__ import annotations
+
+import types as types_module
+from typing import Any
+
+import numpy as np
+import torch
+
+from batchnav.errors import ArgumentError
+from batchnav.runtime.kernels import cuda
+
+
+def view(value: Any) -> Any:
+    """A torch tensor, or a NamedTuple of them, as the arrays that kernels take. Do it once: it is slow on CUDA.
+
+    Memory is shared. CPU tensors become NumPy arrays, CUDA tensors numba device arrays; other values pass through.
+    """
+    if isinstance(value, torch.Tensor):
+        return value.numpy() if value.device.type == "cpu" else cuda.as_cuda_array(value, sync=False)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(view(field) for field in value))
+    return value
+
+
+def to_device(value: Any, device: torch.device) -> Any:
+    """NumPy arrays, or a NamedTuple of them, as torch tensors on the device; other values pass through."""
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.ascontiguousarray(value)).to(device)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(to_device(field, device) for field in value))
+    return value
+
+
+def host_flag(device: torch.device) -> tuple[np.ndarray, Any]:
+    """One int32 that a kernel may set and the host reads without waiting: the host's view and the kernel's.
+
+    On CUDA it lies in pinned host memory, which the device reaches at the same address.
+    """
+    if device.type == "cpu":
+        flag = np.zeros(1, np.int32)
+        return flag, flag
+    flag = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+    interface = {"shape": (1,), "typestr": "<i4", "data": (flag.data_ptr(), False), "version": 3}
+    owner = types_module.SimpleNamespace(__cuda_array_interface__=interface, tensor=flag)
+    return flag.numpy(), cuda.as_cuda_array(owner, sync=False)
+
+
+def check_tensor(name: str, value: Any, shape: tuple, dtype: torch.dtype, device: torch.device) -> None:
+    """ArgumentError where a tensor is not of this shape, type and device. A None in `shape` takes any size."""
+    if not isinstance(value, torch.Tensor):
+        raise ArgumentError(f"{name}: found {type(value).__name__}, expected a torch tensor")
+    fits = value.shape == shape or (  # the first is quick, which counts where a step takes microseconds
+        value.ndim == len(shape) and all(e is None or e == s for e, s in zip(shape, value.shape, strict=True))
+    )
+    if not fits or value.dtype != dtype or value.device.type != device.type:
+        raise ArgumentError(
+            f"{name}: found {value.dtype} {list(value.shape)} on {value.device}, "
+            f"expected {dtype} {['*' if s is None else s for s in shape]} on {device}"
+        )

@@ -1,0 +1,46 @@
+"""Which device is used, and how."""
+
+from __future__ import annotations
+
+import os
+
+import numba
+import torch
+
+from batchnav.errors import DeviceError
+from batchnav.runtime.kernels import cuda
+
+
+def resolve_device(device: str | torch.device) -> torch.device:
+    """A usable torch device ("auto" takes CUDA where it is); DeviceError where it is not there."""
+    if str(device) == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise DeviceError(f"device: found {device!r}, expected 'cpu', 'cuda' or 'cuda:INDEX'") from error
+    if device.type not in ("cpu", "cuda"):
+        raise DeviceError(f"device: found {str(device)!r}, expected 'cpu' or 'cuda'")
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise DeviceError(f"device {str(device)!r} was asked for, but torch sees no CUDA device")
+        if device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        if device.index >= torch.cuda.device_count():
+            raise DeviceError(f"device {str(device)!r} was asked for, but there are {torch.cuda.device_count()}")
+        if device.index != torch.cuda.current_device():
+            torch.cuda.set_device(device)
+        cuda.select_device(device.index)
+    return device
+
+
+def make_deterministic() -> None:
+    """Let torch use only operations that give the same bits twice, where it has them. Before anything runs on CUDA."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS else picks workspaces, and sums, by timing
+    # Warnings, not errors: a cumulative sum over a few actions is refused by name, though each row has one thread.
+    torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def num_threads() -> int:
+    """CPU threads that `cpu_kernel` loops use."""
+    return numba.get_num_threads()

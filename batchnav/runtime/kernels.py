@@ -1,0 +1,79 @@
+"""Kernels from one source, and the one place that imports numba's CUDA.
+
+Three decorators:
+
+* `device_function`: the work for one item; callable from both forms below, never compiled with a fixed signature.
+* `cpu_kernel`: a `prange` loop over items. Its machine code is kept on disk, in a folder named after a hash of the
+  sources it is made of, since numba's own cache does not notice an edit in another file.
+* `cuda_kernel`: the same loop as a CUDA grid; `runtime.launch` starts it on torch's current stream.
+"""
+
+from __future__ import annotations
+
+import numba
+from numba import cuda
+
+from batchnav.runtime.cache import made_by
+
+
+def _called_by_kernels(**options):
+    """Decorator of functions that only compiled code calls.
+
+    They do without the code that takes arguments out of Python's objects, which for NamedTuples of arrays is a third
+    of the time to compile.
+    """
+    options |= {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+    def decorate(function):
+        def refuse(*args, **kwargs):
+            raise TypeError(f"{function.__name__}: called from Python, expected a call from a compiled function")
+
+        dispatcher = numba.njit(**options)(function)
+        # Without these two a call from Python would jump to the code that is not there.
+        dispatcher._insert = lambda *entry, **kwargs: None
+        dispatcher._compile_for_args = refuse
+        return dispatcher
+
+    return decorate
+
+
+device_function = numba.njit(error_model="numpy")
+lean_function = _called_by_kernels()
+"""A `device_function` without reference counting, for those that take NamedTuples of arrays: a call would count every
+array's references (measured on the CPU: searches 2 to 3 times slower). May not allocate, nor be called from Python."""
+inline_function = _called_by_kernels(forceinline=True)
+"""A `lean_function` whose code goes into its caller. For those that take NamedTuples and are called once per item, or
+more: a real call hands every array over as seven words (measured on the CPU: with the counting, 10 times slower)."""
+exact_function = _called_by_kernels(forceinline=True, fastmath=False)
+"""An `inline_function` that gives the same bits in every kernel. Without `fastmath` a function takes that of its first
+caller, so whether a product and a sum become one instruction depends on what a process happened to compile first."""
+
+
+def _with_kernel_folder(decorate, function):
+    """Decorate while numba's cache points at our folder: numba reads the setting once, when it decorates."""
+    saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(made_by("kernels", function.__module__))
+    try:
+        return decorate(function)
+    finally:
+        numba.config.CACHE_DIR = saved
+
+
+def cpu_kernel(function):
+    """Compile a function with `prange` loops for all CPU threads; cached on disk."""
+    decorate = numba.njit(error_model="numpy", parallel=True, cache=True, fastmath={"contract"})
+    return _with_kernel_folder(decorate, function)
+
+
+def cpu_function(function):
+    """Compile a serial function for the CPU (tree building, baking); cached on disk."""
+    return _with_kernel_folder(numba.njit(error_model="numpy", cache=True), function)
+
+
+def cuda_kernel(function):
+    """Compile a function as a CUDA kernel, at its first launch. Start it with `launch`."""
+    return cuda.jit(fastmath=True)(function)
+
+
+def exact_cuda_kernel(function):
+    """A `cuda_kernel` with IEEE roots and divisions, so that equal paths compare equal as they do on the CPU."""
+    return cuda.jit(function)

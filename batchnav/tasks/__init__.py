@@ -1,0 +1,1 @@
+"""Tasks: what agents are to do, one file each."""

@@ -1,0 +1,86 @@
+"""The prediction of a run's memory, beside the tensors of the run."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from batchnav.config import PointNavConfig, PointNavRun, PolicyConfig, PPOConfig, ScenesConfig
+from batchnav.data.scenes import find_scene, measure_scenes
+from batchnav.runtime.device import resolve_device
+from batchnav.envs.pointnav import PointNavEnv
+from batchnav.envs.streamed import StreamedPointNavEnv
+from batchnav.runs.memory import predict_memory
+from batchnav.policy import ActorCritic
+from batchnav.ppo import Learner
+from batchnav.scene.slots import Capacity
+
+RUN = PointNavRun(
+    task=PointNavConfig(height=32, width=32),
+    scenes=ScenesConfig(houses=3, first_house=3),
+    policy=PolicyConfig(base_width=8, visual_size=32, hidden_size=32),
+    ppo=PPOConfig(num_envs=32, rollout_steps=16),
+)
+
+
+def tensors_of(part):
+    """The tensors of an object, each memory counted once."""
+    values = part if isinstance(part, tuple) else vars(part).values()
+    found = [value for value in values if isinstance(value, torch.Tensor)]
+    found += [v for value in values if isinstance(value, dict) for v in value.values() if isinstance(v, torch.Tensor)]
+    return {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in found}
+
+
+def learner_of(run, env):
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
+    return Learner(policy, env, run.ppo)
+
+
+@pytest.mark.parametrize("slots", [0, 2])
+def test_every_tensor_that_stays_is_counted(slots):
+    run = dataclasses.replace(RUN, scenes=dataclasses.replace(RUN.scenes, slots=slots))
+    capacities, cpu = measure_scenes(run.scenes.names), torch.device("cpu")
+    if slots:
+        room = Capacity.for_all(capacities)
+        env = StreamedPointNavEnv(run.scenes.names, find_scene, room, slots, 32, "cpu", config=run.task)
+    else:
+        env = PointNavEnv([find_scene(name) for name in run.scenes.names], 32, "cpu", config=run.task)
+    learner, found = learner_of(run, env), predict_memory(run, capacities, cpu)
+    learner.update(0.0)
+    sim, bank = env.sim, env.bank
+    scenes = sum(sum(tensors_of(part).values()) for part in (bank.bvh, bank.navmesh))
+    assert found["scenes"] == pytest.approx(scenes, rel=1e-4)  # a row of links for each scene
+    simulator = sum(sum(tensors_of(part).values()) for part in (sim.state, sim.walked, sim.upcoming, sim.result))
+    assert found["simulator"] == simulator + sim.scratch.data.nbytes
+    assert found["images"] == env.renderer.depth.nbytes + env.observe()["depth"].nbytes
+    assert found["rollout"] == sum(tensors_of(learner.rollout).values()) + learner.state.nbytes
+    moments = sum(
+        state[name].nbytes for state in learner.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")
+    )
+    gradients = sum(2 * parameter.nbytes for parameter in learner.policy.parameters())
+    assert found["weights and optimiser"] == moments + gradients
+
+
+def test_learning_grows_with_the_frames_of_a_minibatch():
+    capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
+    one = predict_memory(RUN, capacities, cpu)["learning"]
+    half = dataclasses.replace(RUN, ppo=dataclasses.replace(RUN.ppo, minibatches=4))
+    assert predict_memory(half, capacities, cpu)["learning"] == pytest.approx(one / 2, rel=1e-6)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("graphs", [False, True])
+def test_the_prediction_holds_within_fifteen_percent(graphs):
+    run = PointNavRun(scenes=ScenesConfig(houses=4), ppo=PPOConfig(num_envs=1024, minibatches=2))
+    device, names = resolve_device("cuda"), run.scenes.names
+    predicted = predict_memory(run, measure_scenes(names), device)
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    env = PointNavEnv([find_scene(name) for name in names], 1024, device, config=run.task)
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
+    learner = Learner(policy, env, run.ppo, graphs=graphs)
+    for _ in range(4):
+        learner.update(0.0).read()
+    measured = torch.cuda.max_memory_allocated() - before
+    assert sum(predicted.values()) == pytest.approx(measured, rel=0.15), f"measured {measured:,}, predicted {predicted}"

@@ -1,0 +1,98 @@
+"""Functions that only kernels may call, and kernels that overlap."""
+
+import numba
+import numpy as np
+import pytest
+import torch
+from numba import types as nb
+
+from batchnav.errors import DeviceError
+from batchnav.runtime.arrays import view
+from batchnav.runtime.intrinsics import let_successor_start, load4, store4, wait_for_predecessor
+from batchnav.runtime.kernels import cuda, cuda_kernel, exact_function, inline_function, lean_function
+from batchnav.runtime.launch import BoundKernel
+
+
+@pytest.mark.parametrize("decorate", [lean_function, inline_function, exact_function])
+def test_a_call_from_python_is_refused(decorate):
+    """Before and after a kernel has had it compiled; there is no code that Python could jump to."""
+
+    @decorate
+    def double(x):
+        return x + x
+
+    with pytest.raises(TypeError, match="double: called from Python"):
+        double(2)
+    assert numba.njit(lambda x: double(x))(2) == 4
+    with pytest.raises(TypeError, match="double: called from Python"):
+        double(2)
+
+
+@numba.njit
+def _moved(array, row):
+    """Read four numbers, and write them one row down."""
+    values = load4(array, row, np.int32(4))
+    store4(array, np.int32(row - 1), np.int32(8), values)
+    return values
+
+
+def test_rows_beyond_two_to_the_31_elements(tmp_path):
+    """The triangles of four thousand houses are as many. On disk, where what is never touched takes no room."""
+    rows = 2**31 // 12 + 2
+    array = np.memmap(tmp_path / "rows", np.float32, "w+", shape=(rows, 12))
+    array[-1, 4:8] = 1, 2, 3, 4
+    assert _moved(np.asarray(array), np.int32(rows - 1)) == (1, 2, 3, 4)
+    assert array[-2].tolist() == [0] * 8 + [1, 2, 3, 4]
+
+
+def _shift(source, target):
+    """Each number taken from the neighbour that the kernel before wrote in another block."""
+    wait_for_predecessor()
+    let_successor_start()  # at once: the most overlap that there can be
+    i = cuda.grid(1)
+    if i < len(target):
+        target[i] = source[(i + 1000) % len(source)] + 1
+
+
+@pytest.mark.parametrize("capability, there", [((9, 0), True), ((8, 0), False)])
+def test_overlap_is_asked_for_where_the_gpu_has_it(compile_ptx, capability, there):
+    ptx = compile_ptx(_shift, nb.int64[::1], nb.int64[::1], capability=capability)
+    assert ("griddepcontrol.wait" in ptx) == ("griddepcontrol.launch_dependents" in ptx) == there
+    assert "nvvm_reflect" not in ptx
+
+
+@pytest.mark.cuda
+def test_overlapping_kernels_read_what_the_one_before_wrote():
+    """A thousand launches, each of which needs all of the last one; with torch's kernels before and behind."""
+    numbers = torch.arange(1_000_003, device="cuda")
+    a, b = numbers.clone(), torch.empty_like(numbers)
+    kernel = cuda_kernel(_shift)
+    forth, back = (BoundKernel(kernel, len(a), view(x), view(y), overlap=True) for x, y in ((a, b), (b, a)))
+    for _ in range(500):
+        forth()
+        back()
+    assert torch.equal(a.clone(), numbers.roll(-1000 * 1000) + 1000)
+
+
+@pytest.mark.cuda
+def test_a_launch_that_the_driver_refuses():
+    numbers = view(torch.zeros(4096, dtype=torch.int64, device="cuda"))
+    with pytest.raises(DeviceError, match="found CUDA_ERROR_INVALID_VALUE, expected CUDA_SUCCESS"):
+        BoundKernel(cuda_kernel(_shift), 4096, numbers, numbers, block=2048)()
+
+
+@pytest.mark.cuda
+def test_arguments_of_every_kind_reach_the_kernel():
+    """And those that were changed: a number, and an array's address."""
+
+    @cuda_kernel
+    def fill(flag, whole, real, target):
+        target[cuda.grid(1)] = real * whole if flag else real
+
+    first, second = torch.zeros(2, 64, device="cuda")
+    kernel = BoundKernel(fill, 64, True, -3, np.float32(0.5), view(first), block=64)
+    kernel()
+    kernel.change(1, 2**40)
+    kernel.change(3, second.data_ptr())
+    kernel()
+    assert (first == -1.5).all() and (second == 2.0**39).all()

@@ -1,0 +1,73 @@
+"""Seeded runs with fixed actions, beside what they gave when they were kept: no change of results goes unseen.
+
+python tests/envs/test_golden.py       keeps what the code gives now (say in the changelog why it changed)
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from batchnav.cartpole.env import CartPoleEnv
+from batchnav.data.scenes import find_scene
+from batchnav.envs.pointnav import PointNavEnv
+
+KEPT = Path(__file__).parent / "golden"
+N = 8
+STEPS = 80
+ROUNDING = 1e-4
+"""Absolute, in metres, radians or units of reward: other processors contract other products."""
+
+
+def play(env, observations, actions):
+    """What every step returns, stacked over time, by name; observations are those named."""
+    seen = []
+    env.reset(seed=1)
+    for action in actions:
+        observation, reward, terminated, truncated, info = env.step(action)
+        row = {name: observation[name] if name else observation for name in observations}
+        row |= {"reward": reward, "terminated": terminated, "truncated": truncated}
+        row |= {f"episode_{name}": value for name, value in info["episode"].items()}
+        seen.append({name: value.clone() for name, value in row.items()})
+    return {name or "observation": torch.stack([row[name] for row in seen]).numpy() for name in seen[0]}
+
+
+def pointnav():
+    """Mostly forward, in the bundled house; stop is rare."""
+    generator = torch.Generator().manual_seed(2)
+    odds = torch.tensor([0.02, 0.58, 0.2, 0.2]).expand(STEPS, 4)
+    actions = torch.multinomial(odds, N, replacement=True, generator=generator)
+    env = PointNavEnv([find_scene("aws_small_house")], N, "cpu", height=16, width=16, max_steps=50)
+    return play(env, ("pointgoal", "depth"), actions)
+
+
+def cartpole():
+    """Random pushes."""
+    actions = torch.randint(0, 2, (STEPS, N), generator=torch.Generator().manual_seed(2))
+    return play(CartPoleEnv(N, "cpu"), ("",), actions)
+
+
+RUNS = {"pointnav": pointnav, "cartpole": cartpole}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_seeded_run_is_as_it_was(name):
+    found = RUNS[name]()
+    with np.load(KEPT / f"{name}.npz") as kept:
+        assert found.keys() == set(kept.files)
+        for part, expected in kept.items():
+            if expected.dtype == bool:
+                np.testing.assert_array_equal(found[part], expected, err_msg=part)
+            elif part == "depth":  # a pixel on a silhouette may see the one or the other side
+                differs = np.abs(found[part] - expected) > ROUNDING
+                assert differs.mean() < 1e-3
+            else:
+                np.testing.assert_allclose(found[part], expected, atol=ROUNDING, rtol=ROUNDING, err_msg=part)
+    assert found["terminated"].any() and (name == "cartpole" or found["truncated"].any())
+
+
+if __name__ == "__main__":
+    KEPT.mkdir(exist_ok=True)
+    for name, run in RUNS.items():
+        np.savez_compressed(KEPT / f"{name}.npz", **run())
