@@ -29,42 +29,101 @@ class TriangleMesh(NamedTuple):
     """Triangles left out at loading because they were degenerate or not finite."""
 
 
-class DepthRenderer(Protocol):
-    """What every renderer offers. The renderer owns the depth it returns, until its next call."""
+class Visibility(NamedTuple):
+    """What each pixel sees: a visibility buffer (Burns and Hunt, JCGT 2(2), 2013). Colour and the like follow from it."""
 
-    def render(self, scene_id: torch.Tensor, position: torch.Tensor, heading: torch.Tensor) -> torch.Tensor:
-        """i32 [N], f32 [N, 3] camera position, f32 [N] -> f32 [N, H, W] metres, 0 where nothing is hit."""
+    depth: torch.Tensor
+    """f32 [N, H, W], metres; 0 where nothing is hit."""
+    triangle: torch.Tensor
+    """i32 [N, H, W]: which triangle of the bank, -1 where nothing is hit. Scene k's triangles are numbered from
+    `bank.first_triangle[k]` on in the order of its mesh's faces, so with one scene this indexes `scene.mesh.faces`."""
+
+
+class Renderer(Protocol):
+    """What every renderer offers: it finds surfaces and never shades. It owns what it returns, until its next call."""
+
+    def render(
+        self,
+        scene_index: torch.Tensor,
+        position: torch.Tensor,
+        heading: torch.Tensor,
+        pitch: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """The depth alone: f32 [N, H, W] metres, 0 where nothing is hit.
+
+        Args:
+            scene_index: i32 [N], rows of the bank.
+            position: f32 [N, 3], of the cameras.
+            heading: f32 [N], radians.
+            pitch: f32 [N], radians, up is positive; None: level.
+        """
+        ...
+
+    def visibility(
+        self,
+        scene_index: torch.Tensor,
+        position: torch.Tensor,
+        heading: torch.Tensor,
+        pitch: torch.Tensor | None = None,
+    ) -> Visibility:
+        """Depth and triangle of every pixel; the arguments are those of `render`."""
         ...
 
 
 class VecEnv(Protocol):
     """The seam between the world and the learner: a `gymnasium.vector.VectorEnv` on torch tensors.
 
-    Autoreset is SAME_STEP: the observation after an episode's end is the next episode's first.
-    Returned tensors are valid until the next call.
-
-    An environment may also have
-        step_into(actions, out) -> reward, terminated, truncated, info: `step` with the observation written into the
-            tensors of `out`, by name, floats of any width; what is not named there need not be made;
-        capturable: bool, set where a step only launches kernels on torch's current stream that read and write tensors
-            which stay where they are, so that a CUDA graph can hold it;
-        settle(): let torch's current stream wait for what steps run on others.
+    Every environment has every member: nobody probes. Autoreset is SAME_STEP: the observation after an episode's end is
+    the next episode's first. Returned tensors are valid until the next call.
     """
 
     num_envs: int
     device: torch.device
     single_observation_space: Any
+    """A Box, or a Dict of Boxes by name."""
     single_action_space: Any
+    storage: Mapping[str, torch.dtype]
+    """How a rollout keeps each observation on this device, by name ("observation" where there is but one): an image may
+    be kept in bfloat16, as the network reads it; an id never is."""
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a CUDA graph can hold a step.
+
+        Such a step only launches kernels, on torch's current stream or on streams that `settle` brings back to it, and
+        reads and writes tensors that stay where they are.
+        """
+        ...
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, Mapping]:
         """Start all episodes anew: observation, info."""
+        ...
+
+    def observe_into(self, out: Observation | None) -> None:
+        """From now on have `step` write its observations into these tensors, by name, and return them.
+
+        They have the storage's types, and what is not named need not be made. None: the environment's own again. An
+        environment may go on returning its own; the caller copies what it does not find in place.
+        """
         ...
 
     def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor, Mapping]:
         """i64 [N] -> observation, reward f32 [N], terminated bool [N], truncated bool [N], info.
 
         info["episode"] holds f32 [N] tensors by name, meaningful where the bool [N] info["_episode"] is set;
-        info["final_obs"], where the environment offers it, is the observation before the reset.
+        info["final_obs"], where the environment was asked for it, is the observation before the reset, meaningful where
+        info["_final_obs"] is set.
+        """
+        ...
+
+    def settle(self) -> None:
+        """Let torch's current stream wait for what steps run on others."""
+        ...
+
+    def between_rollouts(self) -> dict[str, float]:
+        """What is to be done on the host now and then; the learner calls it once an update. Figures for the curves.
+
+        Raises what kernels noted: ArgumentError for actions out of range, EpisodeError for a scene without episodes.
         """
         ...
 
@@ -73,5 +132,9 @@ class VecEnv(Protocol):
         ...
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """Continue from `state_dict`'s result."""
+        """Continue from `state_dict`'s result. CheckpointError where it is not of this environment."""
+        ...
+
+    def close(self) -> None:
+        """Free what the environment holds; it cannot be used any more."""
         ...

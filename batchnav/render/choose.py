@@ -13,7 +13,7 @@ from batchnav.errors import ArgumentError, DeviceError
 from batchnav.render.opengl.renderer import OpenGLRenderer
 from batchnav.render.raycast.renderer import RaycastRenderer
 from batchnav.scene.bank import SceneBank
-from batchnav.types import DepthRenderer
+from batchnav.types import Renderer
 
 RENDERERS = {"raycast": RaycastRenderer, "opengl": OpenGLRenderer}
 CAMERA_HEIGHT = 1.25
@@ -22,7 +22,7 @@ _WARM_UP, _BATCHES = 2, 5
 _log = logging.getLogger(__name__)
 
 
-def make_renderer(name: str, bank: SceneBank, num_agents: int, **options) -> DepthRenderer:
+def make_renderer(name: str, bank: SceneBank, num_agents: int, **options) -> Renderer:
     """A renderer with the options of `RaycastRenderer`: "raycast", "opengl", or "auto" for the faster one here."""
     if name != "raycast" and not bank.scenes:
         raise ArgumentError(f"renderer: found {name!r} with scenes that take turns in slots, expected 'raycast'")
@@ -33,7 +33,7 @@ def make_renderer(name: str, bank: SceneBank, num_agents: int, **options) -> Dep
     return RENDERERS[name](bank, num_agents, **options)
 
 
-def fastest_renderer(bank: SceneBank, num_agents: int, **options) -> DepthRenderer:
+def fastest_renderer(bank: SceneBank, num_agents: int, **options) -> Renderer:
     """Each renderer draws a few batches from random places in the bank's scenes; the fastest one is kept.
 
     The figures are logged (logger "batchnav.render.choose"), and why a renderer cannot run here.
@@ -67,7 +67,7 @@ def random_views(bank: SceneBank, n: int, seed: int = 0) -> tuple[torch.Tensor, 
     return tuple(torch.from_numpy(array).to(bank.device) for array in (scene_id, position, heading))
 
 
-def _seconds(renderer: DepthRenderer, views: tuple) -> float:
+def _seconds(renderer: Renderer, views: tuple) -> float:
     """Median time of a batch, after those that compile."""
     times = []
     for _ in range(_WARM_UP + _BATCHES):
