@@ -1,4 +1,4 @@
-"""The pinhole camera: level, square pixels, rays through pixel centres, row 0 at the top."""
+"""The pinhole camera: square pixels, rays through pixel centres, row 0 at the top."""
 
 import math
 
@@ -15,13 +15,17 @@ def tan_half(hfov_deg: float) -> np.float32:
 
 
 @device_function
-def pixel_ray(row, column, height, width, tan_half_hfov, forward_x, forward_z):
-    """Direction of a pixel's ray, scaled so that its forward component is 1: a ray's parameter is planar depth."""
+def pixel_ray(row, column, height, width, tan_half_hfov, axes):
+    """Direction of a pixel's ray, scaled so that its forward component is 1: a ray's parameter is planar depth.
+
+    `axes` are the camera's, of `pose.camera_axes`.
+    """
+    (rx, ry, rz), (ux, uy, uz), (fx, fy, fz) = axes
     scale = tan_half_hfov / np.float32(width)
     # int32 again and again: of two int32 numba makes an int64, which a GPU is slow to turn into a float
     right = np.float32(np.int32(np.int32(2) * column + np.int32(1) - width)) * scale
     up = np.float32(np.int32(height - np.int32(1) - np.int32(2) * row)) * scale
-    return forward_x - right * forward_z, up, forward_z + right * forward_x
+    return (fx + right * rx) + up * ux, (fy + right * ry) + up * uy, (fz + right * rz) + up * uz
 
 
 @device_function

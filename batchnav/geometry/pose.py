@@ -40,3 +40,14 @@ def forward(heading):
     """Unit vector that a heading (radians, float32) looks along: its x and z; y is 0. Right is (-z, 0, x)."""
     sine, cosine = sin_cos(heading)
     return -sine, -cosine
+
+
+@device_function
+def camera_axes(heading, pitch):
+    """A camera's right, up and forward: unit vectors (x, y, z). Positive pitch (radians) looks up."""
+    fx, fz = forward(heading)
+    zero, one = np.float32(0.0), np.float32(1.0)
+    rise, level = zero, one
+    if pitch != zero:  # most cameras are level, and need no second sine
+        rise, level = sin_cos(pitch)
+    return (-fz, zero, fx), (-rise * fx, level, -rise * fz), (level * fx, rise, level * fz)

@@ -13,13 +13,17 @@ import numpy as np
 from batchnav.runtime.intrinsics import fma, load4
 from batchnav.runtime.kernels import device_function
 
+PLANE, PLANE_U, PLANE_V = np.int32(0), np.int32(4), np.int32(8)
+"""A triangle's row of 12 float32: where its three planes (x, y, z, d) begin."""
+
 
 @device_function
-def triangle_planes(ax, ay, az, bx, by, bz, cx, cy, cz, slack):
+def triangle_planes(a, b, c, slack):
     """Three planes (x, y, z, d) of triangle abc, counter-clockwise seen from its front; float64 in and out.
 
     A point P of plane 0 lies in the grown triangle where u = plane1(P) >= 0, v = plane2(P) >= 0 and u + v <= 1.
     """
+    (ax, ay, az), (bx, by, bz), (cx, cy, cz) = a, b, c
     ex, ey, ez = bx - ax, by - ay, bz - az
     fx, fy, fz = cx - ax, cy - ay, cz - az
     nx, ny, nz = ey * fz - ez * fy, ez * fx - ex * fz, ex * fy - ey * fx
@@ -41,17 +45,18 @@ def triangle_planes(ax, ay, az, bx, by, bz, cx, cy, cz, slack):
 
 
 @device_function
-def ray_triangle(triangles, index, ox, oy, oz, dx, dy, dz, near, far, backface_culling):
+def ray_triangle(index, triangles, origin, direction, near, far, backface_culling):
     """Ray parameter of the hit with triangle `index` within [near, far), else `far`. `triangles` is f32 [F, 12]."""
-    nx, ny, nz, nd = load4(triangles, index, np.int32(0))
+    (ox, oy, oz), (dx, dy, dz) = origin, direction
+    nx, ny, nz, nd = load4(triangles, index, PLANE)
     facing = fma(nx, dx, fma(ny, dy, nz * dz))
     t = -fma(nx, ox, fma(ny, oy, fma(nz, oz, nd))) * (np.float32(1.0) / facing)  # a GPU's division of two costs more
     if not (t >= near and t < far) or (backface_culling and facing >= np.float32(0.0)):
         return far
     px, py, pz = fma(t, dx, ox), fma(t, dy, oy), fma(t, dz, oz)
-    gx, gy, gz, gd = load4(triangles, index, np.int32(4))
+    gx, gy, gz, gd = load4(triangles, index, PLANE_U)
     u = fma(gx, px, fma(gy, py, fma(gz, pz, gd)))
-    hx, hy, hz, hd = load4(triangles, index, np.int32(8))
+    hx, hy, hz, hd = load4(triangles, index, PLANE_V)
     v = fma(hx, px, fma(hy, py, fma(hz, pz, hd)))
     if u >= np.float32(0.0) and v >= np.float32(0.0) and u + v <= np.float32(1.0):
         return t
@@ -59,27 +64,31 @@ def ray_triangle(triangles, index, ox, oy, oz, dx, dy, dz, near, far, backface_c
 
 
 @device_function
-def triangle_on_screen(triangles, index, ox, oy, oz, first_ray, forward_x, forward_z, spacing):
-    """Triangle `index` as a camera at o sees it: which side, and what is linear over the image.
+def triangle_on_screen(index, triangles, origin, first_ray, axes, spacing):
+    """Triangle `index` as a camera at `origin` sees it: which side, and what is linear over the image.
 
     The planar depth t at which a pixel's ray d meets the plane, and u and v there, are ratios of linear functions of
     the pixel: with the signed distance s = plane0(o), 1 / t = -(n . d) / s, and u / t = plane1(o) / t + gradient1 . d.
     Returns s (positive: the front is seen), then 1 / t, u / t and v / t, each as its value on `first_ray` (a direction
-    of `pixel_ray`) and what it grows by from column to column and from row to row; `spacing` is of `pixel_spacing`.
-    A ray hits where 1 / t > 0, u / t >= 0, v / t >= 0 and u / t + v / t <= 1 / t. None does where s is 0.
+    of `pixel_ray`) and what it grows by from column to column and from row to row; `axes` are the camera's, `spacing`
+    is of `pixel_spacing`. A ray hits where 1 / t > 0, u / t >= 0, v / t >= 0 and u / t + v / t <= 1 / t. None does
+    where s is 0.
     """
-    nx, ny, nz, nd = load4(triangles, index, np.int32(0))
-    gx, gy, gz, gd = load4(triangles, index, np.int32(4))
-    hx, hy, hz, hd = load4(triangles, index, np.int32(8))
+    nx, ny, nz, nd = load4(triangles, index, PLANE)
+    gx, gy, gz, gd = load4(triangles, index, PLANE_U)
+    hx, hy, hz, hd = load4(triangles, index, PLANE_V)
+    (ox, oy, oz), (ax, ay, az) = origin, first_ray
     s = fma(nx, ox, fma(ny, oy, fma(nz, oz, nd)))
     u = fma(gx, ox, fma(gy, oy, fma(gz, oz, gd)))
     v = fma(hx, ox, fma(hy, oy, fma(hz, oz, hd)))
     scale = np.float32(-1.0) / s
-    ax, ay, az = first_ray
-    cx, cz, ry = -forward_z * spacing, forward_x * spacing, -spacing  # a step to the right, and one down
+    (right_x, _, right_z), (up_x, up_y, up_z), _ = axes
+    cx, cz = right_x * spacing, right_z * spacing  # a step to the right
+    rx, ry, rz = -up_x * spacing, -up_y * spacing, -up_z * spacing  # one down
     w0 = scale * fma(nx, ax, fma(ny, ay, nz * az))
-    w_column, w_row = scale * fma(nx, cx, nz * cz), scale * (ny * ry)
+    w_column, w_row = scale * fma(nx, cx, nz * cz), scale * fma(nx, rx, fma(nz, rz, ny * ry))
     u0, v0 = fma(u, w0, fma(gx, ax, fma(gy, ay, gz * az))), fma(v, w0, fma(hx, ax, fma(hy, ay, hz * az)))
     u_column, v_column = fma(u, w_column, fma(gx, cx, gz * cz)), fma(v, w_column, fma(hx, cx, hz * cz))
-    u_row, v_row = fma(u, w_row, gy * ry), fma(v, w_row, hy * ry)
+    u_row = fma(u, w_row, fma(gx, rx, fma(gz, rz, gy * ry)))
+    v_row = fma(v, w_row, fma(hx, rx, fma(hz, rz, hy * ry)))
     return s, (w0, w_column, w_row), (u0, u_column, u_row), (v0, v_column, v_row)

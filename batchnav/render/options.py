@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from batchnav.errors import ArgumentError
+from batchnav.runtime.arrays import check_tensor
 
 NEAR = np.float32(0.01)
 """Nothing nearer than this plane is seen, in metres."""
@@ -23,3 +25,11 @@ def check_options(num_agents: int, height: int, width: int, hfov_deg: float, max
         raise ArgumentError(f"hfov_deg: found {hfov_deg!r}, expected degrees from 1 to less than 180")
     if not max_depth > NEAR:
         raise ArgumentError(f"max_depth: found {max_depth!r}, expected metres beyond the near plane ({NEAR:g})")
+
+
+def check_poses(num_agents: int, device: torch.device, scene_index, position, heading, pitch) -> None:
+    """ArgumentError where the poses of a batch of cameras are not tensors of the right shape, type and device."""
+    check_tensor("scene_index", scene_index, (num_agents,), torch.int32, device)
+    check_tensor("position", position, (num_agents, 3), torch.float32, device)
+    check_tensor("heading", heading, (num_agents,), torch.float32, device)
+    check_tensor("pitch", pitch, (num_agents,), torch.float32, device)

@@ -13,7 +13,8 @@ from batchnav.navmesh.data import NavMeshData, SearchScratch, search_scratch, se
 from batchnav.navmesh.data import pack as pack_navmeshes
 from batchnav.runtime.arrays import to_device, view
 from batchnav.runtime.device import resolve_device
-from batchnav.scene.bvh import BVH
+from batchnav.scene.appearance import Appearance, appearance_of
+from batchnav.scene.bvh import BVH, moved_nodes
 from batchnav.scene.scene import Scene
 
 MAX_TRIANGLES = 2**29
@@ -27,6 +28,8 @@ class BVHData(NamedTuple):
     """f32 [M, 16], see scene/bvh.py."""
     triangles: torch.Tensor
     """f32 [F, 12]."""
+    numbers: torch.Tensor
+    """i32 [F]: the triangle of the bank that each row of `triangles` is, as `Visibility` numbers them."""
     roots: torch.Tensor
     """i32 [K]: each scene's root."""
 
@@ -34,19 +37,36 @@ class BVHData(NamedTuple):
 class SceneBank:
     """K scenes on one device. Made by `SceneBank.pack`; nothing in it changes afterwards (but see `SlotBank`)."""
 
-    def __init__(self, scenes: tuple[Scene, ...], bvh: BVHData, navmesh: NavMeshData, device: torch.device):
+    def __init__(
+        self,
+        scenes: tuple[Scene, ...],
+        bvh: BVHData,
+        navmesh: NavMeshData,
+        first_triangle: Sequence[int],
+        appearance: Appearance | None,
+        device: torch.device,
+    ):
         self.scenes = scenes
         self.names = tuple(scene.name for scene in scenes)
         self.num_scenes = len(scenes)
         self.device = device
         self.bvh = bvh
         self.navmesh = navmesh
+        self.first_triangle = torch.tensor(first_triangle, dtype=torch.int32, device=device)
+        """i32 [K]: the number of each scene's first triangle; the others follow in the order of its mesh's faces."""
+        self.appearance = appearance
+        """What surfaces look like, by triangle; None where nobody asked for it."""
         self.bvh_view = view(bvh)
         self.navmesh_view = view(navmesh)
 
     @classmethod
-    def pack(cls, scenes: Sequence[Scene], device: str | torch.device = "cpu") -> SceneBank:
-        """Copy the scenes' trees and navmeshes to a device. ArgumentError for no scenes, or what is not a scene."""
+    def pack(
+        cls, scenes: Sequence[Scene], device: str | torch.device = "cpu", appearance: bool = False
+    ) -> SceneBank:
+        """Copy the scenes' trees and navmeshes to a device, and with `appearance` what sensors beyond depth read.
+
+        ArgumentError for no scenes, or what is not a scene.
+        """
         scenes = (scenes,) if isinstance(scenes, Scene) else tuple(scenes)
         if not scenes:
             raise ArgumentError("scenes: found none, expected at least one Scene")
@@ -56,7 +76,12 @@ class SceneBank:
         device = resolve_device(device)
         bvh = to_device(pack_bvhs([scene.bvh for scene in scenes]), device)
         navmesh = to_device(pack_navmeshes([scene.navmesh for scene in scenes]), device)
-        return cls(scenes, bvh, navmesh, device)
+        first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])])
+        look = None
+        if appearance:
+            looks = zip(*(appearance_of(scene.mesh) for scene in scenes), strict=True)
+            look = to_device(Appearance(*map(np.concatenate, looks)), device)
+        return cls(scenes, bvh, navmesh, first.tolist(), look, device)
 
     def search_scratch(self, rows: int) -> SearchScratch:
         """Memory for `rows` path searches at a time in any of the scenes."""
@@ -69,18 +94,12 @@ def pack_bvhs(trees: Sequence[BVH]) -> BVHData:
     if num_triangles >= MAX_TRIANGLES:
         raise ArgumentError(f"scenes: found {num_triangles} triangles in all, expected fewer than {MAX_TRIANGLES}")
     roots = np.zeros(len(trees), np.int32)
-    nodes, first_node, first_triangle = [], 0, 0
+    nodes, numbers, first_node, first_triangle = [], [], 0, 0
     for i, tree in enumerate(trees):
         roots[i] = first_node
         nodes.append(moved_nodes(tree.nodes, first_node, first_triangle))
+        numbers.append(tree.order + np.int32(first_triangle))
         first_node += len(tree.nodes)
         first_triangle += len(tree.triangles)
-    return BVHData(np.concatenate(nodes), np.concatenate([tree.triangles for tree in trees]), roots)
-
-
-def moved_nodes(nodes: np.ndarray, first_node: int, first_triangle: int) -> np.ndarray:
-    """A tree's nodes as they read where its rows begin at these rows of larger arrays."""
-    nodes = nodes.copy()
-    links = nodes.view(np.int32)[:, 12:14]
-    links += np.where(links >= 0, first_node, -4 * first_triangle).astype(np.int32)
-    return nodes
+    triangles = np.concatenate([tree.triangles for tree in trees])
+    return BVHData(np.concatenate(nodes), triangles, np.concatenate(numbers), roots)

@@ -9,6 +9,7 @@ links to them; a triangle a row of 12 float32, in leaf order:
     triangle  plane 0 (x y z d) | plane 1 (x y z d) | plane 2 (x y z d): see geometry/triangle.py
 
 A link is an int32 stored bit for bit: >= 0 the child's row, < 0 the leaf ~(first_triangle * 4 + count - 1).
+`read_node`, `read_leaf` and `moved_nodes` are the ones that know.
 """
 
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.geometry.triangle import triangle_planes
-from batchnav.runtime.kernels import cpu_function, lean_function
+from batchnav.runtime.intrinsics import float_bits, load4
+from batchnav.runtime.kernels import cpu_function, inline_function, lean_function
 from batchnav.types import TriangleMesh
 
 MAX_LEAF = 4
@@ -44,6 +46,36 @@ class BVH(NamedTuple):
     """f32 [F, 12], in leaf order."""
     order: np.ndarray
     """i32 [F]: the mesh's face of each row of `triangles`."""
+
+
+NODE_WIDTH, TRIANGLE_WIDTH = 16, 12
+"""Float32 in a row."""
+CENTRE_XY, HALF_XY, CENTRE_HALF_Z, LINKS = np.int32(0), np.int32(4), np.int32(8), np.int32(12)
+"""Where the four groups of four begin in a node's row."""
+
+
+@inline_function
+def read_node(row, nodes):
+    """A node as (centre x0 x1 y0 y1), (half x0 x1 y0 y1), (centre z0 z1, half z0 z1), link 0, link 1."""
+    centre_xy, half_xy = load4(nodes, row, CENTRE_XY), load4(nodes, row, HALF_XY)
+    z = load4(nodes, row, CENTRE_HALF_Z)
+    bits0, bits1, _, _ = load4(nodes, row, LINKS)
+    return centre_xy, half_xy, z, float_bits(bits0), float_bits(bits1)
+
+
+@inline_function
+def read_leaf(link):
+    """First triangle and number of triangles of a leaf's link, which is negative."""
+    leaf = ~link
+    return leaf >> np.int32(2), np.int32((leaf & np.int32(3)) + np.int32(1))
+
+
+def moved_nodes(nodes: np.ndarray, first_node: int, first_triangle: int) -> np.ndarray:
+    """A tree's nodes as they read where its rows begin at these rows of larger arrays."""
+    nodes = nodes.copy()
+    links = nodes.view(np.int32)[:, LINKS : LINKS + 2]
+    links += np.where(links >= 0, first_node, -4 * first_triangle).astype(np.int32)
+    return nodes
 
 
 class _Scratch(NamedTuple):
@@ -79,9 +111,9 @@ def _pack_triangles(corners, order, slack, triangles_out):
     for i in range(len(order)):
         t = corners[order[i]]
         planes = triangle_planes(
-            np.float64(t[0, 0]), np.float64(t[0, 1]), np.float64(t[0, 2]),
-            np.float64(t[1, 0]), np.float64(t[1, 1]), np.float64(t[1, 2]),
-            np.float64(t[2, 0]), np.float64(t[2, 1]), np.float64(t[2, 2]), slack,
+            (np.float64(t[0, 0]), np.float64(t[0, 1]), np.float64(t[0, 2])),
+            (np.float64(t[1, 0]), np.float64(t[1, 1]), np.float64(t[1, 2])),
+            (np.float64(t[2, 0]), np.float64(t[2, 1]), np.float64(t[2, 2])), slack,
         )  # fmt: skip
         for p in range(3):
             for k in range(4):

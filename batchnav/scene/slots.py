@@ -11,7 +11,9 @@ import torch
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.navmesh.data import NavMeshData, SearchScratch, moved, search_scratch, search_size
 from batchnav.runtime.device import resolve_device
-from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank, moved_nodes
+from batchnav.scene.appearance import Appearance, appearance_of
+from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank
+from batchnav.scene.bvh import NODE_WIDTH, TRIANGLE_WIDTH, moved_nodes
 from batchnav.scene.scene import Scene
 
 
@@ -25,7 +27,7 @@ class Capacity(NamedTuple):
     @classmethod
     def of(cls, scene: Scene) -> Capacity:
         """What one scene takes."""
-        bvh, navmesh = BVHData(len(scene.bvh.nodes), len(scene.bvh.triangles), 1), scene.navmesh.data
+        bvh, navmesh = BVHData(len(scene.bvh.nodes), *2 * (len(scene.bvh.triangles),), 1), scene.navmesh.data
         return cls(bvh, NavMeshData(*map(len, navmesh)), search_size(navmesh))
 
     @property
@@ -68,9 +70,12 @@ class SlotBank(SceneBank):
         capacity: of a slot (`Capacity.for_all`).
         slots: K.
         device: where the scenes are.
+        appearance: keep what sensors beyond depth read, too.
     """
 
-    def __init__(self, capacity: Capacity, slots: int, device: str | torch.device = "cpu"):
+    def __init__(
+        self, capacity: Capacity, slots: int, device: str | torch.device = "cpu", appearance: bool = False
+    ):
         device = resolve_device(device)
         if slots * capacity.bvh.triangles >= MAX_TRIANGLES:
             raise ArgumentError(
@@ -79,7 +84,11 @@ class SlotBank(SceneBank):
         bvh = _arrays(BVHData, capacity.bvh, _BVH_COLUMNS, slots, device)
         bvh.roots.copy_(torch.arange(slots) * capacity.bvh.nodes)
         navmesh = _arrays(NavMeshData, capacity.navmesh, _NAVMESH_COLUMNS, slots, device)
-        super().__init__((), bvh, navmesh, device)
+        triangles = capacity.bvh.triangles
+        look = None
+        if appearance:
+            look = _arrays(Appearance, Appearance(triangles), _APPEARANCE_COLUMNS, slots, device)
+        super().__init__((), bvh, navmesh, range(0, slots * triangles, triangles), look, device)
         self.capacity, self.num_scenes = capacity, slots
         self.names = [""] * slots
         """Of the scenes in the slots; empty where there is none."""
@@ -87,7 +96,9 @@ class SlotBank(SceneBank):
         if device.type == "cuda":
             # Pinned memory and a stream of its own: the copy runs beside the simulation.
             self._stream = torch.cuda.Stream(device)
-            parts = ((BVHData, capacity.bvh, _BVH_COLUMNS), (NavMeshData, capacity.navmesh, _NAVMESH_COLUMNS))
+            parts = [(BVHData, capacity.bvh, _BVH_COLUMNS), (NavMeshData, capacity.navmesh, _NAVMESH_COLUMNS)]
+            if appearance:
+                parts.append((Appearance, Appearance(triangles), _APPEARANCE_COLUMNS))
             staged = [_arrays(*part, 1, torch.device("cpu")) for part in parts]
             self._staged = [array.pin_memory() for part in staged for array in part]
 
@@ -105,15 +116,22 @@ class SlotBank(SceneBank):
         first_navmesh = NavMeshData(*(slot * n for n in navmesh))
         nodes = moved_nodes(scene.bvh.nodes, first_bvh.nodes, first_bvh.triangles)
         root = np.array([first_bvh.nodes], np.int32)
-        arrays = (nodes, scene.bvh.triangles, root, *moved(scene.navmesh.data, first_navmesh))
-        names = (*BVHData._fields, *NavMeshData._fields)
-        for name, array, most in zip(names, arrays, (*bvh, *navmesh), strict=True):
-            if len(array) > most:
+        numbers = scene.bvh.order + np.int32(first_bvh.triangles)
+        arrays = (nodes, scene.bvh.triangles, numbers, root, *moved(scene.navmesh.data, first_navmesh))
+        names, most, firsts = (*BVHData._fields, *NavMeshData._fields), (*bvh, *navmesh), (*first_bvh, *first_navmesh)
+        targets = (*self.bvh, *self.navmesh)
+        if self.appearance is not None:
+            arrays += tuple(appearance_of(scene.mesh))
+            names, most = names + Appearance._fields, most + (bvh.triangles,) * len(Appearance._fields)
+            firsts += (first_bvh.triangles,) * len(Appearance._fields)
+            targets += tuple(self.appearance)
+        for name, array, room in zip(names, arrays, most, strict=True):
+            if len(array) > room:
                 raise ArgumentError(
-                    f"scene {scene.name!r}: found {len(array)} {name}, expected at most {most} in a slot"
+                    f"scene {scene.name!r}: found {len(array)} {name}, expected at most {room} in a slot"
                 )
-        targets = zip((*self.bvh, *self.navmesh), (*first_bvh, *first_navmesh), arrays, strict=True)
-        slices = [target[first : first + len(array)] for target, first, array in targets]
+        places = zip(targets, firsts, arrays, strict=True)
+        slices = [target[first : first + len(array)] for target, first, array in places]
         if self._stream is None:
             for target, array in zip(slices, arrays, strict=True):
                 target.numpy()[:] = array
@@ -127,7 +145,8 @@ class SlotBank(SceneBank):
 
 
 _FLOAT, _INT = torch.float32, torch.int32
-_BVH_COLUMNS = BVHData((16, _FLOAT), (12, _FLOAT), (None, _INT))
+_BVH_COLUMNS = BVHData((NODE_WIDTH, _FLOAT), (TRIANGLE_WIDTH, _FLOAT), (None, _INT), (None, _INT))
+_APPEARANCE_COLUMNS = Appearance((4, _FLOAT))
 _NAVMESH_COLUMNS = NavMeshData(
     scenes=(12, _FLOAT), tiles=(16, _FLOAT), nodes=(4, _INT), polygons=(32, _FLOAT), triangles=(12, _FLOAT),
     link_start=(None, _INT), link_middle=(4, _FLOAT), link_portal=(8, _FLOAT), polygon_island=(None, _INT),

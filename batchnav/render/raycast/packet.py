@@ -6,7 +6,7 @@ keeps one stack and tests its rays in loops of fixed length that LLVM turns into
 the camera; what depends only on that is computed once per packet: a box relative to the camera, a triangle's planes on
 the screen. Wald, Slusallek, Benthin and Wagner, "Interactive Rendering with Coherent Ray Tracing" (Eurographics 2001).
 
-On the GPU a warp's threads are already such a packet; there one thread follows one ray (`raycast.closest_hit`).
+On the GPU a warp's threads are already such a packet; there one thread follows one ray (`ray.closest_hit`).
 Every ray has its own test at every box. Testing the tile's frustum alone is cheaper per box, but next to a silhouette
 or a hole the frustum goes on, through all that lies behind: measured in a furnished house, 15 times the triangles.
 
@@ -18,12 +18,16 @@ written in these functions only: in the body of a `prange` loop, writes to the a
 from typing import NamedTuple
 
 import numpy as np
+from numba import prange
 
 from batchnav.geometry.box import ray_box
 from batchnav.geometry.camera import inverse_direction, pixel_ray, pixel_spacing
+from batchnav.geometry.pose import camera_axes
 from batchnav.geometry.triangle import triangle_on_screen
-from batchnav.runtime.intrinsics import float_bits, load4
-from batchnav.runtime.kernels import inline_function
+from batchnav.render.options import NEAR
+from batchnav.render.raycast.ray import NOTHING, is_pose
+from batchnav.runtime.kernels import cpu_kernel, inline_function
+from batchnav.scene.bvh import MAX_LEVELS, read_leaf, read_node
 
 TILE_HEIGHT, TILE_WIDTH = 8, 4
 """Pixels of a packet. Measured in two kinds of houses: 4 x 8 and 8 x 8 are within a tenth of it, 4 x 4 a fifth."""
@@ -35,13 +39,11 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 class Camera(NamedTuple):
-    """Scalars of one view: float32, height and width int32."""
+    """One view."""
 
-    x: np.float32
-    y: np.float32
-    z: np.float32
-    forward_x: np.float32
-    forward_z: np.float32
+    position: tuple
+    axes: tuple
+    """Right, up and forward: see `geometry.pose.camera_axes`."""
     height: np.int32
     width: np.int32
     tan_half_hfov: np.float32
@@ -59,52 +61,59 @@ class Packet(NamedTuple):
 
 
 @inline_function
-def render_tile(bvh, root, camera, row, column, near, far, backface_culling, rays, stack, depth_out):
-    """Write the tile whose first pixel is (row, column) to `depth_out` f32 [H, W]: metres within [near, far), else 0.
+def render_tile(bvh, root, camera, row, column, far, backface_culling, rays, hits, stack, depth_out, triangle_out):
+    """Write the tile whose first pixel is (row, column) to `depth_out` f32 [H, W]: metres within [NEAR, far), else 0.
 
-    Scratch: `rays` f32 [PACKET_ROWS, PACKET_RAYS], `stack` i32 [MAX_LEVELS].
+    And to `triangle_out` i32 [H, W] the triangles, unless that and `hits` are None.
+    Scratch: `rays` f32 [PACKET_ROWS, PACKET_RAYS], `hits` i32 [PACKET_RAYS], `stack` i32 [MAX_LEVELS].
     """
     packet = Packet(rays[0], rays[1], rays[2], rays[3])
-    _aim(packet, camera, row, column, far)
-    _trace(bvh, root, camera, row, column, near, backface_culling, packet, stack)
+    _aim(camera, row, column, far, packet)
+    if hits is not None:
+        hits[:] = NOTHING
+    _trace(bvh, root, camera, row, column, backface_culling, stack, packet, hits)
     for r in range(min(TILE_HEIGHT, camera.height - row)):
         for c in range(min(TILE_WIDTH, camera.width - column)):
-            depth = packet.depth[r * TILE_WIDTH + c]
+            k = r * TILE_WIDTH + c
+            depth = packet.depth[k]
             depth_out[row + r, column + c] = depth if depth < far else _ZERO
+            if triangle_out is not None:
+                hit = hits[k]
+                triangle_out[row + r, column + c] = bvh.numbers[hit] if hit >= 0 else NOTHING
 
 
 @inline_function
-def _aim(packet, camera, row, column, far):
+def _aim(camera, row, column, far, packet_out):
     """Fill the packet with the rays of the tile at (row, column)."""
-    _, _, _, forward_x, forward_z, height, width, tan_half_hfov = camera
+    _, axes, height, width, tan_half_hfov = camera
     for k in range(PACKET_RAYS):
         r, c = np.int32(row + k // TILE_WIDTH), np.int32(column + k % TILE_WIDTH)
-        dx, dy, dz = pixel_ray(r, c, height, width, tan_half_hfov, forward_x, forward_z)
-        packet.inverse_x[k] = inverse_direction(dx)
-        packet.inverse_y[k] = inverse_direction(dy)
-        packet.inverse_z[k] = inverse_direction(dz)
-        packet.depth[k] = far if r < height and c < width else _ZERO
+        dx, dy, dz = pixel_ray(r, c, height, width, tan_half_hfov, axes)
+        packet_out.inverse_x[k] = inverse_direction(dx)
+        packet_out.inverse_y[k] = inverse_direction(dy)
+        packet_out.inverse_z[k] = inverse_direction(dz)
+        packet_out.depth[k] = far if r < height and c < width else _ZERO
 
 
 @inline_function
-def _trace(bvh, root, camera, row, column, near, backface_culling, packet, stack):
-    """Find the packet's nearest hits: the traversal of `raycast.closest_hit`, a node visited if any ray needs it."""
-    x, y, z, forward_x, forward_z, height, width, tan_half_hfov = camera
-    first_ray = pixel_ray(row, column, height, width, tan_half_hfov, forward_x, forward_z)
+def _trace(bvh, root, camera, row, column, backface_culling, stack, packet_out, hits_out):
+    """Find the packet's nearest hits: the traversal of `ray.closest_hit`, a node visited if any ray needs it."""
+    position, axes, height, width, tan_half_hfov = camera
+    x, y, z = position
+    first_ray = pixel_ray(row, column, height, width, tan_half_hfov, axes)
     spacing = pixel_spacing(width, tan_half_hfov)
     top = np.int32(0)
     link = root
     while True:
         if link >= 0:
-            x0, x1, y0, y1 = load4(bvh.nodes, link, np.int32(0))
-            wide0, wide1, high0, high1 = load4(bvh.nodes, link, np.int32(4))
-            z0, z1, deep0, deep1 = load4(bvh.nodes, link, np.int32(8))
-            bits0, bits1, _, _ = load4(bvh.nodes, link, np.int32(12))
+            (x0, x1, y0, y1), (wide0, wide1, high0, high1), (z0, z1, deep0, deep1), link0, link1 = read_node(
+                link, bvh.nodes
+            )
             box0 = around(x0 - x, y0 - y, z0 - z, wide0, high0, deep0)
             box1 = around(x1 - x, y1 - y, z1 - z, wide1, high1, deep1)
-            hits0, hits1, nearer1 = _count_hits(packet, box0, box1, near)
+            hits0, hits1, nearer1 = _count_hits(packet_out, box0, box1)
             if hits0 > 0 or hits1 > 0:
-                link, deferred = float_bits(bits0), float_bits(bits1)
+                link, deferred = link0, link1
                 if hits0 == 0 or (hits1 > 0 and nearer1 > PACKET_RAYS // 2):
                     link, deferred = deferred, link
                 if hits0 > 0 and hits1 > 0:
@@ -112,15 +121,12 @@ def _trace(bvh, root, camera, row, column, near, backface_culling, packet, stack
                     top = np.int32(top + np.int32(1))
                 continue
         else:
-            leaf = ~link
-            first = leaf >> np.int32(2)
-            for k in range(np.int32(0), np.int32((leaf & np.int32(3)) + np.int32(1))):
+            first, count = read_leaf(link)
+            for k in range(np.int32(0), count):
                 index = np.int32(first + np.int32(k))
-                side, w, u, v = triangle_on_screen(
-                    bvh.triangles, index, x, y, z, first_ray, forward_x, forward_z, spacing
-                )
+                side, w, u, v = triangle_on_screen(index, bvh.triangles, position, first_ray, axes, spacing)
                 if side > _ZERO or not backface_culling:
-                    _hit_triangle(packet, w, u, v, near)
+                    _hit_triangle(index, w, u, v, packet_out, hits_out)
         if top == 0:
             return
         top = np.int32(top - np.int32(1))
@@ -134,13 +140,13 @@ def around(x, y, z, wide, high, deep):
 
 
 @inline_function
-def _count_hits(packet, box0, box1, near):
+def _count_hits(packet, box0, box1):
     """How many rays meet each of two boxes before their hit so far, and how many enter box 1 before box 0."""
     hits0, hits1, nearer1 = np.int32(0), np.int32(0), np.int32(0)
     for k in range(PACKET_RAYS):
         ix, iy, iz, far = packet.inverse_x[k], packet.inverse_y[k], packet.inverse_z[k], packet.depth[k]
-        entry0, leave0 = ray_box(box0, ix, iy, iz, near, far)
-        entry1, leave1 = ray_box(box1, ix, iy, iz, near, far)
+        entry0, leave0 = ray_box(box0, ix, iy, iz, NEAR, far)
+        entry1, leave1 = ray_box(box1, ix, iy, iz, NEAR, far)
         hits0 = np.int32(hits0 + np.int32(entry0 <= leave0))
         hits1 = np.int32(hits1 + np.int32(entry1 <= leave1))
         nearer1 = np.int32(nearer1 + np.int32(entry1 < entry0))
@@ -148,17 +154,65 @@ def _count_hits(packet, box0, box1, near):
 
 
 @inline_function
-def _hit_triangle(packet, w, u, v, near):
-    """Shorten the rays that meet a triangle before their hit so far; the arguments are of `triangle_on_screen`."""
+def _hit_triangle(index, w, u, v, packet_out, hits_out):
+    """Shorten the rays that meet a triangle before their hit so far; w, u and v are of `triangle_on_screen`."""
     w0, w_column, w_row = w
     u0, u_column, u_row = u
     v0, v_column, v_row = v
     for k in range(PACKET_RAYS):
-        row, column, far = _ROW[k], _COLUMN[k], packet.depth[k]
+        row, column, far = _ROW[k], _COLUMN[k], packet_out.depth[k]
         wk = w0 + column * w_column + row * w_row
         uk = u0 + column * u_column + row * u_row
         vk = v0 + column * v_column + row * v_row
         depth = _ONE / wk
         # & and not `and`: no branches. A triangle seen edge-on has a depth or edges that are not finite, and is missed.
-        hit = (uk >= _ZERO) & (vk >= _ZERO) & (uk + vk <= wk) & (depth >= near) & (depth < far)
-        packet.depth[k] = depth if hit else far
+        hit = (uk >= _ZERO) & (vk >= _ZERO) & (uk + vk <= wk) & (depth >= NEAR) & (depth < far)
+        packet_out.depth[k] = depth if hit else far
+        if hits_out is not None:
+            hits_out[k] = index if hit else hits_out[k]
+
+
+@cpu_kernel
+def depth_cpu(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out):
+    """Every agent's depth. A thread's task is a row of an agent's tiles."""
+    num_agents, height, width = depth_out.shape
+    tasks_per_image = -(-height // TILE_HEIGHT)
+    for task in prange(num_agents * tasks_per_image):
+        rays, stack = np.empty((PACKET_ROWS, PACKET_RAYS), np.float32), np.empty(MAX_LEVELS, np.int32)
+        i, row = task // tasks_per_image, (task % tasks_per_image) * TILE_HEIGHT
+        scene, place = scene_index[i], (position[i, 0], position[i, 1], position[i, 2])
+        if is_pose(bvh, scene, place, heading[i], pitch[i]):
+            axes = camera_axes(heading[i], pitch[i])
+            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov)
+            for column in range(0, width, TILE_WIDTH):
+                render_tile(
+                    bvh, bvh.roots[scene], camera, np.int32(row), np.int32(column), far, backface_culling,
+                    rays, None, stack, depth_out[i], None,
+                )  # fmt: skip
+        else:
+            depth_out[i, row : row + TILE_HEIGHT] = _ZERO
+
+
+@cpu_kernel
+def visibility_cpu(
+    bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out, triangle_out
+):
+    """Every agent's depth and triangles. A thread's task is a row of an agent's tiles."""
+    num_agents, height, width = depth_out.shape
+    tasks_per_image = -(-height // TILE_HEIGHT)
+    for task in prange(num_agents * tasks_per_image):
+        rays, stack = np.empty((PACKET_ROWS, PACKET_RAYS), np.float32), np.empty(MAX_LEVELS, np.int32)
+        hits = np.empty(PACKET_RAYS, np.int32)
+        i, row = task // tasks_per_image, (task % tasks_per_image) * TILE_HEIGHT
+        scene, place = scene_index[i], (position[i, 0], position[i, 1], position[i, 2])
+        if is_pose(bvh, scene, place, heading[i], pitch[i]):
+            axes = camera_axes(heading[i], pitch[i])
+            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov)
+            for column in range(0, width, TILE_WIDTH):
+                render_tile(
+                    bvh, bvh.roots[scene], camera, np.int32(row), np.int32(column), far, backface_culling,
+                    rays, hits, stack, depth_out[i], triangle_out[i],
+                )  # fmt: skip
+        else:
+            depth_out[i, row : row + TILE_HEIGHT] = _ZERO
+            triangle_out[i, row : row + TILE_HEIGHT] = NOTHING

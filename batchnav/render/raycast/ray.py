@@ -1,0 +1,134 @@
+"""The ray caster's CUDA form: a thread follows one ray through a scene's tree.
+
+A warp's threads are neighbouring pixels, which visit nearly the same nodes. On the CPU packets of rays do the same with
+vector instructions (`packet.py`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from batchnav.geometry.box import ray_boxes
+from batchnav.geometry.camera import inverse_direction, pixel_ray
+from batchnav.geometry.pose import camera_axes
+from batchnav.geometry.triangle import ray_triangle
+from batchnav.render.options import NEAR
+from batchnav.runtime.intrinsics import room_for_ints
+from batchnav.runtime.kernels import cuda, cuda_kernel, device_function, inline_function
+from batchnav.scene.bvh import MAX_LEVELS, read_leaf, read_node
+
+BLOCK_WIDTH, BLOCK_HEIGHT = 16, 8
+"""Pixels of a CUDA block; a warp's 8 x 4 are neighbours, so that their rays visit the same nodes."""
+NOTHING = np.int32(-1)
+"""The triangle of a pixel that sees none."""
+_room_for_stack = room_for_ints(MAX_LEVELS)
+
+
+@inline_function
+def closest_hit(bvh, root, origin, direction, far, backface_culling, stack):
+    """The first hit within [NEAR, far): its ray parameter and its row of `bvh.triangles`; else `far` and NOTHING.
+
+    Children are visited nearest first. `stack` holds MAX_LEVELS int32: what a level defers, never more than one child.
+    """
+    (ox, oy, oz), (dx, dy, dz) = origin, direction
+    ix, iy, iz = inverse_direction(dx), inverse_direction(dy), inverse_direction(dz)
+    inverse, offset = (ix, iy, iz), (-ox * ix, -oy * iy, -oz * iz)
+    top, hit = np.int32(0), NOTHING
+    link = root
+    while True:
+        if link >= 0:
+            centre_xy, half_xy, z, link0, link1 = read_node(link, bvh.nodes)
+            entry0, leave0, entry1, leave1 = ray_boxes(centre_xy, half_xy, z, inverse, offset, NEAR, far)
+            hit0, hit1 = entry0 <= leave0, entry1 <= leave1
+            if hit0 or hit1:
+                link = link0 if hit0 else link1
+                if hit0 and hit1:
+                    deferred = link1
+                    if entry1 < entry0:
+                        link, deferred = link1, link0
+                    stack[np.uint32(top)] = deferred
+                    top = np.int32(top + np.int32(1))
+                continue
+        else:
+            first, count = read_leaf(link)
+            for k in range(np.int32(0), count):
+                index = np.int32(first + np.int32(k))
+                nearest = ray_triangle(index, bvh.triangles, origin, direction, NEAR, far, backface_culling)
+                if nearest < far:
+                    hit = index
+                far = nearest
+        if top == 0:
+            return far, hit
+        top = np.int32(top - np.int32(1))
+        link = stack[np.uint32(top)]
+
+
+@device_function
+def is_pose(bvh, scene, position, heading, pitch):
+    """Whether a scene's index is in the bank and the pose finite; the picture of any other is empty."""
+    x, y, z = position
+    size = abs(x) + abs(y) + abs(z) + abs(heading) + abs(pitch)
+    return scene >= 0 and scene < len(bvh.roots) and size < np.float32(1.0e30)
+
+
+@inline_function
+def middle_out(k, count):
+    """The k-th of 0 ... count - 1, counted from the middle out: of five 2, 1, 3, 0, 4."""
+    away = np.int32((k + 1) >> 1)
+    return np.int32((count >> 1) + (-away if k & 1 else away))
+
+
+@inline_function
+def own_pixel():
+    """Agent, row and column of a thread. A block is an agent's tile of 16 x 8 pixels: two by two warps of 8 x 4.
+
+    Blocks start in the grid's order, the last of its numbers slowest. Rows go from the middle out, so that what is left
+    at the end are ceilings and floors, which are soon done.
+    """
+    i, thread = np.uint32(cuda.blockIdx.x), np.int32(cuda.threadIdx.x)  # unsigned: no index counts from the end
+    tile_row = middle_out(np.int32(cuda.blockIdx.z), np.int32(cuda.gridDim.z))
+    row = np.int32(tile_row * BLOCK_HEIGHT + ((thread >> 6) << 2) + ((thread >> 3) & 3))
+    column = np.int32(cuda.blockIdx.y * BLOCK_WIDTH + (((thread >> 5) & 1) << 3) + (thread & 7))
+    return i, row, column
+
+
+@inline_function
+def cast(i, row, column, bvh, poses, height, width, tan_half_hfov, far, backface_culling, stack):
+    """What agent i sees at a pixel: depth and row of the triangle, or `far` and NOTHING."""
+    scene_index, position, heading, pitch = poses
+    scene = scene_index[i]
+    place = position[i, np.uint32(0)], position[i, np.uint32(1)], position[i, np.uint32(2)]
+    if not is_pose(bvh, scene, place, heading[i], pitch[i]):
+        return far, NOTHING
+    direction = pixel_ray(row, column, height, width, tan_half_hfov, camera_axes(heading[i], pitch[i]))
+    return closest_hit(bvh, bvh.roots[np.uint32(scene)], place, direction, far, backface_culling, stack)
+
+
+@cuda_kernel
+def depth_cuda(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out):
+    """Every agent's depth, a pixel a thread."""
+    i, row, column = own_pixel()
+    height, width = np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])
+    if row >= height or column >= width:
+        return
+    poses, stack = (scene_index, position, heading, pitch), _room_for_stack()
+    depth, _ = cast(i, row, column, bvh, poses, height, width, tan_half_hfov, far, backface_culling, stack)
+    depth_out[i, np.uint32(row), np.uint32(column)] = depth if depth < far else np.float32(0.0)
+
+
+@cuda_kernel
+def visibility_cuda(
+    bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out, triangle_out
+):
+    """Every agent's depth and triangles, a pixel a thread."""
+    i, row, column = own_pixel()
+    height, width = np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])
+    if row >= height or column >= width:
+        return
+    poses, stack = (scene_index, position, heading, pitch), _room_for_stack()
+    depth, hit = cast(i, row, column, bvh, poses, height, width, tan_half_hfov, far, backface_culling, stack)
+    depth_out[i, np.uint32(row), np.uint32(column)] = depth if depth < far else np.float32(0.0)
+    number = NOTHING
+    if hit >= 0:
+        number = bvh.numbers[np.uint32(hit)]
+    triangle_out[i, np.uint32(row), np.uint32(column)] = number
