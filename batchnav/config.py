@@ -1,7 +1,8 @@
-"""Every setting, as frozen dataclasses with the published defaults, and the strict reader of their YAML files.
+"""The learner's settings as frozen dataclasses, and the strict reader of all configurations' YAML files.
 
-A YAML file holds a (possibly partial) `PointNavRun` or `CartPoleRun`; what it leaves out keeps its default here. An
-unknown key, a wrong type or a value out of range is a ConfigError that names it.
+The settings of bodies, cameras, sensors and tasks lie with those; `runs.config` puts a training run together. A YAML
+file holds a (possibly partial) configuration; what it leaves out keeps its default. An unknown key, a wrong type or a
+value out of range is a ConfigError that names it.
 """
 
 from __future__ import annotations
@@ -19,69 +20,6 @@ import yaml
 from batchnav.errors import ConfigError
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class PointNavConfig:
-    """The PointGoal task. Defaults: Habitat's `habitat_pointnav_v1` at the 64x64 depth of the paper's agents."""
-
-    height: int = 64
-    width: int = 64
-    hfov_deg: float = 90.0
-    camera_height: float = 1.25
-    """Metres above the agent's point on the navmesh."""
-    min_depth: float = 0.0
-    max_depth: float = 10.0
-    """Depth is clipped to [min_depth, max_depth] metres and scaled to 0..1."""
-    hole_value: float = 0.0
-    """What a ray that hits nothing reads, 0..1: 0 is Habitat's convention, 1 makes a hole far."""
-    backface_culling: bool = False
-    forward_step: float = 0.25
-    turn_angle_deg: float = 10.0
-    sliding: bool = True
-    agent_radius: float = 0.1
-    agent_height: float = 1.5
-    max_steps: int = 500
-    success_distance: float = 0.2
-    """Success: stop was called and the geodesic distance to the goal is below this, in metres."""
-    slack_reward: float = -0.01
-    success_reward: float = 2.5
-    """Times SPL, at a successful stop."""
-    closest_goal: float = 1.0
-    furthest_goal: float = 30.0
-    """Sampled episodes have a geodesic distance in [closest_goal, furthest_goal] metres."""
-    min_detour_ratio: float = 1.1
-    """Sampled episodes of a lower geodesic over Euclidean distance are mostly rejected (Habitat's rule)."""
-
-    def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        _in_range(self, "height", 4, 1024)
-        _in_range(self, "width", 4, 1024)
-        _in_range(self, "hfov_deg", 1.0, 170.0)
-        _in_range(self, "camera_height", 0.0, 10.0)
-        _in_range(self, "min_depth", 0.0, 1e3)
-        _in_range(self, "max_depth", self.min_depth + 1e-3, 1e3)
-        _in_range(self, "hole_value", 0.0, 1.0)
-        _in_range(self, "forward_step", 1e-3, 10.0)
-        _in_range(self, "turn_angle_deg", 1e-3, 180.0)
-        _in_range(self, "agent_radius", 0.0, 10.0)
-        _in_range(self, "agent_height", 1e-2, 10.0)
-        _in_range(self, "max_steps", 1, 2**31 - 1)
-        _in_range(self, "success_distance", 1e-3, 100.0)
-        _in_range(self, "closest_goal", 0.0, 1e3)
-        _in_range(self, "furthest_goal", self.closest_goal + 1e-3, 1e4)
-        _in_range(self, "min_detour_ratio", 1.0, 10.0)
-
-
-PRESETS: dict[str, PointNavConfig] = {
-    "habitat_pointnav_v1": PointNavConfig(height=256, width=256),
-    "bps_depth64": PointNavConfig(),
-    "challenge_2020_noiseless": PointNavConfig(
-        height=360, width=640, hfov_deg=70.0, camera_height=0.88, min_depth=0.1, turn_angle_deg=30.0, sliding=False,
-        agent_radius=0.18, agent_height=0.88, success_distance=0.36,
-    ),
-}  # fmt: skip
-"""Published variants by name. The 2020 challenge without its sensor and actuation noise."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +44,12 @@ class PolicyConfig:
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
-        _in_range(self, "base_width", 2, 512)
-        _in_range(self, "depth_bins", 0, 64)
-        _in_range(self, "visual_size", 1, 8192)
-        _in_range(self, "hidden_size", 1, 8192)
-        _in_range(self, "lstm_layers", 0, 8)
-        _in_range(self, "embedding_size", 1, 4096)
+        in_range(self, "base_width", 2, 512)
+        in_range(self, "depth_bins", 0, 64)
+        in_range(self, "visual_size", 1, 8192)
+        in_range(self, "hidden_size", 1, 8192)
+        in_range(self, "lstm_layers", 0, 8)
+        in_range(self, "embedding_size", 1, 4096)
 
 
 @dataclass(frozen=True)
@@ -142,17 +80,17 @@ class PPOConfig:
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
-        _in_range(self, "num_envs", 1, 2**24)
-        _in_range(self, "rollout_steps", 1, 100_000)
-        _in_range(self, "epochs", 1, 1000)
-        _in_range(self, "minibatches", 1, self.num_envs)
-        _in_range(self, "total_frames", 1, 10**13)
-        _in_range(self, "gamma", 0.0, 1.0)
-        _in_range(self, "gae_lambda", 0.0, 1.0)
-        _in_range(self, "clip", 1e-6, 10.0)
-        _in_range(self, "learning_rate", 0.0, 10.0)
-        _in_range(self, "max_grad_norm", 1e-9, 1e9)
-        _in_range(self, "lamb_min_trust", 1e-9, 1.0)
+        in_range(self, "num_envs", 1, 2**24)
+        in_range(self, "rollout_steps", 1, 100_000)
+        in_range(self, "epochs", 1, 1000)
+        in_range(self, "minibatches", 1, self.num_envs)
+        in_range(self, "total_frames", 1, 10**13)
+        in_range(self, "gamma", 0.0, 1.0)
+        in_range(self, "gae_lambda", 0.0, 1.0)
+        in_range(self, "clip", 1e-6, 10.0)
+        in_range(self, "learning_rate", 0.0, 10.0)
+        in_range(self, "max_grad_norm", 1e-9, 1e9)
+        in_range(self, "lamb_min_trust", 1e-9, 1.0)
         if self.num_envs % self.minibatches:
             raise ConfigError(f"minibatches: found {self.minibatches}, expected a divisor of num_envs={self.num_envs}")
 
@@ -188,14 +126,14 @@ class ScenesConfig:
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
-        _in_range(self, "houses", 0, 100_000)
-        _in_range(self, "first_house", 0, 2**31)
-        _in_range(self, "slots", 0, 100_000)
+        in_range(self, "houses", 0, 100_000)
+        in_range(self, "first_house", 0, 2**31)
+        in_range(self, "slots", 0, 100_000)
         if self.slots == 1:
             raise ConfigError(
                 "slots: found 1, expected 0 (all scenes at once) or at least 2: one to load the next into"
             )
-        _in_range(self, "gigabytes", 0.0, 1e6)
+        in_range(self, "gigabytes", 0.0, 1e6)
         for name in ("slots", "gigabytes"):
             if getattr(self, name) and self.episodes:
                 raise ConfigError(
@@ -203,40 +141,6 @@ class ScenesConfig:
                 )
         if not (self.houses or self.files or self.episodes):
             raise ConfigError("scenes: found neither houses, files nor episodes, expected at least one scene")
-
-
-@dataclass(frozen=True)
-class PointNavRun:
-    """One training run of a PointGoal agent."""
-
-    task: PointNavConfig = field(default_factory=PointNavConfig)
-    scenes: ScenesConfig = field(default_factory=ScenesConfig)
-    policy: PolicyConfig = field(default_factory=PolicyConfig)
-    ppo: PPOConfig = field(default_factory=PPOConfig)
-    device: str = "auto"
-    renderer: Literal["raycast", "opengl", "auto"] = "raycast"
-    """auto: both draw a few batches at each start, and the faster is taken; the choice is logged."""
-    seed: int = 0
-    compile: bool = False
-    """Run the policy through torch.compile."""
-    graphs: bool = False
-    """Replay rollouts and optimiser steps as CUDA graphs: the same losses with less work for the host. No effect on the
-    CPU."""
-    deterministic: bool = False
-    """Only operations that give the same bits twice: the same seed then has the same losses on the same GPU. On the CPU
-    that is so without it."""
-    save_every: float = 60.0
-    """Seconds between two saves of weights and resume state."""
-    eval_every: int = 0
-    """Frames between two evaluations on the validation episodes; 0: none while training."""
-
-    def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        if (self.scenes.slots or self.scenes.gigabytes) and self.renderer != "raycast":
-            raise ConfigError(f"renderer: found {self.renderer!r} with scenes that take turns, expected 'raycast'")
-        _in_range(self, "save_every", 0.0, 1e9)
-        _in_range(self, "eval_every", 0, 10**13)
-        _in_range(self, "seed", 0, 2**62)
 
 
 @dataclass(frozen=True)
@@ -250,7 +154,7 @@ class CartPoleRun:
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
-        _in_range(self, "seed", 0, 2**62)
+        in_range(self, "seed", 0, 2**62)
 
 
 def load_config(path: str | Path, kind: type[T]) -> T:
@@ -297,6 +201,8 @@ def to_dict(config: Any) -> dict:
     """A dataclass as plain nested dicts that YAML and JSON can hold; `from_dict` inverts it."""
 
     def plain(value):
+        if isinstance(value, dict):
+            return {key: plain(entry) for key, entry in value.items()}
         return list(value) if isinstance(value, tuple) else to_dict(value) if dataclasses.is_dataclass(value) else value
 
     return {f.name: plain(getattr(config, f.name)) for f in dataclasses.fields(config)}
@@ -305,8 +211,10 @@ def to_dict(config: Any) -> dict:
 def validate(config: Any) -> None:
     """Validate a dataclass and those inside it (after command-line overrides)."""
     for f in dataclasses.fields(config):
-        if dataclasses.is_dataclass(getattr(config, f.name)):
-            validate(getattr(config, f.name))
+        value = getattr(config, f.name)
+        for part in value.values() if isinstance(value, dict) else (value,):
+            if dataclasses.is_dataclass(part):
+                validate(part)
     config.validate()
 
 
@@ -321,6 +229,12 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
         if value is None and type(None) in arguments:
             return None
         return _convert(value, next(a for a in arguments if a is not type(None)), name)
+    if origin is dict:
+        if isinstance(value, dict):
+            return {str(k): _convert(v, arguments[1], f"{name}.{k}") for k, v in value.items()}
+        raise ConfigError(f"{name}: found {value!r}, expected a mapping")
+    if dataclasses.is_dataclass(hint) and isinstance(value, (dict, hint)):
+        return value if isinstance(value, hint) else from_dict(hint, value, name)
     if origin is tuple:
         if isinstance(value, (list, tuple)):
             return tuple(_convert(v, arguments[0], f"{name}[{i}]") for i, v in enumerate(value))
@@ -334,7 +248,8 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     raise ConfigError(f"{name}: found {value!r}, expected {hint_name}{hint_note}")
 
 
-def _in_range(config: Any, name: str, low: float, high: float) -> None:
+def in_range(config: Any, name: str, low: float, high: float) -> None:
+    """ConfigError where a field of a dataclass is not from `low` to `high`."""
     value = getattr(config, name)
     if not low <= value <= high:  # NaN fails here too
         raise ConfigError(f"{name}: found {value}, expected {low:g} to {high:g}")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 Observation = dict[str, torch.Tensor]
 
@@ -30,7 +31,7 @@ class TriangleMesh(NamedTuple):
 
 
 class Visibility(NamedTuple):
-    """What each pixel sees: a visibility buffer (Burns and Hunt, JCGT 2(2), 2013). Colour and the like follow from it."""
+    """What each pixel sees: a visibility buffer (Burns and Hunt, JCGT 2(2), 2013). Colour follows from it."""
 
     depth: torch.Tensor
     """f32 [N, H, W], metres; 0 where nothing is hit."""
@@ -41,6 +42,9 @@ class Visibility(NamedTuple):
 
 class Renderer(Protocol):
     """What every renderer offers: it finds surfaces and never shades. It owns what it returns, until its next call."""
+
+    capturable: bool
+    """Whether a CUDA graph can hold a call: it launches nothing but kernels."""
 
     def render(
         self,
@@ -67,6 +71,64 @@ class Renderer(Protocol):
         pitch: torch.Tensor | None = None,
     ) -> Visibility:
         """Depth and triangle of every pixel; the arguments are those of `render`."""
+        ...
+
+
+class Spec(NamedTuple):
+    """What one observation of an environment is: sensors and tasks declare it, everybody else reads it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    low: float
+    high: float
+    storage: torch.dtype
+    """How a rollout keeps it on CUDA; on the CPU as it is observed."""
+
+    def stored_on(self, device: torch.device) -> torch.dtype:
+        """The type in which a rollout on this device keeps it."""
+        return self.storage if device.type == "cuda" else self.dtype
+
+    @property
+    def box(self) -> spaces.Box:
+        """As Gymnasium says it."""
+        return spaces.Box(self.low, self.high, self.shape, torch.empty(0, dtype=self.dtype).numpy().dtype)
+
+
+class Task(Protocol):
+    """What agents are to do, as the simulator runs it and an environment shows it. One file each, in `tasks/`.
+
+    `advance`, `judge`, `begin` and `draw` only launch kernels, in the order that `sim/simulator.py` has on one page, on
+    torch's current stream. A task owns its goal, reward and metrics.
+    """
+
+    specs: tuple[Spec, ...]
+    """What it lets agents observe beside what cameras see: where a goal lies, say."""
+    observations: Mapping[str, torch.Tensor]
+    """These observations, by name; live tensors."""
+    reward: torch.Tensor
+    """f32 [N], of the last step."""
+    metrics: Mapping[str, torch.Tensor]
+    """f32 [N] by name: of the episodes just ended where `Ends.done`, else of those running."""
+    state: NamedTuple
+    """All tensors [N, ...] that the next step depends on, bodies apart."""
+    no_episode: str
+    """What is wrong with a scene that has no episode to offer."""
+
+    def advance(self, actions: torch.Tensor) -> None:
+        """Actions i64 [N], contiguous: walk every body, say whether its episode is at its end, leave notes."""
+        ...
+
+    def judge(self) -> None:
+        """Reward and metrics, from the notes: the next episode may have begun meanwhile."""
+        ...
+
+    def begin(self, everyone: bool) -> None:
+        """Begin the episodes that are due, or everyone's; queue their agents; observe."""
+        ...
+
+    def draw(self) -> None:
+        """Draw the queued agents' next episodes."""
         ...
 
 

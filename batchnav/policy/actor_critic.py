@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch import nn
@@ -53,9 +54,9 @@ class Evaluation(NamedTuple):
 class ActorCritic(nn.Module):
     """Actor and critic with one body, for a dict of observations and a discrete action space.
 
-    A 3-D box [C, H, W] (at most one) is an image, float in 0..1, and read by the encoder that the configuration names,
-    unless it makes the agent blind. 1-D boxes go through a linear layer each; those named in `config.polar` are
-    [r, angle] and read as [r, cos, sin]. A plain box is the dict {"observation": box}. With memory, the previous
+    A 3-D box [C, H, W] is an image, float in 0..1 or 8-bit, and read by the encoder that the configuration names, unless
+    it makes the agent blind; images of one size are channels of one, each further size has an encoder of its own. 1-D
+    boxes go through a linear layer each; those named in `config.polar` are [r, angle] and read as [r, cos, sin]. A plain box is the dict {"observation": box}. With memory, the previous
     action is embedded too (index 0: an episode's first step); a policy without memory sees the observation alone.
 
     ConfigError for spaces and settings that do not go together.
@@ -70,9 +71,12 @@ class ActorCritic(nn.Module):
         if not isinstance(action_space, spaces.Discrete) or action_space.start != 0:
             raise ConfigError(f"action space: found {action_space}, expected Discrete(n) starting at 0")
         self.num_actions = int(action_space.n)
-        self.image_name = self._image_name()
-        self.encoder = self._make_encoder()
-        width = self.encoder.output_size if self.encoder is not None else 0
+        self.images = _by_size(self.observation_shapes)
+        """Names of the images that are read together, for each size."""
+        encoders = [self._make_encoder(names) for names in self.images]
+        self.encoder = encoders[0] if encoders else None
+        self.more_encoders = nn.ModuleList(encoders[1:])
+        width = sum(encoder.output_size for encoder in encoders)
         self.embeddings = nn.ModuleDict()
         for name, shape in self.observation_shapes.items():
             if len(shape) == 1:
@@ -141,8 +145,8 @@ class ActorCritic(nn.Module):
 
     def compile_parts(self) -> None:
         """Run the encoder and the LSTM's cell through torch.compile, in place, for static shapes."""
-        if self.encoder is not None:
-            self.encoder.compile(dynamic=False)
+        for encoder in self._encoders():
+            encoder.compile(dynamic=False)
         if self.config.lstm_layers:
             self.body.cell = torch.compile(lstm_cell, dynamic=False)
 
@@ -163,9 +167,9 @@ class ActorCritic(nn.Module):
     def _features(self, obs: Mapping[str, torch.Tensor], prev_action, starts) -> torch.Tensor:
         """What the body reads: [T, B, width]."""
         parts = []
-        if self.encoder is not None:
-            image = obs[self.image_name]
-            parts.append(self.encoder(image.flatten(0, 1)).unflatten(0, image.shape[:2]))
+        for names, encoder in zip(self.images, self._encoders(), strict=True):
+            image = _together([obs[name] for name in names])
+            parts.append(encoder(image.flatten(0, 1)).unflatten(0, image.shape[:2]))
         for name, embed in self.embeddings.items():
             vector = obs[name]
             if name in self.config.polar:
@@ -182,18 +186,15 @@ class ActorCritic(nn.Module):
         weight = self.previous_action.weight
         return (index[..., None] == rows).to(weight.dtype) @ weight
 
-    def _image_name(self) -> str | None:
-        images = [name for name, shape in self.observation_shapes.items() if len(shape) == 3]
-        if len(images) > 1:
-            raise ConfigError(f"observation space: found images {', '.join(images)}, expected at most one")
-        return images[0] if images else None
+    def _encoders(self) -> list[nn.Module]:
+        """One for each entry of `images`."""
+        return [] if self.encoder is None else [self.encoder, *self.more_encoders]
 
-    def _make_encoder(self) -> nn.Module | None:
-        if self.image_name is None:
-            return None
+    def _make_encoder(self, names: tuple[str, ...]) -> nn.Module:
         if self.config.encoder not in ENCODERS:
             raise ConfigError(f"encoder: found {self.config.encoder!r}, expected one of {', '.join(ENCODERS)}")
-        return ENCODERS[self.config.encoder](self.observation_shapes[self.image_name], self.config)
+        shapes = [self.observation_shapes[name] for name in names]
+        return ENCODERS[self.config.encoder]((sum(shape[0] for shape in shapes), *shapes[0][1:]), self.config)
 
     def _vector_size(self, name: str, shape: tuple[int, ...]) -> int:
         if name not in self.config.polar:
@@ -212,9 +213,27 @@ def _observation_shapes(space: spaces.Space, blind: bool) -> dict[str, tuple[int
     """Shape of each observation that is read, in the space's order."""
     boxes = dict(space.spaces) if isinstance(space, spaces.Dict) else {PLAIN_OBSERVATION: space}
     for name, box in boxes.items():
-        if not isinstance(box, spaces.Box) or len(box.shape) not in (1, 3) or box.dtype.kind != "f":
-            raise ConfigError(f"observation {name!r}: found {box}, expected a float Box of shape [n] or [C, H, W]")
+        is_box = isinstance(box, spaces.Box) and len(box.shape) in (1, 3)
+        if not is_box or not (box.dtype.kind == "f" or (len(box.shape) == 3 and box.dtype == np.uint8)):
+            raise ConfigError(
+                f"observation {name!r}: found {box}, expected a Box of floats [n] or [C, H, W], or of bytes [C, H, W]"
+            )
     return {name: tuple(map(int, box.shape)) for name, box in boxes.items() if not (blind and len(box.shape) == 3)}
+
+
+def _by_size(shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[str, ...]]:
+    """Names of the images by height and width, in the order in which the sizes first come."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for name, shape in shapes.items():
+        if len(shape) == 3:
+            groups.setdefault(shape[1:], []).append(name)
+    return [tuple(names) for names in groups.values()]
+
+
+def _together(images: list[torch.Tensor]) -> torch.Tensor:
+    """Images [T, B, C, H, W] as channels of one, bytes as 0..1."""
+    floats = [image / 255.0 if image.dtype == torch.uint8 else image for image in images]
+    return floats[0] if len(floats) == 1 else torch.cat(floats, dim=2)
 
 
 def sample(log_probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:

@@ -80,12 +80,13 @@ class Agent:
         return act.action
 
     def _checked(self, observations: Observation) -> Observation:
-        """What the network reads, float32 on its device; ArgumentError where something is missing or misshapen."""
+        """What the network reads, float32 or bytes on its device; ArgumentError where something is missing or misshapen."""
         result = {}
         for name, shape in self.network.observation_shapes.items():
             if name not in observations:
                 raise ArgumentError(f"observations: found {', '.join(observations) or 'none'}, expected {name!r} too")
-            value = torch.as_tensor(observations[name], dtype=torch.float32, device=self.device)
+            value = torch.as_tensor(observations[name], device=self.device)
+            value = value if value.dtype == torch.uint8 else value.float()
             if value.shape != (len(self._start), *shape):
                 expected = [len(self._start), *shape]
                 raise ArgumentError(f"observations[{name!r}]: found shape {list(value.shape)}, expected {expected}")

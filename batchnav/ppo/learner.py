@@ -68,7 +68,7 @@ class Learner:
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.state = self.policy.initial_state(env.num_envs, self.device)
         self.rollout = Rollout(
-            self.policy.observation_shapes, config.rollout_steps, env.num_envs, self.device, self.state
+            self.policy.observation_shapes, env.storage, config.rollout_steps, env.num_envs, self.device, self.state
         )
         self.uniforms = torch.empty(config.rollout_steps, env.num_envs, device=self.device)
         self.minibatch = torch.zeros(config.num_envs // config.minibatches, dtype=torch.int64, device=self.device)
@@ -87,7 +87,7 @@ class Learner:
     def _record(self) -> None:
         """Have rollout and step recorded, anew where they were: what they work on has moved."""
         graphs = Graphs(self.device, self._graphs)
-        self._play_rollout = graphs.wrap(self._play) if getattr(self.env, "capturable", False) else self._play
+        self._play_rollout = graphs.wrap(self._play) if self.env.capturable else self._play
         self._learn_minibatch = graphs.wrap(self._learn_from_rollout)
 
     def update(self, progress: float) -> UpdateStats:
@@ -95,6 +95,7 @@ class Learner:
         config, timer = self.config, Timer(self.device)
         lr = learning_rate(progress, config.learning_rate, config.frames_per_update // config.minibatches)
         self.lr.fill_(lr)
+        upkeep = self.env.between_rollouts()
         self.collect()
         timer.mark()
         rollout = self.rollout
@@ -117,6 +118,7 @@ class Learner:
             explained_variance=1.0 - (rollout.returns - rollout.value).var() / rollout.returns.var().clamp(min=1e-12),
             reward=rollout.reward.mean(),
             episodes=self.episodes.take(),
+            upkeep=upkeep,
             timer=timer,
         )
 
@@ -150,19 +152,16 @@ class Learner:
             T = rollout.num_steps
             last = self.policy.value(rollout.get_obs(T), rollout.prev_action[T], rollout.start[T], state)
         self.state.copy_(state)
-        if hasattr(self.env, "settle"):
-            self.env.settle()
+        self.env.settle()
         # V(s_{t+1}) inside an episode; where one ended, 0 or what `_bootstrap` wrote
         following = torch.cat([rollout.value[1:], last[None]])
         ended = rollout.next_value if config.timeout_bootstrap else torch.zeros_like(following)
         torch.where(rollout.done, ended, following, out=rollout.next_value)
 
     def _step(self, t: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
-        """Step the environment; its observation goes into slot t + 1, without a copy where it can write there."""
-        action = self.rollout.action[t]
-        if hasattr(self.env, "step_into"):
-            return self.env.step_into(action, self.rollout.get_obs(t + 1))
-        obs, *results = self.env.step(action)
+        """Step the environment; its observation goes into slot t + 1, without a copy where it was written there."""
+        self.env.observe_into(self.rollout.get_obs(t + 1))
+        obs, *results = self.env.step(self.rollout.action[t])
         self.rollout.put_obs(t + 1, as_dict(obs))
         return results
 

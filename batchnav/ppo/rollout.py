@@ -6,9 +6,6 @@ from collections.abc import Mapping
 
 import torch
 
-IMAGE_DTYPE_CUDA = torch.bfloat16
-"""Images are kept as the network computes on CUDA: half the memory, and the rollout sees exactly what learning sees."""
-
 
 class Rollout:
     """T steps of N environments, and the observation that follows them.
@@ -20,24 +17,28 @@ class Rollout:
     def __init__(
         self,
         shapes: Mapping[str, tuple[int, ...]],
+        dtypes: Mapping[str, torch.dtype],
         num_steps: int,
         num_envs: int,
         device: torch.device,
         state: torch.Tensor,
     ):
-        """`shapes`: one environment's observations by name; `state`: the policy's initial memory [2, L, N, H]."""
+        """Room for a rollout.
+
+        Args:
+            shapes: of one environment's observations that are kept, by name.
+            dtypes: in which they are kept (`VecEnv.storage`).
+            num_steps: T.
+            num_envs: N.
+            device: where.
+            state: the policy's initial memory [2, L, N, H].
+        """
 
         def empty(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
             return torch.zeros(*size, dtype=dtype, device=device)
 
-        half = device.type == "cuda"
         self.num_steps = num_steps
-        self.obs = {
-            name: empty(
-                num_steps + 1, num_envs, *shape, dtype=IMAGE_DTYPE_CUDA if half and len(shape) == 3 else torch.float32
-            )
-            for name, shape in shapes.items()
-        }
+        self.obs = {name: empty(num_steps + 1, num_envs, *shape, dtype=dtypes[name]) for name, shape in shapes.items()}
         self.start = empty(num_steps + 1, num_envs, dtype=torch.bool)
         self.prev_action = empty(num_steps + 1, num_envs, dtype=torch.int64)
         self.action = self.prev_action[1:]
@@ -55,9 +56,10 @@ class Rollout:
         return self.start[1:]
 
     def put_obs(self, t: int, obs: Mapping[str, torch.Tensor]) -> None:
-        """Copy the environment's observation into slot t."""
+        """Have the environment's observation in slot t: copied, where it was not written there."""
         for name, slot in self.obs.items():
-            slot[t].copy_(obs[name])
+            if obs[name].data_ptr() != slot[t].data_ptr():
+                slot[t].copy_(obs[name])
 
     def get_obs(self, t: int) -> dict[str, torch.Tensor]:
         """Slot t as views [N, ...]."""

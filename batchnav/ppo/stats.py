@@ -82,6 +82,8 @@ class UpdateStats:
     """Mean per step."""
     episodes: dict[str, torch.Tensor]
     """Means over the episodes that ended in this update, by name, and "count"."""
+    upkeep: dict[str, float]
+    """What the environment said between rollouts."""
     timer: Timer
 
     def read(self) -> dict[str, float]:
@@ -99,6 +101,7 @@ class UpdateStats:
             "frames": self.frames,
             "learning_rate": self.learning_rate,
             **dict(zip(tensors, values, strict=True)),
+            **{f"upkeep/{name}": value for name, value in self.upkeep.items()},
             "seconds/collect": collect,
             "seconds/learn": learn,
         }

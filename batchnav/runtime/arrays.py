@@ -33,16 +33,16 @@ def to_device(value: Any, device: torch.device) -> Any:
     return value
 
 
-def host_flag(device: torch.device) -> tuple[np.ndarray, Any]:
-    """One int32 that a kernel may set and the host reads without waiting: the host's view and the kernel's.
+def host_flag(device: torch.device, size: int = 1) -> tuple[np.ndarray, Any]:
+    """A few int32 that a kernel may set and the host reads without waiting: the host's view and the kernel's.
 
     On CUDA it lies in pinned host memory, which the device reaches at the same address.
     """
     if device.type == "cpu":
-        flag = np.zeros(1, np.int32)
+        flag = np.zeros(size, np.int32)
         return flag, flag
-    flag = torch.zeros(1, dtype=torch.int32, pin_memory=True)
-    interface = {"shape": (1,), "typestr": "<i4", "data": (flag.data_ptr(), False), "version": 3}
+    flag = torch.zeros(size, dtype=torch.int32, pin_memory=True)
+    interface = {"shape": (size,), "typestr": "<i4", "data": (flag.data_ptr(), False), "version": 3}
     owner = types_module.SimpleNamespace(__cuda_array_interface__=interface, tensor=flag)
     return flag.numpy(), cuda.as_cuda_array(owner, sync=False)
 

@@ -60,9 +60,7 @@ class SceneBank:
         self.navmesh_view = view(navmesh)
 
     @classmethod
-    def pack(
-        cls, scenes: Sequence[Scene], device: str | torch.device = "cpu", appearance: bool = False
-    ) -> SceneBank:
+    def pack(cls, scenes: Sequence[Scene], device: str | torch.device = "cpu", appearance: bool = False) -> SceneBank:
         """Copy the scenes' trees and navmeshes to a device, and with `appearance` what sensors beyond depth read.
 
         ArgumentError for no scenes, or what is not a scene.

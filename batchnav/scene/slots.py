@@ -73,9 +73,7 @@ class SlotBank(SceneBank):
         appearance: keep what sensors beyond depth read, too.
     """
 
-    def __init__(
-        self, capacity: Capacity, slots: int, device: str | torch.device = "cpu", appearance: bool = False
-    ):
+    def __init__(self, capacity: Capacity, slots: int, device: str | torch.device = "cpu", appearance: bool = False):
         device = resolve_device(device)
         if slots * capacity.bvh.triangles >= MAX_TRIANGLES:
             raise ArgumentError(

@@ -1,1 +1,1 @@
-"""The batched PointGoal simulator: episodes, walking, reward and metrics, in kernels."""
+"""Bodies that walk on navmeshes, the streams on which a step runs, and episodes drawn ahead. Names no task."""

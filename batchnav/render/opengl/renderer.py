@@ -53,6 +53,7 @@ class OpenGLRenderer:
     Raises DeviceError where there is no OpenGL 4.5, or where its memory would not suffice.
     """
 
+    capturable = False
     STAGES: ClassVar = {
         "cull": ("_cull", "_select", "_measure"), "draw": ("_clear", "_rasterise"), "resolve": ("_resolve",),
         "copy": ("_upload", "_download"),

@@ -26,6 +26,8 @@ class RaycastRenderer:
     what is farther reads 0 like a hole, so use it only where the two need not be told apart.
     """
 
+    capturable = True
+
     def __init__(
         self,
         bank: SceneBank,

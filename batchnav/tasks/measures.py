@@ -1,13 +1,10 @@
-"""The formulas of the task: SPL, soft-SPL, reward, and the goal in the agent's frame. Scalars in, scalars out."""
+"""The formulas of tasks: SPL, soft-SPL, reward, and the goal in the agent's frame. Scalars in, scalars out."""
 
 import math
 
 import numpy as np
 
 from batchnav.runtime.kernels import device_function
-
-COLLISION_EPSILON = np.float32(1e-5)
-"""Habitat's: a step collides where its squared length falls short of what was asked for by more than this (m^2)."""
 
 
 @device_function
@@ -46,16 +43,10 @@ def step_reward(slack, distance_before, distance_after, success_reward, spl_at_s
 
 
 @device_function
-def goal_in_agent_frame(x, z, heading, goal_x, goal_z):
+def goal_in_agent_frame(point, heading, goal):
     """(rho, -phi) of Habitat's polar goal sensor: metres in the plane, radians, positive to the agent's left."""
-    dx, dz = goal_x - x, goal_z - z
+    dx, dz = goal[0] - point[0], goal[2] - point[2]
     sine, cosine = np.float32(math.sin(heading)), np.float32(math.cos(heading))
     right = dx * cosine - dz * sine
     forward = -dx * sine - dz * cosine
     return np.float32(math.sqrt(dx * dx + dz * dz)), np.float32(-math.atan2(right, forward))
-
-
-@device_function
-def collided(moved_squared, wanted_squared):
-    """Whether a step fell short: Habitat's rule on squared 3-D lengths."""
-    return moved_squared + COLLISION_EPSILON < wanted_squared

@@ -1,0 +1,90 @@
+"""What a navigation environment is made of: body, cameras, sensors, task; and the published variants by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from batchnav.config import from_dict
+from batchnav.errors import ConfigError
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.depth import DepthConfig
+from batchnav.sensors.rig import MAIN
+from batchnav.sim.bodies import BodyConfig
+from batchnav.tasks.pointnav import PointNavConfig
+
+
+@dataclass(frozen=True)
+class NavConfig:
+    """A navigation environment. Defaults: PointGoal at the 64x64 depth of the paper's agents."""
+
+    body: BodyConfig = field(default_factory=BodyConfig)
+    camera: CameraConfig = field(default_factory=CameraConfig)
+    """The main camera: its sensors go by their own names."""
+    cameras: dict[str, CameraConfig] = field(default_factory=dict)
+    """Further cameras by name: a sensor of camera "left" is asked for as "left_depth"."""
+    sensors: tuple[str, ...] = ("depth",)
+    """Names of `batchnav.sensors.SENSORS`."""
+    depth: DepthConfig = field(default_factory=DepthConfig)
+    task: PointNavConfig = field(default_factory=PointNavConfig)
+
+    def validate(self) -> None:
+        """ConfigError where the parts do not go together; each has validated itself."""
+        for name in self.cameras:
+            if not name.isidentifier():
+                raise ConfigError(f"cameras: found a camera named {name!r}, expected letters, digits and underscores")
+
+    @property
+    def all_cameras(self) -> dict[str, CameraConfig]:
+        """The main camera, and the others by name."""
+        return {MAIN: self.camera, **self.cameras}
+
+    @property
+    def sensor_settings(self) -> dict[str, Any]:
+        """The settings of the sensors that have some."""
+        return {"depth": self.depth}
+
+
+PARTS = ("body", "camera", "depth", "task")
+"""The parts of a `NavConfig` whose fields may be given by name alone; no two have one in common."""
+
+
+def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
+    """A configuration with fields of its parts replaced: `height=24` is the main camera's, `max_steps=50` the task's.
+
+    ConfigError for a name that no part has, or a value of the wrong type or range.
+    """
+    part_of = {f.name: part for part in PARTS for f in dataclasses.fields(getattr(config, part))}
+    changes: dict[str, dict[str, Any]] = {}
+    for name, value in options.items():
+        if name not in part_of:
+            raise ConfigError(f"option {name!r} is unknown, expected one of {', '.join(sorted(part_of))}")
+        changes.setdefault(part_of[name], {})[name] = value
+    parts = {}
+    for part, values in changes.items():
+        old = getattr(config, part)
+        kept = {f.name: getattr(old, f.name) for f in dataclasses.fields(old)}
+        parts[part] = from_dict(type(old), {**kept, **values})
+    return dataclasses.replace(config, **parts)
+
+
+PRESETS: dict[str, NavConfig] = {
+    "habitat_pointnav_v1": with_options(NavConfig(), {"height": 256, "width": 256}),
+    "bps_depth64": NavConfig(),
+    "challenge_2020_noiseless": with_options(NavConfig(), {
+        "height": 360, "width": 640, "hfov_deg": 70.0, "camera_height": 0.88, "min_depth": 0.1,
+        "turn_angle_deg": 30.0, "sliding": False, "agent_radius": 0.18, "agent_height": 0.88, "success_distance": 0.36,
+    }),
+}  # fmt: skip
+"""Published variants by name. The 2020 challenge without its sensor and actuation noise."""
+
+
+def nav_config(config: NavConfig | str | None, options: Mapping[str, Any]) -> NavConfig:
+    """A configuration, a preset's name, or the defaults; with fields replaced."""
+    if isinstance(config, str):
+        if config not in PRESETS:
+            raise ConfigError(f"preset: found {config!r}, expected one of {', '.join(PRESETS)}")
+        config = PRESETS[config]
+    return with_options(config or NavConfig(), options)

@@ -1,0 +1,171 @@
+"""Scenes that take turns in a fixed number of slots, where more are wanted than fit in the device's memory."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import torch
+
+from batchnav.errors import CheckpointError, ConfigError
+from batchnav.scene.scene import Scene
+from batchnav.scene.slots import Capacity, SlotBank
+from batchnav.sim.simulator import Simulator
+
+SPARE = 8
+"""One slot in so many is spare: scenes are loaded into it, or its last agents are still to leave."""
+
+
+class SceneStream:
+    """Gives an environment scenes that take turns. One stream belongs to one environment.
+
+    Agents are divided into groups, each in one slot, and some slots are spare. A thread loads the next scene into a
+    spare slot while the simulation runs. `move`, to be called between two rollouts, hands the scene that was asked for
+    first to the next group in turn: each of its agents goes there at its next episode's end. The slot that the last
+    agent has left takes the next scene.
+
+    What happens at which call depends on the run alone, never on how long a scene takes to load: a call waits for a
+    scene that is due and not there yet. So a seed gives the same run each time, and a resumed run goes on as it was.
+    Scenes come in an order that is drawn anew, from the seed, once all have had their turn.
+
+    Args:
+        names: the scenes, as `load` knows them.
+        load: gives a scene by name; called in a thread of its own.
+        capacity: room for any of the scenes (`Capacity.for_all`).
+        slots: scenes in memory at a time, at least 2; an eighth of them, and one at least, are spare.
+        seed: of the order.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        load: Callable[[str], Scene],
+        capacity: Capacity,
+        slots: int,
+        seed: int = 0,
+    ):
+        self.names, self.slots = tuple(names), slots
+        self._load, self._capacity, self._seed = load, capacity, seed
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix="scenes")
+        self._loads: deque[tuple[int, Future]] = deque()  # slots that are being filled, in order
+        self._taken = 0  # scenes of the order, so far
+        self._turn = 0  # the group that moves next
+        self._in_slot = [-1] * slots  # which scene
+        groups = slots - -(-slots // SPARE)
+        self._slot_of = list(range(groups))  # by group
+
+    def open(self, num_envs: int, device: torch.device, appearance: bool) -> SlotBank:
+        """The bank, with a scene for every group. ConfigError for slots that do not fit the scenes and agents."""
+        if not 2 <= self.slots < len(self.names) or len(self._slot_of) > num_envs:
+            raise ConfigError(
+                f"slots: found {self.slots} for {len(self.names)} scenes and {num_envs} agents, expected 2 or more, "
+                f"fewer than the scenes, and no more than one slot in use for an agent"
+            )
+        self.bank = SlotBank(self._capacity, self.slots, device, appearance)
+        for slot in range(self.slots):
+            self._request(slot)
+        for _ in self._slot_of:
+            self._loads.popleft()[1].result()
+        return self.bank
+
+    def begin(self, sim: Simulator) -> None:
+        """Have every agent's next episode drawn in its group's slot."""
+        self._send(sim, range(len(self._slot_of)))
+
+    def move(self, sim: Simulator) -> dict[str, float]:
+        """Let at most one group move to a new scene, and have the slots filled that are free (waits for the device).
+
+        Returns "scenes_loaded", 1 or 0, and "scene_stall", the seconds that were spent waiting for a scene.
+        MeshError or NavMeshError where a scene cannot be loaded.
+        """
+        sim.settle()
+        # Before any group moves: whom this call sends away is still on the way.
+        occupied = torch.bincount(sim.bodies.scene, minlength=self.bank.num_scenes).tolist()
+        busy = {*self._slot_of, *(slot for slot, _ in self._loads)}
+        free = [slot for slot, agents in enumerate(occupied) if not agents and slot not in busy]
+        loaded, stall = 0, 0.0
+        if self._loads:
+            slot, load = self._loads.popleft()
+            start = time.perf_counter()
+            load.result()
+            loaded, stall = 1, time.perf_counter() - start
+            self._slot_of[self._turn] = slot
+            self._send(sim, [self._turn])
+            self._turn = (self._turn + 1) % len(self._slot_of)
+        for slot in free:
+            self._request(slot)
+        return {"scenes_loaded": loaded, "scene_stall": stall}
+
+    def _request(self, slot: int) -> None:
+        """Have the order's next scene loaded into a slot."""
+        cycle, place = divmod(self._taken, len(self.names))
+        self._in_slot[slot] = int(np.random.default_rng((self._seed, cycle)).permutation(len(self.names))[place])
+        self._taken += 1
+        self._submit(slot)
+
+    def _submit(self, slot: int) -> None:
+        name = self.names[self._in_slot[slot]]
+        self._loads.append((slot, self._loader.submit(lambda: self.bank.put(slot, self._load(name)))))
+
+    def _send(self, sim: Simulator, groups: Sequence[int]) -> None:
+        """Let the agents of groups draw their next episodes from their slots' scenes."""
+        bounds = [g * sim.num_envs // len(self._slot_of) for g in range(len(self._slot_of) + 1)]
+        sim.send([range(bounds[g], bounds[g + 1]) for g in groups], [self._slot_of[g] for g in groups])
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The scenes' places, as tensors on the CPU."""
+        lists = {
+            "progress": [self._taken, self._turn], "in_slot": self._in_slot, "slot_of": self._slot_of,
+            "loads": [slot for slot, _ in self._loads],
+        }  # fmt: skip
+        return {f"stream_{name}": torch.tensor(value, dtype=torch.int64) for name, value in lists.items()}
+
+    def load_state_dict(self, state: dict[str, torch.Tensor], sim: Simulator) -> None:
+        """Continue from `state_dict`'s result, with its scenes. CheckpointError where it is not one of this stream."""
+        found = self._checked(state)
+        for _, load in self._loads:
+            load.result()
+        self._loads.clear()
+        if sim.device.type == "cuda":
+            torch.cuda.synchronize()  # nothing may read the scenes that are replaced now
+        self._taken, self._turn = found["progress"]
+        self._in_slot, self._slot_of = found["in_slot"], found["slot_of"]
+        here = [slot for slot in range(self.slots) if slot not in found["loads"]]
+        for slot in (*here, *found["loads"]):
+            self._submit(slot)
+        for _ in here:
+            self._loads.popleft()[1].result()
+        self.begin(sim)
+
+    def _checked(self, state: dict[str, torch.Tensor]) -> dict[str, list[int]]:
+        """The lists of a state, all of their numbers in range."""
+        scenes, slots, groups = len(self.names), self.slots, len(self._slot_of)
+        expected = {
+            "progress": (2, 2**62), "in_slot": (slots, scenes), "slot_of": (groups, slots), "loads": (None, slots),
+        }  # fmt: skip
+        found = {}
+        for name, (size, below) in expected.items():
+            value = state.get(f"stream_{name}")
+            numbers = value.tolist() if isinstance(value, torch.Tensor) and value.ndim == 1 else None
+            fits = numbers is not None and len(numbers) in (size, len(numbers) if size is None else size)
+            if not fits or not all(isinstance(number, int) and 0 <= number < below for number in numbers):
+                what = "nothing" if value is None else f"{value}"
+                raise CheckpointError(
+                    f"environment state 'stream_{name}': found {what[:80]}, expected "
+                    f"{'some' if size is None else size} whole numbers from 0 to {below - 1}"
+                )
+            found[name] = numbers
+        for name in ("slot_of", "loads"):
+            if len(set(found[name])) != len(found[name]):
+                raise CheckpointError(f"environment state 'stream_{name}': found {found[name]}, expected no slot twice")
+        if found["progress"][1] >= groups:
+            turn = found["progress"][1]
+            raise CheckpointError(f"environment state 'stream_progress': found group {turn}, expected below {groups}")
+        return found
+
+    def close(self) -> None:
+        """End the thread that loads scenes."""
+        self._loader.shutdown(cancel_futures=True)

@@ -1,0 +1,49 @@
+"""A training run's configuration: what the environment is made of, where it runs, the policy and PPO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+from batchnav.config import PolicyConfig, PPOConfig, ScenesConfig, in_range
+from batchnav.envs.config import NavConfig
+from batchnav.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class PointNavRun(NavConfig):
+    """One training run of a PointGoal agent."""
+
+    scenes: ScenesConfig = field(default_factory=ScenesConfig)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    device: str = "auto"
+    renderer: Literal["raycast", "opengl", "auto"] = "raycast"
+    """auto: both draw a few batches at each start, and the faster is taken; the choice is logged."""
+    seed: int = 0
+    compile: bool = False
+    """Run the policy through torch.compile."""
+    graphs: bool = False
+    """Replay rollouts and optimiser steps as CUDA graphs: the same losses with less work for the host. No effect on the
+    CPU."""
+    deterministic: bool = False
+    """Only operations that give the same bits twice: the same seed then has the same losses on the same GPU. On the CPU
+    that is so without it."""
+    save_every: float = 60.0
+    """Seconds between two saves of weights and resume state."""
+    eval_every: int = 0
+    """Frames between two evaluations on the validation episodes; 0: none while training."""
+
+    def validate(self) -> None:
+        """ConfigError where a value is out of range."""
+        super().validate()
+        if (self.scenes.slots or self.scenes.gigabytes) and self.renderer != "raycast":
+            raise ConfigError(f"renderer: found {self.renderer!r} with scenes that take turns, expected 'raycast'")
+        in_range(self, "save_every", 0.0, 1e9)
+        in_range(self, "eval_every", 0, 10**13)
+        in_range(self, "seed", 0, 2**62)
+
+    @property
+    def nav(self) -> NavConfig:
+        """The environment's part."""
+        return NavConfig(**{f.name: getattr(self, f.name) for f in fields(NavConfig)})

@@ -1,0 +1,104 @@
+"""Cameras on bodies: their size, place and tilt."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav.config import in_range
+from batchnav.geometry.pose import forward
+from batchnav.runtime.arrays import view
+from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.launch import BoundKernel
+from batchnav.sensors.sensor import Views
+from batchnav.sim.bodies import Bodies
+
+
+@dataclass(frozen=True)
+class CameraConfig:
+    """A pinhole camera. Its place is relative to the agent's point on the navmesh and heading."""
+
+    height: int = 64
+    width: int = 64
+    hfov_deg: float = 90.0
+    camera_height: float = 1.25
+    """Metres above the navmesh."""
+    camera_forward: float = 0.0
+    camera_left: float = 0.0
+    camera_heading_deg: float = 0.0
+    """To the left of the agent's heading."""
+    camera_pitch_deg: float = 0.0
+    """Up is positive."""
+    backface_culling: bool = False
+    """Leave out triangles seen from behind, as Habitat's renderer does."""
+
+    def validate(self) -> None:
+        """ConfigError where a value is out of range."""
+        in_range(self, "height", 4, 1024)
+        in_range(self, "width", 4, 1024)
+        in_range(self, "hfov_deg", 1.0, 170.0)
+        in_range(self, "camera_height", 0.0, 10.0)
+        in_range(self, "camera_forward", -10.0, 10.0)
+        in_range(self, "camera_left", -10.0, 10.0)
+        in_range(self, "camera_heading_deg", -360.0, 360.0)
+        in_range(self, "camera_pitch_deg", -90.0, 90.0)
+
+
+class Mount(NamedTuple):
+    """Where a camera sits on its body: float32, metres and radians."""
+
+    forward: np.float32
+    left: np.float32
+    up: np.float32
+    heading: np.float32
+
+    @classmethod
+    def of(cls, camera: CameraConfig) -> Mount:
+        """The mount that a configuration describes."""
+        places = (camera.camera_forward, camera.camera_left, camera.camera_height)
+        return cls(*map(np.float32, (*places, math.radians(camera.camera_heading_deg))))
+
+
+class MountedCamera:
+    """The poses of one camera on N bodies: `views`, which `move` brings up to date."""
+
+    def __init__(self, bodies: Bodies, camera: CameraConfig):
+        n, device = len(bodies.heading), bodies.heading.device
+        pitch = torch.full((n,), math.radians(camera.camera_pitch_deg), device=device)
+        self.views = Views(bodies.scene, torch.zeros(n, 3, device=device), torch.zeros(n, device=device), pitch)
+        arguments = (
+            view(bodies.position), view(bodies.heading), Mount.of(camera), view(self.views.position),
+            view(self.views.heading),
+        )  # fmt: skip
+        if device.type == "cuda":
+            self.move = BoundKernel(_place_cuda, n, *arguments)
+        else:
+            self.move = lambda: _place_cpu(*arguments)
+
+
+@device_function
+def _place(i, position, heading, mount, position_out, heading_out):
+    """Put camera i where its body carries it."""
+    fx, fz = forward(heading[i])  # left is (fz, 0, -fx)
+    position_out[i, 0] = position[i, 0] + mount.forward * fx + mount.left * fz
+    position_out[i, 1] = position[i, 1] + mount.up
+    position_out[i, 2] = position[i, 2] + mount.forward * fz - mount.left * fx
+    heading_out[i] = heading[i] + mount.heading
+
+
+@cpu_kernel
+def _place_cpu(position, heading, mount, position_out, heading_out):
+    for i in prange(len(heading)):
+        _place(i, position, heading, mount, position_out, heading_out)
+
+
+@cuda_kernel
+def _place_cuda(position, heading, mount, position_out, heading_out):
+    i = cuda.grid(1)
+    if i < len(heading):
+        _place(i, position, heading, mount, position_out, heading_out)

@@ -1,0 +1,59 @@
+"""The depth sensor: planar depth, clipped to a range and scaled to 0..1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from batchnav.config import in_range
+from batchnav.scene.appearance import Appearance
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.sensor import Views
+from batchnav.types import Spec
+
+
+@dataclass(frozen=True)
+class DepthConfig:
+    """Range of the depth sensor. Defaults: Habitat's."""
+
+    min_depth: float = 0.0
+    max_depth: float = 10.0
+    """Depth is clipped to [min_depth, max_depth] metres and scaled to 0..1."""
+    hole_value: float = 0.0
+    """What a ray that hits nothing reads, 0..1: 0 is Habitat's convention, 1 makes a hole far."""
+
+    def validate(self) -> None:
+        """ConfigError where a value is out of range."""
+        in_range(self, "min_depth", 0.0, 1e3)
+        in_range(self, "max_depth", self.min_depth + 1e-3, 1e3)
+        in_range(self, "hole_value", 0.0, 1.0)
+
+
+class DepthSensor:
+    """f32 [N, 1, H, W] in 0..1; a rollout on CUDA keeps it in bfloat16, as the network reads it."""
+
+    needs_triangles = needs_appearance = False
+
+    def __init__(self, camera: CameraConfig, config: DepthConfig):
+        self.config = config
+        shape = (1, camera.height, camera.width)
+        self.spec = Spec("depth", shape, torch.float32, 0.0, 1.0, torch.bfloat16)
+        # A ray may end at the sensor's range only where a hole reads the same as a far surface.
+        self.max_depth = config.max_depth if config.hole_value == 1.0 else float("inf")
+
+    def write(
+        self,
+        depth: torch.Tensor,
+        triangle: torch.Tensor | None,
+        views: Views,
+        appearance: Appearance | None,
+        out: torch.Tensor,
+    ) -> None:
+        """Metres -> 0..1, in as few passes over the images as there can be."""
+        config, metres = self.config, depth.unsqueeze(1)
+        above = metres - config.min_depth if config.min_depth else metres
+        torch.mul(above, 1.0 / (config.max_depth - config.min_depth), out=out)
+        out.clamp_(0.0, 1.0)
+        if config.hole_value > 0.0:
+            out.masked_fill_(metres == 0.0, config.hole_value)

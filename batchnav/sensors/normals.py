@@ -1,0 +1,81 @@
+"""The surface normal sensor: which way the surface that a pixel sees faces, in the camera's frame."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav.geometry.camera import pixel_ray, tan_half
+from batchnav.geometry.pose import camera_axes
+from batchnav.runtime.arrays import view
+from batchnav.runtime.intrinsics import load4
+from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.launch import launch
+from batchnav.scene.appearance import Appearance
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.sensor import Views
+from batchnav.types import Spec
+
+_ZERO, _FIRST = np.float32(0.0), np.int32(0)
+
+
+class NormalSensor:
+    """f32 [N, 3, H, W]: unit vectors (right, up, back) of the side that is seen; 0 where nothing is."""
+
+    needs_triangles = needs_appearance = True
+    max_depth = float("inf")
+
+    def __init__(self, camera: CameraConfig, config: None = None):
+        self.spec = Spec("normals", (3, camera.height, camera.width), torch.float32, -1.0, 1.0, torch.float32)
+        self._tan_half = tan_half(camera.hfov_deg)
+
+    def write(
+        self,
+        depth: torch.Tensor,
+        triangle: torch.Tensor | None,
+        views: Views,
+        appearance: Appearance | None,
+        out: torch.Tensor,
+    ) -> None:
+        """Triangles -> normals in the camera's frame."""
+        arrays = map(view, (triangle, views.heading, views.pitch, appearance.normal))
+        if out.is_cuda:
+            launch(_normals_cuda, triangle.numel(), *arrays, self._tan_half, view(out))
+        else:
+            _normals_cpu(*arrays, self._tan_half, view(out))
+
+
+@device_function
+def _normal(i, row, column, triangle, heading, pitch, normal, tan_half_hfov, normals_out):
+    """One pixel."""
+    x, y, z = _ZERO, _ZERO, _ZERO
+    number = triangle[i, row, column]
+    if number >= 0:
+        axes = camera_axes(heading[i], pitch[i])
+        (rx, ry, rz), (ux, uy, uz), (fx, fy, fz) = axes
+        height, width = np.int32(triangle.shape[1]), np.int32(triangle.shape[2])
+        dx, dy, dz = pixel_ray(np.int32(row), np.int32(column), height, width, tan_half_hfov, axes)
+        nx, ny, nz, _ = load4(normal, np.int32(number), _FIRST)
+        if nx * dx + ny * dy + nz * dz > _ZERO:  # seen from behind
+            nx, ny, nz = -nx, -ny, -nz
+        x, y, z = nx * rx + ny * ry + nz * rz, nx * ux + ny * uy + nz * uz, -(nx * fx + ny * fy + nz * fz)
+    normals_out[i, 0, row, column], normals_out[i, 1, row, column], normals_out[i, 2, row, column] = x, y, z
+
+
+@cpu_kernel
+def _normals_cpu(triangle, heading, pitch, normal, tan_half_hfov, normals_out):
+    n, height, width = triangle.shape
+    for i in prange(n):
+        for row in range(height):
+            for column in range(width):
+                _normal(np.int64(i), row, column, triangle, heading, pitch, normal, tan_half_hfov, normals_out)
+
+
+@cuda_kernel
+def _normals_cuda(triangle, heading, pitch, normal, tan_half_hfov, normals_out):
+    n, height, width = triangle.shape
+    pixel = cuda.grid(1)
+    if pixel < n * height * width:
+        i, rest = pixel // (height * width), pixel % (height * width)
+        _normal(i, rest // width, rest % width, triangle, heading, pitch, normal, tan_half_hfov, normals_out)

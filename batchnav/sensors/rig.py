@@ -1,0 +1,103 @@
+"""The cameras of a body, what is drawn for them, and the sensors that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from batchnav.errors import ConfigError
+from batchnav.render.choose import make_renderer
+from batchnav.scene.bank import SceneBank
+from batchnav.sensors import SENSORS
+from batchnav.sensors.camera import CameraConfig, MountedCamera
+from batchnav.sensors.sensor import Sensor
+from batchnav.sim.bodies import Bodies
+from batchnav.types import Observation, Spec
+
+MAIN = ""
+"""The name of the camera whose sensors go by their own names."""
+
+
+def make_sensors(
+    names: Sequence[str], cameras: Mapping[str, CameraConfig], settings: Mapping[str, Any]
+) -> dict[str, dict[str, Sensor]]:
+    """The sensors asked for, by camera and by the name of the observation; ConfigError for a name that is unknown.
+
+    Args:
+        names: "SENSOR" reads the main camera, "CAMERA_SENSOR" another.
+        cameras: by name; MAIN is the main one.
+        settings: of the sensors that have some, by sensor.
+    """
+    made: dict[str, dict[str, Sensor]] = {}
+    offered = {f"{camera}_{sensor}" if camera else sensor: (camera, sensor) for camera in cameras for sensor in SENSORS}
+    for name in dict.fromkeys(names):
+        if name not in offered:
+            raise ConfigError(f"sensors: found {name!r}, expected some of {', '.join(offered)}")
+        camera, sensor = offered[name]
+        made.setdefault(camera, {})[name] = SENSORS[sensor](cameras[camera], settings.get(sensor))
+    return made
+
+
+class Rig:
+    """The cameras and sensors of N bodies. A camera is drawn once, however many sensors read it, and only if one does.
+
+    Args:
+        bank: with appearance where a sensor needs it.
+        bodies: that carry the cameras.
+        cameras: by name.
+        sensors: of `make_sensors`.
+        renderer: "raycast", "opengl" or "auto".
+    """
+
+    def __init__(
+        self,
+        bank: SceneBank,
+        bodies: Bodies,
+        cameras: Mapping[str, CameraConfig],
+        sensors: Mapping[str, Mapping[str, Sensor]],
+        renderer: str = "raycast",
+    ):
+        self.sensors, self.appearance = sensors, bank.appearance
+        self.specs: tuple[Spec, ...] = tuple(
+            sensor.spec._replace(name=name) for of_camera in sensors.values() for name, sensor in of_camera.items()
+        )
+        self.mounts = {name: MountedCamera(bodies, cameras[name]) for name in sensors}
+        self.renderers = {
+            name: make_renderer(
+                renderer, bank, len(bodies.heading), height=cameras[name].height, width=cameras[name].width,
+                hfov_deg=cameras[name].hfov_deg, backface_culling=cameras[name].backface_culling,
+                max_depth=max(sensor.max_depth for sensor in of_camera.values()),
+            )
+            for name, of_camera in sensors.items()
+        }  # fmt: skip
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a CUDA graph can hold an observation."""
+        return all(renderer.capturable for renderer in self.renderers.values())
+
+    def observe(self, out: Observation) -> None:
+        """Fill those tensors of `out` that are sensors', by name; what is not there is not drawn."""
+        for camera, of_camera in self.sensors.items():
+            wanted = {name: sensor for name, sensor in of_camera.items() if name in out}
+            if not wanted:
+                continue
+            triangle: torch.Tensor | None = None
+            views = self.look_from(camera)
+            if any(sensor.needs_triangles for sensor in wanted.values()):
+                depth, triangle = self.renderers[camera].visibility(*views)
+            else:
+                depth = self.renderers[camera].render(*views)
+            for name, sensor in wanted.items():
+                sensor.write(depth, triangle, views, self.appearance, out[name])
+
+    def look_from(self, camera: str = MAIN):
+        """Where a camera is now: `Views`."""
+        self.mounts[camera].move()
+        return self.mounts[camera].views
+
+    def look(self, camera: str = MAIN) -> torch.Tensor:
+        """What a camera sees, in metres: f32 [N, H, W]. The renderer's own tensor, valid until its next call."""
+        return self.renderers[camera].render(*self.look_from(camera))

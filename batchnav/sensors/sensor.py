@@ -1,0 +1,47 @@
+"""What every sensor offers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+
+from batchnav.scene.appearance import Appearance
+from batchnav.types import Spec
+
+
+class Views(NamedTuple):
+    """A batch of cameras' poses."""
+
+    scene: torch.Tensor
+    """i32 [N]: rows of the bank."""
+    position: torch.Tensor
+    """f32 [N, 3]."""
+    heading: torch.Tensor
+    """f32 [N], radians."""
+    pitch: torch.Tensor
+    """f32 [N], radians, up is positive."""
+
+
+class Sensor(Protocol):
+    """Turns what a camera sees into one observation."""
+
+    spec: Spec
+    """What it gives; the name is the sensor's, to which an environment of several cameras adds the camera's."""
+    needs_triangles: bool
+    """Whether it reads triangles beside depth."""
+    needs_appearance: bool
+    """Whether the bank has to keep what surfaces look like."""
+    max_depth: float
+    """Metres beyond which it need not tell surfaces from holes."""
+
+    def write(
+        self,
+        depth: torch.Tensor,
+        triangle: torch.Tensor | None,
+        views: Views,
+        appearance: Appearance | None,
+        out: torch.Tensor,
+    ) -> None:
+        """Depth f32 [N, H, W], triangles i32 [N, H, W] -> `out` [N, ...], of the spec's type or of its storage."""
+        ...

@@ -1,0 +1,198 @@
+"""Bodies: where every agent is, how it walks and turns. A body knows nothing of what it is to do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from batchnav.config import in_range
+from batchnav.navmesh.walk import try_step
+from batchnav.geometry.point import keep_point, point_at, squared_distance
+from batchnav.runtime.kernels import device_function, lean_function
+
+STOP, FORWARD, LEFT, RIGHT = range(4)
+"""The actions, numbered as Habitat numbers them."""
+NUM_ACTIONS = 4
+COLLISION_EPSILON = np.float32(1e-5)
+"""Habitat's: a step collides where its squared length falls short of what was asked for by more than this (m^2)."""
+
+
+@dataclass(frozen=True)
+class BodyConfig:
+    """An agent's body and its steps. Defaults: Habitat's."""
+
+    agent_radius: float = 0.1
+    agent_height: float = 1.5
+    """Metres; a scene's navmesh has to be one for this body."""
+    forward_step: float = 0.25
+    turn_angle_deg: float = 10.0
+    sliding: bool = True
+    """Whether walls let the agent slide along, or stop it."""
+
+    def validate(self) -> None:
+        """ConfigError where a value is out of range."""
+        in_range(self, "agent_radius", 0.0, 10.0)
+        in_range(self, "agent_height", 1e-2, 10.0)
+        in_range(self, "forward_step", 1e-3, 10.0)
+        in_range(self, "turn_angle_deg", 1e-3, 180.0)
+
+
+class Body(NamedTuple):
+    """The numbers of `BodyConfig` that kernels need."""
+
+    forward_step: np.float32
+    turn: np.float32
+    """Radians."""
+    sliding: bool
+
+    @classmethod
+    def of(cls, config: BodyConfig) -> Body:
+        """The body that a configuration describes."""
+        turn = np.float32(np.deg2rad(config.turn_angle_deg))
+        return cls(np.float32(config.forward_step), turn, bool(config.sliding))
+
+
+class Bodies(NamedTuple):
+    """Every agent's body in its running episode. The simulator owns it; renderers, tasks and sensors read it."""
+
+    scene: torch.Tensor
+    """i32 [N]: rows of the bank."""
+    position: torch.Tensor
+    """f32 [N, 3], on the navmesh."""
+    heading: torch.Tensor
+    """f32 [N]: start_heading + turns * turn angle, so that no error accumulates."""
+    start_heading: torch.Tensor
+    """f32 [N]."""
+    turns: torch.Tensor
+    """i32 [N]: left turns less right turns."""
+    path_length: torch.Tensor
+    """f32 [N]: metres walked."""
+    collisions: torch.Tensor
+    """i32 [N]."""
+    steps: torch.Tensor
+    """i32 [N]."""
+    episode: torch.Tensor
+    """i32 [N]: how many episodes this agent began before this one; the counter of its random numbers."""
+
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> Bodies:
+        """`n` bodies before their first episode."""
+        f32, i32 = {"dtype": torch.float32, "device": device}, {"dtype": torch.int32, "device": device}
+        return cls(
+            scene=torch.zeros(n, **i32), position=torch.zeros(n, 3, **f32), heading=torch.zeros(n, **f32),
+            start_heading=torch.zeros(n, **f32), turns=torch.zeros(n, **i32), path_length=torch.zeros(n, **f32),
+            collisions=torch.zeros(n, **i32), steps=torch.zeros(n, **i32), episode=torch.full((n,), -1, **i32),
+        )  # fmt: skip
+
+
+class Ends(NamedTuple):
+    """How the last step left every agent's episode. The simulator owns it, tasks fill it."""
+
+    terminated: torch.Tensor
+    """bool [N]: the task is at its end."""
+    truncated: torch.Tensor
+    """bool [N]: out of steps."""
+    done: torch.Tensor
+    """bool [N]: either."""
+
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> Ends:
+        """Of `n` agents, none at its end."""
+        return cls(*(torch.zeros(n, dtype=torch.bool, device=device) for _ in cls._fields))
+
+
+class Starts(NamedTuple):
+    """Where every agent's next episode begins, drawn while the running one lasts."""
+
+    scene: torch.Tensor
+    """i32 [N]."""
+    position: torch.Tensor
+    """f32 [N, 3]."""
+    heading: torch.Tensor
+    """f32 [N], radians."""
+
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> Starts:
+        """Of `n` agents."""
+        f32 = {"dtype": torch.float32, "device": device}
+        return cls(torch.zeros(n, dtype=torch.int32, device=device), torch.zeros(n, 3, **f32), torch.zeros(n, **f32))
+
+
+@device_function
+def collided(moved_squared, wanted_squared):
+    """Whether a step fell short: Habitat's rule on squared 3-D lengths."""
+    return moved_squared + COLLISION_EPSILON < wanted_squared
+
+
+@lean_function
+def ahead(point, heading, length):
+    """The point so many metres ahead on the same level."""
+    x, y, z = point
+    return x - length * np.float32(math.sin(heading)), y, z - length * np.float32(math.cos(heading))
+
+
+@lean_function
+def level_squared_distance(a, b):
+    """Between two points seen from above, in square metres."""
+    dx, dz = b[0] - a[0], b[2] - a[2]
+    return dx * dx + dz * dz
+
+
+@lean_function
+def _go(i, action, nav, body, scratch, row, bodies_out):
+    """Apply an action: squared length moved, squared length wanted. Turning moves nothing."""
+    zero = np.float32(0.0)
+    if action == LEFT or action == RIGHT:
+        bodies_out.turns[i] += np.int32(1) if action == LEFT else np.int32(-1)
+        bodies_out.heading[i] = bodies_out.start_heading[i] + np.float32(bodies_out.turns[i]) * body.turn
+        return zero, zero
+    if action != FORWARD:
+        return zero, zero
+    point = point_at(i, bodies_out.position)
+    end = ahead(point, bodies_out.heading[i], body.forward_step)
+    reached = try_step(nav, bodies_out.scene[i], point, end, body.sliding, scratch, row)
+    keep_point(i, reached, bodies_out.position)
+    return squared_distance(point, reached), level_squared_distance(point, end)
+
+
+@lean_function
+def walk(i, action, nav, body, scratch, row, bodies_out):
+    """Walk, turn or stay, and count. Whether the agent is elsewhere now."""
+    moved, wanted = _go(i, action, nav, body, scratch, row, bodies_out)
+    if moved > np.float32(0.0):
+        bodies_out.path_length[i] += np.float32(math.sqrt(moved))
+    if collided(moved, wanted):
+        bodies_out.collisions[i] += np.int32(1)
+    bodies_out.steps[i] += np.int32(1)
+    return moved > np.float32(0.0)
+
+
+@lean_function
+def end(i, terminated, max_steps, bodies, ends_out):
+    """Note whether the episode is at its end: by the task, or because the steps are used up."""
+    ends_out.terminated[i] = terminated
+    ends_out.truncated[i] = not terminated and bodies.steps[i] >= max_steps
+    ends_out.done[i] = ends_out.terminated[i] or ends_out.truncated[i]
+
+
+@lean_function
+def keep_start(i, scene, point, heading, starts_out):
+    """Where the agent's next episode is to begin."""
+    starts_out.scene[i], starts_out.heading[i] = scene, heading
+    keep_point(i, point, starts_out.position)
+
+
+@lean_function
+def begin(i, starts, bodies_out):
+    """Put the agent where its next episode begins."""
+    bodies_out.episode[i] += np.int32(1)
+    bodies_out.scene[i] = starts.scene[i]
+    keep_point(i, point_at(i, starts.position), bodies_out.position)
+    heading = starts.heading[i]
+    bodies_out.start_heading[i], bodies_out.heading[i], bodies_out.turns[i] = heading, heading, np.int32(0)
+    bodies_out.path_length[i] = np.float32(0.0)
+    bodies_out.collisions[i], bodies_out.steps[i] = np.int32(0), np.int32(0)

@@ -1,0 +1,192 @@
+"""The order of one step, on one page. What a step does is the task's; when it is done, and beside what, is said here.
+
+advance   the action moves or turns the body; walls stop it or let it slide; is the episode at its end?
+judge     reward and metrics
+begin     where the episode has ended: the next one, which was drawn ahead
+draw      where an episode began: the one after it
+
+On CUDA a step takes as long as the longest search of an agent, however many there are, and what agents see next asks
+for neither reward nor metrics. So `judge` runs beside rendering, on a stream of its own, from notes that `advance`
+leaves. And `draw` runs beside what follows the step (rendering, the policy, the next walk): an episode is a pure
+function of seed, agent and number, so when it is drawn changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.runtime.arrays import check_tensor, host_flag, view
+from batchnav.runtime.device import num_threads
+from batchnav.scene.bank import SceneBank
+from batchnav.sim.bodies import NUM_ACTIONS, Bodies, Body, BodyConfig, Ends, Starts
+from batchnav.sim.episodes import Origin, Queue
+from batchnav.types import Task
+
+CHUNKS_PER_THREAD = 8
+"""CPU: agents are dealt to threads in this many pieces each, so that long searches even out."""
+BAD_ACTION, NO_EPISODE = 0, 1
+"""What kernels note in `Simulator.noted`: 1 + an agent given an unknown action, 1 + a scene without episodes."""
+
+
+class Simulator:
+    """N agents in the scenes of a bank, doing a task. Nothing is allocated in a step.
+
+    Args:
+        bank: the scenes, on the device where the simulation runs.
+        num_envs: N.
+        body: how agents walk.
+        make_task: gives the task for this simulator, whose tensors it may keep and fill (`batchnav.types.Task`).
+        seed: of the sampled episodes; 64 bits.
+    """
+
+    def __init__(
+        self,
+        bank: SceneBank,
+        num_envs: int,
+        body: BodyConfig,
+        make_task: Callable[[Simulator], Task],
+        seed: int = 0,
+    ):
+        self.bank, self.num_envs, self.device = bank, num_envs, bank.device
+        self.body_config, self.body = body, Body.of(body)
+        self.bodies = Bodies.empty(num_envs, self.device)
+        self.ends = Ends.empty(num_envs, self.device)
+        self.starts = Starts.empty(num_envs, self.device)
+        self.queue = Queue.empty(num_envs, self.device)
+        self.origin = Origin.of(seed, num_envs, bank.num_scenes, self.device)
+        self._noted, self.noted = host_flag(self.device, 2)
+        """What kernels found wrong, as the host and as they see it."""
+        self.chunks = min(num_envs, num_threads() * CHUNKS_PER_THREAD)
+        """CPU: pieces of work, each with memory of its own for a search."""
+        self._judging = self._drawing = False  # beside torch's current stream
+        if self.device.type == "cuda":
+            self._judge_stream, self._draw_stream = torch.cuda.Stream(self.device), torch.cuda.Stream(self.device)
+        self.task = make_task(self)
+
+    def search_scratch(self, threads: int):
+        """Memory for searches as kernels take it: on CUDA one for each of so many threads, on the CPU one a chunk."""
+        return view(self.bank.search_scratch(threads if self.device.type == "cuda" else self.chunks))
+
+    def reset(self) -> None:
+        """Begin an episode for every agent. EpisodeError where a scene has none to offer (waits for the device)."""
+        self.draw_all()
+        self._begin(everyone=True)
+        self.settle()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self.check()
+
+    def check(self) -> None:
+        """Raise what kernels noted, without waiting for those under way: ArgumentError or EpisodeError."""
+        agent, scene = int(self._noted[BAD_ACTION]) - 1, int(self._noted[NO_EPISODE]) - 1
+        self._noted[:] = 0
+        if agent >= 0:
+            raise ArgumentError(
+                f"actions: found one out of range for environment {agent}, expected 0 (stop), 1 (forward), 2 (left) or "
+                "3 (right)"
+            )
+        if scene >= 0:
+            raise EpisodeError(f"scene {self.bank.names[scene]!r}: {self.task.no_episode}")
+
+    def try_scenes(self) -> None:
+        """EpisodeError where a scene of the bank has no episode to offer; draws one in each (waits for the device)."""
+        ranges = self.origin.scene_ranges.clone()
+        self.origin.scene_ranges[:, 1] = 1
+        for first in range(0, self.bank.num_scenes, self.num_envs):
+            count = min(self.num_envs, self.bank.num_scenes - first)
+            self.origin.scene_ranges[:count, 0] = torch.arange(first, first + count)
+            self._draw_of(torch.arange(count))
+        self.origin.scene_ranges.copy_(ranges)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self.check()
+
+    def draw_all(self) -> None:
+        """Draw every agent's next episode anew: what it depends on has changed (seed, episode numbers, scenes)."""
+        self._draw_of(torch.arange(self.num_envs))
+
+    def send(self, agents: list[range], scenes: list[int]) -> None:
+        """Have ranges of agents draw their episodes from one scene each, from their next episode on."""
+        self.settle()
+        for some, scene in zip(agents, scenes, strict=True):
+            self.origin.scene_ranges[some.start : some.stop, 0] = scene
+            self.origin.scene_ranges[some.start : some.stop, 1] = 1
+        self._draw_of(torch.cat([torch.arange(some.start, some.stop) for some in agents]))
+
+    def advance(self, actions: torch.Tensor) -> None:
+        """Walk and end; the agents whose episode ended stay where it ended until `reset_done`.
+
+        Reward and metrics are there after `finish`; `reset_done` must come before the next `advance`.
+
+        Args:
+            actions: i64 [N], 0 stop, 1 forward, 2 left, 3 right. Out of range: ArgumentError; on CUDA, where looking
+                would stall the pipeline, at a later `check`.
+        """
+        check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
+        actions = actions.contiguous()  # kernels are compiled for rows without gaps
+        if self.device.type == "cpu":
+            array = actions.numpy()
+            if array.min() < 0 or array.max() >= NUM_ACTIONS:
+                bad = array[(array < 0) | (array >= NUM_ACTIONS)][0]
+                raise ArgumentError(f"actions: found {bad}, expected 0 (stop), 1 (forward), 2 (left) or 3 (right)")
+            self.task.advance(actions)
+            self.task.judge()
+            return
+        self.finish()
+        self.task.advance(actions)
+        self._judge_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._judge_stream):
+            self.task.judge()
+        self._judging = True
+
+    def reset_done(self) -> None:
+        """Begin the next episode of the agents whose last one has ended."""
+        self._begin(everyone=False)
+
+    def step(self, actions: torch.Tensor) -> None:
+        """`advance`, `reset_done`, `finish`: reward, metrics and ends are overwritten by the next step."""
+        self.advance(actions)
+        self.reset_done()
+        self.finish()
+
+    def finish(self) -> None:
+        """Let torch's current stream wait for reward and metrics of the last step."""
+        if self._judging:
+            torch.cuda.current_stream().wait_stream(self._judge_stream)
+            self._judging = False
+
+    def settle(self) -> None:
+        """Let torch's current stream wait for what runs beside it. Work that is recorded must end so."""
+        self.finish()
+        self._await_drawing()
+
+    def _await_drawing(self) -> None:
+        if self._drawing:
+            torch.cuda.current_stream().wait_stream(self._draw_stream)
+            self._drawing = False
+
+    def _begin(self, everyone: bool) -> None:
+        """Begin episodes, and draw those that follow: on CUDA beside what comes next on torch's current stream."""
+        self._await_drawing()
+        self.task.begin(everyone)
+        if self.device.type == "cpu":
+            self._draw()
+            return
+        self._draw_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._draw_stream):
+            self._draw()
+        self._drawing = True
+
+    def _draw_of(self, agents: torch.Tensor) -> None:
+        """Draw the next episode of these agents, i64, on torch's current stream."""
+        self.settle()
+        self.queue.put(agents)
+        self._draw()
+
+    def _draw(self) -> None:
+        """Draw the waiting agents' next episodes, which empties the queue."""
+        self.task.draw()
+        self.queue.count.zero_()
