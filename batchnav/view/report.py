@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from batchnav.errors import BatchnavError
-from batchnav.evaluation.play import Interval, Recording
+from batchnav.evaluation.intervals import Interval
+from batchnav.evaluation.play import Recording
 from batchnav.runtime.files import replacing
 from batchnav.scene.scene import Scene
 from batchnav.view.curves import plot_curves

@@ -18,7 +18,8 @@ import torch
 from batchnav.envs.pointnav import PointNavEnv
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.agents import REFERENCE_AGENTS, ForwardAgent, GreedyAgent, OracleAgent, RandomAgent
-from batchnav.evaluation.play import evaluate, mean_interval, proportion_interval, record, summarise
+from batchnav.evaluation.intervals import mean_interval, proportion_interval, summarise
+from batchnav.evaluation.play import evaluate, record
 from batchnav.scene.scene import make_scene
 from batchnav.sim.state import FORWARD, LEFT, METRICS, RIGHT, STOP, EpisodeTable
 from batchnav.types import TriangleMesh

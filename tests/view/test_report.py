@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from batchnav.evaluation.play import Interval, Recording
+from batchnav.evaluation.intervals import Interval
+from batchnav.evaluation.play import Recording
 from batchnav.scene.scene import make_scene
 from batchnav.sim.state import METRICS
 from batchnav.types import TriangleMesh
