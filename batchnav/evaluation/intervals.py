@@ -71,8 +71,8 @@ def scene_interval(values: np.ndarray, scene: np.ndarray, seed: int = 0) -> tupl
 
     The expanded percentile interval: few scenes make plain percentiles too narrow, so they are taken as far out as
     Student's t has them (Hesterberg, "What teachers should know about the bootstrap", The American Statistician 2015).
-    Its ends are means of drawn scenes, so they are possible values. Drawing scenes and not episodes: Davison and Hinkley,
-    "Bootstrap methods and their application" (1997), section 3.8.
+    Its ends are means of drawn scenes, so they are possible values. Drawing scenes and not episodes: Davison and
+    Hinkley, "Bootstrap methods and their application" (1997), section 3.8.
 
     Args:
         values: f32 or f64 [M], one an episode.
