@@ -163,14 +163,14 @@ class Evaluation:
     def result_rows(self, played: Played) -> list[dict]:
         """Rows for eval/results/pointnav.jsonl."""
         player = played.player
-        params = {"agent": player.name, "split": self.split, "episodes": len(self.episodes), "scenes": len(self.names)}
+        params = {"agent": player.name, "split": self.split, "episodes": len(self.episodes)}
         if isinstance(player, PolicyPlayer):
             params |= {"checkpoint": "/".join(player.checkpoint.parts[-2:]), "sample": player.sample}
             params |= {"renderer": self.renderer, "frames": player.info.get("frames"), "seed": player.info.get("seed")}
         rows = []
         for metric in RECORDED:
             found = _plain(played.overall[metric])
-            ends = {name: found[name] for name in ("low", "high", "scene_low", "scene_high")}
+            ends = {name: found[name] for name in ("low", "high", "scene_low", "scene_high", "scenes")}
             rows.append({
                 "benchmark": "pointnav", "metric": metric, "value": found["mean"], **ends, "params": params,
                 "machine": machine(self.bank.device),

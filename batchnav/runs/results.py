@@ -1,4 +1,4 @@
-"""Measured numbers: one JSON object a row in eval/results/NAME.jsonl, tables on the terminal, and which commit it was."""
+"""Measured numbers: a JSON object a row in eval/results/NAME.jsonl, tables on the terminal, and which commit it was."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def append_rows(name: str, rows: list[dict]) -> None:
 def rows_of(name: str) -> list[dict]:
     """The newest row for each (machine, metric, parameters) in eval/results/NAME.jsonl, in the file's order.
 
-    The folder of a checkpoint is none of these: of agents alike in all else the newest figure stands. A parameter that a
-    benchmark got later has its default in the rows from before (LATER).
+    The folder of a checkpoint is none of these: of agents alike in all else the newest figure stands. A parameter that
+    a benchmark got later has its default in the rows from before (LATER).
     """
     path, newest = RESULTS / f"{name}.jsonl", {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:

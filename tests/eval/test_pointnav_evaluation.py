@@ -92,7 +92,7 @@ def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
     }
     learned = next(r for r in rows if r["params"]["agent"] == "learned")
     assert learned["params"]["frames"] == 1234 and learned["low"] <= learned["value"] <= learned["high"]
-    assert learned["params"]["scenes"] == 2
+    assert learned["scenes"] == 2
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
     results = json.loads((tmp_path / "report" / "results.json").read_text())
     assert results["task"]["max_steps"] == 20
