@@ -4,7 +4,8 @@
 
 Each combination is a run of train/pointnav.py in its own folder, with the configuration's settings but for those named
 here; a study that was stopped goes on when it is started again. Draws SPL on the validation episodes against frames
-and against seconds of training, and appends each run's last value to eval/results/batch_study.jsonl.
+and against seconds of training into --out. With --record the drawing goes to eval/results too, and each run's last
+value to eval/results/batch_study.jsonl.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Options:
     """On the validation episodes, evenly spread over each run."""
     device: str = "auto"
     seed: int = 0
+    record: bool = False
+    """Append the figures to eval/results/batch_study.jsonl, and draw them in eval/results/batch_study.png."""
 
 
 class Case(NamedTuple):
@@ -69,15 +72,17 @@ def main(options: Options) -> None:
         if not is_complete(folder, options):
             subprocess.run(command(options, folder, case), cwd=ROOT, check=True)
         found[case] = learned(folder)
-    draw(found, RESULTS / "batch_study.png")
+    for folder in (options.out, RESULTS) if options.record else (options.out,):
+        draw(found, folder / "batch_study.png")
     device = resolve_device(options.device)
-    record("batch_study", [
+    rows = [
         row("batch_study", "spl", spl[-1], {
             **case._asdict(), "frames": int(frames[-1]), "seconds": round(seconds[-1]), "seed": options.seed,
             "split": "val",
         }, device)
         for case, (frames, seconds, spl) in found.items()
-    ])  # fmt: skip
+    ]  # fmt: skip
+    record("batch_study", rows, append=options.record)
 
 
 def cases(options: Options) -> list[Case]:

@@ -42,7 +42,7 @@ class Options:
     batch: int = 2**20
     """Queries per call."""
     repeats: int = 9
-    record: bool = True
+    record: bool = False
     """Append the figures to eval/results/navmesh.jsonl."""
 
 

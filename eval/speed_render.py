@@ -30,11 +30,11 @@ from batchnav.errors import DeviceError
 from batchnav.render.choose import RENDERERS, random_views
 from batchnav.render.opengl.renderer import OpenGLRenderer
 from batchnav.render.reference import pixel_directions
-from batchnav.runs.results import record, row
+from batchnav.runs.results import append_rows, print_table, row
 from batchnav.runtime.device import num_threads, resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
-from batchnav.types import DepthRenderer
+from batchnav.types import Renderer
 
 HOUSES = "houses:"
 TURN = math.radians(10.0)
@@ -63,7 +63,7 @@ class Arguments:
     repeats: int = 7
     peers: bool = True
     seed: int = 0
-    record: bool = True
+    record: bool = False
     """Append the figures to eval/results/render.jsonl."""
     figure: Path | None = None
     """Where to draw frames/s against the number of agents."""
@@ -83,10 +83,18 @@ def main(arguments: Arguments) -> None:
                 params = {"scene": Path(name).stem, "triangles": triangles}
                 params |= {"num_agents": n, "height": size, "width": size}
                 found = compare(bank, others, views, params, arguments)
-                record("render", found, append=arguments.record)  # at once: the next may take long
+                if arguments.record:
+                    append_rows("render", found)  # at once: the next may take long
                 rows += found
+    print_results(rows)
     if arguments.figure is not None:
         plot(rows, arguments.figure)
+
+
+def print_results(rows: list[dict]) -> None:
+    """The stages of OpenGL, and last the frames per second."""
+    for metric in ("microseconds_per_frame", "frames_per_second"):
+        print_table("render", [r for r in rows if r["metric"] == metric])
 
 
 def scene_names(name: str) -> list[str]:
@@ -119,7 +127,7 @@ def compare(bank: SceneBank, others: dict[str, Aim], views: Views, params: dict,
     return rows
 
 
-def kinds(arguments: Arguments) -> dict[str, tuple[type[DepthRenderer], dict[str, bool]]]:
+def kinds(arguments: Arguments) -> dict[str, tuple[type[Renderer], dict[str, bool]]]:
     """Our renderers to measure, by name: their class and the options that differ from the defaults."""
     found = {name: (RENDERERS[name], {}) for name in arguments.renderers}
     if arguments.culling:
@@ -128,7 +136,7 @@ def kinds(arguments: Arguments) -> dict[str, tuple[type[DepthRenderer], dict[str
     return found
 
 
-def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[str, DepthRenderer]:
+def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[str, Renderer]:
     """Those of our renderers that run here, by name."""
     renderers = {}
     for name, (kind, options) in kinds.items():
@@ -139,7 +147,7 @@ def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[st
     return renderers
 
 
-def turning(renderer: DepthRenderer, views: Views) -> Callable[[], None]:
+def turning(renderer: Renderer, views: Views) -> Callable[[], None]:
     """A function that turns all agents by TURN and draws what they see."""
     scene_id, position, heading = views
     heading = heading.clone()

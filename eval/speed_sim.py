@@ -10,7 +10,7 @@ stop out, as in training, where episodes last hundreds of steps.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ class Options:
     steps: int = 200
     """Steps per repeat."""
     repeats: int = 7
-    record: bool = field(default=True)
+    record: bool = False
     """Append the figures to eval/results/sim.jsonl."""
 
 

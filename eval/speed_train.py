@@ -32,7 +32,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import tyro
-from tables import rows_of
 from torch._inductor import config as inductor
 
 from batchnav.config import PointNavConfig, PolicyConfig, PPOConfig
@@ -41,7 +40,7 @@ from batchnav.envs.pointnav import PointNavEnv
 from batchnav.envs.streamed import StreamedPointNavEnv
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
-from batchnav.runs.results import RESULTS, commit, record, row
+from batchnav.runs.results import RESULTS, append_rows, commit, print_table, row, rows_of
 from batchnav.runtime.device import make_deterministic, resolve_device
 from batchnav.runtime.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
@@ -77,7 +76,7 @@ class Options:
     graphs: bool = True
     deterministic: bool = False
     """Only operations that give the same bits twice."""
-    append: bool = True
+    record: bool = False
     """Append the figures to eval/results/train.jsonl, and draw this commit's in eval/results/train.png."""
 
 
@@ -111,14 +110,15 @@ def main(options: Options) -> list[dict]:
                 policy = policy or make_policy(env, name, options)
                 learner = make_learner(env, policy, options)
                 found = measure(learner, name, options)
-                record("train", found, append=options.append)  # at once: the next may take long, or too much memory
+                if options.record:
+                    append_rows("train", found)  # at once: the next may take long, or too much memory
                 rows += found
                 del env, learner
                 gc.collect()  # graphs and learner refer to each other
-    if options.append:
+    print_table("train", rows)
+    if options.record:
         mine = [r for r in rows_of("train") if r["machine"] == rows[0]["machine"] and r["params"]["part"] == "whole"]
-        # The first rows of a run leave the tree changed, which a "+" says of those that follow.
-        draw([r for r in mine if r["commit"].rstrip("+") == commit().rstrip("+")], RESULTS / "train.png")
+        draw([r for r in mine if r["commit"] == commit()], RESULTS / "train.png")
     return rows
 
 

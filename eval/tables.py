@@ -3,82 +3,221 @@
     python eval/tables.py            rewrites what is between `<!-- results NAME -->` and `<!-- end -->`
     python eval/tables.py --check    exits 1 where a file is not what it would write
 
-In README.md and eval/results/README.md. `<!-- results NAME metric=success|spl width=64 -->` takes only the rows with
-these values.
+In README.md and eval/results/README.md. NAME is one of TABLES; `<!-- results pointnav split=val|test seed=0 -->` takes
+only the rows with these values of a parameter, the metric, or the machine ("H200", "CPU").
 """
 
 from __future__ import annotations
 
-import json
+import math
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchnav.config import PPOConfig
+from batchnav.evaluation.intervals import Interval, format_interval, possible
+from batchnav.runs.results import figure, rows_of, shown, unit
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = (ROOT / "README.md", ROOT / "eval" / "results" / "README.md")
-BLOCK = re.compile(r"(<!-- results (\w+)((?: \w+=\S+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
-HIDDEN = {"height", "geodesic", "repeats", "checkpoint"}
-"""Parameters that tables leave out: they are the defaults, or the text says them."""
+BLOCK = re.compile(r"(<!-- results (\w+)((?: \w+=\S*)*) -->\n).*?(<!-- end -->)", re.DOTALL)
+SPLITS = ("val", "test", "test_120", "procthor_unseen", "aws_small_house")
 
-
-def rows_of(name: str) -> list[dict]:
-    """The newest row for each (machine, metric, parameters) of a benchmark, in the file's order.
-
-    The folder of a checkpoint is none of these: of agents alike in all else the newest figure stands.
-    """
-    path = ROOT / "eval" / "results" / f"{name}.jsonl"
-    newest = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        row = json.loads(line)
-        params = {key: value for key, value in row["params"].items() if key != "checkpoint"}
-        newest[row["machine"], row["metric"], json.dumps(params, sort_keys=True)] = row
-    return list(newest.values())
-
-
-def table(name: str, wanted: dict[str, list[str]]) -> str:
-    """A benchmark's rows as a Markdown table: those whose parameters, or metric, have one of the wanted values."""
-
-    def is_wanted(row: dict) -> bool:
-        facts = {**row["params"], "metric": row["metric"]}
-        return all(str(facts.get(key, "")) in values for key, values in wanted.items())
-
-    rows = [row for row in rows_of(name) if is_wanted(row)]
-    if not rows:
-        return "No figures yet.\n"
-    same = {key for key, values in wanted.items() if len(values) == 1}
-    keys = [k for k in dict.fromkeys(k for row in rows for k in row["params"]) if k not in HIDDEN | same]
-    head = ["machine", *(k.replace("_", " ") for k in keys), "metric", "value", "range", "commit"]
-    lines = [head, ["---"] * len(head)]
-    for row in rows:
-        low, high = row.get("low", row.get("p5")), row.get("high", row.get("p95"))
-        spread = f"{figure(low)} to {figure(high)}" if low is not None and high is not None else ""
-        values = [str(row["params"].get(k, "")) for k in keys]
-        metric = row["metric"].replace("_per_second", "/s").replace("_", " ")
-        lines.append([row["machine"], *values, metric, f"**{figure(row['value'])}**", spread, row["commit"]])
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
-
-
-def figure(value: float) -> str:
-    """Three digits, and thousands apart."""
-    if abs(value) < 100:
-        return f"{value:.3g}"
-    digits = max(0, len(str(int(abs(value)))) - 3)
-    return f"{round(value, -digits):,.0f}"
+Row = dict[str, Any]
 
 
 def main() -> None:
     for path in FILES:
         text = path.read_text(encoding="utf-8")
         new = BLOCK.sub(lambda m: m[1] + table(m[2], parse(m[3])) + m[4], text)
-        if "--check" in sys.argv and new != text:
+        if "--check" not in sys.argv:
+            path.write_text(new, encoding="utf-8")
+        elif new != text:
             sys.exit(f"{path}: its tables are not those of eval/results: run python eval/tables.py")
-        path.write_text(new, encoding="utf-8")
+
+
+class Layout(NamedTuple):
+    """How rows of a benchmark become a table: those with the same labels share a line."""
+
+    benchmark: str
+    """The rows of eval/results/NAME.jsonl."""
+    labels: dict[str, Callable[[Row], str]]
+    """The first columns: titles, and what a row has there."""
+    column: Callable[[Row], str | None]
+    """The title of the column that a row's figure is in; None where the table leaves it out."""
+    order: Callable[[Row], Any] | None = None
+    """By what lines are sorted; else they keep the file's order."""
+    cell: Callable[[Row], str] = lambda row: f"**{figure(row['value'])}**"
+    better: Callable[[Row, Row], bool] = lambda new, old: True
+    """Whether a row takes the place of an older one in its cell."""
+
+
+def table(name: str, wanted: dict[str, list[str]]) -> str:
+    """A table in Markdown, of the rows that have the wanted values."""
+    layout, lines, titles = TABLES[name], {}, {}
+    rows = [row for row in rows_of(layout.benchmark) if is_wanted(row, wanted) and layout.column(row)]
+    for row in sorted(rows, key=layout.order) if layout.order else rows:
+        title = layout.column(row)
+        titles[title] = None
+        line = lines.setdefault(tuple(label(row) for label in layout.labels.values()), {})
+        if title not in line or layout.better(row, line[title]):
+            line[title] = row
+    if not lines:
+        return "No figures yet.\n"
+    labels = [i for i in range(len(layout.labels)) if any(line[i] for line in lines)]  # an empty column says nothing
+    head = [*(list(layout.labels)[i] for i in labels), *titles, "commit"]
+    cells = [head, ["---"] * len(labels) + ["---:"] * len(titles) + ["---"]]
+    for line, found in lines.items():
+        commits = dict.fromkeys(row["commit"] for row in found.values())
+        figures = (layout.cell(found[title]) if title in found else "" for title in titles)
+        cells.append([*(line[i] for i in labels), *figures, ", ".join(commits)])
+    return "".join("| " + " | ".join(line) + " |\n" for line in cells)
+
+
+def is_wanted(row: Row, wanted: dict[str, list[str]]) -> bool:
+    facts = {**row["params"], "metric": row["metric"], "machine": machine(row)}
+    return all(any(str(facts.get(key, "")) == v or v == "CPU" in facts[key] for v in wanted[key]) for key in wanted)
 
 
 def parse(conditions: str) -> dict[str, list[str]]:
     """Values by name, of " name=value|value ..."."""
     pairs = (condition.split("=", 1) for condition in conditions.split())
     return {name: values.split("|") for name, values in pairs}
+
+
+def param(name: str) -> Callable[[Row], str]:
+    """A label: a parameter as tables show it, thousands apart."""
+
+    def label(row: Row) -> str:
+        value = row["params"].get(name)
+        small = isinstance(value, int) and not isinstance(value, bool) and value < 1_000_000
+        return f"{value:,}" if small else shown(value)
+
+    return label
+
+
+def machine(row: Row) -> str:
+    """Its short name: "H200", "2 CPU cores"."""
+    name = row["machine"]
+    return f"{name.rsplit(', ', 1)[1].split()[0]} CPU cores" if name.startswith("CPU") else name.removeprefix("NVIDIA ")
+
+
+def image(row: Row) -> str:
+    return "{width}x{height}".format(**row["params"])
+
+
+def minibatch(row: Row) -> int:
+    """Frames of a minibatch."""
+    return row["params"]["num_envs"] * PPOConfig().rollout_steps // row["params"]["minibatches"]
+
+
+def agent(row: Row) -> str:
+    """An agent, and what it does otherwise than others."""
+    params = row["params"]
+    notes = [f"seed {params['seed']}"] if params.get("seed") else []
+    notes += ["likeliest actions"] if params.get("sample") is False else []
+    notes += ["sees by OpenGL"] if params.get("renderer") == "opengl" else []
+    return ", ".join([params["agent"], *notes])
+
+
+def interval(row: Row) -> str:
+    """A mean with its intervals, over episodes and, after the semicolon, over scenes."""
+    ends = [math.nan if row.get(name) is None else row[name] for name in ("low", "high", "scene_low", "scene_high")]
+    ends = np.clip(ends, *possible(row["metric"]))  # older rows have Student's t as it came
+    mean, episodes, scenes = format_interval(Interval(row["value"], *ends[:2], 0, *ends[2:]))
+    return f"**{mean}** ({episodes}{f'; {scenes}' if scenes else ''})"
+
+
+def rate(row: Row) -> str:
+    """Frames per second, and the share of what the policy alone allows."""
+    return f"**{figure(row['value'])}** ({row['share_of_policy_only']:.0%})"
+
+
+def options(row: Row) -> str:
+    return ", ".join(name for name in ("deterministic", "tuned") if row["params"][name])
+
+
+def houses(row: Row) -> str:
+    params = row["params"]
+    return f"{params['slots']} of {params['houses']:,}" if params["slots"] else f"{params['houses']:,}"
+
+
+def renderer(row: Row) -> str | None:
+    """Whose frames per second these are; Warp's three trees share a column."""
+    name = row["params"]["renderer"]
+    if row["metric"] != "frames_per_second" or " without " in name:
+        return None
+    return {"raycast": "ray caster", "opengl": "OpenGL"}.get(name, name.rsplit(" ", 1)[0] if "warp" in name else name)
+
+
+TABLES = {
+    "pointnav": Layout(
+        "pointnav",
+        {"agent": agent, "trained for": param("frames"), "episodes of": param("split"), "number": param("episodes")},
+        lambda row: {"success": "success", "spl": "SPL", "soft_spl": "soft SPL"}[row["metric"]],
+        order=lambda row: (SPLITS.index(row["params"]["split"]), -(row["params"].get("frames") or 0)),
+        cell=interval,
+    ),
+    "train": Layout(
+        "train",
+        {
+            "policy": param("policy"), "image": image, "environments": param("num_envs"),
+            "frames of a minibatch": lambda row: f"{minibatch(row):,}", "houses": houses, "options": options,
+        },
+        lambda row: "frames/s (share of the policy alone)" if row["params"]["part"] == "whole" else None,
+        order=lambda row: (row["params"]["policy"] != "paper", row["params"]["width"], row["params"]["num_envs"],
+                           minibatch(row)),
+        cell=rate,
+    ),
+    "batch_study": Layout(
+        "batch_study",
+        {
+            "optimiser": param("optimizer"), "base rate": param("learning_rate"), "environments": param("num_envs"),
+            "frames of a minibatch": lambda row: f"{minibatch(row):,}", "frames": param("frames"),
+            "seconds": param("seconds"),
+        },
+        lambda row: "SPL",
+        order=lambda row: (row["params"]["optimizer"] != "lamb", minibatch(row), row["params"]["num_envs"]),
+        cell=lambda row: f"**{row['value']:.3f}**",
+    ),
+    "render": Layout(
+        "render",
+        {
+            "machine": machine, "scene": param("scene"), "triangles": param("triangles"), "image": image,
+            "agents": param("num_agents"),
+        },
+        renderer,
+        better=lambda new, old: "warp" not in new["params"]["renderer"] or new["value"] > old["value"],
+    ),
+    "render_culling": Layout(
+        "render",
+        {"machine": machine, "scene": param("scene"), "image": image, "agents": param("num_agents")},
+        lambda row: row["params"]["renderer"].partition("opengl ")[2] or None,
+    ),
+    "render_stages": Layout(
+        "render",
+        {"machine": machine, "scene": param("scene"), "image": image, "agents": param("num_agents")},
+        lambda row: row["params"].get("stage"),
+    ),
+    "sim": Layout(
+        "sim",
+        {"machine": machine, "scene": param("scene"), "agents": param("num_envs")},
+        lambda row: "{}, {actions}".format(unit(row["metric"]), **row["params"]),
+        order=lambda row: ("CPU" in row["machine"], row["params"]["num_envs"]),
+    ),
+    "navmesh": Layout(
+        "navmesh",
+        {
+            "machine": machine, "scene": param("scene"), "triangles": param("triangles"),
+            "queries a call": param("batch"),
+        },
+        lambda row: unit(row["metric"]),
+    ),
+}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Playing episodes to measure an agent: every episode counted once, means with 95% intervals, paths to draw."""
+"""Playing episodes to measure an agent: every episode counted once, paths to draw."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from scipy.special import stdtrit
 
 from batchnav.envs.pointnav import PointNavEnv
 from batchnav.errors import ArgumentError
@@ -15,9 +14,6 @@ from batchnav.sim.state import METRICS
 
 STEPS_BETWEEN_CHECKS = 16
 """How often to ask whether all episodes have ended: each time waits for the device."""
-CONFIDENCE = 0.95
-_Z = 1.959963984540054
-"""Normal quantile of 0.975."""
 
 
 class Agent(Protocol):
@@ -30,15 +26,6 @@ class Agent(Protocol):
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
         """Observations and the bool [N] mask of first observations of an episode -> actions i64 [N]."""
         ...
-
-
-class Interval(NamedTuple):
-    """A mean and its 95% interval, over episodes taken as independent."""
-
-    mean: float
-    low: float
-    high: float
-    count: int
 
 
 class Recording(NamedTuple):
@@ -126,29 +113,3 @@ def record(agent: Agent, env: PointNavEnv, seed: int = 0) -> list[Recording]:
         Recording(scenes[i], *(rows[i, : lengths[i]] for rows in stacked), goal=goals[i], metrics=metrics[i])
         for i in range(n)
     ]
-
-
-def mean_interval(values: np.ndarray) -> Interval:
-    """Mean with Student's t interval: mean +- t(0.975, n - 1) s / sqrt(n)."""
-    values = np.asarray(values, np.float64)
-    mean = float(values.mean())
-    if len(values) < 2:
-        return Interval(mean, math.nan, math.nan, len(values))
-    half = float(stdtrit(len(values) - 1, 0.5 + CONFIDENCE / 2) * values.std(ddof=1) / math.sqrt(len(values)))
-    return Interval(mean, mean - half, mean + half, len(values))
-
-
-def proportion_interval(values: np.ndarray) -> Interval:
-    """Share of ones with Wilson's score interval, which stays within 0..1 and has a width where all are alike.
-
-    Wilson, "Probable inference, the law of succession, and statistical inference" (JASA 1927).
-    """
-    n, share = len(values), float(np.mean(values))
-    centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-    half = _Z / (1 + _Z**2 / n) * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
-    return Interval(share, max(0.0, centre - half), min(1.0, centre + half), n)
-
-
-def summarise(episodes: dict[str, np.ndarray]) -> dict[str, Interval]:
-    """Every metric's mean with its 95% interval: Wilson's for success, Student's t for the others."""
-    return {name: (proportion_interval if name == "success" else mean_interval)(episodes[name]) for name in METRICS}

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from batchnav.errors import BatchnavError
-from batchnav.evaluation.play import Interval, Recording
+from batchnav.evaluation.intervals import Interval, Summary, format_interval
+from batchnav.evaluation.play import Recording
 from batchnav.runtime.files import replacing
 from batchnav.scene.scene import Scene
 from batchnav.view.curves import plot_curves
 from batchnav.view.mosaic import depth_mosaic
+from batchnav.view.terminal import SHOWN
 from batchnav.view.topdown import TopDownMap
 from batchnav.view.video import draw_episode, save_gif, video_frames
 
 MOSAIC_COLUMNS = 8
 """Depth images shown of each recorded episode, evenly spaced in time."""
 VIDEO_MAP_SIZE = 360
-SHOWN = ("success", "spl", "soft_spl", "distance_to_goal", "collisions", "steps")
-"""Columns of the tables."""
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #2d2d2d; max-width: 1120px; margin: 2em auto; padding: 0 1em }
@@ -35,7 +34,11 @@ figure { margin: 0 0 1.5em }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 1em }
 """
 
-Summary = Mapping[str, Interval]
+_INTERVALS = """
+<p><small>Means with 95% intervals. The first is over episodes taken as independent (Wilson's for success, Student's t
+elsewhere); the second, in brackets, over scenes: a bootstrap that draws scenes with all their episodes. For houses that
+are not among these the second counts.</small></p>
+"""
 
 
 def write_report(
@@ -66,9 +69,7 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     facts = "".join(f"<li>{html.escape(name)}: {html.escape(value)}</li>" for name, value in about.items())
     parts = [f"<h1>{html.escape(title)}</h1><ul>{facts}</ul>", "<h2>Agents on the same episodes</h2>", _table(agents)]
-    parts.append(
-        "<p><small>Means over episodes with 95% intervals: Wilson's for success, Student's t elsewhere.</small>"
-    )
+    parts.append(_INTERVALS)
     if metrics_file is not None:
         plot_curves(metrics_file, folder / "curves.png")
         parts.append("<h2>Learning curves</h2><img src='curves.png' alt='learning curves'>")
@@ -93,26 +94,19 @@ def write_report(
     return page
 
 
-def format_interval(interval: Interval) -> tuple[str, str]:
-    """The mean, and the interval as "low–high", as text; the second is empty where there is none."""
-    size = abs(interval.mean)
-    digits = 3 if size < 10 else 1
-
-    def text(value: float) -> str:
-        return f"{value + 0.0:.{digits}f}"
-
-    spread = f"{text(interval.low)}–{text(interval.high)}" if math.isfinite(interval.high - interval.low) else ""
-    return text(interval.mean), spread
-
-
 def _table(rows: Mapping[str, Summary]) -> str:
     head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in SHOWN)
     lines = [f"<table><thead><tr><th></th><th>episodes</th>{head}</tr></thead><tbody>"]
     for i, (name, summary) in enumerate(rows.items()):
-        cells = "".join("<td>{}<br><small>{}</small></td>".format(*format_interval(summary[m])) for m in SHOWN)
+        cells = "".join(f"<td>{_cell(summary[metric])}</td>" for metric in SHOWN)
         count = summary["success"].count
         lines.append(f"<tr{'' if i else ' class=first'}><td>{html.escape(name)}</td><td>{count}</td>{cells}</tr>")
     return "".join(lines) + "</tbody></table>"
+
+
+def _cell(interval: Interval) -> str:
+    mean, episodes, scenes = format_interval(interval)
+    return f"{mean}<br><small>{episodes}{f'<br>({scenes})' if scenes else ''}</small>"
 
 
 def _episode(folder: Path, number: int, recording: Recording, scene: Scene, success_distance: float) -> str:

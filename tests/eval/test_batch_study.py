@@ -1,31 +1,16 @@
 """The study of batch sizes: its command lines are training's, and its curves come from the runs' folders."""
 
-import importlib.util
+import dataclasses
 import json
-import sys
 import types
-from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "eval"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "train"))
-import batch_study
-
-ROOT = Path(__file__).resolve().parents[2]
+from batchnav.runs import results
+from eval import batch_study
+from train import pointnav as training
 
 
-@pytest.fixture(scope="module")
-def training():
-    """train/pointnav.py as a module (eval/ has one of the same name)."""
-    spec = importlib.util.spec_from_file_location("train_pointnav", ROOT / "train" / "pointnav.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_runs_are_asked_for_once_drawn_and_recorded(training, monkeypatch, tmp_path):
-    asked, recorded = [], []
+def test_runs_are_asked_for_once_drawn_and_recorded(monkeypatch, tmp_path):
+    asked = []
 
     def train(command, **_):
         run, out, _ = training.parse(command[2:])
@@ -37,13 +22,17 @@ def test_runs_are_asked_for_once_drawn_and_recorded(training, monkeypatch, tmp_p
         (out / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (*rows, *tests)))
 
     monkeypatch.setattr(batch_study, "subprocess", types.SimpleNamespace(run=train))
-    monkeypatch.setattr(batch_study, "record", lambda name, rows: recorded.extend(rows))
-    monkeypatch.setattr(batch_study, "RESULTS", tmp_path)
+    tracked = tmp_path / "results"
+    tracked.mkdir()
+    for module in (batch_study, results):
+        monkeypatch.setattr(module, "RESULTS", tracked)
     options = batch_study.Options(
-        tmp_path, num_envs=(8, 16), minibatch_frames=(0, 128), total_frames=500, evaluations=2, device="cpu"
+        tmp_path / "runs", num_envs=(8, 16), minibatch_frames=(0, 128), total_frames=500, evaluations=2, device="cpu"
     )
-    for _ in range(2):  # the second time all runs are complete
-        batch_study.main(options)
+    batch_study.main(options)
+    assert (tmp_path / "runs" / "batch_study.png").stat().st_size > 1000
+    assert list(tracked.iterdir()) == []  # unless asked for
+    batch_study.main(dataclasses.replace(options, record=True))  # all runs are complete by now
     assert asked == [
         ("lamb", 8, 2, 1e-3, 250),
         ("lamb", 16, 2, 1e-3, 250),
@@ -52,5 +41,6 @@ def test_runs_are_asked_for_once_drawn_and_recorded(training, monkeypatch, tmp_p
         ("adamw", 16, 2, 2.5e-4, 250),
         ("adamw", 16, 4, 2.5e-4, 250),
     ]
-    assert [(r["value"], r["params"]["frames"], r["params"]["seconds"]) for r in recorded] == [(0.5, 500, 5)] * 12
-    assert (tmp_path / "batch_study.png").stat().st_size > 1000
+    recorded = results.rows_of("batch_study")
+    assert [(r["value"], r["params"]["frames"], r["params"]["seconds"]) for r in recorded] == [(0.5, 500, 5)] * 6
+    assert (tracked / "batch_study.png").stat().st_size > 1000

@@ -2,17 +2,14 @@
 
 import json
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
 
-EVAL = Path(__file__).resolve().parents[2] / "eval"
+from eval import model_card
 
 
-def test_weights_figures_and_curves(rooms, checkpoint, tmp_path):
+def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
     for name in ("mine", "blind"):
         (tmp_path / name).mkdir()
         shutil.copy(checkpoint, tmp_path / name / "policy.safetensors")
@@ -21,12 +18,19 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path):
         test = {"frames": 1234, "seconds": 37.0, "eval": {"spl": 0.125}}
         (tmp_path / name / "metrics.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(test) + "\n")
     out = tmp_path / "card"
-    command = [sys.executable, str(EVAL / "model_card.py"), "--device", "cpu", "--no-record", "--out", str(out)]
-    command += ["--run", str(tmp_path / "mine"), "--control", str(tmp_path / "blind")]
-    subprocess.run([*command, "--episodes", str(rooms / "mine.json.gz")], check=True)
+    recorded = []
+    monkeypatch.setattr(model_card, "append_rows", lambda name, rows: recorded.extend(rows))
+    options = model_card.Options(
+        run=tmp_path / "mine", control=tmp_path / "blind", out=out, episodes=(rooms / "mine.json.gz",), device="cpu",
+        record=True,
+    )  # fmt: skip
+    model_card.main(options)
     assert {tensor.dtype for tensor in load_file(out / "policy.safetensors").values()} == {torch.bfloat16}
     assert (out / "curves.png").stat().st_size > 1000
     text = (out / "README.md").read_text()
     assert "1,234\nframes in 0.01 hours" in text and "3 procedural houses and data/more" in text
     assert all(f"| mine | {agent} agent | " in text for agent in ("this", "blind", "greedy"))
     assert "| mine | greedy agent | 1.000 (" in text  # success on open floors
+    assert {(r["params"]["agent"], r["metric"]) for r in recorded} == {
+        (agent, metric) for agent in ("learned", "greedy") for metric in ("success", "spl", "soft_spl")
+    }

@@ -1,8 +1,5 @@
-import importlib.util
 import json
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import trimesh
@@ -10,25 +7,12 @@ import trimesh
 from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
 from batchnav.errors import ArgumentError, CheckpointError, EpisodeError
 from batchnav.sim.state import METRICS
-
-EVAL = Path(__file__).resolve().parents[2] / "eval"
-
-
-@pytest.fixture(scope="module")
-def program():
-    """eval/pointnav.py as a module (train/ has one of the same name)."""
-    sys.path.insert(0, str(EVAL))
-    spec = importlib.util.spec_from_file_location("eval_pointnav", EVAL / "pointnav.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["eval_pointnav"] = module
-    spec.loader.exec_module(module)
-    sys.path.remove(str(EVAL))
-    return module
+from eval import pointnav as program
 
 
-def test_greedy_on_open_floors(program, rooms, tmp_path):
+def test_greedy_on_open_floors(rooms, tmp_path):
     mine = rooms / "mine.json.gz"
-    program.main(program.Options(agent="greedy", episodes=mine, num_envs=3, out=tmp_path, record=False, device="cpu"))
+    program.main(program.Options(agent="greedy", episodes=mine, num_envs=3, out=tmp_path, device="cpu"))
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["agent"] == "greedy" and len(results["episodes"]) == 10 and len(results["scenes"]) == 2
     assert results["overall"]["success"]["mean"] == 1.0 and results["overall"]["success"]["count"] == 10
@@ -42,7 +26,27 @@ def test_greedy_on_open_floors(program, rooms, tmp_path):
     assert steps[:5] == steps[5:] == sorted(set(steps))
 
 
-def test_habitats_episodes_in_habitats_folders(program, tmp_path, capsys):
+def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):
+    """Tables fit 80 columns, the agent's means come last; result files stay as they are unless --record is given."""
+    rows = []
+    monkeypatch.setattr(program, "append_rows", lambda name, new: rows.append((name, new)))
+    monkeypatch.setenv("COLUMNS", "80")
+    options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path}
+    program.main(program.Options(agent="forward", **options))
+    assert rows == []
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80 and "…" not in text
+    last = text[text.index("forward agent on mine.json.gz") :]
+    for words in ("95% over episodes", "95% over scenes", "distance to goal", "0.722–1.000", "10 episodes in 2 scenes"):
+        assert words in last
+    program.main(program.Options(agent="forward", record=True, **options))
+    ((name, found),) = rows
+    assert name == "pointnav" and [row["metric"] for row in found] == ["success", "spl", "soft_spl"]
+    # All houses alike: Wilson's interval has a width, a bootstrap of scenes says nothing.
+    assert found[0]["low"] < found[0]["value"] == 1.0 and found[0]["scene_low"] is None
+
+
+def test_habitats_episodes_in_habitats_folders(tmp_path, capsys):
     """Scenes are found below --scenes-dir, +Z up; a stated distance that the navmesh does not give is listed."""
     floor = trimesh.creation.box((6.0, 8.0, 0.2))
     (tmp_path / "scenes" / "gibson").mkdir(parents=True)
@@ -57,7 +61,7 @@ def test_habitats_episodes_in_habitats_folders(program, tmp_path, capsys):
     save_episodes(episodes, tmp_path / "val" / "val.json.gz", content=True)
     program.main(program.Options(
         agent="oracle", episodes=tmp_path / "val" / "val.json.gz", scenes_dir=tmp_path / "scenes", out=tmp_path / "out",
-        record=False, device="cpu",
+        device="cpu",
     ))  # fmt: skip
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["overall"]["success"] == results["overall"]["success"] | {"mean": 1.0, "count": 2}
@@ -66,13 +70,13 @@ def test_habitats_episodes_in_habitats_folders(program, tmp_path, capsys):
     assert "episode '1'" in capsys.readouterr().out
 
 
-def test_a_checkpoint_with_its_report(program, rooms, checkpoint, tmp_path, monkeypatch):
+def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
     """From file to page and result rows."""
     (tmp_path / "metrics.jsonl").write_text('{"frames": 100, "seconds": 1.0, "success": 0.5}\n')
     rows = []
-    monkeypatch.setattr(program, "record", lambda name, new: rows.extend(new))
+    monkeypatch.setattr(program, "append_rows", lambda name, new: rows.extend(new))
     program.main(program.Options(
-        checkpoint=checkpoint, episodes=rooms / "mine.json.gz", device="cpu", report=True,
+        checkpoint=checkpoint, episodes=rooms / "mine.json.gz", device="cpu", report=True, record=True,
         recordings=2, out=tmp_path / "report",
     ))  # fmt: skip
     assert {p.name for p in (tmp_path / "report").iterdir()} == {
@@ -88,17 +92,19 @@ def test_a_checkpoint_with_its_report(program, rooms, checkpoint, tmp_path, monk
     }
     learned = next(r for r in rows if r["params"]["agent"] == "learned")
     assert learned["params"]["frames"] == 1234 and learned["low"] <= learned["value"] <= learned["high"]
+    assert learned["scenes"] == 2
+    assert json.loads(json.dumps(rows, allow_nan=False)) == rows
     results = json.loads((tmp_path / "report" / "results.json").read_text())
     assert results["task"]["max_steps"] == 20
     assert set(results["overall"]) == set(METRICS)
 
 
-def test_a_policy_that_sees_through_opengl_scores_the_same(program, rooms, checkpoint, tmp_path, opengl):
+def test_a_policy_that_sees_through_opengl_scores_the_same(rooms, checkpoint, tmp_path, opengl):
     """Pictures differ at a few edges, so actions hardly do; the same draws then lead to the same places."""
     results = []
     for renderer in ("raycast", "opengl"):
         program.main(program.Options(
-            checkpoint=checkpoint, episodes=rooms / "mine.json.gz", device="cpu", renderer=renderer, record=False,
+            checkpoint=checkpoint, episodes=rooms / "mine.json.gz", device="cpu", renderer=renderer,
             out=tmp_path / renderer,
         ))  # fmt: skip
         results.append(json.loads((tmp_path / renderer / "results.json").read_text())["overall"])
@@ -107,7 +113,7 @@ def test_a_policy_that_sees_through_opengl_scores_the_same(program, rooms, check
         assert cast[metric]["low"] <= rasterised[metric]["mean"] <= cast[metric]["high"], metric
 
 
-def test_bad_commands(program, rooms, tmp_path):
+def test_bad_commands(rooms, tmp_path):
     for options in (
         program.Options(),
         program.Options(agent="greedy", checkpoint=tmp_path / "x"),

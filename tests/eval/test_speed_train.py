@@ -1,22 +1,17 @@
 """The training benchmark, tiny: its figures hang together, and its picture is drawn."""
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "eval"))
-import speed_train
-import tables
-
-from batchnav.runs import results as record
+from batchnav.runs import results
+from eval import speed_train
 
 N, STEPS = 8, 4
 OPTIONS = speed_train.Options(
     device="cpu", policies=("tiny",), sizes=(16,), num_envs=(N,), houses=1, rollout_steps=STEPS, minibatch_frames=16,
-    updates=1, compile=False, append=False,
+    updates=1, compile=False,
 )  # fmt: skip
 
 
@@ -40,14 +35,13 @@ def test_figures_and_picture(tmp_path):
 
 
 def test_rows_are_kept_and_drawn(tmp_path, monkeypatch):
-    results = tmp_path / "eval" / "results"
-    results.mkdir(parents=True)
-    for module in (record, speed_train):
-        monkeypatch.setattr(module, "RESULTS", results)
-    monkeypatch.setattr(tables, "ROOT", tmp_path)
-    rows = speed_train.main(dataclasses.replace(OPTIONS, append=True))
-    assert len((results / "train.jsonl").read_text().splitlines()) == len(rows) == 2
-    assert (results / "train.png").stat().st_size > 1000
+    for module in (results, speed_train):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    speed_train.main(OPTIONS)
+    assert list(tmp_path.iterdir()) == []  # unless asked for
+    rows = speed_train.main(dataclasses.replace(OPTIONS, record=True))
+    assert len((tmp_path / "train.jsonl").read_text().splitlines()) == len(rows) == 2
+    assert (tmp_path / "train.png").stat().st_size > 1000
 
 
 def test_houses_that_take_turns():

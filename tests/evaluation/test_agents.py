@@ -18,7 +18,7 @@ import torch
 from batchnav.envs.pointnav import PointNavEnv
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.agents import REFERENCE_AGENTS, ForwardAgent, GreedyAgent, OracleAgent, RandomAgent
-from batchnav.evaluation.play import evaluate, mean_interval, proportion_interval, record, summarise
+from batchnav.evaluation.play import evaluate, record
 from batchnav.scene.scene import make_scene
 from batchnav.sim.state import FORWARD, LEFT, METRICS, RIGHT, STOP, EpisodeTable
 from batchnav.types import TriangleMesh
@@ -183,34 +183,6 @@ def test_recording(room):
     assert around.goal[[0, 2]] == pytest.approx([4.5, 2.0])
     walked = np.linalg.norm(np.diff(around.positions, axis=0), axis=1).sum()
     assert walked == pytest.approx(around.metrics["path_length"], rel=1e-4)
-
-
-def test_t_interval_of_two_values():
-    # n = 2: t(0.975, 1) = tan(0.475 pi) = 12.7062, s = sqrt(1/2), so the half width is t / 2.
-    interval = mean_interval(np.array([0.0, 1.0]))
-    assert interval.mean == 0.5 and interval.count == 2
-    assert interval.high - interval.mean == pytest.approx(math.tan(0.475 * math.pi) / 2, rel=1e-9)
-    assert interval.mean - interval.low == pytest.approx(interval.high - interval.mean)
-    assert math.isnan(mean_interval(np.array([3.0])).low)
-
-
-def test_wilson_interval_at_its_ends():
-    # Share 0 of n: [0, z^2 / (n + z^2)].
-    z2 = 1.959963984540054**2
-    low = proportion_interval(np.zeros(10))
-    assert (low.mean, low.low) == (0.0, 0.0)
-    assert low.high == pytest.approx(z2 / (10 + z2))
-    high = proportion_interval(np.ones(10))
-    assert (high.high, high.low) == pytest.approx((1.0, 10 / (10 + z2)))
-
-
-def test_summary_has_every_metric():
-    rows = {name: np.linspace(0.0, 1.0, 11).round() for name in METRICS}
-    summary = summarise(rows)
-    assert set(summary) == set(METRICS)
-    assert summary["spl"].mean == pytest.approx(5 / 11)
-    # Wilson's interval for success is not Student's.
-    assert summary["success"].high != summary["spl"].high
 
 
 def test_the_oracle_compiles_for_the_gpu(room, compile_ptx):

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from batchnav.evaluation.play import Interval, Recording
+from batchnav.evaluation.intervals import Interval
+from batchnav.evaluation.play import Recording
 from batchnav.scene.scene import make_scene
 from batchnav.sim.state import METRICS
 from batchnav.types import TriangleMesh
-from batchnav.view.report import format_interval, write_report
+from batchnav.view.report import write_report
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def floor():
 
 
 def summary(value):
-    return {name: Interval(value, value - 0.05, value + 0.05, 20) for name in METRICS}
+    return {name: Interval(value, value - 0.05, value + 0.05, 20, value - 0.125, value + 0.125, 4) for name in METRICS}
 
 
 def test_report(floor, tmp_path):
@@ -44,7 +45,8 @@ def test_report(floor, tmp_path):
     text = page.read_text()
     assert "<h1>A &amp; B</h1>" in text and "a &lt; b" in text and "floor &lt;1&gt;" in text
     assert text.index("learned") < text.index("greedy")
-    assert "0.625<br><small>0.575–0.675" in text and "0.375" in text
+    assert "0.625<br><small>0.575–0.675<br>(0.500–0.750)" in text and "0.375" in text
+    assert "in brackets, over scenes" in text
     pictures = re.findall(r"src='([^']+)'", text)
     assert sorted(pictures) == sorted(p.name for p in page.parent.iterdir() if p.name != "index.html")
     assert {"curves.png", "depth.png", "map_1.png", "episode_1.gif"} == set(pictures)
@@ -56,10 +58,3 @@ def test_report(floor, tmp_path):
 def test_a_report_without_run_or_recordings(floor, tmp_path):
     page = write_report(tmp_path, "none", {}, {"greedy": summary(0.5)}, {}, [], [floor])
     assert "src=" not in page.read_text()
-
-
-def test_numbers():
-    assert format_interval(Interval(0.5, 0.4, 0.6, 9)) == ("0.500", "0.400–0.600")
-    assert format_interval(Interval(123.45, 120.0, 126.9, 9)) == ("123.5", "120.0–126.9")
-    assert format_interval(Interval(0.5, float("nan"), float("nan"), 1)) == ("0.500", "")
-    assert format_interval(Interval(float("inf"), float("nan"), float("nan"), 9)) == ("inf", "")

@@ -1,0 +1,206 @@
+"""Measuring agents on an episode file: every episode once, summaries over all and by scene, results.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from batchnav.config import PointNavConfig, from_dict
+from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes
+from batchnav.data.scenes import find_played
+from batchnav.data.source import SCENES_DIR
+from batchnav.data.validate import distance_mismatches
+from batchnav.envs.pointnav import PointNavEnv
+from batchnav.errors import BatchnavError
+from batchnav.evaluation.agents import REFERENCE_AGENTS
+from batchnav.evaluation.intervals import Summary, summarise
+from batchnav.evaluation.play import Agent, Recording, evaluate, record
+from batchnav.policy.weights import load_policy
+from batchnav.runs.results import machine
+from batchnav.runtime.files import replacing
+from batchnav.scene.bank import SceneBank
+from batchnav.sim.state import METRICS
+
+RECORDED = ("success", "spl", "soft_spl")
+"""The metrics that become rows of eval/results/pointnav.jsonl."""
+BLIND_IMAGE = 4
+"""Image side for agents that do not look."""
+
+
+class Player(Protocol):
+    """An agent to measure, and the task that it plays."""
+
+    name: str
+    task: PointNavConfig
+    sees: bool
+    """Whether it looks at its images."""
+
+    def enter(self, env: PointNavEnv) -> Agent:
+        """What acts in this environment."""
+        ...
+
+
+class PolicyPlayer:
+    """A trained policy with its way of choosing actions; its file says which task it was trained for."""
+
+    sees = True
+
+    def __init__(self, checkpoint: Path, device: torch.device, sample: bool = True, seed: int = 0):
+        self.policy, self.checkpoint = load_policy(checkpoint, device), checkpoint
+        self.sample, self.seed, self.info = sample, seed, self.policy.info
+        self.name = "blind" if self.policy.network.config.blind else "learned"
+        self.task = from_dict(PointNavConfig, self.info.get("task", {}))
+
+    def enter(self, env: PointNavEnv) -> Agent:
+        """Itself."""
+        return self
+
+    def reset(self, num_envs: int) -> None:
+        """Forget everything."""
+        self.policy.reset(num_envs, self.seed)
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """Actions i64 [N]."""
+        return self.policy.act(observations, episode_start, deterministic=not self.sample)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReferencePlayer:
+    """One of REFERENCE_AGENTS, by name."""
+
+    name: str
+    task: PointNavConfig
+    sees = False
+
+    def enter(self, env: PointNavEnv) -> Agent:
+        """The agent that is made from this environment."""
+        return REFERENCE_AGENTS[self.name](env)
+
+
+class Played(NamedTuple):
+    """What an agent reached."""
+
+    player: Player
+    episodes: dict[str, np.ndarray]
+    """As `evaluate` returns them, in the file's order."""
+    overall: Summary
+    scenes: dict[str, Summary]
+    """By scene."""
+    mismatches: list[str]
+    """Episodes whose file states another distance than the navmesh gives, one line each."""
+
+
+class Evaluation:
+    """The episodes of a file, and their scenes in a bank that all agents share.
+
+    Args:
+        path: of the episode file.
+        device: that everything runs on.
+        num_envs: environments at a time, at most one per episode.
+        renderer: "raycast", "opengl" or "auto", for agents that look.
+        scenes_dir: folder below which the scenes of Habitat's episodes lie.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        device: torch.device,
+        num_envs: int = 256,
+        renderer: str = "raycast",
+        scenes_dir: Path = SCENES_DIR,
+    ):
+        self.path, self.num_envs, self.renderer = path, num_envs, renderer
+        self.split = path.name.removesuffix(".json.gz")
+        self.episodes = load_episodes(path)
+        scenes = find_played(self.episodes, scenes_dir)
+        self.names = [scene.name for scene in scenes]
+        check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))
+        self.bank = SceneBank.pack(scenes, device)
+
+    def play(self, player: Player) -> Played:
+        """Play all episodes once."""
+        env = self._environment(self.episodes, player.task, player.sees)
+        found = evaluate(player.enter(env), env, len(self.episodes))
+        by_scene = {
+            name: summarise({key: values[found["scene"] == k] for key, values in found.items()})
+            for k, name in enumerate(self.names)
+        }
+        mismatches = distance_mismatches(self.episodes, found["start_distance"])
+        return Played(player, found, summarise(found), by_scene, mismatches)
+
+    def film(self, player: Player, count: int) -> list[Recording]:
+        """Recordings of episodes spread evenly over the file."""
+        rows = np.unique(np.linspace(0, len(self.episodes) - 1, count).round().astype(int))
+        env = self._environment([self.episodes[i] for i in rows], player.task, sees=True)
+        return record(player.enter(env), env)
+
+    def _environment(self, episodes: list[Episode], task: PointNavConfig, sees: bool) -> PointNavEnv:
+        """An environment that plays these episodes; small images where nobody looks at them."""
+        task = task if sees else dataclasses.replace(task, height=BLIND_IMAGE, width=BLIND_IMAGE)
+        table = episode_table(episodes, self.names, self.bank.device)
+        n = min(self.num_envs, len(episodes))
+        return PointNavEnv(self.bank, n, config=task, episodes=table, renderer=self.renderer if sees else "raycast")
+
+    def facts(self, player: Player) -> dict[str, str]:
+        """What was played, in words, for a report's head."""
+        task = player.task
+        facts = {
+            "episodes": f"{len(self.episodes)} in {len(self.names)} scenes",
+            "task": f"depth {task.width}x{task.height} over {task.hfov_deg:g}°, turns of {task.turn_angle_deg:g}°, "
+            f"steps of {task.forward_step:g} m, success within {task.success_distance:g} m, at most {task.max_steps} "
+            "steps",
+        }
+        if isinstance(player, PolicyPlayer) and "frames" in player.info:
+            facts["trained for"] = f"{player.info['frames']:,} frames"
+        return facts
+
+    def result_rows(self, played: Played) -> list[dict]:
+        """Rows for eval/results/pointnav.jsonl."""
+        player = played.player
+        params = {"agent": player.name, "split": self.split, "episodes": len(self.episodes)}
+        if isinstance(player, PolicyPlayer):
+            params |= {"checkpoint": "/".join(player.checkpoint.parts[-2:]), "sample": player.sample}
+            params |= {"renderer": self.renderer, "frames": player.info.get("frames"), "seed": player.info.get("seed")}
+        rows = []
+        for metric in RECORDED:
+            found = _plain(played.overall[metric])
+            ends = {name: found[name] for name in ("low", "high", "scene_low", "scene_high", "scenes")}
+            rows.append({
+                "benchmark": "pointnav", "metric": metric, "value": found["mean"], **ends, "params": params,
+                "machine": machine(self.bank.device),
+            })  # fmt: skip
+        return rows
+
+    def write_results(self, path: Path, played: Played) -> None:
+        """All figures and every episode's, whole or not at all; what is not finite becomes null."""
+        per_episode = [
+            {"episode_id": e.episode_id, "scene_id": e.scene_id, **{m: _number(played.episodes[m][i]) for m in METRICS}}
+            for i, e in enumerate(self.episodes)
+        ]
+        data = {
+            "agent": played.player.name, "episodes_file": str(self.path),
+            "task": dataclasses.asdict(played.player.task),
+            "overall": {metric: _plain(interval) for metric, interval in played.overall.items()},
+            "scenes": {
+                scene: {metric: _plain(interval) for metric, interval in summary.items()}
+                for scene, summary in played.scenes.items()
+            },
+            "distance_mismatches": played.mismatches, "episodes": per_episode,
+        }  # fmt: skip
+        with replacing(path, BatchnavError) as part:
+            part.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _plain(interval: NamedTuple) -> dict[str, float | None]:
+    return {name: _number(value) for name, value in interval._asdict().items()}
+
+
+def _number(value: float) -> float | None:
+    """JSON has neither NaN nor infinity."""
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,133 @@
+"""A trained policy's model card as a folder: weights in bfloat16, its figures beside other agents', curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from batchnav.errors import BatchnavError
+from batchnav.evaluation.intervals import Interval, Summary, format_interval
+from batchnav.runtime.files import replacing
+from batchnav.view.curves import BLUE, GREY, ORANGE, load_metrics, series, smooth
+from batchnav.view.terminal import SHOWN
+
+PUBLISHED = {
+    "DD-PPO, depth, 2.5e9 frames (Gibson val)": 0.956,
+    "97% of it, the paper's single GPU": 0.97 * 0.956,
+    "blind LSTM (Gibson val)": 0.729,
+}
+"""SPL as published: Wijmans et al. 2020, and what Shacklett et al. 2021 reach with one GPU. Other scenes than ours."""
+
+
+def write_model_card(
+    folder: Path,
+    run: Path,
+    control: Path,
+    results: Mapping[tuple[str, str], Summary],
+    frames: int,
+    trained_on: str,
+    played_on: str,
+    commit: str,
+) -> None:
+    """Write README.md and curves.png beside the weights, policy.safetensors, in `folder`.
+
+    Args:
+        folder: its name is the policy's.
+        run: the folder of the training run.
+        control: the folder of a blind agent's run.
+        results: by episode file and agent.
+        frames: that it was trained for.
+        trained_on: the machine that trained it.
+        played_on: the machine that the results are from.
+        commit: that they were made by.
+    """
+    draw_comparison({"this agent": run, "blind agent": control}, folder / "curves.png")
+    rows, _ = load_metrics(run / "metrics.jsonl")
+    config = (run / "config.yaml").read_text(encoding="utf-8")
+    scenes = yaml.safe_load(config)["scenes"]
+    text = CARD.format(
+        name=folder.name, path=folder.as_posix(), frames=frames, hours=rows[-1]["seconds"] / 3600,
+        speed=np.median([row["frames_per_second"] for row in rows]), trained_on=trained_on,
+        scenes=" and ".join([f"{scenes['houses']} procedural houses", *scenes["files"]]), played_on=played_on,
+        commit=commit, table=_table(results), config=config.strip(),
+    )  # fmt: skip
+    with replacing(folder / "README.md", BatchnavError) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def draw_comparison(runs: Mapping[str, Path], path: Path) -> None:
+    """SPL of two runs against frames and hours: while training, and on the validation episodes; published lines.
+
+    Args:
+        runs: the folders, by the agents' names.
+        path: of the picture.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, key, unit, label in zip(
+        panels, ("frames", "seconds"), (1e6, 3600.0), ("million frames", "hours"), strict=True
+    ):
+        for (name, folder), colour in zip(runs.items(), (BLUE, ORANGE), strict=True):
+            rows, tests = load_metrics(folder / "metrics.jsonl")
+            x, y = series(rows, "spl", key)
+            axes.plot(x / unit, smooth(y, len(y) // 40), color=colour, linewidth=1.2, label=f"{name}, training scenes")
+            points = np.array([(test[key] / unit, test["eval"]["spl"]) for test in tests]).reshape(-1, 2)
+            axes.plot(*points.T, "o-", color=colour, markersize=5, alpha=0.6, label=f"{name}, unseen houses (val)")
+        for (name, spl), style in zip(PUBLISHED.items(), ("-", "--", ":"), strict=True):
+            axes.axhline(spl, color=GREY, linestyle=style, linewidth=0.9, label=name)
+        axes.set(xlabel=label, ylim=(0.0, 1.0))
+        axes.grid(color="#E5E5E5", linewidth=0.7)
+    panels[0].set_ylabel("SPL")
+    panels[1].legend(frameon=False, fontsize=8, loc="lower right")
+    figure.savefig(path, dpi=110)
+
+
+def _table(results: Mapping[tuple[str, str], Summary]) -> str:
+    """A line for an agent on an episode file."""
+    titles = [metric.replace("_", " ") for metric in SHOWN]
+    lines = ["| episodes | agent | " + " | ".join(titles) + " |", "| --- " * (2 + len(SHOWN)) + "|"]
+    for (episodes, agent), overall in results.items():
+        lines.append(f"| {episodes} | {agent} | " + " | ".join(_cell(overall[metric]) for metric in SHOWN) + " |")
+    return "\n".join(lines)
+
+
+def _cell(interval: Interval) -> str:
+    mean, episodes, scenes = format_interval(interval)
+    return f"{mean} ({episodes}{f'; {scenes}' if scenes else ''})"
+
+
+CARD = """\
+# {name}: a PointGoal agent
+
+The paper's network (SE-ResNet9 and two LSTM layers) for 64x64 depth, trained with `train/pointnav.py` for {frames:,}
+frames in {hours:.2f} hours on one {trained_on} ({speed:,.0f} frames/s, median), in {scenes}.
+Weights in bfloat16, as they were measured here (commit {commit}):
+
+    policy = batchnav.load_policy("{path}/policy.safetensors", device="cuda")
+
+Means with 95% intervals, over episodes taken as independent and, after the semicolon, over scenes, which are drawn with
+all their episodes; every episode of a file played once, actions drawn, on {played_on}.
+None of these scenes was trained in. `val` and `test` are procedural houses, `aws_small_house` is a furnished house that
+somebody modelled.
+
+{table}
+
+![SPL against frames and hours](curves.png)
+
+The blind agent sees where the goal is, but no depth. Published figures are of other scenes (Gibson) and of agents
+trained there; they are drawn for orientation.
+
+It knows one task: perfect compass and GPS, exact steps of 0.25 m and turns of 10 degrees, depth to 10 m from 1.25 m
+above the floor. On noisy sensors, other cameras or scanned homes nothing was measured.
+
+Configuration:
+
+```yaml
+{config}
+```
+"""
