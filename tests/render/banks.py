@@ -21,10 +21,10 @@ def bank_of(meshes, device) -> SceneBank:
     return SceneBank(scenes, to_device(pack_bvhs([scene.bvh for scene in scenes]), device), None, device)
 
 
-def tensors(device, scene_index, position, heading):
+def tensors(device, scene_id, position, heading):
     """Arguments of `render` from arrays."""
     return (
-        torch.as_tensor(np.asarray(scene_index, np.int32), device=device),
+        torch.as_tensor(np.asarray(scene_id, np.int32), device=device),
         torch.as_tensor(np.asarray(position, np.float32), device=device),
         torch.as_tensor(np.asarray(heading, np.float32), device=device),
     )
@@ -47,10 +47,10 @@ def room(size=(6.0, 3.0, 8.0)) -> TriangleMesh:
     return as_mesh(shape)
 
 
-def render(kind, bank, scene_index, position, heading, **options):
+def render(kind, bank, scene_id, position, heading, **options):
     """One picture of each view: f32 [N, H, W]."""
     renderer = kind(bank, len(heading), **options)
-    return renderer.render(*tensors(bank.device, scene_index, position, heading)).cpu().numpy().copy()
+    return renderer.render(*tensors(bank.device, scene_id, position, heading)).cpu().numpy().copy()
 
 
 def assert_close(depth, expected, silhouettes=SILHOUETTES):

@@ -131,15 +131,16 @@ def test_an_old_driver_is_told(bank, monkeypatch):
 
 
 @pytest.mark.cuda
-def test_on_cuda_nothing_is_copied_to_the_host(bank):
+@pytest.mark.parametrize("frame", [OpenGLRenderer.render, lambda *views: OpenGLRenderer.visibility(*views).depth])
+def test_on_cuda_nothing_is_copied_to_the_host(bank, frame):
     bank, n = bank_of([scene.mesh for scene in bank.scenes], "cuda"), 64
     views = poses(bank, n, seed=12)
     renderer, arguments = OpenGLRenderer(bank, n), tensors(bank.device, *views)
-    renderer.render(*arguments)
+    frame(renderer, *arguments)
     torch.cuda.synchronize()
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profile:
-        depth = renderer.render(*arguments)
+        depth = frame(renderer, *arguments)
         torch.cuda.synchronize()
     names = [event.name for event in profile.events()]
     assert any("DtoD" in name for name in names), "the copies to and from OpenGL were not seen"

@@ -184,9 +184,7 @@ class OpenGLRenderer:
         self._finalizer()
 
     def _aim(self, scene_index, position, heading, pitch) -> None:
-        """Check what `render` is given and write the cameras: position, scene, x and z of the heading, the pitch's cosine
-        and sine.
-        """
+        """Check what `render` is given, and write the cameras as shaders/common.glsl reads them."""
         n, device, cameras = self.num_agents, self.device, self._cameras
         check_tensor("scene_index", scene_index, (n,), torch.int32, device)
         check_tensor("position", position, (n, 3), torch.float32, device)
