@@ -58,13 +58,13 @@ def fastest_renderer(bank: SceneBank, num_agents: int, **options) -> Renderer:
 
 def random_views(bank: SceneBank, n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Arguments of `render`: the agents spread over the scenes, above their navmeshes, with any heading."""
-    scene_id = np.arange(n, dtype=np.int32) % bank.num_scenes
+    scene_index = np.arange(n, dtype=np.int32) % bank.num_scenes
     position = np.empty((n, 3), np.float32)
     for k, scene in enumerate(bank.scenes[:n]):
-        position[scene_id == k] = scene.navmesh.sample(int((scene_id == k).sum()), seed=seed)
+        position[scene_index == k] = scene.navmesh.sample(int((scene_index == k).sum()), seed=seed)
     position[:, 1] += CAMERA_HEIGHT
     heading = np.random.default_rng(seed).uniform(-math.pi, math.pi, n).astype(np.float32)
-    return tuple(torch.from_numpy(array).to(bank.device) for array in (scene_id, position, heading))
+    return tuple(torch.from_numpy(array).to(bank.device) for array in (scene_index, position, heading))
 
 
 def _seconds(renderer: Renderer, views: tuple) -> float:

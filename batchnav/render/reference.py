@@ -1,4 +1,4 @@
-"""Depth by brute force in float64: every pixel against every triangle. The specification of all renderers."""
+"""Visibility by brute force in float64: every pixel against every triangle. The specification of all renderers."""
 
 from __future__ import annotations
 
@@ -19,30 +19,52 @@ def render_reference(
     hfov_deg: float = 90.0,
     backface_culling: bool = False,
     max_depth: float = np.inf,
+    pitch: float = 0.0,
 ) -> np.ndarray:
-    """Planar depth f64 [H, W] in metres of one camera (position [3], heading in radians); 0 where nothing is hit.
+    """Planar depth f64 [H, W] in metres of one camera (position [3], angles in radians); 0 where nothing is hit.
 
     A triangle is hit where the pixel's ray meets it at a planar depth in [0.01, max_depth); with `backface_culling`
     only from the side on which its corners run counter-clockwise. The nearest hit counts.
     """
-    directions = pixel_directions(heading, height, width, hfov_deg).reshape(-1, 3)
+    return visibility_reference(mesh, position, heading, height, width, hfov_deg, backface_culling, max_depth, pitch)[0]
+
+
+def visibility_reference(
+    mesh: TriangleMesh,
+    position: np.ndarray,
+    heading: float,
+    height: int = 64,
+    width: int = 64,
+    hfov_deg: float = 90.0,
+    backface_culling: bool = False,
+    max_depth: float = np.inf,
+    pitch: float = 0.0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Depth as `render_reference`'s, and which of the mesh's faces it is: i64 [H, W], -1 where nothing is hit.
+
+    Of several at the same depth it is the first.
+    """
+    directions = pixel_directions(heading, height, width, hfov_deg, pitch).reshape(-1, 3)
     a, b, c = (mesh.vertices[mesh.faces[:, i]].astype(np.float64) for i in range(3))
     origin = np.asarray(position, np.float64)
-    depth = np.concatenate([
+    hits = [
         _first_hit(origin, directions[i : i + _PIXELS_AT_ONCE], a, b, c, backface_culling, max_depth)
         for i in range(0, len(directions), _PIXELS_AT_ONCE)
-    ])  # fmt: skip
-    return depth.reshape(height, width)
+    ]
+    depth, triangle = (np.concatenate(parts).reshape(height, width) for parts in zip(*hits, strict=True))
+    return depth, triangle
 
 
-def pixel_directions(heading: float, height: int, width: int, hfov_deg: float) -> np.ndarray:
+def pixel_directions(heading: float, height: int, width: int, hfov_deg: float, pitch: float = 0.0) -> np.ndarray:
     """f64 [H, W, 3]: rays through pixel centres, row 0 at the top, of forward component 1."""
     half = np.tan(np.radians(hfov_deg) / 2)
     right = (2 * np.arange(width) + 1 - width) / width * half
     up = (height - 1 - 2 * np.arange(height)) / width * half
-    forward_axis = np.array([-np.sin(heading), 0.0, -np.cos(heading)])
+    level, vertical = np.array([-np.sin(heading), 0.0, -np.cos(heading)]), np.array([0.0, 1.0, 0.0])
     right_axis = np.array([np.cos(heading), 0.0, -np.sin(heading)])
-    return forward_axis + right[None, :, None] * right_axis + up[:, None, None] * np.array([0.0, 1.0, 0.0])
+    forward_axis = np.cos(pitch) * level + np.sin(pitch) * vertical
+    up_axis = np.cos(pitch) * vertical - np.sin(pitch) * level
+    return forward_axis + right[None, :, None] * right_axis + up[:, None, None] * up_axis
 
 
 def _first_hit(origin, directions, a, b, c, backface_culling, max_depth):
@@ -56,5 +78,6 @@ def _first_hit(origin, directions, a, b, c, backface_culling, max_depth):
         v = (directions @ q.T) / determinant
         t = (q * f).sum(-1) / determinant
     hit = (determinant > 0 if backface_culling else determinant != 0) & (u >= 0) & (v >= 0) & (u + v <= 1)
-    t = np.where(hit & (t >= NEAR) & (t < max_depth), t, np.inf).min(axis=1)
-    return np.where(np.isfinite(t), t, 0.0)
+    t = np.where(hit & (t >= NEAR) & (t < max_depth), t, np.inf)
+    triangle, t = t.argmin(axis=1), t.min(axis=1)
+    return np.where(np.isfinite(t), t, 0.0), np.where(np.isfinite(t), triangle, -1)

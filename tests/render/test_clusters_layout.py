@@ -7,7 +7,7 @@ from banks import room
 from batchnav.errors import DeviceError
 from batchnav.houses import make_house
 from batchnav.render.opengl.clusters import MAX_TRIANGLES, build_clusters
-from batchnav.render.opengl.layout import Limits, arrange, buffer_sizes, check_memory
+from batchnav.render.opengl.layout import Limits, arrange, buffer_sizes, check_memory, check_triangles
 
 LIMITS = Limits(texture_size=16384, layers=2048, groups=65535, block=2**27, texels=2**27)
 
@@ -25,6 +25,10 @@ def test_clusters_hold_every_triangle_once():
     for mesh, part in zip(meshes, np.split(corners, split[:-1]), strict=True):
         mine, theirs = (np.unique(c.reshape(-1, 9), axis=0) for c in (part, mesh.vertices[mesh.faces]))
         np.testing.assert_array_equal(mine, theirs)
+    number = clusters.corners.view(np.int32)[:, :, 3]
+    faces = np.concatenate([mesh.vertices[mesh.faces] for mesh in meshes])
+    np.testing.assert_array_equal(corners, faces[number[:, 0]])
+    assert (number == number[:, :1]).all() and len(np.unique(number[:, 0])) == len(faces)
     low, high = (clusters.boxes[np.repeat(np.arange(len(count)), count), None, c : c + 3] for c in (0, 4))
     assert (corners >= low).all() and (corners <= high).all()
 
@@ -44,10 +48,12 @@ def test_what_does_not_fit_is_told():
         arrange(1, 20000, 20000, 100, LIMITS)
     clusters, image = build_clusters([room()]), (16384, 64, 64, 1)
     sizes = buffer_sizes(*image, arrange(*image, LIMITS))
-    with pytest.raises(DeviceError, match=r"a buffer \(images\) of 256 MiB, expected at most 128 MiB on a card"):
-        check_memory(sizes, clusters, LIMITS, None, "16384 agents", "a card")
-    limits = LIMITS._replace(block=2**31, texels=30)
+    with pytest.raises(DeviceError, match=r"a buffer \(depth\) of 256 MiB, expected at most 128 MiB on a card"):
+        check_memory(sizes, 0, LIMITS, None, "16384 agents", "a card")
     with pytest.raises(DeviceError, match="found 12 triangles in all scenes, expected at most 10 on a card"):
-        check_memory(sizes, clusters, limits, None, "16384 agents", "a card")
-    with pytest.raises(DeviceError, match=r"16384 agents need [\d,]+ MiB, found 1 MiB free on a card"):
-        check_memory(sizes, clusters, limits._replace(texels=36), 2**20, "16384 agents", "a card")
+        check_triangles(clusters, LIMITS._replace(texels=30), "a card")
+    check_triangles(clusters, LIMITS._replace(texels=36), "a card")
+    limits, needed = LIMITS._replace(block=2**31), sum(sizes.values()) + 2**20
+    check_memory(sizes, 2**20, limits, needed, "16384 agents", "a card")
+    with pytest.raises(DeviceError, match=r"16384 agents need [\d,]+ MiB, found [\d,]+ MiB free on a card"):
+        check_memory(sizes, 2**20, limits, needed - 1, "16384 agents", "a card")

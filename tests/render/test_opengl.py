@@ -21,10 +21,10 @@ pytestmark = pytest.mark.usefixtures("opengl")
 
 def poses(bank, n, seed):
     """Scenes in turn, places anywhere in their boxes (inside furniture too), any heading."""
-    rng, scene_id = np.random.default_rng(seed), np.arange(n) % bank.num_scenes
+    rng, scene_index = np.random.default_rng(seed), np.arange(n) % bank.num_scenes
     bounds = [[f(scene.mesh.vertices, axis=0) for scene in bank.scenes] for f in (np.min, np.max)]
-    low, high = (np.array(bound)[scene_id] for bound in bounds)
-    return scene_id, rng.uniform(low, high).astype(np.float32), rng.uniform(-9, 9, n).astype(np.float32)
+    low, high = (np.array(bound)[scene_index] for bound in bounds)
+    return scene_index, rng.uniform(low, high).astype(np.float32), rng.uniform(-9, 9, n).astype(np.float32)
 
 
 def both(bank, views, **options):
@@ -63,13 +63,13 @@ def test_walking_turning_and_jumping_with_occlusion_culling(bank):
     """Each frame is culled by what the frame before saw; nothing may be missing, not even after a jump."""
     n, rng = 24, np.random.default_rng(6)
     renderer, plain = OpenGLRenderer(bank, n), OpenGLRenderer(bank, n, occlusion_culling=False)
-    scene_id, position, heading = poses(bank, n, seed=7)
+    scene_index, position, heading = poses(bank, n, seed=7)
     for step in range(12):
         heading = heading + np.float32(np.radians(10)) * rng.integers(-1, 2, n).astype(np.float32)
         position = position + rng.normal(0, 0.1, (n, 3)).astype(np.float32)
         if step == 6:
-            scene_id, position, heading = (array[::-1].copy() for array in (scene_id, position, heading))
-        arguments = tensors("cpu", scene_id, position, heading)
+            scene_index, position, heading = (array[::-1].copy() for array in (scene_index, position, heading))
+        arguments = tensors("cpu", scene_index, position, heading)
         assert torch.equal(renderer.render(*arguments), plain.render(*arguments)), f"step {step}"
 
 
@@ -131,15 +131,16 @@ def test_an_old_driver_is_told(bank, monkeypatch):
 
 
 @pytest.mark.cuda
-def test_on_cuda_nothing_is_copied_to_the_host(bank):
+@pytest.mark.parametrize("frame", [OpenGLRenderer.render, lambda *views: OpenGLRenderer.visibility(*views).depth])
+def test_on_cuda_nothing_is_copied_to_the_host(bank, frame):
     bank, n = bank_of([scene.mesh for scene in bank.scenes], "cuda"), 64
     views = poses(bank, n, seed=12)
     renderer, arguments = OpenGLRenderer(bank, n), tensors(bank.device, *views)
-    renderer.render(*arguments)
+    frame(renderer, *arguments)
     torch.cuda.synchronize()
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profile:
-        depth = renderer.render(*arguments)
+        depth = frame(renderer, *arguments)
         torch.cuda.synchronize()
     names = [event.name for event in profile.events()]
     assert any("DtoD" in name for name in names), "the copies to and from OpenGL were not seen"

@@ -43,6 +43,7 @@ _FUNCTIONS = {
     "glCreateFramebuffers": (None, c_int, c_void_p),
     "glNamedFramebufferTexture": (None, c_uint, c_uint, c_uint, c_int),
     "glCheckNamedFramebufferStatus": (c_uint, c_uint, c_uint),
+    "glNamedFramebufferDrawBuffers": (None, c_uint, c_int, c_void_p),
     "glBindFramebuffer": (None, c_uint, c_uint),
     "glClearNamedFramebufferfv": (None, c_uint, c_uint, c_int, c_void_p),
     "glTextureBuffer": (None, c_uint, c_uint, c_uint),
@@ -166,6 +167,18 @@ class GLContext:
         name = c_uint(0)
         getattr(self.raw, function)(*arguments, 1, ctypes.byref(name))
         return name.value
+
+    def framebuffer(self, colors: list[int], depth: int) -> int:
+        """A framebuffer that draws into these textures, all their layers. DeviceError where the driver refuses them."""
+        raw, framebuffer = self.raw, self.create("glCreateFramebuffers")
+        points = [COLOR_ATTACHMENT0 + i for i in range(len(colors))]
+        for point, texture in zip((*points, DEPTH_ATTACHMENT), (*colors, depth), strict=True):
+            raw.glNamedFramebufferTexture(framebuffer, point, texture, 0)
+        raw.glNamedFramebufferDrawBuffers(framebuffer, len(points), (c_uint * len(points))(*points))
+        status = raw.glCheckNamedFramebufferStatus(framebuffer, FRAMEBUFFER)
+        if status != FRAMEBUFFER_COMPLETE:
+            raise DeviceError(f"OpenGL: found framebuffer status {status:#x}, expected a complete one")
+        return framebuffer
 
     def free_memory(self) -> int | None:
         """Bytes that can be allocated; None where the driver does not tell. For llvmpipe they are the machine's."""

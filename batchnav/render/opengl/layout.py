@@ -67,34 +67,37 @@ def arrange(num_agents: int, height: int, width: int, most_clusters: int, limits
 
 
 def buffer_sizes(num_agents: int, height: int, width: int, most_clusters: int, layout: Layout) -> dict[str, int]:
-    """Bytes of the buffers that depend on the number of agents."""
+    """Bytes of the buffers that `render` needs and that depend on the number of agents."""
     return {
         "cameras": 2 * num_agents * CAMERA,
         "pairs": layout.slice * most_clusters * PAIR,
         "commands": layout.rounds * (DRAW + DISPATCH) + 4,
         "selected": layout.round * MAX_TRIANGLES * TRIANGLE,
         "farthest": 2 * num_agents * GRID * GRID * 4,
-        "images": num_agents * height * width * 4,
+        "depth": num_agents * height * width * 4,
     }
 
 
+def check_triangles(clusters: Clusters, limits: Limits, renderer: str) -> None:
+    """DeviceError where there are more triangles than a shader can read."""
+    if 3 * len(clusters.corners) > limits.texels:
+        raise DeviceError(
+            f"OpenGL: found {len(clusters.corners)} triangles in all scenes, expected at most {limits.texels // 3} "
+            f"on {renderer}"
+        )
+
+
 def check_memory(
-    sizes: dict[str, int], clusters: Clusters, limits: Limits, free: int | None, what: str, renderer: str
+    sizes: dict[str, int], others: int, limits: Limits, free: int | None, what: str, renderer: str
 ) -> None:
-    """DeviceError before anything is allocated, where a buffer or all together would not fit."""
+    """DeviceError before anything is allocated: where a buffer would not fit, or all of them with `others` bytes."""
     for name, size in sizes.items():
         if size > limits.block:
             raise DeviceError(
                 f"OpenGL: {what} need a buffer ({name}) of {_mib(size)}, expected at most {_mib(limits.block)} "
                 f"on {renderer}"
             )
-    if 3 * len(clusters.corners) > limits.texels:
-        raise DeviceError(
-            f"OpenGL: found {len(clusters.corners)} triangles in all scenes, expected at most {limits.texels // 3} "
-            f"on {renderer}"
-        )
-    # The texture array and its depth buffer are as large as the images.
-    needed = sum(sizes.values()) + 2 * sizes["images"] + sum(array.nbytes for array in clusters)
+    needed = sum(sizes.values()) + others
     if free is not None and needed > free:
         raise DeviceError(
             f"OpenGL: {what} need {_mib(needed)}, found {_mib(free)} free on {renderer}; "

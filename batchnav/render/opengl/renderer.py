@@ -1,4 +1,4 @@
-"""Planar depth by rasterisation: one batch of draws puts every agent's picture into one texture array.
+"""Depth and triangles by rasterisation: one batch of draws puts every agent's picture into one texture array.
 
 A frame is a chain of compute shaders and draws whose length does not depend on where the agents are (shaders/*.glsl):
 
@@ -7,6 +7,8 @@ A frame is a chain of compute shaders and draws whose length does not depend on 
     depth      draws them; the vertex shader chooses the agent's layer and viewport
     farthest   the greatest depth in each cell of an image; cull, select and draw then treat what it does not hide
     resolve    copies the tiles into one buffer [N, H, W]
+
+Where triangles are asked for, too, `depth` and `resolve` are programs of their own with a second texture array.
 
 Rasterisers are slow where triangles are smaller than pixels; at 64 x 64 most of a house's are, and a compute shader
 drops them at a small part of the cost. Frustum and cluster culling follow the paper's renderer (bps3D), occlusion in
@@ -18,8 +20,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -28,23 +29,47 @@ from batchnav.errors import DeviceError
 from batchnav.geometry.camera import tan_half
 from batchnav.render.opengl import gl
 from batchnav.render.opengl.clusters import Clusters, build_clusters
-from batchnav.render.opengl.layout import CAMERA, DISPATCH, DRAW, GRID, arrange, buffer_sizes, check_memory
+from batchnav.render.opengl.layout import (
+    CAMERA,
+    DISPATCH,
+    DRAW,
+    GRID,
+    arrange,
+    buffer_sizes,
+    check_memory,
+    check_triangles,
+)
+from batchnav.render.opengl.programs import Compiler
 from batchnav.render.options import NEAR, check_options
 from batchnav.runtime.arrays import check_tensor
 from batchnav.scene.bank import SceneBank
+from batchnav.types import Visibility
 
-SHADERS = Path(__file__).parent / "shaders"
 _FAR = 1.0e30
-_STORAGE = ("pairs", "commands", "selected", "farthest", "images")
+_STORAGE = ("pairs", "commands", "selected", "farthest", "depth", "triangle")
 """Buffers that shaders write, in the order of their binding numbers."""
 _TEXTURES = {
     "cameras": gl.RGBA32F, "boxes": gl.RGBA32F, "corners": gl.RGBA32F, "ranges": gl.RG32UI, "selected": gl.RG32UI,
 }  # fmt: skip
-"""Buffers that shaders read as textures, in the order of their units from 1; unit 0 is the texture array."""
+"""Buffers that shaders read as textures, in the order of their units from 1."""
+_DEPTH_UNIT, _TRIANGLE_UNIT = 0, 6
+"""Units of the texture arrays."""
+
+
+class Target(NamedTuple):
+    """What a frame is drawn into, and by what: for depth alone or for visibility."""
+
+    framebuffer: int
+    triangles: Any
+    """moderngl's vertex array."""
+    resolve: Any
+    """moderngl's compute shader."""
+    outputs: dict[str, torch.Tensor]
+    """[N, H, W] by the names of the buffers that `resolve` fills."""
 
 
 class OpenGLRenderer:
-    """Renders N agents' depth images with OpenGL 4.5. Owns `depth`, which `render` fills and returns.
+    """Renders what N agents see with OpenGL 4.5 (see `types.Renderer`). Owns `depth`, which every frame fills.
 
     Takes and gives tensors on the bank's device: on CUDA they are exchanged with OpenGL on the GPU, on the CPU the
     images are read back. The options mean what they mean for `RaycastRenderer`; the three kinds of culling change
@@ -77,59 +102,69 @@ class OpenGLRenderer:
         self.bank, self.device = bank, bank.device
         self.num_agents, self.height, self.width = int(num_agents), int(height), int(width)
         self.occlusion_culling = bool(occlusion_culling)
-        clusters = build_clusters([scene.mesh for scene in bank.scenes])
+        clusters = build_clusters([scene.mesh for scene in bank.scenes])  # numbers triangles as the bank does
         self._most_clusters = int(clusters.ranges[:, 1].max())
         self.context = gl.open_context(bank.device)
-        self._shared = []
+        self._shared = {}
         self._finalizer = weakref.finalize(self, _free, self.context, self._shared)
         self._finalizer.atexit = False
         limits = self.context.limits
         image = self.num_agents, self.height, self.width, self._most_clusters
         self._layout = arrange(*image, limits)
         sizes = buffer_sizes(*image, self._layout)
-        what = f"{num_agents} agents of {height} x {width}"
-        check_memory(sizes, clusters, limits, self.context.free_memory(), what, self.context.renderer)
+        check_triangles(clusters, limits, self.context.renderer)
+        # The texture array and its depth buffer are as large as the images.
+        self._check_memory(sizes, 2 * sizes["depth"] + sum(array.nbytes for array in clusters))
         switches = {
             "FRUSTUM_CULLING": frustum_culling, "OCCLUSION_CULLING": occlusion_culling,
             "PIXEL_CULLING": pixel_culling, "BACKFACE_CULLING": backface_culling,
         }  # fmt: skip
         self._least_depth = ctypes.c_float(NEAR / max_depth)
+        self.depth = torch.zeros(self.num_agents, self.height, self.width, device=bank.device)
+        self._cameras = torch.zeros(self.num_agents, CAMERA // 4, device=bank.device)
+        self._level = torch.tensor([1.0, 0.0], device=bank.device)
         with self.context:
             self._compile(switches, float(tan_half(hfov_deg)), min(float(max_depth), _FAR))
             self._make_buffers(sizes, clusters)
-            self._make_framebuffer()
-        self.depth = torch.zeros(self.num_agents, self.height, self.width, device=bank.device)
-        self._cameras = torch.zeros(self.num_agents, CAMERA // 4, device=bank.device)
+            self._make_textures()
+            self._depth_target = self._make_target({"depth": self.depth}, [self._texture])
+        self._visibility_target: Target | None = None
 
-    def render(self, scene_id: torch.Tensor, position: torch.Tensor, heading: torch.Tensor) -> torch.Tensor:
-        """i32 [N], f32 [N, 3] camera position, f32 [N] -> f32 [N, H, W] metres, 0 where nothing is hit.
+    def render(
+        self,
+        scene_index: torch.Tensor,
+        position: torch.Tensor,
+        heading: torch.Tensor,
+        pitch: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """i32 [N], f32 [N, 3] camera position, f32 [N], f32 [N] -> f32 [N, H, W] metres, 0 where nothing is hit.
 
         The tensor belongs to the renderer and is valid until the next call. An agent whose scene is not in the bank,
         or whose pose is not finite, sees nothing. DeviceError where the OpenGL context is lost.
         """
-        n, device = self.num_agents, self.device
-        check_tensor("scene_id", scene_id, (n,), torch.int32, device)
-        check_tensor("position", position, (n, 3), torch.float32, device)
-        check_tensor("heading", heading, (n,), torch.float32, device)
-        self._cameras[:, :3].copy_(position)
-        self._cameras[:, 3].view(torch.int32).copy_(scene_id)
-        torch.sin(heading, out=self._cameras[:, 4]).neg_()
-        torch.cos(heading, out=self._cameras[:, 5]).neg_()
+        self._aim(scene_index, position, heading, pitch)
         with self.context:
-            self._upload()
-            self._clear()
-            for first in range(0, n, self._layout.slice):
-                count = min(self._layout.slice, n - first)
-                self._draw(first, count, second=False)
-                if self.occlusion_culling:
-                    self._measure(first, count)
-                    self._draw(first, count, second=True)
-            self._resolve()
-            self._download()
-            error = self.context.mgl.error
-        if error != "GL_NO_ERROR":
-            raise DeviceError(f"OpenGL: found {error} after rendering, expected none; the context may be lost")
+            self._frame(self._depth_target)
         return self.depth
+
+    def visibility(
+        self,
+        scene_index: torch.Tensor,
+        position: torch.Tensor,
+        heading: torch.Tensor,
+        pitch: torch.Tensor | None = None,
+    ) -> Visibility:
+        """As `render`, with the triangle of every pixel: f32 and i32 [N, H, W].
+
+        The first call takes the memory for it: DeviceError where it would not suffice. Where surfaces coincide, any of
+        their triangles may be named.
+        """
+        self._aim(scene_index, position, heading, pitch)
+        if self._visibility_target is None:
+            self._visibility_target = self._make_visibility_target()
+        with self.context:
+            self._frame(self._visibility_target)
+        return Visibility(**self._visibility_target.outputs)
 
     @property
     def texture_array(self):
@@ -149,31 +184,65 @@ class OpenGLRenderer:
         """Free what the renderer holds in OpenGL, as its end does; it cannot be used any more."""
         self._finalizer()
 
+    def _aim(self, scene_index, position, heading, pitch) -> None:
+        """Check what `render` is given, and write the cameras as shaders/common.glsl reads them."""
+        n, device, cameras = self.num_agents, self.device, self._cameras
+        check_tensor("scene_index", scene_index, (n,), torch.int32, device)
+        check_tensor("position", position, (n, 3), torch.float32, device)
+        check_tensor("heading", heading, (n,), torch.float32, device)
+        cameras[:, :3].copy_(position)
+        cameras[:, 3].view(torch.int32).copy_(scene_index)
+        torch.sin(heading, out=cameras[:, 4]).neg_()
+        torch.cos(heading, out=cameras[:, 5]).neg_()
+        if pitch is None:
+            cameras[:, 6:].copy_(self._level)
+        else:
+            check_tensor("pitch", pitch, (n,), torch.float32, device)
+            torch.cos(pitch, out=cameras[:, 6])
+            torch.sin(pitch, out=cameras[:, 7])
+
+    def _frame(self, target: Target) -> None:
+        """Draw what the cameras see."""
+        self._upload()
+        self._clear(target)
+        for first in range(0, self.num_agents, self._layout.slice):
+            count = min(self._layout.slice, self.num_agents - first)
+            self._draw(target, first, count, second=False)
+            if self.occlusion_culling:
+                self._measure(first, count)
+                self._draw(target, first, count, second=True)
+        self._resolve(target)
+        self._download(target)
+        error = self.context.mgl.error
+        if error != "GL_NO_ERROR":
+            raise DeviceError(f"OpenGL: found {error} after rendering, expected none; the context may be lost")
+
     def _upload(self) -> None:
         """Hand the agents' cameras to OpenGL, which keeps those of the last frame behind them."""
         cameras, size = self._buffers["cameras"], self.num_agents * CAMERA
         self.context.mgl.copy_buffer(cameras, cameras, size=size, write_offset=size)
         if self._shared:
-            self._shared[0].copy_from(self._cameras)
+            self._shared["cameras"].copy_from(self._cameras)
         else:
             cameras.write(self._cameras.numpy())
 
-    def _clear(self) -> None:
-        """Empty the pictures, so that only what is nearer than `max_depth` passes the depth test.
+    def _clear(self, target: Target) -> None:
+        """Empty the target's depth, so that only what is nearer than `max_depth` passes the depth test.
 
         What was farthest in this frame's becomes the last frame's.
         """
         raw, zero, farthest = self.context.raw, (ctypes.c_float * 4)(), self._buffers["farthest"]
-        raw.glClearNamedFramebufferfv(self._framebuffer, gl.COLOR, 0, zero)
-        raw.glClearNamedFramebufferfv(self._framebuffer, gl.DEPTH, 0, ctypes.byref(self._least_depth))
+        raw.glBindFramebuffer(gl.FRAMEBUFFER, target.framebuffer)
+        raw.glClearNamedFramebufferfv(target.framebuffer, gl.COLOR, 0, zero)
+        raw.glClearNamedFramebufferfv(target.framebuffer, gl.DEPTH, 0, ctypes.byref(self._least_depth))
         self.context.mgl.copy_buffer(farthest, farthest, size=farthest.size // 2, read_offset=farthest.size // 2)
 
-    def _draw(self, first: int, count: int, second: bool) -> None:
+    def _draw(self, target: Target, first: int, count: int, second: bool) -> None:
         """Cull and draw a slice of agents."""
         self._cull(first, count, second)
         for i in range(-(-count * self._most_clusters // self._layout.round)):
             self._select(first, i)
-            self._rasterise(i)
+            self._rasterise(target, i)
 
     def _cull(self, first: int, count: int, second: bool) -> None:
         mgl, cull = self.context.mgl, self._programs["cull"]
@@ -191,8 +260,8 @@ class OpenGLRenderer:
         select.run_indirect(self._buffers["commands"], DRAW * self._layout.rounds + DISPATCH * index)
         self.context.mgl.memory_barrier()
 
-    def _rasterise(self, index: int) -> None:
-        self._triangles.render_indirect(self._buffers["commands"], count=1, first=index)
+    def _rasterise(self, target: Target, index: int) -> None:
+        target.triangles.render_indirect(self._buffers["commands"], count=1, first=index)
         self.context.mgl.memory_barrier()
 
     def _measure(self, first: int, count: int) -> None:
@@ -200,15 +269,20 @@ class OpenGLRenderer:
         self._programs["farthest"]["first_agent"] = first
         self._programs["farthest"].run(count)
 
-    def _resolve(self) -> None:
-        self._programs["resolve"].run(-(-self.width // 8), -(-self.height // 8), self.num_agents)
+    def _resolve(self, target: Target) -> None:
+        target.resolve.run(-(-self.width // 8), -(-self.height // 8), self.num_agents)
         self.context.mgl.memory_barrier()
 
-    def _download(self) -> None:
-        if self._shared:
-            self._shared[1].copy_to(self.depth)
-        else:
-            self._buffers["images"].read_into(self.depth.numpy())
+    def _download(self, target: Target) -> None:
+        for name, tensor in target.outputs.items():
+            if self._shared:
+                self._shared[name].copy_to(tensor)
+            else:
+                self._buffers[name].read_into(tensor.numpy())
+
+    def _check_memory(self, sizes: dict[str, int], others: int) -> None:
+        what, context = f"{self.num_agents} agents of {self.height} x {self.width}", self.context
+        check_memory(sizes, others, context.limits, context.free_memory(), what, context.renderer)
 
     def _compile(self, switches: dict[str, bool], half_extent: float, far: float) -> None:
         layout = self._layout
@@ -222,61 +296,46 @@ class OpenGLRenderer:
             "ivec2 TILES": (layout.columns, layout.rows), "int GRID": (GRID,),
             "ivec2 CELL": (-(-self.width // GRID), -(-self.height // GRID)),
         }  # fmt: skip
-        head = [f"#version {gl.VERSION} core", *(f"#define {name} {int(on)}" for name, on in switches.items())]
-        head.insert(1, f"#extension {gl.LAYERED} : enable")
-        head += [f"const {name} = {name.split()[0]}({', '.join(map(repr, v))});" for name, v in constants.items()]
-
-        def source(*names: str) -> str:
-            return "\n".join(
-                [*head, *((SHADERS / f"{n}.glsl").read_text(encoding="utf-8") for n in ("common", *names))]
-            )
-
-        mgl = self.context.mgl
-        parts = {"cull": ("culling", "cull"), "select": ("culling", "select"), "farthest": ("farthest",),
-                 "resolve": ("resolve",)}  # fmt: skip
-        self._programs = {name: mgl.compute_shader(source(*names)) for name, names in parts.items()}
-        program = mgl.program(vertex_shader=source("depth_vertex"), fragment_shader=source("depth_fragment"))
-        self._triangles = mgl.vertex_array(program, [])
+        self._compiler = Compiler(self.context, constants, switches)
+        parts = {"cull": ("culling", "cull"), "select": ("culling", "select"), "farthest": ("farthest",)}
+        self._programs = {name: self._compiler.compute(*names) for name, names in parts.items()}
 
     def _make_buffers(self, sizes: dict[str, int], clusters: Clusters) -> None:
         """Allocate all buffers and bind each to the numbers that the shaders know it by."""
         mgl, raw = self.context.mgl, self.context.raw
-        buffers = {name: mgl.buffer(reserve=size) for name, size in sizes.items()}
+        self._buffers = {}
+        for name, size in sizes.items():
+            self._make_buffer(name, size)
         for name in ("cameras", "farthest"):
-            buffers[name].clear()
-        buffers |= {name: mgl.buffer(array.tobytes()) for name, array in clusters._asdict().items()}
-        for binding, name in enumerate(_STORAGE):
-            buffers[name].bind_to_storage_buffer(binding)
+            self._buffers[name].clear()
+        self._buffers |= {name: mgl.buffer(array.tobytes()) for name, array in clusters._asdict().items()}
         for unit, (name, form) in enumerate(_TEXTURES.items(), start=1):
             texture = self.context.create("glCreateTextures", gl.TEXTURE_BUFFER)
-            raw.glTextureBuffer(texture, form, buffers[name].glo)
+            raw.glTextureBuffer(texture, form, self._buffers[name].glo)
             raw.glBindTextureUnit(unit, texture)
-        self._buffers = buffers
         no_draws = np.zeros(sizes["commands"] // 4, np.uint32)
         no_draws[1 : 5 * self._layout.rounds : 5] = 1  # instances
         no_draws[5 * self._layout.rounds : -1].reshape(-1, 3)[:, 1:] = 1
         self._no_commands = mgl.buffer(no_draws.tobytes())
-        if self.device.type == "cuda":
+
+    def _make_buffer(self, name: str, size: int) -> None:
+        """A buffer under its name and binding number, on CUDA shared where that copies from or to it."""
+        buffer = self._buffers[name] = self.context.mgl.buffer(reserve=size)
+        if name in _STORAGE:
+            buffer.bind_to_storage_buffer(_STORAGE.index(name))
+        if self.device.type == "cuda" and name in ("cameras", "depth", "triangle"):
             from batchnav.render.opengl.interop import SharedBuffer
 
-            self._shared += [SharedBuffer(buffers[name].glo, self.device) for name in ("cameras", "images")]
+            self._shared[name] = SharedBuffer(buffer.glo, self.device)
 
-    def _make_framebuffer(self) -> None:
+    def _make_textures(self) -> None:
         """A texture array of all tiles with a depth buffer as large, and a viewport for each tile of a layer."""
         raw, mgl, layout = self.context.raw, self.context.mgl, self._layout
-        size = layout.columns * self.width, layout.rows * self.height
-        self._texture = mgl.texture_array((*size, layout.layers), 1, dtype="f4")
-        self._texture.filter = (mgl.NEAREST, mgl.NEAREST)
-        self._texture.use(0)
-        depth = self.context.create("glCreateTextures", gl.TEXTURE_2D_ARRAY)
-        raw.glTextureStorage3D(depth, 1, gl.DEPTH_COMPONENT32F, *size, layout.layers)
-        self._framebuffer = self.context.create("glCreateFramebuffers")
-        raw.glNamedFramebufferTexture(self._framebuffer, gl.COLOR_ATTACHMENT0, self._texture.glo, 0)
-        raw.glNamedFramebufferTexture(self._framebuffer, gl.DEPTH_ATTACHMENT, depth, 0)
-        status = raw.glCheckNamedFramebufferStatus(self._framebuffer, gl.FRAMEBUFFER)
-        if status != gl.FRAMEBUFFER_COMPLETE:
-            raise DeviceError(f"OpenGL: found framebuffer status {status:#x}, expected a complete one")
-        raw.glBindFramebuffer(gl.FRAMEBUFFER, self._framebuffer)
+        self._texture = self._make_texture_array("f4", _DEPTH_UNIT)
+        self._depth_buffer = self.context.create("glCreateTextures", gl.TEXTURE_2D_ARRAY)
+        raw.glTextureStorage3D(
+            self._depth_buffer, 1, gl.DEPTH_COMPONENT32F, *self._texture.size[:2], self._texture.layers
+        )
         tiles = [(c * self.width, r * self.height) for r in range(layout.rows) for c in range(layout.columns)]
         viewports = np.array([(x, y, self.width, self.height) for x, y in tiles], np.float32)
         raw.glViewportArrayv(0, len(viewports), viewports.ctypes.data)
@@ -284,10 +343,34 @@ class OpenGLRenderer:
         mgl.enable_only(mgl.DEPTH_TEST)
         mgl.depth_func = ">"
 
+    def _make_texture_array(self, dtype: str, unit: int):
+        mgl, layout = self.context.mgl, self._layout
+        size = layout.columns * self.width, layout.rows * self.height, layout.layers
+        texture = mgl.texture_array(size, 1, dtype=dtype)
+        texture.filter = (mgl.NEAREST, mgl.NEAREST)
+        texture.use(unit)
+        return texture
 
-def _free(context: gl.GLContext, shared: list) -> None:
+    def _make_target(self, outputs: dict[str, torch.Tensor], textures: list) -> Target:
+        """Framebuffer and programs that write these outputs, each through its texture array."""
+        visibility = "triangle" in outputs
+        framebuffer = self.context.framebuffer([texture.glo for texture in textures], self._depth_buffer)
+        resolve = self._compiler.compute("resolve", visibility=visibility)
+        return Target(framebuffer, self._compiler.triangles(visibility), resolve, outputs)
+
+    def _make_visibility_target(self) -> Target:
+        size = self.depth.nbytes  # of the triangles, too
+        self._check_memory({"triangle": size}, size)
+        triangle = torch.zeros_like(self.depth, dtype=torch.int32)
+        with self.context:
+            self._make_buffer("triangle", size)
+            texture = self._make_texture_array("i4", _TRIANGLE_UNIT)
+            return self._make_target({"depth": self.depth, "triangle": triangle}, [self._texture, texture])
+
+
+def _free(context: gl.GLContext, shared: dict) -> None:
     if shared:
         with context:
-            for buffer in shared:
+            for buffer in shared.values():
                 buffer.release()
     context.release()

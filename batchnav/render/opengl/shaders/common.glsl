@@ -9,7 +9,7 @@
 struct Camera {
     vec3 position;
     int scene;
-    vec2 forward;  // x and z
+    vec3 right, up, forward;  // unit vectors; those of a level camera hold exact zeros and ones
 };
 
 struct Cluster {
@@ -21,13 +21,17 @@ struct Cluster {
 
 layout(binding = 1) uniform samplerBuffer cameras;   // two texels each: all agents', then those of the last frame
 layout(binding = 2) uniform samplerBuffer clusters;  // two texels each
-layout(binding = 3) uniform samplerBuffer corners;   // three texels a triangle
+layout(binding = 3) uniform samplerBuffer corners;   // three texels a triangle, its number in the bank in w
 layout(binding = 4) uniform usamplerBuffer scenes;   // first cluster, number of clusters
 
 Camera camera_of(uint agent)
 {
     vec4 first = texelFetch(cameras, int(2 * agent)), second = texelFetch(cameras, int(2 * agent + 1));
-    return Camera(first.xyz, floatBitsToInt(first.w), second.xy);
+    vec2 level = second.xy, pitch = second.zw;  // x and z of the heading; cosine and sine
+    vec3 right = vec3(-level.y, 0.0, level.x);
+    vec3 up = vec3(-pitch.y * level.x, pitch.x, -pitch.y * level.y);
+    vec3 forward = vec3(pitch.x * level.x, pitch.y, pitch.x * level.y);
+    return Camera(first.xyz, floatBitsToInt(first.w), right, up, forward);
 }
 
 Cluster cluster_of(uint index)
@@ -40,13 +44,18 @@ Cluster cluster_of(uint index)
 vec3 in_view(Camera camera, vec3 point)
 {
     vec3 p = point - camera.position;
-    vec2 right = vec2(-camera.forward.y, camera.forward.x);
-    return vec3(dot(p.xz, right), p.y, dot(p.xz, camera.forward));
+    return vec3(dot(p, camera.right), dot(p, camera.up), dot(p, camera.forward));
 }
 
 vec3 corner_in_view(Camera camera, uint triangle, uint corner)
 {
     return in_view(camera, texelFetch(corners, int(3 * triangle + corner)).xyz);
+}
+
+// What triangle of the bank one of the clusters' is.
+int number_of(uint triangle)
+{
+    return floatBitsToInt(texelFetch(corners, int(3 * triangle)).w);
 }
 
 // Pixels from the image's top left corner.

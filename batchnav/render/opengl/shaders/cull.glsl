@@ -29,7 +29,7 @@ Extent extent_of(Camera camera, Cluster cluster)
 // Whether the agent's scene is in the bank and its pose finite; the picture of any other stays empty.
 bool is_pose(Camera camera)
 {
-    float size = dot(abs(camera.position), vec3(1.0)) + dot(abs(camera.forward), vec2(1.0));
+    float size = dot(abs(camera.position) + abs(camera.forward), vec3(1.0));
     return camera.scene >= 0 && camera.scene < NUM_SCENES && size < 1e30;
 }
 
@@ -38,13 +38,14 @@ bool is_outside(Camera camera, Cluster cluster)
 {
     vec3 centre = in_view(camera, 0.5 * (cluster.low + cluster.high));
     vec3 size = 0.5 * (cluster.high - cluster.low);
-    float reach = dot(size.xz, abs(camera.forward));  // of the box, forward
+    float reach = dot(size, abs(camera.forward));  // of the box, forward
     if (centre.z + reach < NEAR || centre.z - reach > FAR)
         return true;
     // How far the centre lies beyond the side planes |x| SCALE.x = z and |y| SCALE.y = z, and the box's reach inwards.
     vec2 away = abs(centre.xy) * SCALE - centre.z;
-    vec2 right = vec2(-camera.forward.y, camera.forward.x) * (centre.x > 0.0 ? SCALE.x : -SCALE.x);
-    return away.x > dot(size.xz, abs(right - camera.forward)) || away.y > size.y * SCALE.y + reach;
+    vec3 right = camera.right * (centre.x > 0.0 ? SCALE.x : -SCALE.x);
+    vec3 up = camera.up * (centre.y > 0.0 ? SCALE.y : -SCALE.y);
+    return away.x > dot(size, abs(right - camera.forward)) || away.y > dot(size, abs(up - camera.forward));
 }
 
 // Whether all that was seen where a box lies is nearer, cell by cell.

@@ -6,6 +6,10 @@
 
 layout(location = 0) flat in vec3 plane;
 layout(location = 0) out float metres;
+#if VISIBILITY
+layout(location = 1) flat in int number;
+layout(location = 1) out int triangle;
+#endif
 
 const float REACH = 1.25;  // a rasteriser was seen off by some 1e-4 of the depth: no sound plane comes near this
 
@@ -15,4 +19,7 @@ void main()
     float depth = clamp(dot(plane.xy, gl_FragCoord.xy) + plane.z, own / REACH, min(own * REACH, 1.0));
     gl_FragDepth = depth;
     metres = NEAR / depth;  // equal depths give equal pixels, whichever was drawn first
+#if VISIBILITY
+    triangle = number;
+#endif
 }

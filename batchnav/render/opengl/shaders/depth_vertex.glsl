@@ -1,7 +1,11 @@
-// Places a selected triangle's corner in its agent's tile, and hands on the triangle's plane.
+// Places a selected triangle's corner in its agent's tile, and hands on the triangle's plane; for visibility also which
+// triangle it is.
 
 layout(binding = 5) uniform usamplerBuffer selected;  // agent, triangle
 layout(location = 0) flat out vec3 plane;             // depth is linear in the layer's pixels: x, y, and at its corner
+#if VISIBILITY
+layout(location = 1) flat out int number;
+#endif
 
 void main()
 {
@@ -22,4 +26,7 @@ void main()
     vec2 by_pixel = 2.0 * vec2(normal.x, -normal.y) / (SCALE * vec2(SIZE));
     vec2 centre = vec2(tile_of(item.x).xy) + 0.5 * vec2(SIZE);
     plane = vec3(by_pixel, normal.z - dot(by_pixel, centre));
+#if VISIBILITY
+    number = number_of(item.y);
+#endif
 }

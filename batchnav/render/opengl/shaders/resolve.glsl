@@ -1,8 +1,12 @@
-// Copies the agents' tiles into one buffer [N, H, W]: a thread a pixel.
+// Copies the agents' tiles into buffers [N, H, W]: a thread a pixel.
 
 layout(local_size_x = 8, local_size_y = 8) in;
 layout(binding = 0) uniform sampler2DArray depth;
-layout(std430, binding = 4) writeonly buffer Images { float images[]; };
+layout(std430, binding = 4) writeonly buffer Depths { float depth_out[]; };
+#if VISIBILITY
+layout(binding = 6) uniform isampler2DArray triangle;
+layout(std430, binding = 5) writeonly buffer Triangles { int triangle_out[]; };
+#endif
 
 void main()
 {
@@ -10,5 +14,12 @@ void main()
     uint agent = gl_WorkGroupID.z;
     if (any(greaterThanEqual(pixel, SIZE)))
         return;
-    images[(agent * SIZE.y + pixel.y) * SIZE.x + pixel.x] = texelFetch(depth, tile_of(agent) + ivec3(pixel, 0), 0).r;
+    ivec3 texel = tile_of(agent) + ivec3(pixel, 0);
+    uint index = (agent * SIZE.y + pixel.y) * SIZE.x + pixel.x;
+    float metres = texelFetch(depth, texel, 0).r;
+    depth_out[index] = metres;
+#if VISIBILITY
+    // The triangles are never cleared: where nothing was drawn in this frame, the depth says so.
+    triangle_out[index] = metres > 0.0 ? texelFetch(triangle, texel, 0).r : -1;
+#endif
 }
