@@ -63,7 +63,8 @@ class PointNavSim:
         num_envs: N.
         config: the task.
         seed: of the sampled episodes; 64 bits.
-        episodes: fixed episodes to play instead: agent i plays rows i, i + N, i + 2N ... of the table.
+        episodes: fixed episodes to play instead: agent i plays rows i, i + N, i + 2N ... of the table. EpisodeError
+            where a row names no scene of the bank, or a number in it is not finite.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class PointNavSim:
         self.upcoming = Upcoming.empty(num_envs, self.device)
         self.result = StepResult.empty(num_envs, self.device)
         self.episodes = episodes if episodes is not None else _no_episodes(self.device)
+        self.episodes.check(bank.num_scenes, self.device)
         self.chunks, drawing = scratch_rows(num_envs, self.device)
         self.scratch = bank.search_scratch(self.chunks)
         # Drawn beside the next step on CUDA: both search at a time.
