@@ -30,6 +30,7 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.files import replacing
 from batchnav.scene import bvh
 from batchnav.scene.bvh import BVH
+from batchnav.scene.checks import check_scene_arrays
 from batchnav.scene.scene import Scene, baker_version
 from batchnav.types import TriangleMesh
 
@@ -75,13 +76,16 @@ def load_prepared(path: str | Path) -> Scene:
             if zlib.crc32(array) != sums[key]:
                 raise MeshError(f"{path}: array {key!r} is damaged: its check sum differs; prepare the scene again")
         name, dropped = metadata["name"], int(metadata["dropped"])
+        if dropped < 0:
+            raise ValueError(f"{dropped} triangles dropped")
     except OSError as error:
         raise MeshError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise MeshError(f"{path}: is not a prepared scene ({error}); prepare it again") from error
-    navmesh = NavMesh(navmesh_file.parse(arrays["navmesh"].tobytes(), str(path)))
     mesh = TriangleMesh(arrays["vertices"], arrays["faces"], dropped)
-    return Scene(name, mesh, navmesh, BVH(arrays["nodes"], arrays["triangles"], arrays["order"]))
+    bvh = BVH(arrays["nodes"], arrays["triangles"], arrays["order"])
+    check_scene_arrays(mesh, bvh, str(path))
+    return Scene(name, mesh, NavMesh(navmesh_file.parse(arrays["navmesh"].tobytes(), str(path))), bvh)
 
 
 def load_source(source: SceneSource) -> Scene:
@@ -95,7 +99,7 @@ def made_from(path: Path) -> str | None:
     """The fingerprint of what a prepared scene was made from; None where there is no such file."""
     try:
         with safe_open(path, framework="pt") as file:
-            return _metadata(file, path)["made_from"]
+            return _metadata(file, path).get("made_from")
     except (OSError, SafetensorError, MeshError):
         return None
 

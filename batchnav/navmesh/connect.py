@@ -6,127 +6,197 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchnav.errors import NavMeshError
 from batchnav.navmesh.file import EXTERNAL
 from batchnav.navmesh.tile import Tile
+from batchnav.runtime.kernels import cpu_function, device_function
 
 _SLAB, _MAX_CONNECTIONS = np.float32(0.01), 4
 _STEPS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))
 """Column and row step to the neighbouring tile on each of the eight sides."""
+_ANY_SIDE = -1
+_MOST_COMPARED = 2**28
+"""Pairs of border edges that are compared, about a second's work; real navmeshes stay below a hundredth of it."""
+_TWO_TILES = 256
+"""What two tiles cost beside the pairs of their edges, in such pairs."""
+_ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
+_STEP, _STEPS_OF_EDGE, _HALF = np.float32(1.0 / 255.0), np.float32(255.0), np.float32(0.5)
 
 
-class Link(NamedTuple):
-    """One way out of a polygon."""
-
-    target: int
-    edge: int
-    left: np.ndarray
-    """f32 [3]: where the portal begins, walking round the polygon; `right` is where it ends."""
-    right: np.ndarray
-    side: int
-    """0 within a tile, else half the side (0, 2, 4, 6) of the border it crosses."""
-
-
-class _Border(NamedTuple):
-    """The edges of a tile that lie on its borders: polygon, edge, ends and side of each."""
+class Links(NamedTuple):
+    """Ways out of polygons, L of them, those of one polygon together and in Detour's order."""
 
     polygon: np.ndarray
+    """i64 [L]: the polygon left; ids run over the tiles in file order."""
+    target: np.ndarray
+    """i64 [L]: the polygon entered."""
     edge: np.ndarray
+    """i64 [L]: the edge crossed."""
+    side: np.ndarray
+    """i64 [L]: 0 within a tile, else half the side (0, 2, 4, 6) of the border it crosses."""
+    left: np.ndarray
+    """f32 [L, 3]: where the portal begins, walking round the polygon; `right` is where it ends."""
+    right: np.ndarray
+
+
+class _Borders(NamedTuple):
+    """The edges that lie on tiles' borders: those of tile t are rows first[t] to first[t + 1]."""
+
+    first: np.ndarray
+    polygon: np.ndarray
+    edge: np.ndarray
+    side: np.ndarray
     start: np.ndarray
     end: np.ndarray
-    side: np.ndarray
 
 
-def connect_tiles(tiles: list[Tile], walkable: np.ndarray) -> list[list[Link]]:
-    """Links of every polygon (ids run over the tiles in file order), to walkable polygons, from walkable polygons."""
-    first = np.cumsum([0] + [len(tile.polygons) for tile in tiles])
-    borders = [_border(tile) for tile in tiles]
-    outer: list[list[Link]] = [[] for _ in range(first[-1])]  # in the order of connecting; Detour walks it backwards
-    added: dict[tuple[int, int], list[int]] = {}
-    for index, tile in enumerate(tiles):
-        here = added.setdefault((tile.x, tile.y), [])
-        for other in here:
-            _connect(tiles, borders, first, index, other, -1, outer)
-            _connect(tiles, borders, first, other, index, -1, outer)
-        for side, (column, row) in enumerate(_STEPS):
-            for other in added.get((tile.x + column, tile.y + row), []):
-                _connect(tiles, borders, first, index, other, side, outer)
-                _connect(tiles, borders, first, other, index, (side + 4) % 8, outer)
-        here.insert(0, index)
-    links = [outer[p][::-1] for p in range(first[-1])]
-    for index, tile in enumerate(tiles):
-        _connect_inside(tile, int(first[index]), links)
-    return [[x for x in row if walkable[x.target]] if walkable[p] else [] for p, row in enumerate(links)]
+def connect_tiles(tiles: list[Tile], walkable: np.ndarray) -> Links:
+    """Links of every polygon, to walkable polygons, from walkable polygons.
+
+    NavMeshError where tiles have so many border edges that comparing them would take more than seconds.
+    """
+    base = np.cumsum([0] + [len(tile.polygons) for tile in tiles])
+    borders = _borders(tiles, base)
+    pairs = _neighbouring(tiles, np.diff(borders.first).tolist())
+    climb = np.array([tile.walkable_climb for tile in tiles], np.float32)
+    number = _cross(pairs, climb, borders, np.empty((0, 4), np.int64), np.empty((0, 6), np.float32))
+    crossing, portals = np.empty((number, 4), np.int64), np.empty((number, 6), np.float32)
+    _cross(pairs, climb, borders, crossing, portals)
+    inside = [_inside(tile, int(first)) for tile, first in zip(tiles, base, strict=False)]
+    # Detour walks the links over borders backwards, and before those within the tile.
+    rows = np.concatenate([crossing[::-1], *(part[0] for part in inside)])
+    ends = np.concatenate([portals[::-1], *(part[1] for part in inside)])
+    order = np.argsort(rows[:, 0], kind="stable")
+    order = order[walkable[rows[order, 0]] & walkable[rows[order, 1]]]
+    return Links(*rows[order].T.copy(), ends[order, :3].copy(), ends[order, 3:].copy())
 
 
-def _connect_inside(tile: Tile, base: int, links: list[list[Link]]) -> None:
-    """Links over the edges within a tile: edge 0 first."""
-    for polygon, row in enumerate(tile.polygons):
-        count = int(row["num_vertices"])
-        for edge in range(count):
-            neighbour = int(row["neighbours"][edge])
-            if neighbour and not neighbour & EXTERNAL:
-                left, right = tile.vertices[row["vertices"][[edge, (edge + 1) % count]]]
-                links[base + polygon].append(Link(base + neighbour - 1, edge, left, right, 0))
-
-
-def _border(tile: Tile) -> _Border:
+def _inside(tile: Tile, base: int) -> tuple[np.ndarray, np.ndarray]:
+    """Links over the edges within a tile, edge 0 first: i64 [L, 4] (polygon, target, edge, 0) and their ends."""
     count = tile.polygons["num_vertices"].astype(np.int64)
-    neighbours = tile.polygons["neighbours"]
-    polygon, edge = np.nonzero((np.arange(6) < count[:, None]) & (neighbours & EXTERNAL != 0))
+    neighbours = tile.polygons["neighbours"].astype(np.int64)
+    polygon, edge = np.nonzero((np.arange(6) < count[:, None]) & (neighbours & EXTERNAL == 0) & (neighbours != 0))
+    target = neighbours[polygon, edge] - 1 + base
+    rows = np.stack([polygon + base, target, edge, np.zeros_like(edge)], axis=1)
+    return rows, np.concatenate(_edge_ends(tile, count, polygon, edge), axis=1)
+
+
+def _borders(tiles: list[Tile], base: np.ndarray) -> _Borders:
+    parts = []
+    for tile, first in zip(tiles, base, strict=False):
+        count = tile.polygons["num_vertices"].astype(np.int64)
+        neighbours = tile.polygons["neighbours"]
+        polygon, edge = np.nonzero((np.arange(6) < count[:, None]) & (neighbours & EXTERNAL != 0))
+        side = neighbours[polygon, edge].astype(np.int64) & 0xFF
+        parts.append((polygon + first, edge, side, *_edge_ends(tile, count, polygon, edge)))
+    first = np.cumsum([0] + [len(part[0]) for part in parts])
+    return _Borders(first, *map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _edge_ends(tile: Tile, count, polygon, edge) -> tuple[np.ndarray, np.ndarray]:
+    """f32 [E, 3] twice: where edges of a tile's polygons begin and end."""
     after = np.where(edge + 1 < count[polygon], edge + 1, 0)
     vertices = tile.polygons["vertices"].astype(np.int64)
-    start, end = tile.vertices[vertices[polygon, edge]], tile.vertices[vertices[polygon, after]]
-    return _Border(polygon, edge, start, end, neighbours[polygon, edge].astype(np.int64) & 0xFF)
+    points = tile.vertices.astype(np.float32)
+    return points[vertices[polygon, edge]], points[vertices[polygon, after]]
 
 
-def _connect(tiles, borders, first, index, other, side, outer) -> None:
-    """Links from tile `index` over its border `side` (-1: any) into tile `other`, as dtNavMesh::connectExtLinks."""
-    ours, theirs = borders[index], borders[other]
-    for k in np.flatnonzero((ours.side == side) | (side == -1)):
-        direction = int(ours.side[k])
-        along = 2 if direction in (0, 4) else 0
-        start, end = ours.start[k], ours.end[k]
-        low, high = (start, end) if start[along] < end[along] else (end, start)
-        found: set[int] = set()
-        for m in np.flatnonzero(theirs.side == (direction + 4) % 8):
-            target = int(theirs.polygon[m])
-            if target in found or len(found) == _MAX_CONNECTIONS:
+def _neighbouring(tiles: list[Tile], num_edges: list[int]) -> np.ndarray:
+    """i64 [Q, 3]: from which tile to which, over which side of it, in Detour's order of adding tiles."""
+    pairs, compared = [], 0
+    added: dict[tuple[int, int], list[int]] = {}
+    for index, tile in enumerate(tiles):
+        if not num_edges[index]:
+            continue
+        here = added.setdefault((tile.x, tile.y), [])
+        beside = [(other, _ANY_SIDE, _ANY_SIDE) for other in here]
+        for side, (column, row) in enumerate(_STEPS):
+            beside += [(other, side, (side + 4) % 8) for other in added.get((tile.x + column, tile.y + row), ())]
+        for other, there, back in beside:
+            pairs += [(index, other, there), (other, index, back)]
+            compared += 2 * (_TWO_TILES + num_edges[index] * num_edges[other])
+        if compared > _MOST_COMPARED:
+            raise NavMeshError(
+                f"navmesh: found {compared} pairs of edges on the borders of its first {index + 1} tiles, expected at "
+                f"most {_MOST_COMPARED}"
+            )
+        here.insert(0, index)
+    return np.array(pairs, np.int64).reshape(-1, 3)
+
+
+@cpu_function
+def _cross(pairs, climb, borders, links_out, portals_out):
+    """Links over borders, as dtNavMesh::connectExtLinks makes them; their number. They are counted where none fit."""
+    number = 0
+    targets = np.empty(_MAX_CONNECTIONS, np.int64)
+    for row in range(len(pairs)):
+        index, other, side = pairs[row, 0], pairs[row, 1], pairs[row, 2]
+        for k in range(borders.first[index], borders.first[index + 1]):
+            direction = borders.side[k]
+            if side != _ANY_SIDE and direction != side:
                 continue
-            their_low, their_high = theirs.start[m], theirs.end[m]
-            if not their_low[along] < their_high[along]:
-                their_low, their_high = their_high, their_low
-            if abs(start[2 - along] - theirs.start[m][2 - along]) > _SLAB:
-                continue
-            if not _slabs_overlap(low, high, their_low, their_high, along, np.float32(tiles[other].walkable_climb)):
-                continue
-            found.add(target)
-            shared = max(low[along], their_low[along]), min(high[along], their_high[along])
-            left, right = _clamp_portal(start, end, along, shared)
-            link = Link(int(first[other]) + target, int(ours.edge[k]), left, right, direction // 2)
-            outer[int(first[index] + ours.polygon[k])].append(link)
+            along, found = 2 if direction == 0 or direction == 4 else 0, 0
+            for m in range(borders.first[other], borders.first[other + 1]):
+                if found == _MAX_CONNECTIONS:
+                    break
+                if borders.side[m] != (direction + 4) % 8 or not _meet(borders, k, m, along, climb[other]):
+                    continue
+                known = False
+                for i in range(found):
+                    known = known or targets[i] == borders.polygon[m]
+                if known:
+                    continue
+                targets[found] = borders.polygon[m]
+                found += 1
+                if number < len(links_out):
+                    links_out[number, 0], links_out[number, 1] = borders.polygon[k], borders.polygon[m]
+                    links_out[number, 2], links_out[number, 3] = borders.edge[k], direction // 2
+                    _portal(borders, k, m, along, number, portals_out)
+                number += 1
+    return number
 
 
-def _slabs_overlap(a_low, a_high, b_low, b_high, along, climb) -> bool:
+@device_function
+def _stretch(borders, k, along):
+    """The ends of an edge, the lower one along an axis first."""
+    if borders.start[k, along] < borders.end[k, along]:
+        return borders.start[k], borders.end[k]
+    return borders.end[k], borders.start[k]
+
+
+@device_function
+def _meet(borders, k, m, along, climb):
     """Whether two border edges share a stretch on which their heights differ by at most twice the climb."""
+    if abs(borders.start[k, 2 - along] - borders.start[m, 2 - along]) > _SLAB:
+        return False
+    a_low, a_high = _stretch(borders, k, along)
+    b_low, b_high = _stretch(borders, m, along)
     low = max(a_low[along] + _SLAB, b_low[along] + _SLAB)
     high = min(a_high[along] - _SLAB, b_high[along] - _SLAB)
     if low > high:
         return False
-    with np.errstate(divide="ignore", invalid="ignore"):
-        a_slope = (a_high[1] - a_low[1]) / (a_high[along] - a_low[along])
-        b_slope = (b_high[1] - b_low[1]) / (b_high[along] - b_low[along])
-        a_base, b_base = a_low[1] - a_slope * a_low[along], b_low[1] - b_slope * b_low[along]
-        first = (b_slope * low + b_base) - (a_slope * low + a_base)
-        last = (b_slope * high + b_base) - (a_slope * high + a_base)
-        reach = (climb * np.float32(2)) ** 2
-        return bool(first * last < 0 or first * first <= reach or last * last <= reach)
+    a_slope = (a_high[1] - a_low[1]) / (a_high[along] - a_low[along])
+    b_slope = (b_high[1] - b_low[1]) / (b_high[along] - b_low[along])
+    a_base, b_base = a_low[1] - a_slope * a_low[along], b_low[1] - b_slope * b_low[along]
+    first = (b_slope * low + b_base) - (a_slope * low + a_base)
+    last = (b_slope * high + b_base) - (a_slope * high + a_base)
+    reach = (climb * _TWO) * (climb * _TWO)
+    return first * last < _ZERO or first * first <= reach or last * last <= reach
 
 
-def _clamp_portal(start, end, along, shared) -> tuple[np.ndarray, np.ndarray]:
-    """The shared stretch of an edge, to 1/255 of its length as Detour stores it."""
-    low, high = sorted(np.float32(s - start[along]) / np.float32(end[along] - start[along]) for s in shared)
-    low, high = (int(np.floor(np.clip(t, 0, 1) * np.float32(255) + np.float32(0.5))) for t in (low, high))
-    if low == 0 and high == 255:
-        return start, end
-    scale = np.float32(1.0 / 255.0)
-    return start + (end - start) * (np.float32(low) * scale), start + (end - start) * (np.float32(high) * scale)
+@device_function
+def _portal(borders, k, m, along, row, portals_out):
+    """The shared stretch of edge k, to 1/255 of its length as Detour stores it."""
+    start, end = borders.start[k], borders.end[k]
+    a_low, a_high = _stretch(borders, k, along)
+    b_low, b_high = _stretch(borders, m, along)
+    length = end[along] - start[along]
+    one = (max(a_low[along], b_low[along]) - start[along]) / length
+    other = (min(a_high[along], b_high[along]) - start[along]) / length
+    first = np.floor(min(max(min(one, other), _ZERO), _ONE) * _STEPS_OF_EDGE + _HALF)
+    last = np.floor(min(max(max(one, other), _ZERO), _ONE) * _STEPS_OF_EDGE + _HALF)
+    whole = first == _ZERO and last == _STEPS_OF_EDGE
+    for axis in range(3):
+        across = end[axis] - start[axis]
+        portals_out[row, axis] = start[axis] if whole else start[axis] + across * (first * _STEP)
+        portals_out[row, 3 + axis] = end[axis] if whole else start[axis] + across * (last * _STEP)

@@ -19,10 +19,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from batchnav.errors import ArgumentError, NavMeshError
-from batchnav.navmesh.connect import Link, connect_tiles
+from batchnav.navmesh.connect import Links, connect_tiles
 from batchnav.navmesh.file import NavMeshFile
 from batchnav.navmesh.tile import WALKABLE, Tile
-from batchnav.runtime.kernels import inline_function
+from batchnav.runtime.kernels import cpu_function, inline_function
 
 if TYPE_CHECKING:
     from batchnav.navmesh.navmesh import NavMesh
@@ -31,10 +31,14 @@ WALL, SEVERAL = -1, -2
 """Neighbour of a polygon's edge: none, or more than one (borders between tiles; see the links)."""
 NODE_POOL = 2048
 """Polygons that a path search may touch before it gives up (habitat-sim's dtNavMeshQuery)."""
+MAX_VISITS = 16 * NODE_POOL
+"""Polygons that a path search may leave, reopened ones again: so that it ends on any mesh, however twisted."""
 MAX_PATH = 256
 """Polygons, and corners, that a path may have (habitat-sim's buffers)."""
 _MIN_AREA = 1e-5
 _MAX_ISOLATION = 2.0
+_PAIRS_PER_POLYGON = 10_000
+"""Pairs of polygons near each other that are looked at for isolation, per polygon: some 10 microseconds each."""
 
 
 class NavMeshData(NamedTuple):
@@ -175,23 +179,21 @@ def build(file: NavMeshFile) -> NavMeshData:
     first = np.cumsum([0] + [len(tile.polygons) for tile in file.tiles])
     if first[-1] == 0:
         raise NavMeshError("navmesh: found no polygon, expected at least one")
-    tables = [_triangles(tile) for tile in file.tiles]
-    triangles = np.concatenate([table[0] for table in tables])
+    triangles = np.concatenate([_triangles(tile) for tile in file.tiles])
     num_triangles = np.concatenate([tile.details["num_triangles"] for tile in file.tiles]).astype(np.int32)
     first_triangle = (np.cumsum(num_triangles) - num_triangles).astype(np.int32)
     area = np.bincount(np.repeat(np.arange(first[-1]), num_triangles), _areas(triangles), first[-1])
     flags = np.concatenate([tile.polygons["flags"] for tile in file.tiles])
     walkable = (flags & WALKABLE != 0) & (area >= _MIN_AREA)
     links = connect_tiles(file.tiles, walkable)
-    link_start = np.cumsum([0] + [len(row) for row in links]).astype(np.int32)
-    flat = [(polygon, link) for polygon, row in enumerate(links) for link in row]
-    island = _islands(flat, walkable)
-    polygons = _polygon_rows(file, links, walkable)
+    link_start = np.searchsorted(links.polygon, np.arange(first[-1] + 1)).astype(np.int32)
+    island = _islands(links, walkable)
+    polygons = _polygon_rows(file, links)
     _bits(polygons)[:, 1], _bits(polygons)[:, 2] = first_triangle, num_triangles
     _bits(polygons)[:, 7] = island
     climb = max(tile.walkable_climb for tile in file.tiles)
     polygons[:, 3] = _isolation(triangles, num_triangles, island, climb)
-    middle, portal = _link_rows(flat)
+    middle, portal = _link_rows(links)
     return NavMeshData(
         _scene_row(file, int(first[-1])), _tile_rows(file, first),
         np.concatenate([np.ascontiguousarray(tile.bv_nodes).view(np.int32).reshape(-1, 4) for tile in file.tiles]),
@@ -215,7 +217,7 @@ def _areas(triangles: np.ndarray) -> np.ndarray:
     return 0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=1)
 
 
-def _triangles(tile: Tile) -> tuple[np.ndarray]:
+def _triangles(tile: Tile) -> np.ndarray:
     """Rows of a tile's detail triangles, polygon by polygon."""
     number = tile.details["num_triangles"].astype(np.int64)
     owner = np.repeat(np.arange(len(number)), number)
@@ -235,10 +237,10 @@ def _triangles(tile: Tile) -> tuple[np.ndarray]:
         once = outline | (corner[:, edge] >= corner[:, (edge + 1) % 3])
         mask |= (outline.astype(np.int32) << edge) | (once.astype(np.int32) << (3 + edge))
     _bits(rows)[:, 3] = mask
-    return (rows,)
+    return rows
 
 
-def _polygon_rows(file: NavMeshFile, links: list[list[Link]], walkable: np.ndarray) -> np.ndarray:
+def _polygon_rows(file: NavMeshFile, links: Links) -> np.ndarray:
     """Vertices, centres and neighbours; the other columns are the caller's."""
     count = np.concatenate([tile.polygons["num_vertices"] for tile in file.tiles]).astype(np.int32)
     rows = np.zeros((len(count), 32), np.float32)
@@ -253,30 +255,30 @@ def _polygon_rows(file: NavMeshFile, links: list[list[Link]], walkable: np.ndarr
         _bits(rows)[:, 11 + 4 * k] = WALL
     rows[:, 4:7] = total / count[:, None].astype(np.float32)
     neighbour = _bits(rows)[:, 11::4]
-    for polygon, row in enumerate(links):
-        for link in row:
-            several = neighbour[polygon, link.edge] != WALL
-            neighbour[polygon, link.edge] = SEVERAL if several else link.target
+    neighbour[links.polygon, links.edge] = links.target
+    ways, times = np.unique(links.polygon * 6 + links.edge, return_counts=True)
+    neighbour[ways[times > 1] // 6, ways[times > 1] % 6] = SEVERAL
     return rows
 
 
-def _link_rows(flat: list[tuple[int, Link]]) -> tuple[np.ndarray, np.ndarray]:
+def _link_rows(links: Links) -> tuple[np.ndarray, np.ndarray]:
     """Portals and their middles. Between two polygons the first link's portal stands for all, as in Detour."""
-    middle, portal = np.zeros((len(flat), 4), np.float32), np.zeros((len(flat), 8), np.float32)
-    first: dict[tuple[int, int], Link] = {}
-    for row, (polygon, link) in enumerate(flat):
-        shown = first.setdefault((polygon, link.target), link)
-        middle[row, :3] = (shown.left + shown.right) * np.float32(0.5)
-        portal[row, :3], portal[row, 4:7] = shown.left, shown.right
-        _bits(middle)[row, 3] = link.target
-        _bits(portal)[row, 3], _bits(portal)[row, 7] = link.edge + 8 * link.side, polygon
+    number = len(links.polygon)
+    middle, portal = np.zeros((number, 4), np.float32), np.zeros((number, 8), np.float32)
+    between = links.polygon << 32 | links.target
+    _, first, which = np.unique(between, return_index=True, return_inverse=True)
+    left, right = links.left[first[which]], links.right[first[which]]
+    middle[:, :3] = (left + right) * np.float32(0.5)
+    portal[:, :3], portal[:, 4:7] = left, right
+    _bits(middle)[:, 3] = links.target
+    _bits(portal)[:, 3], _bits(portal)[:, 7] = links.edge + 8 * links.side, links.polygon
     return middle, portal
 
 
-def _islands(flat: list[tuple[int, Link]], walkable: np.ndarray) -> np.ndarray:
+def _islands(links: Links, walkable: np.ndarray) -> np.ndarray:
     """Connected components, numbered by their first polygon."""
-    ends = np.array([(polygon, link.target) for polygon, link in flat], np.int64).reshape(-1, 2)
-    graph = coo_array((np.ones(len(ends), np.int8), (ends[:, 0], ends[:, 1])), (len(walkable), len(walkable)))
+    ends = links.polygon, links.target
+    graph = coo_array((np.ones(len(links.polygon), np.int8), ends), (len(walkable), len(walkable)))
     label = connected_components(graph, directed=False)[1]
     _, where, label = np.unique(label[walkable], return_index=True, return_inverse=True)
     island = np.full(len(walkable), -1, np.int32)
@@ -286,13 +288,15 @@ def _islands(flat: list[tuple[int, Link]], walkable: np.ndarray) -> np.ndarray:
 
 def _island_radii(polygons: np.ndarray, island: np.ndarray) -> np.ndarray:
     """Farthest vertex from the mean of all polygons' vertices (a vertex counts once per polygon, as in Habitat)."""
-    radii = np.zeros(int(island.max(initial=-1)) + 1, np.float32)
-    used = np.arange(6) < _bits(polygons)[:, 0, None]
-    vertices = polygons[:, 8:].reshape(-1, 6, 4)[:, :, :3].astype(np.float64)
-    for k in range(len(radii)):
-        own = vertices[used & (island == k)[:, None]]
-        radii[k] = np.linalg.norm(own - own.mean(0), axis=1).max()
-    return radii
+    number = int(island.max(initial=-1)) + 1
+    polygon, corner = np.nonzero((np.arange(6) < _bits(polygons)[:, 0, None]) & (island >= 0)[:, None])
+    points = polygons[:, 8:].reshape(-1, 6, 4)[polygon, corner, :3].astype(np.float64)
+    owner = island[polygon]
+    count = np.maximum(np.bincount(owner, minlength=number), 1)
+    middle = np.stack([np.bincount(owner, points[:, axis], number) / count for axis in range(3)], axis=1)
+    radii = np.zeros(number)
+    np.maximum.at(radii, owner, np.linalg.norm(points - middle[owner], axis=1))
+    return radii.astype(np.float32)
 
 
 def _isolation(triangles, num_triangles, island, climb) -> np.ndarray:
@@ -308,15 +312,34 @@ def _isolation(triangles, num_triangles, island, climb) -> np.ndarray:
         np.maximum.at(high, owner, corner)
     low[:, 1] -= climb
     high[:, 1] += climb
-    result = np.full(len(island), _MAX_ISOLATION, np.float32)
-    for k in range(int(island.max(initial=-1)) + 1):
-        own, others = np.flatnonzero(island == k), np.flatnonzero((island != k) & (island >= 0))
-        box_low, box_high = low[own].min(0) - _MAX_ISOLATION, high[own].max(0) + _MAX_ISOLATION
-        others = others[((low[others] <= box_high) & (high[others] >= box_low)).all(1)]
-        for polygon in own if len(others) else ():
-            gap = np.maximum(np.maximum(low[others] - high[polygon], low[polygon] - high[others]), 0.0)
-            result[polygon] = min(_MAX_ISOLATION, np.sqrt((gap * gap).sum(1).min()))
-    return result
+    order = np.argsort(low[:, 0], kind="stable")
+    isolation = np.full(len(island), _MAX_ISOLATION, np.float32)
+    if not _sweep(low[order], high[order], island[order], isolation):
+        return np.zeros(len(island), np.float32)  # which is true of any polygon, and costs time where agents walk
+    isolation[order] = isolation.copy()
+    return isolation
+
+
+@cpu_function
+def _sweep(low, high, island, isolation_out):
+    """Isolation of boxes sorted by `low` x, f64 [P, 3]; False where it would take more than linear time."""
+    left = _PAIRS_PER_POLYGON * len(island)
+    for i in range(len(island)):
+        for j in range(i + 1, len(island)):
+            if low[j, 0] > high[i, 0] + _MAX_ISOLATION:
+                break
+            left -= 1
+            if island[i] < 0 or island[j] < 0 or island[i] == island[j]:
+                continue
+            square = 0.0
+            for axis in range(3):
+                gap = max(max(low[j, axis] - high[i, axis], low[i, axis] - high[j, axis]), 0.0)
+                square += gap * gap
+            gap = np.float32(np.sqrt(square))
+            isolation_out[i], isolation_out[j] = min(isolation_out[i], gap), min(isolation_out[j], gap)
+        if left < 0:
+            return False
+    return True
 
 
 def _cumulative_area(polygons: np.ndarray, walkable: np.ndarray) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 Set header 40 bytes, version 2 then 56 bytes of bake settings, then per tile 8 bytes (reference, size) and its blocks.
 Version 1 lacks the settings. Nothing in a file is trusted: every count is checked against the bytes that are there
-before memory is taken, every index against what it points into.
+before memory is taken, every index against what it points into. What a navmesh takes in memory and time is so bounded
+by its file's size (about 40 times it, and some microseconds a byte).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import struct
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +29,10 @@ TILE_HEADER = struct.Struct("<15i10f")
 LINK_BYTES = 12
 EXTERNAL = 0x8000
 """Neighbour flag of a polygon edge on the tile's border; its low byte is the side, 0, 2, 4 or 6."""
+FARTHEST = 1e6
+"""Metres from the origin beyond which nothing lies: squares and sums of what is nearer are far from overflow."""
+MAX_LAYERS = 32
+"""Tiles in one place (x, y), as many as Detour connects."""
 
 
 class NavMeshFile(NamedTuple):
@@ -92,8 +98,8 @@ def parse(data: bytes, name: str) -> NavMeshFile:
     if not 0 < num_tiles <= len(data) // (TILE_REF.size + TILE_HEADER.size):
         reader.fail("number of tiles", num_tiles, f"1 or more that fit {len(data)} bytes")
     origin, (width, depth), (max_tiles, max_polygons) = tuple(rest[:3]), rest[3:5], rest[5:]
-    if not (np.isfinite(rest[:5]).all() and width > 0 and depth > 0):
-        reader.fail("origin and tile size", rest[:5], "finite values, sizes above 0")
+    if not (np.isfinite(rest[:5]).all() and width > 0 and depth > 0 and max(map(abs, rest[:5])) <= FARTHEST):
+        reader.fail("origin and tile size", rest[:5], f"finite values up to {FARTHEST:g}, sizes above 0")
     settings = flags = None
     if version == 2:
         *values, flags = reader.take(SETTINGS, "settings")
@@ -114,6 +120,9 @@ def parse(data: bytes, name: str) -> NavMeshFile:
     places = {(tile.x, tile.y, tile.layer) for tile in tiles}
     if len(places) != num_tiles:
         reader.fail("tile coordinates", f"{num_tiles - len(places)} repeated", "each (x, y, layer) once")
+    (x, y), layers = Counter((tile.x, tile.y) for tile in tiles).most_common(1)[0]
+    if layers > MAX_LAYERS:
+        reader.fail(f"tiles at ({x}, {y})", layers, f"at most {MAX_LAYERS}")
     return NavMeshFile(tiles, settings, origin, width, depth, max_tiles, max_polygons, references, flags)
 
 
@@ -203,12 +212,14 @@ def check_tile(tile: Tile, name: str) -> None:
 
     num_polygons, num_vertices = len(tile.polygons), len(tile.vertices)
     scalars = [tile.walkable_height, tile.walkable_radius, tile.walkable_climb, tile.bv_quant]
-    require(np.isfinite(tile.vertices), "vertex", "finite coordinates")
-    require(np.isfinite(tile.detail_vertices), "detail vertex", "finite coordinates")
+    near = f"finite coordinates up to {FARTHEST:g} m"
+    require(np.abs(tile.vertices) <= FARTHEST, "vertex", near)
+    require(np.abs(tile.detail_vertices) <= FARTHEST, "detail vertex", near)
     require(np.isfinite([*tile.low, *tile.high, *scalars]), "header value", "finite values")
+    require(np.abs(scalars) <= FARTHEST, "header value", f"up to {FARTHEST:g}")
     require(np.asarray(tile.low) <= np.asarray(tile.high), "bounds, axis", "low <= high")
     require(np.atleast_1d(0 < tile.bv_quant < 1e6), "bv_quant", "above 0 (a tile with a BV tree)")
-    require(np.abs(np.array([*tile.low, *tile.high])) < 1e6, "bounds, axis", "within 1000 km of the origin")
+    require(np.abs(np.array([*tile.low, *tile.high])) < FARTHEST, "bounds, axis", "within 1000 km of the origin")
     count = tile.polygons["num_vertices"].astype(np.int64)
     require((count >= 3) & (count <= 6), "polygon", "3 to 6 vertices")
     require(tile.polygons["area_and_type"] >> 6 == 0, "polygon", "a ground polygon")
@@ -233,6 +244,8 @@ def _check_details(tile: Tile, count: np.ndarray, require) -> None:
     first, number = tile.details["triangle_base"].astype(np.int64), tile.details["num_triangles"].astype(np.int64)
     require((extra == 0) | (base + extra <= len(tile.detail_vertices)), "detail mesh", "vertices within the tile")
     require(first + number <= len(tile.detail_triangles), "detail mesh", "triangles within the tile")
+    # Shared ones would let a small file ask for much memory.
+    require(np.atleast_1d(number.sum() <= len(tile.detail_triangles)), "detail meshes", "triangles of their own")
     owner = np.repeat(np.arange(len(number)), number)
     offset = np.arange(len(owner)) - np.repeat(np.cumsum(number) - number, number)
     corners = tile.detail_triangles[first[owner] + offset, :3]

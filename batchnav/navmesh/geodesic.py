@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from batchnav.geometry.polygon import ZERO, closest_on_segment, edge_crosses, mix, same_point, twice_area
-from batchnav.navmesh.data import MAX_PATH, NODE_POOL, as_float, as_int, slots
+from batchnav.navmesh.data import MAX_PATH, MAX_VISITS, NODE_POOL, as_float, as_int, slots
 from batchnav.navmesh.heap import (
     CLOSED,
     OPEN,
@@ -82,10 +82,10 @@ def search_corridor(nav, scene, start, sx, sy, sz, goal, gx, gy, gz, scratch, ro
     node = (start - offset) << shift
     write_node(scratch, base, node, ZERO, -1, -1, stamp + OPEN)
     heap_push(scratch, heap, 0, _distance(sx, sy, sz, gx, gy, gz) * _H_SCALE, node)
-    size, seen = 1, 1
-    while size > 0:
+    size, seen, visits = 1, 1, 0
+    while size > 0 and visits < MAX_VISITS:
         _, node = heap_pop(scratch, heap, size)
-        size -= 1
+        size, visits = size - 1, visits + 1
         cost, first, via, _ = read_node(scratch, base, node, stamp)
         scratch.data[base + 1 + node, 3] = as_float(stamp + CLOSED)
         polygon = offset + (node >> shift)

@@ -1,16 +1,21 @@
+import json
 import os
 import time
+import zlib
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save
 from worlds import write_floor
 
 from batchnav.data.prepare import prepare
 from batchnav.data.prepared import fingerprint, load_prepared, load_source, made_from, save_prepared
 from batchnav.data.scenes import find_scene
 from batchnav.data.source import mesh_source
-from batchnav.errors import MeshError
-from batchnav.scene.bvh import BVH
+from batchnav.data.validate import validate
+from batchnav.errors import MeshError, NavMeshError
+from batchnav.scene.bvh import BVH, build_bvh
 from batchnav.scene.scene import Scene
 from batchnav.types import TriangleMesh
 
@@ -84,15 +89,65 @@ def test_damaged_files_are_named(tmp_path, source):
         load_prepared(tmp_path / "absent.scene")
 
 
+def rewrite(path, change):
+    """A prepared scene with other arrays or metadata, its check sums right again."""
+    arrays = load_file(path)
+    with safe_open(path, framework="np") as file:
+        metadata = file.metadata()
+    change(arrays, metadata)
+    sums = {name: zlib.crc32(np.ascontiguousarray(array)) for name, array in arrays.items()}
+    path.write_bytes(save(arrays, {"sums": json.dumps(sums), **metadata}))
+
+
+def test_right_sums_around_wrong_contents_are_refused(tmp_path, source):
+    path = tmp_path / "a.scene"
+    scene = source.load()
+
+    def refused(match, change):
+        save_prepared(scene, path)
+        rewrite(path, change)
+        with pytest.raises((MeshError, NavMeshError), match=match) as caught:
+            load_prepared(path)
+        assert "a.scene" in str(caught.value)
+        assert [finding.level for finding in validate(path)] == ["error"]
+
+    def keep_sums(arrays, metadata):
+        metadata.pop("sums")
+
+    def child_out(arrays, metadata):
+        keep_sums(arrays, metadata)
+        arrays["nodes"].view(np.int32)[0, 12] = 10**6
+
+    def face_out(arrays, metadata):
+        keep_sums(arrays, metadata)
+        arrays["faces"][0, 0] = 10**6
+
+    refused("nodes: .*later rows", child_out)
+    refused("faces: .*vertex indices", face_out)
+    refused("navmesh|magic", lambda arrays, metadata: (keep_sums(arrays, metadata), arrays["navmesh"].fill(0)))
+    for key, value in (
+        ("sums", "[" * 50_000), ("sums", "[]"), ("dropped", "9" * 5000), ("dropped", "-1"), ("name", None),
+    ):  # fmt: skip
+        refused("is not a prepared scene", lambda arrays, metadata, key=key, value=value: (
+            metadata.pop(key) if value is None else metadata.update({key: value})
+        ))  # fmt: skip
+
+
+def test_a_file_that_does_not_say_what_it_was_made_from_is_made_again(tmp_path, source):
+    save_prepared(source.load(), source.prepared, fingerprint(source))
+    rewrite(source.prepared, lambda arrays, metadata: (metadata.pop("made_from"), metadata.pop("sums")))
+    assert made_from(source.prepared) is None
+    assert not prepare([source])[0].fresh and prepare([source])[0].fresh
+
+
 def test_a_million_triangles_load_well_under_a_second(tmp_path, source):
     small, million = source.load(), 1_000_000
     draw = np.random.default_rng(0)
-    mesh = TriangleMesh(draw.random((million // 2, 3), np.float32), draw.integers(0, 9, (million, 3), np.int32))
-    bvh = BVH(
-        draw.random((million // 2, 16), np.float32), draw.random((million, 12), np.float32),
-        np.arange(million, dtype=np.int32),
-    )  # fmt: skip
-    save_prepared(Scene("large", mesh, small.navmesh, bvh), tmp_path / "large.scene")
+    corners = (draw.random((million, 1, 3), np.float32) + 0.01 * draw.random((million, 3, 3), np.float32)).reshape(
+        -1, 3
+    )
+    mesh = TriangleMesh(corners.reshape(-1, 3), np.arange(3 * million, dtype=np.int32).reshape(-1, 3))
+    save_prepared(Scene("large", mesh, small.navmesh, build_bvh(mesh)), tmp_path / "large.scene")
     seconds = []
     for _ in range(3):
         begin = time.perf_counter()

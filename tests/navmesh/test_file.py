@@ -1,15 +1,20 @@
 """The `.navmesh` file: round trips, and every way in which one can be broken."""
 
 import struct
+import time
 
 import handmade
 import numpy as np
 import pytest
 
 from batchnav.errors import NavMeshError
+from batchnav.navmesh import connect
+from batchnav.navmesh import data as navmesh_data
 from batchnav.navmesh import file as navmesh_file
+from batchnav.navmesh.data import build
 from batchnav.navmesh.file import SET_HEADER, SETTINGS, TILE_HEADER, TILE_REF
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.navmesh.settings import NavMeshSettings
 
 HEAD = SET_HEADER.size + SETTINGS.size
 TILE = HEAD + TILE_REF.size
@@ -123,6 +128,9 @@ def test_numbers_of_tiles():
         (TILE + 96, "<f", 0.0, "bv_quant"),
         (TILE + 96, "<f", np.nan, "header value"),
         (TILE + 100, "<f", np.inf, "vertex"),
+        (TILE + 100, "<f", 3e38, "vertex 0: .*1e\\+06 m"),
+        (TILE + 68, "<f", 3e38, "header value"),
+        (12, "<f", -1e30, "origin"),
     ],
 )
 def test_bad_values_are_named(offset, layout, value, match):
@@ -190,3 +198,58 @@ def test_no_polygon_is_refused():
     )  # fmt: skip
     with pytest.raises(NavMeshError, match="no polygon"):
         NavMesh(handmade.two_rooms()._replace(tiles=[empty]))
+
+
+def test_shared_detail_triangles_are_refused():
+    """A thousand polygons that all name the same 255 triangles would ask for a hundred times the file."""
+    good = handmade.two_rooms()
+    details = good.tiles[0].details.copy()
+    details["triangle_base"], details["num_triangles"] = 0, details["num_triangles"].max()
+    refused(navmesh_file.serialise(good._replace(tiles=[good.tiles[0]._replace(details=details)])), "their own")
+
+
+def tiles_at(places) -> bytes:
+    """The first of `four_tiles` at many places (x, y, layer)."""
+    good = handmade.four_tiles()
+    tiles = [good.tiles[0]._replace(x=x, y=y, layer=layer) for x, y, layer in places]
+    return navmesh_file.serialise(good._replace(tiles=tiles, references=[0] * len(tiles)))
+
+
+def test_layers_and_border_edges_are_bounded(monkeypatch):
+    NavMesh(navmesh_file.parse(tiles_at((0, 0, layer) for layer in range(navmesh_file.MAX_LAYERS)), "layers"))
+    refused(tiles_at((0, 0, layer) for layer in range(navmesh_file.MAX_LAYERS + 1)), r"tiles at \(0, 0\): found 33")
+    monkeypatch.setattr(connect, "_MOST_COMPARED", 10_000)
+    with pytest.raises(NavMeshError, match=r"pairs of edges on the borders .* at most 10000"):
+        NavMesh(navmesh_file.parse(tiles_at((0, 0, layer) for layer in range(32)), "borders"))
+
+
+def test_many_islands_and_tiles_take_linear_time():
+    outlines = [handmade.rectangle(x, z, x + 0.5, z + 0.5) for x in range(100) for z in range(50)]
+    islands = navmesh_file.serialise(navmesh_file.single_tile_file(handmade.make_tile(outlines), NavMeshSettings()))
+    columns = tiles_at((k % 20, k // 20, 0) for k in range(400))
+    NavMesh(navmesh_file.parse(islands, "compiles"))
+    for data, expected in ((islands, 5000), (columns, None)):
+        begin = time.process_time()
+        navmesh = NavMesh(navmesh_file.parse(data, "large"))
+        assert time.process_time() - begin < 4.0  # measured: 0.3 s and 1 s; it took 20 s and more
+        assert expected is None or navmesh.num_islands == expected
+
+
+def test_isolation_where_there_are_too_many_pairs(monkeypatch):
+    """No isolation is true of any polygon; it costs time where agents walk, and answers stay the same."""
+    rooms = handmade.two_rooms()
+    isolation = build(rooms).polygons[:, 3]
+    assert isolation.max() > 0
+    monkeypatch.setattr(navmesh_data, "_sweep", lambda *arrays: False)
+    assert (build(rooms).polygons[:, 3] == 0).all()
+
+
+def test_a_search_ends_where_costs_are_not_finite(monkeypatch):
+    """No file brings such vertices any more, but what is made in memory may."""
+    rooms = handmade.hills(6, 0)
+    vertices = rooms.tiles[0].vertices.copy()
+    vertices[len(vertices) // 2 :] *= np.float32(1e37)
+    with np.errstate(over="ignore", invalid="ignore"):
+        navmesh = NavMesh(rooms._replace(tiles=[rooms.tiles[0]._replace(vertices=vertices)]))
+        points = rooms.tiles[0].vertices
+        assert navmesh.geodesic_distance(points, points[::-1]).shape == (len(points),)

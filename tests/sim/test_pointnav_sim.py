@@ -9,9 +9,11 @@ from numba import typeof
 
 from batchnav.config import PointNavConfig
 from batchnav.data.scenes import find_scene
+from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.scene.bank import SceneBank
 from batchnav.sim import step
 from batchnav.sim.pointnav import PointNavSim
+from batchnav.sim.state import EpisodeTable
 
 N = 32
 SCENE = "house:3"
@@ -38,6 +40,26 @@ def test_kernels_compile_for_the_gpu(scene, compile_ptx):
         assert ".entry" in ptx and (kernel is step.begin_cuda or "ld.global.v4" in ptx)
         # Sine and cosine of huge angles reduce them by one product of doubles; all else is float32.
         assert not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        ("scene", 1, r"episodes\.scene\[1\]: found 1, expected 0 to 0"), ("scene", -(10**6), "found -1000000"),
+        ("start", float("nan"), r"episodes\.start\[1\]: found \[nan, nan, nan\], expected finite"),
+        ("heading", float("inf"), r"episodes\.heading"), ("goal", float("inf"), r"episodes\.goal"),
+    ],
+)  # fmt: skip
+def test_a_table_is_checked_before_kernels_read_it(scene, field, value, error):
+    points = torch.from_numpy(scene.navmesh.sample(4, 0))
+    table = EpisodeTable(torch.zeros(2, dtype=torch.int32), points[:2].clone(), torch.zeros(2), points[2:].clone())
+    bank = SceneBank.pack([scene], "cpu")
+    PointNavSim(bank, 2, PointNavConfig(), episodes=table).reset()
+    getattr(table, field)[1] = value
+    with pytest.raises(EpisodeError, match=error):
+        PointNavSim(bank, 2, PointNavConfig(), episodes=table)
+    with pytest.raises(ArgumentError, match=r"episodes\.goal"):
+        PointNavSim(bank, 2, PointNavConfig(), episodes=table._replace(scene=table.scene * 0, goal=points[:1]))
 
 
 @pytest.mark.cuda
