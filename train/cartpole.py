@@ -12,14 +12,13 @@ import time
 
 import torch
 
-from batchnav.cartpole.env import MAX_STEPS, CartPoleEnv
+from batchnav.cartpole.env import CartPoleEnv
+from batchnav.cartpole.score import SOLVED, mean_return
 from batchnav.config import CartPoleRun, load_config
 from batchnav.errors import BatchnavError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.learner import Learner
 from batchnav.runtime.device import resolve_device
-
-SOLVED = 475.0  # mean return
 
 
 def train(run: CartPoleRun) -> float:
@@ -36,19 +35,6 @@ def train(run: CartPoleRun) -> float:
         seconds, score = seconds + time.perf_counter() - begin, mean_return(policy, judge)
         print(f"{learner.frames:>12,} frames  {seconds:6.2f} s of training  mean return {score:5.1f}", flush=True)
     return score
-
-
-@torch.no_grad()
-def mean_return(policy: ActorCritic, env: CartPoleEnv) -> float:
-    """Play one episode per environment, always with the likeliest action."""
-    (observation, _), memory = env.reset(), policy.initial_state(env.num_envs, env.device)
-    total, running = torch.zeros(env.num_envs, device=env.device), env.steps == 0
-    for _ in range(MAX_STEPS):
-        action = policy.act(observation, running.long(), running, memory).action
-        observation, reward, terminated, truncated, _ = env.step(action)
-        total += reward * running
-        running &= ~(terminated | truncated)
-    return total.mean().item()
 
 
 if __name__ == "__main__":

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from batchnav.cartpole.carts import Carts
 from batchnav.runtime.arrays import view
 from batchnav.runtime.intrinsics import load4, store4
 from batchnav.runtime.kernels import cpu_function, cuda, cuda_kernel, inline_function
 from batchnav.runtime.launch import BoundKernel
-
-if TYPE_CHECKING:
-    from batchnav.cartpole.env import Carts
 
 _FIRST, _SECOND_HALF, _UNUSED = np.int32(0), np.int32(4), np.float32(0.0)
 
@@ -54,47 +52,47 @@ class LastEpisodes(NamedTuple):
 
 
 @inline_function
-def write_record(row, place, cart, steps, record):
-    """Row of `record`: final state and length of the episode of its block's cart number `place`."""
-    store4(record, row, _FIRST, cart)
-    store4(record, row, _SECOND_HALF, (np.float32(steps), np.float32(place), _UNUSED, _UNUSED))
+def write_record(row, place, cart, steps, record_out):
+    """Row of the record: final state and length of the episode of its block's cart number `place`."""
+    store4(record_out, row, _FIRST, cart)
+    store4(record_out, row, _SECOND_HALF, (np.float32(steps), np.float32(place), _UNUSED, _UNUSED))
 
 
 @inline_function
-def read_record(row, first, record, last):
+def read_record(row, first, record, last_out):
     """Copy a record of the block whose first environment is `first` to the environment's own row."""
     steps, place, _, _ = load4(record, row, _SECOND_HALF)
     i = np.int32(first + np.int32(place))
-    store4(last.final_state, i, _FIRST, load4(record, row, _FIRST))
-    last.final_steps[i] = steps
+    store4(last_out.final_state, i, _FIRST, load4(record, row, _FIRST))
+    last_out.final_steps[i] = steps
 
 
 @cpu_function
-def spread_cpu(carts, last):
-    """Fill in `last`, in one thread: there is little to do."""
+def spread_cpu(carts, last_out):
+    """Fill in `last_out`, in one thread: there is little to do."""
     for i in range(len(carts.began)):
-        last.ended[i] = carts.terminated[i] | carts.truncated[i]
+        last_out.ended[i] = carts.terminated[i] | carts.truncated[i]
     for b in range(len(carts.count)):
         first = np.int32(b * carts.block)
         for k in range(carts.count[b]):
-            read_record(np.int32(first + k), first, carts.record, last)
+            read_record(np.int32(first + k), first, carts.record, last_out)
 
 
 @cuda_kernel
-def spread_cuda(carts, last):
-    """Fill in `last`: each thread its environment's flag, and a record, if there are so many."""
+def spread_cuda(carts, last_out):
+    """Fill in `last_out`: each thread its environment's flag, and a record, if there are so many."""
     thread, i = np.int32(cuda.threadIdx.x), np.int32(cuda.grid(1))
     if i < len(carts.began):
-        last.ended[i] = carts.terminated[i] | carts.truncated[i]
+        last_out.ended[i] = carts.terminated[i] | carts.truncated[i]
         if thread < carts.count[np.uint32(cuda.blockIdx.x)]:
-            read_record(i, np.int32(i - thread), carts.record, last)
+            read_record(i, np.int32(i - thread), carts.record, last_out)
 
 
 class EpisodeInfo(Mapping):
     """`info` of the last step: "episode", "_episode", "final_obs" and "_final_obs", as `CartPoleEnv` describes them.
 
-    The tensors are filled in when the first of them is read, once per step: who reads none does not pay. A CUDA graph
-    that records a step has to record the reading as well, since a replay calls neither.
+    The tensors are filled in when the first of them is read, once per step: where none is read, nothing is paid. A CUDA
+    graph that records a step has to record the reading as well, since a replay calls neither.
     """
 
     def __init__(self, carts: Carts):

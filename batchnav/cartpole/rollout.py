@@ -90,14 +90,14 @@ def linear_action(weights, cart):
 
 
 @inline_function
-def roll_cart(i, clock, num_steps, linear, write, weights, carts, final_steps, trajectory):
+def roll_cart(i, clock, weights, num_steps, linear, write, carts_out, final_steps_out, trajectory_out):
     """Step environment i `num_steps` times; writes the trajectory where there is room for one."""
-    seed, count, row = carts.seed, np.int32(len(carts.began)), np.int32(i)
+    seed, count, row = carts_out.seed, np.int32(len(carts_out.began)), np.int32(i)
     own = (_ZERO, _ZERO, _ZERO, _ZERO)
     if linear:
         own = load4(weights, i, _FIRST)
-    cart = load4(carts.state, i, _FIRST)
-    steps, final = age(carts.began[i], clock), final_steps[i]
+    cart = load4(carts_out.state, i, _FIRST)
+    steps, final = age(carts_out.began[i], clock), final_steps_out[i]
     bits, phase = random_bits(seed, i, clock), np.int32(clock & _LAST_BIT)
     ahead = cart  # the start of an episode that would begin after the step; drawn at the first
     for k in range(num_steps):
@@ -111,50 +111,49 @@ def roll_cart(i, clock, num_steps, linear, write, weights, carts, final_steps, t
                 bits = random_bits(seed, i, clock + k)
             right = np.int32(bits >> np.uint32(bit)) & _ONE == _ONE
         if write:
-            store4(trajectory.observations, row, _FIRST, cart)
-            trajectory.actions[row] = right
+            store4(trajectory_out.observations, row, _FIRST, cart)
+            trajectory_out.actions[row] = right
         cart = push(cart, right)
         steps = np.int32(steps + _ONE)
         terminated, truncated = has_failed(cart), steps >= _MAX_STEPS
         if write:
-            trajectory.terminated[row] = terminated
-            trajectory.truncated[row] = truncated
+            trajectory_out.terminated[row] = terminated
+            trajectory_out.truncated[row] = truncated
             row = np.int32(row + count)
         if terminated | truncated:
             cart = ahead
             final = np.float32(steps)
             steps = np.int32(0)
-    store4(carts.state, i, _FIRST, cart)
-    carts.began[i] = np.int16(clock + num_steps - steps)
-    final_steps[i] = final
+    store4(carts_out.state, i, _FIRST, cart)
+    carts_out.began[i] = np.int16(clock + num_steps - steps)
+    final_steps_out[i] = final
 
 
 @cuda_kernel
-def roll_cuda(num_steps, linear, write, weights, carts, final_steps, trajectory):
+def roll_cuda(weights, num_steps, linear, write, carts_out, final_steps_out, trajectory_out):
     """Step every cart `num_steps` times, one cart per thread."""
     i, block = np.int32(cuda.grid(1)), np.uint32(cuda.blockIdx.x)
-    clock = carts.clock[block]
-    if i < len(carts.began):
-        roll_cart(i, clock, num_steps, linear, write, weights, carts, final_steps, trajectory)
+    clock = carts_out.clock[block]
+    if i < len(carts_out.began):
+        roll_cart(i, clock, weights, num_steps, linear, write, carts_out, final_steps_out, trajectory_out)
     cuda.syncthreads()  # all have read the clock
     if cuda.threadIdx.x == 0:
-        carts.clock[block] = clock + num_steps
+        carts_out.clock[block] = clock + num_steps
 
 
 @cpu_kernel
-def roll_cpu(num_steps, linear, write, weights, carts, final_steps, trajectory):
+def roll_cpu(weights, num_steps, linear, write, carts_out, final_steps_out, trajectory_out):
     """Step every cart `num_steps` times, LANES carts side by side per thread.
 
     A CPU core works on 8 or 16 float32 at once, but only in plain loops without calls or jumps. So the loops over steps
     and carts change places, and drawing starts gets a loop of its own.
     """
-    count, clock = np.int32(len(carts.began)), carts.clock[0]
+    count, clock = np.int32(len(carts_out.began)), carts_out.clock[0]
     for tile in prange((count + _LANES - _ONE) // _LANES):
-        roll_tile(
-            np.int32(tile) * _LANES, count, clock, num_steps, linear, write, weights, carts, final_steps, trajectory
-        )
-    for b in range(len(carts.clock)):
-        carts.clock[b] = clock + num_steps
+        first = np.int32(tile) * _LANES
+        roll_tile(first, clock, weights, num_steps, linear, write, carts_out, final_steps_out, trajectory_out)
+    for b in range(len(carts_out.clock)):
+        carts_out.clock[b] = clock + num_steps
 
 
 @inline_function
@@ -164,9 +163,10 @@ def either(flag, yes, no):
 
 
 @device_function
-def roll_tile(first, count, clock, num_steps, linear, write, weights, carts, final_steps, trajectory):
+def roll_tile(first, clock, weights, num_steps, linear, write, carts_out, final_steps_out, trajectory_out):
     """Step environments first ... first + LANES - 1; see `roll_cpu`. Lanes past the last environment step along."""
-    lanes, seed, row = min(_LANES, count - first), carts.seed, first
+    count, seed, row = np.int32(len(carts_out.began)), carts_out.seed, first
+    lanes = min(_LANES, count - first)
     # One array per value: position x, velocity v, angle a, spin s; then the start that was drawn ahead; and so on.
     x, v = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     a, s = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
@@ -175,8 +175,8 @@ def roll_tile(first, count, clock, num_steps, linear, write, weights, carts, fin
     bits, steps, final = np.zeros(LANES, np.uint32), np.zeros(LANES, np.int32), np.zeros(LANES, np.int32)
     right, failed, ended = np.zeros(LANES, np.int32), np.zeros(LANES, np.int32), np.zeros(LANES, np.int32)
     for j in range(lanes):
-        x[j], v[j], a[j], s[j] = load4(carts.state, first + np.int32(j), _FIRST)
-        steps[j], final[j] = age(carts.began[first + j], clock), final_steps[first + j]
+        x[j], v[j], a[j], s[j] = load4(carts_out.state, first + np.int32(j), _FIRST)
+        steps[j], final[j] = age(carts_out.began[first + j], clock), final_steps_out[first + j]
     for k in range(num_steps):
         now = clock + k
         if k == 0 or (now + 1) & _LAST_OF_WINDOW == 0:
@@ -194,8 +194,8 @@ def roll_tile(first, count, clock, num_steps, linear, write, weights, carts, fin
                 right[j] = np.uint32(bits[j] >> bit) & _BIT
         if write:
             for j in range(lanes):
-                store4(trajectory.observations, np.int32(row + j), _FIRST, (x[j], v[j], a[j], s[j]))
-                trajectory.actions[row + j] = right[j]
+                store4(trajectory_out.observations, np.int32(row + j), _FIRST, (x[j], v[j], a[j], s[j]))
+                trajectory_out.actions[row + j] = right[j]
         for j in range(LANES):
             x[j], v[j], a[j], s[j] = push((x[j], v[j], a[j], s[j]), right[j] == 1)
         for j in range(LANES):
@@ -204,8 +204,8 @@ def roll_tile(first, count, clock, num_steps, linear, write, weights, carts, fin
             ended[j] = failed[j] | np.int32(steps[j] >= _MAX_STEPS)
         if write:
             for j in range(lanes):
-                trajectory.terminated[row + j] = failed[j] != 0
-                trajectory.truncated[row + j] = steps[j] >= _MAX_STEPS
+                trajectory_out.terminated[row + j] = failed[j] != 0
+                trajectory_out.truncated[row + j] = steps[j] >= _MAX_STEPS
             row += count
         for j in range(LANES):
             x[j], v[j] = either(ended[j], start_x[j], x[j]), either(ended[j], start_v[j], v[j])
@@ -214,9 +214,9 @@ def roll_tile(first, count, clock, num_steps, linear, write, weights, carts, fin
         for j in range(LANES):
             final[j], steps[j] = either(ended[j], steps[j], final[j]), either(ended[j], _FIRST, steps[j])
     for j in range(lanes):
-        store4(carts.state, first + np.int32(j), _FIRST, (x[j], v[j], a[j], s[j]))
-        carts.began[first + j] = np.int16(clock + num_steps - steps[j])
-        final_steps[first + j] = np.float32(final[j])
+        store4(carts_out.state, first + np.int32(j), _FIRST, (x[j], v[j], a[j], s[j]))
+        carts_out.began[first + j] = np.int16(clock + num_steps - steps[j])
+        final_steps_out[first + j] = np.float32(final[j])
 
 
 class CartPoleRollout:
@@ -253,11 +253,12 @@ class CartPoleRollout:
         self._trajectory = view((trajectory if self._write else Trajectory.empty(1, 1, env.device)).flat())
 
     def __call__(self) -> None:
-        """Take the steps; on CUDA, on torch's current stream."""
+        """Take the steps; on CUDA, on torch's current stream. ArgumentError where the environment is closed."""
         env = self.env
+        env.check_open()
         args = (
-            np.int32(self.num_steps), self._linear, self._write,
-            self._weights, env.kernel_carts, self._final_steps, self._trajectory,
+            self._weights, np.int32(self.num_steps), self._linear, self._write,
+            env.kernel_carts, self._final_steps, self._trajectory,
         )  # fmt: skip
         if env.device.type == "cuda":
             launch(roll_cuda, env.num_envs, *args, block=env.block)

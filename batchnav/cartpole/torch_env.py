@@ -53,7 +53,7 @@ def torch_start(uniform: torch.Tensor) -> torch.Tensor:
 class TorchCartPoleEnv(CartPoleEnv):
     """`CartPoleEnv` in PyTorch operations; its starts come from a torch generator, so its runs are others.
 
-    Actions other than 0 and 1 push left and go unnoticed.
+    Actions other than 0 and 1 push left and go unnoticed: looking at them would be another operation to wait for.
     """
 
     def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0, compile: bool = False):
@@ -66,7 +66,8 @@ class TorchCartPoleEnv(CartPoleEnv):
 
     @property
     def steps(self) -> torch.Tensor:
-        """i16 [N]: steps taken in each running episode; counted here, where no clock goes on."""
+        """i16 [N]: steps taken in each running episode. They are counted: nothing here advances the clock."""
+        self.check_open()
         return self._steps
 
     def _set_steps(self, steps: torch.Tensor) -> None:
@@ -96,5 +97,10 @@ class TorchCartPoleEnv(CartPoleEnv):
         super().load_state_dict(state)
         try:
             self.generator.set_state(state["generator"].cpu())
-        except (RuntimeError, TypeError) as error:
+        except (AttributeError, KeyError, RuntimeError, TypeError) as error:
             raise CheckpointError(f"generator: found another device's or no generator state ({error})") from error
+
+    def close_extras(self, **kwargs) -> None:
+        """Let go of the tensors; `close` calls it, once."""
+        super().close_extras(**kwargs)
+        self.__dict__.pop("_steps", None)

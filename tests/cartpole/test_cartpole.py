@@ -10,8 +10,7 @@ import pytest
 import torch
 from numba import types as nb
 
-from batchnav.cartpole import env as cartpole
-from batchnav.cartpole import physics
+from batchnav.cartpole import physics, step
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.physics import MAX_ANGLE, MAX_POSITION, MAX_STEPS, START_RANGE, WINDOW
 from batchnav.errors import ArgumentError, CheckpointError, DeviceError
@@ -90,8 +89,8 @@ def test_edges_equal_gymnasiums(reference):
 @pytest.mark.parametrize("action", [nb.int64, nb.uint8])
 def test_the_cpu_pushes_several_carts_at_once(action):
     """A division of all lanes is there, beside that of single carts for those that are left over."""
-    types = nb.float32[::1], action[::1], nb.boolean[::1]
-    push = numba.njit(action(*types))(lambda state, actions, failed: cartpole.push_carts(state, actions, failed))
+    types = action[::1], nb.float32[::1], nb.boolean[::1]
+    push = numba.njit(action(*types))(lambda actions, state, failed: step.push_carts(actions, state, failed))
     assert "divps" in push.inspect_asm(types)
 
 
@@ -395,7 +394,7 @@ def test_bad_arguments(arguments):
 def test_ptx(compile_ptx, actions):
     """In float32 and in registers. The state is read by one instruction, and written by one, or as a start by another;
     a record, which nobody reads here, by two."""
-    ptx = compile_ptx(cartpole.step_cuda, actions, nb.int64, numba.typeof(CartPoleEnv(2).kernel_carts))
+    ptx = compile_ptx(step.step_cuda, actions, nb.int64, numba.typeof(CartPoleEnv(2).kernel_carts))
     assert ".f64" not in ptx and ".local" not in ptx
     assert ptx.count("ld.global.v4") == 1 and ptx.count("st.global.v4") == 4
     # nothing is read before the last step's kernel has ended, and the next one may come in once all is read
@@ -405,7 +404,7 @@ def test_ptx(compile_ptx, actions):
 
 
 def test_ptx_of_a_restart(compile_ptx):
-    assert ".f64" not in compile_ptx(cartpole.restart_cuda, numba.typeof(CartPoleEnv(2).kernel_carts))
+    assert ".f64" not in compile_ptx(step.restart_cuda, numba.typeof(CartPoleEnv(2).kernel_carts))
 
 
 @pytest.mark.parametrize("action_type", [torch.int64, torch.uint8])
@@ -414,4 +413,4 @@ def test_bytes_of_a_step(action_type):
     carts, actions = CartPoleEnv(1).carts, torch.zeros(1, dtype=action_type)
     read = carts.state.nbytes + carts.began.nbytes + actions.nbytes
     written = carts.state.nbytes + carts.terminated.nbytes
-    assert cartpole.BYTES_PER_STEP[action_type] == read + written and carts.record.nbytes == cartpole.BYTES_PER_END
+    assert step.BYTES_PER_STEP[action_type] == read + written and carts.record.nbytes == step.BYTES_PER_END

@@ -107,7 +107,7 @@ def test_bad_arguments(bad):
 def test_ptx(compile_ptx):
     carts, trajectory = CartPoleEnv(2).kernel_carts, view(Trajectory.empty(3, 2).flat())
     ptx = compile_ptx(
-        roll_cuda, nb.int32, nb.boolean, nb.boolean, nb.float32[:, ::1],
+        roll_cuda, nb.float32[:, ::1], nb.int32, nb.boolean, nb.boolean,
         numba.typeof(carts), nb.float32[::1], numba.typeof(trajectory),
     )  # fmt: skip
     assert ".f64" not in ptx and "ld.global.v4" in ptx and "st.global.v4" in ptx

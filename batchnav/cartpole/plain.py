@@ -1,0 +1,122 @@
+"""CartPole, batched, in its plainest form. Read this first; `step` and `env` do the same several times as fast.
+
+A pole stands on a cart. Each step pushes the cart left or right; the episode ends when the pole leans too far or the
+cart leaves the track, at the latest after 500 steps. Then the next one starts within the same step.
+
+There are N carts, and one function that steps one of them, `step_cart`. On the CPU a loop over all cores calls it for
+each cart; on a GPU each cart has a thread that calls it once. Nothing is copied and nothing is allocated in a step.
+
+It shares the physics with the fast environment (`physics.push`, `has_failed`) and the random starts, which follow from
+seed, environment and time (`physics.start`). So on the CPU both give the same bits, and a test holds them to it. It
+checks no argument and gives no info.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from numba import prange
+
+from batchnav.cartpole.physics import MAX_STEPS, WINDOW, has_failed, push, start
+from batchnav.runtime.arrays import view
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, inline_function
+from batchnav.runtime.launch import launch
+
+
+class PlainCarts(NamedTuple):
+    """One row or element for each environment."""
+
+    state: torch.Tensor
+    """f32 [N, 4]: cart position (m), its velocity, pole angle (rad, 0 is upright), its velocity."""
+    steps: torch.Tensor
+    """i32 [N]: steps taken in the running episode."""
+    terminated: torch.Tensor
+    """bool [N]: the last step failed."""
+    truncated: torch.Tensor
+    """bool [N]: the last step was the episode's 500th."""
+
+
+@inline_function
+def start_cart(i, seed, clock, carts_out):
+    """Begin an episode of environment i at this time."""
+    state, steps = carts_out.state, carts_out.steps
+    state[i, 0], state[i, 1], state[i, 2], state[i, 3] = start(seed, i, clock)
+    steps[i] = 0
+
+
+@inline_function
+def step_cart(i, action, seed, clock, carts_out):
+    """One step of environment i: push, judge, start anew where the episode has ended. `clock`: the time after it."""
+    state, steps = carts_out.state, carts_out.steps
+    cart = push((state[i, 0], state[i, 1], state[i, 2], state[i, 3]), action == 1)
+    state[i, 0], state[i, 1], state[i, 2], state[i, 3] = cart
+    steps[i] += 1
+    terminated, truncated = has_failed(cart), steps[i] >= MAX_STEPS
+    carts_out.terminated[i], carts_out.truncated[i] = terminated, truncated
+    if terminated or truncated:
+        start_cart(i, seed, clock, carts_out)
+
+
+@cpu_kernel
+def start_cpu(seed, clock, carts_out):
+    """Begin an episode of every cart."""
+    for i in prange(len(carts_out.steps)):
+        start_cart(i, seed, clock, carts_out)
+
+
+@cpu_kernel
+def step_cpu(actions, seed, clock, carts_out):
+    """Step every cart."""
+    for i in prange(len(actions)):
+        step_cart(i, actions[i], seed, clock, carts_out)
+
+
+@cuda_kernel
+def start_cuda(seed, clock, carts_out):
+    """Begin an episode of every cart, one per thread."""
+    i = cuda.grid(1)
+    if i < len(carts_out.steps):
+        start_cart(i, seed, clock, carts_out)
+
+
+@cuda_kernel
+def step_cuda(actions, seed, clock, carts_out):
+    """Step every cart, one per thread."""
+    i = cuda.grid(1)
+    if i < len(actions):
+        step_cart(i, actions[i], seed, clock, carts_out)
+
+
+class PlainCartPole:
+    """`num_envs` carts on one device. The tensors returned are its own: valid until the next call."""
+
+    def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0):
+        self.device = resolve_device(device)
+        kinds = {"steps": torch.int32, "terminated": torch.bool, "truncated": torch.bool}
+        columns = {name: torch.zeros(num_envs, dtype=kind, device=self.device) for name, kind in kinds.items()}
+        self.carts = PlainCarts(torch.zeros(num_envs, 4, device=self.device), **columns)
+        self.reset(seed=seed)
+
+    def reset(self, *, seed: int | None = None) -> torch.Tensor:
+        """Start all episodes anew: observation f32 [N, 4]. With a seed the run starts over; without, it goes on."""
+        if seed is None:
+            self.clock += WINDOW - self.clock % WINDOW  # to the next window, whose starts nobody has had
+        else:
+            self.seed, self.clock = seed, 0
+        self._run(start_cpu, start_cuda)
+        return self.carts.state
+
+    def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Actions i64 [N] (0 left, 1 right) -> observation f32 [N, 4], terminated bool [N], truncated bool [N]."""
+        self.clock += 1
+        self._run(step_cpu, step_cuda, view(actions))
+        return self.carts.state, self.carts.terminated, self.carts.truncated
+
+    def _run(self, cpu, gpu, *read) -> None:
+        args = (*read, self.seed, self.clock, view(self.carts))
+        if self.device.type == "cuda":
+            launch(gpu, len(self.carts.steps), *args)
+        else:
+            cpu(*args)
