@@ -27,11 +27,12 @@ from batchnav.errors import MeshError
 from batchnav.geometry import triangle
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.files import replacing
 from batchnav.scene import bvh
 from batchnav.scene.bvh import BVH
 from batchnav.scene.checks import check_scene_arrays
-from batchnav.scene.scene import Scene, baker_version
+from batchnav.scene.scene import Scene, baker_version, is_baked_for
 from batchnav.types import TriangleMesh
 
 SUFFIX = ".scene"
@@ -88,11 +89,17 @@ def load_prepared(path: str | Path) -> Scene:
     return Scene(name, mesh, NavMesh(navmesh_file.parse(arrays["navmesh"].tobytes(), str(path))), bvh)
 
 
-def load_source(source: SceneSource) -> Scene:
-    """A scene from its prepared file where that is up to date, else from its sources. MeshError, NavMeshError."""
+def load_source(source: SceneSource, settings: NavMeshSettings | None = None) -> Scene:
+    """A scene from its prepared file where that is up to date, else from its sources. MeshError, NavMeshError.
+
+    With `settings`, for their body: where the prepared navmesh was baked for another, the sources are read, and one is
+    baked; a navmesh file among them is refused (`SceneSource.load_navmesh`).
+    """
     if made_from(source.prepared) == fingerprint(source):
-        return load_prepared(source.prepared)._replace(name=source.name)
-    return source.load()
+        scene = load_prepared(source.prepared)._replace(name=source.name)
+        if settings is None or is_baked_for(scene.navmesh, settings):
+            return scene
+    return source.load(settings)
 
 
 def made_from(path: Path) -> str | None:

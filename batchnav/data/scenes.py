@@ -1,8 +1,12 @@
-"""Scenes by path, and what a scene id means: a house by seed, a bundled scene, a file, a scene of a data set."""
+"""Scenes by path, and what a scene id means: a house by seed, a file, a scene of a data set.
+
+A scene's navmesh belongs to a body: `settings` say for which it is to be.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,72 +15,68 @@ from batchnav.data.episodes import Episode
 from batchnav.data.parallel import in_parallel
 from batchnav.data.prepared import SUFFIX, load_prepared, load_source, save_prepared
 from batchnav.data.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
-from batchnav.data.source import SCENES_DIR, file_source, mesh_source, scene_id_of, stage_source
+from batchnav.data.source import SCENES_DIR, file_source, scene_id_of, stage_source
 from batchnav.errors import MeshError
 from batchnav.houses import make_house
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.cache import made_by
-from batchnav.scene.scene import Scene, make_scene
+from batchnav.scene.scene import Scene, check_baked_for, make_scene
 from batchnav.scene.slots import Capacity
 
 HOUSE = "house:"
 """Begins the id of a procedural house; its seed follows."""
-BUNDLED = Path(__file__).resolve().parents[2] / "assets" / "scenes"
-"""The scenes in a checkout of the project: NAME/NAME.glb."""
-
 SCENES_PER_WORKER = 8
 """A process takes seconds to start, a house half a second to make: fewer than this do not pay for one."""
 
 
 def load_scene(path: str | Path, settings: NavMeshSettings | None = None) -> Scene:
-    """Read a mesh file and its navmesh: NAME.navmesh beside it, else one baked with the default settings and cached.
+    """Read a mesh file and its navmesh: NAME.navmesh beside it, else one baked with `settings` and cached.
 
     Where NAME.scene beside it, which `batchnav data prepare` makes, is up to date, that is read instead, which is fast;
-    its own path does too. With `settings` the navmesh is baked with them, whatever lies beside the mesh. A `.glb` below
-    a folder `scene_datasets` is +Z up, as Habitat's stages are, any other +Y. Raises MeshError, NavMeshError.
+    its own path does too. Without `settings` a navmesh that is there is taken as it is, and one is baked with the
+    default ones. With them, one that was baked for another agent_radius or agent_height is refused. A `.glb` below a
+    folder `scene_datasets` is +Z up, as Habitat's stages are, any other +Y. Raises MeshError, NavMeshError.
     """
     path = Path(path)
-    if path.suffix == SUFFIX and settings is None:
-        return load_prepared(path)
-    source = file_source(path)
-    scene = load_source(source) if settings is None else source.load(settings)
-    return scene._replace(name=path.stem)
+    if path.suffix == SUFFIX:
+        scene = load_prepared(path)
+        if settings is not None:
+            check_baked_for(scene.navmesh, str(path), settings)
+        return scene
+    return load_source(file_source(path), settings)._replace(name=path.stem)
 
 
-def find_scene(scene_id: str, scenes_dir: str | Path = SCENES_DIR) -> Scene:
-    """The scene of an id, named so. It is one of:
+def find_scene(scene_id: str, scenes_dir: str | Path = SCENES_DIR, settings: NavMeshSettings | None = None) -> Scene:
+    """The scene of an id, named so, with a navmesh for the body of `settings`, as `load_scene` has it. It is one of:
 
     - "house:SEED", a procedural house;
-    - a bundled scene's name;
     - "CONFIG:NAME", a scene of the data set that a `*.scene_dataset_config.json` file describes;
     - a scene of Habitat's: a path below `scenes_dir`, as its episodes have it (a `.glb` is +Z up there);
     - the path of a prepared scene, or of a mesh file of one's own (+Y up).
 
-    Raises MeshError where it is none of these.
+    Raises MeshError where it is none of these, NavMeshError where its navmesh was baked for another body.
     """
-    return _find(scene_id, Path(scenes_dir))._replace(name=scene_id)
+    return _find(scene_id, Path(scenes_dir), settings)._replace(name=scene_id)
 
 
-def _find(scene_id: str, scenes_dir: Path) -> Scene:
+def _find(scene_id: str, scenes_dir: Path, settings: NavMeshSettings | None) -> Scene:
     if scene_id.startswith(HOUSE):
-        return _house(scene_id)
+        return _house(scene_id, settings)
     config, colon, name = scene_id.rpartition(":")
     if colon and config.endswith(DATASET_CONFIG):
         file = Path(config) if os.path.isfile(config) else scenes_dir / scene_id_of(Path(config))
-        return load_source(_config(file).source(name))
-    bundled = {path.stem: path for path in sorted(BUNDLED.glob("*/*.glb"))}
-    path, below = bundled.get(scene_id, Path(scene_id)), scenes_dir / scene_id
+        return load_source(_config(file).source(name), settings)
+    path, below = Path(scene_id), scenes_dir / scene_id
     is_stage = not path.is_absolute() and os.path.isfile(below)
     path = below if is_stage else path
     if not os.path.isfile(path):
         raise MeshError(
             f"scene {scene_id!r}: found no such file, here or in {scenes_dir}, expected 'house:SEED', "
-            f"{''.join(f'{name!r}, ' for name in bundled)}the path of a mesh file or of a prepared scene, "
-            f"or 'CONFIG{DATASET_CONFIG}:NAME'"
+            f"the path of a mesh file or of a prepared scene, or 'CONFIG{DATASET_CONFIG}:NAME'"
         )
-    if scene_id in bundled:
-        return load_source(mesh_source(path))
-    return load_source(stage_source(path)) if is_stage and path.suffix != SUFFIX else load_scene(path)
+    if is_stage and path.suffix != SUFFIX:
+        return load_source(stage_source(path), settings)
+    return load_scene(path, settings)
 
 
 @functools.cache
@@ -85,24 +85,28 @@ def _config(path: Path) -> SceneDatasetConfig:
     return SceneDatasetConfig(path)
 
 
-def _house(scene_id: str) -> Scene:
-    """A procedural house, made once and then kept in the cache."""
+def _house(scene_id: str, settings: NavMeshSettings | None) -> Scene:
+    """A procedural house, made once for a body and then kept in the cache."""
     seed = scene_id.removeprefix(HOUSE)
     if not (seed.isascii() and seed.isdigit()):
         raise MeshError(f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in 'house:7'")
-    file = _house_file(scene_id)
+    file = _house_file(scene_id, settings)
     if file.is_file():
         try:
             return load_prepared(file)
         except MeshError:  # a damaged cache is no reason to fail
             file.unlink(missing_ok=True)
-    scene = make_scene(scene_id, make_house(int(seed)))
+    scene = make_scene(scene_id, make_house(int(seed)), settings=settings)
     save_prepared(scene, file)
     return scene
 
 
-def _house_file(scene_id: str) -> Path:
-    return made_by("houses", __name__) / (scene_id.removeprefix(HOUSE) + SUFFIX)
+def _house_file(scene_id: str, settings: NavMeshSettings | None) -> Path:
+    """Where the cache keeps a house: SEED.scene, with a hash of the settings where they are not the default ones."""
+    settings = settings or NavMeshSettings()
+    is_default = settings == NavMeshSettings()
+    tag = "" if is_default else f"_{hashlib.sha256(str(settings).encode()).hexdigest()[:16]}"
+    return made_by("houses", __name__) / f"{scene_id.removeprefix(HOUSE)}{tag}{SUFFIX}"
 
 
 def scene_ids(names: Iterable[str]) -> list[str]:
@@ -121,34 +125,42 @@ def prepared_in(folder: Path) -> list[Path]:
     return [file for file in sorted(folder.glob(f"*{SUFFIX}")) if not file.with_suffix(".glb").is_file()]
 
 
-def find_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -> list[Scene]:
+def find_scenes(
+    scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR, settings: NavMeshSettings | None = None
+) -> list[Scene]:
     """`find_scene` for each id, in parallel processes where many are to be made, with progress."""
-    ids, find = list(scene_ids), functools.partial(_find_new, scenes_dir=scenes_dir)
+    ids, find = list(scene_ids), functools.partial(_find_new, scenes_dir=scenes_dir, settings=settings)
     # A house from the cache, or a prepared scene, is mapped before a process has started.
-    mapped = (name.endswith(SUFFIX) or (name.startswith(HOUSE) and _house_file(name).is_file()) for name in ids)
+    mapped = (
+        name.endswith(SUFFIX) or (name.startswith(HOUSE) and _house_file(name, settings).is_file()) for name in ids
+    )
     new = [name for name, is_there in zip(ids, mapped, strict=True) if not is_there]
     made = dict(zip(new, in_parallel(find, new, "scenes", SCENES_PER_WORKER), strict=True))
-    return [made.get(name) or find_scene(name, scenes_dir) for name in ids]
+    return [made.get(name) or find_scene(name, scenes_dir, settings) for name in ids]
 
 
-def _find_new(scene_id: str, scenes_dir: str | Path) -> Scene | None:
+def _find_new(scene_id: str, scenes_dir: str | Path, settings: NavMeshSettings | None) -> Scene | None:
     """`find_scene`, but None for a house: it is in the cache now, and mapped from there takes no memory twice."""
-    scene = find_scene(scene_id, scenes_dir)
+    scene = find_scene(scene_id, scenes_dir, settings)
     return None if scene_id.startswith(HOUSE) else scene
 
 
-def measure_scenes(scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR) -> list[Capacity]:
+def measure_scenes(
+    scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR, settings: NavMeshSettings | None = None
+) -> list[Capacity]:
     """What each scene takes: loaded once (and kept in the cache where it is a house), none kept in memory."""
-    measure = functools.partial(_measure, scenes_dir=scenes_dir)
+    measure = functools.partial(_measure, scenes_dir=scenes_dir, settings=settings)
     return in_parallel(measure, scene_ids, "scenes", SCENES_PER_WORKER)
 
 
-def _measure(scene_id: str, scenes_dir: str | Path) -> Capacity:
-    return Capacity.of(find_scene(scene_id, scenes_dir))
+def _measure(scene_id: str, scenes_dir: str | Path, settings: NavMeshSettings | None) -> Capacity:
+    return Capacity.of(find_scene(scene_id, scenes_dir, settings))
 
 
-def find_played(episodes: Iterable[Episode], scenes_dir: str | Path = SCENES_DIR) -> list[Scene]:
+def find_played(
+    episodes: Iterable[Episode], scenes_dir: str | Path = SCENES_DIR, settings: NavMeshSettings | None = None
+) -> list[Scene]:
     """The scenes that episodes play in, each named as they name it, in order of name."""
     ids = {episode.scene_id: episode.scene for episode in episodes}
-    found = find_scenes([ids[name] for name in sorted(ids)], scenes_dir)
+    found = find_scenes([ids[name] for name in sorted(ids)], scenes_dir, settings)
     return [scene._replace(name=name) for scene, name in zip(found, sorted(ids), strict=True)]

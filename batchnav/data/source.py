@@ -21,7 +21,7 @@ from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.mesh import check_mesh, load_mesh
-from batchnav.scene.scene import Scene, bake_cached, make_scene
+from batchnav.scene.scene import Scene, bake_cached, check_baked_for, make_scene
 from batchnav.types import TriangleMesh
 
 SCENES_DIR = Path("data/scene_datasets")
@@ -117,9 +117,15 @@ class SceneSource:
         return merge_meshes([part.place(load(part.asset.path)) for part in self.parts], self.name)
 
     def load_navmesh(self, mesh: TriangleMesh, settings: NavMeshSettings | None = None) -> NavMesh:
-        """The scene's navmesh: its file's, else, or with `settings`, one baked from its mesh. NavMeshError."""
-        if self.navmesh and settings is None:
-            return NavMesh.load(self.navmesh)
+        """The scene's navmesh: its file's, else one baked from its mesh with `settings`, or the default ones.
+
+        NavMeshError where there is none to have, or the file's was baked for another body than that of `settings`.
+        """
+        if self.navmesh:
+            navmesh = NavMesh.load(self.navmesh)
+            if settings is not None:
+                check_baked_for(navmesh, str(self.navmesh), settings)
+            return navmesh
         try:
             return bake_cached(mesh, settings or NavMeshSettings())
         except NavMeshError as error:

@@ -54,10 +54,11 @@ class Evaluation(NamedTuple):
 class ActorCritic(nn.Module):
     """Actor and critic with one body, for a dict of observations and a discrete action space.
 
-    A 3-D box [C, H, W] is an image, float in 0..1 or 8-bit, and read by the encoder that the configuration names, unless
-    it makes the agent blind; images of one size are channels of one, each further size has an encoder of its own. 1-D
-    boxes go through a linear layer each; those named in `config.polar` are [r, angle] and read as [r, cos, sin]. A plain box is the dict {"observation": box}. With memory, the previous
-    action is embedded too (index 0: an episode's first step); a policy without memory sees the observation alone.
+    A 3-D box [C, H, W] is an image, floats in 0..1 or bytes, and read by the encoder that the configuration names,
+    unless it makes the agent blind; images of one size are channels of one, each further size has an encoder of its
+    own. 1-D boxes go through a linear layer each; those named in `config.polar` are [r, angle] and read as
+    [r, cos, sin]. A plain box is the dict {"observation": box}. With memory, the previous action is embedded too
+    (index 0: an episode's first step); a policy without memory sees the observation alone.
 
     ConfigError for spaces and settings that do not go together.
     """

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from batchnav.errors import NavMeshError
 from batchnav.navmesh import navmesh as navmesh_module
@@ -15,6 +18,8 @@ from batchnav.runtime.cache import cache_folder
 from batchnav.scene.bvh import BVH, build_bvh
 from batchnav.scene.mesh import check_mesh
 from batchnav.types import TriangleMesh
+
+log = logging.getLogger(__name__)
 
 
 class Scene(NamedTuple):
@@ -26,10 +31,53 @@ class Scene(NamedTuple):
     bvh: BVH
 
 
-def make_scene(name: str, mesh: TriangleMesh, navmesh: NavMesh | None = None) -> Scene:
-    """A scene of a mesh in memory; without a navmesh, one is baked with the default settings (and cached)."""
+def make_scene(
+    name: str, mesh: TriangleMesh, navmesh: NavMesh | None = None, settings: NavMeshSettings | None = None
+) -> Scene:
+    """A scene of a mesh in memory; without a navmesh, one is baked with `settings`, or the default ones, and cached."""
     mesh = check_mesh(mesh, name)
-    return Scene(name, mesh, navmesh or bake_cached(mesh, NavMeshSettings()), build_bvh(mesh))
+    return Scene(name, mesh, navmesh or bake_cached(mesh, settings or NavMeshSettings()), build_bvh(mesh))
+
+
+def check_body(scene: Scene, agent_radius: float, agent_height: float) -> None:
+    """Refuse a scene whose navmesh was baked for another body: agents would walk where it does not fit, or miss places.
+
+    NavMeshError names the scene, what was found and expected, in metres. A navmesh whose file does not say what it was
+    baked for (version 1) is taken, with a warning.
+    """
+    settings = NavMeshSettings(agent_radius=agent_radius, agent_height=agent_height)
+    if scene.navmesh.settings is None:
+        log.warning(
+            "%s: its navmesh file does not say for which body it was baked; taken for one of %s",
+            scene.name, _body(settings),
+        )  # fmt: skip
+    check_baked_for(scene.navmesh, scene.name, settings)
+
+
+def check_baked_for(navmesh: NavMesh, name: str, settings: NavMeshSettings) -> None:
+    """NavMeshError, which begins with `name`, where a navmesh says that it was baked for another body than `settings`.
+
+    Radius and height decide; cell sizes and the rest are the navmesh's own.
+    """
+    if not is_baked_for(navmesh, settings):
+        raise NavMeshError(
+            f"{name}: found a navmesh that was baked for {_body(navmesh.settings)}, expected {_body(settings)} "
+            f"(`batchnav navmesh bake` makes one)"
+        )
+
+
+def is_baked_for(navmesh: NavMesh, settings: NavMeshSettings) -> bool:
+    """Whether a navmesh was baked for the body of `settings`, or does not say for which (version 1 files)."""
+    return navmesh.settings is None or _stored(navmesh.settings) == _stored(settings)
+
+
+def _stored(settings: NavMeshSettings) -> tuple[np.float32, np.float32]:
+    """Radius and height as a `.navmesh` file holds them."""
+    return np.float32(settings.agent_radius), np.float32(settings.agent_height)
+
+
+def _body(settings: NavMeshSettings) -> str:
+    return f"agent_radius {settings.agent_radius:g} and agent_height {settings.agent_height:g}"
 
 
 def bake_cached(mesh: TriangleMesh, settings: NavMeshSettings) -> NavMesh:

@@ -13,8 +13,10 @@ import numpy as np
 import torch
 
 from batchnav.geometry.point import squared_distance
+from batchnav.errors import EpisodeError
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.sample import random_point
+from batchnav.runtime.arrays import check_tensor
 from batchnav.runtime.kernels import device_function, lean_function
 from batchnav.runtime.rng import uniform4
 from batchnav.sim.episodes import FIRST_DRAW
@@ -41,6 +43,25 @@ class EpisodeTable(NamedTuple):
     """f32 [M], radians."""
     goal: torch.Tensor
     """f32 [M, 3]."""
+
+    def check(self, num_scenes: int, device: torch.device) -> None:
+        """ArgumentError or EpisodeError unless kernels can play it in a bank of so many scenes (waits for the device).
+
+        Scene indices are in range, starts, headings and goals finite.
+        """
+        rows = None
+        for name, dtype, width in (
+            ("scene", torch.int32, ()), ("start", torch.float32, (3,)), ("heading", torch.float32, ()),
+            ("goal", torch.float32, (3,)),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            check_tensor(f"episodes.{name}", value, (rows, *width), dtype, device)
+            rows = len(value)
+            good = (value >= 0) & (value < num_scenes) if name == "scene" else torch.isfinite(value)
+            bad = torch.nonzero(~(good.all(1) if width else good))
+            if len(bad):
+                row, expected = int(bad[0]), f"0 to {num_scenes - 1}" if name == "scene" else "finite numbers"
+                raise EpisodeError(f"episodes.{name}[{row}]: found {value[row].tolist()}, expected {expected}")
 
     @classmethod
     def empty(cls, device: torch.device) -> EpisodeTable:

@@ -275,7 +275,7 @@ class PointNav:
     Args:
         sim: whose bodies walk.
         config: the settings.
-        episodes: fixed episodes to play instead of sampled ones.
+        episodes: fixed episodes to play instead of sampled ones. EpisodeError where kernels could not play them.
     """
 
     specs = (Spec("pointgoal", (2,), torch.float32, -np.inf, np.inf, torch.float32),)
@@ -284,6 +284,7 @@ class PointNav:
         n, device = sim.num_envs, sim.device
         self.config, self.sim = config, sim
         self.episodes = EpisodeTable.empty(device) if episodes is None else episodes
+        self.episodes.check(sim.bank.num_scenes, device)
         self.no_episode = (
             f"no episode found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m with points "
             f"{config.closest_goal:g} to {config.furthest_goal:g} m apart"

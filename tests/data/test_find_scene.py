@@ -4,6 +4,7 @@ import pytest
 from batchnav.data.scenes import find_scene, find_scenes, scene_ids
 from batchnav.errors import MeshError
 from batchnav.houses import make_house
+from batchnav.navmesh.settings import NavMeshSettings
 
 
 @pytest.mark.parametrize(
@@ -23,11 +24,14 @@ def test_house_by_seed():
     assert np.array_equal(scene.mesh.faces, mesh.faces)
 
 
-def test_bundled_scene_by_name():
-    scene = find_scene("aws_small_house")
-    assert scene.name == "aws_small_house"
-    # About 136 m2 on its main island, a few more on tables and roofs.
-    assert 120.0 < scene.navmesh.area < 160.0
+def test_a_house_for_another_body():
+    wide = NavMeshSettings(agent_radius=0.3)
+    thin, first = find_scene("house:100003"), find_scene("house:100003", settings=wide)
+    (second,) = find_scenes(["house:100003"], settings=wide)
+    assert first.navmesh.settings == second.navmesh.settings == wide
+    assert first.navmesh.area == second.navmesh.area < 0.9 * thin.navmesh.area
+    assert np.array_equal(first.mesh.vertices, thin.mesh.vertices)
+    assert find_scene("house:100003", settings=NavMeshSettings()).navmesh.area == thin.navmesh.area
 
 
 def test_a_folder_stands_for_its_prepared_scenes(tmp_path):

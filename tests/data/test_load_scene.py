@@ -6,12 +6,13 @@ from worlds import write_box, write_floor
 
 import batchnav.scene.scene as scenes
 from batchnav.data.prepare import prepare
-from batchnav.data.scenes import load_scene
+from batchnav.data.scenes import find_scene, find_scenes, load_scene
 from batchnav.data.source import mesh_source
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.mesh import load_mesh
+from batchnav.scene.scene import check_body
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +52,62 @@ def test_the_navmesh_beside_the_mesh_is_read(tmp_path, bakes):
     small = NavMesh.bake(load_mesh(write_box(tmp_path / "small.glb", (0, 0, 0), (2, 0.2, 2))))
     small.save(tmp_path / "room.navmesh")
     assert load_scene(room).navmesh.area == pytest.approx(small.area)
+    assert load_scene(room, NavMeshSettings()).navmesh.area == pytest.approx(small.area)
     assert len(bakes) == 1
-    assert load_scene(room, NavMeshSettings()).navmesh.area > small.area  # asked for
+
+
+WIDE = NavMeshSettings(agent_radius=0.3)
+
+
+def test_a_navmesh_is_baked_for_the_body_that_is_asked_for(tmp_path, bakes):
+    room = write_floor(tmp_path / "room.glb")
+    thin, wide = load_scene(room).navmesh, load_scene(room, WIDE).navmesh
+    assert wide.area < thin.area - 1.0 and wide.settings == WIDE
+    assert find_scene(str(room), settings=WIDE).navmesh.area == wide.area
+    (found,) = find_scenes([str(room)], settings=WIDE)
+    assert found.navmesh.area == wide.area and len(bakes) == 2
+    check_body(found, 0.3, 1.5)
+    for radius, height in ((0.1, 1.5), (0.3, 0.88)):
+        with pytest.raises(
+            NavMeshError,
+            match=f"room.glb: found .* agent_radius 0.3 and agent_height 1.5, expected agent_radius {radius} and "
+            f"agent_height {height} ",
+        ):
+            check_body(found, radius, height)
+
+
+def test_a_navmesh_file_for_another_body_is_refused_where_a_body_is_asked_for(tmp_path):
+    room = write_floor(tmp_path / "room.glb")
+    NavMesh.bake(load_mesh(room), WIDE).save(tmp_path / "room.navmesh")
+    assert load_scene(room).navmesh.settings == WIDE == load_scene(room, WIDE).navmesh.settings
+    # Only the body counts: a file may have finer cells.
+    assert load_scene(room, NavMeshSettings(agent_radius=0.3, cell_size=0.025)).navmesh.settings == WIDE
+    refused = r"room\.navmesh: found .* agent_radius 0\.3 .*, expected agent_radius 0\.1 "
+    for load in (load_scene, lambda path, settings: find_scenes([str(path)], settings=settings)):
+        with pytest.raises(NavMeshError, match=refused):
+            load(room, NavMeshSettings())
+    prepare([mesh_source(room)])
+    with pytest.raises(NavMeshError, match=refused):
+        load_scene(room, NavMeshSettings())
+    with pytest.raises(NavMeshError, match=refused.replace("navmesh:", "scene:")):
+        load_scene(tmp_path / "room.scene", NavMeshSettings())
+    assert load_scene(tmp_path / "room.scene", WIDE).navmesh.settings == WIDE
+
+
+def test_a_prepared_scene_for_another_body_gives_way_to_its_mesh(tmp_path, bakes):
+    room = write_floor(tmp_path / "room.glb")
+    prepare([mesh_source(room)])
+    assert load_scene(room, WIDE).navmesh.settings == WIDE and len(bakes) == 2
+
+
+def test_a_navmesh_that_does_not_say_for_which_body_is_taken_with_a_warning(tmp_path, caplog):
+    room = write_floor(tmp_path / "room.glb")
+    made = NavMesh.bake(load_mesh(room))
+    NavMesh(made.file._replace(settings=None)).save(tmp_path / "room.navmesh")  # version 1
+    scene = load_scene(room, WIDE)
+    assert scene.navmesh.area == made.area and not caplog.records
+    check_body(scene, 0.3, 1.5)
+    assert "room: its navmesh file does not say" in caplog.text and "agent_radius 0.3" in caplog.text
 
 
 def test_the_prepared_scene_beside_the_mesh_is_read_while_it_is_up_to_date(tmp_path, bakes):
@@ -65,7 +120,7 @@ def test_the_prepared_scene_beside_the_mesh_is_read_while_it_is_up_to_date(tmp_p
     assert scene.name == "room" and scene.navmesh.area > 10 and not bakes
     assert np.array_equal(itself.mesh.vertices, scene.mesh.vertices)
     load_scene(room, NavMeshSettings())
-    assert len(bakes) == 1
+    assert not bakes
     write_box(room, (0, 0, 0), (3, 0.2, 3))
     assert load_scene(room).navmesh.area < 9
 

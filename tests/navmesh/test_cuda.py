@@ -43,10 +43,10 @@ def test_kernels_compile_without_float64_or_calls(compile_ptx, name):
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("name", ["two_rooms", "four_tiles", "hills", "aws_small_house"])
-def test_agrees_with_the_cpu(name, request):
-    if name == "aws_small_house":
-        navmesh = NavMesh.load(request.getfixturevalue("shared") / "oracle" / "aws_small_house.navmesh")
+@pytest.mark.parametrize("name", ["two_rooms", "four_tiles", "hills", "house_r4"])
+def test_agrees_with_the_cpu(name, oracle):
+    if name == "house_r4":
+        navmesh = NavMesh.load(oracle("house_r4.navmesh"))
     else:
         navmesh = NavMesh({"hills": lambda: handmade.hills(9, 2)}.get(name, getattr(handmade, name))())
     on_gpu = navmesh.to("cuda")

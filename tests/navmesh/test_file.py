@@ -29,6 +29,12 @@ def test_round_trip_is_byte_identical():
         assert navmesh_file.serialise(navmesh_file.parse(data, "memory")) == data
 
 
+def test_recasts_files_round_trip(oracle):
+    paths = list(oracle("boxes.navmesh").parent.glob("*.navmesh"))
+    assert len(paths) >= 12
+    round_trip(paths)
+
+
 def test_real_files_round_trip(shared):
     paths = [
         *shared.glob("oracle/*.navmesh"),
@@ -36,6 +42,10 @@ def test_real_files_round_trip(shared):
         *shared.glob("scenes/**/*_navmesh.bin"),
     ]
     assert len(paths) > 50
+    round_trip(paths)
+
+
+def round_trip(paths):
     for path in paths:
         data = path.read_bytes()
         parsed = navmesh_file.parse(data, str(path))

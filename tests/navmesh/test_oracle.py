@@ -15,13 +15,16 @@ HABITAT = 1e-5
 """Metres: Habitat's published test data."""
 SAME_PIXELS = 5e-3
 """Share of a map's pixels."""
-SCENES = ("aws_small_house", "hab_apartment_1", "recast_dungeon", "twolevel", "ramp20")
+OURS = (
+    "boxes", "empty10", "gaps", "house_r3_s3", "house_r4", "lcorridor", "ramp20", "stairs", "table", "twolevel", "tworooms",
+    "wallroom",
+)  # fmt: skip
+OTHERS = ("aws_small_house", "hab_apartment_1", "recast_dungeon")
 
 
-@pytest.fixture(scope="module", params=SCENES)
-def scene(request, shared):
-    folder = shared / "oracle"
-    return NavMesh.load(folder / f"{request.param}.navmesh"), np.load(folder / f"{request.param}.npz")
+@pytest.fixture(scope="module", params=[*OURS, *(pytest.param(name, marks=pytest.mark.shared) for name in OTHERS)])
+def scene(request, oracle):
+    return NavMesh.load(oracle(f"{request.param}.navmesh")), np.load(oracle(f"{request.param}.npz"))
 
 
 def share(error, tolerance):
