@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.navmesh.file import EXTERNAL
-from batchnav.navmesh.tile import Tile
+from batchnav.navmesh.tile import MAX_VERTICES, Tile
 
 _SLAB, _MAX_CONNECTIONS = np.float32(0.01), 4
 _STEPS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))
@@ -72,7 +72,7 @@ def _connect_inside(tile: Tile, base: int, links: list[list[Link]]) -> None:
 def _border(tile: Tile) -> _Border:
     count = tile.polygons["num_vertices"].astype(np.int64)
     neighbours = tile.polygons["neighbours"]
-    polygon, edge = np.nonzero((np.arange(6) < count[:, None]) & (neighbours & EXTERNAL != 0))
+    polygon, edge = np.nonzero((np.arange(MAX_VERTICES) < count[:, None]) & (neighbours & EXTERNAL != 0))
     after = np.where(edge + 1 < count[polygon], edge + 1, 0)
     vertices = tile.polygons["vertices"].astype(np.int64)
     start, end = tile.vertices[vertices[polygon, edge]], tile.vertices[vertices[polygon, after]]

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from batchnav.geometry.point import distance
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime import rng
@@ -49,31 +50,30 @@ def draw_scene(seed, env, episode, first_scene, num_scenes):
 
 @lean_function
 def sample_goal(nav, scene, seed, env, episode, candidate):
-    """The goal that a candidate shares with its neighbours: (island, x, y, z)."""
+    """The goal that a candidate shares with its neighbours: (island, point)."""
     first = candidate // STARTS_PER_GOAL * STARTS_PER_GOAL
     u0, u1, u2, _ = rng.uniform4(seed, env, episode, _FIRST_CANDIDATE + 2 * first + 1)
-    polygon, x, y, z = random_point(nav, scene, u0, u1, u2)
-    return nav.polygon_island[polygon], x, y, z
+    polygon, goal = random_point(nav, scene, (u0, u1, u2))
+    return nav.polygon_island[polygon], goal
 
 
 @lean_function
-def try_candidate(nav, task, scene, seed, env, episode, candidate, island, gx, gy, gz, scratch, row):
-    """A random start for a goal, and whether they make an episode: (found, x, y, z, geodesic distance).
+def try_candidate(nav, task, scene, seed, env, episode, candidate, island, goal, scratch, row):
+    """A random start for a goal, and whether they make an episode: (found, start, geodesic distance).
 
     `pointnav_generator.generate_pointnav_episode` of habitat-lab: up to ten starts for each random goal; both on
     islands of radius >= 1.5 m, heights within 0.5 m, distance within [closest, furthest], and mostly not straight.
     """
     u0, u1, u2, u3 = rng.uniform4(seed, env, episode, _FIRST_CANDIDATE + 2 * candidate)
-    polygon, x, y, z = random_point(nav, scene, u0, u1, u2)
+    polygon, start = random_point(nav, scene, (u0, u1, u2))
     if nav.island_radius[island] < MIN_ISLAND_RADIUS:
-        return False, x, y, z, _INF
-    if nav.polygon_island[polygon] != island or abs(y - gy) > MAX_HEIGHT_DIFFERENCE:
-        return False, x, y, z, _INF
-    dx, dy, dz = gx - x, gy - y, gz - z
-    euclidean = np.float32(math.sqrt(dx * dx + dy * dy + dz * dz))
+        return False, start, _INF
+    if nav.polygon_island[polygon] != island or abs(start[1] - goal[1]) > MAX_HEIGHT_DIFFERENCE:
+        return False, start, _INF
+    euclidean = np.float32(distance(start, goal))
     if euclidean > task.furthest_goal or euclidean <= np.float32(0.0):
-        return False, x, y, z, _INF
-    distance = geodesic_distance(nav, scene, x, y, z, gx, gy, gz, scratch, row)
-    if distance < task.closest_goal or distance > task.furthest_goal or distance == _INF:
-        return False, x, y, z, distance
-    return keep_detour(distance, euclidean, task.min_detour_ratio, u3), x, y, z, distance
+        return False, start, _INF
+    geodesic = geodesic_distance(nav, scene, start, goal, scratch, row)
+    if geodesic < task.closest_goal or geodesic > task.furthest_goal or geodesic == _INF:
+        return False, start, geodesic
+    return keep_detour(geodesic, euclidean, task.min_detour_ratio, u3), start, geodesic

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numba import prange
 
+from batchnav.geometry.point import keep_point, point_at
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.walk import try_step
 from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
@@ -32,7 +33,8 @@ def _walk(i, action, nav, task, state, scratch, row):
     heading = state.heading[i]
     end_x = x - task.forward_step * np.float32(math.sin(heading))
     end_z = z - task.forward_step * np.float32(math.cos(heading))
-    nx, ny, nz = try_step(nav, state.scene[i], x, y, z, end_x, y, end_z, task.sliding, scratch, row)
+    start, end = (x, y, z), (end_x, y, end_z)
+    nx, ny, nz = try_step(nav, state.scene[i], start, end, task.sliding, scratch, row)
     state.position[i, 0], state.position[i, 1], state.position[i, 2] = nx, ny, nz
     moved = (nx - x) * (nx - x) + (ny - y) * (ny - y) + (nz - z) * (nz - z)
     wanted = (end_x - x) * (end_x - x) + (end_z - z) * (end_z - z)
@@ -68,11 +70,8 @@ def _judge(i, nav, task, walked, state, result, scratch, row):
     before = walked.distance[i]
     distance = before
     if walked.moved[i]:
-        distance = geodesic_distance(
-            nav, walked.scene[i],
-            walked.position[i, 0], walked.position[i, 1], walked.position[i, 2],
-            walked.goal[i, 0], walked.goal[i, 1], walked.goal[i, 2], scratch, row,
-        )  # fmt: skip
+        start, goal = point_at(i, walked.position), point_at(i, walked.goal)
+        distance = geodesic_distance(nav, walked.scene[i], start, goal, scratch, row)
     start_distance, path_length = walked.start_distance[i], result.metrics[5, i]
     success = result.terminated[i] and distance < task.success_distance
     efficiency = spl(success, start_distance, path_length)
@@ -97,17 +96,16 @@ def _draw_from_table(i, episode, nav, table, state, upcoming, scratch, row):
     upcoming.table_index[i] = np.int32(index) if index < rows else np.int32(-1)
     index %= rows
     scene = table.scene[index]
-    sx, sy, sz = table.start[index, 0], table.start[index, 1], table.start[index, 2]
-    gx, gy, gz = table.goal[index, 0], table.goal[index, 1], table.goal[index, 2]
-    distance = geodesic_distance(nav, scene, sx, sy, sz, gx, gy, gz, scratch, row)
-    _keep(i, scene, table.heading[index], sx, sy, sz, gx, gy, gz, distance, upcoming)
+    start, goal = point_at(index, table.start), point_at(index, table.goal)
+    distance = geodesic_distance(nav, scene, start, goal, scratch, row)
+    _keep(i, scene, table.heading[index], start, goal, distance, upcoming)
 
 
 @lean_function
-def _keep(i, scene, heading, sx, sy, sz, gx, gy, gz, distance, upcoming):
+def _keep(i, scene, heading, start, goal, distance, upcoming):
     upcoming.scene[i], upcoming.heading[i], upcoming.distance[i] = scene, heading, distance
-    upcoming.start[i, 0], upcoming.start[i, 1], upcoming.start[i, 2] = sx, sy, sz
-    upcoming.goal[i, 0], upcoming.goal[i, 1], upcoming.goal[i, 2] = gx, gy, gz
+    keep_point(i, start, upcoming.start)
+    keep_point(i, goal, upcoming.goal)
 
 
 @lean_function
@@ -118,15 +116,15 @@ def _draw(i, nav, task, seed, scene_ranges, table, state, upcoming, result, scra
         _draw_from_table(i, episode, nav, table, state, upcoming, scratch, row)
         return
     scene, heading = draw_scene(seed[0], i, episode, scene_ranges[i, 0], scene_ranges[i, 1])
-    island, gx, gy, gz = sample_goal(nav, scene, seed[0], i, episode, 0)
+    island, goal = sample_goal(nav, scene, seed[0], i, episode, 0)
     for candidate in range(MAX_CANDIDATES):
         if candidate > 0 and candidate % STARTS_PER_GOAL == 0:
-            island, gx, gy, gz = sample_goal(nav, scene, seed[0], i, episode, candidate)
-        found, x, y, z, distance = try_candidate(
-            nav, task, scene, seed[0], i, episode, candidate, island, gx, gy, gz, scratch, row
+            island, goal = sample_goal(nav, scene, seed[0], i, episode, candidate)
+        found, start, distance = try_candidate(
+            nav, task, scene, seed[0], i, episode, candidate, island, goal, scratch, row
         )
         if found:
-            _keep(i, scene, heading, x, y, z, gx, gy, gz, distance, upcoming)
+            _keep(i, scene, heading, start, goal, distance, upcoming)
             return
     result.flags[1] = scene + np.int32(1)
 
@@ -243,13 +241,13 @@ def draw_cuda(nav, task, seed, scene_ranges, table, state, scratch, upcoming, re
         hits, first = 0, 0
         while hits == 0 and first < MAX_CANDIDATES:
             candidate = first + searcher
-            island, gx, gy, gz = sample_goal(nav, scene, seed[0], i, episode, candidate)
-            found, x, y, z, distance = try_candidate(
-                nav, task, scene, seed[0], i, episode, candidate, island, gx, gy, gz, scratch, thread
+            island, goal = sample_goal(nav, scene, seed[0], i, episode, candidate)
+            found, start, distance = try_candidate(
+                nav, task, scene, seed[0], i, episode, candidate, island, goal, scratch, thread
             )
             hits = (cuda.ballot_sync(group, found and candidate < MAX_CANDIDATES) & group) >> shift
             if hits & ((2 << searcher) - 1) == 1 << searcher:  # found, and by none before
-                _keep(i, scene, heading, x, y, z, gx, gy, gz, distance, upcoming)
+                _keep(i, scene, heading, start, goal, distance, upcoming)
             first += SEARCHERS
         if hits == 0 and searcher == 0:
             result.flags[1] = scene + np.int32(1)
