@@ -12,6 +12,7 @@ import torch
 from numba import prange
 
 from batchnav.envs.pointnav import PointNavEnv
+from batchnav.geometry.point import point_at
 from batchnav.navmesh.geodesic import geodesic_distance, next_corner
 from batchnav.navmesh.walk import try_step
 from batchnav.runtime.arrays import view
@@ -84,12 +85,12 @@ def _try_forward(i, turns, nav, task, state, scratch, row):
     heading = state.heading[i] + np.float32(turns) * task.turn
     end_x = x - task.forward_step * np.float32(math.sin(heading))
     end_z = z - task.forward_step * np.float32(math.cos(heading))
-    nx, ny, nz = try_step(nav, state.scene[i], x, y, z, end_x, y, end_z, task.sliding, scratch, row)
+    start, end = (x, y, z), (end_x, y, end_z)
+    reached = try_step(nav, state.scene[i], start, end, task.sliding, scratch, row)
+    nx, ny, nz = reached
     moved = (nx - x) * (nx - x) + (ny - y) * (ny - y) + (nz - z) * (nz - z)
     wanted = (end_x - x) * (end_x - x) + (end_z - z) * (end_z - z)
-    distance = geodesic_distance(
-        nav, state.scene[i], nx, ny, nz, state.goal[i, 0], state.goal[i, 1], state.goal[i, 2], scratch, row
-    )
+    distance = geodesic_distance(nav, state.scene[i], reached, point_at(i, state.goal), scratch, row)
     return distance, collided(moved, wanted)
 
 
@@ -126,12 +127,9 @@ def _follow(i, nav, task, state, scratch, row, plan_out):
     if state.distance[i] < task.success_distance:
         return STOP
     if plan_out[i, 0] == 0:
-        x, z = state.position[i, 0], state.position[i, 2]
-        _, corner_x, _, corner_z = next_corner(
-            nav, state.scene[i], x, state.position[i, 1], z,
-            state.goal[i, 0], state.goal[i, 1], state.goal[i, 2], scratch, row,
-        )  # fmt: skip
-        _, angle = goal_in_agent_frame(x, z, state.heading[i], corner_x, corner_z)
+        position, goal = point_at(i, state.position), point_at(i, state.goal)
+        _, corner = next_corner(nav, state.scene[i], position, goal, scratch, row)
+        _, angle = goal_in_agent_frame(position[0], position[2], state.heading[i], corner[0], corner[2])
         if abs(angle) > np.float32(0.5) * task.turn:
             return LEFT if angle > np.float32(0.0) else RIGHT
         plan_out[i, 0] = 1

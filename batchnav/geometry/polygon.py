@@ -1,10 +1,12 @@
 """Points, segments and convex polygons seen from above (x and z), in the order of operations that Detour uses.
 
-Ties between polygons, and so which corridor a search picks, depend on rounding: these are float32, without reordering.
+Points are tuples (x, y, z). Ties between polygons, and so which corridor a search picks, depend on rounding: these are
+float32, without reordering.
 """
 
 import numpy as np
 
+from batchnav.geometry.point import squared_distance
 from batchnav.runtime.kernels import inline_function
 
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
@@ -13,17 +15,19 @@ _SAME_POINT = np.float32((1.0 / 16384.0) ** 2)
 
 
 @inline_function
-def edge_crosses(px, pz, ax, az, bx, bz):
+def edge_crosses(p, a, b):
     """Whether the ray from p along +x crosses edge ab; a point is inside where an odd number of edges are crossed.
 
     `a` is the edge's later vertex, `b` the earlier one: the even-odd rule with Detour's rounding.
     """
+    (px, _, pz), (ax, _, az), (bx, _, bz) = p, a, b
     return ((az > pz) != (bz > pz)) and (px < (bx - ax) * (pz - az) / (bz - az) + ax)
 
 
 @inline_function
-def closest_on_segment(px, pz, ax, az, bx, bz):
+def closest_on_segment(p, a, b):
     """Parameter t in 0..1 of the point of segment ab nearest to p, and its squared distance."""
+    (px, _, pz), (ax, _, az), (bx, _, bz) = p, a, b
     ex, ez = bx - ax, bz - az
     dx, dz = px - ax, pz - az
     length2 = ex * ex + ez * ez
@@ -36,29 +40,29 @@ def closest_on_segment(px, pz, ax, az, bx, bz):
 
 
 @inline_function
-def intersect_segments(ax, az, bx, bz, cx, cz, dx, dz):
+def intersect_segments(a, b, c, d):
     """Where the lines through ab and cd meet: (not parallel, parameter on ab, parameter on cd)."""
-    ux, uz = bx - ax, bz - az
-    vx, vz = dx - cx, dz - cz
-    wx, wz = ax - cx, az - cz
-    d = uz * vx - ux * vz
-    if abs(d) < _PARALLEL:
+    ux, uz = b[0] - a[0], b[2] - a[2]
+    vx, vz = d[0] - c[0], d[2] - c[2]
+    wx, wz = a[0] - c[0], a[2] - c[2]
+    cross = uz * vx - ux * vz
+    if abs(cross) < _PARALLEL:
         return False, ZERO, ZERO
-    return True, (vz * wx - vx * wz) / d, (uz * wx - ux * wz) / d
+    return True, (vz * wx - vx * wz) / cross, (uz * wx - ux * wz) / cross
 
 
 @inline_function
-def twice_area(ax, az, bx, bz, cx, cz):
+def twice_area(a, b, c):
     """Twice the signed area of triangle abc seen from above; positive where c lies to the right of ab."""
-    return (cx - ax) * (bz - az) - (bx - ax) * (cz - az)
+    return (c[0] - a[0]) * (b[2] - a[2]) - (b[0] - a[0]) * (c[2] - a[2])
 
 
 @inline_function
-def height_on_triangle(px, pz, ax, ay, az, bx, by, bz, cx, cy, cz):
+def height_on_triangle(p, a, b, c):
     """Whether p lies over triangle abc, and the triangle's height there."""
-    v0x, v0y, v0z = cx - ax, cy - ay, cz - az
-    v1x, v1y, v1z = bx - ax, by - ay, bz - az
-    v2x, v2z = px - ax, pz - az
+    v0x, v0y, v0z = c[0] - a[0], c[1] - a[1], c[2] - a[2]
+    v1x, v1y, v1z = b[0] - a[0], b[1] - a[1], b[2] - a[2]
+    v2x, v2z = p[0] - a[0], p[2] - a[2]
     scale = v0x * v1z - v0z * v1x
     if abs(scale) < _PARALLEL:
         return False, ZERO
@@ -67,18 +71,11 @@ def height_on_triangle(px, pz, ax, ay, az, bx, by, bz, cx, cy, cz):
     if scale < ZERO:
         scale, u, v = -scale, -u, -v
     if u >= ZERO and v >= ZERO and (u + v) <= scale:
-        return True, ay + (v0y * u + v1y * v) / scale
+        return True, a[1] + (v0y * u + v1y * v) / scale
     return False, ZERO
 
 
 @inline_function
-def same_point(ax, ay, az, bx, by, bz):
+def same_point(a, b):
     """Whether two points are within 1/16384 m, which a path's corners count as one."""
-    dx, dy, dz = bx - ax, by - ay, bz - az
-    return dx * dx + dy * dy + dz * dz < _SAME_POINT
-
-
-@inline_function
-def mix(a, b, t):
-    """a + (b - a) t."""
-    return a + (b - a) * t
+    return squared_distance(a, b) < _SAME_POINT

@@ -7,6 +7,7 @@ index is unsigned: it is made an int64 at once, else every function would be com
 import numpy as np
 from numba import prange
 
+from batchnav.geometry.point import keep_point, point_at
 from batchnav.navmesh.clearance import distance_to_wall
 from batchnav.navmesh.geodesic import find_path
 from batchnav.navmesh.locate import nearest_polygon
@@ -16,34 +17,28 @@ from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, inline
 from batchnav.runtime.rng import uniform4
 
 _INF = np.float32(np.inf)
-_NAVIGABLE = np.float32(1e-2)
 _SCENE = np.int32(0)
 
 
 @inline_function
-def _locate(nav, points, i, polygon_out, point_out):
-    polygon, x, y, z = nearest_polygon(nav, _SCENE, points[i, 0], points[i, 1], points[i, 2])
+def _locate(i, nav, points, polygon_out, point_out):
+    polygon, closest = nearest_polygon(nav, _SCENE, point_at(i, points))
     polygon_out[i] = polygon
-    point_out[i, 0], point_out[i, 1], point_out[i, 2] = x, y, z
+    keep_point(i, closest, point_out)
 
 
 @inline_function
-def _step(nav, starts, ends, sliding, i, scratch, row, point_out):
-    x, y, z = try_step(
-        nav, _SCENE, starts[i, 0], starts[i, 1], starts[i, 2], ends[i, 0], ends[i, 1], ends[i, 2], sliding, scratch, row
-    )
-    point_out[i, 0], point_out[i, 1], point_out[i, 2] = x, y, z
+def _step(i, nav, starts, ends, sliding, scratch, row, point_out):
+    keep_point(i, try_step(nav, _SCENE, point_at(i, starts), point_at(i, ends), sliding, scratch, row), point_out)
 
 
 @inline_function
-def _path(nav, starts, goals, i, scratch, row, distance_out, corners_out):
+def _path(i, nav, starts, goals, scratch, row, distance_out, corners_out):
     """The nearest of a start's goals, goals f32 [N, G, 3]."""
     best, corners = _INF, 0
     for g in range(goals.shape[1]):
-        distance, number, _, _, _ = find_path(
-            nav, _SCENE, starts[i, 0], starts[i, 1], starts[i, 2], goals[i, g, 0], goals[i, g, 1], goals[i, g, 2],
-            scratch, row,
-        )  # fmt: skip
+        goal = goals[i, g, 0], goals[i, g, 1], goals[i, g, 2]
+        distance, number, _ = find_path(nav, _SCENE, point_at(i, starts), goal, scratch, row)
         if distance < best:
             best, corners = distance, number
     distance_out[i] = best
@@ -51,24 +46,22 @@ def _path(nav, starts, goals, i, scratch, row, distance_out, corners_out):
 
 
 @inline_function
-def _clearance(nav, points, max_distance, i, scratch, row, distance_out):
-    distance_out[i] = distance_to_wall(
-        nav, _SCENE, points[i, 0], points[i, 1], points[i, 2], max_distance, scratch, row
-    )
+def _clearance(i, nav, points, max_distance, scratch, row, distance_out):
+    distance_out[i] = distance_to_wall(nav, _SCENE, point_at(i, points), max_distance, scratch, row)
 
 
 @inline_function
-def _sample(nav, seed, i, point_out):
+def _sample(i, nav, seed, point_out):
     u0, u1, u2, _ = uniform4(seed, i, 0, 0)
-    _, x, y, z = random_point(nav, _SCENE, u0, u1, u2)
-    point_out[i, 0], point_out[i, 1], point_out[i, 2] = x, y, z
+    _, point = random_point(nav, _SCENE, (u0, u1, u2))
+    keep_point(i, point, point_out)
 
 
 @cpu_kernel
 def locate_cpu(nav, points, polygon_out, point_out):
     """Points f32 [N, 3] -> nearest polygon i32 [N] (-1: none) and the point on it f32 [N, 3] (NaN: none)."""
     for i in prange(len(points)):
-        _locate(nav, points, np.int64(i), polygon_out, point_out)
+        _locate(np.int64(i), nav, points, polygon_out, point_out)
 
 
 @cpu_kernel
@@ -77,7 +70,7 @@ def step_cpu(nav, starts, ends, sliding, rows, scratch, point_out):
     for chunk in prange(rows):
         row = np.int64(chunk)
         for i in range(row * len(starts) // rows, (row + 1) * len(starts) // rows):
-            _step(nav, starts, ends, sliding, i, scratch, row, point_out)
+            _step(i, nav, starts, ends, sliding, scratch, row, point_out)
 
 
 @cpu_kernel
@@ -86,7 +79,7 @@ def path_cpu(nav, starts, goals, rows, scratch, distance_out, corners_out):
     for chunk in prange(rows):
         row = np.int64(chunk)
         for i in range(row * len(starts) // rows, (row + 1) * len(starts) // rows):
-            _path(nav, starts, goals, i, scratch, row, distance_out, corners_out)
+            _path(i, nav, starts, goals, scratch, row, distance_out, corners_out)
 
 
 @cpu_kernel
@@ -95,14 +88,14 @@ def clearance_cpu(nav, points, max_distance, rows, scratch, distance_out):
     for chunk in prange(rows):
         row = np.int64(chunk)
         for i in range(row * len(points) // rows, (row + 1) * len(points) // rows):
-            _clearance(nav, points, max_distance, i, scratch, row, distance_out)
+            _clearance(i, nav, points, max_distance, scratch, row, distance_out)
 
 
 @cpu_kernel
 def sample_cpu(nav, seed, point_out):
     """Random points f32 [N, 3]."""
     for i in prange(len(point_out)):
-        _sample(nav, seed, np.int64(i), point_out)
+        _sample(np.int64(i), nav, seed, point_out)
 
 
 @exact_cuda_kernel
@@ -110,7 +103,7 @@ def locate_cuda(nav, points, polygon_out, point_out):
     """As `locate_cpu`."""
     i = cuda.grid(1)
     if i < len(points):
-        _locate(nav, points, i, polygon_out, point_out)
+        _locate(i, nav, points, polygon_out, point_out)
 
 
 @exact_cuda_kernel
@@ -119,7 +112,7 @@ def step_cuda(nav, starts, ends, sliding, rows, scratch, point_out):
     row = cuda.grid(1)
     if row < rows:
         for i in range(row, len(starts), rows):
-            _step(nav, starts, ends, sliding, i, scratch, row, point_out)
+            _step(i, nav, starts, ends, sliding, scratch, row, point_out)
 
 
 @exact_cuda_kernel
@@ -128,7 +121,7 @@ def path_cuda(nav, starts, goals, rows, scratch, distance_out, corners_out):
     row = cuda.grid(1)
     if row < rows:
         for i in range(row, len(starts), rows):
-            _path(nav, starts, goals, i, scratch, row, distance_out, corners_out)
+            _path(i, nav, starts, goals, scratch, row, distance_out, corners_out)
 
 
 @exact_cuda_kernel
@@ -137,7 +130,7 @@ def clearance_cuda(nav, points, max_distance, rows, scratch, distance_out):
     row = cuda.grid(1)
     if row < rows:
         for i in range(row, len(points), rows):
-            _clearance(nav, points, max_distance, i, scratch, row, distance_out)
+            _clearance(i, nav, points, max_distance, scratch, row, distance_out)
 
 
 @exact_cuda_kernel
@@ -145,4 +138,4 @@ def sample_cuda(nav, seed, point_out):
     """As `sample_cpu`."""
     i = cuda.grid(1)
     if i < len(point_out):
-        _sample(nav, seed, i, point_out)
+        _sample(i, nav, seed, point_out)

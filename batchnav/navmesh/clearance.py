@@ -4,8 +4,19 @@ import math
 
 import numpy as np
 
+from batchnav.geometry.point import distance
 from batchnav.geometry.polygon import ZERO, closest_on_segment
-from batchnav.navmesh.data import NODE_POOL, WALL, as_float, as_int, slots
+from batchnav.navmesh.data import (
+    NODE_POOL,
+    WALL,
+    link_edge,
+    link_middle,
+    link_source,
+    polygon_edge,
+    polygon_size,
+    polygon_vertex,
+    scene_nodes,
+)
 from batchnav.navmesh.heap import (
     CLOSED,
     OPEN,
@@ -15,91 +26,84 @@ from batchnav.navmesh.heap import (
     heap_push,
     read_node,
     write_node,
+    write_state,
 )
 from batchnav.navmesh.locate import nearest_polygon
-from batchnav.runtime.intrinsics import load4
 from batchnav.runtime.kernels import inline_function, lean_function
 
-_NOWHERE = np.float32(np.inf)
+_OFF_THE_MESH = np.float32(np.inf)
 
 
 @lean_function
-def distance_to_wall(nav, scene, x, y, z, max_distance, scratch, row):
+def distance_to_wall(nav, scene, point, max_distance, scratch, row):
     """Distance in metres, seen from above, to the nearest wall; `max_distance` where none is nearer; inf off the mesh.
 
     Only walls that can be reached through portals within that distance count: not those of another floor or room.
     """
-    start, x, y, z = nearest_polygon(nav, scene, x, y, z)
+    start, centre = nearest_polygon(nav, scene, point)
     if start < 0:
-        return _NOWHERE
-    _, _, first_polygon, side_shift = load4(nav.scenes, scene, 4)
-    offset, shift = as_int(first_polygon), as_int(side_shift)
-    base = slots(scratch, row)
-    heap = base + scratch.heap
-    stamp = begin_search(scratch, base, scratch.heap - 1)
+        return _OFF_THE_MESH
+    offset, shift = scene_nodes(nav, scene)
+    stamp = begin_search(scratch, row)
     node = (start - offset) << shift
-    write_node(scratch, base, node, ZERO, -1, -1, stamp + OPEN)
-    heap_push(scratch, heap, 0, ZERO, node)
+    write_node(node, ZERO, -1, -1, stamp + OPEN, scratch, row)
+    heap_push(0, ZERO, node, scratch, row)
     size, seen, nearest = 1, 1, max_distance * max_distance
     while size > 0:
-        _, node = heap_pop(scratch, heap, size)
+        _, node = heap_pop(size, scratch, row)
         size -= 1
-        cost, first, via, _ = read_node(scratch, base, node, stamp)
-        scratch.data[base + 1 + node, 3] = as_float(stamp + CLOSED)
+        cost, entry, via, _ = read_node(node, stamp, scratch, row)
+        write_state(node, stamp + CLOSED, scratch, row)
         polygon = offset + (node >> shift)
-        nearest = _nearest_wall(nav, polygon, x, z, nearest)
-        px, py, pz, parent = x, y, z, np.int32(-1)
-        if first >= 0:
-            px, py, pz, _ = load4(nav.link_middle, first, 0)
-            parent = as_int(nav.link_portal[via >> 2, 7])
+        nearest = _nearest_wall(nav, polygon, centre, nearest)
+        here, parent = centre, np.int32(-1)
+        if entry >= 0:
+            here, _ = link_middle(nav, entry)
+            parent = link_source(nav, via >> 2)
         for link in range(nav.link_start[polygon], nav.link_start[polygon + 1]):
-            mx, my, mz, to = load4(nav.link_middle, link, 0)
-            target, edge = as_int(to), as_int(nav.link_portal[link, 3]) & 7
-            if target == parent or _distance_to_edge(nav, polygon, edge, x, z) > nearest:
+            middle, target = link_middle(nav, link)
+            if target == parent or _distance_to_edge(nav, polygon, link_edge(nav, link), centre) > nearest:
                 continue
             neighbour = (target - offset) << shift
-            old_cost, old_first, _, state = read_node(scratch, base, neighbour, stamp)
+            old_cost, old_entry, _, state = read_node(neighbour, stamp, scratch, row)
             if state == CLOSED:
                 continue
             if state == 0:
                 if seen == NODE_POOL:
                     continue
                 seen += 1
-                old_first = np.int32(link)
-            elif old_first != link:
-                mx, my, mz, _ = load4(nav.link_middle, old_first, 0)
-            dx, dy, dz = mx - px, my - py, mz - pz
-            total = cost + math.sqrt(dx * dx + dy * dy + dz * dz)
+                old_entry = np.int32(link)
+            elif old_entry != link:
+                middle, _ = link_middle(nav, old_entry)
+            total = cost + distance(here, middle)
             if state == OPEN and total >= old_cost:
                 continue
-            write_node(scratch, base, neighbour, total, old_first, link << 2, stamp + OPEN)
+            write_node(neighbour, total, old_entry, link << 2, stamp + OPEN, scratch, row)
             if state == OPEN:
-                heap_decrease(scratch, heap, size, total, neighbour)
+                heap_decrease(size, total, neighbour, scratch, row)
             else:
-                heap_push(scratch, heap, size, total, neighbour)
+                heap_push(size, total, neighbour, scratch, row)
                 size += 1
     return math.sqrt(nearest)
 
 
 @inline_function
-def _nearest_wall(nav, polygon, x, z, nearest):
+def _nearest_wall(nav, polygon, point, nearest):
     """The smaller of `nearest` and the squared distance to a polygon's walls."""
-    count = as_int(nav.polygons[polygon, 0])
-    ax, _, az, neighbour = load4(nav.polygons, polygon, 4 + 4 * count)
+    count = polygon_size(nav, polygon)
+    a, neighbour = polygon_edge(nav, polygon, count - 1)
     for i in range(count):
-        bx, _, bz, after = load4(nav.polygons, polygon, 8 + 4 * i)
-        if as_int(neighbour) == WALL:
-            _, d = closest_on_segment(x, z, ax, az, bx, bz)
+        b, after = polygon_edge(nav, polygon, i)
+        if neighbour == WALL:
+            _, d = closest_on_segment(point, a, b)
             nearest = min(nearest, d)
-        ax, az, neighbour = bx, bz, after
+        a, neighbour = b, after
     return nearest
 
 
 @inline_function
-def _distance_to_edge(nav, polygon, edge, x, z):
+def _distance_to_edge(nav, polygon, edge, point):
     """Squared distance, seen from above, to a polygon's edge."""
-    after = edge + 1 if edge + 1 < as_int(nav.polygons[polygon, 0]) else 0
-    ax, _, az, _ = load4(nav.polygons, polygon, 8 + 4 * edge)
-    bx, _, bz, _ = load4(nav.polygons, polygon, 8 + 4 * after)
-    _, d = closest_on_segment(x, z, ax, az, bx, bz)
+    after = edge + 1 if edge + 1 < polygon_size(nav, polygon) else 0
+    _, d = closest_on_segment(point, polygon_vertex(nav, polygon, edge), polygon_vertex(nav, polygon, after))
     return d

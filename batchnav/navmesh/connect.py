@@ -8,7 +8,7 @@ import numpy as np
 
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.file import EXTERNAL
-from batchnav.navmesh.tile import Tile
+from batchnav.navmesh.tile import MAX_VERTICES, Tile
 from batchnav.runtime.kernels import cpu_function, device_function
 
 _SLAB, _MAX_CONNECTIONS = np.float32(0.01), 4
@@ -75,7 +75,9 @@ def _inside(tile: Tile, base: int) -> tuple[np.ndarray, np.ndarray]:
     """Links over the edges within a tile, edge 0 first: i64 [L, 4] (polygon, target, edge, 0) and their ends."""
     count = tile.polygons["num_vertices"].astype(np.int64)
     neighbours = tile.polygons["neighbours"].astype(np.int64)
-    polygon, edge = np.nonzero((np.arange(6) < count[:, None]) & (neighbours & EXTERNAL == 0) & (neighbours != 0))
+    polygon, edge = np.nonzero(
+        (np.arange(MAX_VERTICES) < count[:, None]) & (neighbours & EXTERNAL == 0) & (neighbours != 0)
+    )
     target = neighbours[polygon, edge] - 1 + base
     rows = np.stack([polygon + base, target, edge, np.zeros_like(edge)], axis=1)
     return rows, np.concatenate(_edge_ends(tile, count, polygon, edge), axis=1)
@@ -86,7 +88,7 @@ def _borders(tiles: list[Tile], base: np.ndarray) -> _Borders:
     for tile, first in zip(tiles, base, strict=False):
         count = tile.polygons["num_vertices"].astype(np.int64)
         neighbours = tile.polygons["neighbours"]
-        polygon, edge = np.nonzero((np.arange(6) < count[:, None]) & (neighbours & EXTERNAL != 0))
+        polygon, edge = np.nonzero((np.arange(MAX_VERTICES) < count[:, None]) & (neighbours & EXTERNAL != 0))
         side = neighbours[polygon, edge].astype(np.int64) & 0xFF
         parts.append((polygon + first, edge, side, *_edge_ends(tile, count, polygon, edge)))
     first = np.cumsum([0] + [len(part[0]) for part in parts])

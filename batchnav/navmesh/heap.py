@@ -1,4 +1,4 @@
-"""The priority queue and the nodes of path searches, in scratch memory; the heap moves entries exactly as Detour's.
+"""A search's row of scratch memory: its nodes, its priority queue, its list. The heap moves entries as Detour's does.
 
 The order in which equal totals leave the heap decides between equally long corridors, hence the care. An entry is a
 pair (total, node), two to a row; the first row's first place stays empty, so that an entry's two children share a row
@@ -16,86 +16,108 @@ _LAST_STAMP = 2**29 - 1
 
 
 @inline_function
-def begin_search(scratch, base, num_nodes):
+def begin_search(scratch, row):
     """A new stamp (times 4), by which this search's nodes are told from older ones."""
+    base = row * scratch.row_size
     stamp = as_int(scratch.data[base, 0]) + 1
     if stamp >= _LAST_STAMP:
-        for k in range(num_nodes):
-            scratch.data[base + 1 + k, 3] = np.float32(0.0)
+        for node in range(1, scratch.heap):
+            scratch.data[base + node, 3] = np.float32(0.0)
         stamp = 1
     scratch.data[base, 0] = as_float(stamp)
     return np.int32(4 * stamp)
 
 
 @inline_function
-def read_node(scratch, base, node, stamp):
+def read_node(node, stamp, scratch, row):
     """(cost, first link, link * 4 + parent's side, state): state is 0 where this search has not seen the node."""
-    cost, first, link, state = load4(scratch.data, base + 1 + node, 0)
+    cost, first, link, state = load4(scratch.data, row * scratch.row_size + 1 + node, 0)
     return cost, as_int(first), as_int(link), max(as_int(state) - stamp, 0)
 
 
 @inline_function
-def write_node(scratch, base, node, cost, first, link, state):
+def write_node(node, cost, first, link, state, scratch, row):
     """Store a node; `state` is the stamp plus OPEN or CLOSED."""
-    store4(scratch.data, base + 1 + node, 0, (cost, as_float(first), as_float(link), as_float(state)))
+    values = cost, as_float(first), as_float(link), as_float(state)
+    store4(scratch.data, row * scratch.row_size + 1 + node, 0, values)
 
 
 @inline_function
-def heap_push(scratch, heap, size, total, node):
+def write_state(node, state, scratch, row):
+    """Store a node's state alone."""
+    scratch.data[row * scratch.row_size + 1 + node, 3] = as_float(state)
+
+
+@inline_function
+def heap_push(size, total, node, scratch, row):
     """Add an entry as the heap's `size`-th; the caller counts."""
-    _bubble_up(scratch, heap, size, total, node)
+    _bubble_up(size, total, node, scratch, row)
 
 
 @inline_function
-def heap_decrease(scratch, heap, size, total, node):
+def heap_decrease(size, total, node, scratch, row):
     """Lower the total of a node that is in the heap."""
     for k in range(size):
-        if _node(scratch, heap, k) == node:
-            _bubble_up(scratch, heap, k, total, node)
+        if _node(k, scratch, row) == node:
+            _bubble_up(k, total, node, scratch, row)
             return
 
 
 @inline_function
-def heap_pop(scratch, heap, size):
+def heap_pop(size, scratch, row):
     """(total, node) of the lowest entry; `size` is the number of entries before."""
+    heap = row * scratch.row_size + scratch.heap
     _, _, top_total, top = load4(scratch.data, heap, 0)
     size -= 1
-    total, node = _total(scratch, heap, size), _node(scratch, heap, size)
+    total, node = _total(size, scratch, row), _node(size, scratch, row)
     hole, child = 0, 1
     while child < size:
         child_total, child_node, other_total, other_node = load4(scratch.data, heap + hole + 1, 0)
         if child + 1 < size and child_total > other_total:
             child, child_total, child_node = child + 1, other_total, other_node
-        _put(scratch, heap, hole, child_total, as_int(child_node))
+        _put(hole, child_total, as_int(child_node), scratch, row)
         hole = child
         child = hole * 2 + 1
-    _bubble_up(scratch, heap, hole, total, node)
+    _bubble_up(hole, total, node, scratch, row)
     return top_total, as_int(top)
 
 
 @inline_function
-def _bubble_up(scratch, heap, hole, total, node):
+def _bubble_up(hole, total, node, scratch, row):
     while hole > 0:
         parent = (hole - 1) >> 1
-        parent_total = _total(scratch, heap, parent)
+        parent_total = _total(parent, scratch, row)
         if not parent_total > total:
             break
-        _put(scratch, heap, hole, parent_total, _node(scratch, heap, parent))
+        _put(hole, parent_total, _node(parent, scratch, row), scratch, row)
         hole = parent
-    _put(scratch, heap, hole, total, node)
+    _put(hole, total, node, scratch, row)
 
 
 @inline_function
-def _total(scratch, heap, k):
-    return scratch.data[heap + ((k + 1) >> 1), (~k & 1) * 2]
+def _total(k, scratch, row):
+    return scratch.data[row * scratch.row_size + scratch.heap + ((k + 1) >> 1), (~k & 1) * 2]
 
 
 @inline_function
-def _node(scratch, heap, k):
-    return as_int(scratch.data[heap + ((k + 1) >> 1), (~k & 1) * 2 + 1])
+def _node(k, scratch, row):
+    return as_int(scratch.data[row * scratch.row_size + scratch.heap + ((k + 1) >> 1), (~k & 1) * 2 + 1])
 
 
 @inline_function
-def _put(scratch, heap, k, total, node):
-    scratch.data[heap + ((k + 1) >> 1), (~k & 1) * 2] = total
-    scratch.data[heap + ((k + 1) >> 1), (~k & 1) * 2 + 1] = as_float(node)
+def _put(k, total, node, scratch, row):
+    place = row * scratch.row_size + scratch.heap + ((k + 1) >> 1)
+    scratch.data[place, (~k & 1) * 2] = total
+    scratch.data[place, (~k & 1) * 2 + 1] = as_float(node)
+
+
+@inline_function
+def list_read(k, scratch, row):
+    """Entry k of the row's list, an int32."""
+    return as_int(scratch.data[row * scratch.row_size + scratch.list + (k >> 2), k & 3])
+
+
+@inline_function
+def list_write(k, value, scratch, row):
+    """Store entry k of the row's list."""
+    scratch.data[row * scratch.row_size + scratch.list + (k >> 2), k & 3] = as_float(value)

@@ -4,17 +4,32 @@ import math
 
 import numpy as np
 
-from batchnav.geometry.polygon import ONE, ZERO, closest_on_segment, edge_crosses, height_on_triangle, mix
-from batchnav.navmesh.data import as_int
-from batchnav.runtime.intrinsics import load4
+from batchnav.geometry.point import mix, squared_distance, within
+from batchnav.geometry.polygon import ONE, ZERO, closest_on_segment, edge_crosses, height_on_triangle
+from batchnav.navmesh.data import (
+    polygon_size,
+    polygon_triangles,
+    polygon_vertex,
+    scene_grid,
+    scene_tiles,
+    tile_box,
+    tile_nodes,
+    tile_place,
+    tree_node,
+    triangle_corners,
+    triangle_edges,
+)
 from batchnav.runtime.kernels import inline_function, lean_function
 
 FAR = np.float32(3.0e38)
 """More than any squared distance."""
+LIMIT = np.float32(1e9)
+"""Points farther out are off every mesh."""
 _NAN = np.float32(np.nan)
+NOWHERE = (_NAN, _NAN, _NAN)
+_FAR_AWAY = (FAR, FAR, FAR)
 _REACH, _REACH_Y = np.float32(2.0), np.float32(4.0)
 """Half the search box, metres (habitat-sim)."""
-_LIMIT = np.float32(1e9)
 _TOUCH = np.float32(1e-8)
 _SLACK_Y = np.float32(1.0)
 _TWO = np.float32(2.0)
@@ -22,45 +37,39 @@ _OUTLINE, _EACH_ONCE = 0, 3
 
 
 @lean_function
-def nearest_polygon(nav, scene, x, y, z):
-    """The polygon nearest to a point within the search box, and the point on it: (polygon, x, y, z); -1 and NaN: none.
+def nearest_polygon(nav, scene, point):
+    """The polygon nearest to a point within the search box, and the closest point on it; -1 and NOWHERE: none.
 
     Directly over a polygon, a height difference up to the climb counts as none; the first in BV order wins ties.
     """
-    if not (abs(x) < _LIMIT and abs(y) < _LIMIT and abs(z) < _LIMIT):
-        return np.int32(-1), _NAN, _NAN, _NAN
-    polygon, height = polygon_at_height(nav, scene, x, y, z)
+    if not within(point, LIMIT):
+        return np.int32(-1), NOWHERE
+    polygon, height = polygon_at_height(nav, scene, point)
     if polygon >= 0:
-        return polygon, x, height, z
-    return nearest_within(nav, scene, x, y, z, FAR)
+        return polygon, (point[0], height, point[2])
+    return nearest_within(nav, scene, point, FAR)
 
 
 @inline_function
-def polygon_at_height(nav, scene, x, y, z):
+def polygon_at_height(nav, scene, point):
     """The polygon that `nearest_polygon` gives if its distance is 0, else -1; and the height of its floor there.
 
     Only polygons whose box holds the point can be at distance 0, so this looks at a few of those in the search box.
     """
-    first_tile, num_tiles, _, _ = load4(nav.scenes, scene, 4)
-    for tile in range(as_int(first_tile), as_int(first_tile) + as_int(num_tiles)):
-        if not _tile_in_reach(nav, scene, tile, x, z):
+    first_tile, end_tile = scene_tiles(nav, scene)
+    for tile in range(first_tile, end_tile):
+        if not _tile_in_reach(nav, scene, tile, point):
             continue
-        low_x, low_y, low_z, quant = load4(nav.tiles, tile, 0)
-        high_x, high_y, high_z, climb = load4(nav.tiles, tile, 4)
-        first_node, num_nodes, first_polygon, _ = load4(nav.tiles, tile, 8)
-        reach_y = climb + _SLACK_Y
-        x0, x1 = _quantise(x, x, low_x, high_x, quant)
-        y0, y1 = _quantise(y - reach_y, y + reach_y, low_y, high_y, quant)
-        z0, z1 = _quantise(z, z, low_z, high_z, quant)
-        node = as_int(first_node)
-        end = node + as_int(num_nodes)
+        _, _, _, climb = tile_box(nav, tile)
+        cells = _cells_around(nav, tile, point, ZERO, climb + _SLACK_Y)
+        node, end, first_polygon = tile_nodes(nav, tile)
         while node < end:
-            a, b, c, index = load4(nav.nodes, node, 0)
-            if _box_overlaps(a, b, c, x0, x1, y0, y1, z0, z1):
+            low, high, index = tree_node(nav, node)
+            if _boxes_meet(low, high, cells):
                 node += 1
                 if index >= 0:
-                    polygon = np.int32(as_int(first_polygon) + index)
-                    found, height = _at_height(nav, polygon, x, y, z, climb)
+                    polygon = np.int32(first_polygon + index)
+                    found, height = _at_height(nav, polygon, point, climb)
                     if found:
                         return polygon, height
             else:
@@ -69,145 +78,136 @@ def polygon_at_height(nav, scene, x, y, z):
 
 
 @lean_function
-def nearest_within(nav, scene, x, y, z, bound):
+def nearest_within(nav, scene, point, bound):
     """As `nearest_polygon`, among polygons whose squared distance is at most `bound`."""
-    best, found, bx, by, bz = bound, np.int32(-1), _NAN, _NAN, _NAN
-    first_tile, num_tiles, _, _ = load4(nav.scenes, scene, 4)
-    for tile in range(as_int(first_tile), as_int(first_tile) + as_int(num_tiles)):
-        if not _tile_in_reach(nav, scene, tile, x, z):
+    best, found, closest = bound, np.int32(-1), NOWHERE
+    first_tile, end_tile = scene_tiles(nav, scene)
+    for tile in range(first_tile, end_tile):
+        if not _tile_in_reach(nav, scene, tile, point):
             continue
-        low_x, low_y, low_z, quant = load4(nav.tiles, tile, 0)
-        high_x, high_y, high_z, climb = load4(nav.tiles, tile, 4)
-        first_node, num_nodes, first_polygon, _ = load4(nav.tiles, tile, 8)
-        x0, x1 = _quantise(x - _REACH, x + _REACH, low_x, high_x, quant)
-        y0, y1 = _quantise(y - _REACH_Y, y + _REACH_Y, low_y, high_y, quant)
-        z0, z1 = _quantise(z - _REACH, z + _REACH, low_z, high_z, quant)
-        cell_x, cell_z, cell = (x - low_x) * quant, (z - low_z) * quant, ONE / quant
-        node = as_int(first_node)
-        end = node + as_int(num_nodes)
+        origin, _, quant, climb = tile_box(nav, tile)
+        cells = _cells_around(nav, tile, point, _REACH, _REACH_Y)
+        cell_x, cell_z, cell = (point[0] - origin[0]) * quant, (point[2] - origin[2]) * quant, ONE / quant
+        node, end, first_polygon = tile_nodes(nav, tile)
         while node < end:
-            a, b, c, index = load4(nav.nodes, node, 0)
-            near = _box_overlaps(a, b, c, x0, x1, y0, y1, z0, z1)
+            low, high, index = tree_node(nav, node)
+            near = _boxes_meet(low, high, cells)
             if near:
                 # A box farther away than the best (from above, less two cells of rounding) cannot hold the nearest.
-                dx, dz = _box_distance(a, b, c, cell_x, cell_z)
+                dx, dz = _gap(low[0], high[0], cell_x), _gap(low[2], high[2], cell_z)
                 near = (dx * dx + dz * dz) * (cell * cell) <= best
             if near and index >= 0:
-                polygon = np.int32(as_int(first_polygon) + index)
+                polygon = np.int32(first_polygon + index)
                 if nav.polygon_island[polygon] >= 0:
-                    d, cx, cy, cz = distance_to_polygon(nav, polygon, x, y, z, climb)
+                    d, candidate = distance_to_polygon(nav, polygon, point, climb)
                     if d < best or (found < 0 and d <= best):
-                        best, found, bx, by, bz = d, polygon, cx, cy, cz
+                        best, found, closest = d, polygon, candidate
             node += 1 if near or index >= 0 else -index
-    return found, bx, by, bz
+    return found, closest
 
 
 @inline_function
-def distance_to_polygon(nav, polygon, x, y, z, climb):
-    """Squared distance that decides which polygon is nearest, and the closest point: (d, x, y, z)."""
-    if contains(nav, polygon, x, z):
-        height = _height_inside(nav, polygon, x, z)
-        d = abs(y - height) - climb
-        return (d * d if d > ZERO else ZERO), x, height, z
-    cx, cy, cz = _closest_on_detail_edges(nav, polygon, x, z, _OUTLINE)
-    dx, dy, dz = x - cx, y - cy, z - cz
-    return dx * dx + dy * dy + dz * dz, cx, cy, cz
+def distance_to_polygon(nav, polygon, point, climb):
+    """Squared distance that decides which polygon is nearest, and the closest point."""
+    if contains(nav, polygon, point):
+        height = _height_inside(nav, polygon, point)
+        d = abs(point[1] - height) - climb
+        return (d * d if d > ZERO else ZERO), (point[0], height, point[2])
+    closest = _closest_on_detail_edges(nav, polygon, point, _OUTLINE)
+    return squared_distance(closest, point), closest
 
 
 @inline_function
-def floor_height(nav, polygon, x, z):
+def floor_height(nav, polygon, point):
     """Whether a point lies over a polygon, and the floor's height there."""
-    if contains(nav, polygon, x, z):
-        return True, _height_inside(nav, polygon, x, z)
+    if contains(nav, polygon, point):
+        return True, _height_inside(nav, polygon, point)
     return False, ZERO
 
 
 @inline_function
-def contains(nav, polygon, x, z):
+def contains(nav, polygon, point):
     """Whether a point lies over a polygon, seen from above."""
-    count = as_int(nav.polygons[polygon, 0])
+    count = polygon_size(nav, polygon)
     inside = False
-    bx, _, bz, _ = load4(nav.polygons, polygon, 4 + 4 * count)
+    b = polygon_vertex(nav, polygon, count - 1)
     for i in range(count):
-        ax, _, az, _ = load4(nav.polygons, polygon, 8 + 4 * i)
-        if edge_crosses(x, z, ax, az, bx, bz):
+        a = polygon_vertex(nav, polygon, i)
+        if edge_crosses(point, a, b):
             inside = not inside
-        bx, bz = ax, az
+        b = a
     return inside
 
 
 @inline_function
-def _at_height(nav, polygon, x, y, z, climb):
+def _at_height(nav, polygon, point, climb):
     """Whether a point's distance to a polygon is 0, and the floor's height."""
     if nav.polygon_island[polygon] < 0:
         return False, ZERO
-    count = as_int(nav.polygons[polygon, 0])
+    count = polygon_size(nav, polygon)
     inside, touching = False, False
-    bx, _, bz, _ = load4(nav.polygons, polygon, 4 + 4 * count)
+    b = polygon_vertex(nav, polygon, count - 1)
     for i in range(count):
-        ax, _, az, _ = load4(nav.polygons, polygon, 8 + 4 * i)
-        if edge_crosses(x, z, ax, az, bx, bz):
+        a = polygon_vertex(nav, polygon, i)
+        if edge_crosses(point, a, b):
             inside = not inside
-        ex, ez = bx - ax, bz - az
-        cross = ex * (z - az) - ez * (x - ax)
+        ex, ez = b[0] - a[0], b[2] - a[2]
+        cross = ex * (point[2] - a[2]) - ez * (point[0] - a[0])
         touching = touching or cross * cross <= _TOUCH * (ex * ex + ez * ez)
-        bx, bz = ax, az
+        b = a
     if inside:
-        height = _height_inside(nav, polygon, x, z)
-        return abs(y - height) <= climb, height
+        height = _height_inside(nav, polygon, point)
+        return abs(point[1] - height) <= climb, height
     if touching:  # outside by rounding, but perhaps exactly on the outline
-        cx, cy, cz = _closest_on_detail_edges(nav, polygon, x, z, _OUTLINE)
-        return cx == x and cy == y and cz == z, cy
+        closest = _closest_on_detail_edges(nav, polygon, point, _OUTLINE)
+        same = closest[0] == point[0] and closest[1] == point[1] and closest[2] == point[2]
+        return same, closest[1]
     return False, ZERO
 
 
 @inline_function
-def _height_inside(nav, polygon, x, z):
+def _height_inside(nav, polygon, point):
     """Height of the detail triangle under a point that lies over the polygon; else of the nearest detail edge."""
-    _, first, number, _ = load4(nav.polygons, polygon, 0)
-    for triangle in range(as_int(first), as_int(first) + as_int(number)):
-        ax, ay, az, _ = load4(nav.triangles, triangle, 0)
-        bx, by, bz, _ = load4(nav.triangles, triangle, 4)
-        cx, cy, cz, _ = load4(nav.triangles, triangle, 8)
-        found, height = height_on_triangle(x, z, ax, ay, az, bx, by, bz, cx, cy, cz)
+    first, end = polygon_triangles(nav, polygon)
+    for triangle in range(first, end):
+        a, b, c = triangle_corners(nav, triangle)
+        found, height = height_on_triangle(point, a, b, c)
         if found:
             return height
-    _, height, _ = _closest_on_detail_edges(nav, polygon, x, z, _EACH_ONCE)
-    return height
+    return _closest_on_detail_edges(nav, polygon, point, _EACH_ONCE)[1]
 
 
 @lean_function
-def _closest_on_detail_edges(nav, polygon, x, z, kind):
+def _closest_on_detail_edges(nav, polygon, point, kind):
     """Closest point, seen from above, on the detail triangles' edges: those on the outline, or each edge once."""
-    best, bx, by, bz = FAR, FAR, FAR, FAR
-    _, first, number, _ = load4(nav.polygons, polygon, 0)
-    for triangle in range(as_int(first), as_int(first) + as_int(number)):
-        x0, y0, z0, mask = load4(nav.triangles, triangle, 0)
-        edges = as_int(mask) >> kind
+    best, closest = FAR, _FAR_AWAY
+    first, end = polygon_triangles(nav, polygon)
+    for triangle in range(first, end):
+        edges = triangle_edges(nav, triangle) >> kind
         if edges & 7 == 0:
             continue
-        x1, y1, z1, _ = load4(nav.triangles, triangle, 4)
-        x2, y2, z2, _ = load4(nav.triangles, triangle, 8)
+        a, b, c = triangle_corners(nav, triangle)
         if edges & 4:
-            t, d = closest_on_segment(x, z, x2, z2, x0, z0)
+            t, d = closest_on_segment(point, c, a)
             if d < best:
-                best, bx, by, bz = d, mix(x2, x0, t), mix(y2, y0, t), mix(z2, z0, t)
+                best, closest = d, mix(c, a, t)
         if edges & 1:
-            t, d = closest_on_segment(x, z, x0, z0, x1, z1)
+            t, d = closest_on_segment(point, a, b)
             if d < best:
-                best, bx, by, bz = d, mix(x0, x1, t), mix(y0, y1, t), mix(z0, z1, t)
+                best, closest = d, mix(a, b, t)
         if edges & 2:
-            t, d = closest_on_segment(x, z, x1, z1, x2, z2)
+            t, d = closest_on_segment(point, b, c)
             if d < best:
-                best, bx, by, bz = d, mix(x1, x2, t), mix(y1, y2, t), mix(z1, z2, t)
-    return bx, by, bz
+                best, closest = d, mix(b, c, t)
+    return closest
 
 
 @inline_function
-def _tile_in_reach(nav, scene, tile, x, z):
+def _tile_in_reach(nav, scene, tile, point):
     """Whether the tile is among those that the search box touches."""
-    origin_x, origin_z, width, depth = load4(nav.scenes, scene, 0)
-    column, row, _, _ = load4(nav.tiles, tile, 12)
+    origin_x, origin_z, width, depth = scene_grid(nav, scene)
+    column, row = tile_place(nav, tile)
+    x, z = point[0], point[2]
     across = _cell(x - _REACH - origin_x, width) <= column <= _cell(x + _REACH - origin_x, width)
     return across and _cell(z - _REACH - origin_z, depth) <= row <= _cell(z + _REACH - origin_z, depth)
 
@@ -215,6 +215,16 @@ def _tile_in_reach(nav, scene, tile, x, z):
 @inline_function
 def _cell(offset, size):
     return np.float32(math.floor(offset / size))
+
+
+@inline_function
+def _cells_around(nav, tile, point, reach, reach_y):
+    """The cells of a tile's tree within reach of a point, along x and z, and along y: (low, high)."""
+    low, high, quant, _ = tile_box(nav, tile)
+    x0, x1 = _quantise(point[0] - reach, point[0] + reach, low[0], high[0], quant)
+    y0, y1 = _quantise(point[1] - reach_y, point[1] + reach_y, low[1], high[1], quant)
+    z0, z1 = _quantise(point[2] - reach, point[2] + reach, low[2], high[2], quant)
+    return (x0, y0, z0), (x1, y1, z1)
 
 
 @inline_function
@@ -226,20 +236,17 @@ def _quantise(start, stop, low, high, quant):
 
 
 @inline_function
-def _box_overlaps(a, b, c, x0, x1, y0, y1, z0, z1):
-    """Whether a BV node's box meets a box of cells."""
+def _boxes_meet(low, high, cells):
+    """Whether a node's box meets a box of cells, (low, high)."""
+    first, last = cells
     return (
-        x0 <= (b >> 16) & 0xFFFF and x1 >= a & 0xFFFF
-        and y0 <= c & 0xFFFF and y1 >= (a >> 16) & 0xFFFF
-        and z0 <= (c >> 16) & 0xFFFF and z1 >= b & 0xFFFF
+        first[0] <= high[0] and last[0] >= low[0]
+        and first[1] <= high[1] and last[1] >= low[1]
+        and first[2] <= high[2] and last[2] >= low[2]
     )  # fmt: skip
 
 
 @inline_function
-def _box_distance(a, b, c, cell_x, cell_z):
-    """Distance along x and z from a point to a BV node's box, in cells, two cells short."""
-    low_x, high_x = np.float32(a & 0xFFFF), np.float32((b >> 16) & 0xFFFF)
-    low_z, high_z = np.float32(b & 0xFFFF), np.float32((c >> 16) & 0xFFFF)
-    dx = max(max(low_x - cell_x, cell_x - high_x) - _TWO, ZERO)
-    dz = max(max(low_z - cell_z, cell_z - high_z) - _TWO, ZERO)
-    return dx, dz
+def _gap(low, high, cell):
+    """Distance along an axis from a point to a node's box, in cells, two cells short."""
+    return max(max(np.float32(low) - cell, cell - np.float32(high)) - _TWO, ZERO)

@@ -11,10 +11,10 @@ import torch
 from batchnav.errors import ArgumentError
 from batchnav.navmesh import batch
 from batchnav.navmesh import file as navmesh_file
+from batchnav.navmesh.build import build
 from batchnav.navmesh.data import (
     MAX_PATH,
     NavMeshData,
-    build,
     search_bytes,
     search_scratch,
     search_size,

@@ -4,8 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+MAX_VERTICES = 6
+"""Of a polygon (DT_VERTS_PER_POLYGON)."""
+
 POLYGON = np.dtype([
-    ("first_link", "<u4"), ("vertices", "<u2", 6), ("neighbours", "<u2", 6), ("flags", "<u2"),
+    ("first_link", "<u4"), ("vertices", "<u2", MAX_VERTICES), ("neighbours", "<u2", MAX_VERTICES), ("flags", "<u2"),
     ("num_vertices", "u1"), ("area_and_type", "u1"),
 ])  # fmt: skip
 """dtPoly, 32 bytes. neighbours: 0 wall, k + 1 polygon k, 0x8000 | side a link into the next tile."""

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from batchnav.config import in_range
-from batchnav.navmesh.walk import try_step
 from batchnav.geometry.point import keep_point, point_at, squared_distance
+from batchnav.navmesh.walk import try_step
 from batchnav.runtime.kernels import device_function, lean_function
 
 STOP, FORWARD, LEFT, RIGHT = range(4)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from batchnav.geometry.point import squared_distance
 from batchnav.errors import EpisodeError
+from batchnav.geometry.point import squared_distance
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime.arrays import check_tensor

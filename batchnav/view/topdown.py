@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from batchnav.errors import ArgumentError
+from batchnav.navmesh.data import surface
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.types import TriangleMesh
 
@@ -155,10 +156,8 @@ class TopDownMap:
 
 def navigable_triangles(navmesh: NavMesh) -> tuple[np.ndarray, np.ndarray]:
     """The navmesh's surface: corners f32 [R, 3, 3] and the island i32 [R] of each triangle, -1 where none may stand."""
-    data = navmesh.data
-    counts = data.polygons.view(np.int32)[:, 2]
-    corners = data.triangles.reshape(-1, 3, 4)[:, :, :3]
-    return corners, np.repeat(data.polygon_island, counts)
+    corners, polygon = surface(navmesh.data)
+    return corners, navmesh.data.polygon_island[polygon]
 
 
 def slice_mesh(corners: np.ndarray, height: float) -> np.ndarray:
