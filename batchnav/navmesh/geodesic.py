@@ -11,6 +11,7 @@ from batchnav.geometry.point import distance, mix
 from batchnav.geometry.polygon import ZERO, closest_on_segment, edge_crosses, same_point, twice_area
 from batchnav.navmesh.data import (
     MAX_PATH,
+    MAX_VISITS,
     NODE_POOL,
     link_middle,
     link_portal,
@@ -91,10 +92,10 @@ def search_corridor(nav, scene, first, start, last, goal, scratch, row):
     node = (first - offset) << shift
     write_node(node, ZERO, -1, -1, stamp + OPEN, scratch, row)
     heap_push(0, distance(start, goal) * _H_SCALE, node, scratch, row)
-    size, seen = 1, 1
-    while size > 0:
+    size, seen, visits = 1, 1, 0
+    while size > 0 and visits < MAX_VISITS:
         _, node = heap_pop(size, scratch, row)
-        size -= 1
+        size, visits = size - 1, visits + 1
         cost, entry, via, _ = read_node(node, stamp, scratch, row)
         write_state(node, stamp + CLOSED, scratch, row)
         polygon = offset + (node >> shift)
