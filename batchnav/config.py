@@ -7,8 +7,10 @@ value out of range is a ConfigError that names it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
+import reprlib
 import types
 import typing
 from dataclasses import dataclass, field
@@ -20,6 +22,9 @@ import yaml
 from batchnav.errors import ConfigError
 
 T = TypeVar("T")
+
+MAX_BYTES, MAX_DEPTH, MAX_VALUES = 2**20, 32, 100_000
+"""What a configuration file may hold: bytes, levels, and values once its aliases are written out."""
 
 
 @dataclass(frozen=True)
@@ -161,13 +166,18 @@ def load_config(path: str | Path, kind: type[T]) -> T:
     """Read a YAML file as the dataclass `kind`. ConfigError names the file, the key, and what was expected."""
     path = Path(path)
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not YAML ({' '.join(str(error).split())})") from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path}: is too large, expected {MAX_BYTES:,} bytes at most")
     try:
-        return from_dict(kind, {} if data is None else data)
+        values = yaml.load(data.decode("utf-8"), _Loader)
+    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError) as error:  # `!!int a` is a ValueError
+        raise ConfigError(f"{path}: is not YAML ({' '.join(str(error).split())[:200]})") from error
+    try:
+        return from_dict(kind, {} if values is None else values)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -179,9 +189,10 @@ def from_dict(kind: type[T], data: Any, where: str = "") -> T:
     hints, known = typing.get_type_hints(kind), {f.name: f for f in dataclasses.fields(kind)}
     values = {}
     for key, value in data.items():
-        name = f"{where}.{key}" if where else str(key)
+        key = key if isinstance(key, str) and key.isidentifier() and len(key) <= 80 else shortened(key)
+        name = f"{where}.{key}" if where else key
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)
+            near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
             raise ConfigError(f"{name}: unknown key; the nearest is {near[0]!r}")
         default = known[key]
         if isinstance(value, dict) and dataclasses.is_dataclass(hints[key]):
@@ -224,7 +235,7 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     if origin is Literal:
         if value in arguments:
             return value
-        raise ConfigError(f"{name}: found {value!r}, expected one of {', '.join(map(repr, arguments))}")
+        raise ConfigError(f"{name}: found {shortened(value)}, expected one of {', '.join(map(repr, arguments))}")
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
@@ -238,18 +249,61 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     if origin is tuple:
         if isinstance(value, (list, tuple)):
             return tuple(_convert(v, arguments[0], f"{name}[{i}]") for i, v in enumerate(value))
-        raise ConfigError(f"{name}: found {value!r}, expected a list")
+        raise ConfigError(f"{name}: found {shortened(value)}, expected a list")
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, hint) and not (isinstance(value, bool) and hint is not bool):
+        with contextlib.suppress(OverflowError):
+            return float(value)
+    elif isinstance(value, hint) and not (isinstance(value, bool) and hint is not bool):
         return value
     hint_name = getattr(hint, "__name__", str(hint))
     hint_note = " (YAML reads 1e-3 as text: write 1.0e-3)" if hint is float and isinstance(value, str) else ""
-    raise ConfigError(f"{name}: found {value!r}, expected {hint_name}{hint_note}")
+    raise ConfigError(f"{name}: found {shortened(value)}, expected {hint_name}{hint_note}")
 
 
 def in_range(config: Any, name: str, low: float, high: float) -> None:
     """ConfigError where a field of a dataclass is not from `low` to `high`."""
     value = getattr(config, name)
     if not low <= value <= high:  # NaN fails here too
-        raise ConfigError(f"{name}: found {value}, expected {low:g} to {high:g}")
+        raise ConfigError(f"{name}: found {shortened(value)}, expected {low:g} to {high:g}")
+
+
+def shortened(value: Any) -> str:
+    """A value as one short line of a message, however long, deep or entangled it is."""
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return f"a {type(value).__name__} that is too long to be shown"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 2, 80, 80, 40
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values within the bounds above. An alias stands for all that it repeats: a few lines can mean 10^9."""
+
+    depth = 0
+
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        if node is not None and _written_out(node, {}) > MAX_VALUES:
+            raise yaml.YAMLError(f"with its aliases written out it has more than {MAX_VALUES:,} values")
+        return node
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise yaml.YAMLError(f"it is nested deeper than {MAX_DEPTH} levels")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def _written_out(node: yaml.Node, known: dict[yaml.Node, int]) -> int:
+    """Values in a node, those of its aliases counted each time."""
+    if node not in known:
+        known[node] = MAX_VALUES + 1  # what it counts for inside itself
+        parts = node.value if not isinstance(node, yaml.ScalarNode) else ()
+        flat = [n for part in parts for n in (part if isinstance(part, tuple) else (part,))]
+        known[node] = 1 + sum(_written_out(n, known) for n in flat)
+    return known[node]

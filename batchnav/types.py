@@ -109,9 +109,14 @@ class Task(Protocol):
     reward: torch.Tensor
     """f32 [N], of the last step."""
     metrics: Mapping[str, torch.Tensor]
-    """f32 [N] by name: of the episodes just ended where `Ends.done`, else of those running."""
+    """f32 [N] by name: of the episodes just ended where `Bodies.done`, else of those running."""
+    facts: Mapping[str, torch.Tensor]
+    """f32 [N] by name: what is known of a running episode from its start on, as how far the goal was."""
     state: NamedTuple
     """All tensors [N, ...] that the next step depends on, bodies apart."""
+    max_steps: int
+    num_fixed: int
+    """Fixed episodes that are played in turn, environment i those with numbers i, i + N, i + 2N ...; 0: none."""
     no_episode: str
     """What is wrong with a scene that has no episode to offer."""
 

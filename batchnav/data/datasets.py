@@ -29,7 +29,7 @@ from batchnav.data.source import SCENES_DIR, SceneSource, stage_source
 from batchnav.errors import ArgumentError, EpisodeError, MeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.scene import Scene
-from batchnav.sim.state import EpisodeTable
+from batchnav.tasks.pairs import EpisodeTable
 
 SPLITS = ("train", "val", "test", "minival", "train_mini", "val_mini", "example")
 EPISODE_VERSION = "v1"

@@ -20,7 +20,7 @@ import torch
 from batchnav.data.files import is_number, read_json, short, write_json_gz
 from batchnav.data.source import SCENES_DIR
 from batchnav.errors import EpisodeError
-from batchnav.sim.state import EpisodeTable
+from batchnav.tasks.pairs import EpisodeTable
 
 if TYPE_CHECKING:
     from batchnav.scene.scene import Scene

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import torch
 
-from batchnav.config import PointNavConfig
 from batchnav.data.episodes import Episode, Goal, rotation_of
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
-from batchnav.sim.pointnav import PointNavSim
+from batchnav.sim.bodies import BodyConfig
+from batchnav.sim.simulator import Simulator
+from batchnav.tasks.pointnav import PointNav, PointNavConfig
 
 
 def generate_episodes(scene: Scene, number: int, seed: int = 0, config: PointNavConfig | None = None) -> list[Episode]:
     """So many episodes in a scene, on its islands of radius >= 1.5 m, of 1 to 30 m on one storey, few of them straight.
 
-    They are the first that the environments of a `PointNavSim` with this seed sample, so the same scene, number and
+    They are the first that the environments of a `PointNavEnv` with this seed sample, so the same scene, number and
     seed give the same episodes. EpisodeError where the scene has none to offer.
     """
     config = config or PointNavConfig()
-    sim = PointNavSim(SceneBank.pack([scene]), number, config, seed)
+    sim = Simulator(SceneBank.pack([scene]), number, BodyConfig(), lambda sim: PointNav(sim, config), seed)
     sim.reset()
-    state = sim.state
+    bodies, goals = sim.bodies, sim.task.state
     return [
         Episode(
             episode_id=str(i),
             scene_id=scene.name,
-            start_position=shortest_floats(state.position[i]),
-            start_rotation=shortest_floats(torch.tensor(rotation_of(float(state.heading[i])))),
-            goals=(Goal(shortest_floats(state.goal[i]), config.success_distance),),
-            info={"geodesic_distance": shortest_floats(state.start_distance[i : i + 1])[0]},
+            start_position=shortest_floats(bodies.position[i]),
+            start_rotation=shortest_floats(torch.tensor(rotation_of(float(bodies.heading[i])))),
+            goals=(Goal(shortest_floats(goals.goal[i]), config.success_distance),),
+            info={"geodesic_distance": shortest_floats(goals.start_distance[i : i + 1])[0]},
         )
         for i in range(number)
     ]

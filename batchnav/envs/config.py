@@ -88,3 +88,16 @@ def nav_config(config: NavConfig | str | None, options: Mapping[str, Any]) -> Na
             raise ConfigError(f"preset: found {config!r}, expected one of {', '.join(PRESETS)}")
         config = PRESETS[config]
     return with_options(config or NavConfig(), options)
+
+
+def config_of(info: Mapping[str, Any]) -> NavConfig:
+    """The environment that a policy was trained in, as its file's `info` says it: in parts, or all fields at one level.
+
+    ConfigError where it says something else; the defaults where it says nothing.
+    """
+    if "env" in info:
+        return from_dict(NavConfig, info["env"])
+    flat = info.get("task", {})
+    if not isinstance(flat, Mapping):
+        raise ConfigError(f"task: found {type(flat).__name__}, expected a mapping")
+    return with_options(NavConfig(), flat)

@@ -16,8 +16,8 @@ from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.scene import Scene
-from batchnav.sensors.rig import Rig, make_sensors
+from batchnav.scene.scene import Scene, check_body
+from batchnav.sensors.rig import Rig, make_sensors, sensor_specs
 from batchnav.sim.bodies import NUM_ACTIONS
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks import TASKS
@@ -48,7 +48,8 @@ class NavEnv(gym.vector.VectorEnv):
             info["_final_obs"] is set; costs a rendering.
         renderer: "raycast", "opengl", or "auto" for the faster one on this machine.
 
-    ArgumentError, ConfigError for what is not as described; EpisodeError for a scene that has no episode to offer.
+    ArgumentError, ConfigError for what is not as described; NavMeshError for a scene whose navmesh was baked for
+    another body; EpisodeError for one that has no episode to offer.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's form)
@@ -74,14 +75,16 @@ class NavEnv(gym.vector.VectorEnv):
         self.config = nav_config(config, options)
         validate(self.config)
         cameras = self.config.all_cameras
-        made = make_sensors(sensors or self.config.sensors, cameras, self.config.sensor_settings)
+        names = self.config.sensors if sensors is None else sensors
+        made = make_sensors(names, cameras, self.config.sensor_settings)
         appearance = any(sensor.needs_appearance for of_camera in made.values() for sensor in of_camera.values())
         self.stream = scenes if isinstance(scenes, SceneStream) else None
         self.bank = _bank(scenes, num_envs, device, appearance)
+        body = self.config.body
+        for scene in self.bank.scenes:
+            check_body(scene, body.agent_radius, body.agent_height)
         self.num_envs, self.device = num_envs, self.bank.device
-        self.sim = Simulator(
-            self.bank, num_envs, self.config.body, lambda sim: TASKS[task](sim, self.config.task, episodes), seed
-        )
+        self.sim = Simulator(self.bank, num_envs, body, lambda sim: TASKS[task](sim, self.config.task, episodes), seed)
         self.task = self.sim.task
         self.rig = Rig(self.bank, self.sim.bodies, cameras, made, renderer)
         if self.stream is not None:
@@ -118,15 +121,15 @@ class NavEnv(gym.vector.VectorEnv):
 
     def step(self, actions: torch.Tensor) -> tuple[Observation, torch.Tensor, torch.Tensor, torch.Tensor, dict]:
         """One step of every agent: i64 [N] -> observation, reward, terminated, truncated, info."""
-        ends = self.sim.ends
+        bodies = self.sim.bodies
         self.sim.advance(actions)
-        info = {"episode": self.task.metrics, "_episode": ends.done}
+        info = {"episode": self.task.metrics, "_episode": bodies.done}
         if self._final is not None:
-            info |= {"final_obs": self._observe(self._final), "_final_obs": ends.done}
+            info |= {"final_obs": self._observe(self._final), "_final_obs": bodies.done}
         self.sim.reset_done()
         observation = self.observe()
         self.sim.finish()
-        return observation, self.task.reward, ends.terminated, ends.truncated, info
+        return observation, self.task.reward, bodies.terminated, bodies.truncated, info
 
     def observe(self) -> Observation:
         """The current observation, drawn anew."""
@@ -188,6 +191,12 @@ class PointNavEnv(NavEnv):
 
     def __init__(self, scenes: Sequence[Scene] | SceneBank | SceneStream, num_envs: int, *arguments, **options):
         super().__init__(scenes, num_envs, *arguments, **options)
+
+
+def specs_of(config: NavConfig, task: str = "pointnav") -> tuple[Spec, ...]:
+    """What an environment of this configuration observes, without one."""
+    sensors = make_sensors(config.sensors, config.all_cameras, config.sensor_settings)
+    return (*sensor_specs(sensors), *TASKS[task].specs)
 
 
 def _bank(scenes, num_envs: int, device: str | torch.device, appearance: bool) -> SceneBank:

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from numba import prange
 
-from batchnav.envs.pointnav import PointNavEnv
-from batchnav.geometry.point import point_at
+from batchnav.envs.nav import NavEnv
+from batchnav.geometry.point import point_at, squared_distance
 from batchnav.navmesh.geodesic import geodesic_distance, next_corner
 from batchnav.navmesh.walk import try_step
 from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.launch import launch
-from batchnav.sim.measures import collided, goal_in_agent_frame
-from batchnav.sim.state import FORWARD, LEFT, RIGHT, STOP
+from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, ahead, collided, level_squared_distance
+from batchnav.tasks.measures import goal_in_agent_frame
 
 MIN_PROGRESS = np.float32(0.25)
 """Share of a step by which it should bring the goal nearer; else the oracle compares all directions."""
@@ -31,8 +31,8 @@ COLLISION_COST = np.float32(0.25)
 class ForwardAgent:
     """Goes forward, and stops within the success distance of the goal."""
 
-    def __init__(self, env: PointNavEnv):
-        self.success_distance = env.config.success_distance
+    def __init__(self, env: NavEnv):
+        self.success_distance = env.config.task.success_distance
 
     def reset(self, num_envs: int) -> None:
         """Nothing to forget."""
@@ -50,7 +50,7 @@ class ForwardAgent:
 class RandomAgent(ForwardAgent):
     """Goes forward, left or right with equal chances, and stops within the success distance of the goal."""
 
-    def __init__(self, env: PointNavEnv, seed: int = 0):
+    def __init__(self, env: NavEnv, seed: int = 0):
         super().__init__(env)
         self.generator, self.seed = torch.Generator(env.device), seed
 
@@ -67,9 +67,9 @@ class RandomAgent(ForwardAgent):
 class GreedyAgent(ForwardAgent):
     """Turns until the goal lies ahead to within half a turn, goes forward, and stops within the success distance."""
 
-    def __init__(self, env: PointNavEnv):
+    def __init__(self, env: NavEnv):
         super().__init__(env)
-        self.tolerance = math.radians(env.config.turn_angle_deg) / 2
+        self.tolerance = math.radians(env.config.body.turn_angle_deg) / 2
 
     def move(self, pointgoal: torch.Tensor) -> torch.Tensor:
         """Forward, or a turn towards the goal."""
@@ -79,33 +79,27 @@ class GreedyAgent(ForwardAgent):
 
 
 @device_function
-def _try_forward(i, turns, nav, task, state, scratch, row):
+def _try_forward(i, turns, nav, body, bodies, goals, scratch, row):
     """One forward step after so many left turns: (geodesic distance after it, whether it collides)."""
-    x, y, z = state.position[i, 0], state.position[i, 1], state.position[i, 2]
-    heading = state.heading[i] + np.float32(turns) * task.turn
-    end_x = x - task.forward_step * np.float32(math.sin(heading))
-    end_z = z - task.forward_step * np.float32(math.cos(heading))
-    start, end = (x, y, z), (end_x, y, end_z)
-    reached = try_step(nav, state.scene[i], start, end, task.sliding, scratch, row)
-    nx, ny, nz = reached
-    moved = (nx - x) * (nx - x) + (ny - y) * (ny - y) + (nz - z) * (nz - z)
-    wanted = (end_x - x) * (end_x - x) + (end_z - z) * (end_z - z)
-    distance = geodesic_distance(nav, state.scene[i], reached, point_at(i, state.goal), scratch, row)
-    return distance, collided(moved, wanted)
+    start, scene = point_at(i, bodies.position), bodies.scene[i]
+    end = ahead(start, bodies.heading[i] + np.float32(turns) * body.turn, body.forward_step)
+    reached = try_step(nav, scene, start, end, body.sliding, scratch, row)
+    distance = geodesic_distance(nav, scene, reached, point_at(i, goals.goal), scratch, row)
+    return distance, collided(squared_distance(start, reached), level_squared_distance(start, end))
 
 
 @device_function
-def _best_turns(i, nav, task, state, scratch, row):
+def _best_turns(i, nav, body, bodies, goals, scratch, row):
     """How many left turns (negative: right) to make before the next step.
 
     None where going straight on brings the goal nearer; else as many as make the step worth most.
     """
-    half_circle = np.int32(math.ceil(np.float32(math.pi) / task.turn))
+    half_circle = np.int32(math.ceil(np.float32(math.pi) / body.turn))
     best, best_worth = np.int32(0), -np.float32(np.inf)
     for k in range(2 * half_circle + 1):  # 0, 1, -1, 2, -2 ...
         turns = np.int32((k + 1) // 2 if k % 2 == 1 else -(k // 2))
-        after, collides = _try_forward(i, turns, nav, task, state, scratch, row)
-        progress = (state.distance[i] - after) / task.forward_step
+        after, collides = _try_forward(i, turns, nav, body, bodies, goals, scratch, row)
+        progress = (goals.distance[i] - after) / body.forward_step
         if k == 0 and progress >= MIN_PROGRESS:
             return best
         worth = progress - TURN_COST * np.float32(abs(turns))
@@ -117,23 +111,23 @@ def _best_turns(i, nav, task, state, scratch, row):
 
 
 @device_function
-def _follow(i, nav, task, state, scratch, row, plan_out):
+def _follow(i, nav, body, bodies, goals, success_distance, scratch, row, plan_out):
     """The next action along the shortest path.
 
     Turns to the path's next corner and goes. Where that step would bring little (a wall is in the way of the quantised
     heading), it turns to the direction that brings most; `plan_out` [N, 2] holds whether such a turn is under way, and
     the left turns that remain.
     """
-    if state.distance[i] < task.success_distance:
+    if goals.distance[i] < success_distance:
         return STOP
     if plan_out[i, 0] == 0:
-        position, goal = point_at(i, state.position), point_at(i, state.goal)
-        _, corner = next_corner(nav, state.scene[i], position, goal, scratch, row)
-        _, angle = goal_in_agent_frame(position[0], position[2], state.heading[i], corner[0], corner[2])
-        if abs(angle) > np.float32(0.5) * task.turn:
+        position = point_at(i, bodies.position)
+        _, corner = next_corner(nav, bodies.scene[i], position, point_at(i, goals.goal), scratch, row)
+        _, angle = goal_in_agent_frame(position, bodies.heading[i], corner)
+        if abs(angle) > np.float32(0.5) * body.turn:
             return LEFT if angle > np.float32(0.0) else RIGHT
         plan_out[i, 0] = 1
-        plan_out[i, 1] = _best_turns(i, nav, task, state, scratch, row)
+        plan_out[i, 1] = _best_turns(i, nav, body, bodies, goals, scratch, row)
     if plan_out[i, 1] > 0:
         plan_out[i, 1] -= 1
         return LEFT
@@ -145,31 +139,33 @@ def _follow(i, nav, task, state, scratch, row, plan_out):
 
 
 @cpu_kernel
-def _follow_cpu(nav, task, state, scratch, chunks, plan_out, actions_out):
+def _follow_cpu(nav, body, bodies, goals, success_distance, scratch, chunks, plan_out, actions_out):
     n = actions_out.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            actions_out[i] = _follow(i, nav, task, state, scratch, row, plan_out)
+            actions_out[i] = _follow(i, nav, body, bodies, goals, success_distance, scratch, row, plan_out)
 
 
 @cuda_kernel
-def _follow_cuda(nav, task, state, scratch, plan_out, actions_out):
+def _follow_cuda(nav, body, bodies, goals, success_distance, scratch, plan_out, actions_out):
     i = cuda.grid(1)
     if i < actions_out.shape[0]:
-        actions_out[i] = _follow(i, nav, task, state, scratch, i, plan_out)
+        actions_out[i] = _follow(i, nav, body, bodies, goals, success_distance, scratch, i, plan_out)
 
 
 class OracleAgent:
     """Follows the shortest path on the navmesh, and stops within the success distance."""
 
-    def __init__(self, env: PointNavEnv):
-        self.sim = env.sim
-        rows = env.num_envs if env.device.type == "cuda" else self.sim.chunks
+    def __init__(self, env: NavEnv):
+        sim = env.sim
         self._actions = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
         self._plan = torch.zeros(env.num_envs, 2, dtype=torch.int32, device=env.device)
-        self._scratch = env.bank.search_scratch(rows)
-        self._views = tuple(map(view, (self.sim.state, self._scratch, self._plan, self._actions)))
+        bodies, goals = view(sim.bodies), view(sim.task.state)
+        success_distance = np.float32(env.config.task.success_distance)
+        self._read = (sim.bank.navmesh_view, sim.body, bodies, goals, success_distance)
+        self._scratch, self._chunks = sim.search_scratch(env.num_envs), sim.chunks
+        self._written = view(self._plan), view(self._actions)
 
     def reset(self, num_envs: int) -> None:
         """Forget the turns under way."""
@@ -178,12 +174,10 @@ class OracleAgent:
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
         """Actions i64 [N]; valid until the next call."""
         self._plan.masked_fill_(episode_start.unsqueeze(1), 0)
-        state, scratch, plan, actions = self._views
-        arguments = (self.sim.bank.navmesh_view, self.sim.task, state, scratch)
         if self._actions.device.type == "cuda":
-            launch(_follow_cuda, len(self._actions), *arguments, plan, actions)
+            launch(_follow_cuda, len(self._actions), *self._read, self._scratch, *self._written)
         else:
-            _follow_cpu(*arguments, self.sim.chunks, plan, actions)
+            _follow_cpu(*self._read, self._scratch, self._chunks, *self._written)
         return self._actions
 
 

@@ -8,13 +8,11 @@ in these same scenes would come out. The interval over scenes says what other sc
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, stdtrit
-
-from batchnav.sim.state import METRICS
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
@@ -92,14 +90,15 @@ def scene_interval(values: np.ndarray, scene: np.ndarray, seed: int = 0) -> tupl
     return float(low), float(high)
 
 
-def summarise(episodes: Mapping[str, np.ndarray]) -> dict[str, Interval]:
+def summarise(episodes: Mapping[str, np.ndarray], metrics: Iterable[str]) -> dict[str, Interval]:
     """Every metric's mean with both intervals: over episodes Wilson's for success and Student's t for the others.
 
     Args:
         episodes: what `evaluate` returns: [M] for each metric, and "scene" i32 [M].
+        metrics: their names.
     """
     summary = {}
-    for name in METRICS:
+    for name in metrics:
         values = episodes[name]
         plain = proportion_interval(values) if name == "success" else mean_interval(values, possible(name))
         low, high = scene_interval(values, episodes["scene"])

@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
-from batchnav.envs.pointnav import PointNavEnv
+from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
-from batchnav.sim.state import METRICS
+from batchnav.types import Spec
 
 STEPS_BETWEEN_CHECKS = 16
 """How often to ask whether all episodes have ended: each time waits for the device."""
@@ -28,6 +28,14 @@ class Agent(Protocol):
         ...
 
 
+class Images(NamedTuple):
+    """What one sensor saw in an episode of S actions."""
+
+    spec: Spec
+    values: np.ndarray
+    """[S, C, H, W], as observed."""
+
+
 class Recording(NamedTuple):
     """One played episode of S actions, to draw."""
 
@@ -39,16 +47,16 @@ class Recording(NamedTuple):
     """f32 [S], radians."""
     actions: np.ndarray
     """i64 [S]."""
-    depth: np.ndarray
-    """f32 [S, H, W] in 0..1, as observed."""
+    images: dict[str, Images]
+    """By sensor."""
     goal: np.ndarray
     """f32 [3]."""
     metrics: dict[str, float]
-    """By name, as METRICS lists them."""
+    """By name."""
 
 
 @torch.inference_mode()
-def evaluate(agent: Agent, env: PointNavEnv, num_episodes: int, seed: int = 0) -> dict[str, np.ndarray]:
+def evaluate(agent: Agent, env: NavEnv, num_episodes: int, seed: int = 0) -> dict[str, np.ndarray]:
     """Play `num_episodes` episodes from the environment's first on, each counted once.
 
     Environment i plays episodes i, i + N, i + 2N ...: rows of the environment's episode table where it has one. What is
@@ -61,55 +69,64 @@ def evaluate(agent: Agent, env: PointNavEnv, num_episodes: int, seed: int = 0) -
         seed: of the sampled episodes, where there is no table.
 
     Returns:
-        f32 [M] for each name of METRICS, "start_distance" f32 [M] (geodesic, metres) and "scene" i32 [M].
+        f32 [M] for each of the task's metrics and facts, and "scene" i32 [M].
     """
-    rows = env.sim.episodes.scene.shape[0]
-    if num_episodes < 1 or (rows and num_episodes > rows):
-        raise ArgumentError(f"num_episodes: found {num_episodes}, expected 1 to {rows or 'any'}")
-    n, device, state = env.num_envs, env.device, env.sim.state
+    task, n, device = env.task, env.num_envs, env.device
+    if num_episodes < 1 or (task.num_fixed and num_episodes > task.num_fixed):
+        raise ArgumentError(f"num_episodes: found {num_episodes}, expected 1 to {task.num_fixed or 'any'}")
+    names = (*task.metrics, *task.facts)
     # One column more than there are episodes: what is not to be counted is written there.
-    results = torch.full((len(METRICS) + 2, num_episodes + 1), math.nan, device=device)
+    results = torch.full((len(names) + 1, num_episodes + 1), math.nan, device=device)
     index = torch.arange(n, device=device)
     start = torch.ones(n, dtype=torch.bool, device=device)
     observations, _ = env.reset(seed=seed)
     agent.reset(n)
-    for step in range(-(-num_episodes // n) * env.config.max_steps):
-        before = torch.stack([state.start_distance, state.scene.float()])
+    for step in range(-(-num_episodes // n) * task.max_steps):
+        before = torch.stack([*task.facts.values(), env.sim.bodies.scene.float()])
         observations, _, _, _, info = env.step(agent.act(observations, start))
         start = info["_episode"].clone()
         column = torch.where(start & (index < num_episodes), index, num_episodes)
-        results[:, column] = torch.cat([torch.stack([info["episode"][name] for name in METRICS]), before])
+        results[:, column] = torch.cat([torch.stack(list(info["episode"].values())), before])
         index += n * start
         if step % STEPS_BETWEEN_CHECKS == 0 and bool((index >= num_episodes).all()):
             break
     found = results[:, :num_episodes].cpu().numpy()
-    episodes = dict(zip((*METRICS, "start_distance"), found, strict=False))
+    episodes = dict(zip(names, found, strict=False))
     return episodes | {"scene": found[-1].astype(np.int32)}
 
 
 @torch.inference_mode()
-def record(agent: Agent, env: PointNavEnv, seed: int = 0) -> list[Recording]:
+def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
     """Play one episode in every environment and keep what was seen and done."""
-    n, state = env.num_envs, env.sim.state
+    n, bodies = env.num_envs, env.sim.bodies
     observations, _ = env.reset(seed=seed)
     agent.reset(n)
-    goals, scenes = state.goal.cpu().numpy().copy(), state.scene.tolist()
+    goals, scenes = env.task.state.goal.cpu().numpy().copy(), bodies.scene.tolist()
     lengths, metrics = np.zeros(n, int), [{} for _ in range(n)]
     start = torch.ones(n, dtype=torch.bool, device=env.device)
-    positions, headings, actions, depth = [], [], [], []
+    positions, headings, actions = [], [], []
+    seen: dict[str, list[np.ndarray]] = {spec.name: [] for spec in env.specs if len(spec.shape) == 3}
     while not lengths.all():
-        positions.append(state.position.cpu().numpy().copy())
-        headings.append(state.heading.cpu().numpy().copy())
-        depth.append(observations["depth"][:, 0].cpu().numpy().copy())
+        positions.append(bodies.position.cpu().numpy().copy())
+        headings.append(bodies.heading.cpu().numpy().copy())
+        for name, images in seen.items():
+            images.append(observations[name].cpu().numpy().copy())
         action = agent.act(observations, start)
         actions.append(action.cpu().numpy().copy())
         observations, _, _, _, info = env.step(action)
         start = info["_episode"].clone()
         for i in np.flatnonzero(start.cpu().numpy() & (lengths == 0)):
             lengths[i] = len(positions)
-            metrics[i] = {name: float(info["episode"][name][i]) for name in METRICS}
-    stacked = [np.stack(rows, axis=1) for rows in (positions, headings, actions, depth)]
+            metrics[i] = {name: float(info["episode"][name][i]) for name in info["episode"]}
+    stacked = [np.stack(rows, axis=1) for rows in (positions, headings, actions)]
+    films = {spec: np.stack(seen[spec.name], axis=1) for spec in env.specs if spec.name in seen}
     return [
-        Recording(scenes[i], *(rows[i, : lengths[i]] for rows in stacked), goal=goals[i], metrics=metrics[i])
+        Recording(
+            scenes[i],
+            *(rows[i, : lengths[i]] for rows in stacked),
+            images={spec.name: Images(spec, film[i, : lengths[i]]) for spec, film in films.items()},
+            goal=goals[i],
+            metrics=metrics[i],
+        )
         for i in range(n)
     ]

@@ -11,12 +11,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
-from batchnav.config import PointNavConfig, from_dict
+from batchnav.config import to_dict
 from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes
 from batchnav.data.scenes import find_played
 from batchnav.data.source import SCENES_DIR
 from batchnav.data.validate import distance_mismatches
-from batchnav.envs.pointnav import PointNavEnv
+from batchnav.envs.config import NavConfig, config_of
+from batchnav.envs.nav import NavEnv
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.agents import REFERENCE_AGENTS
 from batchnav.evaluation.intervals import Summary, summarise
@@ -25,29 +26,26 @@ from batchnav.policy.weights import load_policy
 from batchnav.runs.results import machine
 from batchnav.runtime.files import replacing
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.state import METRICS
 
 RECORDED = ("success", "spl", "soft_spl")
 """The metrics that become rows of eval/results/pointnav.jsonl."""
-BLIND_IMAGE = 4
-"""Image side for agents that do not look."""
 
 
 class Player(Protocol):
-    """An agent to measure, and the task that it plays."""
+    """An agent to measure, and the environment that it plays in."""
 
     name: str
-    task: PointNavConfig
+    config: NavConfig
     sees: bool
     """Whether it looks at its images."""
 
-    def enter(self, env: PointNavEnv) -> Agent:
+    def enter(self, env: NavEnv) -> Agent:
         """What acts in this environment."""
         ...
 
 
 class PolicyPlayer:
-    """A trained policy with its way of choosing actions; its file says which task it was trained for."""
+    """A trained policy with its way of choosing actions; its file says what it was trained in."""
 
     sees = True
 
@@ -55,9 +53,9 @@ class PolicyPlayer:
         self.policy, self.checkpoint = load_policy(checkpoint, device), checkpoint
         self.sample, self.seed, self.info = sample, seed, self.policy.info
         self.name = "blind" if self.policy.network.config.blind else "learned"
-        self.task = from_dict(PointNavConfig, self.info.get("task", {}))
+        self.config = config_of(self.info)
 
-    def enter(self, env: PointNavEnv) -> Agent:
+    def enter(self, env: NavEnv) -> Agent:
         """Itself."""
         return self
 
@@ -75,10 +73,10 @@ class ReferencePlayer:
     """One of REFERENCE_AGENTS, by name."""
 
     name: str
-    task: PointNavConfig
+    config: NavConfig
     sees = False
 
-    def enter(self, env: PointNavEnv) -> Agent:
+    def enter(self, env: NavEnv) -> Agent:
         """The agent that is made from this environment."""
         return REFERENCE_AGENTS[self.name](env)
 
@@ -125,36 +123,36 @@ class Evaluation:
 
     def play(self, player: Player) -> Played:
         """Play all episodes once."""
-        env = self._environment(self.episodes, player.task, player.sees)
+        env = self._environment(self.episodes, player.config, player.sees)
         found = evaluate(player.enter(env), env, len(self.episodes))
         by_scene = {
-            name: summarise({key: values[found["scene"] == k] for key, values in found.items()})
+            name: summarise({key: values[found["scene"] == k] for key, values in found.items()}, env.task.metrics)
             for k, name in enumerate(self.names)
         }
         mismatches = distance_mismatches(self.episodes, found["start_distance"])
-        return Played(player, found, summarise(found), by_scene, mismatches)
+        return Played(player, found, summarise(found, env.task.metrics), by_scene, mismatches)
 
     def film(self, player: Player, count: int) -> list[Recording]:
         """Recordings of episodes spread evenly over the file."""
         rows = np.unique(np.linspace(0, len(self.episodes) - 1, count).round().astype(int))
-        env = self._environment([self.episodes[i] for i in rows], player.task, sees=True)
+        env = self._environment([self.episodes[i] for i in rows], player.config, sees=True)
         return record(player.enter(env), env)
 
-    def _environment(self, episodes: list[Episode], task: PointNavConfig, sees: bool) -> PointNavEnv:
-        """An environment that plays these episodes; small images where nobody looks at them."""
-        task = task if sees else dataclasses.replace(task, height=BLIND_IMAGE, width=BLIND_IMAGE)
+    def _environment(self, episodes: list[Episode], config: NavConfig, sees: bool) -> NavEnv:
+        """An environment that plays these episodes; nothing is drawn where nobody looks."""
+        config = config if sees else dataclasses.replace(config, sensors=())
         table = episode_table(episodes, self.names, self.bank.device)
         n = min(self.num_envs, len(episodes))
-        return PointNavEnv(self.bank, n, config=task, episodes=table, renderer=self.renderer if sees else "raycast")
+        return NavEnv(self.bank, n, config=config, episodes=table, renderer=self.renderer if sees else "raycast")
 
     def facts(self, player: Player) -> dict[str, str]:
         """What was played, in words, for a report's head."""
-        task = player.task
+        camera, body, task = player.config.camera, player.config.body, player.config.task
         facts = {
             "episodes": f"{len(self.episodes)} in {len(self.names)} scenes",
-            "task": f"depth {task.width}x{task.height} over {task.hfov_deg:g}°, turns of {task.turn_angle_deg:g}°, "
-            f"steps of {task.forward_step:g} m, success within {task.success_distance:g} m, at most {task.max_steps} "
-            "steps",
+            "task": f"{', '.join(player.config.sensors)} {camera.width}x{camera.height} over {camera.hfov_deg:g}°, "
+            f"turns of {body.turn_angle_deg:g}°, steps of {body.forward_step:g} m, success within "
+            f"{task.success_distance:g} m, at most {task.max_steps} steps",
         }
         if isinstance(player, PolicyPlayer) and "frames" in player.info:
             facts["trained for"] = f"{player.info['frames']:,} frames"
@@ -180,12 +178,16 @@ class Evaluation:
     def write_results(self, path: Path, played: Played) -> None:
         """All figures and every episode's, whole or not at all; what is not finite becomes null."""
         per_episode = [
-            {"episode_id": e.episode_id, "scene_id": e.scene_id, **{m: _number(played.episodes[m][i]) for m in METRICS}}
+            {
+                "episode_id": e.episode_id,
+                "scene_id": e.scene_id,
+                **{m: _number(played.episodes[m][i]) for m in played.overall},
+            }
             for i, e in enumerate(self.episodes)
         ]
         data = {
             "agent": played.player.name, "episodes_file": str(self.path),
-            "task": dataclasses.asdict(played.player.task),
+            "env": to_dict(played.player.config),
             "overall": {metric: _plain(interval) for metric, interval in played.overall.items()},
             "scenes": {
                 scene: {metric: _plain(interval) for metric, interval in summary.items()}

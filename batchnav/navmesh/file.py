@@ -8,9 +8,7 @@ by its file's size (about 40 times it, and some microseconds a byte).
 
 from __future__ import annotations
 
-import os
 import struct
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +18,7 @@ import numpy as np
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, Tile
+from batchnav.runtime.files import replacing
 
 SET_MAGIC, TILE_MAGIC, TILE_VERSION = 0x4D534554, 0x444E4156, 7
 SET_HEADER = struct.Struct("<3i3f2f2i")
@@ -73,19 +72,8 @@ def read(path: str | Path) -> NavMeshFile:
 
 def write(path: str | Path, file: NavMeshFile) -> None:
     """Write a `.navmesh` file: whole, or not at all."""
-    path = Path(path)
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(serialise(file))
-            os.chmod(name, 0o666 & ~_umask())
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise NavMeshError(f"{path}: cannot be written ({error.strerror or error})") from error
+    with replacing(Path(path), NavMeshError, make_folder=False) as part:
+        part.write_bytes(serialise(file))
 
 
 def parse(data: bytes, name: str) -> NavMeshFile:
@@ -266,10 +254,3 @@ def _serialise_tile(tile: Tile) -> bytes:
         (tile.detail_vertices, "<f4"), (tile.detail_triangles, "u1"), (tile.bv_nodes, BV_NODE),
     )  # fmt: skip
     return header + b"".join(np.ascontiguousarray(block, dtype).tobytes() for block, dtype in blocks)
-
-
-def _umask() -> int:
-    """The process' umask; the system offers no way to read it but to set it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -80,7 +80,7 @@ class Agent:
         return act.action
 
     def _checked(self, observations: Observation) -> Observation:
-        """What the network reads, float32 or bytes on its device; ArgumentError where something is missing or misshapen."""
+        """What the network reads, on its device; ArgumentError where something is missing or misshapen."""
         result = {}
         for name, shape in self.network.observation_shapes.items():
             if name not in observations:

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import safetensors
 import torch
 from gymnasium import spaces
-from safetensors.torch import save
 
-from batchnav.config import PolicyConfig, from_dict, to_dict
-from batchnav.errors import BatchnavError, CheckpointError
+from batchnav.config import PolicyConfig, from_dict, shortened, to_dict
+from batchnav.errors import BatchnavError, CheckpointError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files import replacing
+from batchnav.runtime.files import replacing, safetensors_bytes
 
 FORMAT = "batchnav policy 1"
 DTYPES = (torch.float32, torch.bfloat16)
 """Types of weights in a file; a network always has float32."""
+MAX_METADATA, MAX_OBSERVATIONS, MAX_NUMBERS, MAX_ACTIONS = 2**20, 64, 2**22, 2**16
+"""What a file may ask for: characters of metadata, observations, numbers in one of them, actions."""
 
 
 def save_policy(
     policy: ActorCritic, path: str | Path, info: dict[str, Any] | None = None, dtype: torch.dtype = torch.float32
 ) -> None:
-    """Write weights, settings and shapes to `path`, atomically.
+    """Write weights, settings and shapes to `path`, atomically; the same bytes for the same policy and `info`.
 
     Args:
         policy: the network.
         path: the file to write.
-        info: anything JSON can hold (task settings, frames trained); `load_policy` hands it back.
+        info: a dict of anything JSON can hold (task settings, frames trained); `load_policy` hands it back.
         dtype: of the weights in the file; torch.bfloat16 halves it.
 
     CheckpointError where a weight is not finite, or the file cannot be written.
@@ -49,8 +52,9 @@ def save_policy(
         "num_actions": json.dumps(policy.num_actions),
         "info": json.dumps(info or {}),
     }
+    metadata["sha256"] = _digest(tensors, metadata)
     with replacing(path, CheckpointError) as part:
-        part.write_bytes(save(tensors, metadata))  # save_file's are for their owner alone
+        part.write_bytes(safetensors_bytes(tensors, metadata))
 
 
 def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
@@ -62,21 +66,54 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
     tensors, metadata = _read(path)
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format is {metadata.get('format')!r}, expected {FORMAT!r}")
+    if sum(map(len, metadata.values())) > MAX_METADATA:
+        raise CheckpointError(f"{path}: has more than {MAX_METADATA:,} characters of metadata")
     try:
         config = from_dict(PolicyConfig, json.loads(metadata["policy"]))
-        shapes = json.loads(metadata["observations"])
-        boxes = {name: spaces.Box(-float("inf"), float("inf"), tuple(shape)) for name, shape in shapes.items()}
-        actions = spaces.Discrete(json.loads(metadata["num_actions"]))
-        info = json.loads(metadata["info"])
-        network = ActorCritic(spaces.Dict(boxes), actions, config)
+        space = _observation_space(json.loads(metadata["observations"]))
+        actions = spaces.Discrete(_whole(json.loads(metadata["num_actions"]), "num_actions", MAX_ACTIONS))
+        info = dict(json.loads(metadata["info"]))
+        with torch.device("meta"):  # nothing is allocated before the file's tensors are known to fit
+            expected = ActorCritic(space, actions, config).state_dict()
+        _check_names_and_shapes(tensors, expected, path)
+        network = ActorCritic(space, actions, config)
     except BatchnavError as error:
         raise CheckpointError(f"{path}: its settings cannot be used: {error}") from error
-    except (KeyError, ValueError, TypeError, AttributeError, AssertionError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged metadata ({type(error).__name__}: {error})") from error
-    _check_names_and_shapes(tensors, network.state_dict(), path)
     _check_finite(tensors, path)
+    if "sha256" in metadata and metadata.pop("sha256") != _digest(tensors, metadata):
+        raise CheckpointError(f"{path}: is damaged: its check sum differs (whoever changes a file leaves 'sha256' out)")
     network.load_state_dict(tensors)
     return Agent(network.to(device), info)
+
+
+def _observation_space(shapes: dict[str, list[int]]) -> spaces.Dict:
+    """The space of observations of these shapes. ConfigError where they ask for too much."""
+    if len(shapes) > MAX_OBSERVATIONS:
+        raise ConfigError(f"observations: found {len(shapes)}, expected {MAX_OBSERVATIONS} at most")
+    boxes = {}
+    for name, shape in shapes.items():
+        what = f"observation {shortened(name)}"
+        sizes = tuple(_whole(size, what, MAX_NUMBERS) for size in shape[:4])  # `ActorCritic` refuses four
+        _whole(math.prod(sizes), what, MAX_NUMBERS)
+        boxes[name] = spaces.Box(-float("inf"), float("inf"), sizes)
+    return spaces.Dict(boxes)
+
+
+def _whole(value: Any, name: str, most: int) -> int:
+    if type(value) is not int or not 1 <= value <= most:
+        raise ConfigError(f"{name}: found {shortened(value)}, expected a whole number from 1 to {most:,}")
+    return value
+
+
+def _digest(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> str:
+    """SHA-256 of all that a file says."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:

@@ -243,7 +243,11 @@ class Learner:
         rollout = self.rollout
         try:
             self.policy.load_state_dict(state["policy"])
-            self.optimizer.load_state_dict(state["optimizer"])
+            # Rates, decays and bounds are this run's settings; only what the optimiser has counted goes on.
+            groups = self.optimizer.state_dict()["param_groups"]
+            self.optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
+            if not all(self.config.optimizer == _kind_of(kept) for kept in self.optimizer.state.values()):
+                raise ValueError(f"its optimiser is not {self.config.optimizer}")
             self.optimizer.param_groups[0]["lr"] = self.lr
             self.generator.set_state(state["generator"].cpu())
             self.state.copy_(state["memory"])
@@ -256,6 +260,11 @@ class Learner:
             self._record()  # the optimiser's state lies elsewhere now
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             raise CheckpointError(f"resume state: does not fit this run ({type(error).__name__}: {error})") from error
+
+
+def _kind_of(kept: dict[str, torch.Tensor]) -> str:
+    """The optimiser that has kept this of a parameter."""
+    return "lamb" if "num_steps" in kept else "adamw"
 
 
 def _make_optimizer(policy: ActorCritic, config: PPOConfig, lr: torch.Tensor) -> torch.optim.Optimizer:

@@ -33,6 +33,8 @@ class PointNavRun(NavConfig):
     """Seconds between two saves of weights and resume state."""
     eval_every: int = 0
     """Frames between two evaluations on the validation episodes; 0: none while training."""
+    on_sigusr1: Literal["restart", "save"] = "restart"
+    """What SIGUSR1 asks for: a save and an end with status 0, for a scheduler that starts the run again; or a save."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import torch
 
-from batchnav.config import PointNavRun, load_config
+from batchnav.config import load_config
 from batchnav.data.episodes import load_episodes
 from batchnav.data.scenes import measure_scenes, scene_ids
 from batchnav.errors import DeviceError
 from batchnav.render.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
+from batchnav.runs.config import PointNavRun
 from batchnav.runs.memory import predict_memory
 from batchnav.runtime.device import num_threads, resolve_device
 

@@ -1,10 +1,11 @@
 """The folder of a training run: its configuration, curves, weights, and the state from which it goes on when killed.
 
-    config.yaml            the configuration it was started with
+    config.yaml            the configuration; comments say what was changed since, and at which frame
     metrics.jsonl          one row per update (and per evaluation)
     tensorboard/           the same for TensorBoard
     policy.safetensors     the weights, loadable with `batchnav.load_policy`
-    resume.pt              everything else that the next update depends on
+    resume.pt              everything else that the next update depends on, as torch saves it, and its SHA-256
+    .lock                  whose the folder is, while it is somebody's
 
 Weights and state are written to a temporary file and renamed, so a run killed at any moment finds whole files. The
 state comes last: what it does not cover yet (rows after it) is dropped and made again on resuming.
@@ -12,73 +13,118 @@ state comes last: what it does not cover yet (rows after it) is dropped and made
 
 from __future__ import annotations
 
-import json
-import math
-import os
+import hashlib
+import io
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
-from torch.utils.tensorboard import SummaryWriter
 
-from batchnav.config import to_dict
+from batchnav.config import load_config, shortened, to_dict
 from batchnav.errors import CheckpointError
+from batchnav.runs.curves import Curves, flat
+from batchnav.runtime.files import lock_folder, remove_leftovers, replacing
+
+_SEAL = b"sha256:"
+"""Begins the last 71 bytes of `resume.pt`, which are no part of torch's file: its readers pass over them."""
+_CHANGE = "# from frame "
+"""Begins the comments of `config.yaml` that say what was changed."""
 
 
 class RunFolder:
-    """Opens or creates the folder `path` of a run configured by `config`.
+    """Opens or creates the folder `path` of a run configured by `config`, and keeps it from other processes.
 
-    CheckpointError where the folder holds a run of another configuration: nothing of it is overwritten.
+        with RunFolder(out, run) as folder:
+            state = folder.load()
+            ...
+            folder.begin(frames)
+
+    Args:
+        path: of the folder.
+        config: dataclass of the run.
+        allow_changes: go on with a run whose configuration was another one; `config.yaml` tells of the change.
+
+    CheckpointError where another process has the folder, where it cannot be written, or where it holds a run of another
+    configuration: nothing of it is overwritten. A start that failed before anything was saved binds nobody.
     """
 
-    def __init__(self, path: Path, config: Any):
-        self.path, self.config = path, to_dict(config)
-        path.mkdir(parents=True, exist_ok=True)
-        self._check_config()
-        self.metrics_path, self.resume_path = path / "metrics.jsonl", path / "resume.pt"
-        self.policy_path = path / "policy.safetensors"
+    def __init__(self, path: Path, config: Any, allow_changes: bool = False):
+        self.path, self.config = path, config
+        self.config_path, self.metrics_path = path / "config.yaml", path / "metrics.jsonl"
+        self.policy_path, self.resume_path = path / "policy.safetensors", path / "resume.pt"
         self.seconds_before = 0.0
         self._start = self._last_save = time.monotonic()
-        self._metrics = None
-        self._board: SummaryWriter | None = None
+        self._curves: Curves | None = None
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            found = "a file" if path.exists() else error.strerror or error
+            raise CheckpointError(f"{path}: found {found}, expected a folder, or a place for one") from error
+        self._lock = lock_folder(path, CheckpointError)
+        try:
+            for file in (self.config_path, self.metrics_path, self.policy_path, self.resume_path):
+                remove_leftovers(file)
+            self._changes = self._find_changes(allow_changes)
+        except BaseException:
+            self._lock.close()
+            raise
 
-    def _check_config(self) -> None:
-        config_path = self.path / "config.yaml"
-        if not config_path.exists():
-            write_atomically(config_path, yaml.safe_dump(self.config, sort_keys=False).encode())
-            return
-        found = yaml.safe_load(config_path.read_text(encoding="utf-8"))
-        different = [key for key in _flat(self.config) if _flat(self.config)[key] != _flat(found or {}).get(key)]
-        if different:
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def holds_run(self) -> bool:
+        """Whether a run has saved anything here."""
+        return self.resume_path.exists() or self.policy_path.exists()
+
+    def _find_changes(self, allowed: bool) -> list[str]:
+        """What differs from the run that is here, a text for each setting."""
+        if not (self.holds_run and self.config_path.exists()):
+            return []
+        found, expected = (flat(to_dict(c)) for c in (load_config(self.config_path, type(self.config)), self.config))
+        different = [key for key in expected if found[key] != expected[key]]
+        if different and not allowed:
             key = different[0]
             raise CheckpointError(
-                f"{self.path}: holds a run with {key} = {_flat(found or {}).get(key)!r}, expected "
-                f"{_flat(self.config)[key]!r} as asked for now; choose another --out, or delete the folder"
+                f"{self.path}: holds a run with {key} = {shortened(found[key])}, expected {shortened(expected[key])} "
+                f"as asked for now; choose another --out, or go on with the change by --allow-changes"
             )
+        return [f"{key} = {expected[key]!r}, was {found[key]!r}" for key in different]
 
     def load(self) -> dict | None:
-        """The state to go on from, or None where the run begins. Rows of `metrics.jsonl` after it are dropped."""
-        state = None
-        if self.resume_path.exists():
-            try:
-                state = torch.load(self.resume_path, map_location="cpu", weights_only=True)
-                self.seconds_before = float(state["seconds"])
-                frames = int(state["learner"]["frames"])
-            except Exception as error:  # torch raises many kinds for a damaged file
-                raise CheckpointError(
-                    f"{self.resume_path}: found no readable resume state ({type(error).__name__}: {error}), expected "
-                    f"what training wrote; delete the file to train from the beginning"
-                ) from error
-        frames = frames if state else -1
-        rows = self.metrics_path.read_text(encoding="utf-8").splitlines() if self.metrics_path.exists() else []
-        kept = [line for line in rows if _frames_of(line) <= frames]
-        write_atomically(self.metrics_path, "".join(line + "\n" for line in kept).encode())
-        self._metrics = self.metrics_path.open("a", encoding="utf-8")
-        self._board = SummaryWriter(str(self.path / "tensorboard"), purge_step=frames + 1)
+        """The learner's state to go on from, or None where the run begins."""
+        if not self.resume_path.exists():
+            return None
+        try:
+            state = torch.load(io.BytesIO(_unsealed(self.resume_path)), map_location="cpu", weights_only=True)
+            self.seconds_before = float(state["seconds"])
+            int(state["learner"]["frames"])
+        except Exception as error:  # torch raises many kinds for a damaged file
+            message = " ".join(str(error).split())[:200]
+            raise CheckpointError(
+                f"{self.resume_path}: found no readable resume state ({type(error).__name__}: {message}), expected "
+                f"what training wrote; delete the file to train from the beginning"
+            ) from error
+        return state["learner"]
+
+    def begin(self, frames: int) -> None:
+        """Write the configuration and open the curves: training goes on at `frames`. Rows after it are dropped."""
+        self._curves = Curves(self.path, frames)
+        self._write_config(frames)
         self._start = self._last_save = time.monotonic()
-        return state["learner"] if state else None
+
+    def _write_config(self, frames: int) -> None:
+        known = self.config_path.read_text(encoding="utf-8") if self.holds_run and self.config_path.exists() else ""
+        history = [line for line in known.splitlines() if line.startswith(_CHANGE)]
+        history += [f"{_CHANGE}{frames:,} on: {change}" for change in self._changes]
+        text = yaml.safe_dump(to_dict(self.config), sort_keys=False)
+        with replacing(self.config_path, CheckpointError) as part:
+            part.write_text("".join(line + "\n" for line in history) + text, encoding="utf-8")
 
     @property
     def seconds(self) -> float:
@@ -87,56 +133,35 @@ class RunFolder:
 
     def log(self, row: dict[str, Any]) -> None:
         """Append a row ("frames" is its step) to the curves."""
-        row = {**row, "seconds": round(self.seconds, 3)}
-        self._metrics.write(json.dumps(_plain(row)) + "\n")
-        self._metrics.flush()
-        for name, value in _flat(row).items():
-            if isinstance(value, (int, float)) and math.isfinite(value) and name != "frames":
-                self._board.add_scalar(name.replace(".", "/"), value, row["frames"])
+        self._curves.log({**row, "seconds": round(self.seconds, 3)})
 
     def save_due(self, every: float) -> bool:
         """Whether `every` seconds have passed since the last save."""
         return time.monotonic() - self._last_save >= every
 
     def save(self, learner_state: dict) -> None:
-        """Keep the state to resume from, whole or not at all."""
-        temporary = self.resume_path.with_suffix(".tmp")
-        torch.save({"learner": learner_state, "seconds": self.seconds}, temporary)
-        os.replace(temporary, self.resume_path)
+        """Keep the state to resume from, whole or not at all, after the rows that led to it."""
+        self._curves.sync()
+        content = io.BytesIO()
+        torch.save({"learner": learner_state, "seconds": self.seconds}, content)
+        content.write(_SEAL + hashlib.sha256(content.getbuffer()).hexdigest().encode())
+        with replacing(self.resume_path, CheckpointError) as part:
+            part.write_bytes(content.getbuffer())
         self._last_save = time.monotonic()
 
     def close(self) -> None:
-        """Flush and close the curves."""
-        self._metrics.close()
-        self._board.close()
+        """Close the curves, and leave the folder to others."""
+        if self._curves is not None:
+            self._curves.close()
+        self._lock.close()
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name and rename it, so that it is whole or not there."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
-
-
-def _frames_of(line: str) -> float:
-    """The step of a row; infinite for a line that was cut off while it was written."""
-    try:
-        return float(json.loads(line)["frames"])
-    except (ValueError, KeyError, TypeError):
-        return math.inf
-
-
-def _flat(tree: dict, prefix: str = "") -> dict[str, Any]:
-    """Nested dicts as one dict with dotted keys."""
-    flat = {}
-    for key, value in tree.items():
-        flat.update(_flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value})
-    return flat
-
-
-def _plain(row: dict) -> dict:
-    """JSON has no NaN: a value that is not finite becomes null."""
-    return {
-        k: _plain(v) if isinstance(v, dict) else None if isinstance(v, float) and not math.isfinite(v) else v
-        for k, v in row.items()
-    }
+def _unsealed(path: Path) -> bytes:
+    """The content of a resume state, compared with its check sum; states of before there was one have none."""
+    data = path.read_bytes()
+    end = len(data) - len(_SEAL) - 64
+    if not data[max(end, 0) :].startswith(_SEAL):
+        return data
+    if hashlib.sha256(memoryview(data)[:end]).hexdigest().encode() != data[end + len(_SEAL) :]:
+        raise ValueError("its check sum differs")
+    return data[:end]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
 from gymnasium import spaces
 
-from batchnav.config import PointNavRun
+from batchnav.envs.nav import specs_of
 from batchnav.navmesh.data import search_scratch
 from batchnav.policy.actor_critic import ActorCritic
-from batchnav.ppo.rollout import IMAGE_DTYPE_CUDA, Rollout
+from batchnav.ppo.rollout import Rollout
+from batchnav.runs.config import PointNavRun
+from batchnav.runtime.device import num_threads
 from batchnav.scene.slots import Capacity, slots_needed
-from batchnav.sim.pointnav import scratch_rows
-from batchnav.sim.state import NUM_ACTIONS, AgentState, StepResult, Upcoming, Walked
+from batchnav.sim.bodies import NUM_ACTIONS, Bodies
+from batchnav.sim.episodes import Queue
+from batchnav.sim.simulator import CHUNKS_PER_THREAD
+from batchnav.tasks.pointnav import PointNav
+from batchnav.types import Spec
 
 META = torch.device("meta")
 """Tensors of shape and type alone."""
@@ -37,47 +42,58 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
         scenes: what each of its scenes takes (`data.scenes.measure_scenes`).
         device: where it will run. The network is tried out there on a few frames.
     """
-    n, task, room = run.ppo.num_envs, run.task, Capacity.for_all(scenes)
+    n, room, specs = run.ppo.num_envs, Capacity.for_all(scenes), specs_of(run)
     slots = slots_needed(scenes, run.scenes.slots, run.scenes.gigabytes)
-    simulator = (part.empty(n, META) for part in (AgentState, Walked, Upcoming, StepResult))
-    scratch = [search_scratch(room.search_size, rows, META).data.nbytes for rows in scratch_rows(n, device) if rows]
-    observations = spaces.Dict({
-        "depth": spaces.Box(0.0, 1.0, (1, task.height, task.width), np.float32),
-        "pointgoal": spaces.Box(-np.inf, np.inf, (2,), np.float32),
-    })  # fmt: skip
+    storage = {spec.name: spec.stored_on(device) for spec in specs}
+    observations = spaces.Dict({spec.name: spec.box for spec in specs})
     policy = ActorCritic(observations, spaces.Discrete(NUM_ACTIONS), run.policy).to(device)
     weights = sum(parameter.nbytes for parameter in policy.parameters())
     frames = run.ppo.frames_per_update // run.ppo.minibatches
     return {
         "scenes": slots * room.num_bytes if slots else sum(scene.num_bytes for scene in scenes),
-        "simulator": sum(tensor.nbytes for part in simulator for tensor in part) + sum(scratch),
-        "images": 2 * n * task.height * task.width * 4,  # the renderer's in metres, the environment's own observation
-        "rollout": _rollout(run, policy, device),
+        "simulator": _simulator(n, room, device),
+        "images": _images(run, specs),
+        "rollout": _rollout(run, policy, storage),
         "weights and optimiser": COPIES_OF_WEIGHTS * weights,
-        "learning": round(frames * _kept_per_frame(policy, device)),
+        "learning": round(frames * _kept_per_frame(policy, storage, device)),
     }
 
 
-def _rollout(run: PointNavRun, policy: ActorCritic, device: torch.device) -> int:
+def _simulator(n: int, room: Capacity, device: torch.device) -> int:
+    """Bytes of the bodies, the task and the memory to search in."""
+    parts = (Bodies.empty(n, META), Queue.empty(n, META), *PointNav.arrays(n, META))
+    origin = n * 8 + 8  # its scenes, and a seed
+    rows = PointNav.search_rows(n, device, min(n, num_threads() * CHUNKS_PER_THREAD))
+    scratch = sum(search_scratch(room.search_size, r, META).data.nbytes for r in rows)
+    return sum(tensor.nbytes for part in parts for tensor in part) + origin + scratch
+
+
+def _images(run: PointNavRun, specs: Sequence[Spec]) -> int:
+    """Bytes of what cameras see, in metres, and of the environment's own observations."""
+    n, cameras = run.ppo.num_envs, run.all_cameras
+    used = {name for name in cameras if any(s.shape[1:] == (cameras[name].height, cameras[name].width) for s in specs)}
+    metres = sum(n * cameras[name].height * cameras[name].width * 4 for name in used)
+    return metres + sum(n * math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
+
+
+def _rollout(run: PointNavRun, policy: ActorCritic, storage: Mapping[str, torch.dtype]) -> int:
     """Bytes of the rollout and of the memory that the next one begins with."""
     state = policy.initial_state(run.ppo.num_envs, META)
-    rollout = Rollout(policy.observation_shapes, run.ppo.rollout_steps, run.ppo.num_envs, META, state)
+    rollout = Rollout(policy.observation_shapes, storage, run.ppo.rollout_steps, run.ppo.num_envs, META, state)
     total = state.nbytes + sum(value.nbytes for value in vars(rollout).values() if isinstance(value, torch.Tensor))
-    total -= rollout.action.nbytes  # a view
-    for slots in rollout.obs.values():
-        narrow = device.type == "cuda" and slots.ndim == 5
-        total += slots.numel() * (IMAGE_DTYPE_CUDA.itemsize if narrow else slots.itemsize)
-    return total
+    total += sum(slots.nbytes for slots in rollout.obs.values())
+    return total - rollout.action.nbytes  # a view
 
 
-def _kept_per_frame(policy: ActorCritic, device: torch.device) -> float:
+def _kept_per_frame(policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device) -> float:
     """Bytes that a learning step holds for each frame at its peak, from short sequences of a few environments."""
     few, more = 32, 64
     # The difference: what does not grow with the frames, as the weights in bfloat16, is left out.
-    return (_kept(policy, device, more) - _kept(policy, device, few)) / (SAMPLE_STEPS * (more - few))
+    kept = [_kept(policy, storage, device, envs) for envs in (few, more)]
+    return (kept[1] - kept[0]) / (SAMPLE_STEPS * (more - few))
 
 
-def _kept(policy: ActorCritic, device: torch.device, envs: int) -> int:
+def _kept(policy: ActorCritic, dtypes: Mapping[str, torch.dtype], device: torch.device, envs: int) -> int:
     """Bytes that a learning step on SAMPLE_STEPS steps of so many environments holds at its peak."""
     kept: dict[int, torch.UntypedStorage] = {}
     largest = 0
@@ -92,9 +108,8 @@ def _kept(policy: ActorCritic, device: torch.device, envs: int) -> int:
                 largest = max(largest, storage.nbytes())
         return tensor
 
-    narrow = IMAGE_DTYPE_CUDA if device.type == "cuda" else torch.float32
     obs = {
-        name: torch.rand(SAMPLE_STEPS, envs, *shape, device=device).to(narrow if len(shape) == 3 else torch.float32)
+        name: torch.rand(SAMPLE_STEPS, envs, *shape, device=device).to(dtypes[name])
         for name, shape in policy.observation_shapes.items()
     }
     actions = torch.zeros(SAMPLE_STEPS, envs, dtype=torch.int64, device=device)

@@ -1,28 +1,111 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and folders that one process at a time writes."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
+import logging
 import os
-from collections.abc import Iterator
+import platform
+import secrets
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO
+
+import safetensors.torch
+import torch
 
 from batchnav.errors import BatchnavError
 
+log = logging.getLogger(__name__)
+
 
 @contextlib.contextmanager
-def replacing(path: Path, error: type[BatchnavError]) -> Iterator[Path]:
+def replacing(path: Path, error: type[BatchnavError], make_folder: bool = True) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends, and is gone when it fails.
 
-    The folder is made where there is none. Raises `error` where the file cannot be written.
+    The folder is made where there is none, unless `make_folder` is off. File and folder reach the disk before the block
+    is over, in this order: content, name. So after a power cut too, `path` holds the old content or the new. A process
+    that is killed leaves the temporary file (`remove_leftovers`). Raises `error` where the file cannot be written.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
         yield part
+        if not part.is_symlink():
+            _sync(part)
         os.replace(part, path)
+        _sync(path.parent)
     except OSError as problem:
         raise error(f"{path}: cannot be written ({problem.strerror or problem})") from problem
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what killed processes left of `replacing(path)`. No other process may be writing it."""
+    for part in path.parent.glob(f".{path.name}.????????.part"):
+        part.unlink(missing_ok=True)
+
+
+def lock_folder(folder: Path, error: type[BatchnavError]) -> IO[str]:
+    """Lock a folder for this process until the file that is returned is closed, or the process ends, however it ends.
+
+    The file, `.lock`, says whose the folder is. Raises `error` where that is another process's, or where nothing can be
+    written there.
+    """
+    try:
+        file = open(folder / ".lock", "a+", encoding="utf-8")  # noqa: SIM115
+    except OSError as problem:
+        raise error(f"{folder}: cannot be written ({problem.strerror or problem})") from problem
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as problem:
+        owner = _owner(file)
+        file.close()
+        raise error(f"{folder}: found it in use by {owner}, expected a folder that no other run writes") from problem
+    except OSError as problem:  # some network file systems lock nothing
+        log.warning("%s: cannot be locked (%s): see to it that no other run writes there", folder, problem.strerror)
+    try:
+        file.truncate(0)
+        since = time.strftime("%Y-%m-%d %H:%M:%S %z")
+        file.write(json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}) + "\n")
+        file.flush()
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            file.close()
+        raise error(f"{folder}: cannot be written ({problem.strerror or problem})") from problem
+    return file
+
+
+def safetensors_bytes(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> bytes:
+    """A safetensors file: the same bytes for the same content (the library writes metadata in a random order)."""
+    data = safetensors.torch.save(dict(tensors))
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = {"__metadata__": dict(sorted(metadata.items())), **json.loads(data[8:end])}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors are aligned
+    return len(text).to_bytes(8, "little") + text + data[end:]
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's names, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _owner(file: IO[str]) -> str:
+    """Who wrote a lock file."""
+    file.seek(0)
+    try:
+        owner = json.load(file)
+        return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
+    except (ValueError, KeyError, TypeError, OSError):
+        return "another process"

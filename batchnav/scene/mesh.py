@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import warnings
 from pathlib import Path
 from typing import Literal
@@ -13,6 +12,7 @@ import numpy as np
 import trimesh
 
 from batchnav.errors import ArgumentError, MeshError
+from batchnav.runtime.files import replacing
 from batchnav.scene.gltf import check_gltf
 from batchnav.types import TriangleMesh
 
@@ -83,13 +83,8 @@ def save_mesh(mesh: TriangleMesh, path: str | Path) -> None:
         raise MeshError(f"{path}: found suffix {suffix!r}, expected .glb or .ply")
     plain = trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
     data = trimesh.Scene(plain).export(file_type="glb") if suffix == ".glb" else plain.export(file_type="ply")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise MeshError(f"{path}: cannot be written ({error.strerror or error})") from error
+    with replacing(path, MeshError, make_folder=False) as part:
+        part.write_bytes(data)
 
 
 def _check_file(data: bytes, suffix: str) -> None:

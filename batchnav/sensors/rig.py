@@ -40,6 +40,13 @@ def make_sensors(
     return made
 
 
+def sensor_specs(sensors: Mapping[str, Mapping[str, Sensor]]) -> tuple[Spec, ...]:
+    """What the sensors of `make_sensors` give, under the names of their observations."""
+    return tuple(
+        sensor.spec._replace(name=name) for of_camera in sensors.values() for name, sensor in of_camera.items()
+    )
+
+
 class Rig:
     """The cameras and sensors of N bodies. A camera is drawn once, however many sensors read it, and only if one does.
 
@@ -60,9 +67,7 @@ class Rig:
         renderer: str = "raycast",
     ):
         self.sensors, self.appearance = sensors, bank.appearance
-        self.specs: tuple[Spec, ...] = tuple(
-            sensor.spec._replace(name=name) for of_camera in sensors.values() for name, sensor in of_camera.items()
-        )
+        self.specs = sensor_specs(sensors)
         self.mounts = {name: MountedCamera(bodies, cameras[name]) for name in sensors}
         self.renderers = {
             name: make_renderer(

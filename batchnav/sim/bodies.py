@@ -11,6 +11,7 @@ import torch
 
 from batchnav.config import in_range
 from batchnav.geometry.point import keep_point, point_at, squared_distance
+from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.walk import try_step
 from batchnav.runtime.kernels import device_function, lean_function
 
@@ -32,6 +33,11 @@ class BodyConfig:
     turn_angle_deg: float = 10.0
     sliding: bool = True
     """Whether walls let the agent slide along, or stop it."""
+
+    @property
+    def navmesh(self) -> NavMeshSettings:
+        """How a navmesh for this body is baked."""
+        return NavMeshSettings(agent_radius=self.agent_radius, agent_height=self.agent_height)
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -77,49 +83,24 @@ class Bodies(NamedTuple):
     """i32 [N]."""
     episode: torch.Tensor
     """i32 [N]: how many episodes this agent began before this one; the counter of its random numbers."""
+    terminated: torch.Tensor
+    """bool [N]: with the last step the task came to its end."""
+    truncated: torch.Tensor
+    """bool [N]: with the last step the steps were used up."""
+    done: torch.Tensor
+    """bool [N]: either."""
 
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Bodies:
         """`n` bodies before their first episode."""
         f32, i32 = {"dtype": torch.float32, "device": device}, {"dtype": torch.int32, "device": device}
+        terminated, truncated, done = torch.zeros(3, n, dtype=torch.bool, device=device)
         return cls(
             scene=torch.zeros(n, **i32), position=torch.zeros(n, 3, **f32), heading=torch.zeros(n, **f32),
             start_heading=torch.zeros(n, **f32), turns=torch.zeros(n, **i32), path_length=torch.zeros(n, **f32),
             collisions=torch.zeros(n, **i32), steps=torch.zeros(n, **i32), episode=torch.full((n,), -1, **i32),
+            terminated=terminated, truncated=truncated, done=done,
         )  # fmt: skip
-
-
-class Ends(NamedTuple):
-    """How the last step left every agent's episode. The simulator owns it, tasks fill it."""
-
-    terminated: torch.Tensor
-    """bool [N]: the task is at its end."""
-    truncated: torch.Tensor
-    """bool [N]: out of steps."""
-    done: torch.Tensor
-    """bool [N]: either."""
-
-    @classmethod
-    def empty(cls, n: int, device: torch.device) -> Ends:
-        """Of `n` agents, none at its end."""
-        return cls(*(torch.zeros(n, dtype=torch.bool, device=device) for _ in cls._fields))
-
-
-class Starts(NamedTuple):
-    """Where every agent's next episode begins, drawn while the running one lasts."""
-
-    scene: torch.Tensor
-    """i32 [N]."""
-    position: torch.Tensor
-    """f32 [N, 3]."""
-    heading: torch.Tensor
-    """f32 [N], radians."""
-
-    @classmethod
-    def empty(cls, n: int, device: torch.device) -> Starts:
-        """Of `n` agents."""
-        f32 = {"dtype": torch.float32, "device": device}
-        return cls(torch.zeros(n, dtype=torch.int32, device=device), torch.zeros(n, 3, **f32), torch.zeros(n, **f32))
 
 
 @device_function
@@ -172,27 +153,27 @@ def walk(i, action, nav, body, scratch, row, bodies_out):
 
 
 @lean_function
-def end(i, terminated, max_steps, bodies, ends_out):
+def end(i, terminated, max_steps, bodies_out):
     """Note whether the episode is at its end: by the task, or because the steps are used up."""
-    ends_out.terminated[i] = terminated
-    ends_out.truncated[i] = not terminated and bodies.steps[i] >= max_steps
-    ends_out.done[i] = ends_out.terminated[i] or ends_out.truncated[i]
+    truncated = not terminated and bodies_out.steps[i] >= max_steps
+    bodies_out.terminated[i], bodies_out.truncated[i] = terminated, truncated
+    bodies_out.done[i] = terminated or truncated
 
 
 @lean_function
-def keep_start(i, scene, point, heading, starts_out):
-    """Where the agent's next episode is to begin."""
-    starts_out.scene[i], starts_out.heading[i] = scene, heading
-    keep_point(i, point, starts_out.position)
+def keep_start(i, scene, point, heading, upcoming_out):
+    """Where the agent's next episode is to begin: `upcoming_out` has tensors as `Bodies` has, among others."""
+    upcoming_out.scene[i], upcoming_out.heading[i] = scene, heading
+    keep_point(i, point, upcoming_out.position)
 
 
 @lean_function
-def begin(i, starts, bodies_out):
+def begin(i, upcoming, bodies_out):
     """Put the agent where its next episode begins."""
     bodies_out.episode[i] += np.int32(1)
-    bodies_out.scene[i] = starts.scene[i]
-    keep_point(i, point_at(i, starts.position), bodies_out.position)
-    heading = starts.heading[i]
+    bodies_out.scene[i] = upcoming.scene[i]
+    keep_point(i, point_at(i, upcoming.position), bodies_out.position)
+    heading = upcoming.heading[i]
     bodies_out.start_heading[i], bodies_out.heading[i], bodies_out.turns[i] = heading, heading, np.int32(0)
     bodies_out.path_length[i] = np.float32(0.0)
     bodies_out.collisions[i], bodies_out.steps[i] = np.int32(0), np.int32(0)

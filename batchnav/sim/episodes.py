@@ -18,6 +18,8 @@ from batchnav.runtime.rng import uniform4
 # Draw numbers of one episode: 0 is for scene and heading, 1 is free; a task's draws begin at FIRST_DRAW.
 _SCENE_AND_HEADING = 0
 FIRST_DRAW = 2
+NOBODY = -1
+"""A free place in the queue."""
 _TWO_PI = np.float32(2.0 * math.pi)
 
 
@@ -45,9 +47,9 @@ class Queue(NamedTuple):
     """The agents whose next episode is still to be drawn."""
 
     agents: torch.Tensor
-    """i32 [N], in any order."""
+    """i32 [N], in any order; NOBODY between them on the CPU, where each agent has its own place."""
     count: torch.Tensor
-    """i32 [1]: how many those are."""
+    """i32 [1]: how many of these places are in use."""
 
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Queue:

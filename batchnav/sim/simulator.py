@@ -21,7 +21,7 @@ from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.runtime.arrays import check_tensor, host_flag, view
 from batchnav.runtime.device import num_threads
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.bodies import NUM_ACTIONS, Bodies, Body, BodyConfig, Ends, Starts
+from batchnav.sim.bodies import NUM_ACTIONS, Bodies, Body, BodyConfig
 from batchnav.sim.episodes import Origin, Queue
 from batchnav.types import Task
 
@@ -53,8 +53,6 @@ class Simulator:
         self.bank, self.num_envs, self.device = bank, num_envs, bank.device
         self.body_config, self.body = body, Body.of(body)
         self.bodies = Bodies.empty(num_envs, self.device)
-        self.ends = Ends.empty(num_envs, self.device)
-        self.starts = Starts.empty(num_envs, self.device)
         self.queue = Queue.empty(num_envs, self.device)
         self.origin = Origin.of(seed, num_envs, bank.num_scenes, self.device)
         self._noted, self.noted = host_flag(self.device, 2)

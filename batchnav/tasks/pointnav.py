@@ -17,10 +17,10 @@ from batchnav.config import in_range
 from batchnav.geometry.point import keep_point, point_at
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.runtime.arrays import view
-from batchnav.runtime.kernels import cpu_function, cpu_kernel, cuda, exact_cuda_kernel, lean_function
+from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.launch import BoundKernel
-from batchnav.sim.bodies import NUM_ACTIONS, STOP, Starts, begin, end, keep_start, walk
-from batchnav.sim.episodes import draw_scene
+from batchnav.sim.bodies import NUM_ACTIONS, STOP, Bodies, begin, end, keep_start, walk
+from batchnav.sim.episodes import NOBODY, draw_scene
 from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
 from batchnav.tasks.measures import goal_in_agent_frame, soft_spl, spl, step_reward
 from batchnav.tasks.pairs import MAX_CANDIDATES, STARTS_PER_GOAL, EpisodeTable, sample_goal, try_candidate
@@ -126,20 +126,41 @@ class Notes(NamedTuple):
     """i32 [N]."""
     position: torch.Tensor
     """f32 [N, 3]: after the step."""
-    goals: Goals
-    """Before the step."""
+    path_length: torch.Tensor
+    """f32 [N]: after the step."""
+    collisions: torch.Tensor
+    """i32 [N]: after the step."""
+    steps: torch.Tensor
+    """i32 [N]: after the step."""
+    goal: torch.Tensor
+    """f32 [N, 3]."""
+    start_distance: torch.Tensor
+    """f32 [N]: geodesic, from the episode's start."""
+    distance: torch.Tensor
+    """f32 [N]: geodesic, before the step."""
+    episode_return: torch.Tensor
+    """f32 [N]: before the step."""
+    table_index: torch.Tensor
+    """i32 [N]: row of the episode table, -1 where there is none."""
 
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Notes:
         """Of `n` agents that have not moved."""
-        moved, scene = torch.zeros(n, dtype=torch.bool, device=device), torch.zeros(n, dtype=torch.int32, device=device)
-        return cls(moved, scene, torch.zeros(n, 3, device=device), Goals.empty(n, device))
+        bodies, goals = Bodies.empty(n, device)._asdict(), Goals.empty(n, device)._asdict()
+        return cls(torch.zeros(n, dtype=torch.bool, device=device), **{
+            name: (goals.get(name) if name in goals else bodies[name]) for name in cls._fields if name != "moved"
+        })  # fmt: skip
 
 
 class Upcoming(NamedTuple):
     """Every agent's next episode, drawn while the running one lasts, so that no step waits for the search."""
 
-    starts: Starts
+    scene: torch.Tensor
+    """i32 [N]."""
+    position: torch.Tensor
+    """f32 [N, 3]: where it begins."""
+    heading: torch.Tensor
+    """f32 [N], radians."""
     goal: torch.Tensor
     """f32 [N, 3]."""
     distance: torch.Tensor
@@ -147,67 +168,60 @@ class Upcoming(NamedTuple):
     table_index: torch.Tensor
     """i32 [N]: row of the episode table, -1 where there is none."""
 
-
-class Results(NamedTuple):
-    """What one step gives back, for every agent."""
-
-    reward: torch.Tensor
-    """f32 [N]."""
-    pointgoal: torch.Tensor
-    """f32 [N, 2]: (rho in metres, -phi in radians): distance in the plane and angle to the left of the goal."""
-    finished_index: torch.Tensor
-    """i32 [N]: row of the episode table of the episode that the metrics speak of, -1 where there is none."""
-    metrics: Metrics
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> Upcoming:
+        """Of `n` agents."""
+        bodies, goals = Bodies.empty(n, device), Goals.empty(n, device)
+        return cls(bodies.scene, bodies.position, bodies.heading, goals.goal, goals.distance, goals.table_index)
 
 
 # One agent.
 
 
 @lean_function
-def advance_one(i, action, nav, body, settings, goals, scratch, row, bodies_out, ends_out, notes_out, results_out):
+def advance_one(i, action, nav, body, settings, goals, scratch, row, bodies_out, notes_out, pointgoal_out):
     """Walk, end, and leave the notes for `judge_one`."""
-    scene = bodies_out.scene[i]
+    notes_out.scene[i] = bodies_out.scene[i]
     notes_out.moved[i] = walk(i, action, nav, body, scratch, row, bodies_out)
-    notes_out.scene[i], before = scene, notes_out.goals
+    end(i, action == STOP, settings.max_steps, bodies_out)
     keep_point(i, point_at(i, bodies_out.position), notes_out.position)
-    keep_point(i, point_at(i, goals.goal), before.goal)
-    before.start_distance[i], before.distance[i] = goals.start_distance[i], goals.distance[i]
-    before.episode_return[i] = goals.episode_return[i]
-    end(i, action == STOP, settings.max_steps, bodies_out, ends_out)
-    results_out.finished_index[i] = goals.table_index[i]
-    results_out.metrics.collisions[i] = np.float32(bodies_out.collisions[i])
-    results_out.metrics.path_length[i] = bodies_out.path_length[i]
-    results_out.metrics.steps[i] = np.float32(bodies_out.steps[i])
-    observe_one(i, bodies_out, goals, results_out)
+    notes_out.path_length[i], notes_out.collisions[i] = bodies_out.path_length[i], bodies_out.collisions[i]
+    notes_out.steps[i] = bodies_out.steps[i]
+    keep_point(i, point_at(i, goals.goal), notes_out.goal)
+    notes_out.start_distance[i], notes_out.distance[i] = goals.start_distance[i], goals.distance[i]
+    notes_out.episode_return[i], notes_out.table_index[i] = goals.episode_return[i], goals.table_index[i]
+    observe_one(i, bodies_out, goals, pointgoal_out)
 
 
 @lean_function
-def judge_one(i, nav, settings, ends, notes, scratch, row, goals_out, results_out):
+def judge_one(i, nav, settings, bodies, notes, scratch, row, goals_out, metrics_out, reward_out):
     """Geodesic distance, reward and metrics of a step, from its notes."""
-    before, metrics_out = notes.goals, results_out.metrics
-    distance = before.distance[i]
+    distance = notes.distance[i]
     if notes.moved[i]:
-        place, goal = point_at(i, notes.position), point_at(i, before.goal)
+        place, goal = point_at(i, notes.position), point_at(i, notes.goal)
         distance = geodesic_distance(nav, notes.scene[i], place, goal, scratch, row)
-    start_distance, path_length = before.start_distance[i], metrics_out.path_length[i]
-    success = ends.terminated[i] and distance < settings.success_distance
+    start_distance, path_length = notes.start_distance[i], notes.path_length[i]
+    success = bodies.terminated[i] and distance < settings.success_distance
     efficiency = spl(success, start_distance, path_length)
-    reward = step_reward(settings.slack_reward, before.distance[i], distance, settings.success_reward, efficiency)
-    episode_return = before.episode_return[i] + reward
-    if not ends.done[i]:
+    reward = step_reward(settings.slack_reward, notes.distance[i], distance, settings.success_reward, efficiency)
+    episode_return = notes.episode_return[i] + reward
+    if not bodies.done[i]:
         goals_out.distance[i], goals_out.episode_return[i] = distance, episode_return
-    results_out.reward[i] = reward
     metrics_out.success[i] = np.float32(1.0) if success else np.float32(0.0)
     metrics_out.spl[i] = efficiency
     metrics_out.soft_spl[i] = soft_spl(distance, start_distance, path_length)
     metrics_out.distance_to_goal[i] = distance
+    metrics_out.collisions[i] = np.float32(notes.collisions[i])
+    metrics_out.path_length[i] = path_length
+    metrics_out.steps[i] = np.float32(notes.steps[i])
     metrics_out.return_[i] = episode_return
+    reward_out[i] = reward
 
 
 @lean_function
 def begin_one(i, upcoming, bodies_out, goals_out):
     """Begin the episode that was drawn ahead."""
-    begin(i, upcoming.starts, bodies_out)
+    begin(i, upcoming, bodies_out)
     goals_out.table_index[i] = upcoming.table_index[i]
     keep_point(i, point_at(i, upcoming.goal), goals_out.goal)
     goals_out.start_distance[i], goals_out.distance[i] = upcoming.distance[i], upcoming.distance[i]
@@ -215,16 +229,16 @@ def begin_one(i, upcoming, bodies_out, goals_out):
 
 
 @lean_function
-def observe_one(i, bodies, goals, results_out):
+def observe_one(i, bodies, goals, pointgoal_out):
     """The goal in the agent's frame."""
     rho, minus_phi = goal_in_agent_frame(point_at(i, bodies.position), bodies.heading[i], point_at(i, goals.goal))
-    results_out.pointgoal[i, 0], results_out.pointgoal[i, 1] = rho, minus_phi
+    pointgoal_out[i, 0], pointgoal_out[i, 1] = rho, minus_phi
 
 
 @lean_function
 def keep_episode(i, scene, heading, start, goal, distance, table_index, upcoming_out):
     """Write down the agent's next episode."""
-    keep_start(i, scene, start, heading, upcoming_out.starts)
+    keep_start(i, scene, start, heading, upcoming_out)
     keep_point(i, goal, upcoming_out.goal)
     upcoming_out.distance[i], upcoming_out.table_index[i] = distance, table_index
 
@@ -285,56 +299,64 @@ class PointNav:
         self.config, self.sim = config, sim
         self.episodes = EpisodeTable.empty(device) if episodes is None else episodes
         self.episodes.check(sim.bank.num_scenes, device)
+        self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
         self.no_episode = (
             f"no episode found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m with points "
             f"{config.closest_goal:g} to {config.furthest_goal:g} m apart"
         )
-        self.state, notes = Goals.empty(n, device), Notes.empty(n, device)
-        distance, table_index = torch.zeros(n, device=device), torch.full((n,), -1, dtype=torch.int32, device=device)
-        upcoming = Upcoming(sim.starts, torch.zeros(n, 3, device=device), distance, table_index)
-        metrics = Metrics(*torch.zeros(len(Metrics._fields), n, device=device))
-        pointgoal = torch.zeros(n, 2, device=device)
-        self.results = Results(torch.zeros(n, device=device), pointgoal, torch.full_like(table_index, -1), metrics)
-        self.reward, self.observations = self.results.reward, {"pointgoal": pointgoal}
-        self.metrics = dict(zip(METRICS, metrics, strict=True))
-        self._bind(view(notes), view(upcoming))
+        self.state, self.notes, self.upcoming, self.finished, (self.reward, pointgoal) = self.arrays(n, device)
+        self.metrics = dict(zip(METRICS, self.finished, strict=True))
+        self.observations = {"pointgoal": pointgoal}
+        self.facts = {"start_distance": self.state.start_distance}
+        self._bind()
 
-    def _bind(self, notes: Notes, upcoming: Upcoming) -> None:
+    @staticmethod
+    def arrays(n: int, device: torch.device) -> tuple[Goals, Notes, Upcoming, Metrics, tuple[torch.Tensor, ...]]:
+        """All that the task keeps of `n` agents; the last are the reward and the goal in the agent's frame."""
+        metrics = Metrics(*torch.zeros(len(Metrics._fields), n, device=device))
+        shown = torch.zeros(n, device=device), torch.zeros(n, 2, device=device)
+        return Goals.empty(n, device), Notes.empty(n, device), Upcoming.empty(n, device), metrics, shown
+
+    @staticmethod
+    def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:
+        """How many searches run at a time: of steps, and on CUDA of episodes that are drawn beside them."""
+        return (num_envs, drawing_threads(num_envs)) if device.type == "cuda" else (chunks,)
+
+    def _bind(self) -> None:
         """Lay out the launches: actions are all that changes from step to step."""
-        sim, n = self.sim, self.sim.num_envs
+        sim, n, table = self.sim, self.sim.num_envs, view(self.episodes)
         nav, body, settings, noted = sim.bank.navmesh_view, sim.body, Settings.of(self.config), sim.noted
-        bodies, ends, queue, origin = map(view, (sim.bodies, sim.ends, sim.queue, sim.origin))
-        goals, results, table = map(view, (self.state, self.results, self.episodes))
-        scratch = sim.search_scratch(n)
-        # On CUDA episodes are drawn beside the next step, and both search.
-        drawing = sim.search_scratch(drawing_threads(n)) if sim.device.type == "cuda" else scratch
-        walking, drawn = (bodies, ends, notes, results), (upcoming, noted)
+        bodies, queue, origin = map(view, (sim.bodies, sim.queue, sim.origin))
+        goals, notes, upcoming, metrics = map(view, (self.state, self.notes, self.upcoming, self.finished))
+        reward, pointgoal = view(self.reward), view(self.observations["pointgoal"])
+        scratch, *beside = (sim.search_scratch(rows) for rows in self.search_rows(n, sim.device, sim.chunks))
+        begun = bodies, goals, queue, pointgoal
         if sim.device.type == "cpu":
-            chunks = sim.chunks
+            chunks, moved = sim.chunks, (bodies, notes, pointgoal)
             self.advance = lambda actions: advance_cpu(
-                actions.numpy(), nav, body, settings, goals, scratch, chunks, *walking
+                actions.numpy(), nav, body, settings, goals, scratch, chunks, *moved
             )
-            self.judge = partial(judge_cpu, nav, settings, ends, notes, scratch, chunks, goals, results)
-            self.begin = lambda everyone: begin_cpu(everyone, ends, upcoming, bodies, goals, queue, results)
-            self.draw = partial(draw_cpu, nav, settings, origin, table, bodies, queue, drawing, chunks, *drawn)
+            self.judge = partial(judge_cpu, nav, settings, bodies, notes, scratch, chunks, goals, metrics, reward)
+            self.begin = lambda everyone: begin_cpu(everyone, upcoming, *begun)
+            self.draw = partial(draw_cpu, nav, settings, origin, table, bodies, queue, scratch, chunks, upcoming, noted)
             return
         actions = view(torch.zeros(n, dtype=torch.int64, device=sim.device))
-        walk_all = BoundKernel(advance_cuda, n, actions, nav, body, settings, goals, scratch, *walking, noted)
+        walk_all = BoundKernel(
+            advance_cuda, n, actions, nav, body, settings, goals, scratch, bodies, notes, pointgoal, noted
+        )
 
         def advance(actions: torch.Tensor) -> None:
             walk_all.change(0, actions.data_ptr())
             walk_all()
 
         self.advance = advance
-        self.judge = BoundKernel(judge_cuda, n, nav, settings, ends, notes, scratch, goals, results)
-        begins = [
-            BoundKernel(begin_cuda, n, everyone, ends, upcoming, bodies, goals, queue, results)
-            for everyone in (False, True)
-        ]
+        self.judge = BoundKernel(judge_cuda, n, nav, settings, bodies, notes, scratch, goals, metrics, reward)
+        begins = [BoundKernel(begin_cuda, n, everyone, upcoming, *begun) for everyone in (False, True)]
         self.begin = lambda everyone: begins[everyone]()
         self.draw = BoundKernel(
-            draw_cuda, drawing_threads(n), nav, settings, origin, table, bodies, queue, drawing, *drawn, block=BLOCK
-        )
+            draw_cuda, drawing_threads(n), nav, settings, origin, table, bodies, queue, *beside, upcoming, noted,
+            block=BLOCK,
+        )  # fmt: skip
 
 
 def drawing_threads(num_envs: int) -> int:
@@ -346,36 +368,36 @@ def drawing_threads(num_envs: int) -> int:
 
 
 @cpu_kernel
-def advance_cpu(actions, nav, body, settings, goals, scratch, chunks, bodies_out, ends_out, notes_out, results_out):
+def advance_cpu(actions, nav, body, settings, goals, scratch, chunks, bodies_out, notes_out, pointgoal_out):
     """`advance_one` of every agent."""
     n = actions.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            advance_one(
-                i, actions[i], nav, body, settings, goals, scratch, row, bodies_out, ends_out, notes_out, results_out
-            )
+            advance_one(i, actions[i], nav, body, settings, goals, scratch, row, bodies_out, notes_out, pointgoal_out)
 
 
 @cpu_kernel
-def judge_cpu(nav, settings, ends, notes, scratch, chunks, goals_out, results_out):
+def judge_cpu(nav, settings, bodies, notes, scratch, chunks, goals_out, metrics_out, reward_out):
     """`judge_one` of every agent."""
-    n = ends.done.shape[0]
+    n = reward_out.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            judge_one(i, nav, settings, ends, notes, scratch, row, goals_out, results_out)
+            judge_one(i, nav, settings, bodies, notes, scratch, row, goals_out, metrics_out, reward_out)
 
 
-@cpu_function
-def begin_cpu(everyone, ends, upcoming, bodies_out, goals_out, queue_out, results_out):
-    """Begin the episodes that are due, and queue their agents for drawing. In one thread: there is little to do."""
-    for i in range(ends.done.shape[0]):
-        if everyone or ends.done[i]:
-            begin_one(i, upcoming, bodies_out, goals_out)
-            observe_one(i, bodies_out, goals_out, results_out)
-            queue_out.agents[queue_out.count[0]] = i
-            queue_out.count[0] += 1
+@cpu_kernel
+def begin_cpu(everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_out):
+    """Begin the episodes that are due, and queue their agents for drawing."""
+    n = pointgoal_out.shape[0]
+    for i in prange(n):
+        queue_out.agents[i] = NOBODY
+        if everyone or bodies_out.done[i]:
+            begin_one(np.int64(i), upcoming, bodies_out, goals_out)
+            observe_one(np.int64(i), bodies_out, goals_out, pointgoal_out)
+            queue_out.agents[i] = i
+    queue_out.count[0] = n
 
 
 @cpu_kernel
@@ -386,36 +408,37 @@ def draw_cpu(nav, settings, origin, table, bodies, queue, scratch, chunks, upcom
         row = np.int64(chunk)
         for k in range(row * n // chunks, (row + 1) * n // chunks):
             i = np.int64(queue.agents[k])
-            draw_one(i, nav, settings, origin, table, bodies, scratch, row, upcoming_out, noted_out)
+            if i != NOBODY:
+                draw_one(i, nav, settings, origin, table, bodies, scratch, row, upcoming_out, noted_out)
 
 
 @exact_cuda_kernel
-def advance_cuda(actions, nav, body, settings, goals, scratch, bodies_out, ends_out, notes_out, results_out, noted_out):
+def advance_cuda(actions, nav, body, settings, goals, scratch, bodies_out, notes_out, pointgoal_out, noted_out):
     """`advance_one` of every agent."""
     i = cuda.grid(1)
     if i < actions.shape[0]:
         action = actions[i]
         if action < 0 or action >= NUM_ACTIONS:
             noted_out[BAD_ACTION] = np.int32(i + 1)  # several may write; any of them will do
-        advance_one(i, action, nav, body, settings, goals, scratch, i, bodies_out, ends_out, notes_out, results_out)
+        advance_one(i, action, nav, body, settings, goals, scratch, i, bodies_out, notes_out, pointgoal_out)
 
 
 @exact_cuda_kernel
-def judge_cuda(nav, settings, ends, notes, scratch, goals_out, results_out):
+def judge_cuda(nav, settings, bodies, notes, scratch, goals_out, metrics_out, reward_out):
     """`judge_one` of every agent."""
     i = cuda.grid(1)
-    if i < ends.done.shape[0]:
-        judge_one(i, nav, settings, ends, notes, scratch, i, goals_out, results_out)
+    if i < reward_out.shape[0]:
+        judge_one(i, nav, settings, bodies, notes, scratch, i, goals_out, metrics_out, reward_out)
 
 
 @exact_cuda_kernel
-def begin_cuda(everyone, ends, upcoming, bodies_out, goals_out, queue_out, results_out):
+def begin_cuda(everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_out):
     """Begin the episodes that are due, and queue their agents for drawing."""
     i = cuda.grid(1)
-    if i < ends.done.shape[0] and (everyone or ends.done[i]):
+    if i < pointgoal_out.shape[0] and (everyone or bodies_out.done[i]):
         begin_one(i, upcoming, bodies_out, goals_out)
         queue_out.agents[cuda.atomic.add(queue_out.count, 0, 1)] = i
-        observe_one(i, bodies_out, goals_out, results_out)
+        observe_one(i, bodies_out, goals_out, pointgoal_out)
 
 
 @exact_cuda_kernel

@@ -18,7 +18,7 @@ SMOOTHING = 40
 _PANELS = (
     ("Success and SPL", (("success", BLUE), ("spl", ORANGE))),
     ("Return", (("return", GREEN),)),
-    ("Policy loss and KL", (("policy_loss", PURPLE), ("kl", GREY))),
+    ("Policy loss and KL", (("policy_loss", PURPLE), ("approx_kl", GREY))),
     ("Value loss", (("value_loss", BLUE),)),
     ("Entropy (nats)", (("entropy", ORANGE),)),
     ("Frames per second", (("frames_per_second", GREEN),)),

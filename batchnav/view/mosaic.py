@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 
 from batchnav.errors import ArgumentError
+from batchnav.types import Spec
 
 # Viridis by Nathaniel Smith and Stefan van der Walt (CC0) at even steps: even in lightness, so that it reads the same
 # to colour-blind eyes and in grey.
@@ -29,24 +30,38 @@ def colour_depth(depth: np.ndarray, far: float = 1.0) -> np.ndarray:
     return np.where(depth[..., None] > 0.0, np.round(colours), HOLE).astype(np.uint8)
 
 
+def colour(values: np.ndarray, spec: Spec) -> np.ndarray:
+    """What a sensor saw, [..., C, H, W], as pictures u8 [..., H, W, 3]: one channel as depth, three as colour."""
+    if values.shape[-3] == 1:
+        return colour_depth(values[..., 0, :, :], spec.high)
+    if values.shape[-3] != 3:
+        raise ArgumentError(f"{spec.name}: found {values.shape[-3]} channels, expected 1 or 3 to make a picture")
+    share = (values.astype(np.float32) - spec.low) / (spec.high - spec.low)
+    return np.round(255 * np.moveaxis(np.clip(share, 0.0, 1.0), -3, -1)).astype(np.uint8)
+
+
 def depth_mosaic(
     depth: np.ndarray, columns: int | None = None, scale: int = 1, gap: int = 2, far: float = 1.0
 ) -> Image.Image:
-    """Many depth images in rows: f32 [N, H, W] -> a picture, the first image at the top left.
-
-    Args:
-        depth: as observed, 0..1, or in metres with `far` to match.
-        columns: images in a row; by default about as many as there are rows.
-        scale: each depth pixel becomes this many squared.
-        gap: white pixels between images.
-        far: the depth that gets the last colour.
-    """
+    """Many depth images in rows: f32 [N, H, W], 0..1, or in metres with `far` to match -> `mosaic`."""
     if depth.ndim != 3 or not len(depth):
         raise ArgumentError(f"depth: found shape {list(depth.shape)}, expected [N, H, W] with N >= 1")
-    n, height, width = depth.shape
+    return mosaic(colour_depth(depth, far), columns, scale, gap)
+
+
+def mosaic(pictures: np.ndarray, columns: int | None = None, scale: int = 1, gap: int = 2) -> Image.Image:
+    """Many pictures in rows: u8 [N, H, W, 3] -> one, the first at the top left.
+
+    Args:
+        pictures: of one size.
+        columns: pictures in a row; by default about as many as there are rows.
+        scale: each pixel becomes this many squared.
+        gap: white pixels between pictures.
+    """
+    n, height, width, _ = pictures.shape
     columns = min(n, columns or math.ceil(math.sqrt(n)))
     rows = -(-n // columns)
-    images = colour_depth(depth, far).repeat(scale, axis=1).repeat(scale, axis=2)
+    images = pictures.repeat(scale, axis=1).repeat(scale, axis=2)
     step_y, step_x = height * scale + gap, width * scale + gap
     sheet = np.full((rows * step_y - gap, columns * step_x - gap, 3), 255, np.uint8)
     for i, image in enumerate(images):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
@@ -14,13 +15,13 @@ from batchnav.evaluation.play import Recording
 from batchnav.runtime.files import replacing
 from batchnav.scene.scene import Scene
 from batchnav.view.curves import plot_curves
-from batchnav.view.mosaic import depth_mosaic
+from batchnav.view.mosaic import colour, mosaic
 from batchnav.view.terminal import SHOWN
 from batchnav.view.topdown import TopDownMap
 from batchnav.view.video import draw_episode, save_gif, video_frames
 
 MOSAIC_COLUMNS = 8
-"""Depth images shown of each recorded episode, evenly spaced in time."""
+"""Images shown of each recorded episode, evenly spaced in time."""
 VIDEO_MAP_SIZE = 360
 
 _STYLE = """
@@ -81,8 +82,9 @@ def write_report(
         for i, recording in enumerate(recordings, 1):
             parts.append(_episode(folder, i, recording, scenes[recording.scene], success_distance))
         parts.append("</div>")
-        _mosaic(recordings).save(folder / "depth.png")
-        parts.append("<h2>What the agent saw</h2><img src='depth.png' alt='depth images, one episode a row'>")
+        for name in recordings[0].images:
+            _mosaic(recordings, name).save(folder / f"{name}.png")
+            parts.append(f"<h2>What the agent saw</h2><img src='{name}.png' alt='{name}, one episode a row'>")
     parts.append("<h2>By scene</h2>" + _table(per_scene))
     page = folder / "index.html"
     text = (
@@ -127,10 +129,11 @@ def _episode(folder: Path, number: int, recording: Recording, scene: Scene, succ
     )
 
 
-def _mosaic(recordings: Sequence[Recording]):
-    """A row of depth images for each episode."""
+def _mosaic(recordings: Sequence[Recording], sensor: str) -> Image.Image:
+    """A row of a sensor's images for each episode."""
     rows = []
     for recording in recordings:
-        times = np.linspace(0, len(recording.depth) - 1, MOSAIC_COLUMNS).round().astype(int)
-        rows.append(recording.depth[times])
-    return depth_mosaic(np.concatenate(rows), columns=MOSAIC_COLUMNS, scale=max(1, 112 // rows[0].shape[-1]))
+        spec, values = recording.images[sensor]
+        times = np.linspace(0, len(values) - 1, MOSAIC_COLUMNS).round().astype(int)
+        rows.append(colour(values[times], spec))
+    return mosaic(np.concatenate(rows), columns=MOSAIC_COLUMNS, scale=max(1, 112 // rows[0].shape[2]))

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.play import Recording
 from batchnav.runtime.files import replacing
-from batchnav.view.mosaic import colour_depth
+from batchnav.view.mosaic import colour, colour_depth
 from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
 
 MAX_FRAMES = 160
@@ -33,7 +33,7 @@ def draw_episode(plan: TopDownMap, recording: Recording, shortest: np.ndarray, s
 def video_frames(
     plan: TopDownMap, recording: Recording, shortest: np.ndarray, success_distance: float = 0.2
 ) -> list[Image.Image]:
-    """One frame per shown step: depth at the left, the map with the path so far at the right, a line of text below."""
+    """One frame per shown step: what sensors saw, at the right the map with the path so far, below a line of text."""
     plan = plan.copy()
     _draw_goal(plan, recording, shortest, success_distance)
     steps = len(recording.positions)
@@ -69,10 +69,14 @@ def _frame(plan: TopDownMap, recording: Recording, step: int) -> Image.Image:
     plan.draw_path(recording.positions[: step + 1], BLUE)
     plan.draw_start(recording.positions[step], float(recording.headings[step]), BLUE)
     side = plan.size[1]
-    view = Image.fromarray(colour_depth(recording.depth[step])).resize((side, side), Image.Resampling.NEAREST)
-    frame = Image.new("RGB", (side + 6 + plan.size[0], side + CAPTION), PAPER)
-    frame.paste(view, (0, 0))
-    frame.paste(plan.image, (side + 6, 0))
+    views = [Image.fromarray(colour(values[step], spec)) for spec, values in recording.images.values()]
+    widths = [round(side * view.width / view.height) for view in views]
+    frame = Image.new("RGB", (sum(widths) + 6 * len(views) + plan.size[0], side + CAPTION), PAPER)
+    x = 0
+    for view, width in zip(views, widths, strict=True):
+        frame.paste(view.resize((width, side), Image.Resampling.NEAREST), (x, 0))
+        x += width + 6
+    frame.paste(plan.image, (x, 0))
     ImageDraw.Draw(frame).text(
         (4, side + CAPTION // 2), caption(recording, step), fill=INK, font=ImageFont.load_default(13), anchor="lm"
     )
