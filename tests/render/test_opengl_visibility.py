@@ -146,6 +146,17 @@ def test_culling_changes_nothing_under_a_pitch(houses, off):
         assert (triangle != other).float().mean() < OTHER_TRIANGLE
 
 
+def test_a_still_camera_finds_what_it_saw_under_its_pitch(houses):
+    """Nothing is left for the second frame's second pass; for that the last camera's pitch has to count."""
+    bank, views = bank_of(houses, "cpu"), poses(houses, 24, seed=10)
+    renderer = OpenGLRenderer(bank, 24)
+    for _ in range(2):
+        renderer.render(*arguments("cpu", *views))
+    with renderer.context:
+        commands = np.frombuffer(renderer._buffers["commands"].read(), np.uint32)
+    assert commands[-1] == 0  # pairs
+
+
 @pytest.mark.parametrize(("pairs", "round_size"), [(1000, 2**17), (2**25, 50)])
 def test_slices_of_agents_and_rounds_of_pairs_change_no_triangle(monkeypatch, pairs, round_size):
     meshes = [soup(2000, 5, size=0.3), soup(500, 6)]
