@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from numba import prange
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.physics import MAX_STEPS, START_RANGE, WINDOW, WINDOW_BITS, age, has_failed, push, start
 from batchnav.cartpole.rollout import random_bits
+from batchnav.runs.results import row
 from batchnav.runtime.arrays import view
 from batchnav.runtime.intrinsics import load4, store4
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, inline_function
@@ -21,13 +23,65 @@ SAMPLE_SECONDS = 0.03
 REPEATS = 7
 ACTION_ROWS = 16
 """Random actions are drawn ahead, this many steps of them, and used in turn."""
-GRAPH_STEPS = 96
+STEPS_AT_ONCE = 96
+"""Steps of one CUDA graph, one scan or one fused launch, wherever these are compared. Even, since our steps go back and
+forth over the carts."""
+READ, DRAWN, COMPUTED = "read", "drawn inside", "computed inside"
+"""Where a step's actions come from: a tensor filled before, or a generator or a policy within what is timed."""
+MAX_SPREAD = 0.25
+"""(p95 - p5) / median. Beside other CPU libraries, rows that vary more say more about the machine than about either."""
 
 _FIRST, _ONE, _ZERO, _MAX_STEPS = np.int32(0), np.int32(1), np.float32(0.0), np.int32(MAX_STEPS)
 _LAST_BIT, _LAST_OF_WINDOW, _WINDOW_BITS = np.int32(31), np.int32(WINDOW - 1), np.int64(WINDOW_BITS)
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1, _LOW, _HIGH = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85), np.uint64(0xFFFFFFFF), np.uint64(32)
 _UNIT, _HALF, _START_WIDTH = np.float32(2.0**-24), np.float32(0.5), np.float32(2.0 * START_RANGE)
+
+
+class Candidate(NamedTuple):
+    """Something to be timed, and what one call of it is."""
+
+    call: Callable[[], object]
+    steps: int = 1
+    """Of every environment."""
+    actions: str = READ
+
+
+def throughput(
+    part: str,
+    candidates: dict[str, Candidate],
+    device: torch.device,
+    num_envs: int,
+    repeats: int = REPEATS,
+    seconds: float = SAMPLE_SECONDS,
+    **params,
+) -> list[dict]:
+    """One steps_per_second row for each candidate, measured in turn."""
+    calls = {who: candidate.call for who, candidate in candidates.items()}
+    samples = interleaved(calls, device, repeats, seconds)
+    return [
+        row(
+            "cartpole", "steps_per_second", [num_envs * candidate.steps / s for s in samples[who]],
+            {"part": part, "how": who, "num_envs": num_envs, "steps_per_call": candidate.steps,
+             "actions": candidate.actions, **params},
+            device,
+        )
+        for who, candidate in candidates.items()
+    ]  # fmt: skip
+
+
+def spread(measured: dict) -> float:
+    """(p95 - p5) / median of a row."""
+    return (measured["p95"] - measured["p5"]) / measured["value"]
+
+
+def steady(rows: list[dict]) -> list[dict]:
+    """The rows, or none of them and a line that says why, where one varies more than MAX_SPREAD."""
+    unsteady = [r for r in rows if spread(r) > MAX_SPREAD]
+    for r in unsteady:
+        how, n = r["params"]["how"], r["params"]["num_envs"]
+        print(f"refused: {how} at {n:,} environments: spread {spread(r):.0%}, expected at most {MAX_SPREAD:.0%}")
+    return [] if unsteady else rows
 
 
 def wait(device: torch.device) -> None:
@@ -37,10 +91,16 @@ def wait(device: torch.device) -> None:
 
 
 def interleaved(
-    candidates: dict[str, Callable[[], None]], device: torch.device, repeats: int = REPEATS
+    candidates: dict[str, Callable[[], object]],
+    device: torch.device,
+    repeats: int = REPEATS,
+    seconds: float = SAMPLE_SECONDS,
 ) -> dict[str, list[float]]:
-    """Seconds per call of each candidate, `repeats` samples, taking turns so that a disturbance meets all alike."""
-    calls = {name: _calls_per_sample(call, device) for name, call in candidates.items()}
+    """Seconds per call of each candidate, `repeats` samples, taking turns so that a disturbance meets all alike.
+
+    `seconds`: about how long a sample takes.
+    """
+    calls = {name: _calls_per_sample(call, device, seconds) for name, call in candidates.items()}
     samples: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(repeats):
         for name, call in candidates.items():
@@ -48,13 +108,13 @@ def interleaved(
     return samples
 
 
-def _calls_per_sample(call: Callable[[], None], device: torch.device) -> int:
+def _calls_per_sample(call: Callable[[], object], device: torch.device, seconds: float) -> int:
     _seconds(call, 2, device)
     once = _seconds(call, 3, device)
-    return max(1, min(2000, round(SAMPLE_SECONDS / max(once, 1e-7))))
+    return max(1, round(seconds / max(once, 1e-7)))
 
 
-def _seconds(call: Callable[[], None], calls: int, device: torch.device) -> float:
+def _seconds(call: Callable[[], object], calls: int, device: torch.device) -> float:
     finish = getattr(call, "wait", lambda: wait(device))  # a peer on another runtime brings its own
     finish()
     begin = time.perf_counter()
@@ -82,8 +142,8 @@ def draw_actions(num_envs: int, device: torch.device) -> torch.Tensor:
     return torch.randint(0, 2, (ACTION_ROWS, num_envs), generator=generator, device=device)
 
 
-def in_turn(step: Callable[[torch.Tensor], object], actions: torch.Tensor) -> Callable[[], None]:
-    """A call that takes one step with the next row of actions."""
+def in_turn(step: Callable, actions: Iterable) -> Callable[[], None]:
+    """A call that takes one step with the next row of actions, a tensor's or an array's."""
     rows, count = list(actions), [0]
 
     def call() -> None:
@@ -143,19 +203,19 @@ def numba_step(env: CartPoleEnv, kernel) -> Callable[[torch.Tensor], None]:
 
 
 @cuda_kernel
-def empty_kernel(actions, carts):
+def empty_kernel(actions, carts_out):
     """Nothing: what a launch costs by itself, where it does not overlap with the one before."""
 
 
 @cuda_kernel
-def work_kernel(actions, work, state):
+def work_kernel(actions, work, state_out):
     """The dynamics `work` times per step, nothing else: read, compute, write."""
     i = np.int32(cuda.grid(1))
     if i < len(actions):
-        cart, right = load4(state, i, _FIRST), actions[i] == 1
+        cart, right = load4(state_out, i, _FIRST), actions[i] == 1
         for _ in range(work):
             cart = push(cart, right)
-        store4(state, i, _FIRST, cart)
+        store4(state_out, i, _FIRST, cart)
 
 
 @inline_function
@@ -208,25 +268,25 @@ def make_roll(start_of: Callable, ahead: bool):
     """The random-policy rollout kernel with another generator, and with starts drawn ahead or where they are needed."""
 
     @cuda_kernel
-    def roll(clock, num_steps, carts):
+    def roll(clock, num_steps, carts_out):
         i = np.int32(cuda.grid(1))
-        if i < len(carts.began):
-            cart, steps = load4(carts.state, i, _FIRST), age(carts.began[i], clock)
-            bits, following = random_bits(carts.seed, i, clock), cart
+        if i < len(carts_out.began):
+            cart, steps = load4(carts_out.state, i, _FIRST), age(carts_out.began[i], clock)
+            bits, following = random_bits(carts_out.seed, i, clock), cart
             phase = np.int32(clock & _LAST_BIT)
             for k in range(num_steps):
                 if ahead and (k == 0 or np.int32((phase + k + 1) & _LAST_OF_WINDOW) == _FIRST):
-                    following = start_of(carts.seed, i, clock + k + 1)
+                    following = start_of(carts_out.seed, i, clock + k + 1)
                 bit = np.int32((phase + k) & _LAST_BIT)
                 if bit == _FIRST:
-                    bits = random_bits(carts.seed, i, clock + k)
+                    bits = random_bits(carts_out.seed, i, clock + k)
                 cart = push(cart, np.int32(bits >> np.uint32(bit)) & _ONE == _ONE)
                 steps = np.int32(steps + _ONE)
                 if has_failed(cart) | (steps >= _MAX_STEPS):
-                    cart = following if ahead else start_of(carts.seed, i, clock + k + 1)
+                    cart = following if ahead else start_of(carts_out.seed, i, clock + k + 1)
                     steps = _FIRST
-            store4(carts.state, i, _FIRST, cart)
-            carts.began[i] = np.int16(clock - steps)  # as if no time had passed: the next call has the same clock
+            store4(carts_out.state, i, _FIRST, cart)
+            carts_out.began[i] = np.int16(clock - steps)  # as if no time had passed: the next call has the same clock
 
     return roll
 
@@ -238,10 +298,10 @@ AHEAD = {"in the branch": False, f"ahead, every {WINDOW} steps": True}
 
 
 @cpu_kernel
-def work_cpu(actions, work, state):
+def work_cpu(actions, work, state_out):
     """`work_kernel` on the CPU."""
     for i in prange(len(actions)):
-        cart, right = load4(state, np.int32(i), _FIRST), actions[i] == 1
+        cart, right = load4(state_out, np.int32(i), _FIRST), actions[i] == 1
         for _ in range(work):
             cart = push(cart, right)
-        store4(state, np.int32(i), _FIRST, cart)
+        store4(state_out, np.int32(i), _FIRST, cart)

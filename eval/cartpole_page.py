@@ -7,6 +7,7 @@ Every number on the page comes from the newest rows; a part that was not measure
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -16,41 +17,53 @@ import torch
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from cartpole_bench import MAX_SPREAD, spread
 
-from batchnav.cartpole.env import BYTES_PER_END, BYTES_PER_STEP
 from batchnav.cartpole.physics import WINDOW
 from batchnav.cartpole.rollout import BYTES_PER_TRAJECTORY_STEP
+from batchnav.cartpole.score import SOLVED
+from batchnav.cartpole.step import BYTES_PER_END, BYTES_PER_STEP
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "cartpole.jsonl"
 FIGURES = HERE / "results" / "figures"
 PAGE = HERE / "cartpole.md"
-SOLVED = 475.0
 SLOWER = 2.0
 """A step has turned from launch-bound to linear where it takes this many times the smallest batch's time."""
 
 
 def load(path: Path = RESULTS) -> list[dict]:
-    """The newest row for each machine, metric and set of parameters."""
+    """The newest row for each machine, metric and set of parameters.
+
+    Rates say since lately how many steps a call takes and where its actions come from. On a machine where a part was
+    measured since, its older rows are left out.
+    """
     newest = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         row = json.loads(line)
         if not is_outdated(row["params"]):
             newest[row["machine"], row["metric"], json.dumps(row["params"], sort_keys=True)] = row
-    return list(newest.values())
+    rows = list(newest.values())
+    told = {(row["machine"], row["params"]["part"]) for row in rows if "actions" in row["params"]}
+
+    def is_current(row: dict) -> bool:
+        place = row["machine"], row["params"]["part"]
+        return row["metric"] != "steps_per_second" or "actions" in row["params"] or place not in told
+
+    return [row for row in rows if is_current(row)]
 
 
 def is_outdated(params: dict) -> bool:
     """Bytes of an older layout of the memory, or a row of a library that does not say what was measured beside it."""
     current = {None, *BYTES_PER_STEP.values(), BYTES_PER_TRAJECTORY_STEP}
-    unpaired = params["part"] == "peers" and not params.keys() & {"peer", "note"}
+    unpaired = params["part"] == "peers" and "peer" not in params
     return params.get("bytes") not in current or unpaired
 
 
 def select(rows: list[dict], part: str, metric: str, **params) -> list[dict]:
     """Measured rows of a part."""
     wanted = {"part": part, **params}
-    return [r for r in rows if r["metric"] == metric and "value" in r and wanted.items() <= r["params"].items()]
+    return [r for r in rows if r["metric"] == metric and wanted.items() <= r["params"].items()]
 
 
 def table(head: list[str], lines: list[list[str]]) -> str:
@@ -74,13 +87,20 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
-def grid(rows: list[dict], column: str, line: str, show=figure) -> str:
-    """Median values: one line per value of one parameter, one column per value of another."""
+def grid(rows: list[dict], column: str, line: str, show=figure, told: tuple[str, ...] = ()) -> str:
+    """Median values: one line per value of one parameter, one column per value of another.
+
+    `told`: parameters that a line has besides, each with a column of its own where a row has it.
+    """
     columns = sorted({r["params"][column] for r in rows})
-    lines = list(dict.fromkeys(r["params"][line] for r in rows))
-    cells = {(r["params"][line], r["params"][column]): r["value"] for r in rows}
-    body = [[str(name), *(show(cells[name, c]) if (name, c) in cells else "" for c in columns)] for name in lines]
-    return table([line.replace("_", " "), *(f"{c:,}" if isinstance(c, int) else str(c) for c in columns)], body)
+    told = tuple(name for name in told if any(name in r["params"] for r in rows))
+    cells: dict[tuple, dict] = {}
+    for r in rows:
+        label = tuple(str(r["params"].get(name, "")) for name in (line, *told))
+        cells.setdefault(label, {})[r["params"][column]] = show(r["value"])
+    body = [[*label, *(values.get(c, "") for c in columns)] for label, values in cells.items()]
+    head = [name.replace("_", " ") for name in (line, *told)]
+    return table([*head, *(f"{c:,}" if isinstance(c, int) else str(c) for c in columns)], body)
 
 
 def curves(rows: list[dict], x: str, by: str, title: str, xlabel: str, ylabel: str, name: str) -> str:
@@ -107,6 +127,10 @@ def save(fig, name: str, title: str) -> str:
     return f"![{title}](results/figures/cartpole_{name}.png)\n"
 
 
+TOLD = ("steps_per_call", "actions")
+"""What rates have to share to be compared."""
+
+
 def scaling(rows: list[dict], machine: str, tag: str) -> str:
     """How throughput grows with the number of environments."""
     found = select(rows, "scaling", "steps_per_second")
@@ -118,30 +142,37 @@ def scaling(rows: list[dict], machine: str, tag: str) -> str:
               strict=True)}} for r in found]  # fmt: skip
     text += "\n" + curves(times, "num_envs", "how", "Time of one step of all", "environments", "seconds",
                           f"runtime_{tag}")  # fmt: skip
-    text += "\n" + grid(found, "num_envs", "how")
+    text += "\n" + grid(found, "num_envs", "how", told=TOLD)
     if select(rows, "scaling", "steps_per_second", how="graph, info read"):
         text += (
-            "\nA step leaves the final states and lengths of ended episodes on lists. Who reads `info` has them spread "
-            "out by environment, at each step that is read: the line *info read*.\n"
+            "\nA step leaves the final states and lengths of ended episodes on lists. Reading `info` spreads them out "
+            "by environment, at each step at which it is read: the line *info read*.\n"
         )
     return text + "\n" + ratios(found)
 
 
+OURS = {"env.step", "graph", "graph, actions u8", "fused random, graph"}
+"""The lines of ours that stand beside others."""
+
+
 def ratios(rows: list[dict]) -> str:
-    """How many times faster ours is than each peer, like with like: within a graph or scan, and call by call."""
-    values = {(r["params"]["how"], r["params"]["num_envs"]): r["value"] for r in rows}
-    at_once = ("scan", "compiled, graph")
-    pairs = {
-        "graph": at_once, "graph, actions u8": at_once, "raw launch": ("torch eager", "torch compiled", " step,"),
-    }  # fmt: skip
+    """How many times faster ours is than each peer, like with like: as many steps a call, and the actions' origin."""
+    others = [r for r in rows if r["params"]["how"].startswith(("gymnax", "torch"))]
+    ours = [r for r in rows if r["params"]["how"] in OURS]
     lines = []
-    for (how, n), value in values.items():
-        for ours, theirs in pairs.items():
-            if any(how.startswith(("gymnax", "torch")) and key in how for key in theirs) and (ours, n) in values:
-                if ours == "raw launch" and "graph" in how:
-                    continue
-                lines.append([f"{n:,}", ours, how, f"{values[ours, n] / value:.1f}"])
-    return table(["environments", "ours", "beside", "times as fast"], lines) if lines else ""
+    for other, own in itertools.product(others, ours):
+        same = {name: other["params"].get(name) for name in ("num_envs", *TOLD)}
+        if None not in same.values() and same.items() <= own["params"].items():
+            n, *told = same.values()
+            times = f"{own['value'] / other['value']:.1f}"
+            lines.append([f"{n:,}", own["params"]["how"], other["params"]["how"], *map(str, told), times])
+    if not lines:
+        return "These rows do not say how many steps a call takes and where its actions come from: no ratios.\n"
+    head = ["environments", "ours", "beside", *(name.replace("_", " ") for name in TOLD), "times as fast"]
+    return (
+        "Only what takes as many steps a call, and has its actions from the same place, is compared: from a tensor "
+        "filled before (read), or from a generator that is timed as well (drawn inside).\n\n" + table(head, lines)
+    )
 
 
 def fused(rows: list[dict], machine: str, tag: str) -> str:
@@ -149,15 +180,7 @@ def fused(rows: list[dict], machine: str, tag: str) -> str:
     found = select(rows, "fused", "steps_per_second")
     if not found:
         return ""
-    text = f"### The policy inside the kernel ({machine})\n\n" + grid(found, "num_envs", "how")
-    scans = {r["params"]["num_envs"]: r["value"] for r in select(rows, "scaling", "steps_per_second")
-             if "scan" in r["params"]["how"]}  # fmt: skip
-    both = [r for r in found if r["params"]["how"] == "fused random" and r["params"]["num_envs"] in scans]
-    if both:
-        text += "\nBeside gymnax's scan: " + ", ".join(
-            f"{r['value'] / scans[r['params']['num_envs']]:.1f} times at {r['params']['num_envs']:,}" for r in both
-        ) + ".\n"  # fmt: skip
-    return text
+    return f"### The policy inside the kernel ({machine})\n\n" + grid(found, "num_envs", "how", told=("actions",))
 
 
 def block(rows: list[dict], machine: str, tag: str) -> str:
@@ -247,27 +270,32 @@ def breakdown(rows: list[dict], machine: str, tag: str) -> str:
 
 
 def peers(rows: list[dict], machine: str, tag: str) -> str:
-    """Other libraries on the CPU."""
-    found = select(rows, "peers", "steps_per_second")
-    missing = [r for r in rows if r["params"].get("part") in ("peers", "scaling") and "note" in r["params"]]
-    text = ""
-    if found:
-        text += f"### Other libraries ({machine})\n\nAll on this machine's CPU, taking turns with ours.\n\n"
-        values = {(r["params"]["peer"], r["params"]["num_envs"], r["params"]["how"]): r for r in found}
-        # The figure has one line of ours: beside the first library that was measured with as many.
-        ours = {n: r for (peer, n, how), r in reversed(values.items()) if how != peer}
-        theirs = [r for (peer, _, how), r in values.items() if how == peer]
-        shown = [ours[n] for n in sorted(ours)] + theirs
-        text += curves(shown, "num_envs", "how", "On the CPU", "environments", "environment steps/s", f"peers_{tag}")
-        lines = []
-        for (peer, n, how), row in values.items():
-            if how != peer:
-                other = values[peer, n, peer]["value"]
-                lines.append([peer, f"{n:,}", figure(other), figure(row["value"]), f"{row['value'] / other:.1f}"])
-        text += "\n" + table(["library", "environments", "its steps/s", "ours beside it", "times as fast"], lines)
-    for row in missing:
-        text += f"\nNot measured: {row['params']['how']} at {row['params']['num_envs']:,}: {row['params']['note']}.\n"
-    return text
+    """Other libraries on the CPU, in pairs with ours."""
+    pairs: dict[tuple[str, int], dict[bool, dict]] = {}
+    for r in select(rows, "peers", "steps_per_second"):
+        peer, how = r["params"]["peer"], r["params"]["how"]
+        pairs.setdefault((peer, r["params"]["num_envs"]), {})[how == peer] = r
+    kept = {key: pair for key, pair in pairs.items() if all(spread(r) <= MAX_SPREAD for r in pair.values())}
+    if not pairs:
+        return ""
+    text = f"### Other libraries ({machine})\n\nAll on this machine's CPU, taking turns with ours; actions are read.\n"
+    text += (
+        f"A pair is shown where the spread, (p95 - p5) / median, is at most {MAX_SPREAD:.0%} for both: "
+        f"{len(kept)} of the {len(pairs)} that were recorded.\n\n"
+    )
+    if not kept:
+        return text
+    # The figure has one line of ours: beside the first library that was measured with as many.
+    ours = {n: pair[False] for (_, n), pair in reversed(kept.items())}
+    shown = [ours[n] for n in sorted(ours)] + [pair[True] for pair in kept.values()]
+    text += curves(shown, "num_envs", "how", "On the CPU", "environments", "environment steps/s", f"peers_{tag}")
+    lines = [
+        [peer, f"{n:,}", figure(pair[True]["value"]), f"{spread(pair[True]):.0%}", figure(pair[False]["value"]),
+         f"{spread(pair[False]):.0%}", f"{pair[False]['value'] / pair[True]['value']:.1f}"]
+        for (peer, n), pair in kept.items()
+    ]  # fmt: skip
+    head = ["library", "environments", "its steps/s", "spread", "ours beside it", "spread", "times as fast"]
+    return text + "\n" + table(head, lines)
 
 
 def ppo(rows: list[dict], machine: str, tag: str) -> str:
@@ -303,10 +331,10 @@ def ppo(rows: list[dict], machine: str, tag: str) -> str:
 STORY = """# Batched simulation, explained with CartPole
 
 CartPole is the smallest environment there is: some forty multiplications and additions a step. That makes it the best
-place to see what batched simulation is about, since whatever is not arithmetic shows. `batchnav/envs/cartpole.py` and
-`train/cartpole.py` are the code, `eval/speed_cartpole.py` the measurements; this page is written from their rows by
-`eval/cartpole_page.py`. It repeats an earlier study of batched environments (a course report) and says where the
-answers differ.
+place to see what batched simulation is about, since whatever is not arithmetic shows. `batchnav/cartpole/plain.py` is
+the code to read first, `batchnav/cartpole/step.py` the fast one, `train/cartpole.py` trains with it, and
+`eval/speed_cartpole.py` measures; this page is written from its rows by `eval/cartpole_page.py`. It repeats an earlier
+study of batched environments (a course report) and says where the answers differ.
 
 1. **Asking costs more than doing.** A Python call takes microseconds, a kernel launch as well; one CartPole step takes
    a nanosecond. So a step's time is flat in the number of environments until the device has enough to do, and only then
@@ -360,7 +388,7 @@ SECTIONS = (scaling, fused, block, work, generator, breakdown, peers, ppo, batch
 def main() -> None:
     """Write the page."""
     rows, text = load(), STORY
-    for machine in sorted({row["machine"] for row in rows}, key=lambda name: name.startswith("CPU")):
+    for machine in sorted({row["machine"] for row in rows}, key=lambda name: (name.startswith("CPU"), name)):
         own = [row for row in rows if row["machine"] == machine]
         tag = "".join(c if c.isalnum() else "_" for c in machine.lower()).strip("_")[:40]
         text += f"\n## {machine}\n"

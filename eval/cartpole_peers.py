@@ -1,20 +1,18 @@
 """CartPole elsewhere: other libraries' environments behind the one call that the speed script times.
 
-Each factory returns (label with version, steps per call, call), or raises ImportError where the library is not there.
-Every call takes one step, or a scan of many, of all environments with random actions drawn ahead.
+Each factory returns a label with the library's version and a `Candidate`, or raises ImportError where the library is
+not there. Random actions are drawn ahead; only gymnax' scan draws them inside.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable
 
 import gymnasium
 import numpy as np
+from cartpole_bench import ACTION_ROWS, DRAWN, STEPS_AT_ONCE, Candidate, in_turn
 
-ACTION_ROWS = 16
-SCAN_STEPS = 100
-Peer = tuple[str, int, Callable[[], object]]
+Peer = tuple[str, Candidate]
 
 
 def _version(package: str) -> str:
@@ -25,28 +23,18 @@ def _rows(num_envs: int, dtype=np.int64) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 2, (ACTION_ROWS, num_envs)).astype(dtype)
 
 
-def _in_turn(step: Callable, rows) -> Callable[[], object]:
-    count = [0]
-
-    def call():
-        count[0] += 1
-        return step(rows[count[0] % ACTION_ROWS])
-
-    return call
-
-
 def gymnasium_vector(num_envs: int) -> Peer:
     """Gymnasium's own vectorised CartPole: NumPy, one process."""
     env = gymnasium.make_vec("CartPole-v1", num_envs=num_envs, vectorization_mode="vector_entry_point")
     env.reset(seed=0)
-    return _version("gymnasium") + " vector CartPole", 1, _in_turn(env.step, _rows(num_envs))
+    return _version("gymnasium") + " vector CartPole", Candidate(in_turn(env.step, _rows(num_envs)))
 
 
 def gymnasium_sync(num_envs: int) -> Peer:
     """Gymnasium's loop over single environments."""
     env = gymnasium.make_vec("CartPole-v1", num_envs=num_envs, vectorization_mode="sync")
     env.reset(seed=0)
-    return _version("gymnasium") + " SyncVectorEnv", 1, _in_turn(env.step, _rows(num_envs))
+    return _version("gymnasium") + " SyncVectorEnv", Candidate(in_turn(env.step, _rows(num_envs)))
 
 
 def sb3_dummy(num_envs: int) -> Peer:
@@ -55,7 +43,7 @@ def sb3_dummy(num_envs: int) -> Peer:
 
     env = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs)
     env.reset()
-    return _version("stable_baselines3") + " DummyVecEnv", 1, _in_turn(env.step, _rows(num_envs))
+    return _version("stable_baselines3") + " DummyVecEnv", Candidate(in_turn(env.step, _rows(num_envs)))
 
 
 def sb3_subproc(num_envs: int) -> Peer:
@@ -64,9 +52,9 @@ def sb3_subproc(num_envs: int) -> Peer:
 
     env = SubprocVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, start_method="fork")
     env.reset()
-    call = _in_turn(env.step, _rows(num_envs))
+    call = in_turn(env.step, _rows(num_envs))
     call.close = env.close
-    return _version("stable_baselines3") + " SubprocVecEnv", 1, call
+    return _version("stable_baselines3") + " SubprocVecEnv", Candidate(call)
 
 
 def envpool_sync(num_envs: int) -> Peer:
@@ -75,7 +63,7 @@ def envpool_sync(num_envs: int) -> Peer:
 
     env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=num_envs, seed=0)
     env.reset()
-    return f"envpool {envpool.__version__}", 1, _in_turn(env.step, _rows(num_envs, np.int32))
+    return f"envpool {envpool.__version__}", Candidate(in_turn(env.step, _rows(num_envs, np.int32)))
 
 
 def gymnax_step(num_envs: int) -> Peer:
@@ -89,13 +77,13 @@ def gymnax_step(num_envs: int) -> Peer:
         carry[0], out = advance(carry[0], row)
         return out
 
-    call = _in_turn(one, rows)
+    call = in_turn(one, rows)
     call.wait = lambda: jax.block_until_ready(carry[0])
-    return f"{_version('gymnax')} step, jax {jax.__version__} {jax.default_backend()}", 1, call
+    return f"{_version('gymnax')} step, jax {jax.__version__} {jax.default_backend()}", Candidate(call)
 
 
 def gymnax_scan(num_envs: int) -> Peer:
-    """The same, SCAN_STEPS steps in one `lax.scan`, random actions drawn inside."""
+    """The same, STEPS_AT_ONCE steps in one `lax.scan`, random actions drawn inside; nothing of a step is kept."""
     jax, step, state, keys = _gymnax(num_envs)
 
     def random_step(carry, _):
@@ -104,14 +92,16 @@ def gymnax_scan(num_envs: int) -> Peer:
         carry, _ = step((state, key), jax.random.randint(draw, (num_envs,), 0, 2))
         return carry, None
 
-    scan = jax.jit(lambda carry: jax.lax.scan(random_step, carry, None, SCAN_STEPS)[0], donate_argnums=0)
+    scan = jax.jit(lambda carry: jax.lax.scan(random_step, carry, None, STEPS_AT_ONCE)[0], donate_argnums=0)
     carry = [(state, keys)]
 
     def call():
         carry[0] = scan(carry[0])
 
     call.wait = lambda: jax.block_until_ready(carry[0])
-    return f"{_version('gymnax')} scan, jax {jax.__version__} {jax.default_backend()}", SCAN_STEPS, call
+    return f"{_version('gymnax')} scan, jax {jax.__version__} {jax.default_backend()}", Candidate(
+        call, STEPS_AT_ONCE, DRAWN
+    )
 
 
 def _gymnax(num_envs: int):

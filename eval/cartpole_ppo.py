@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import gymnasium
-import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 
 from batchnav.cartpole.env import CartPoleEnv
+from batchnav.cartpole.score import SOLVED, mean_return
 from batchnav.cartpole.torch_env import TorchCartPoleEnv
 from batchnav.config import CartPoleRun, load_config
+from batchnav.envs.adapters.gymnasium_vector import FromGymnasium
+from batchnav.envs.adapters.stable_baselines3 import GymnasiumFromSB3
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.learner import Learner
 from batchnav.ppo.schedule import learning_rate_scale
 from batchnav.runs.results import row
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "train"))
-from cartpole import SOLVED, mean_return  # noqa: E402
-
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 SEEDS = range(5)
 LADDER_UPDATES = 100
 LADDER_SECONDS = 15.0
@@ -31,78 +30,18 @@ TIME_LIMIT = 30.0
 """Seconds of training after which a run counts as not solved."""
 
 
-class HostEnv:
-    """Another library's environments behind the VecEnv protocol: NumPy inside, torch outside, restart in the step."""
-
-    def __init__(self, num_envs: int):
-        self.num_envs, self.device = num_envs, torch.device("cpu")
-        one = gymnasium.make("CartPole-v1")
-        self.single_observation_space, self.single_action_space = one.observation_space, one.action_space
-        self._steps = np.zeros(num_envs, np.float32)
-
-    def _info(self, ended: np.ndarray, final: np.ndarray) -> dict:
-        self._steps += 1
-        steps = torch.from_numpy(self._steps.copy())
-        self._steps[ended] = 0
-        return {
-            "episode": {"return": steps, "steps": steps}, "_episode": torch.from_numpy(ended),
-            "final_obs": torch.from_numpy(final),
-        }  # fmt: skip
+def gymnasium_env(num_envs: int, seed: int) -> FromGymnasium:
+    """Gymnasium's loop over single environments."""
+    mode = {"autoreset_mode": AutoresetMode.SAME_STEP}
+    return FromGymnasium(gymnasium.make_vec("CartPole-v1", num_envs, vectorization_mode="sync", vector_kwargs=mode))
 
 
-class GymnasiumEnv(HostEnv):
-    """Gymnasium's SyncVectorEnv, which can restart in the step."""
+def sb3_env(num_envs: int, seed: int) -> FromGymnasium:
+    """Stable-Baselines3's process per environment."""
+    from stable_baselines3.common.vec_env import SubprocVecEnv
 
-    def __init__(self, num_envs: int, seed: int):
-        super().__init__(num_envs)
-        mode = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
-        self.env = gymnasium.make_vec("CartPole-v1", num_envs, vectorization_mode="sync", vector_kwargs=mode)
-
-    def reset(self, *, seed=None, options=None):
-        """As VecEnv."""
-        return torch.from_numpy(self.env.reset(seed=seed)[0].copy()), {}
-
-    def step(self, actions: torch.Tensor):
-        """As VecEnv."""
-        obs, reward, terminated, truncated, info = self.env.step(actions.numpy())
-        final, ended = obs.copy(), terminated | truncated
-        for i in ended.nonzero()[0]:
-            final[i] = info["final_obs"][i]
-        flags = torch.from_numpy(terminated.copy()), torch.from_numpy(truncated.copy())
-        return torch.from_numpy(obs.copy()), torch.from_numpy(reward).float(), *flags, self._info(ended, final)
-
-    def close(self) -> None:
-        """Let go of the environments."""
-        self.env.close()
-
-
-class SubprocEnv(HostEnv):
-    """Stable-Baselines3's SubprocVecEnv: a process per environment."""
-
-    def __init__(self, num_envs: int, seed: int):
-        from stable_baselines3.common.vec_env import SubprocVecEnv
-
-        super().__init__(num_envs)
-        self.env = SubprocVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, start_method="fork")
-
-    def reset(self, *, seed=None, options=None):
-        """As VecEnv."""
-        self.env.seed(seed)
-        return torch.from_numpy(self.env.reset()), {}
-
-    def step(self, actions: torch.Tensor):
-        """As VecEnv."""
-        obs, reward, ended, infos = self.env.step(actions.numpy())
-        final = obs.copy()
-        for i in ended.nonzero()[0]:
-            final[i] = infos[i]["terminal_observation"]
-        truncated = np.array([info["TimeLimit.truncated"] for info in infos])
-        flags = torch.from_numpy(ended & ~truncated), torch.from_numpy(truncated)
-        return torch.from_numpy(obs), torch.from_numpy(reward), *flags, self._info(ended, final)
-
-    def close(self) -> None:
-        """End the processes."""
-        self.env.close()
+    env = SubprocVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, start_method="fork")
+    return FromGymnasium(GymnasiumFromSB3(env))
 
 
 BACKENDS: dict[str, tuple[str, str, Callable]] = {
@@ -110,8 +49,8 @@ BACKENDS: dict[str, tuple[str, str, Callable]] = {
     "PyTorch, GPU": ("cuda", "cartpole_h200.yaml", lambda n, seed: TorchCartPoleEnv(n, "cuda", seed)),
     "kernels, CPU": ("cpu", "cartpole.yaml", lambda n, seed: CartPoleEnv(n, "cpu", seed)),
     "PyTorch, CPU": ("cpu", "cartpole.yaml", lambda n, seed: TorchCartPoleEnv(n, "cpu", seed)),
-    "Gymnasium SyncVectorEnv": ("cpu", "cartpole.yaml", GymnasiumEnv),
-    "SB3 SubprocVecEnv": ("cpu", "cartpole.yaml", SubprocEnv),
+    "Gymnasium SyncVectorEnv": ("cpu", "cartpole.yaml", gymnasium_env),
+    "SB3 SubprocVecEnv": ("cpu", "cartpole.yaml", sb3_env),
 }
 """Name: device type, configuration, environment from (num_envs, seed)."""
 
@@ -124,14 +63,13 @@ def ppo_rows(device: torch.device) -> Iterator[list[dict]]:
     for name, (kind, config, make) in BACKENDS.items():
         if kind == "cuda" and device.type != "cuda":
             continue
-        run = load_config(ROOT / "configs" / config, CartPoleRun)
+        run = load_config(CONFIGS / config, CartPoleRun)
         params = {"part": "ppo", "how": name, "num_envs": run.ppo.num_envs}
         where = torch.device(kind)
         try:
             curve_of(make, run, where, updates=2)
         except ImportError as error:
-            empty = row("cartpole", "seconds_to_solve", [0.0], {**params, "note": f"not installed ({error})"}, where)
-            yield [{key: value for key, value in empty.items() if key not in ("value", "p5", "p95")}]
+            print(f"not measured: {name}: not installed ({error})")
             continue
         rows = []
         for seed in SEEDS:
@@ -171,7 +109,7 @@ def batch_rows(device: torch.device) -> Iterator[list[dict]]:
 
 def ladder_run(num_envs: int, seed: int, minibatches: int, gae_lambda: float, rate: float) -> CartPoleRun:
     """The GPU's configuration with another number of environments and one step of the ladder."""
-    run = load_config(ROOT / "configs" / "cartpole_h200.yaml", CartPoleRun)
+    run = load_config(CONFIGS / "cartpole_h200.yaml", CartPoleRun)
     base = rate / learning_rate_scale(num_envs * run.ppo.rollout_steps // minibatches)
     ppo = dataclasses.replace(
         run.ppo, num_envs=num_envs, minibatches=minibatches, gae_lambda=gae_lambda, learning_rate=base,
@@ -196,6 +134,5 @@ def curve_of(
         seconds += time.perf_counter() - begin
         curve.append([round(seconds, 4), learner.frames, round(mean_return(policy, judge), 2)])
         updates -= 1
-    if hasattr(env, "env"):
-        env.close()
+    env.close()
     return curve

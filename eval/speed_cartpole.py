@@ -2,10 +2,11 @@
 
     python eval/speed_cartpole.py                                   # on the GPU where there is one, else on the CPU
     python eval/speed_cartpole.py --parts ppo batch                 # the learning curves
-    python eval/speed_cartpole.py --device cpu --parts scaling fused peers
+    python eval/speed_cartpole.py --device cpu --parts peers        # other libraries, on an otherwise idle machine
     python eval/cartpole_page.py                                    # figures and eval/cartpole.md from the rows
 
-Appends rows to eval/results/cartpole.jsonl. A peer that is not installed leaves a row that says so.
+With --record it appends rows to eval/results/cartpole.jsonl. A library that is not installed is left out, which is
+said; so is a figure beside another CPU library's where either varies too much (`cartpole_bench.MAX_SPREAD`).
 """
 
 from __future__ import annotations
@@ -14,16 +15,28 @@ import argparse
 import functools
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import cartpole_bench as bench
 import cartpole_peers as peers
 import torch
-from cartpole_bench import captured, draw_actions, host_seconds, in_turn, interleaved
+from cartpole_bench import (
+    COMPUTED,
+    DRAWN,
+    STEPS_AT_ONCE,
+    Candidate,
+    captured,
+    draw_actions,
+    host_seconds,
+    in_turn,
+    interleaved,
+    steady,
+    throughput,
+)
 from cartpole_ppo import batch_rows, ppo_rows
 
-from batchnav.cartpole.env import BYTES_PER_STEP, CartPoleEnv, step_cuda
+from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.rollout import BYTES_PER_TRAJECTORY_STEP, CartPoleRollout, Trajectory
+from batchnav.cartpole.step import BYTES_PER_STEP, step_cuda
 from batchnav.cartpole.torch_env import TorchCartPoleEnv, torch_push, torch_step
 from batchnav.runs.results import record, row
 from batchnav.runtime.arrays import view
@@ -38,57 +51,49 @@ BLOCKS = (1, 8, 32, 64, 128, 256, 1024)
 WORK = (1, 10, 100, 1000)
 FUSED_STEPS = 1000
 COPIED_BYTES = 2**30
-
-
-def throughput(name: str, seconds: dict[str, list[float]], steps: dict[str, int], device, **params) -> list[dict]:
-    """One steps_per_second row per candidate, from seconds per call and environment steps per call."""
-    return [
-        row(
-            "cartpole",
-            "steps_per_second",
-            [steps[who] / s for s in samples],
-            {"part": name, "how": who, **params},
-            device,
-        )
-        for who, samples in seconds.items()
-    ]
+PEER_REPEATS, PEER_SECONDS = 9, 0.3
+"""Samples of other libraries on the CPU, and about how long each takes: long beside what the scheduler does."""
 
 
 def scaling(device: torch.device) -> Iterator[list[dict]]:
-    """Steps/s against the number of environments: ours by launch, by graph and by `env.step`, and PyTorch's."""
+    """Steps/s against the number of environments: ours by launch, by graph and by `env.step`, and others'."""
     cuda = device.type == "cuda"
     for n in COUNTS_CUDA if cuda else COUNTS_CPU:
-        rows, actions, env = [], draw_actions(n, device), CartPoleEnv(n, device)
-        calls = {"env.step": in_turn(env.step, actions)}
-        steps = {"env.step": n}
+        actions, env = draw_actions(n, device), CartPoleEnv(n, device)
+        candidates = {"env.step": Candidate(in_turn(env.step, actions))}
         if cuda:
-            step = bench.bound_step(CartPoleEnv(n, device))
-            calls["raw launch"] = in_turn(step, actions)
-            calls["numba launch"] = in_turn(bench.numba_step(CartPoleEnv(n, device), step_cuda), actions)
-            steps |= {"raw launch": n, "numba launch": n}
-            graphs = {
-                "graph": (bench.bound_step, actions),
-                "graph, actions u8": (bench.bound_step, actions.to(torch.uint8)),
-                "graph, info read": (bench.informed_step, actions),
-            }
-            for who, (step_of, rows_of_actions) in graphs.items():
-                calls[who] = captured(step_of(CartPoleEnv(n, device)), rows_of_actions, bench.GRAPH_STEPS)
-                steps[who] = n * bench.GRAPH_STEPS
+            candidates |= cuda_candidates(n, device, actions)
         if n in COMPARED or not cuda:
-            torch_calls = torch_candidates(n, device, actions)
-            calls |= {who: call for who, (call, _) in torch_calls.items()}
-            steps |= {who: n * k for who, (_, k) in torch_calls.items()}
+            candidates |= torch_candidates(n, device, actions)
+        if cuda and n in COMPARED:
+            rollout = CartPoleRollout(CartPoleEnv(n, device), STEPS_AT_ONCE)
+            call = captured(lambda _, rollout=rollout: rollout(), actions, 1)  # without numba's launch from Python
+            candidates["fused random, graph"] = Candidate(call, STEPS_AT_ONCE, DRAWN)
         if cuda and n in COMPARED[:3]:
-            for who, factory in peers.JAX_PEERS.items():
-                if peer := attempt(rows, factory, n, device, "scaling", who):
-                    label, k, call = peer
-                    calls[label], steps[label] = call, n * k
-        yield rows + throughput("scaling", interleaved(calls, device), steps, device, num_envs=n)
+            candidates |= dict(filter(None, (attempt(*peer, n) for peer in peers.JAX_PEERS.items())))
+        yield throughput("scaling", candidates, device, n)
 
 
-def torch_candidates(n: int, device: torch.device, actions: torch.Tensor) -> dict[str, tuple[Callable, int]]:
-    """PyTorch eager, compiled, and compiled on the GPU without the host: name -> (call, steps per call)."""
-    found = {"torch eager": (in_turn(TorchCartPoleEnv(n, device).step, actions), 1)}
+def cuda_candidates(n: int, device: torch.device, actions: torch.Tensor) -> dict[str, Candidate]:
+    """Ours on a GPU: one launch a step from Python, and graphs of launches."""
+    graphs = {
+        "graph": (bench.bound_step, actions),
+        "graph, actions u8": (bench.bound_step, actions.to(torch.uint8)),
+        "graph, info read": (bench.informed_step, actions),
+    }
+    return {
+        "raw launch": Candidate(in_turn(bench.bound_step(CartPoleEnv(n, device)), actions)),
+        "numba launch": Candidate(in_turn(bench.numba_step(CartPoleEnv(n, device), step_cuda), actions)),
+        **{
+            who: Candidate(captured(step_of(CartPoleEnv(n, device)), rows, STEPS_AT_ONCE), STEPS_AT_ONCE)
+            for who, (step_of, rows) in graphs.items()
+        },
+    }
+
+
+def torch_candidates(n: int, device: torch.device, actions: torch.Tensor) -> dict[str, Candidate]:
+    """PyTorch eager, compiled, and compiled on the GPU without the host: a graph of as many steps as ours."""
+    found = {"torch eager": Candidate(in_turn(TorchCartPoleEnv(n, device).step, actions))}
     torch._dynamo.reset()  # each size is compiled for itself
     who, step = "torch compiled", torch.compile(torch_step_in_place, dynamic=False)
 
@@ -101,9 +106,9 @@ def torch_candidates(n: int, device: torch.device, actions: torch.Tensor) -> dic
     except Exception as error:  # no compiler on this machine: whatever inductor raises
         print(f"{who}: {type(error).__name__}: {str(error).splitlines()[0]}")
         return found
-    found[who] = (in_turn(advance(), actions), 1)
+    found[who] = Candidate(in_turn(advance(), actions))
     if device.type == "cuda":
-        found[f"{who}, graph"] = (captured(advance(), actions, 16), 16)
+        found[f"{who}, graph"] = Candidate(captured(advance(), actions, STEPS_AT_ONCE), STEPS_AT_ONCE)
     return found
 
 
@@ -129,20 +134,24 @@ def fused(device: torch.device) -> Iterator[list[dict]]:
                 CartPoleEnv(n, device), written, None, Trajectory.empty(written, n, device)
             ),
         }
-        steps = {who: n * run.num_steps for who, run in runs.items()}
-        yield throughput("fused", interleaved(runs, device), steps, device, num_envs=n)
+        candidates = {
+            who: Candidate(run, run.num_steps, COMPUTED if who == "fused linear" else DRAWN)
+            for who, run in runs.items()
+        }
+        yield throughput("fused", candidates, device, n)
 
 
 def block(device: torch.device) -> Iterator[list[dict]]:
     """Seconds per step in a graph against the number of environments, for each number of threads per block."""
     for n in (*(4**k for k in range(12)), COUNTS_CUDA[-1]):
         actions = draw_actions(n, device)
-        calls = {size: captured(bench.bound_step(CartPoleEnv(n, device, block=size)), actions, 16) for size in BLOCKS}
+        steps = {size: bench.bound_step(CartPoleEnv(n, device, block=size)) for size in BLOCKS}
+        calls = {size: captured(step, actions, STEPS_AT_ONCE) for size, step in steps.items()}
         yield [
             row(
                 "cartpole",
                 "seconds_per_step",
-                [s / 16 for s in samples],
+                [s / STEPS_AT_ONCE for s in samples],
                 {"part": "block", "how": "graph", "num_envs": n, "block": size},
                 device,
             )
@@ -200,8 +209,8 @@ def generator(device: torch.device) -> Iterator[list[dict]]:
     for n in (65_536, 10_000_000):
         envs = {who: CartPoleEnv(n, device) for who in kernels}
         calls = {who: BoundKernel(kernel, n, 0, FUSED_STEPS, envs[who].kernel_carts) for who, kernel in kernels.items()}
-        steps = dict.fromkeys(calls, n * FUSED_STEPS)
-        yield throughput("generator", interleaved(calls, device, repeats=5), steps, device, num_envs=n)
+        candidates = {who: Candidate(call, FUSED_STEPS, DRAWN) for who, call in calls.items()}
+        yield throughput("generator", candidates, device, n, repeats=5)
 
 
 def breakdown(device: torch.device) -> Iterator[list[dict]]:
@@ -214,15 +223,15 @@ def breakdown(device: torch.device) -> Iterator[list[dict]]:
         empty = BoundKernel(bench.empty_kernel, n, view(actions[0]), env.kernel_carts, block=env.block)
         moves = {"step kernel": BYTES_PER_STEP[torch.int64], "step kernel, actions u8": BYTES_PER_STEP[torch.uint8]}
         graphs = {
-            "step kernel": captured(bench.bound_step(env), actions, 96),
-            "step kernel, actions u8": captured(bench.bound_step(env), actions.to(torch.uint8), 96),
-            "empty kernel": captured(lambda _, empty=empty: empty(), actions, 96),
+            "step kernel": captured(bench.bound_step(env), actions, STEPS_AT_ONCE),
+            "step kernel, actions u8": captured(bench.bound_step(env), actions.to(torch.uint8), STEPS_AT_ONCE),
+            "empty kernel": captured(lambda _, empty=empty: empty(), actions, STEPS_AT_ONCE),
         }
         for who, samples in interleaved(graphs, device).items():
             params = {"part": "breakdown", "how": f"{who} in a graph", "num_envs": n}
-            rows.append(row("cartpole", "seconds_per_step", [s / 96 for s in samples], params, device))
+            rows.append(row("cartpole", "seconds_per_step", [s / STEPS_AT_ONCE for s in samples], params, device))
             if who in moves:
-                moved = [n * moves[who] * 96 / s for s in samples]
+                moved = [n * moves[who] * STEPS_AT_ONCE / s for s in samples]
                 rows.append(row("cartpole", "bytes_per_second", moved, {**params, "bytes": moves[who]}, device))
         if n <= 65_536:  # beyond, the device is behind and the host waits for it
             hosts = {
@@ -251,33 +260,28 @@ def cpu_peers(device: torch.device) -> Iterator[list[dict]]:
     """Other libraries' environments on this machine's CPU, with ours beside them. Threads as each takes by itself."""
     cpu = torch.device("cpu")
     for who, (factory, counts) in peers.CPU_PEERS.items():
-        rows = []
         for n in counts:
-            peer = attempt(rows, factory, n, cpu, "peers", who)
+            peer = attempt(who, factory, n)
             if not peer:
                 break
-            label, k, call = peer
-            ours = CartPoleEnv(n)
-            calls = {label: call, "batchnav env.step": in_turn(ours.step, draw_actions(n, cpu))}
-            steps = {label: n * k, "batchnav env.step": n}
-            rows += throughput("peers", interleaved(calls, cpu, repeats=5), steps, cpu, num_envs=n, peer=label)
-            if hasattr(call, "close"):
-                call.close()
-        yield rows
+            label, candidate = peer
+            ours = Candidate(in_turn(CartPoleEnv(n).step, draw_actions(n, cpu)))
+            pair = {label: candidate, "batchnav env.step": ours}
+            yield steady(throughput("peers", pair, cpu, n, PEER_REPEATS, PEER_SECONDS, peer=label))
+            if hasattr(candidate.call, "close"):
+                candidate.call.close()
 
 
-def attempt(rows: list[dict], factory: Callable, n: int, device, part: str, who: str):
-    """The peer, or None with a row that says why not."""
+def attempt(who: str, factory: Callable[[int], peers.Peer], n: int) -> peers.Peer | None:
+    """The peer, or None and a line that says why not."""
     try:
         peer = factory(n)
-        peer[2]()
+        peer[1].call()
         return peer
     except ImportError as error:
-        note = f"not installed ({error.name or error})"
+        print(f"not measured: {who}: not installed ({error.name or error})")
     except Exception as error:  # a peer's own trouble must not end our run
-        note = f"failed: {type(error).__name__}: {str(error)[:120]}"
-    empty = row("cartpole", "steps_per_second", [0.0], {"part": part, "how": who, "num_envs": n, "note": note}, device)
-    rows.append({key: value for key, value in empty.items() if key not in ("value", "p5", "p95")})
+        print(f"not measured: {who} at {n:,}: {type(error).__name__}: {str(error)[:120]}")
     return None
 
 
@@ -294,18 +298,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=[p for p in PARTS if p not in LEARNING])
-    parser.add_argument("--dry", action="store_true", help="print only, append nothing")
+    parser.add_argument("--record", action="store_true", help="append the rows to eval/results/cartpole.jsonl")
     options = parser.parse_args()
     device = resolve_device(options.device)
     for name in options.parts:
         if name in CUDA_ONLY and device.type == "cpu":
             continue
         begin = time.perf_counter()
-        for rows in PARTS[name](device):
-            record("cartpole", rows, append=not options.dry)
+        for rows in filter(None, PARTS[name](device)):
+            record("cartpole", rows, append=options.record)
         print(f"{name}: {time.perf_counter() - begin:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
-    Path(__file__).parent.joinpath("results").mkdir(exist_ok=True)
     main()

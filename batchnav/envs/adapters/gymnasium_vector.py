@@ -1,0 +1,168 @@
+"""Any `gymnasium.vector.VectorEnv` on the host as a `VecEnv`: NumPy inside, torch outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from batchnav.errors import ArgumentError, CheckpointError
+from batchnav.runtime.arrays import check_tensor
+from batchnav.types import Observation
+
+PLAIN = "observation"
+"""The name of an observation that is no dict."""
+
+
+class FromGymnasium(VectorEnv):
+    """Another library's environments for our learner: a `batchnav.types.VecEnv` on the CPU.
+
+        env = gymnasium.make_vec("CartPole-v1", 32, vectorization_mode="sync",
+                                 vector_kwargs={"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP})
+        learner = Learner(policy, FromGymnasium(env), config.ppo)
+
+    Observations are a Box or a Dict of Boxes; floats of any width come as float32, whole numbers and bools as they are.
+    Actions are Discrete(n) from 0 on: i64 [N]. Everything returned is a copy. info holds "episode" ("return" and
+    "steps", f32 [N], counted here) with "_episode", and "final_obs" with "_final_obs".
+
+    Only SAME_STEP is accepted. With Gymnasium's default, NEXT_STEP, every episode would be followed by a step whose
+    action is ignored, and a learner that does not know would learn from it.
+
+    ArgumentError for environments, spaces and modes that are none of these, and for every call after `close`.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's name)
+    capturable = False
+
+    def __init__(self, env: VectorEnv):
+        """`env`: belongs to this one from now on, which closes it."""
+        if not isinstance(env, VectorEnv):
+            raise ArgumentError(f"env: found {type(env).__name__}, expected a gymnasium.vector.VectorEnv")
+        mode = env.metadata.get("autoreset_mode")
+        if mode != AutoresetMode.SAME_STEP:
+            raise ArgumentError(
+                f"env: found autoreset mode {getattr(mode, 'name', mode)}, expected SAME_STEP "
+                '(vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP} where gymnasium.make_vec makes it)'
+            )
+        boxes, actions = _boxes(env.single_observation_space), env.single_action_space
+        if not isinstance(actions, spaces.Discrete) or actions.start != 0:
+            raise ArgumentError(f"env: found action space {actions}, expected Discrete(n) starting at 0")
+        self.env, self.num_envs, self.device = env, env.num_envs, torch.device("cpu")
+        self.single_observation_space, self.single_action_space = env.single_observation_space, actions
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.storage: Mapping[str, torch.dtype] = {name: _storage(box) for name, box in boxes.items()}
+        self._shapes = {name: (env.num_envs, *box.shape) for name, box in boxes.items()}
+        self._return, self._steps = torch.zeros(env.num_envs), torch.zeros(env.num_envs)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, Mapping]:
+        """Start all episodes anew: observation, {}. Gymnasium gives environment i the seed `seed + i`."""
+        self._check_open()
+        observation, _ = self.env.reset(seed=seed, options=options)
+        self._return.zero_()
+        self._steps.zero_()
+        return self._as_observed(self._tensors(observation)), {}
+
+    def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor, Mapping]:
+        """i64 [N] -> observation, reward f32 [N], terminated bool [N], truncated bool [N], info."""
+        self._check_open()
+        check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
+        n = int(self.single_action_space.n)
+        if actions.min() < 0 or actions.max() >= n:
+            raise ArgumentError(f"actions: found {int(actions.min())} to {int(actions.max())}, expected 0 to {n - 1}")
+        observation, reward, terminated, truncated, info = self.env.step(actions.numpy().copy())
+        tensors, reward = self._tensors(observation), torch.tensor(np.asarray(reward, np.float32))
+        terminated, truncated = (torch.tensor(np.asarray(flag, bool)) for flag in (terminated, truncated))
+        ended = terminated | truncated
+        self._return += reward
+        self._steps += 1
+        seen = {
+            "episode": {"return": self._return.clone(), "steps": self._steps.clone()}, "_episode": ended,
+            "final_obs": self._as_observed(self._final(tensors, ended, info.get("final_obs"))), "_final_obs": ended,
+        }  # fmt: skip
+        self._return[ended], self._steps[ended] = 0.0, 0.0
+        return self._as_observed(tensors), reward, terminated, truncated, seen
+
+    def observe_into(self, out: Observation | None) -> None:
+        """Changes nothing: what the environment returns has to be copied once anyway."""
+        self._check_open()
+
+    def settle(self) -> None:
+        """Changes nothing: a step is done when it returns."""
+        self._check_open()
+
+    def between_rollouts(self) -> dict[str, float]:
+        """No figures: {}. Invalid actions are refused by `step`."""
+        self._check_open()
+        return {}
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """CheckpointError: Gymnasium has no way to read an environment's state."""
+        raise CheckpointError(
+            f"{self.env}: found an environment whose state cannot be saved, expected one of batchnav's"
+        )
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        """CheckpointError, as `state_dict`."""
+        raise CheckpointError(f"{self.env}: found an environment that cannot be resumed, expected one of batchnav's")
+
+    def close_extras(self, **kwargs) -> None:
+        """Close the environment inside; `close` calls it, once."""
+        self.env.close(**kwargs)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ArgumentError("FromGymnasium: found a closed environment, expected an open one")
+
+    def _tensors(self, observation: Any) -> Observation:
+        """NumPy observations, copied, by name."""
+        arrays = observation if isinstance(observation, Mapping) else {PLAIN: observation}
+        tensors = {}
+        for name, dtype in self.storage.items():
+            array = np.array(arrays[name], order="C")
+            if array.shape != self._shapes[name]:
+                found, expected = list(array.shape), list(self._shapes[name])
+                raise ArgumentError(f"observation {name!r}: found shape {found}, expected {expected}")
+            tensors[name] = torch.from_numpy(array).to(dtype)
+        return tensors
+
+    def _final(self, tensors: Observation, ended: torch.Tensor, final: Mapping | Sequence | None) -> Observation:
+        """Final observations where episodes ended, the current ones elsewhere.
+
+        `final`: arrays [N, ...] by name, or one item for each environment: Gymnasium's object array, say.
+        """
+        whole = {name: tensor.clone() for name, tensor in tensors.items()}
+        for i in ended.nonzero().flatten().tolist():
+            if isinstance(final, Mapping):
+                own = {name: final[name][i] for name in whole}
+            else:
+                own = None if final is None else final[i]
+            if own is None:
+                raise ArgumentError(
+                    f"info: found no 'final_obs' of environment {i}, whose episode ended; "
+                    "expected it, as SAME_STEP environments give it"
+                )
+            own = own if isinstance(own, Mapping) else {PLAIN: own}
+            for name, tensor in whole.items():
+                tensor[i] = torch.tensor(np.asarray(own[name]))
+        return whole
+
+    def _as_observed(self, tensors: Observation) -> Observation | torch.Tensor:
+        """By name where the observation space is a Dict, else the one tensor."""
+        return tensors if isinstance(self.single_observation_space, spaces.Dict) else tensors[PLAIN]
+
+
+def _boxes(space: spaces.Space) -> dict[str, spaces.Box]:
+    boxes = dict(space.spaces) if isinstance(space, spaces.Dict) else {PLAIN: space}
+    for name, box in boxes.items():
+        if not isinstance(box, spaces.Box):
+            raise ArgumentError(f"env: found {box} for observation {name!r}, expected a Box")
+    return boxes
+
+
+def _storage(box: spaces.Box) -> torch.dtype:
+    """Floats as float32, all else as it is."""
+    return torch.float32 if box.dtype.kind == "f" else torch.from_numpy(np.zeros(0, box.dtype)).dtype

@@ -1,0 +1,118 @@
+"""The study's programs: like is compared with like, what varies too much is refused, and nothing is kept unasked."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+EVAL = Path(__file__).resolve().parents[2] / "eval"
+
+
+@pytest.fixture
+def program(monkeypatch):
+    """A program of eval/ by name; they import one another by their short names, as scripts do."""
+    monkeypatch.syspath_prepend(str(EVAL))
+    yield importlib.import_module
+    for name in [name for name in sys.modules if name.startswith(("cartpole_", "speed_cartpole"))]:
+        del sys.modules[name]
+
+
+def rate(how, value, p5=None, p95=None, part="scaling", machine="M", metric="steps_per_second", **params):
+    params = {"part": part, "how": how, "num_envs": 64, **params}
+    p5, p95 = p5 or value, p95 or value
+    return {"machine": machine, "metric": metric, "value": value, "p5": p5, "p95": p95, "params": params}
+
+
+def test_a_rate_counts_all_steps_of_a_call_and_says_where_actions_come_from(program, monkeypatch):
+    bench = program("cartpole_bench")
+    monkeypatch.setattr(bench, "interleaved", lambda calls, *_: {who: [0.1, 0.2, 0.4] for who in calls})
+    candidate = bench.Candidate(lambda: None, 96, bench.DRAWN)
+    (found,) = bench.throughput("fused", {"x": candidate}, torch.device("cpu"), 10)
+    assert found["params"] == {
+        "part": "fused", "how": "x", "num_envs": 10, "steps_per_call": 96, "actions": "drawn inside",
+    }  # fmt: skip
+    assert found["value"] == pytest.approx(960 / 0.2) and found["repeats"] == 3
+
+
+def test_rows_that_vary_too_much_are_refused_in_pairs(program, capsys):
+    bench = program("cartpole_bench")
+    even, uneven = rate("ours", 100.0, 90.0, 110.0), rate("theirs", 100.0, 80.0, 110.0)
+    assert bench.spread(uneven) == pytest.approx(0.3) and bench.MAX_SPREAD == 0.25
+    assert bench.steady([even, even]) == [even, even] and capsys.readouterr().out == ""
+    assert bench.steady([even, uneven]) == []
+    assert capsys.readouterr().out == "refused: theirs at 64 environments: spread 30%, expected at most 25%\n"
+
+
+def test_only_like_is_compared_with_like(program):
+    page = program("cartpole_page")
+    read, drawn = {"steps_per_call": 96, "actions": "read"}, {"steps_per_call": 96, "actions": "drawn inside"}
+    rows = [
+        rate("graph", 60.0, **read),
+        rate("graph, info read", 50.0, **read),
+        rate("fused random, graph", 100.0, **drawn),
+        rate("env.step", 6.0, steps_per_call=1, actions="read"),
+        rate("torch compiled, graph", 20.0, **read),
+        rate("torch eager", 3.0, steps_per_call=1, actions="read"),
+        rate("gymnax 1 scan", 10.0, **drawn),
+        rate("gymnax 1 scan", 10.0, steps_per_call=100, actions="drawn inside"),
+    ]
+    lines = [line.split(" | ") for line in page.ratios(rows).splitlines() if line.startswith("| 64")]
+    assert [(line[1], line[2], line[-1].rstrip(" |")) for line in lines] == [
+        ("graph", "torch compiled, graph", "3.0"),
+        ("env.step", "torch eager", "2.0"),
+        ("fused random, graph", "gymnax 1 scan", "10.0"),
+    ]
+    assert "no ratios" in page.ratios([rate("graph", 60.0), rate("torch compiled, graph", 20.0)])
+
+
+def test_older_rows_give_way_where_a_part_was_measured_since(program, tmp_path):
+    page = program("cartpole_page")
+    old = rate("graph", 1.0)
+    new = rate("graph", 2.0, steps_per_call=96, actions="read")
+    kept = [
+        rate("fused random", 3.0, part="fused"),
+        rate("graph", 4.0, machine="another"),
+        rate("host", 5.0, metric="seconds_per_step"),
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in [old, *kept, new]))
+    assert page.load(path) == [*kept, new]
+
+
+def test_the_page_shows_steady_pairs_with_their_spread(program, monkeypatch, tmp_path):
+    page = program("cartpole_page")
+    monkeypatch.setattr(page, "FIGURES", tmp_path)
+    names = {"part": "peers", "peer": "them 1"}
+    rows = [
+        rate("them 1", 10.0, 9.0, 11.0, **names),
+        rate("batchnav env.step", 30.0, **names),
+        {**rate("them 1", 7.0, 1.0, 11.0, **names), "params": {**names, "how": "them 1", "num_envs": 8}},
+        {**rate("batchnav env.step", 70.0, **names), "params": {**names, "how": "batchnav env.step", "num_envs": 8}},
+    ]
+    text = page.peers(rows, "M", "m")
+    assert "| them 1 | 64 | 10 | 20% | 30 | 0% | 3.0 |" in text and "| them 1 | 8 |" not in text
+    assert "at most 25% for both: 1 of the 2" in text
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_rows_are_recorded_where_asked_for(program, monkeypatch, asked):
+    speed = program("speed_cartpole")
+    kept = []
+    monkeypatch.setattr(speed, "record", lambda name, rows, append: kept.append((name, rows, append)))
+    monkeypatch.setitem(speed.PARTS, "work", lambda device: iter([["row"], []]))
+    monkeypatch.setattr(sys, "argv", ["speed_cartpole.py", "--device", "cpu", "--parts", "work"] + ["--record"] * asked)
+    speed.main()
+    assert kept == [("cartpole", ["row"], asked)]
+
+
+def test_a_library_that_is_not_there_is_named(program, capsys):
+    speed = program("speed_cartpole")
+
+    def absent(num_envs):
+        import no_such_library  # noqa: F401
+
+    assert speed.attempt("them", absent, 4) is None
+    assert capsys.readouterr().out == "not measured: them: not installed (no_such_library)\n"
