@@ -26,7 +26,7 @@ from batchnav.runtime.device import resolve_device
 from batchnav.view.curves import BLUE, GREY, ORANGE, load_metrics, series, smooth
 from batchnav.view.report import format_interval
 
-FIXED = tuple(pointnav.EPISODES / f"{name}.json.gz" for name in ("val", "test", "aws_small_house"))
+FIXED = tuple(pointnav.EPISODES / f"{name}.json.gz" for name in ("val", "test"))
 PUBLISHED = {
     "DD-PPO, depth, 2.5e9 frames (Gibson val)": 0.956,
     "97% of it, the paper's single GPU": 0.97 * 0.956,
@@ -135,8 +135,7 @@ Weights in bfloat16, as they were measured here (commit {commit}):
     policy = batchnav.load_policy("{path}/policy.safetensors", device="cuda")
 
 Means with 95% intervals, every episode of a file played once, actions drawn, on {device}.
-None of these scenes was trained in. `val` and `test` are procedural houses, `aws_small_house` is a furnished house that
-somebody modelled.
+None of these scenes was trained in. `val` and `test` are procedural houses.
 
 {table}
 
