@@ -35,7 +35,7 @@ from batchnav.runs.results import record, row
 from batchnav.runtime.device import num_threads, resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
-from batchnav.types import DepthRenderer
+from batchnav.types import Renderer
 
 HOUSES = "houses:"
 TURN = math.radians(10.0)
@@ -120,7 +120,7 @@ def compare(bank: SceneBank, others: dict[str, Aim], views: Views, params: dict,
     return rows
 
 
-def kinds(arguments: Arguments) -> dict[str, tuple[type[DepthRenderer], dict[str, bool]]]:
+def kinds(arguments: Arguments) -> dict[str, tuple[type[Renderer], dict[str, bool]]]:
     """Our renderers to measure, by name: their class and the options that differ from the defaults."""
     found = {name: (RENDERERS[name], {}) for name in arguments.renderers}
     if arguments.culling:
@@ -129,7 +129,7 @@ def kinds(arguments: Arguments) -> dict[str, tuple[type[DepthRenderer], dict[str
     return found
 
 
-def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[str, DepthRenderer]:
+def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[str, Renderer]:
     """Those of our renderers that run here, by name."""
     renderers = {}
     for name, (kind, options) in kinds.items():
@@ -140,7 +140,7 @@ def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[st
     return renderers
 
 
-def turning(renderer: DepthRenderer, views: Views) -> Callable[[], None]:
+def turning(renderer: Renderer, views: Views) -> Callable[[], None]:
     """A function that turns all agents by TURN and draws what they see."""
     scene_id, position, heading = views
     heading = heading.clone()
