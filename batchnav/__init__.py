@@ -20,6 +20,7 @@ _PUBLIC = {
     "load_mesh": "batchnav.scene.mesh",
     "Scene": "batchnav.scene.scene",
     "load_scene": "batchnav.data.scenes",
+    "load_scenes": "batchnav.data.scenes",
     "make_house": "batchnav.houses",
     "SceneBank": "batchnav.scene.bank",
     "RaycastRenderer": "batchnav.render.raycast.renderer",

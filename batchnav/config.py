@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 MAX_BYTES, MAX_DEPTH, MAX_VALUES = 2**20, 32, 100_000
 """What a configuration file may hold: bytes, levels, and values once its aliases are written out."""
+HOUSE_SPLITS = {"train": range(100_000), "val": range(100_000, 110_000), "test": range(110_000, 120_000)}
+"""Disjoint seeds of training, validation and test houses (`houses.SPLITS`)."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ class ScenesConfig:
     houses: int = 16
     """Number of procedural houses."""
     first_house: int = 0
-    """Seed of the first; the others follow. Train, validation and test seeds are disjoint (`houses.SPLITS`)."""
+    """Seed of the first; the others follow. All are training seeds (`houses.SPLITS`): others are asked for by name, as
+    "house:100003" in `files`."""
     files: tuple[str, ...] = ()
     """Mesh files, each with its `.navmesh` beside it or baked; folders of prepared scenes; or whatever `find_scene`
     finds by name."""
@@ -133,6 +136,12 @@ class ScenesConfig:
         """ConfigError where a value is out of range."""
         in_range(self, "houses", 0, 100_000)
         in_range(self, "first_house", 0, 2**31)
+        seeds, train = range(self.first_house, self.first_house + self.houses), HOUSE_SPLITS["train"]
+        if seeds and seeds[-1] not in train:
+            raise ConfigError(
+                f"first_house: found {seeds[0]} with {self.houses} houses, which are seeds {seeds[0]} to {seeds[-1]}, "
+                f"expected training houses, {train[0]} to {train[-1]}; others go by name, as files: [house:{seeds[-1]}]"
+            )
         in_range(self, "slots", 0, 100_000)
         if self.slots == 1:
             raise ConfigError(

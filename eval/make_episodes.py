@@ -1,4 +1,4 @@
-"""Make the fixed episodes of assets/episodes: val and test (20 unseen houses each), and those of aws_small_house.
+"""Make the fixed episodes of assets/episodes: val and test, 20 unseen houses each.
 
     python eval/make_episodes.py
 
@@ -28,16 +28,12 @@ from batchnav.scene.scene import Scene
 FOLDER = Path(__file__).resolve().parents[1] / "assets" / "episodes"
 NUM_HOUSES = 20
 EPISODES_PER_HOUSE = 10
-BUNDLED_SCENES = ("aws_small_house",)
-EPISODES_PER_BUNDLED_SCENE = 200
 
 
 def main() -> None:
     for split in ("val", "test"):
         scenes = [find_scene(f"house:{seed}") for seed in SPLITS[split][:NUM_HOUSES]]
         write(f"{split}.json.gz", scenes, EPISODES_PER_HOUSE)
-    for name in BUNDLED_SCENES:
-        write(f"{name}.json.gz", [find_scene(name)], EPISODES_PER_BUNDLED_SCENE)
 
 
 def write(name: str, scenes: list[Scene], per_scene: int) -> None:

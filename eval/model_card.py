@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import tyro
 
-from batchnav.config import PointNavConfig
+from batchnav.envs.config import NavConfig
 from batchnav.evaluation.run import Evaluation, PolicyPlayer, ReferencePlayer
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.runs.results import append_rows, commit, machine
@@ -35,7 +35,7 @@ class Options:
     """The folder of a blind agent's run."""
     out: Path
     """Folder for the card."""
-    episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in ("val", "test", "aws_small_house"))
+    episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in ("val", "test"))
     """Episode files to play."""
     trained_on: str = ""
     """The machine that trained it; by default it is this one."""
@@ -54,7 +54,7 @@ def main(options: Options) -> None:
     players = {
         "this agent": PolicyPlayer(weights, device),
         "blind agent": PolicyPlayer(options.control / "policy.safetensors", device),
-        "greedy agent": ReferencePlayer("greedy", PointNavConfig()),
+        "greedy agent": ReferencePlayer("greedy", NavConfig()),
     }
     results, rows = {}, []
     for path in options.episodes:

@@ -2,9 +2,11 @@
 
     python eval/speed_navmesh.py --device cuda
 
+The scenes of the older rows, where they are: `--scenes ../shared/oracle/house_r4.ply
+../shared/scenes/country_kitchen/country_kitchen.glb ../shared/oracle/aws_small_house.glb`.
+
 Queries go in batches: geodesic distances between random points of the largest island, and steps of 0.25 m from such
-points in random directions. The arrays lie on the device, so that nothing is copied. Baking is always on the CPU;
-scenes that are not there are left out.
+points in random directions. The arrays lie on the device, so that nothing is copied. Baking is always on the CPU.
 """
 
 from __future__ import annotations
@@ -18,19 +20,12 @@ import numpy as np
 import torch
 import tyro
 
-from batchnav.data.scenes import BUNDLED
+from batchnav.data.scenes import find_scenes
+from batchnav.houses import BENCHMARK_HOUSE
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runs.results import record, row
 from batchnav.runtime.device import num_threads, resolve_device
-from batchnav.scene.mesh import load_mesh
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-BAKED = (
-    SHARED / "oracle" / "house_r4.ply",
-    SHARED / "scenes" / "country_kitchen" / "country_kitchen.glb",
-    BUNDLED / "aws_small_house" / "aws_small_house.glb",
-)
-"""Meshes to bake; the last one's navmesh is the one that is queried."""
 FORWARD = 0.25
 
 
@@ -38,6 +33,8 @@ FORWARD = 0.25
 class Options:
     """What to measure."""
 
+    scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
+    """Scenes to bake, as `find_scene` names them; the last one's navmesh is queried."""
     device: str = "auto"
     batch: int = 2**20
     """Queries per call."""
@@ -48,9 +45,9 @@ class Options:
 
 def main(options: Options) -> None:
     device, bakes, queries = resolve_device(options.device), [], []
-    for path in filter(Path.is_file, BAKED):
-        mesh = load_mesh(path)
-        params = {"scene": path.stem, "triangles": len(mesh.faces), "threads": num_threads()}
+    for scene in find_scenes(options.scenes):
+        mesh, name = scene.mesh, Path(scene.name).stem
+        params = {"scene": name, "triangles": len(mesh.faces), "threads": num_threads()}
         seconds = measure(lambda mesh=mesh: NavMesh.bake(mesh), options.repeats)
         bakes.append(row("navmesh", "bake_seconds", seconds, params, "cpu"))
     record("navmesh", bakes, append=options.record)
@@ -62,7 +59,7 @@ def main(options: Options) -> None:
         ("steps_per_second", lambda: navmesh.try_step(starts, ends)),
     ):
         rates = options.batch / measure(query, options.repeats)
-        params = {"scene": path.stem, "batch": options.batch}
+        params = {"scene": name, "batch": options.batch}
         queries.append(row("navmesh", metric, rates, params, device))
     record("navmesh", queries, append=options.record)
 

@@ -1,6 +1,6 @@
 """Frames per second of the renderers, and of their peers where those are installed (Embree on the CPU, Warp on CUDA).
 
-    python eval/speed_render.py --device cuda --num-agents 1024 4096 --sizes 64 128 --scenes aws_small_house houses:64
+    python eval/speed_render.py --device cuda --num-agents 1024 4096 --sizes 64 128 --scenes house:121980 houses:64
     python eval/speed_render.py --device cuda --renderers opengl --culling --no-peers
 
 Views are drawn from each scene's navigable space with any heading. All renderers see the same views and are timed in
@@ -27,6 +27,7 @@ import tyro
 
 from batchnav.data.scenes import find_scenes
 from batchnav.errors import DeviceError
+from batchnav.houses import BENCHMARK_HOUSE
 from batchnav.render.choose import RENDERERS, random_views
 from batchnav.render.opengl.renderer import OpenGLRenderer
 from batchnav.render.reference import pixel_directions
@@ -55,8 +56,8 @@ class Arguments:
     """Views per call; default 4096 on CUDA, 256 on the CPU."""
     sizes: tuple[int, ...] = (64,)
     """Square images of these sides."""
-    scenes: tuple[str, ...] = ("aws_small_house",)
-    """Scenes as `find_scene` names them, or houses:K, a batch of K procedural houses."""
+    scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
+    """Scenes as `find_scene` names them, as the path of a mesh file; or houses:K, a batch of K procedural houses."""
     renderers: tuple[Literal["raycast", "opengl"], ...] = ("raycast", "opengl")
     culling: bool = False
     """Also OpenGL without each kind of culling, and without any, to show what each gains."""

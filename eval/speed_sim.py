@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 import tyro
+from batchnav.sim.pointnav import PointNavSim
+from batchnav.sim.state import NUM_ACTIONS
 
 from batchnav.config import PointNavConfig
 from batchnav.data.scenes import find_scenes
+from batchnav.houses import BENCHMARK_HOUSE
 from batchnav.runs.results import record, row
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.pointnav import PointNavSim
-from batchnav.sim.state import NUM_ACTIONS
 
 WARM_UP = 100
 """Steps before timing: kernels compile, episodes spread out."""
@@ -33,7 +35,8 @@ WARM_UP = 100
 class Options:
     """What to measure."""
 
-    scenes: tuple[str, ...] = ("aws_small_house",)
+    scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
+    """As `find_scene` names them, as the path of a mesh file."""
     device: str = "auto"
     num_envs: tuple[int, ...] = (256, 4096, 16384)
     steps: int = 200
@@ -46,11 +49,11 @@ class Options:
 def main(options: Options) -> None:
     device = resolve_device(options.device)
     bank = SceneBank.pack(find_scenes(options.scenes), device)
-    rows = []
+    rows, scene = [], "+".join(Path(name).stem for name in options.scenes)
     for num_envs in options.num_envs:
         for actions in ("all", "moving"):
             rates = measure(bank, num_envs, 0 if actions == "all" else 1, options)
-            params = {"scene": "+".join(options.scenes), "num_envs": num_envs, "actions": actions, "geodesic": "detour"}
+            params = {"scene": scene, "num_envs": num_envs, "actions": actions, "geodesic": "detour"}
             rows.append(row("sim", "steps_per_second", rates, params, device))
     record("sim", rows, append=options.record)
 

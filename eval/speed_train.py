@@ -32,12 +32,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import tyro
+from batchnav.envs.pointnav import PointNavEnv
+from batchnav.envs.streamed import StreamedPointNavEnv
+from batchnav.sim.state import STOP
 from torch._inductor import config as inductor
 
 from batchnav.config import PointNavConfig, PolicyConfig, PPOConfig
 from batchnav.data.scenes import find_scene, find_scenes, measure_scenes
-from batchnav.envs.pointnav import PointNavEnv
-from batchnav.envs.streamed import StreamedPointNavEnv
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
 from batchnav.runs.results import RESULTS, append_rows, commit, print_table, row, rows_of
@@ -45,7 +46,6 @@ from batchnav.runtime.device import make_deterministic, resolve_device
 from batchnav.runtime.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.slots import Capacity
-from batchnav.sim.state import STOP
 
 POLICIES = {"paper": PolicyConfig(), "light": PolicyConfig(base_width=32, lstm_layers=1)}
 """The paper's agent, and one with half as many channels and one LSTM layer."""

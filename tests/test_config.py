@@ -35,6 +35,9 @@ def test_a_configuration_survives_the_round_trip():
         ("scenes: {houses: 0}", ["scenes", "neither"]),
         ("scenes: {files: one.glb}", ["files", "list"]),
         ("task: {max_depth: -1}", ["max_depth", "-1"]),
+        ("scenes: {first_house: 100000}", ["first_house", "found 100000", "expected", "0 to 99999", "house:100015"]),
+        ("scenes: {first_house: 99990, houses: 11}", ["first_house", "99990 to 100000", "0 to 99999"]),
+        ("scenes: {first_house: 120000, houses: 1}", ["first_house", "120000"]),
         ("scenes: {slots: 1}", ["slots", "found 1"]),
         ("{scenes: {slots: 4}, renderer: opengl}", ["renderer", "opengl", "raycast"]),
         ("{scenes: {gigabytes: 4.0}, renderer: opengl}", ["renderer", "opengl", "raycast"]),
@@ -51,6 +54,12 @@ def test_bad_configurations_are_named(tmp_path, text, words):
     with pytest.raises(ConfigError) as error:
         load_config(path, PointNavRun)
     assert all(word in str(error.value) for word in [path.name, *words])
+
+
+def test_houses_of_other_splits_go_by_name():
+    config = from_dict(PointNavRun, {"scenes": {"houses": 1, "first_house": 99_999, "files": ["house:100003"]}})
+    assert config.scenes.names == ["house:99999", "house:100003"]
+    from_dict(PointNavRun, {"scenes": {"houses": 0, "first_house": 100_000, "files": ["house:110000"]}})
 
 
 def test_a_missing_file_is_named(tmp_path):

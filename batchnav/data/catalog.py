@@ -151,6 +151,11 @@ MANUAL = {
         "scene_datasets/procthor", "ProcTHOR-10K: Apache-2.0",
         "get houses (JSON) from github.com/allenai/procthor-10k, then batchnav data import",
     ),
+    "aws_small_house": Manual(
+        "aws_small_house", "MIT-0",
+        "get github.com/aws-robotics/aws-robomaker-small-house-world (branch ros1, commit dd44be62), join the models "
+        "of worlds/small_house.world into one mesh file, turn it from +Z up to +Y up",
+    ),
 }  # fmt: skip
 
 

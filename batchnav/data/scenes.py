@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from batchnav.scene.slots import Capacity
 
 HOUSE = "house:"
 """Begins the id of a procedural house; its seed follows."""
+HOUSES = re.compile(rf"{HOUSE}(\d{{1,6}})-(\d{{1,6}})", re.ASCII)
+"""The first and the last seed of several houses."""
 SCENES_PER_WORKER = 8
 """A process takes seconds to start, a house half a second to make: fewer than this do not pay for one."""
 
@@ -109,13 +112,31 @@ def _house_file(scene_id: str, settings: NavMeshSettings | None) -> Path:
     return made_by("houses", __name__) / f"{scene_id.removeprefix(HOUSE)}{tag}{SUFFIX}"
 
 
+def load_scenes(names: Iterable[str], settings: NavMeshSettings | None = None) -> list[Scene]:
+    """Scenes by name, in parallel processes where many are to be made, with progress.
+
+    A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds, or a folder of prepared
+    scenes. With `settings`, for their body, as `load_scene` does. Raises MeshError, NavMeshError.
+    """
+    return find_scenes(scene_ids(names), settings=settings)
+
+
 def scene_ids(names: Iterable[str]) -> list[str]:
-    """Scene ids, where folders may stand for the prepared scenes in them. MeshError for a folder without any."""
+    """Scene ids, where "house:FIRST-LAST" stands for houses by their seeds, and a folder for the prepared scenes in it.
+
+    MeshError for a range or a folder that holds none.
+    """
     ids = []
     for name in names:
-        found = prepared_in(Path(name)) if os.path.isdir(name) else [name]
+        houses = HOUSES.fullmatch(name)
+        if houses:
+            first, last = map(int, houses.groups())
+            found = [f"{HOUSE}{seed}" for seed in range(first, last + 1)]
+        else:
+            found = prepared_in(Path(name)) if os.path.isdir(name) else [name]
         if not found:
-            raise MeshError(f"{name}: found a folder without prepared scenes (*{SUFFIX}), expected some")
+            what = "a range without houses" if houses else f"a folder without prepared scenes (*{SUFFIX})"
+            raise MeshError(f"{name}: found {what}, expected some")
         ids += map(str, found)
     return ids
 

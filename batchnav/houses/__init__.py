@@ -1,5 +1,6 @@
 """Procedural houses: seeded, furnished, closed; training data with no licence question."""
 
-from batchnav.houses.house import SPLITS, make_house
+from batchnav.config import HOUSE_SPLITS as SPLITS
+from batchnav.houses.house import BENCHMARK_HOUSE, make_house
 
-__all__ = ["SPLITS", "make_house"]
+__all__ = ["BENCHMARK_HOUSE", "SPLITS", "make_house"]

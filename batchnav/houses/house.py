@@ -14,8 +14,12 @@ from batchnav.houses.solids import Solids
 from batchnav.houses.walls import build_shell, wall_faces
 from batchnav.types import TriangleMesh
 
-SPLITS = {"train": range(100_000), "val": range(100_000, 110_000), "test": range(110_000, 120_000)}
-"""Disjoint seeds of training, validation and test houses."""
+BENCHMARK_HOUSE = 121_980
+"""Seed of the house that is measured in: large and furnished densely, with 24 rooms on 277 m2 and 151,716 triangles.
+
+In no split. Of the houses of finest detail from seed 120,000 to 122,926, those within 2% of 150,000 triangles are
+three, and this one has the most rooms.
+"""
 MIN_TRIANGLES, MAX_TRIANGLES = 5_000, 200_000
 
 _STEP = 2.0**-13

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from batchnav.data.scenes import find_scene, find_scenes, scene_ids
+from batchnav.data.scenes import find_scene, find_scenes, load_scenes, scene_ids
 from batchnav.errors import MeshError
 from batchnav.houses import make_house
 from batchnav.navmesh.settings import NavMeshSettings
@@ -32,6 +32,13 @@ def test_a_house_for_another_body():
     assert first.navmesh.area == second.navmesh.area < 0.9 * thin.navmesh.area
     assert np.array_equal(first.mesh.vertices, thin.mesh.vertices)
     assert find_scene("house:100003", settings=NavMeshSettings()).navmesh.area == thin.navmesh.area
+
+
+def test_a_range_stands_for_houses():
+    assert scene_ids(["house:8-10", "house:3"]) == ["house:8", "house:9", "house:10", "house:3"]
+    assert [scene.name for scene in load_scenes(["house:100003-100003"])] == ["house:100003"]
+    with pytest.raises(MeshError, match="house:4-3: found a range without houses"):
+        scene_ids(["house:4-3"])
 
 
 def test_a_folder_stands_for_its_prepared_scenes(tmp_path):

@@ -3,10 +3,10 @@ import math
 
 import pytest
 import trimesh
+from batchnav.sim.state import METRICS
 
 from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
 from batchnav.errors import ArgumentError, CheckpointError, EpisodeError
-from batchnav.sim.state import METRICS
 from eval import pointnav as program
 
 

@@ -14,13 +14,13 @@ import math
 import numpy as np
 import pytest
 import torch
-
 from batchnav.envs.pointnav import PointNavEnv
+from batchnav.sim.state import FORWARD, LEFT, METRICS, RIGHT, STOP, EpisodeTable
+
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.agents import REFERENCE_AGENTS, ForwardAgent, GreedyAgent, OracleAgent, RandomAgent
 from batchnav.evaluation.play import evaluate, record
 from batchnav.scene.scene import make_scene
-from batchnav.sim.state import FORWARD, LEFT, METRICS, RIGHT, STOP, EpisodeTable
 from batchnav.types import TriangleMesh
 
 SOUTH_EAST, EAST, SOUTH = -3 * math.pi / 4, -math.pi / 2, math.pi

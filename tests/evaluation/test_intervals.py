@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from batchnav.sim.state import METRICS
 from scipy.stats import bootstrap
 
 from batchnav.evaluation.intervals import (
@@ -12,7 +13,6 @@ from batchnav.evaluation.intervals import (
     scene_interval,
     summarise,
 )
-from batchnav.sim.state import METRICS
 
 SCENES = np.repeat(np.arange(20, dtype=np.int32), 10)
 

@@ -6,15 +6,18 @@ import sys
 
 import numpy as np
 import pytest
+from embreex.mesh_construction import TriangleMesh as EmbreeMesh
+from embreex.rtcore_scene import EmbreeScene
 
 from batchnav.errors import ArgumentError
-from batchnav.houses import SPLITS, make_house
+from batchnav.houses import BENCHMARK_HOUSE, SPLITS, make_house
 from batchnav.houses.draw import Draw
 from batchnav.houses.furniture import bathroom, beds, clutter, decor, kitchen, seating, storage, tables
 from batchnav.houses.furniture.piece import Piece
 from batchnav.houses.house import MAX_TRIANGLES, MIN_TRIANGLES, make_plan
 from batchnav.houses.layout import CELL
 from batchnav.houses.solids import Solids
+from batchnav.navmesh.navmesh import NavMesh
 
 SEEDS = (0, 3, 7, 17, 100_001, 110_005)
 AGENT_RADIUS = 0.1
@@ -63,6 +66,13 @@ def test_splits_are_disjoint():
     assert len(seeds) == len(set(seeds))
 
 
+def test_the_house_that_is_measured_in_is_large_and_in_no_split():
+    assert len(make_house(BENCHMARK_HOUSE).faces) == 151_716
+    layout, _ = make_plan(BENCHMARK_HOUSE)
+    assert len(layout.rooms) == 24 and round(sum(room.area for room in layout.rooms)) == 277
+    assert not any(BENCHMARK_HOUSE in seeds for seeds in SPLITS.values())
+
+
 @pytest.mark.parametrize("seed", [-1, 1.5, "3", None, True])
 def test_a_bad_seed_is_named(seed):
     with pytest.raises(ArgumentError, match="seed"):
@@ -99,12 +109,10 @@ def test_plans_have_the_promised_sizes():
 
 
 def test_no_ray_from_inside_escapes_and_none_meets_a_back(houses):
-    embree = pytest.importorskip("embreex.rtcore_scene")
-    construction = pytest.importorskip("embreex.mesh_construction")
     random = np.random.default_rng(0)
     for seed, mesh in houses.items():
-        scene = embree.EmbreeScene()
-        construction.TriangleMesh(scene, mesh.vertices[mesh.faces])
+        scene = EmbreeScene()
+        EmbreeMesh(scene, mesh.vertices[mesh.faces])
         points = np.repeat(np.array(room_points(make_plan(seed)[0]), np.float32), 4000, axis=0)
         direction = random.normal(size=points.shape).astype(np.float32)
         hit = scene.run(points, direction, output=1)["primID"]
@@ -169,8 +177,7 @@ def assert_closed(vertices: np.ndarray, faces: np.ndarray) -> None:
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_rooms_are_joined_over_the_floor(houses, seed):
-    navmesh_room = pytest.importorskip("batchnav.navmesh.navmesh")
-    navmesh = navmesh_room.NavMesh.bake(houses[seed])
+    navmesh = NavMesh.bake(houses[seed])
     layout, _ = make_plan(seed)
     points = navmesh.sample(4000, seed=1)
     floor = points[points[:, 1] < 0.4]  # a floor at 0 lies within one cell height of 0.2 m

@@ -144,8 +144,8 @@ def load(path) -> tuple[np.ndarray, np.ndarray]:
 
 
 OURS = [
-    "boxes.ply", "empty10.ply", "gaps.ply", "house_r3_s3.ply", "house_r4.ply", "lcorridor.ply", "ramp20.ply", "stairs.ply",
-    "table.ply", "twolevel.ply", "tworooms.ply", "wallroom.ply",
+    "boxes.ply", "empty10.ply", "gaps.ply", "house_r3_s3.ply", "house_r4.ply", "lcorridor.ply", "ramp20.ply",
+    "stairs.ply", "table.ply", "twolevel.ply", "tworooms.ply", "wallroom.ply",
 ]  # fmt: skip
 OTHERS = [
     "recast_dungeon.ply", "aws_small_house.glb", "cpr_office.glb", "procthor_000.glb", "quest_music_room.glb",

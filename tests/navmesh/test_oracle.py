@@ -16,8 +16,8 @@ HABITAT = 1e-5
 SAME_PIXELS = 5e-3
 """Share of a map's pixels."""
 OURS = (
-    "boxes", "empty10", "gaps", "house_r3_s3", "house_r4", "lcorridor", "ramp20", "stairs", "table", "twolevel", "tworooms",
-    "wallroom",
+    "boxes", "empty10", "gaps", "house_r3_s3", "house_r4", "lcorridor", "ramp20", "stairs", "table", "twolevel",
+    "tworooms", "wallroom",
 )  # fmt: skip
 OTHERS = ("aws_small_house", "hab_apartment_1", "recast_dungeon")
 

@@ -1,7 +1,5 @@
 """The OpenGL renderer beside the ray caster; on a machine with no GPU by Mesa's llvmpipe."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -9,13 +7,12 @@ from banks import bank_of, render, room, tensors
 from parity import assert_parity
 
 from batchnav.errors import DeviceError
-from batchnav.houses import make_house
+from batchnav.houses import BENCHMARK_HOUSE, make_house
 from batchnav.render.opengl import gl, layout
 from batchnav.render.opengl.renderer import OpenGLRenderer
 from batchnav.render.raycast.renderer import RaycastRenderer
 from batchnav.scene.mesh import load_mesh
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets/scenes"
 pytestmark = pytest.mark.usefixtures("opengl")
 
 
@@ -33,8 +30,7 @@ def both(bank, views, **options):
 
 @pytest.fixture(scope="module")
 def bank():
-    house = load_mesh(ASSETS / "aws_small_house/aws_small_house.glb")
-    return bank_of([house, make_house(3), make_house(7), room()], "cpu")
+    return bank_of([*map(make_house, (BENCHMARK_HOUSE, 3, 7)), room()], "cpu")
 
 
 @pytest.mark.parametrize(

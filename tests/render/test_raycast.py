@@ -1,24 +1,23 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 import trimesh
 from banks import as_mesh, assert_close, bank_of, render, room, soup, tensors
+from embreex.mesh_construction import TriangleMesh as EmbreeMesh
+from embreex.rtcore_scene import EmbreeScene
 from numba import njit
 from numba import types as nb
 
 import batchnav.render.raycast.renderer as raycast
 from batchnav.geometry.camera import pixel_ray, tan_half
 from batchnav.geometry.pose import forward
+from batchnav.houses import BENCHMARK_HOUSE, make_house
 from batchnav.render.raycast.renderer import RaycastRenderer
 from batchnav.render.reference import pixel_directions
 from batchnav.runtime.arrays import to_device, view
 from batchnav.scene.bank import BVHData
 from batchnav.scene.bvh import MAX_LEVELS
 from batchnav.scene.mesh import load_mesh
-
-ASSETS = Path(__file__).resolve().parents[2] / "assets/scenes"
 
 
 @njit(error_model="numpy")
@@ -63,7 +62,7 @@ def walls(gap=0.002):
     ],
 )
 def test_packets_see_what_single_rays_see(culling, size, hfov, max_depth):
-    house = load_mesh(ASSETS / "aws_small_house/aws_small_house.glb")
+    house = make_house(BENCHMARK_HOUSE)
     low, high = house.vertices.min(axis=0), house.vertices.max(axis=0)
     bank, rng, n = bank_of([soup(2000, 7), walls(), house], "cpu"), np.random.default_rng(8), 48
     scene_id = np.arange(n) % 3
@@ -84,18 +83,18 @@ def test_packets_see_what_single_rays_see(culling, size, hfov, max_depth):
     assert 0.05 < (depth > 0).mean() < 0.98  # both hits and holes were compared
 
 
-def test_embree_sees_the_same_house(device, shared):
-    mesh_construction = pytest.importorskip("embreex.mesh_construction")
-    from embreex.rtcore_scene import EmbreeScene
-
-    mesh = load_mesh(shared / "scenes/aws_small_house/aws_small_house.glb")
-    walks = np.load(shared / "oracle/aws_small_house.npz")["walk_positions"].reshape(-1, 3)
+@pytest.mark.parametrize(
+    ("name", "suffix"), [("house_r4", ".ply"), pytest.param("aws_small_house", ".glb", marks=pytest.mark.shared)]
+)
+def test_embree_sees_the_same_house(device, oracle, name, suffix):
+    mesh = load_mesh(oracle(name + suffix))
+    walks = np.load(oracle(f"{name}.npz"))["walk_positions"].reshape(-1, 3)
     rng = np.random.default_rng(0)
     position = (walks[rng.integers(0, len(walks), 16)] + [0, 1.25, 0]).astype(np.float32)
     heading = rng.uniform(-np.pi, np.pi, 16).astype(np.float32)
     depth = render(RaycastRenderer, bank_of([mesh], device), [0] * 16, position, heading)
     tree = EmbreeScene()
-    mesh_construction.TriangleMesh(tree, mesh.vertices[mesh.faces])
+    EmbreeMesh(tree, mesh.vertices[mesh.faces])
     for image, p, h in zip(depth, position, heading, strict=True):
         rays = pixel_directions(h, 64, 64, 90.0).reshape(-1, 3).astype(np.float32)
         expected = tree.run(np.repeat(p[None], len(rays), 0), rays, query="DISTANCE").reshape(64, 64)

@@ -13,6 +13,10 @@ import safetensors.torch
 import torch
 import yaml
 
+from batchnav.data.episodes import save_episodes
+from batchnav.data.generate import generate_episodes
+from batchnav.data.scenes import find_scene
+
 ROOT = Path(__file__).resolve().parents[2]
 UPDATES = 12
 CONFIG = {
@@ -93,7 +97,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_state(c
 
 
 def test_trains_on_an_episode_file(config, tmp_path):
-    out, episodes = tmp_path / "episodes", ROOT / "assets" / "episodes" / "aws_small_house.json.gz"
+    out, episodes = tmp_path / "episodes", tmp_path / "some.json.gz"
+    save_episodes(generate_episodes(find_scene("house:0"), 8), episodes)
     finish(start(config, out, "--scenes.episodes", str(episodes), "--ppo.total-frames", "128"))
     assert [row["frames"] for row in rows(out)] == [64, 128]
 

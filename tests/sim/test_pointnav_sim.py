@@ -5,6 +5,8 @@ import re
 import numpy as np
 import pytest
 import torch
+from batchnav.sim.pointnav import PointNavSim
+from batchnav.sim.state import EpisodeTable
 from numba import typeof
 
 from batchnav.config import PointNavConfig
@@ -12,8 +14,6 @@ from batchnav.data.scenes import find_scene
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.scene.bank import SceneBank
 from batchnav.sim import step
-from batchnav.sim.pointnav import PointNavSim
-from batchnav.sim.state import EpisodeTable
 
 N = 32
 SCENE = "house:3"
