@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FILES = (ROOT / "README.md", ROOT / "eval" / "results" / "README.md")
 BLOCK = re.compile(r"(<!-- results (\w+)((?: \w+=\S*)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 SPLITS = ("val", "test", "test_120", "procthor_unseen", "aws_small_house")
+METRICS = {"success": "success", "spl": "SPL", "soft_spl": "soft SPL"}
 
 Row = dict[str, Any]
 
@@ -33,6 +34,9 @@ Row = dict[str, Any]
 def main() -> None:
     for path in FILES:
         text = path.read_text(encoding="utf-8")
+        unknown = {match[2] for match in BLOCK.finditer(text)} - set(TABLES)
+        if unknown:
+            sys.exit(f"{path}: found <!-- results {min(unknown)} -->, expected one of {', '.join(TABLES)}")
         new = BLOCK.sub(lambda m: m[1] + table(m[2], parse(m[3])) + m[4], text)
         if "--check" not in sys.argv:
             path.write_text(new, encoding="utf-8")
@@ -79,8 +83,9 @@ def table(name: str, wanted: dict[str, list[str]]) -> str:
 
 
 def is_wanted(row: Row, wanted: dict[str, list[str]]) -> bool:
-    facts = {**row["params"], "metric": row["metric"], "machine": machine(row)}
-    return all(any(str(facts.get(key, "")) == v or v == "CPU" in facts[key] for v in wanted[key]) for key in wanted)
+    name = "CPU" if row["machine"].startswith("CPU") else machine(row)
+    facts = {**row["params"], "metric": row["metric"], "machine": name}
+    return all(str(facts.get(key, "")) in values for key, values in wanted.items())
 
 
 def parse(conditions: str) -> dict[str, list[str]]:
@@ -124,6 +129,13 @@ def agent(row: Row) -> str:
     return ", ".join([params["agent"], *notes])
 
 
+def agent_order(row: Row) -> tuple[int, int, int]:
+    """By episodes, then from those that trained longest to those that learn nothing."""
+    params = row["params"]
+    split = SPLITS.index(params["split"]) if params["split"] in SPLITS else len(SPLITS)
+    return split, -(params.get("frames") or 0), list(METRICS).index(row["metric"])
+
+
 def interval(row: Row) -> str:
     """A mean with its intervals, over episodes and, after the semicolon, over scenes."""
     ends = [math.nan if row.get(name) is None else row[name] for name in ("low", "high", "scene_low", "scene_high")]
@@ -158,8 +170,8 @@ TABLES = {
     "pointnav": Layout(
         "pointnav",
         {"agent": agent, "trained for": param("frames"), "episodes of": param("split"), "number": param("episodes")},
-        lambda row: {"success": "success", "spl": "SPL", "soft_spl": "soft SPL"}[row["metric"]],
-        order=lambda row: (SPLITS.index(row["params"]["split"]), -(row["params"].get("frames") or 0)),
+        lambda row: METRICS[row["metric"]],
+        order=agent_order,
         cell=interval,
     ),
     "train": Layout(
@@ -213,7 +225,6 @@ TABLES = {
         "navmesh",
         {
             "machine": machine, "scene": param("scene"), "triangles": param("triangles"),
-            "queries a call": param("batch"),
         },
         lambda row: unit(row["metric"]),
     ),

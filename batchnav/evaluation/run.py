@@ -20,7 +20,7 @@ from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.agents import REFERENCE_AGENTS
-from batchnav.evaluation.intervals import Summary, summarise
+from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import Agent, Recording, evaluate, record
 from batchnav.policy.weights import load_policy
 from batchnav.runs.results import machine
@@ -199,8 +199,8 @@ class Evaluation:
             part.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _plain(interval: NamedTuple) -> dict[str, float | None]:
-    return {name: _number(value) for name, value in interval._asdict().items()}
+def _plain(interval: Interval) -> dict[str, float | int | None]:
+    return {name: v if isinstance(v, int) else _number(v) for name, v in interval._asdict().items()}
 
 
 def _number(value: float) -> float | None:

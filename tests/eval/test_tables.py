@@ -1,0 +1,94 @@
+"""The tables of results: one line for an agent, the newest figures, and a check that they are those of the files."""
+
+import json
+import sys
+
+import pytest
+
+from batchnav.runs import results
+from eval import tables
+
+H200, CPU = "NVIDIA H200", "CPU: Some(R) Processor @ 2.50GHz, 2 cores"
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A page with one table, and no results yet."""
+    page = tmp_path / "README.md"
+    monkeypatch.setattr(tables, "FILES", (page,))
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    return page
+
+
+def write(name, *rows):
+    """Rows of (metric, value, parameters, the row's other entries), in a file."""
+    with (results.RESULTS / f"{name}.jsonl").open("a") as file:
+        for metric, value, params, others in rows:
+            row = {"metric": metric, "value": value, "params": params, "machine": H200, "commit": "1234567", **others}
+            file.write(json.dumps(row) + "\n")
+
+
+def lines(name, **wanted):
+    return tables.table(name, {key: [value] for key, value in wanted.items()}).splitlines()
+
+
+def test_an_agent_is_one_line_with_both_intervals(files):
+    mine = {"agent": "learned", "split": "val", "episodes": 200, "frames": 300_023_808, "seed": 0, "sample": True}
+    old = {"low": 0.868, "high": 0.922, "commit": "old"}
+    new = {"low": 0.868, "high": 0.922, "scene_low": 0.85, "scene_high": 0.94, "scenes": 20}
+    write("pointnav", ("spl", 0.895, mine, old), ("success", 0.985, mine, new), ("spl", 0.895, mine, new))
+    random = {"agent": "random", "split": "test", "episodes": 200}
+    write("pointnav", ("spl", 0.00107, random, {"low": -0.00104, "high": 0.00318}))
+    assert lines("pointnav") == [
+        "| agent | trained for | episodes of | number | success | SPL | commit |",
+        "| --- | --- | --- | --- | ---: | ---: | --- |",
+        "| learned | 300 M | val | 200 | **0.985** (0.868–0.922; 0.850–0.940) | **0.895** (0.868–0.922; 0.850–0.940) "
+        "| 1234567 |",
+        "| random |  | test | 200 |  | **0.001** (0.000–0.003) | 1234567 |",  # no SPL below 0
+    ]
+    assert lines("pointnav", split="test")[2].startswith("| random |")
+    assert lines("pointnav", split="absent") == ["No figures yet."]
+
+
+def test_training_says_the_minibatch_and_the_share(files):
+    params = {
+        "part": "whole", "policy": "paper", "num_envs": 4096, "height": 64, "width": 64, "minibatches": 16,
+        "houses": 1000, "slots": 64,
+    }  # fmt: skip
+    write("train", ("frames_per_second", 312364.7, params, {"share_of_policy_only": 0.769}))
+    write("train", ("frames_per_second", 406426.2, {**params, "part": "policy"}, {}))
+    assert lines("train")[2:] == ["| paper | 64x64 | 4,096 | 8,192 | 64 of 1,000 | **312,000** (77%) | 1234567 |"]
+
+
+def test_renderers_share_a_line_and_warps_trees_a_column(files):
+    params = {"scene": "a", "triangles": 2_955_416, "num_agents": 4096, "height": 64, "width": 64}
+    for renderer, value in (("raycast", 2.5e6), ("warp 1.0 sah", 1.0e6), ("warp 1.0 lbvh", 5.0e5)):
+        write("render", ("frames_per_second", value, {**params, "renderer": renderer}, {}))
+    write("render", ("frames_per_second", 6e3, {**params, "renderer": "raycast"}, {"machine": CPU}))
+    write("render", ("frames_per_second", 6e4, {**params, "renderer": "opengl without culling"}, {}))
+    assert lines("render") == [
+        "| machine | scene | triangles | image | agents | ray caster | warp 1.0 | commit |",
+        "| --- | --- | --- | --- | --- | ---: | ---: | --- |",
+        "| H200 | a | 2.96 M | 64x64 | 4,096 | **2,500,000** | **1,000,000** | 1234567 |",
+        "| 2 CPU cores | a | 2.96 M | 64x64 | 4,096 | **6,000** |  | 1234567 |",
+    ]
+    assert len(lines("render", machine="CPU")) == len(lines("render", machine="H200")) == 3
+    assert lines("render_culling")[0].split(" | ")[4] == "without culling"
+
+
+def test_the_check_finds_what_is_not_written(files, monkeypatch):
+    page = "before\n<!-- results sim num_envs=8 -->\n{}<!-- end -->\nafter\n"
+    files.write_text(page.format("stale\n"))
+    write("sim", ("steps_per_second", 8.0, {"scene": "a", "num_envs": 8, "actions": "all"}, {}))
+    monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
+    with pytest.raises(SystemExit, match="run python eval/tables"):
+        tables.main()
+    assert "stale" in files.read_text()
+    monkeypatch.setattr(sys, "argv", ["tables.py"])
+    tables.main()
+    assert files.read_text() == page.format("".join(line + "\n" for line in lines("sim")))
+    monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
+    tables.main()
+    files.write_text("<!-- results smi -->\n<!-- end -->\n")
+    with pytest.raises(SystemExit, match="found <!-- results smi -->, expected one of pointnav"):
+        tables.main()
