@@ -7,11 +7,13 @@ import multiprocessing
 import pickle
 import sys
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
+from joblib.externals.loky import ProcessPoolExecutor
 from rich.progress import Progress
 
+from batchnav.errors import BatchnavError
 from batchnav.runtime.device import num_threads
 
 T = TypeVar("T")
@@ -19,7 +21,11 @@ R = TypeVar("R")
 
 
 def in_parallel(work: Callable[[T], R], items: Iterable[T], title: str, per_worker: int = 1) -> list[R]:
-    """`work` of each item, in order, in as many processes as there are threads and get `per_worker` items or more."""
+    """`work` of each item, in order, in as many processes as there are threads and get `per_worker` items or more.
+
+    From any script or notebook: the caller's main module is not imported again (loky), and needs no guard. A daemonic
+    process, which may start none, does the work itself. BatchnavError where a process is killed.
+    """
     items, results = list(items), []
     workers = min(num_threads(), len(items) // per_worker)
     with Progress(transient=True, disable=not sys.stderr.isatty()) as progress:
@@ -31,12 +37,16 @@ def in_parallel(work: Callable[[T], R], items: Iterable[T], title: str, per_work
                 progress.advance(task)
 
         take(map(work, items[:1]))  # compiles what is not compiled yet, once, for all processes
-        if workers < 2:
+        if workers < 2 or multiprocessing.current_process().daemon:
             take(map(work, items[1:]))
             return results
-        # Spawned, not forked: a process that has started CUDA or threads cannot be forked safely.
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-            take(map(pickle.loads, pool.map(functools.partial(_pickled, work), items[1:])))
+        # Started anew, not forked: a process that has started CUDA or threads cannot be forked safely.
+        try:
+            with ProcessPoolExecutor(workers) as pool:
+                take(map(pickle.loads, pool.map(functools.partial(_pickled, work), items[1:])))
+        except BrokenProcessPool as error:
+            done = f"{title}: a process was killed after {len(results)} of {len(items)}"
+            raise BatchnavError(f"{done}; was there too little memory? NUMBA_NUM_THREADS=1 takes less") from error
     return results
 
 

@@ -1,12 +1,18 @@
 """The same work on many items, in processes."""
 
+import multiprocessing
+import os
 import resource
+import signal
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from batchnav.data import parallel
 from batchnav.data.parallel import in_parallel
+from batchnav.errors import BatchnavError
 
 
 def _few(n):
@@ -36,3 +42,39 @@ def test_results_come_in_order_and_hold_no_file_open(two_processes):
 def test_an_error_in_a_process_is_raised_here(two_processes):
     with pytest.raises(ZeroDivisionError):
         in_parallel(_half, [2, 1, 0, 1], "halves")
+
+
+def _die(n):
+    if n:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_process_is_named(two_processes):
+    with pytest.raises(BatchnavError, match="deaths: a process was killed after 1 of 4; was there too little memory"):
+        in_parallel(_die, range(4), "deaths")
+
+
+SCRIPT = """
+from batchnav.data.parallel import in_parallel
+def square(n):
+    return n * n
+print("begins")
+print(in_parallel(square, range(6), "squares"))
+"""
+
+
+@pytest.mark.parametrize("how", ["file", "stdin", "-c"])
+def test_a_script_without_a_guard_is_not_run_again(tmp_path, how):
+    """Nor does it have to be importable: its functions travel by value."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    arguments = {"file": [str(tmp_path / "script.py")], "stdin": ["-"], "-c": ["-c", SCRIPT]}[how]
+    done = subprocess.run(
+        [sys.executable, *arguments], input=SCRIPT, capture_output=True, text=True, timeout=600,
+        env={**os.environ, "NUMBA_NUM_THREADS": "2"},
+    )  # fmt: skip
+    assert done.stdout == "begins\n[0, 1, 4, 9, 16, 25]\n", done.stderr
+
+
+def test_a_daemonic_process_works_by_itself(two_processes, monkeypatch):
+    monkeypatch.setattr(multiprocessing.current_process(), "_config", {"daemon": True})
+    assert in_parallel(_half, [1, 2, 4], "halves") == [1, 0.5, 0.25]

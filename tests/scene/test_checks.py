@@ -53,16 +53,18 @@ def test_what_is_built_passes(count):
 @pytest.mark.parametrize(
     ("spoil", "match"),
     [
-        (set_link(1, 0, 10**6), "later rows"),
-        (set_link(3, 0, 0), "later rows"),
-        (set_link(3, 1, 3), "later rows"),
-        (set_link(0, 1, ~(4 * 10**6)), "one link to each row"),
-        (last_leaf, "leaves within"),
+        (set_link(1, 0, 10**6), "later row"),
+        (set_link(3, 0, 0), "later row"),
+        (set_link(3, 1, 3), "later row"),
+        (set_link(0, 1, ~(4 * 10**6)), "leaf beyond"),
+        (set_link(0, 1, ~0), "one link to each row"),
+        (last_leaf, "leaf beyond"),
         (shared_child, "one link to each row"),
-        (spoil_array("faces", (5, 1), 600), "vertex indices from 0 to 599"),
-        (spoil_array("faces", (5, 1), -1), "vertex indices"),
-        (spoil_array("vertices", (5, 1), np.nan), "finite coordinates"),
-        (spoil_array("nodes", (2, 5), np.inf), "finite boxes"),
+        (spoil_array("faces", (5, 1), 600), "vertex index out of range, expected 0 to 599"),
+        (spoil_array("faces", (5, 1), -1), "vertex index"),
+        (spoil_array("vertices", (5, 1), np.nan), "vertices: found a number that is not finite"),
+        (spoil_array("vertices", (slice(5, 7), 1), (np.inf, -np.inf)), "vertices: found a number that is not finite"),
+        (spoil_array("nodes", (2, 5), np.inf), "nodes: found a number that is not finite"),
         (spoil_array("order", 5, 200), "each of 0 to 199 once"),
         (spoil_array("order", slice(0, 2), 7), "each of 0 to 199 once"),
     ],
@@ -84,16 +86,16 @@ def test_no_path_is_deeper_than_a_traversals_stack(levels):
     if levels <= MAX_LEVELS:
         check_scene_arrays(mesh, bvh._replace(nodes=nodes), "chain")
     else:
-        with pytest.raises(MeshError, match="at most 32 levels"):
+        with pytest.raises(MeshError, match="more levels, expected at most 32"):
             check_scene_arrays(mesh, bvh._replace(nodes=nodes), "chain")
 
 
 def test_rows_and_faces_belong_together():
     mesh, bvh = soup()
     for part in ("order", "triangles"):
-        with pytest.raises(MeshError, match=f"{part}: .*one row for each"):
+        with pytest.raises(MeshError, match=f"{part}: .*expected one for each"):
             check_scene_arrays(mesh, bvh._replace(**{part: getattr(bvh, part)[:-1]}), "short")
-    with pytest.raises(MeshError, match="nodes"):
+    with pytest.raises(MeshError, match="found 200 faces and 0 nodes"):
         check_scene_arrays(mesh, bvh._replace(nodes=bvh.nodes[:0]), "no nodes")
-    with pytest.raises(MeshError, match="faces"):
+    with pytest.raises(MeshError, match="order: found 200 rows"):
         check_scene_arrays(mesh._replace(faces=mesh.faces[:0]), bvh, "no faces")
