@@ -86,14 +86,14 @@ class NavMeshData(NamedTuple):
     """f32 [P]: share of its scene's walkable area (seen from above) up to and including polygon p, 0..1."""
 
 
-_FLOATS, _INTS = (None, torch.float32), (None, torch.int32)
+_FLOAT, _INT = torch.float32, torch.int32
 NAVMESH_COLUMNS = NavMeshData(
-    *((row.itemsize // 4, torch.float32) for row in (SCENE_ROW, TILE_ROW)),
-    (BV_NODE.itemsize // 4, torch.int32),
-    *((row.itemsize // 4, torch.float32) for row in (POLYGON_ROW, TRIANGLE_ROW)),
-    _INTS,
-    *((row.itemsize // 4, torch.float32) for row in (MIDDLE_ROW, PORTAL_ROW)),
-    _INTS, _FLOATS, _FLOATS,
+    scenes=(SCENE_ROW.itemsize // 4, _FLOAT), tiles=(TILE_ROW.itemsize // 4, _FLOAT),
+    nodes=(BV_NODE.itemsize // 4, _INT), polygons=(POLYGON_ROW.itemsize // 4, _FLOAT),
+    triangles=(TRIANGLE_ROW.itemsize // 4, _FLOAT),
+    link_start=(None, _INT), link_middle=(MIDDLE_ROW.itemsize // 4, _FLOAT),
+    link_portal=(PORTAL_ROW.itemsize // 4, _FLOAT), polygon_island=(None, _INT),
+    island_radius=(None, _FLOAT), cumulative_area=(None, _FLOAT),
 )  # fmt: skip
 """Columns (None: one dimension) and type of each array."""
 

@@ -5,6 +5,8 @@ A node is a polygon, placed at the middle of the portal by which it was first re
 if reached more cheaply; the heuristic is 0.999 times the distance.
 """
 
+import math
+
 import numpy as np
 
 from batchnav.geometry.point import distance, mix
@@ -35,6 +37,7 @@ from batchnav.navmesh.heap import (
     write_state,
 )
 from batchnav.navmesh.locate import FAR, NOWHERE, nearest_polygon
+from batchnav.runtime.intrinsics import fma
 from batchnav.runtime.kernels import inline_function, lean_function
 
 NO_PATH = np.float32(np.inf)
@@ -159,12 +162,14 @@ def _list_links(nav, scene, node, via, stamp, scratch, row):
 def pull_string(nav, start, goal, portals, scratch, row):
     """The funnel: shortest path from start to goal through the listed portals. As `find_path`."""
     _keep_corner(0, start, scratch, row)
+    if portals == 0:
+        return _straight(start, goal, scratch, row)
     length, corners = ZERO, 1
     apex = latest = start  # of the corners that count as one, `latest` is the first
     first = goal
     left, left_portal, right, right_portal = start, 0, start, 0
     i = 0
-    while i <= portals and portals > 0:
+    while i <= portals:
         if i < portals:
             next_left, next_right = link_portal(nav, list_read(portals - 1 - i, scratch, row))
             if i == 0:
@@ -206,6 +211,17 @@ def pull_string(nav, start, goal, portals, scratch, row):
         _keep_corner(corners, goal, scratch, row)
         corners += 1
     return length, corners, first
+
+
+@inline_function
+def _straight(start, goal, scratch, row):
+    """The path within a polygon. As `find_path`."""
+    if same_point(start, goal):
+        return ZERO, 1, goal
+    _keep_corner(1, goal, scratch, row)
+    dx, dy, dz = goal[0] - start[0], goal[1] - start[1], goal[2] - start[2]
+    # Rounded otherwise than `distance`: so these lengths have always been, and seeded runs depend on the last bit.
+    return math.sqrt(fma(dz, dz, fma(dy, dy, dx * dx))), 2, goal
 
 
 @inline_function

@@ -32,6 +32,7 @@ from batchnav.navmesh.locate import (
     nearest_within,
     polygon_at_height,
 )
+from batchnav.runtime.intrinsics import fma
 from batchnav.runtime.kernels import inline_function, lean_function
 
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
@@ -161,7 +162,7 @@ def _stop_at_wall(start, end, a, b, sliding):
     met, t = _crossing(start, end, a, b)
     x, _, z = mix(a, b, t)
     dx, dz = end[0] - x, end[2] - z
-    return (dx * dx + dz * dz if met else FAR), t
+    return (fma(dx, dx, dz * dz) if met else FAR), t
 
 
 @inline_function

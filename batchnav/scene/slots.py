@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.navmesh.data import NavMeshData, SearchScratch, moved, search_scratch, search_size
+from batchnav.navmesh.data import NAVMESH_COLUMNS, NavMeshData, SearchScratch, moved, search_scratch, search_size
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.appearance import Appearance, appearance_of
 from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank
@@ -33,7 +33,7 @@ class Capacity(NamedTuple):
     @property
     def num_bytes(self) -> int:
         """Bytes of a slot."""
-        columns = zip((*self.bvh, *self.navmesh), (*_BVH_COLUMNS, *_NAVMESH_COLUMNS), strict=True)
+        columns = zip((*self.bvh, *self.navmesh), (*_BVH_COLUMNS, *NAVMESH_COLUMNS), strict=True)
         return sum(rows * (width or 1) * dtype.itemsize for rows, (width, dtype) in columns)
 
     @classmethod
@@ -81,7 +81,7 @@ class SlotBank(SceneBank):
             )
         bvh = _arrays(BVHData, capacity.bvh, _BVH_COLUMNS, slots, device)
         bvh.roots.copy_(torch.arange(slots) * capacity.bvh.nodes)
-        navmesh = _arrays(NavMeshData, capacity.navmesh, _NAVMESH_COLUMNS, slots, device)
+        navmesh = _arrays(NavMeshData, capacity.navmesh, NAVMESH_COLUMNS, slots, device)
         triangles = capacity.bvh.triangles
         look = None
         if appearance:
@@ -94,7 +94,7 @@ class SlotBank(SceneBank):
         if device.type == "cuda":
             # Pinned memory and a stream of its own: the copy runs beside the simulation.
             self._stream = torch.cuda.Stream(device)
-            parts = [(BVHData, capacity.bvh, _BVH_COLUMNS), (NavMeshData, capacity.navmesh, _NAVMESH_COLUMNS)]
+            parts = [(BVHData, capacity.bvh, _BVH_COLUMNS), (NavMeshData, capacity.navmesh, NAVMESH_COLUMNS)]
             if appearance:
                 parts.append((Appearance, Appearance(triangles), _APPEARANCE_COLUMNS))
             staged = [_arrays(*part, 1, torch.device("cpu")) for part in parts]
@@ -145,11 +145,6 @@ class SlotBank(SceneBank):
 _FLOAT, _INT = torch.float32, torch.int32
 _BVH_COLUMNS = BVHData((NODE_WIDTH, _FLOAT), (TRIANGLE_WIDTH, _FLOAT), (None, _INT), (None, _INT))
 _APPEARANCE_COLUMNS = Appearance((4, _FLOAT))
-_NAVMESH_COLUMNS = NavMeshData(
-    scenes=(12, _FLOAT), tiles=(16, _FLOAT), nodes=(4, _INT), polygons=(32, _FLOAT), triangles=(12, _FLOAT),
-    link_start=(None, _INT), link_middle=(4, _FLOAT), link_portal=(8, _FLOAT), polygon_island=(None, _INT),
-    island_radius=(None, _FLOAT), cumulative_area=(None, _FLOAT),
-)  # fmt: skip
 """Columns (None: one dimension) and type of each array."""
 
 

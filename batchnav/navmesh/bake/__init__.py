@@ -37,14 +37,14 @@ def bake_tile(vertices: np.ndarray, faces: np.ndarray, settings: NavMeshSettings
     solid = voxelise(vertices, faces, grid)
     _expect(solid.area.any(), f"{len(faces)} triangles, none of them flatter than {settings.agent_max_slope:g} degrees")
     if settings.filter_low_hanging_obstacles:
-        filters.allow_low_obstacles(solid, grid.walkable_climb)
+        filters.allow_low_obstacles(grid.walkable_climb, solid)
     if settings.filter_ledge_spans:
-        filters.drop_ledges(solid, grid.width, grid.depth, grid.walkable_height, grid.walkable_climb)
+        filters.drop_ledges(grid.width, grid.depth, grid.walkable_height, grid.walkable_climb, solid)
     if settings.filter_walkable_low_height_spans:
-        filters.drop_low_ceilings(solid, grid.walkable_height)
+        filters.drop_low_ceilings(grid.walkable_height, solid)
 
     field = CompactField(*build_compact(solid, grid.width, grid.depth, grid.walkable_height, grid.walkable_climb))
-    erode(field, grid.walkable_radius)
+    erode(grid.walkable_radius, field)
     _expect(field.area.any(), "no floor that is wide enough and has room above it for the agent")
 
     region = build_regions(field, grid.min_region_area, grid.merge_region_area)

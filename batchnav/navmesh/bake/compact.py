@@ -74,38 +74,38 @@ def build_compact(solid, width, depth, walkable_height, walkable_climb):
 
 
 @lean_function
-def sweep_distances(neighbours, distance):
+def sweep_distances(neighbours, distance_out):
     """Chamfer distances from the cells at 0, twice the distance in cells: 2 for a side step, 3 for a diagonal one."""
-    for i in range(len(distance)):
-        _relax(neighbours, distance, i, 0, 3)
-        _relax(neighbours, distance, i, 3, 2)
-    for i in range(len(distance) - 1, -1, -1):
-        _relax(neighbours, distance, i, 2, 1)
-        _relax(neighbours, distance, i, 1, 0)
+    for i in range(len(distance_out)):
+        _relax(i, 0, 3, neighbours, distance_out)
+        _relax(i, 3, 2, neighbours, distance_out)
+    for i in range(len(distance_out) - 1, -1, -1):
+        _relax(i, 2, 1, neighbours, distance_out)
+        _relax(i, 1, 0, neighbours, distance_out)
 
 
 @lean_function
-def _relax(neighbours, distance, i, side, turn):
+def _relax(i, side, turn, neighbours, distance_out):
     """Shorten cell i's distance through the neighbour on `side` and the one beyond it towards `turn`."""
     beside = neighbours[i, side]
     if beside >= 0:
-        distance[i] = min(distance[i], distance[beside] + 2)
+        distance_out[i] = min(distance_out[i], distance_out[beside] + 2)
         beyond = neighbours[beside, turn]
         if beyond >= 0:
-            distance[i] = min(distance[i], distance[beyond] + 3)
+            distance_out[i] = min(distance_out[i], distance_out[beyond] + 3)
 
 
 @cpu_function
-def erode(field, radius):
+def erode(radius, field_out):
     """Close the cells within `radius` cells of an edge."""
-    distance = np.empty(len(field.area), np.int32)
+    distance = np.empty(len(field_out.area), np.int32)
     for i in range(len(distance)):
-        inside = field.area[i] != 0
+        inside = field_out.area[i] != 0
         for direction in range(4):
-            k = field.neighbours[i, direction]
-            inside = inside and k >= 0 and field.area[k] != 0
+            k = field_out.neighbours[i, direction]
+            inside = inside and k >= 0 and field_out.area[k] != 0
         distance[i] = 255 if inside else 0
-    sweep_distances(field.neighbours, distance)
+    sweep_distances(field_out.neighbours, distance)
     for i in range(len(distance)):
         if distance[i] < 2 * radius:
-            field.area[i] = 0
+            field_out.area[i] = 0

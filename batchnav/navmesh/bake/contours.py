@@ -54,8 +54,8 @@ def _trace_all(field, region, width, max_error, max_length):
         if edges[i] == 0 or edges[i] == 0xF:
             edges[i] = 0
             continue
-        num_raw = _walk(field, region, edges, i, width, raw)
-        num_simple = _simplify(raw, num_raw, simple, max_error, max_length)
+        num_raw = _walk(i, field, region, width, edges, raw)
+        num_simple = _simplify(raw, num_raw, max_error, max_length, simple)
         if num_simple < 3:
             continue
         corners = room_for(corners, used, num_simple)
@@ -63,22 +63,22 @@ def _trace_all(field, region, width, max_error, max_length):
         table[count, 0], table[count, 1], table[count, 2] = used, num_simple, region[i]
         count += 1
         for k in range(num_simple):
-            copy_row(simple, k, corners, used + k)
+            copy_row(simple, k, used + k, corners)
         used += num_simple
     return first_rows(corners, used), first_rows(table, count)
 
 
 @lean_function
-def _walk(field, region, edges, i, width, raw_out):
+def _walk(i, field, region, width, edges_out, raw_out):
     """Follow an outline from cell i, clearing its edges: rows (x, floor, z, region beside | flag). Their number."""
     direction = 0
-    while not edges[i] & (1 << direction):
+    while not edges_out[i] & (1 << direction):
         direction += 1
     start, start_direction = i, direction
     area = field.area[i]
     count = 0
     for _ in range(MAX_CONTOUR - 1):
-        if edges[i] & (1 << direction):
+        if edges_out[i] & (1 << direction):
             z, x = divmod(field.column[i], width)
             raw_out[count, 0] = x + (direction == 1 or direction == 2)
             raw_out[count, 1] = _corner_floor(field, i, direction)
@@ -91,7 +91,7 @@ def _walk(field, region, edges, i, width, raw_out):
                     mark |= _AREA_BORDER
             raw_out[count, 3] = mark
             count += 1
-            edges[i] &= ~(1 << direction)
+            edges_out[i] &= ~(1 << direction)
             direction = (direction + 1) & 3
         else:
             beside = field.neighbours[i, direction]
@@ -125,7 +125,7 @@ def _corner_floor(field, i, direction):
 
 
 @lean_function
-def _simplify(raw, num_raw, simple_out, max_error, max_length):
+def _simplify(raw, num_raw, max_error, max_length, simple_out):
     """Few corners of an outline: rows (x, floor, z, index of the raw row). Their number."""
     count = _mandatory_corners(raw, num_raw, simple_out)
     if count == 0:
@@ -134,26 +134,26 @@ def _simplify(raw, num_raw, simple_out, max_error, max_length):
     while i < count:
         far = _farthest(raw, num_raw, simple_out, count, i, max_error * max_error)
         if far >= 0:
-            count = _insert(raw, simple_out, count, i + 1, far)
+            count = _insert(raw, count, i + 1, far, simple_out)
         else:
             i += 1
     i = np.int64(0)
     while max_length > 0 and i < count:
         middle = _middle_of_long_edge(raw, num_raw, simple_out, count, i, max_length)
         if middle >= 0:
-            count = _insert(raw, simple_out, count, i + 1, middle)
+            count = _insert(raw, count, i + 1, middle, simple_out)
         else:
             i += 1
-    return _without_repeated_corners(simple_out, count)
+    return _without_repeated_corners(count, simple_out)
 
 
 @lean_function
-def _insert(raw, simple, count, at, index):
+def _insert(raw, count, at, index, simple_out):
     """Insert raw row `index` as corner `at`; the new count."""
     for k in range(count, at, -1):
-        copy_row(simple, k - 1, simple, k)
-    copy_row(raw, index, simple, at)
-    simple[at, 3] = index
+        copy_row(simple_out, k - 1, k, simple_out)
+    copy_row(raw, index, at, simple_out)
+    simple_out[at, 3] = index
     return count + 1
 
 
@@ -167,7 +167,7 @@ def _mandatory_corners(raw, num_raw, simple_out):
     if connected:
         for i in range(num_raw):
             if raw[i, 3] != raw[(i + 1) % num_raw, 3]:
-                count = _insert(raw, simple_out, count, count, i)
+                count = _insert(raw, count, count, i, simple_out)
     return count
 
 
@@ -182,8 +182,8 @@ def _extreme_corners(raw, num_raw, simple_out):
         if x > raw[high, 0] or (x == raw[high, 0] and z > raw[high, 2]):
             high = i
     count = np.int64(0)
-    count = _insert(raw, simple_out, count, count, low)
-    return _insert(raw, simple_out, count, count, high)
+    count = _insert(raw, count, count, low, simple_out)
+    return _insert(raw, count, count, high, simple_out)
 
 
 @lean_function
@@ -228,14 +228,14 @@ def _middle_of_long_edge(raw, num_raw, simple, count, i, max_length):
 
 
 @lean_function
-def _without_repeated_corners(simple, count):
+def _without_repeated_corners(count, simple_out):
     """Remove corners that coincide with the next one; the new count."""
     i = 0
     while i < count:
         following = i + 1 if i + 1 < count else 0
-        if same_place(simple, i, following):
+        if same_place(simple_out, i, following):
             for k in range(i, count - 1):
-                copy_row(simple, k + 1, simple, k)
+                copy_row(simple_out, k + 1, k, simple_out)
             count -= 1
         i += 1
     return count

@@ -32,7 +32,7 @@ def hull_triangles(points, hull, num_hull, num_corners, triangles_out):
         if perimeter < shortest:
             start, left, right, shortest = i, after, before, perimeter
     count = np.int64(0)
-    _emit(triangles_out, count, hull[start], hull[left], hull[right])
+    _emit(count, hull[start], hull[left], hull[right], triangles_out)
     count += 1
     while (left + 1) % num_hull != right:
         next_left, next_right = (left + 1) % num_hull, (right + num_hull - 1) % num_hull
@@ -40,63 +40,63 @@ def hull_triangles(points, hull, num_hull, num_corners, triangles_out):
         by_left = _distance(points, a, b) + _distance(points, b, c)
         by_right = _distance(points, c, d) + _distance(points, a, d)
         if by_left < by_right:
-            _emit(triangles_out, count, a, b, c)
+            _emit(count, a, b, c, triangles_out)
             left = next_left
         else:
-            _emit(triangles_out, count, a, d, c)
+            _emit(count, a, d, c, triangles_out)
             right = next_right
         count += 1
     return count
 
 
 @lean_function
-def _emit(triangles_out, t, a, b, c):
+def _emit(t, a, b, c, triangles_out):
     triangles_out[t, 0], triangles_out[t, 1], triangles_out[t, 2] = a, b, c
 
 
 @lean_function
-def retriangulate(points, count, hull, num_hull, edges, triangles_out):
+def retriangulate(points, count, hull, num_hull, edges_out, triangles_out):
     """Delaunay triangles of `count` points inside a rim; their number.
 
-    `edges` i32 [>= 10 * count, 4] is scratch: rows (from, to, face on the left, face on the right).
+    `edges_out` i32 [>= 10 * count, 4] is scratch: rows (from, to, face on the left, face on the right).
     """
     num_edges, num_faces = np.int64(0), np.int64(0)
     j = num_hull - 1
     for i in range(num_hull):
-        num_edges = _add_edge(edges, num_edges, 10 * count, hull[j], hull[i], _RIM, _OPEN)
+        num_edges = _add_edge(hull[j], hull[i], _RIM, _OPEN, num_edges, 10 * count, edges_out)
         j = i
     current = np.int64(0)
     while current < num_edges:
         for side in range(2, 4):
-            if edges[current, side] == _OPEN:
-                num_edges, num_faces = _complete(points, count, edges, num_edges, num_faces, current)
+            if edges_out[current, side] == _OPEN:
+                num_edges, num_faces = _complete(current, points, count, num_edges, num_faces, edges_out)
         current += 1
     for f in range(num_faces):
-        _emit(triangles_out, f, _OPEN, _OPEN, _OPEN)
+        _emit(f, _OPEN, _OPEN, _OPEN, triangles_out)
     for e in range(num_edges):
-        _add_side(triangles_out, edges[e, 3], edges[e, 0], edges[e, 1])
-        _add_side(triangles_out, edges[e, 2], edges[e, 1], edges[e, 0])
+        _add_side(edges_out[e, 3], edges_out[e, 0], edges_out[e, 1], triangles_out)
+        _add_side(edges_out[e, 2], edges_out[e, 1], edges_out[e, 0], triangles_out)
     f = 0
     while f < num_faces:
         if triangles_out[f, 0] == _OPEN or triangles_out[f, 1] == _OPEN or triangles_out[f, 2] == _OPEN:
             num_faces -= 1
-            copy_row(triangles_out, num_faces, triangles_out, f)
+            copy_row(triangles_out, num_faces, f, triangles_out)
         else:
             f += 1
     return num_faces
 
 
 @lean_function
-def _add_side(triangles, face, a, b):
+def _add_side(face, a, b, triangles_out):
     """Enter the side from a to b into a triangle that is being gathered, if it is one."""
     if face < 0:
         return
-    if triangles[face, 0] == _OPEN:
-        triangles[face, 0], triangles[face, 1] = a, b
-    elif triangles[face, 0] == b:
-        triangles[face, 2] = a
-    elif triangles[face, 1] == a:
-        triangles[face, 2] = b
+    if triangles_out[face, 0] == _OPEN:
+        triangles_out[face, 0], triangles_out[face, 1] = a, b
+    elif triangles_out[face, 0] == b:
+        triangles_out[face, 2] = a
+    elif triangles_out[face, 1] == a:
+        triangles_out[face, 2] = b
 
 
 @lean_function
@@ -108,48 +108,49 @@ def _find_edge(edges, num_edges, a, b):
 
 
 @lean_function
-def _add_edge(edges, num_edges, max_edges, a, b, left, right):
+def _add_edge(a, b, left, right, num_edges, max_edges, edges_out):
     """Append an edge if it is new; the number of edges."""
-    if num_edges < max_edges and _find_edge(edges, num_edges, a, b) < 0:
-        edges[num_edges, 0], edges[num_edges, 1], edges[num_edges, 2], edges[num_edges, 3] = a, b, left, right
+    if num_edges < max_edges and _find_edge(edges_out, num_edges, a, b) < 0:
+        edges_out[num_edges, 0], edges_out[num_edges, 1] = a, b
+        edges_out[num_edges, 2], edges_out[num_edges, 3] = left, right
         num_edges += 1
     return num_edges
 
 
 @lean_function
-def _set_face(edges, e, a, b, face):
+def _set_face(e, a, b, face, edges_out):
     """The face on the left of the direction from a to b, where it is open."""
-    if edges[e, 0] == a and edges[e, 1] == b and edges[e, 2] == _OPEN:
-        edges[e, 2] = face
-    elif edges[e, 1] == a and edges[e, 0] == b and edges[e, 3] == _OPEN:
-        edges[e, 3] = face
+    if edges_out[e, 0] == a and edges_out[e, 1] == b and edges_out[e, 2] == _OPEN:
+        edges_out[e, 2] = face
+    elif edges_out[e, 1] == a and edges_out[e, 0] == b and edges_out[e, 3] == _OPEN:
+        edges_out[e, 3] = face
 
 
 @lean_function
-def _complete(points, count, edges, num_edges, num_faces, e):
+def _complete(e, points, count, num_edges, num_faces, edges_out):
     """Add the Delaunay triangle on the open side of edge e, or mark the side as rim; numbers of edges and faces."""
-    if edges[e, 2] == _OPEN:
-        s, t = edges[e, 0], edges[e, 1]
+    if edges_out[e, 2] == _OPEN:
+        s, t = edges_out[e, 0], edges_out[e, 1]
     else:
-        s, t = edges[e, 1], edges[e, 0]
-    best = _best_apex(points, count, edges, num_edges, s, t)
+        s, t = edges_out[e, 1], edges_out[e, 0]
+    best = _best_apex(points, count, edges_out, num_edges, s, t)
     if best < 0:
-        _set_face(edges, e, s, t, _RIM)
+        _set_face(e, s, t, _RIM, edges_out)
         return num_edges, num_faces
     face = np.int32(num_faces)
-    _set_face(edges, e, s, t, face)
-    num_edges = _connect(edges, num_edges, 10 * count, best, s, face)
-    num_edges = _connect(edges, num_edges, 10 * count, t, best, face)
+    _set_face(e, s, t, face, edges_out)
+    num_edges = _connect(best, s, face, num_edges, 10 * count, edges_out)
+    num_edges = _connect(t, best, face, num_edges, 10 * count, edges_out)
     return num_edges, num_faces + 1
 
 
 @lean_function
-def _connect(edges, num_edges, max_edges, a, b, face):
+def _connect(a, b, face, num_edges, max_edges, edges_out):
     """Give the face to the edge from a to b, a new one if need be."""
-    e = _find_edge(edges, num_edges, a, b)
+    e = _find_edge(edges_out, num_edges, a, b)
     if e < 0:
-        return _add_edge(edges, num_edges, max_edges, a, b, face, _OPEN)
-    _set_face(edges, e, a, b, face)
+        return _add_edge(a, b, face, _OPEN, num_edges, max_edges, edges_out)
+    _set_face(e, a, b, face, edges_out)
     return num_edges
 
 

@@ -79,7 +79,7 @@ def _build(field, region, mesh, grid):
         x, z, width, depth = boxes[p, 0], boxes[p, 1], boxes[p, 2], boxes[p, 3]
         radius = min(search, max(width, depth))
         patch = Patch(floor, x, z, width, depth, inverse_cell, grid.cell_height, radius)
-        fill_patch(field, region, grid.width, ring[:n], mesh.region[p], patch, queue)
+        fill_patch(field, region, grid.width, ring[:n], mesh.region[p], queue, patch)
         used_points, used_triangles = _polygon_detail(outline[:n], patch, grid, scratch, samples)
         for k in range(used_points):
             for a in range(3):
@@ -92,7 +92,7 @@ def _build(field, region, mesh, grid):
         points = room_for(points, num_points, used_points)
         triangles = room_for(triangles, num_triangles, used_triangles)
         for k in range(used_points):
-            copy_row(scratch.points, k, points, num_points + k)
+            copy_row(scratch.points, k, num_points + k, points)
         for t in range(used_triangles):
             for a in range(3):
                 triangles[num_triangles + t, a] = scratch.triangles[t, a]
@@ -133,7 +133,7 @@ def _max_samples(boxes, grid):
 
 
 @lean_function
-def _polygon_detail(outline, patch, grid, scratch, samples):
+def _polygon_detail(outline, patch, grid, scratch, samples_out):
     """Points and triangles of one polygon (f32 [n, 3], from the grid's corner) into `scratch`; their numbers."""
     n = len(outline)
     points = scratch.points
@@ -145,22 +145,22 @@ def _polygon_detail(outline, patch, grid, scratch, samples):
     j = n - 1
     for i in range(n):
         if grid.sample_distance > 0:
-            count, num_hull = _split_edge(outline, j, i, patch, grid, scratch, count, num_hull)
+            count, num_hull = _split_edge(j, i, outline, patch, grid, count, num_hull, scratch)
         else:
             scratch.hull[i] = i
             num_hull += 1
         j = i
     num_triangles = hull_triangles(points, scratch.hull, num_hull, n, scratch.triangles)
     if grid.sample_distance > 0 and extent >= grid.sample_distance * np.float32(2.0):
-        num_samples = _lay_samples(outline, patch, grid, samples)
+        num_samples = _lay_samples(outline, patch, grid, samples_out)
         for _ in range(num_samples):
             if count >= MAX_POINTS:
                 break
-            worst = _worst_sample(samples, num_samples, points, scratch.triangles, num_triangles, grid)
+            worst = _worst_sample(samples_out, num_samples, points, scratch.triangles, num_triangles, grid)
             if worst < 0:
                 break
-            samples[worst, 3] = 1
-            points[count, 0], points[count, 1], points[count, 2] = _sample_point(samples, worst, grid)
+            samples_out[worst, 3] = 1
+            points[count, 0], points[count, 1], points[count, 2] = _sample_point(samples_out, worst, grid)
             count += 1
             num_triangles = retriangulate(points, count, scratch.hull, num_hull, scratch.edges, scratch.triangles)
     return count, min(num_triangles, MAX_TRIANGLES)
@@ -202,7 +202,7 @@ def _least_extent(outline):
 
 
 @lean_function
-def _split_edge(outline, j, i, patch, grid, scratch, count, num_hull):
+def _split_edge(j, i, outline, patch, grid, count, num_hull, scratch):
     """Append the edge from corner j to i to the hull, with points where the floor leaves it; new counts."""
     # Both polygons of an edge take its points in the same order, so that there is no seam.
     axis = 2 if abs(outline[j, 0] - outline[i, 0]) < np.float32(1e-6) else 0
@@ -219,12 +219,12 @@ def _split_edge(outline, j, i, patch, grid, scratch, count, num_hull):
         u = np.float32(k) / np.float32(steps)
         edge[k, 0], edge[k, 2] = x + dx * u, z + dz * u
         edge[k, 1] = np.float32(floor_at(patch, edge[k, 0], y + dy * u, edge[k, 2])) * grid.cell_height
-    num_kept = _keep_bends(edge, steps, kept, grid.sample_max_error * grid.sample_max_error)
+    num_kept = _keep_bends(edge, steps, grid.sample_max_error * grid.sample_max_error, kept)
     scratch.hull[num_hull] = j
     num_hull += 1
     for k in range(1, num_kept - 1):
         source = kept[num_kept - 1 - k] if swapped else kept[k]
-        copy_row(edge, source, scratch.points, count)
+        copy_row(edge, source, count, scratch.points)
         scratch.hull[num_hull] = count
         num_hull += 1
         count += 1
@@ -232,7 +232,7 @@ def _split_edge(outline, j, i, patch, grid, scratch, count, num_hull):
 
 
 @lean_function
-def _keep_bends(edge, steps, kept_out, max_square):
+def _keep_bends(edge, steps, max_square, kept_out):
     """Indices along an edge, its ends and those that a straight line would miss by too much; their number."""
     kept_out[0], kept_out[1] = 0, steps
     count, k = 2, 0

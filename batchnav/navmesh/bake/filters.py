@@ -9,16 +9,16 @@ OPEN_SKY = 0xFFFF
 
 
 @cpu_function
-def allow_low_obstacles(solid, climb):
+def allow_low_obstacles(climb, solid_out):
     """Make an obstacle walkable that lies on a walkable span and is at most `climb` higher (a kerb, a carpet)."""
-    for column in range(len(solid.first) - 1):
+    for column in range(len(solid_out.first) - 1):
         below_walkable, below_area, below_high = False, np.uint8(0), 0
-        for i in range(solid.first[column], solid.first[column + 1]):
-            walkable = solid.area[i] != 0
-            if not walkable and below_walkable and abs(solid.high[i] - below_high) <= climb:
-                solid.area[i] = below_area
+        for i in range(solid_out.first[column], solid_out.first[column + 1]):
+            walkable = solid_out.area[i] != 0
+            if not walkable and below_walkable and abs(solid_out.high[i] - below_high) <= climb:
+                solid_out.area[i] = below_area
             # The original value: an obstacle upon an obstacle does not become walkable.
-            below_walkable, below_area, below_high = walkable, solid.area[i], solid.high[i]
+            below_walkable, below_area, below_high = walkable, solid_out.area[i], solid_out.high[i]
 
 
 @lean_function
@@ -28,14 +28,14 @@ def _ceiling(solid, i, column):
 
 
 @cpu_function
-def drop_ledges(solid, width, depth, height, climb):
+def drop_ledges(width, depth, height, climb, solid_out):
     """Close spans beside a drop of more than `climb`, and on a slope that is steeper than `climb` in two cells."""
     for z in range(depth):
         for x in range(width):
             column = x + z * width
-            for i in range(solid.first[column], solid.first[column + 1]):
-                if solid.area[i] != 0 and _is_ledge(solid, i, x, z, width, depth, height, climb):
-                    solid.area[i] = 0
+            for i in range(solid_out.first[column], solid_out.first[column + 1]):
+                if solid_out.area[i] != 0 and _is_ledge(solid_out, i, x, z, width, depth, height, climb):
+                    solid_out.area[i] = 0
 
 
 @lean_function
@@ -65,9 +65,9 @@ def _is_ledge(solid, i, x, z, width, depth, height, climb):
 
 
 @cpu_function
-def drop_low_ceilings(solid, height):
+def drop_low_ceilings(height, solid_out):
     """Close spans with less than `height` of room above them."""
-    for column in range(len(solid.first) - 1):
-        for i in range(solid.first[column], solid.first[column + 1]):
-            if _ceiling(solid, i, column) - solid.high[i] < height:
-                solid.area[i] = 0
+    for column in range(len(solid_out.first) - 1):
+        for i in range(solid_out.first[column], solid_out.first[column + 1]):
+            if _ceiling(solid_out, i, column) - solid_out.high[i] < height:
+                solid_out.area[i] = 0

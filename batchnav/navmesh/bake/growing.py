@@ -32,24 +32,24 @@ def first_rows(rows, used):
 
 
 @lean_function
-def copy_row(source, i, target, k):
-    """target[k] = source[i] for 2-D arrays."""
-    for a in range(target.shape[1]):
-        target[k, a] = source[i, a]
+def copy_row(source, i, k, target_out):
+    """target_out[k] = source[i] for 2-D arrays."""
+    for a in range(target_out.shape[1]):
+        target_out[k, a] = source[i, a]
 
 
 @lean_function
-def sort_keys(keys, count):
+def sort_keys(count, keys_out):
     """Sort the first `count` keys, in place (Shell's sort)."""
     gap = np.int64(1)
     while gap < count // 2:
         gap = 2 * gap + 1
     while gap > 0:
         for i in range(gap, count):
-            key = keys[i]
+            key = keys_out[i]
             k = i
-            while k >= gap and keys[k - gap] > key:
-                keys[k] = keys[k - gap]
+            while k >= gap and keys_out[k - gap] > key:
+                keys_out[k] = keys_out[k - gap]
                 k -= gap
-            keys[k] = key
+            keys_out[k] = key
         gap //= 2

@@ -57,7 +57,7 @@ def _rasterise(vertices, faces, grid):
     tall = grid.high[1] - grid.low[1]
     clip = np.empty(4 * _POLYGON, np.float32)
     for f in range(len(faces)):
-        area, far, z0, z1 = _load_triangle(vertices, faces, f, grid, inverse_cell, clip)
+        area, far, z0, z1 = _load_triangle(f, vertices, faces, grid, inverse_cell, clip)
         rest, spare, row, piece = np.int64(0), _POLYGON, 2 * _POLYGON, 3 * _POLYGON
         num_rest = np.int64(3)
         for z in range(z0, z1 + 1):
@@ -65,7 +65,7 @@ def _rasterise(vertices, faces, grid):
             if far < line:
                 rest, row, num_row, num_rest = row, rest, num_rest, np.int64(0)
             else:
-                num_row, num_rest = _divide(clip, rest, num_rest, row, spare, line, 2)
+                num_row, num_rest = _divide(rest, num_rest, row, spare, line, 2, clip)
                 rest, spare = spare, rest
             if num_row < 3 or z < 0:
                 continue
@@ -81,7 +81,7 @@ def _rasterise(vertices, faces, grid):
                 if right < line:
                     piece, row, num_piece, num_row = row, piece, num_row, np.int64(0)
                 else:
-                    num_piece, num_row = _divide(clip, row, num_row, piece, spare, line, 0)
+                    num_piece, num_row = _divide(row, num_row, piece, spare, line, 0, clip)
                     row, spare = spare, row
                 if num_piece < 3 or x < 0:
                     continue
@@ -94,22 +94,22 @@ def _rasterise(vertices, faces, grid):
                     if used >= MAX_SPANS:
                         return head, np.empty((MAX_SPANS + 1, 4), np.int32)
                     pool = room_for(pool, used, 1)
-                used, free = _add_span(head, pool, used, free, x + z * grid.width, low, high, area, grid.walkable_climb)
+                used, free = _add_span(x + z * grid.width, low, high, area, grid.walkable_climb, used, free, head, pool)
     return head, pool
 
 
 @lean_function
-def _load_triangle(vertices, faces, f, grid, inverse_cell, clip):
-    """A triangle's corners into `clip`; its area (floor or not), largest z, and first and last row of cells."""
+def _load_triangle(f, vertices, faces, grid, inverse_cell, clip_out):
+    """A triangle's corners into `clip_out`; its area (floor or not), largest z, and first and last row of cells."""
     for k in range(3):
         for a in range(3):
-            clip[3 * k + a] = vertices[faces[f, k], a]
-    ux, uy, uz = clip[3] - clip[0], clip[4] - clip[1], clip[5] - clip[2]
-    vx, vy, vz = clip[6] - clip[0], clip[7] - clip[1], clip[8] - clip[2]
+            clip_out[3 * k + a] = vertices[faces[f, k], a]
+    ux, uy, uz = clip_out[3] - clip_out[0], clip_out[4] - clip_out[1], clip_out[5] - clip_out[2]
+    vx, vy, vz = clip_out[6] - clip_out[0], clip_out[7] - clip_out[1], clip_out[8] - clip_out[2]
     nx, ny, nz = uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
     up = ny * (np.float32(1.0) / np.sqrt(nx * nx + ny * ny + nz * nz))
     area = WALKABLE_AREA if up > grid.walkable_cosine else 0
-    near, far = _range(clip, np.int64(0), np.int64(3), 2)
+    near, far = _range(clip_out, np.int64(0), np.int64(3), 2)
     z0 = np.int64((near - grid.low[2]) * inverse_cell)
     z1 = np.int64((far - grid.low[2]) * inverse_cell)
     return area, far, min(max(z0, -1), grid.depth - 1), min(max(z1, 0), grid.depth - 1)
@@ -127,91 +127,91 @@ def _range(clip, polygon, count, axis):
 
 
 @lean_function
-def _copy(clip, source, target):
-    clip[target] = clip[source]
-    clip[target + 1] = clip[source + 1]
-    clip[target + 2] = clip[source + 2]
+def _copy(source, target, clip_out):
+    clip_out[target] = clip_out[source]
+    clip_out[target + 1] = clip_out[source + 1]
+    clip_out[target + 2] = clip_out[source + 2]
 
 
 @lean_function
-def _divide(clip, polygon, count, below, above, line, axis):
+def _divide(polygon, count, below, above, line, axis, clip_out):
     """Cut a convex polygon at `line` across `axis`: the parts below and above it. Returns their corner counts.
 
-    Polygons are offsets into `clip`. Corners on the line go to both parts.
+    Polygons are offsets into `clip_out`. Corners on the line go to both parts.
     """
     num_below = num_above = 0
     b = polygon + 3 * (count - 1)
-    db = line - clip[b + axis]
+    db = line - clip_out[b + axis]
     for k in range(count):
         a = polygon + 3 * k
-        da = line - clip[a + axis]
+        da = line - clip_out[a + axis]
         if (da >= 0) != (db >= 0):
             s = db / (db - da)
             cut = below + 3 * num_below
-            clip[cut] = clip[b] + (clip[a] - clip[b]) * s
-            clip[cut + 1] = clip[b + 1] + (clip[a + 1] - clip[b + 1]) * s
-            clip[cut + 2] = clip[b + 2] + (clip[a + 2] - clip[b + 2]) * s
-            _copy(clip, cut, above + 3 * num_above)
+            clip_out[cut] = clip_out[b] + (clip_out[a] - clip_out[b]) * s
+            clip_out[cut + 1] = clip_out[b + 1] + (clip_out[a + 1] - clip_out[b + 1]) * s
+            clip_out[cut + 2] = clip_out[b + 2] + (clip_out[a + 2] - clip_out[b + 2]) * s
+            _copy(cut, above + 3 * num_above, clip_out)
             num_below += 1
             num_above += 1
             if da > 0:
-                _copy(clip, a, below + 3 * num_below)
+                _copy(a, below + 3 * num_below, clip_out)
                 num_below += 1
             elif da < 0:
-                _copy(clip, a, above + 3 * num_above)
+                _copy(a, above + 3 * num_above, clip_out)
                 num_above += 1
         else:
             if da >= 0:
-                _copy(clip, a, below + 3 * num_below)
+                _copy(a, below + 3 * num_below, clip_out)
                 num_below += 1
             if da <= 0:
-                _copy(clip, a, above + 3 * num_above)
+                _copy(a, above + 3 * num_above, clip_out)
                 num_above += 1
         b, db = a, da
     return num_below, num_above
 
 
 @lean_function
-def _add_span(head, pool, used, free, column, low, high, area, merge_threshold):
+def _add_span(column, low, high, area, merge_threshold, used, free, head_out, pool_out):
     """Insert a span into a column's list, merging what it touches. Returns the pool's used count and free list.
 
     A merged span is floor if a part of it whose top is within `merge_threshold` of the new top is.
     """
     previous = -1
-    current = head[column]
-    while current >= 0 and pool[current, _LOW] <= high:
-        following = pool[current, _NEXT]
-        if pool[current, _HIGH] < low:
+    current = head_out[column]
+    while current >= 0 and pool_out[current, _LOW] <= high:
+        following = pool_out[current, _NEXT]
+        if pool_out[current, _HIGH] < low:
             previous = current
-        elif pool[current, _LOW] <= low and pool[current, _HIGH] >= high:
-            pool[current, _AREA] = max(area, pool[current, _AREA])
+        elif pool_out[current, _LOW] <= low and pool_out[current, _HIGH] >= high:
+            pool_out[current, _AREA] = max(area, pool_out[current, _AREA])
             return used, free
         else:
-            low = min(low, pool[current, _LOW])
-            high = max(high, pool[current, _HIGH])
-            if high - pool[current, _HIGH] <= merge_threshold:
-                area = max(area, pool[current, _AREA])
+            low = min(low, pool_out[current, _LOW])
+            high = max(high, pool_out[current, _HIGH])
+            if high - pool_out[current, _HIGH] <= merge_threshold:
+                area = max(area, pool_out[current, _AREA])
             if previous >= 0:
-                pool[previous, _NEXT] = following
+                pool_out[previous, _NEXT] = following
             else:
-                head[column] = following
-            pool[current, _NEXT] = free
+                head_out[column] = following
+            pool_out[current, _NEXT] = free
             free = current
         current = following
     if free >= 0:
         span = free
-        free = pool[span, _NEXT]
+        free = pool_out[span, _NEXT]
     else:
         span = used
         used += 1
-    pool[span, _LOW] = low
-    pool[span, _HIGH] = high
-    pool[span, _AREA] = area
-    pool[span, _NEXT] = current
+    pool_out[span, _LOW] = low
+    pool_out[span, _HIGH] = high
+    pool_out[span, _AREA] = area
+    pool_out[span, _NEXT] = current
     if previous >= 0:
-        pool[previous, _NEXT] = span
+        pool_out[previous, _NEXT] = span
     else:
-        head[column] = span
+        head_out[column] = span
     return used, free
 
 

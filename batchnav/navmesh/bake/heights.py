@@ -26,20 +26,20 @@ class Patch(NamedTuple):
 
 
 @lean_function
-def fill_patch(field, region, grid_width, ring, own_region, patch, queue):
+def fill_patch(field, region, grid_width, ring, own_region, queue, patch_out):
     """Floors of the polygon's region, and from its rim outwards those that can be reached from there.
 
     `ring` are the polygon's vertices, i32 [n, 3]; `queue` i32 [>= patch size + 1, 3] is scratch.
     """
-    _clear(patch, UNSET)
+    _clear(UNSET, patch_out)
     count = 0
     empty = True
-    for z in range(patch.z, patch.z + patch.depth):
-        for x in range(patch.x, patch.x + patch.width):
+    for z in range(patch_out.z, patch_out.z + patch_out.depth):
+        for x in range(patch_out.x, patch_out.x + patch_out.width):
             column = x + z * grid_width
             for i in range(field.first[column], field.first[column + 1]):
                 if region[i] == own_region:
-                    patch.floor[x - patch.x + (z - patch.z) * patch.width] = field.floor[i]
+                    patch_out.floor[x - patch_out.x + (z - patch_out.z) * patch_out.width] = field.floor[i]
                     empty = False
                     for direction in range(4):
                         k = field.neighbours[i, direction]
@@ -49,7 +49,7 @@ def fill_patch(field, region, grid_width, ring, own_region, patch, queue):
                             break
                     break
     if empty:
-        _seed_at_centre(field, grid_width, ring, patch, queue)
+        _seed_at_centre(field, grid_width, ring, queue, patch_out)
         count = 1
     head = 0
     while head < count:
@@ -59,17 +59,17 @@ def fill_patch(field, region, grid_width, ring, own_region, patch, queue):
             k = field.neighbours[i, direction]
             nx = x + (direction == 2) - (direction == 0)
             nz = z + (direction == 1) - (direction == 3)
-            at = _cell_of(patch, nx, nz)
-            if k >= 0 and at >= 0 and patch.floor[at] == UNSET:
-                patch.floor[at] = field.floor[k]
+            at = _cell_of(patch_out, nx, nz)
+            if k >= 0 and at >= 0 and patch_out.floor[at] == UNSET:
+                patch_out.floor[at] = field.floor[k]
                 queue[count, 0], queue[count, 1], queue[count, 2] = nx, nz, k
                 count += 1
 
 
 @lean_function
-def _clear(patch, value):
-    for k in range(patch.width * patch.depth):
-        patch.floor[k] = value
+def _clear(value, patch_out):
+    for k in range(patch_out.width * patch_out.depth):
+        patch_out.floor[k] = value
 
 
 @lean_function
@@ -83,19 +83,19 @@ def _cell_of(patch, x, z):
 
 
 @lean_function
-def _seed_at_centre(field, grid_width, ring, patch, queue):
+def _seed_at_centre(field, grid_width, ring, queue, patch_out):
     """For a polygon without a cell of its region: walk from a cell at a vertex to its centre, and seed there.
 
     A depth-first walk that prefers the straight way; leaves the one seed in the patch and in row 0 of `queue`.
     """
-    x, z, i = _cell_near_vertex(field, grid_width, ring, patch)
+    x, z, i = _cell_near_vertex(field, grid_width, ring, patch_out)
     goal_x = goal_z = 0
     for k in range(len(ring)):
         goal_x += ring[k, 0]
         goal_z += ring[k, 2]
     goal_x //= len(ring)
     goal_z //= len(ring)
-    _clear(patch, 0)
+    _clear(0, patch_out)
     queue[0, 0], queue[0, 1], queue[0, 2] = x, z, i
     size = 1
     while size > 0:
@@ -112,16 +112,16 @@ def _seed_at_centre(field, grid_width, ring, patch, queue):
             k = field.neighbours[i, direction]
             nx = x + (direction == 2) - (direction == 0)
             nz = z + (direction == 1) - (direction == 3)
-            at = _cell_of(patch, nx, nz)
-            if k >= 0 and at >= 0 and patch.floor[at] == 0:
-                patch.floor[at] = 1
+            at = _cell_of(patch_out, nx, nz)
+            if k >= 0 and at >= 0 and patch_out.floor[at] == 0:
+                patch_out.floor[at] = 1
                 queue[size, 0], queue[size, 1], queue[size, 2] = nx, nz, k
                 size += 1
-    _clear(patch, UNSET)
+    _clear(UNSET, patch_out)
     queue[0, 0], queue[0, 1], queue[0, 2] = x, z, i
-    at = _cell_of(patch, x, z)
+    at = _cell_of(patch_out, x, z)
     if at >= 0:
-        patch.floor[at] = field.floor[i]
+        patch_out.floor[at] = field.floor[i]
 
 
 @lean_function

@@ -13,49 +13,49 @@ _CORNER = (1 << _CORNER_BITS) - 1
 
 def merge_holes(contours):
     """The same `Contours` with every hole cut open and joined to its region's outline."""
-    corners, start, length = _merge_all(*contours)
+    corners, start, length = _merge_all(contours.corners, contours.region, contours.start, contours.length)
     return contours._replace(corners=corners, start=start, length=length)
 
 
 @cpu_function
-def _merge_all(corners, start, length, region):
+def _merge_all(corners, region, start_out, length_out):
     """Corners, starts and lengths after joining; a joined hole has length 0."""
     num_regions = 0
-    for c in range(len(start)):
+    for c in range(len(start_out)):
         num_regions = max(num_regions, region[c])
     outline = np.full(num_regions + 1, -1, np.int32)
-    is_hole = np.zeros(len(start), np.bool_)
+    is_hole = np.zeros(len(start_out), np.bool_)
     num_holes = np.zeros(num_regions + 1, np.int32)
-    for c in range(len(start)):
-        is_hole[c] = _doubled_area(corners, start[c], length[c]) < -2  # a sliver of one cell's half is none
+    for c in range(len(start_out)):
+        is_hole[c] = _doubled_area(corners, start_out[c], length_out[c]) < -2  # a sliver of one cell's half is none
         if is_hole[c]:
             num_holes[region[c]] += 1
         else:
             outline[region[c]] = c
     used = len(corners)
-    holes = np.empty(len(start), np.int32)
+    holes = np.empty(len(start_out), np.int32)
     for r in range(1, num_regions + 1):
         if num_holes[r] == 0 or outline[r] < 0:
             continue
         count = np.int64(0)
-        for c in range(len(start)):
+        for c in range(len(start_out)):
             if is_hole[c] and region[c] == r:
                 holes[count] = c
                 count += 1
-        _sort_holes(corners, start, length, holes, count)
-        needed = length[outline[r]]
+        _sort_holes(corners, start_out, length_out, count, holes)
+        needed = length_out[outline[r]]
         for k in range(count):
-            needed += length[holes[k]]
+            needed += length_out[holes[k]]
         diagonals = np.zeros(needed + 2 * count, np.int64)
         for k in range(count):
             # Each joined ring is written anew behind all others.
-            total = length[outline[r]] + length[holes[k]] + 2
+            total = length_out[outline[r]] + length_out[holes[k]] + 2
             corners = room_for(corners, used, total)
-            at, hole_at = _find_cut(corners, start, length, outline[r], holes, k, count, diagonals)
+            at, hole_at = _find_cut(corners, start_out, length_out, outline[r], holes, k, count, diagonals)
             if at >= 0:
-                _join(corners, start, length, outline[r], holes[k], at, hole_at, used)
+                _join(outline[r], holes[k], at, hole_at, used, corners, start_out, length_out)
                 used += total
-    return first_rows(corners, used), start, length
+    return first_rows(corners, used), start_out, length_out
 
 
 @lean_function
@@ -81,27 +81,27 @@ def _leftmost(corners, start, length):
 
 
 @lean_function
-def _sort_holes(corners, start, length, holes, count):
+def _sort_holes(corners, start, length, count, holes_out):
     """Order holes by their leftmost corners (a stable insertion sort: there are few)."""
     for i in range(1, count):
-        hole = holes[i]
+        hole = holes_out[i]
         p = start[hole] + _leftmost(corners, start[hole], length[hole])
         k = i
         while k > 0:
-            q = start[holes[k - 1]] + _leftmost(corners, start[holes[k - 1]], length[holes[k - 1]])
+            q = start[holes_out[k - 1]] + _leftmost(corners, start[holes_out[k - 1]], length[holes_out[k - 1]])
             if corners[q, 0] < corners[p, 0] or (corners[q, 0] == corners[p, 0] and corners[q, 2] <= corners[p, 2]):
                 break
-            holes[k] = holes[k - 1]
+            holes_out[k] = holes_out[k - 1]
             k -= 1
-        holes[k] = hole
+        holes_out[k] = hole
 
 
 @lean_function
-def _find_cut(corners, start, length, outline, holes, which, num_holes, diagonals):
+def _find_cut(corners, start, length, outline, holes, which, num_holes, diagonals_out):
     """The shortest cut from a hole's corner to the outline that crosses nothing: (outline corner, hole corner) or -1.
 
-    `diagonals` holds keys, squared length and outline corner, and keeps them between holes: as in Recast, edges at the
-    corner of key `which` do not block a cut.
+    `diagonals_out` holds keys, squared length and outline corner, and keeps them between holes: as in Recast, edges at
+    the corner of key `which` do not block a cut.
     """
     hole = holes[which]
     first, n = start[outline], length[outline]
@@ -112,13 +112,13 @@ def _find_cut(corners, start, length, outline, holes, which, num_holes, diagonal
         for k in range(n):
             before, after = first + (k - 1 if k > 0 else n - 1), first + (k + 1 if k + 1 < n else 0)
             if sees(corners, before, first + k, after, p, True):
-                diagonals[count] = distance_square(corners, p, first + k) << _CORNER_BITS | k
+                diagonals_out[count] = distance_square(corners, p, first + k) << _CORNER_BITS | k
                 count += 1
-        sort_keys(diagonals, count)
+        sort_keys(count, diagonals_out)
         for k in range(count):
-            corner = diagonals[k] & _CORNER
+            corner = diagonals_out[k] & _CORNER
             q = first + corner
-            blocked = _blocks(corners, first, n, diagonals[which] & _CORNER, q, p)
+            blocked = _blocks(corners, first, n, diagonals_out[which] & _CORNER, q, p)
             other = which
             while other < num_holes and not blocked:
                 blocked = _blocks(corners, start[holes[other]], length[holes[other]], _NONE, q, p)
@@ -140,18 +140,18 @@ def _blocks(corners, start, length, skip, a, b):
 
 
 @lean_function
-def _join(corners, start, length, outline, hole, at, hole_at, free):
-    """Write the outline from corner `at` round to it, then the hole from `hole_at` round to it, at `corners[free:]`."""
-    _append_ring(corners, start[outline], length[outline], at, free)
-    _append_ring(corners, start[hole], length[hole], hole_at, free + length[outline] + 1)
-    start[outline] = free
-    length[outline] += length[hole] + 2
-    length[hole] = 0
+def _join(outline, hole, at, hole_at, free, corners_out, start_out, length_out):
+    """Write the outline from corner `at` round to it, then the hole from `hole_at` round to it, behind `free`."""
+    _append_ring(start_out[outline], length_out[outline], at, free, corners_out)
+    _append_ring(start_out[hole], length_out[hole], hole_at, free + length_out[outline] + 1, corners_out)
+    start_out[outline] = free
+    length_out[outline] += length_out[hole] + 2
+    length_out[hole] = 0
 
 
 @lean_function
-def _append_ring(corners, start, length, first, free):
+def _append_ring(start, length, first, free, corners_out):
     """Copy a ring from its corner `first` round to that corner again."""
     for k in range(length + 1):
         source = start + (first + k) % length
-        copy_row(corners, source, corners, free + k)
+        copy_row(corners_out, source, free + k, corners_out)

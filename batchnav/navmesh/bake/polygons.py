@@ -61,7 +61,7 @@ def _build(corners, start, length, region, total, size):
         ring = corners[start[c] : start[c] + length[c]]
         num_triangles = triangulate(ring, index, ears, triangles)
         for k in range(len(ring)):
-            index[k], num_vertices = _add_vertex(ring[k], vertices, num_vertices, first_vertex, next_vertex)
+            index[k], num_vertices = _add_vertex(ring[k], num_vertices, vertices, first_vertex, next_vertex)
         first, last = num_polygons, num_polygons
         for k in range(num_triangles):
             a, b, d = triangles[k, 0], triangles[k, 1], triangles[k, 2]
@@ -72,7 +72,7 @@ def _build(corners, start, length, region, total, size):
                 counts[last] = 3
                 last += 1
         if size > 3:
-            last = first + _merge(polygons[first:last], counts[first:last], vertices)
+            last = first + _merge(vertices, polygons[first:last], counts[first:last])
         for k in range(first, last):
             regions[k] = region[c]
         num_polygons = last
@@ -80,32 +80,33 @@ def _build(corners, start, length, region, total, size):
 
 
 @lean_function
-def _add_vertex(corner, vertices, count, first, following):
+def _add_vertex(corner, count, vertices_out, first_out, following_out):
     """The vertex at a corner's cell within two levels of height, a new one if there is none; and the new count."""
     bucket = (0x8DA6B343 * corner[0] + 0xCB1AB31F * corner[2]) & (_BUCKETS - 1)
-    i = first[bucket]
+    i = first_out[bucket]
     while i >= 0:
-        if vertices[i, 0] == corner[0] and vertices[i, 2] == corner[2] and abs(vertices[i, 1] - corner[1]) <= 2:
+        x, y, z = vertices_out[i, 0], vertices_out[i, 1], vertices_out[i, 2]
+        if x == corner[0] and z == corner[2] and abs(y - corner[1]) <= 2:
             return i, count
-        i = following[i]
+        i = following_out[i]
     for a in range(3):
-        vertices[count, a] = corner[a]
-    following[count] = first[bucket]
-    first[bucket] = count
+        vertices_out[count, a] = corner[a]
+    following_out[count] = first_out[bucket]
+    first_out[bucket] = count
     return np.int32(count), count + 1
 
 
 @device_function
-def _merge(polygons, counts, vertices):
+def _merge(vertices, polygons_out, counts_out):
     """Merge polygons (views, in place) while two share an edge and are convex together; the new number of them.
 
     Each time the pair with the longest shared edge, the first such pair in order. `best` keeps each polygon's best
     partner of a higher number, so that a merge looks at few pairs again.
     """
-    n = len(polygons)
+    n = len(polygons_out)
     best = np.zeros((n, 2), np.int64)
     for j in range(n):
-        _find_partner(polygons, counts, vertices, n, j, best)
+        _find_partner(polygons_out, counts_out, vertices, n, j, best)
     while True:
         pa, value = np.int64(-1), np.int64(0)
         for j in range(n - 1):
@@ -114,18 +115,18 @@ def _merge(polygons, counts, vertices):
         if pa < 0:
             return n
         pb = best[pa, 1]
-        _, ea, eb = _merge_value(polygons, counts, vertices, pa, pb)
-        _merge_pair(polygons, counts, pa, pb, ea, eb)
+        _, ea, eb = _merge_value(polygons_out, counts_out, vertices, pa, pb)
+        _merge_pair(pa, pb, ea, eb, polygons_out, counts_out)
         n -= 1
-        counts[pb] = counts[n]
-        copy_row(polygons, n, polygons, pb)
-        counts[n] = 0
+        counts_out[pb] = counts_out[n]
+        copy_row(polygons_out, n, pb, polygons_out)
+        counts_out[n] = 0
         for j in range(n):
             if j == pa or j == pb or best[j, 1] == pa or best[j, 1] == pb or best[j, 1] == n:
-                _find_partner(polygons, counts, vertices, n, j, best)
+                _find_partner(polygons_out, counts_out, vertices, n, j, best)
             else:
-                _offer_partner(polygons, counts, vertices, j, pa, best)
-                _offer_partner(polygons, counts, vertices, j, pb, best)
+                _offer_partner(polygons_out, counts_out, vertices, j, pa, best)
+                _offer_partner(polygons_out, counts_out, vertices, j, pb, best)
 
 
 @lean_function
@@ -139,12 +140,12 @@ def _find_partner(polygons, counts, vertices, n, j, best_out):
 
 
 @lean_function
-def _offer_partner(polygons, counts, vertices, j, k, best):
+def _offer_partner(polygons, counts, vertices, j, k, best_out):
     """Polygon k has changed: it may be polygon j's best partner now."""
     if k > j:
         value, _, _ = _merge_value(polygons, counts, vertices, j, k)
-        if value > best[j, 0] or (value == best[j, 0] and value > 0 and k < best[j, 1]):
-            best[j, 0], best[j, 1] = value, k
+        if value > best_out[j, 0] or (value == best_out[j, 0] and value > 0 and k < best_out[j, 1]):
+            best_out[j, 0], best_out[j, 1] = value, k
 
 
 @lean_function
@@ -180,16 +181,16 @@ def _turns_left(vertices, a, b, c):
 
 
 @device_function
-def _merge_pair(polygons, counts, pa, pb, ea, eb):
+def _merge_pair(pa, pb, ea, eb, polygons_out, counts_out):
     """Polygon pa becomes the union of both: round pa from the end of the shared edge, then round pb."""
-    na, nb = counts[pa], counts[pb]
-    merged = np.full((1, polygons.shape[1]), NO_VERTEX, np.int32)
+    na, nb = counts_out[pa], counts_out[pb]
+    merged = np.full((1, polygons_out.shape[1]), NO_VERTEX, np.int32)
     for i in range(na - 1):
-        merged[0, i] = polygons[pa, (ea + 1 + i) % na]
+        merged[0, i] = polygons_out[pa, (ea + 1 + i) % na]
     for i in range(nb - 1):
-        merged[0, na - 1 + i] = polygons[pb, (eb + 1 + i) % nb]
-    copy_row(merged, 0, polygons, pa)
-    counts[pa] = na + nb - 2
+        merged[0, na - 1 + i] = polygons_out[pb, (eb + 1 + i) % nb]
+    copy_row(merged, 0, pa, polygons_out)
+    counts_out[pa] = na + nb - 2
 
 
 @cpu_function

@@ -18,7 +18,7 @@ def build_regions(field, min_area: int, merge_area: int) -> np.ndarray:
     region, count = watershed(field, distance, largest)
     if count < 0:
         raise NavMeshError(f"mesh: found more than {MAX_REGIONS} regions, expected fewer: use a larger cell_size")
-    _merge_and_filter(field, region, count, min_area, merge_area)
+    _merge_and_filter(field, count, min_area, merge_area, region)
     return region
 
 
@@ -36,7 +36,7 @@ def _region_beside(field, region, i, direction):
 
 
 @cpu_function
-def _merge_and_filter(field, region, count, min_area, merge_area):
+def _merge_and_filter(field, count, min_area, merge_area, region_out):
     """Drop and merge regions in place, and number what is left from 1.
 
     Per region: `size` in cells, `alias` the region that it became part of, its ring of neighbours along the outline
@@ -45,26 +45,26 @@ def _merge_and_filter(field, region, count, min_area, merge_area):
     size = np.zeros(count + 1, np.int64)
     alias = np.arange(count + 1)
     overlap = np.zeros(count + 1, np.bool_)
-    floor_head, floor_pool = _stack_floors(field, region, count, overlap)
+    floor_head, floor_pool = _stack_floors(field, region_out, count, overlap)
     start, length, ring = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.empty((1024, 1), np.int32)
     used = np.int64(0)
     outline = np.empty((MAX_CONTOUR + 1, 1), np.int32)
-    for i in range(len(region)):
-        r = region[i]
+    for i in range(len(region_out)):
+        r = region_out[i]
         if r == 0:
             continue
         size[r] += 1
         if length[r] > 0:
             continue
         for direction in range(4):
-            if is_region_edge(field, region, i, direction):
-                start[r], length[r] = used, _walk_outline(field, region, i, direction, outline)
+            if is_region_edge(field, region_out, i, direction):
+                start[r], length[r] = used, _walk_outline(field, region_out, i, direction, outline)
                 ring = room_for(ring, used, length[r])
                 for k in range(length[r]):
                     ring[used + k, 0] = outline[k, 0]
                 used += length[r]
                 break
-    _drop_small_islands(size, alias, start, length, ring, min_area)
+    _drop_small_islands(start, length, ring, min_area, size, alias)
     merged = True
     while merged:
         merged = False
@@ -77,18 +77,18 @@ def _merge_and_filter(field, region, count, min_area, merge_area):
             if target == alias[r]:
                 continue
             ring = room_for(ring, used, length[r] + length[target])
-            if _join_rings(start, length, ring, used, target, r, alias[r]):
+            if _join_rings(target, r, alias[r], used, start, length, ring):
                 used += length[target]
-                _join_floors(floor_head, floor_pool, target, r)
+                _join_floors(target, r, floor_head, floor_pool)
                 size[target] += size[r]
                 size[r] = 0
-                _rename(alias, start, length, ring, floor_head, floor_pool, alias[r], target)
+                _rename(alias[r], target, start, floor_head, alias, length, ring, floor_pool)
                 merged = True
-    _renumber(region, alias)
+    _renumber(alias, region_out)
 
 
 @device_function
-def _renumber(region, alias):
+def _renumber(alias, region_out):
     """Write the regions that cells are part of now, numbered from 1 in the order of their lowest old number."""
     number = np.zeros(len(alias), np.int32)
     last = 0
@@ -96,8 +96,8 @@ def _renumber(region, alias):
         if alias[r] != 0 and number[alias[r]] == 0:
             last += 1
             number[alias[r]] = last
-    for i in range(len(region)):
-        region[i] = number[alias[region[i]]]
+    for i in range(len(region_out)):
+        region_out[i] = number[alias[region_out[i]]]
 
 
 @device_function
@@ -155,17 +155,17 @@ def _walk_outline(field, region, i, direction, ring_out):
             direction = (direction + 3) & 3
         if i == start and direction == start_direction:
             break
-    return _without_repeats(ring_out, np.int64(0), count)
+    return _without_repeats(np.int64(0), count, ring_out)
 
 
 @lean_function
-def _without_repeats(ring, start, count):
+def _without_repeats(start, count, ring_out):
     """Remove entries that equal the next one around the ring; the new length."""
     i = 0
     while i < count and count > 1:
-        if ring[start + i, 0] == ring[start + (i + 1) % count, 0]:
+        if ring_out[start + i, 0] == ring_out[start + (i + 1) % count, 0]:
             for k in range(i, count - 1):
-                ring[start + k, 0] = ring[start + k + 1, 0]
+                ring_out[start + k, 0] = ring_out[start + k + 1, 0]
             count -= 1
         else:
             i += 1
@@ -181,12 +181,12 @@ def _contains(ring, start, length, value):
 
 
 @device_function
-def _drop_small_islands(size, alias, start, length, ring, min_area):
+def _drop_small_islands(start, length, ring, min_area, size_out, alias_out):
     """Drop connected regions that are together smaller than `min_area` cells."""
-    visited = np.zeros(len(size), np.bool_)
-    members = np.empty(len(size), np.int32)
-    for r in range(1, len(size)):
-        if visited[r] or size[r] == 0:
+    visited = np.zeros(len(size_out), np.bool_)
+    members = np.empty(len(size_out), np.int32)
+    for r in range(1, len(size_out)):
+        if visited[r] or size_out[r] == 0:
             continue
         members[0] = r
         visited[r] = True
@@ -194,7 +194,7 @@ def _drop_small_islands(size, alias, start, length, ring, min_area):
         while done < count:
             member = members[done]
             done += 1
-            total += size[member]
+            total += size_out[member]
             for k in range(start[member], start[member] + length[member]):
                 other = ring[k, 0]
                 if other != 0 and not visited[other]:
@@ -203,8 +203,8 @@ def _drop_small_islands(size, alias, start, length, ring, min_area):
                     count += 1
         if total < min_area:
             for k in range(count):
-                size[members[k]] = 0
-                alias[members[k]] = 0
+                size_out[members[k]] = 0
+                alias_out[members[k]] = 0
 
 
 @lean_function
@@ -232,60 +232,60 @@ def _can_merge(r, other, start, length, ring, floor_head, floor_pool):
 
 
 @lean_function
-def _join_rings(start, length, ring, free, target, r, name):
-    """Splice region r's ring into the target's, at `ring[free:]`; False where they do not touch."""
-    na, nb = length[target], length[r]
+def _join_rings(target, r, name, free, start_out, length_out, ring_out):
+    """Splice region r's ring into the target's, at `ring_out[free:]`; False where they do not touch."""
+    na, nb = length_out[target], length_out[r]
     a = b = -1
     for k in range(na):
-        if ring[start[target] + k, 0] == name:
+        if ring_out[start_out[target] + k, 0] == name:
             a = k
             break
     for k in range(nb):
-        if ring[start[r] + k, 0] == target:
+        if ring_out[start_out[r] + k, 0] == target:
             b = k
             break
     if a < 0 or b < 0:
         return False
     for k in range(na - 1):
-        ring[free + k, 0] = ring[start[target] + (a + 1 + k) % na, 0]
+        ring_out[free + k, 0] = ring_out[start_out[target] + (a + 1 + k) % na, 0]
     for k in range(nb - 1):
-        ring[free + na - 1 + k, 0] = ring[start[r] + (b + 1 + k) % nb, 0]
-    start[target] = free
-    length[target] = _without_repeats(ring, free, na + nb - 2)
-    length[r] = 0
+        ring_out[free + na - 1 + k, 0] = ring_out[start_out[r] + (b + 1 + k) % nb, 0]
+    start_out[target] = free
+    length_out[target] = _without_repeats(free, na + nb - 2, ring_out)
+    length_out[r] = 0
     return True
 
 
 @lean_function
-def _join_floors(head, pool, target, r):
+def _join_floors(target, r, head_out, pool_out):
     """Add region r's floors to the target's; r's own list goes."""
-    node = head[r]
-    head[r] = -1
+    node = head_out[r]
+    head_out[r] = -1
     while node >= 0:
-        following = pool[node, 1]
-        if not _in_list(head, pool, target, pool[node, 0]):
-            pool[node, 1] = head[target]
-            head[target] = node
+        following = pool_out[node, 1]
+        if not _in_list(head_out, pool_out, target, pool_out[node, 0]):
+            pool_out[node, 1] = head_out[target]
+            head_out[target] = node
         node = following
 
 
 @lean_function
-def _rename(alias, start, length, ring, floor_head, floor_pool, old, new):
+def _rename(old, new, start, floor_head, alias_out, length_out, ring_out, floor_pool_out):
     """Replace region `old` by `new` wherever it is named."""
-    for j in range(1, len(alias)):
-        if alias[j] == 0:
+    for j in range(1, len(alias_out)):
+        if alias_out[j] == 0:
             continue
-        if alias[j] == old:
-            alias[j] = new
+        if alias_out[j] == old:
+            alias_out[j] = new
         changed = False
-        for k in range(start[j], start[j] + length[j]):
-            if ring[k, 0] == old:
-                ring[k, 0] = new
+        for k in range(start[j], start[j] + length_out[j]):
+            if ring_out[k, 0] == old:
+                ring_out[k, 0] = new
                 changed = True
         if changed:
-            length[j] = _without_repeats(ring, start[j], length[j])
+            length_out[j] = _without_repeats(start[j], length_out[j], ring_out)
         node = floor_head[j]
         while node >= 0:
-            if floor_pool[node, 0] == old:
-                floor_pool[node, 0] = new
-            node = floor_pool[node, 1]
+            if floor_pool_out[node, 0] == old:
+                floor_pool_out[node, 0] = new
+            node = floor_pool_out[node, 1]

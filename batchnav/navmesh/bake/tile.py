@@ -126,7 +126,7 @@ def _build_tree(boxes):
         for a in range(1, 3):
             if high[node, a] - low[node, a] > high[node, axis] - low[node, axis]:
                 axis = a
-        _sort_along(boxes, order, first, last, axis)
+        _sort_along(boxes, first, last, axis, order)
         middle = first + (last - first) // 2
         index[node] = -(2 * (last - first) - 1)
         stack[size, 0], stack[size, 1], stack[size, 2] = node + 2 * (middle - first), middle, last
@@ -136,12 +136,12 @@ def _build_tree(boxes):
 
 
 @device_function
-def _sort_along(boxes, order, first, last, axis):
-    """Sort order[first:last] by the boxes' lower bound, equal ones as they were."""
+def _sort_along(boxes, first, last, axis, order_out):
+    """Sort order_out[first:last] by the boxes' lower bound, equal ones as they were."""
     keys, before = np.empty(last - first, np.int64), np.empty(last - first, np.int64)
     for i in range(last - first):
-        before[i] = order[first + i]
+        before[i] = order_out[first + i]
         keys[i] = (np.int64(boxes[before[i], 0, axis]) << 32) | i
-    sort_keys(keys, last - first)
+    sort_keys(last - first, keys)
     for i in range(last - first):
-        order[first + i] = before[keys[i] & 0xFFFFFFFF]
+        order_out[first + i] = before[keys[i] & 0xFFFFFFFF]

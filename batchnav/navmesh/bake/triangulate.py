@@ -7,43 +7,43 @@ from batchnav.runtime.kernels import lean_function
 
 
 @lean_function
-def triangulate(ring, index, ears, triangles_out):
+def triangulate(ring, index_out, ears_out, triangles_out):
     """Triangles of a ring, i32 [n, 3] corners; returns their number. Scratch: index i32 [n], ears bool [n].
 
     A ring that crosses itself may leave a rest that cannot be cut.
     """
     n = len(ring)
     for i in range(n):
-        index[i] = i
+        index_out[i] = i
     for i in range(n):
         middle = _next(i, n)
-        ears[middle] = _is_cut(ring, index, i, _next(middle, n), n, True)
+        ears_out[middle] = _is_cut(ring, index_out, i, _next(middle, n), n, True)
     count = np.int64(0)
     while n > 3:
-        i = _shortest_ear(ring, index, ears, n)
+        i = _shortest_ear(ring, index_out, ears_out, n)
         if i < 0:
             # Overlapping edges, as at the cut to a hole: allow cuts that run along them.
-            i = _shortest_loose_cut(ring, index, n)
+            i = _shortest_loose_cut(ring, index_out, n)
             if i < 0:
                 return count
         middle = _next(i, n)
-        _emit(index, i, middle, _next(middle, n), triangles_out, count)
+        _emit(count, i, middle, _next(middle, n), index_out, triangles_out)
         count += 1
         n -= 1
         for k in range(middle, n):
-            index[k], ears[k] = index[k + 1], ears[k + 1]
+            index_out[k], ears_out[k] = index_out[k + 1], ears_out[k + 1]
         if middle >= n:
             middle = 0
         i = _previous(middle, n)
-        ears[i] = _is_cut(ring, index, _previous(i, n), middle, n, True)
-        ears[middle] = _is_cut(ring, index, i, _next(middle, n), n, True)
+        ears_out[i] = _is_cut(ring, index_out, _previous(i, n), middle, n, True)
+        ears_out[middle] = _is_cut(ring, index_out, i, _next(middle, n), n, True)
     for k in range(3):
-        triangles_out[count, k] = index[k]
+        triangles_out[count, k] = index_out[k]
     return count + 1
 
 
 @lean_function
-def _emit(index, a, b, c, triangles_out, count):
+def _emit(count, a, b, c, index, triangles_out):
     triangles_out[count, 0], triangles_out[count, 1], triangles_out[count, 2] = index[a], index[b], index[c]
 
 

@@ -71,10 +71,10 @@ def watershed(field, distance, largest):
         for j in range(num_waiting):  # what the level above left over
             front[num_front] = waiting[j]
             num_front += 1
-        num_front = _expand(field, region, steps, front, num_front, scratch, _EXPANSIONS if level > 0 else _UNLIMITED)
+        num_front = _expand(field, num_front, _EXPANSIONS if level > 0 else _UNLIMITED, scratch, region, steps, front)
         for j in range(num_front):
             if region[front[j]] == 0 and _flood(
-                field, distance, region, steps, front[j], level, num_regions + 1, scratch
+                field, distance, front[j], level, num_regions + 1, scratch, region, steps
             ):
                 num_regions += 1
                 if num_regions > MAX_REGIONS:
@@ -89,7 +89,7 @@ def watershed(field, distance, largest):
         if region[i] == 0 and field.area[i] != 0:
             front[num_front] = i
             num_front += 1
-    _expand(field, region, steps, front, num_front, scratch, _UNLIMITED)
+    _expand(field, num_front, _UNLIMITED, scratch, region, steps, front)
     return region, num_regions
 
 
@@ -117,27 +117,27 @@ def _sort_by_level(field, distance, region, top, cells_out, starts_out):
 
 
 @lean_function
-def _expand(field, region, steps, front, count, dirty, max_rounds):
-    """Let regions grow into the cells of `front`, all at once in each round. Returns how many cells are left in it."""
+def _expand(field, count, max_rounds, scratch, region_out, steps_out, front_out):
+    """Let regions grow into the cells of `front_out`, all at once in each round. Returns how many are left in it."""
     rounds = 0
     while count > 0:
         num_left = num_dirty = 0
         for j in range(count):
-            i = front[j]
+            i = front_out[j]
             best, best_steps = 0, 0xFFFF
             for direction in range(4):
                 k = field.neighbours[i, direction]
-                if k >= 0 and region[k] > 0 and field.area[k] == field.area[i] and steps[k] + 2 < best_steps:
-                    best, best_steps = region[k], steps[k] + 2
+                if k >= 0 and region_out[k] > 0 and field.area[k] == field.area[i] and steps_out[k] + 2 < best_steps:
+                    best, best_steps = region_out[k], steps_out[k] + 2
             if best > 0:
-                dirty[num_dirty, 0], dirty[num_dirty, 1], dirty[num_dirty, 2] = i, best, best_steps
+                scratch[num_dirty, 0], scratch[num_dirty, 1], scratch[num_dirty, 2] = i, best, best_steps
                 num_dirty += 1
             else:
-                front[num_left] = i
+                front_out[num_left] = i
                 num_left += 1
         for j in range(num_dirty):
-            region[dirty[j, 0]] = dirty[j, 1]
-            steps[dirty[j, 0]] = dirty[j, 2]
+            region_out[scratch[j, 0]] = scratch[j, 1]
+            steps_out[scratch[j, 0]] = scratch[j, 2]
         count = num_left
         rounds += 1
         if num_dirty == 0 or rounds == max_rounds:
@@ -146,26 +146,26 @@ def _expand(field, region, steps, front, count, dirty, max_rounds):
 
 
 @lean_function
-def _flood(field, distance, region, steps, start, level, new_region, stack):
+def _flood(field, distance, start, level, new_region, stack, region_out, steps_out):
     """Fill a new region from a cell through all that lie at `level` or above and touch no other region.
 
     Returns whether any cell was filled.
     """
     floor = max(level - 2, 0)
-    region[start], steps[start] = new_region, 0
+    region_out[start], steps_out[start] = new_region, 0
     stack[0, 0] = start
     size, filled = 1, False
     while size > 0:
         size -= 1
         i = stack[size, 0]
-        if _touches_other(field, region, i, new_region):
-            region[i] = 0
+        if _touches_other(field, region_out, i, new_region):
+            region_out[i] = 0
             continue
         filled = True
         for direction in range(4):
             k = field.neighbours[i, direction]
-            if k >= 0 and field.area[k] == field.area[i] and distance[k] >= floor and region[k] == 0:
-                region[k], steps[k] = new_region, 0
+            if k >= 0 and field.area[k] == field.area[i] and distance[k] >= floor and region_out[k] == 0:
+                region_out[k], steps_out[k] = new_region, 0
                 stack[size, 0] = k
                 size += 1
     return filled

@@ -1,0 +1,143 @@
+"""The signatures of compiled functions, read from the sources: what they write comes last, and few arguments are many.
+
+Order: index, what is read, settings, scratch, what is written. A written argument's name ends in `_out`.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import batchnav
+
+ROOT = Path(batchnav.__file__).parent
+DECORATORS = {
+    "device_function", "lean_function", "inline_function", "exact_function", "cpu_kernel", "cpu_function",
+    "cuda_kernel", "exact_cuda_kernel",
+}  # fmt: skip
+SCRATCH = {"scratch", "stack", "queue", "rays"}
+"""Working memory, whose contents are nobody's business. After what is read; `row`, which part is in use, is next."""
+STORES = {"store4": 0, "cuda.atomic.add": 0}
+"""Functions that write to an argument that is not named so: which one."""
+MANY = 10
+EXCEPTIONS: dict[str, str] = {}
+"""Functions of more arguments, by qualified name, each with the reason."""
+ROOMS_TO_FOLLOW = {
+    "batchnav.cartpole", "batchnav.evaluation", "batchnav.geometry.triangle", "batchnav.policy", "batchnav.render",
+    "batchnav.scene", "batchnav.sim",
+}  # fmt: skip
+"""Packages and modules that do not keep to this yet. It may only shrink."""
+
+
+def compiled_functions() -> dict[str, tuple[ast.FunctionDef, dict]]:
+    """By qualified name: the function, and the compiled functions that its module can call, by the name used there."""
+    modules = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = ("batchnav", *path.relative_to(ROOT).with_suffix("").parts)
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text())
+    own = {
+        module: {n.name: n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and _is_compiled(n)}
+        for module, tree in modules.items()
+    }
+    found = {}
+    for module, tree in modules.items():
+        known = {
+            alias.asname or alias.name: own[node.module][alias.name]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module in own
+            for alias in node.names
+            if alias.name in own[node.module]
+        } | own[module]
+        found |= {f"{module}.{name}": (function, known) for name, function in own[module].items()}
+    return found
+
+
+def _is_compiled(function: ast.FunctionDef) -> bool:
+    return any(isinstance(d, ast.Name) and d.id in DECORATORS for d in function.decorator_list)
+
+
+def arguments(function: ast.FunctionDef) -> list[str]:
+    """Names in order."""
+    given = function.args
+    return [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+
+def written(function: ast.FunctionDef, known: dict[str, ast.FunctionDef]) -> set[str]:
+    """Arguments whose elements are assigned: here, or by a function that they are handed to as one of its `_out`."""
+    names, found = set(arguments(function)), set()
+    rebound = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            found.add(_root(node))
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called in STORES:
+                found.add(_root(node.args[STORES[called]]))
+            elif called in known:
+                given = zip(arguments(known[called]), node.args, strict=False)
+                found |= {_root(value) for name, value in given if name.endswith("_out")} - rebound
+    return found & names
+
+
+def _root(node: ast.expr) -> str | None:
+    """`state` of `state.position[i, 0]`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def findings(qualified: str, function: ast.FunctionDef, known: dict[str, ast.FunctionDef]) -> list[str]:
+    """What is wrong with a signature."""
+    names, wrong = arguments(function), []
+    hidden = [n for n in written(function, known) if not n.endswith("_out") and n not in SCRATCH]
+    if hidden:
+        wrong.append(f"{qualified} writes {sorted(hidden)}, expected names that end in _out")
+    pairs = zip(names, ["", *names], strict=False)
+    rank = [2 if n.endswith("_out") else n in SCRATCH or (n == "row" and last in SCRATCH) for n, last in pairs]
+    if rank != sorted(rank):
+        wrong.append(f"{qualified}({', '.join(names)}): expected what is read, then scratch, then what is written")
+    if len(names) > MANY and qualified not in EXCEPTIONS:
+        wrong.append(f"{qualified} has {len(names)} arguments, expected at most {MANY}")
+    return wrong
+
+
+def is_held(qualified: str) -> bool:
+    return not any(qualified.startswith(f"{room}.") for room in ROOMS_TO_FOLLOW)
+
+
+def test_compiled_functions_keep_to_the_order():
+    functions = compiled_functions()
+    assert len(functions) > 100, "the decorators have other names"
+    assert not [w for name, entry in functions.items() if is_held(name) for w in findings(name, *entry)]
+
+
+def test_every_exception_and_every_room_is_needed():
+    functions = compiled_functions()
+    unneeded = [name for name in EXCEPTIONS if name not in functions or len(arguments(functions[name][0])) <= MANY]
+    for room in ROOMS_TO_FOLLOW:
+        inside = [(name, entry) for name, entry in functions.items() if name.startswith(f"{room}.")]
+        unneeded += [room] if not any(findings(name, *entry) for name, entry in inside) else []
+    assert not unneeded
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def f(i, points, points_out): points_out[i] = points[i]", 0),
+        ("def f(i, state): state.x[i] = 0", 1),
+        ("def f(i, state): state.x[i], y = 0, 1", 1),
+        ("def f(i, state): state[i] += 1", 1),
+        ("def f(rows): store4(rows.data, 0, 0, (1, 2, 3, 4))", 1),
+        ("def f(flags): cuda.atomic.add(flags, 0, 1)", 1),
+        ("def f(i, points): put(i, 0, points)", 1),
+        ("def f(i, points):\n points = points + 1\n put(i, 0, points)", 0),
+        ("def f(x_out, i): x_out[i] = 0", 1),
+        ("def f(i, x_out, scratch, row): x_out[i] = 0", 1),
+        ("def f(scratch, row, i, x_out): x_out[i] = 0", 1),
+        ("def f(i, scratch, row, x_out): x_out[i], scratch[row] = 0, 1", 0),
+        ("def f(a, b, c, d, e, f, g, h, i, j, k): return a", 1),
+    ],
+)
+def test_findings(source, expected):
+    function, put = ast.parse(source).body[0], ast.parse("def put(i, value, values_out): pass").body[0]
+    assert len(findings("f", function, {"put": put})) == expected
