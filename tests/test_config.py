@@ -1,5 +1,6 @@
 """Configuration files: what is read, and what is refused by name."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,15 @@ from batchnav.config import CartPoleRun, PointNavRun, from_dict, load_config, to
 from batchnav.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+def bomb(kind, letters="abcdefghij"):
+    """YAML in which every line repeats the line before ten times."""
+    lines = []
+    for before, letter in itertools.pairwise(letters):
+        many = ", ".join([f"*{before}"] * 10)
+        lines.append(f"{letter}: &{letter} " + (f"[{many}]" if kind is list else f"{{<<: [{many}]}}"))
+    return "\n".join(lines)
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.name)
@@ -46,6 +56,28 @@ def test_a_configuration_survives_the_round_trip():
         ("seed: -1", ["seed", "-1"]),
         ("- a list", ["mapping"]),
         ("a: [", ["YAML"]),
+        ("ppo: {num_envs: 2026-01-01}", ["ppo.num_envs", "2026, 1, 1"]),
+        ("seed: 2026-99-99", ["YAML", "month"]),
+        ("seed: !!int abc", ["YAML", "abc"]),
+        ("seed: !!float abc", ["YAML", "abc"]),
+        ("seed: !!bool abc", ["YAML", "abc"]),
+        ("seed: !!timestamp abc", ["YAML"]),
+        ("device: !!binary é", ["YAML"]),
+        ("device: !!python/object/apply:os.getcwd []", ["YAML", "python"]),
+        ("seed: " + "9" * 5000, ["YAML", "digits"]),
+        ("seed: 0x" + "f" * 5000, ["seed", "too long to be shown"]),
+        ("ppo: {gamma: 0x" + "f" * 5000 + "}", ["ppo.gamma", "too long to be shown"]),
+        ("ppo: {optimizer: " + "x" * 50_000 + "}", ["optimizer", "xxx...xxx"]),
+        ("ppo: {? " + "x" * 50_000 + " : 1}", ["xxx...xxx", "unknown key"]),
+        ('"two\\nlines": 1', ["two\\nlines", "unknown key"]),
+        ("? [1, 2]\n: 3", ["YAML", "unhashable"]),
+        ("1: 2", ["1: unknown key"]),
+        ("device: " + "[" * 100_000, ["YAML", "32 levels"]),
+        ("- " * 5000, ["YAML", "32 levels"]),
+        ("device: &a [*a]", ["YAML", "aliases"]),
+        ("a: &a [x]\n" + bomb(list), ["YAML", "aliases", "100,000"]),
+        ("a: &a {x: 1}\n" + bomb(dict), ["YAML", "aliases", "100,000"]),
+        ("#" * 2**20 + "\nseed: 1", ["too large", "1,048,576"]),
     ],
 )
 def test_bad_configurations_are_named(tmp_path, text, words):
@@ -53,7 +85,24 @@ def test_bad_configurations_are_named(tmp_path, text, words):
     path.write_text(text)
     with pytest.raises(ConfigError) as error:
         load_config(path, PointNavRun)
-    assert all(word in str(error.value) for word in [path.name, *words])
+    message = str(error.value)
+    assert all(word in message for word in [path.name, *words])
+    assert "\n" not in message and len(message) < 500 + len(str(path))
+
+
+def test_aliases_and_merges_that_stay_small_are_read(tmp_path):
+    path = tmp_path / "good.yaml"
+    path.write_text("ppo: {num_envs: &n 8, minibatches: *n}\npolicy: {<<: {hidden_size: 9}, visual_size: 7}")
+    run = load_config(path, PointNavRun)
+    assert (run.ppo.minibatches, run.policy.hidden_size, run.policy.visual_size) == (8, 9, 7)
+
+
+def test_a_configuration_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "bad.yaml"
+    for data in (b"seed: \xff", b"seed: 1\x00", b"\xff\xfes\x00"):
+        path.write_bytes(data)
+        with pytest.raises(ConfigError, match=r"bad\.yaml: is not YAML"):
+            load_config(path, PointNavRun)
 
 
 def test_houses_of_other_splits_go_by_name():

@@ -259,7 +259,8 @@ class Learner:
             self.frames = int(state["frames"])
             self._record()  # the optimiser's state lies elsewhere now
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
-            raise CheckpointError(f"resume state: does not fit this run ({type(error).__name__}: {error})") from error
+            message = " ".join(str(error).split())  # torch's have several lines
+            raise CheckpointError(f"resume state: does not fit this run ({type(error).__name__}: {message})") from error
 
 
 def _kind_of(kept: dict[str, torch.Tensor]) -> str:

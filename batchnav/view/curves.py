@@ -15,7 +15,7 @@ BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", 
 SMOOTHING = 40
 """The bold line is the mean over a window of this fraction of the curve: one fortieth of its rows."""
 
-_PANELS = (
+PANELS = (
     ("Success and SPL", (("success", BLUE), ("spl", ORANGE))),
     ("Return", (("return", GREEN),)),
     ("Policy loss and KL", (("policy_loss", PURPLE), ("approx_kl", GREY))),
@@ -69,7 +69,7 @@ def plot_curves(metrics: str | Path, out: str | Path, title: str = "") -> None:
 
     rows, evals = load_metrics(metrics)
     figure = Figure(figsize=(12, 6.4), layout="constrained")
-    for axes, (name, keys) in zip(figure.subplots(2, 3).flat, _PANELS, strict=True):
+    for axes, (name, keys) in zip(figure.subplots(2, 3).flat, PANELS, strict=True):
         for key, colour in keys:
             x, y = series(rows, key)
             if len(x):

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,25 @@ def test_round_trip_acts_alike_and_carries_its_info(policy, saved):
     for name, value in policy.state_dict().items():
         assert torch.equal(agent.network.state_dict()[name], value)
     assert os.listdir(saved.parent) == [saved.name]  # no temporary file is left
+
+
+def test_the_same_policy_is_the_same_file(policy, saved):
+    """The library writes metadata in an order that differs from file to file."""
+    for i in range(5):
+        again = saved.with_name(f"{i}.safetensors")
+        save_policy(policy, again, {"frames": 7, "task": {"height": 64}})
+        assert again.read_bytes() == saved.read_bytes()
+    with safe_open(saved, framework="pt") as file:
+        assert file.metadata()["num_actions"] == "4"
+
+
+def test_changed_weights_are_found_by_the_check_sum_and_can_be_meant(saved):
+    changed = {"critic.bias": torch.tensor([0.5])}
+    rewrite(saved, changed)
+    with pytest.raises(CheckpointError, match=r"policy\.safetensors: is damaged.*'sha256'"):
+        load_policy(saved)
+    rewrite(saved, sha256=None)
+    assert load_policy(saved).network.critic.bias.item() == 0.5
 
 
 def test_agent_keeps_memory_and_previous_action(policy, saved):
@@ -171,13 +191,45 @@ def test_bad_tensors_are_named(saved, tensors, message):
         {"observations": json.dumps({"goal": [-2]})},
         {"num_actions": "0"},
         {"num_actions": json.dumps("four")},
+        {"num_actions": "true"},
+        {"num_actions": "1e3"},
+        {"num_actions": str(10**12)},
+        {"num_actions": "9" * 5000},
+        {"observations": json.dumps({"depth": [10**5, 10**5, 10**5]})},
+        {"observations": json.dumps({"depth": [1, 10**30, 2]})},
+        {"observations": json.dumps({"depth": [2] * 100_000})},
+        {"observations": json.dumps({f"x{i}": [1] for i in range(1000)})},
+        {"observations": json.dumps({"goal": [True]})},
+        {"observations": json.dumps({"goal": "22"})},
+        {"policy": json.dumps({"hidden_size": 8192, "lstm_layers": 8, "base_width": 512})},
+        {"policy": json.dumps({"hidden_size": 10**12})},
+        {"policy": "[" * 100_000},
+        {"info": "[" * 100_000 + "]" * 100_000},
+        {"info": json.dumps({"x": "y" * 2**20})},
+        {"info": "5"},
         {"info": None},
     ],
+    ids=lambda metadata: str(metadata)[:60],
 )
 def test_bad_settings(saved, metadata):
     rewrite(saved, **metadata)
-    with pytest.raises(CheckpointError, match=r"policy\.safetensors"):
+    with pytest.raises(CheckpointError, match=r"policy\.safetensors") as error:
         load_policy(saved)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 500 + len(str(saved))
+
+
+def test_a_file_that_asks_for_too_much_is_refused_before_it_is_given(saved):
+    """In a process that may take 1 GiB more than it has: 10^12 actions would need 64 TB."""
+    for change in ({"num_actions": str(10**12)}, {"policy": json.dumps({"hidden_size": 8192, "lstm_layers": 8})}):
+        rewrite(saved, **change)
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, before[1]))
+        try:
+            with pytest.raises(CheckpointError):
+                load_policy(saved)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def test_weights_that_are_not_finite_do_not_replace_a_good_file(policy, saved):

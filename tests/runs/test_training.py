@@ -1,4 +1,4 @@
-"""`train/pointnav.py` as its users start it: killed, started again, stopped by numbers that are not finite."""
+"""`train/pointnav.py` as its users start it: refused, killed, told to stop, started again."""
 
 import json
 import os
@@ -9,8 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-import safetensors.torch
-import torch
 import yaml
 
 from batchnav.data.episodes import save_episodes
@@ -20,7 +18,7 @@ from batchnav.data.scenes import find_scene
 ROOT = Path(__file__).resolve().parents[2]
 UPDATES = 12
 CONFIG = {
-    "task": {"height": 16, "width": 16},
+    "camera": {"height": 16, "width": 16},
     "scenes": {"houses": 2},
     "policy": {"base_width": 4, "visual_size": 16, "hidden_size": 16, "lstm_layers": 1, "embedding_size": 8},
     "ppo": {"num_envs": 8, "rollout_steps": 8, "total_frames": UPDATES * 8 * 8, "optimizer": "adamw"},
@@ -64,42 +62,31 @@ def without_times(row):
     return {key: value for key, value in row.items() if key not in ("seconds", "collect", "learn", "frames_per_second")}
 
 
-def test_a_killed_run_goes_on_to_the_bit(config, tmp_path):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
+def test_a_run_that_is_killed_and_told_to_stop_goes_on_to_the_bit(config, tmp_path):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     finish(start(config, whole))
-    for count in (3, 7):
-        process = start(config, killed)
-        wait_for_rows(process, killed, count)
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
-    finish(start(config, killed))
-    assert list(map(without_times, rows(killed))) == list(map(without_times, rows(whole)))
+    for count, number, status in ((3, signal.SIGKILL, -signal.SIGKILL), (7, signal.SIGTERM, 143)):
+        process = start(config, stopped)
+        wait_for_rows(process, stopped, count)
+        os.kill(process.pid, number)
+        _, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode == status and "Traceback" not in errors
+    assert "SIGTERM: saved at frame " in errors
+    finish(start(config, stopped))
+    assert list(map(without_times, rows(stopped))) == list(map(without_times, rows(whole)))
     assert len(rows(whole)) == UPDATES
-    expected = safetensors.torch.load_file(whole / "policy.safetensors")
-    found = safetensors.torch.load_file(killed / "policy.safetensors")
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert (stopped / "policy.safetensors").read_bytes() == (whole / "policy.safetensors").read_bytes()
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_state(config, tmp_path):
-    out = tmp_path / "diverging"
-    finish(start(config, out))
-    good = (out / "policy.safetensors").read_bytes()
-    state = torch.load(out / "resume.pt", weights_only=True)
-    state["learner"]["frames"] -= 64
-    state["learner"]["policy"]["critic.bias"].fill_(float("nan"))
-    torch.save(state, out / "resume.pt")
-    process = start(config, out)
-    _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 1
-    assert "error: " in errors and "loss" in errors and "nan" in errors and "Traceback" not in errors
-    assert (out / "policy.safetensors").read_bytes() == good
-
-
-def test_trains_on_an_episode_file(config, tmp_path):
+def test_a_first_start_that_fails_does_not_bind_the_corrected_command(config, tmp_path):
     out, episodes = tmp_path / "episodes", tmp_path / "some.json.gz"
     save_episodes(generate_episodes(find_scene("house:0"), 8), episodes)
-    finish(start(config, out, "--scenes.episodes", str(episodes), "--ppo.total-frames", "128"))
+    options = ("--ppo.total-frames", "128", "--scenes.episodes")
+    process = start(config, out, *options, str(tmp_path / "nowhere.json.gz"))
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1 and "nowhere.json.gz" in errors and "Traceback" not in errors
+    assert not (out / "config.yaml").exists()
+    finish(start(config, out, *options, str(episodes)))
     assert [row["frames"] for row in rows(out)] == [64, 128]
 
 

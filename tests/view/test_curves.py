@@ -3,10 +3,15 @@ import math
 
 import numpy as np
 import pytest
+import torch
+from batchnav.sim.state import METRICS
 from PIL import Image
 
 from batchnav.errors import BatchnavError
-from batchnav.view.curves import load_metrics, plot_curves, series, smooth
+from batchnav.ppo.loss import LossStats
+from batchnav.ppo.stats import Timer, UpdateStats
+from batchnav.runs.training import summary
+from batchnav.view.curves import PANELS, load_metrics, plot_curves, series, smooth
 
 
 @pytest.fixture
@@ -15,7 +20,7 @@ def metrics(tmp_path):
         {
             "frames": 100 * (i + 1), "seconds": 2.0 * (i + 1), "frames_per_second": 50.0,
             "success": math.nan if i < 2 else 0.1 * i, "spl": math.nan if i < 2 else 0.05 * i, "return": 1.0 * i,
-            "policy_loss": 0.1, "value_loss": 0.2, "entropy": 1.3, "kl": 0.01,
+            "policy_loss": 0.1, "value_loss": 0.2, "entropy": 1.3, "approx_kl": 0.01,
         }
         for i in range(8)
     ]  # fmt: skip
@@ -61,6 +66,27 @@ def test_picture(metrics):
     blue = (np.abs(image - [0, 114, 178]).max(axis=2) < 20).nonzero()
     assert ((blue[0] < 352) & (blue[1] < 440)).any()
     assert not ((blue[0] > 352) & (blue[1] > 880)).any()
+
+
+def test_every_curve_is_a_figure_that_training_writes(tmp_path):
+    """The rows come from an update's own statistics, so a name that only the page knows draws nothing."""
+    one = torch.tensor(1.0)
+    stats = UpdateStats(
+        frames=128, learning_rate=1e-3, losses=LossStats(*[one] * len(LossStats._fields)), grad_norm=one,
+        explained_variance=one, reward=one, episodes={"count": one, **dict.fromkeys(METRICS, one)},
+        timer=Timer(torch.device("cpu")),
+    )  # fmt: skip
+    for _ in range(2):
+        stats.timer.mark()
+    row = summary(stats.read(), 128)
+    keys = [key for _, curves in PANELS for key, _ in curves]
+    assert set(keys) <= row.keys() and "approx_kl" in keys
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({**row, "frames": 128 * i, "seconds": i}) + "\n" for i in range(1, 5)))
+    grey = np.array([107, 107, 107])
+    plot_curves(path, tmp_path / "curves.png")
+    third = np.asarray(Image.open(tmp_path / "curves.png").convert("RGB")).astype(int)[40:320, 900:1300]
+    assert (np.abs(third - grey).max(axis=2) < 8).any(axis=0).mean() > 0.5, "the line of KL is not in its panel"
 
 
 def test_a_run_without_episodes_can_be_drawn(tmp_path):

@@ -1,0 +1,99 @@
+"""Training runs in CartPole, each in a process of its own that is forked from one which has imported everything.
+
+CartPole stands in for the houses: what is tested is the folder and the loop, and such a run starts in a moment.
+"""
+
+import json
+import multiprocessing
+import os
+import resource
+import sys
+import time
+
+import torch
+
+from batchnav.cartpole.env import CartPoleEnv
+from batchnav.config import PointNavRun, from_dict
+from batchnav.errors import BatchnavError
+from batchnav.runs import training
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["batchnav.runs.training", "batchnav.cartpole.env"])
+FRAMES = 8 * 16
+"""Of an update."""
+PATIENCE = 300.0
+"""Seconds for what takes two on a quiet machine with compiled kernels."""
+
+
+def make_run(updates=30, save_every=0.0, **changes):
+    """A run that saves after every update, with these settings changed."""
+    return from_dict(PointNavRun, {
+        "policy": {"hidden_size": 16, "lstm_layers": 0},
+        "ppo": {
+            "num_envs": 8, "rollout_steps": 16, "total_frames": updates * FRAMES, "optimizer": "adamw",
+            **changes.pop("ppo", {}),
+        },
+        "device": "cpu", "save_every": save_every, **changes,
+    })  # fmt: skip
+
+
+def play(run, out, largest_file=None, **options):
+    """What `train/pointnav.py` does once it has read its command line, in CartPole."""
+    log = os.open(f"{out}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    if largest_file is not None:  # as a full disk: a write that leads beyond it fails
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    torch.set_num_threads(1)
+    training.make_environment = lambda run, device: CartPoleEnv(run.ppo.num_envs, device, run.seed)
+    try:
+        training.train(run, out, **options)
+    except BatchnavError as error:
+        sys.exit(f"error: {error}")
+
+
+def start(run, out, **options):
+    """Begin a run; `process.pid`, `process.exitcode` (negative: the signal that killed it)."""
+    process = CONTEXT.Process(target=play, args=(run, out), kwargs=options, daemon=True)
+    process.start()
+    return process
+
+
+def finish(process):
+    """Wait for a run's end; its exit status."""
+    process.join(PATIENCE)
+    assert process.exitcode is not None, "the run does not end"
+    return process.exitcode
+
+
+def log_of(out):
+    """All that the runs in a folder have printed, to either stream."""
+    with open(f"{out}.log", encoding="utf-8") as file:
+        return file.read()
+
+
+def rows(out):
+    """The rows of the curves that are whole."""
+    path = out / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def without_times(row):
+    return {key: value for key, value in row.items() if key not in ("seconds", "collect", "learn", "frames_per_second")}
+
+
+def wait_until(process, condition, pause=0.001):
+    """Wait for a condition while the process runs."""
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert process.is_alive() and time.monotonic() < until, "the run ended or stalled before that"
+        time.sleep(pause)
+
+
+def assert_same_run(found, expected):
+    """Two folders hold the same run, to the bit; only what clocks say may differ."""
+    assert list(map(without_times, rows(found))) == list(map(without_times, rows(expected)))
+    assert (found / "policy.safetensors").read_bytes() == (expected / "policy.safetensors").read_bytes()
+    states = [torch.load(out / "resume.pt", weights_only=True)["learner"] for out in (found, expected)]
+    torch.testing.assert_close(*states, rtol=0.0, atol=0.0)

@@ -1,0 +1,194 @@
+"""Runs that are killed, told to stop, started twice, or out of room: nothing is lost, and they go on to the bit."""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+import torch
+import yaml
+from small import FRAMES, assert_same_run, finish, log_of, make_run, rows, start, wait_until
+
+KILLS = int(os.environ.get("BATCHNAV_KILLS", "6"))
+"""Kills of one run, at random moments; as many again in the middle of saves."""
+UPDATES = 30
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run that nobody disturbed."""
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    assert finish(start(make_run(UPDATES), out)) == 0, log_of(out)
+    assert len(rows(out)) == UPDATES
+    return out
+
+
+def kill(process):
+    os.kill(process.pid, signal.SIGKILL)
+    assert finish(process) == -signal.SIGKILL
+
+
+def saving(out):
+    """Whether a file is being written, this moment."""
+    return out.is_dir() and any(name.endswith(".part") for name in os.listdir(out))
+
+
+@pytest.mark.parametrize("in_save", [False, True], ids=["anywhere", "in saves"])
+def test_a_killed_run_goes_on_to_the_bit(whole, tmp_path, in_save):
+    out, chance = tmp_path / "killed", random.Random(KILLS + in_save)
+    torn = 0
+    for i in range(KILLS):
+        process = start(make_run(UPDATES), out)
+        count = min(len(rows(out)) + chance.randint(0, 2), (i + 1) * (UPDATES - 6) // KILLS)
+        wait_until(process, lambda count=count: len(rows(out)) >= count)
+        if in_save:
+            wait_until(process, lambda: saving(out), pause=0.0)
+        else:
+            time.sleep(chance.uniform(0.0, 0.03))
+        if not process.is_alive():
+            break
+        kill(process)
+        torn += saving(out)
+    assert finish(start(make_run(UPDATES), out)) == 0, log_of(out)
+    assert_same_run(out, whole)
+    assert (out / "config.yaml").read_bytes() == (whole / "config.yaml").read_bytes()
+    assert not saving(out), "temporary files were left"
+    assert torn or not in_save, "no kill came while a file was being written"
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 0)], ids=lambda x: str(x)
+)
+def test_a_signal_saves_and_ends_the_run(whole, tmp_path, number, status):
+    out = tmp_path / "stopped"
+    run = make_run(UPDATES, save_every=1e6)
+    process = start(run, out)
+    wait_until(process, lambda: len(rows(out)) >= 3)
+    os.kill(process.pid, number)
+    assert finish(process) == status
+    saved = torch.load(out / "resume.pt", weights_only=True)["learner"]["frames"]
+    assert 3 * FRAMES <= saved == rows(out)[-1]["frames"] < UPDATES * FRAMES
+    log = log_of(out)
+    assert f"{number.name}: saved at frame {saved:,}" in log and "Traceback" not in log
+    assert ("start the same command again" in log) == (status == 0)
+    assert finish(start(run, out)) == 0, log_of(out)
+    assert_same_run(out, whole)
+
+
+def test_sigusr1_can_ask_for_a_save_alone(tmp_path):
+    out = tmp_path / "saved"
+    process = start(make_run(10_000, save_every=1e6, on_sigusr1="save"), out)
+    wait_until(process, lambda: len(rows(out)) >= 2)
+    assert not (out / "resume.pt").exists()
+    os.kill(process.pid, signal.SIGUSR1)
+    wait_until(process, (out / "resume.pt").exists)
+    seen = len(rows(out))
+    wait_until(process, lambda: len(rows(out)) > seen + 2)
+    os.kill(process.pid, signal.SIGTERM)
+    assert finish(process) == 143
+
+
+def test_a_second_signal_ends_a_run_at_once_and_the_last_save_stays_good(tmp_path):
+    out = tmp_path / "hurried"
+    # One update after the first save takes minutes.
+    run = make_run(10_000)
+    process = start(run, out)
+    wait_until(process, lambda: (out / "resume.pt").exists())
+    os.kill(process.pid, signal.SIGTERM)
+    assert finish(process) == 143
+    before = (out / "resume.pt").read_bytes()
+    slow = make_run(10_000, ppo={"epochs": 1000, "minibatches": 8, "total_frames": 10_000 * FRAMES})
+    process = start(slow, out, allow_changes=True)
+    wait_until(process, lambda: "minibatches = 8" in (out / "config.yaml").read_text())
+    time.sleep(0.3)  # it is within its update
+    for _ in range(2):
+        os.kill(process.pid, signal.SIGTERM)
+        time.sleep(0.2)
+    assert finish(process) == -signal.SIGTERM
+    assert (out / "resume.pt").read_bytes() == before
+    assert "saved" not in log_of(out).split("SIGTERM", 2)[2:]
+
+
+def test_a_signal_before_the_first_update_ends_the_run_with_its_status(tmp_path):
+    out = tmp_path / "early"
+    process = start(make_run(UPDATES), out)
+    wait_until(process, (out / ".lock").exists, pause=0.0)
+    os.kill(process.pid, signal.SIGUSR1)
+    assert finish(process) == 0
+    assert "SIGUSR1: " in log_of(out) and "start the same command again" in log_of(out)
+
+
+def test_the_second_of_two_runs_says_whose_the_folder_is_and_ends(whole, tmp_path):
+    out = tmp_path / "shared"
+    first = start(make_run(UPDATES, save_every=1e6), out)
+    wait_until(first, lambda: len(rows(out)) >= 1)
+    os.kill(first.pid, signal.SIGSTOP)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert finish(start(make_run(UPDATES, save_every=1e6), out)) == 1
+    assert f"in use by process {first.pid} on " in log_of(out) and "Traceback" not in log_of(out)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    os.kill(first.pid, signal.SIGCONT)
+    assert finish(first) == 0
+    assert_same_run(out, whole)
+
+
+def test_a_full_disk_is_one_line_and_costs_nothing_that_was_saved(whole, tmp_path):
+    out = tmp_path / "full"
+    run = make_run(UPDATES)
+    limits = [400, 4000, (whole / "metrics.jsonl").stat().st_size // 2, (whole / "resume.pt").stat().st_size - 100]
+    for limit in sorted(limits):
+        before = (out / "resume.pt").read_bytes() if (out / "resume.pt").exists() else None
+        assert finish(start(run, out, largest_file=limit)) == 1
+        log = log_of(out).splitlines()
+        assert log[-1].startswith("error: ") and "cannot be written (File too large)" in log[-1]
+        assert "Traceback" not in log_of(out) and not saving(out)
+        if before is not None:
+            assert torch.load(out / "resume.pt", weights_only=True)["learner"]["frames"] > 0
+    assert finish(start(run, out)) == 0, log_of(out)
+    assert_same_run(out, whole)
+
+
+def test_a_run_that_diverged_goes_on_with_another_rate(tmp_path):
+    out = tmp_path / "diverging"
+    run = make_run(UPDATES)
+    process = start(run, out)
+    wait_until(process, lambda: len(rows(out)) >= 4)
+    os.kill(process.pid, signal.SIGTERM)
+    assert finish(process) == 143
+    frames = rows(out)[-1]["frames"]
+    policy = (out / "policy.safetensors").read_bytes()
+    good = torch.load(out / "resume.pt", weights_only=True)
+    bad = torch.load(out / "resume.pt", weights_only=True)
+    bad["learner"]["policy"]["critic.bias"].fill_(float("nan"))
+    torch.save(bad, out / "resume.pt")
+    assert finish(start(run, out)) == 1
+    message = log_of(out).splitlines()[-1]
+    assert message.startswith("error: ") and "found loss nan" in message
+    assert "--ppo.learning-rate" in message and "--allow-changes" in message
+    assert (out / "policy.safetensors").read_bytes() == policy
+    torch.save(good, out / "resume.pt")
+    slower = make_run(UPDATES, ppo={"learning_rate": 1e-4, "weight_decay": 0.5})
+    assert finish(start(slower, out)) == 1
+    assert "learning_rate" in log_of(out).splitlines()[-1] and "--allow-changes" in log_of(out).splitlines()[-1]
+    assert finish(start(slower, out, allow_changes=True)) == 0, log_of(out)
+    text = (out / "config.yaml").read_text()
+    assert text.splitlines()[:2] == [
+        f"# from frame {frames:,} on: ppo.learning_rate = 0.0001, was 0.0005",
+        f"# from frame {frames:,} on: ppo.weight_decay = 0.5, was 0.01",
+    ]
+    assert yaml.safe_load(text)["ppo"]["learning_rate"] == 1e-4
+    rates = [row["learning_rate"] for row in rows(out)]
+    assert rates[4] < 0.5 * rates[3]
+    state = torch.load(out / "resume.pt", weights_only=True)["learner"]["optimizer"]
+    assert state["param_groups"][0]["weight_decay"] == 0.5
+    # The history stays when the run is started again, and what cannot go on is refused with the state as it was.
+    assert finish(start(slower, out)) == 0
+    assert (out / "config.yaml").read_text() == text
+    before = (out / "resume.pt").read_bytes()
+    for change in ({"ppo": {"optimizer": "lamb"}}, {"policy": {"hidden_size": 17, "lstm_layers": 0}}):
+        assert finish(start(make_run(UPDATES, **change), out, allow_changes=True)) == 1
+        assert "does not fit this run" in log_of(out).splitlines()[-1]
+    assert (out / "resume.pt").read_bytes() == before and (out / "config.yaml").read_text() == text
+
+

@@ -1,0 +1,92 @@
+"""Files that are whole or not there, and folders that are one process's."""
+
+import fcntl
+import json
+import os
+
+import pytest
+
+from batchnav.errors import BatchnavError, CheckpointError
+from batchnav.runtime import files
+from batchnav.runtime.files import lock_folder, remove_leftovers, replacing
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "new" / "a.txt"
+    with replacing(path, BatchnavError) as part:
+        part.write_text("one")
+    with pytest.raises(ZeroDivisionError), replacing(path, BatchnavError) as part:
+        part.write_text("two")
+        raise ZeroDivisionError
+    with pytest.raises(CheckpointError, match=r"a\.txt: cannot be written"), replacing(path, CheckpointError) as part:
+        pass  # nothing was written
+    assert path.read_text() == "one" and [p.name for p in path.parent.iterdir()] == ["a.txt"]
+    with (
+        pytest.raises(BatchnavError, match="cannot be written"),
+        replacing(tmp_path / "no" / "b", BatchnavError, make_folder=False) as part,
+    ):
+        part.write_text("three")
+    assert not (tmp_path / "no").exists()
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path):
+    path = tmp_path / "a.txt"
+    with replacing(path, BatchnavError) as first, replacing(path, BatchnavError) as second:
+        assert first != second
+        first.write_text("first")
+        second.write_text("second")
+    assert path.read_text() == "first"  # which ended last
+
+
+def test_content_reaches_the_disk_before_the_name_and_the_name_before_the_end(tmp_path, monkeypatch):
+    path, seen = tmp_path / "a.txt", []
+    sync, replace = os.fsync, os.replace
+
+    def note_sync(handle):
+        seen.append(os.path.basename(os.readlink(f"/proc/self/fd/{handle}")))
+        sync(handle)
+
+    def note_replace(source, target):
+        seen.append("renamed")
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "fsync", note_sync)
+    monkeypatch.setattr(files.os, "replace", note_replace)
+    with replacing(path, BatchnavError) as part:
+        part.write_text("x")
+    assert seen == [part.name, "renamed", tmp_path.name]
+
+
+def test_a_link_can_be_replaced(tmp_path):
+    path = tmp_path / "link"
+    with replacing(path, BatchnavError) as part:
+        part.symlink_to("nowhere")
+    assert path.is_symlink()
+
+
+def test_only_a_files_own_leftovers_are_removed(tmp_path):
+    for name in (".a.pt.01234567.part", ".a.pt.part", ".b.pt.01234567.part", "a.pt"):
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path / "a.pt")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".a.pt.part", ".b.pt.01234567.part", "a.pt"]
+
+
+def test_a_locked_folder_says_whose_it_is(tmp_path):
+    held = lock_folder(tmp_path, BatchnavError)
+    assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
+    with pytest.raises(CheckpointError, match=f"in use by process {os.getpid()} on .* since 20"):
+        lock_folder(tmp_path, CheckpointError)
+    (tmp_path / ".lock").write_text("{")
+    with pytest.raises(CheckpointError, match="in use by another process"):
+        lock_folder(tmp_path, CheckpointError)
+    held.close()
+    lock_folder(tmp_path, BatchnavError).close()
+
+
+def test_where_nothing_can_be_locked_a_warning_says_so(tmp_path, monkeypatch, caplog):
+    def refuse(*_):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    lock_folder(tmp_path, BatchnavError).close()
+    assert "cannot be locked" in caplog.text
