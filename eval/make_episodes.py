@@ -2,7 +2,7 @@
 
     python eval/make_episodes.py
 
-The rule, in which no agent takes part: a scene's episodes are the first that `PointNavSim` samples there with seed 0,
+The rule, in which no agent takes part: a scene's episodes are the first that `PointNavEnv` samples there with seed 0,
 by Habitat's rules (islands of radius >= 1.5 m, one storey, 1 to 30 m, most of the nearly straight ones left out). The
 houses are the first of the split's seeds. In these furnished houses that already gives a mean geodesic over Euclidean
 distance of more than 1.3, from straight lines to long detours, so nothing is picked by difficulty.

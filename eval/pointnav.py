@@ -20,8 +20,8 @@ from typing import Literal
 import tyro
 from rich.console import Console
 
-from batchnav.config import PointNavConfig
 from batchnav.data.source import SCENES_DIR
+from batchnav.envs.config import NavConfig
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.agents import REFERENCE_AGENTS
 from batchnav.evaluation.run import Evaluation, PolicyPlayer, ReferencePlayer
@@ -43,7 +43,7 @@ class Options:
     """A trained policy; its file says which task it was trained for."""
     agent: Literal["random", "forward", "greedy", "oracle"] | None = None
     """Or a reference agent."""
-    split: Literal["val", "test", "aws_small_house"] = "val"
+    split: Literal["val", "test"] = "val"
     """Which of the fixed episode files."""
     episodes: Path | None = None
     """Or an episode file of one's own, or of Habitat's (with its folder `content`)."""
@@ -77,7 +77,7 @@ def main(options: Options) -> None:
         player = PolicyPlayer(options.checkpoint, device, options.sample, options.seed)
         out = options.checkpoint.parent / f"eval_{options.split}"
     else:
-        player = ReferencePlayer(options.agent, PointNavConfig())
+        player = ReferencePlayer(options.agent, NavConfig())
         out = Path("runs") / options.agent
     path, out = options.episodes or EPISODES / f"{options.split}.json.gz", options.out or out
     evaluation = Evaluation(path, device, options.num_envs, options.renderer, options.scenes_dir)

@@ -16,16 +16,15 @@ from pathlib import Path
 import numpy as np
 import torch
 import tyro
-from batchnav.sim.pointnav import PointNavSim
-from batchnav.sim.state import NUM_ACTIONS
 
-from batchnav.config import PointNavConfig
 from batchnav.data.scenes import find_scenes
 from batchnav.houses import BENCHMARK_HOUSE
 from batchnav.runs.results import record, row
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
+from batchnav.sim.bodies import NUM_ACTIONS
+from batchnav.tasks.pointnav import pointnav_simulator
 
 WARM_UP = 100
 """Steps before timing: kernels compile, episodes spread out."""
@@ -60,7 +59,7 @@ def main(options: Options) -> None:
 
 def measure(bank: SceneBank, num_envs: int, first_action: int, options: Options) -> list[float]:
     """Steps per second of each repeat, actions drawn from [first_action, 4)."""
-    sim = PointNavSim(bank, num_envs, PointNavConfig())
+    sim = pointnav_simulator(bank, num_envs)
     sim.reset()
     generator = torch.Generator(bank.device).manual_seed(0)
     shape = (WARM_UP + options.steps, num_envs)

@@ -27,18 +27,19 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import tyro
-from batchnav.envs.pointnav import PointNavEnv
-from batchnav.envs.streamed import StreamedPointNavEnv
-from batchnav.sim.state import STOP
 from torch._inductor import config as inductor
 
-from batchnav.config import PointNavConfig, PolicyConfig, PPOConfig
+from batchnav.config import PolicyConfig, PPOConfig
 from batchnav.data.scenes import find_scene, find_scenes, measure_scenes
+from batchnav.envs.nav import PointNavEnv
+from batchnav.envs.stream import SceneStream
+from batchnav.envs.wrapper import Wrapper
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
 from batchnav.runs.results import RESULTS, append_rows, commit, print_table, row, rows_of
@@ -46,6 +47,7 @@ from batchnav.runtime.device import make_deterministic, resolve_device
 from batchnav.runtime.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.slots import Capacity
+from batchnav.sim.bodies import STOP
 
 POLICIES = {"paper": PolicyConfig(), "light": PolicyConfig(base_width=32, lstm_layers=1)}
 """The paper's agent, and one with half as many channels and one LSTM layer."""
@@ -80,19 +82,18 @@ class Options:
     """Append the figures to eval/results/train.jsonl, and draw this commit's in eval/results/train.png."""
 
 
-class Still:
+class Still(Wrapper):
     """An environment in which nothing happens: the observations in the rollout stay, so does the last step's result."""
 
-    capturable = True
+    def observe_into(self, out):
+        """What `step` returns from now on: these tensors keep what they hold."""
+        self.out = out
 
-    def __init__(self, env: PointNavEnv):
-        self.num_envs, self.device, self.sim = env.num_envs, env.device, env.sim
-
-    def step_into(self, actions, out):
-        """The last step's results again; `out` keeps the observation that it holds."""
-        result = self.sim.result
-        info = {"episode": self.sim.metrics(), "_episode": result.done}
-        return result.reward, result.terminated, result.truncated, info
+    def step(self, actions):
+        """The last step's results again."""
+        bodies, task = self.env.sim.bodies, self.env.task
+        info = {"episode": task.metrics, "_episode": bodies.done}
+        return self.out, task.reward, bodies.terminated, bodies.truncated, info
 
 
 def main(options: Options) -> list[dict]:
@@ -127,12 +128,11 @@ def environments(options: Options, device: torch.device) -> Callable[[int, int],
     names = [f"house:{i}" for i in range(options.houses)]
     if options.slots:
         room = Capacity.for_all(measure_scenes(names))
-        make, scenes = StreamedPointNavEnv, (names, find_scene, room, options.slots)
+        make = partial(SceneStream, names, find_scene, room, options.slots)
     else:
-        make, scenes = PointNavEnv, (SceneBank.pack(find_scenes(names), device),)
-    return lambda num_envs, size: make(
-        *scenes, num_envs=num_envs, device=device, config=PointNavConfig(height=size, width=size)
-    )
+        bank = SceneBank.pack(find_scenes(names), device)
+        make = lambda: bank  # noqa: E731
+    return lambda num_envs, size: PointNavEnv(make(), num_envs, device, height=size, width=size)
 
 
 def make_policy(env: PointNavEnv, name: str, options: Options) -> ActorCritic:
@@ -157,7 +157,7 @@ def make_learner(env: PointNavEnv, policy: ActorCritic, options: Options) -> Lea
 def measure(learner: Learner, name: str, options: Options) -> list[dict]:
     """Rows of the whole loop and of the policy alone, for one policy, image size and number of environments."""
     frames, device, num_envs = learner.config.frames_per_update, learner.device, learner.env.num_envs
-    size = learner.env.config.height
+    size = learner.env.config.camera.height
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
@@ -200,8 +200,6 @@ def time_updates(learner: Learner, updates: int) -> dict[str, np.ndarray]:
     times = []
     for i in range(WARM_UPS + 2 + updates):
         start, start_host = time.perf_counter(), time.process_time()
-        if isinstance(learner.env, StreamedPointNavEnv):
-            learner.env.move_scenes()
         stats = learner.update(1.0).read()  # the end of the schedule: a small rate, so that stop stays rare
         if i >= WARM_UPS + 2:
             host = time.process_time() - start_host
@@ -215,7 +213,8 @@ def time_rendering(learner: Learner, options: Options) -> np.ndarray:
 
     def views():
         for t in range(rollout.num_steps):
-            env.observe(rollout.get_obs(t))
+            env.observe_into(rollout.get_obs(t))
+            env.observe()
 
     views, seconds = Graphs(device, options.graphs).wrap(views), []
     for _ in range(WARM_UPS + 1 + options.updates):

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from batchnav.config import CartPoleRun, PointNavRun, from_dict, load_config, to_dict
+from batchnav.config import CartPoleRun, from_dict, load_config, to_dict
 from batchnav.errors import ConfigError
+from batchnav.runs.config import PointNavRun
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
@@ -44,7 +45,7 @@ def test_a_configuration_survives_the_round_trip():
         ("ppo: 3", ["ppo", "3"]),
         ("scenes: {houses: 0}", ["scenes", "neither"]),
         ("scenes: {files: one.glb}", ["files", "list"]),
-        ("task: {max_depth: -1}", ["max_depth", "-1"]),
+        ("depth: {max_depth: -1}", ["max_depth", "-1"]),
         ("scenes: {first_house: 100000}", ["first_house", "found 100000", "expected", "0 to 99999", "house:100015"]),
         ("scenes: {first_house: 99990, houses: 11}", ["first_house", "99990 to 100000", "0 to 99999"]),
         ("scenes: {first_house: 120000, houses: 1}", ["first_house", "120000"]),

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from batchnav.envs.pointnav import PointNavEnv
 
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.data.scenes import find_scene
+from batchnav.envs.nav import PointNavEnv
 
 KEPT = Path(__file__).parent / "golden"
 N = 8

@@ -7,9 +7,7 @@ import torch
 from batchnav.data.episodes import Episode, Goal, rotation_of
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
-from batchnav.sim.bodies import BodyConfig
-from batchnav.sim.simulator import Simulator
-from batchnav.tasks.pointnav import PointNav, PointNavConfig
+from batchnav.tasks.pointnav import PointNavConfig, pointnav_simulator
 
 
 def generate_episodes(scene: Scene, number: int, seed: int = 0, config: PointNavConfig | None = None) -> list[Episode]:
@@ -19,7 +17,7 @@ def generate_episodes(scene: Scene, number: int, seed: int = 0, config: PointNav
     seed give the same episodes. EpisodeError where the scene has none to offer.
     """
     config = config or PointNavConfig()
-    sim = Simulator(SceneBank.pack([scene]), number, BodyConfig(), lambda sim: PointNav(sim, config), seed)
+    sim = pointnav_simulator(SceneBank.pack([scene]), number, config, seed=seed)
     sim.reset()
     bodies, goals = sim.bodies, sim.task.state
     return [

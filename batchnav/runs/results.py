@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "eval" / "results"
 COMMIT_FILE = ".commit"
 PACKAGES = ("batchnav", "torch", "numba", "numba-cuda", "numpy", "moderngl")
+STYLE = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
+"""Of tables on a terminal: two spaces between columns, so that many fit."""
 LATER = {"train": {"slots": 0, "deterministic": False, "tuned": False}}
 """Parameters that a benchmark got after its first rows, and what those rows had."""
 
@@ -77,7 +79,7 @@ def print_table(title: str, rows: list[dict]) -> None:
     values = {key: list(dict.fromkeys(shown(r["params"].get(key)) for r in rows)) for r in rows for key in r["params"]}
     keys = [key for key in values if len(values[key]) > 1]
     metrics = list(dict.fromkeys(unit(r["metric"]) for r in rows))
-    table = Table(title=f"{title} on {rows[0]['machine']}", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(**STYLE)
     for key in (*keys, *(["metric"] if len(metrics) > 1 else [])):
         table.add_column(key.replace("_", " "), overflow="fold")
     table.add_column(metrics[0] if len(metrics) == 1 else "", justify="right", no_wrap=True)
@@ -85,8 +87,9 @@ def print_table(title: str, rows: list[dict]) -> None:
     for r in rows:
         labels = [shown(r["params"].get(key)) for key in keys] + ([unit(r["metric"])] if len(metrics) > 1 else [])
         table.add_row(*labels, figure(r["value"]), spread(r))
-    table.caption = ", ".join(f"{key} {values[key][0]}" for key in values if len(values[key]) == 1)
-    Console().print(table)
+    console = Console(highlight=False)
+    console.print(f"{title} on {rows[0]['machine']}", table, sep="\n")
+    console.print(", ".join(f"{key.replace('_', ' ')} {values[key][0]}" for key in values if len(values[key]) == 1))
 
 
 def figure(value: float) -> str:

@@ -19,7 +19,8 @@ from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.launch import BoundKernel
-from batchnav.sim.bodies import NUM_ACTIONS, STOP, Bodies, begin, end, keep_start, walk
+from batchnav.scene.bank import SceneBank
+from batchnav.sim.bodies import NUM_ACTIONS, STOP, Bodies, BodyConfig, begin, end, keep_start, walk
 from batchnav.sim.episodes import NOBODY, draw_scene
 from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
 from batchnav.tasks.measures import goal_in_agent_frame, soft_spl, spl, step_reward
@@ -357,6 +358,19 @@ class PointNav:
             draw_cuda, drawing_threads(n), nav, settings, origin, table, bodies, queue, *beside, upcoming, noted,
             block=BLOCK,
         )  # fmt: skip
+
+
+def pointnav_simulator(
+    bank: SceneBank,
+    num_envs: int,
+    config: PointNavConfig | None = None,
+    body: BodyConfig | None = None,
+    seed: int = 0,
+    episodes: EpisodeTable | None = None,
+) -> Simulator:
+    """The simulator of an environment without sensors; the arguments are as of `NavEnv`."""
+    config = config or PointNavConfig()
+    return Simulator(bank, num_envs, body or BodyConfig(), lambda sim: PointNav(sim, config, episodes), seed)
 
 
 def drawing_threads(num_envs: int) -> int:

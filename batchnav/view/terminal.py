@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from batchnav.evaluation.intervals import Summary, format_interval
+from batchnav.runs.results import STYLE
 
 SHOWN = ("success", "spl", "soft_spl", "distance_to_goal", "collisions", "steps")
 """Metrics of an agent, in this order; the report's columns."""
@@ -18,7 +18,7 @@ COMPARED = ("success", "spl")
 
 def print_scenes(title: str, scenes: Mapping[str, Summary]) -> None:
     """Means by scene, a line a scene."""
-    table = Table("scene", title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table("scene", title=title, **STYLE)
     table.columns[0].overflow = "fold"
     for name in ("episodes", *SHOWN):
         table.add_column(name.replace("_", "\n", 1).replace("_", " "), justify="right", no_wrap=True)
@@ -30,7 +30,7 @@ def print_scenes(title: str, scenes: Mapping[str, Summary]) -> None:
 
 def print_agents(title: str, agents: Mapping[str, Summary]) -> None:
     """Means with both intervals: all metrics of one agent, or success and SPL of several."""
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, **STYLE)
     for name in ("agent", "metric"):
         table.add_column(name, overflow="fold")
     for name in ("mean", "95% over episodes", "95% over scenes"):

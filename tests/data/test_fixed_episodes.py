@@ -9,7 +9,7 @@ import pytest
 
 from batchnav.data.episodes import check_episodes, episode_table, load_episodes
 from batchnav.data.scenes import find_scene, find_scenes
-from batchnav.envs.pointnav import PointNavEnv
+from batchnav.envs.nav import PointNavEnv
 from batchnav.evaluation.agents import GreedyAgent
 from batchnav.evaluation.play import evaluate
 from batchnav.houses import SPLITS

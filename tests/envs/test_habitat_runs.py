@@ -6,10 +6,10 @@ import json
 import numpy as np
 import pytest
 import torch
-from batchnav.envs.pointnav import PointNavEnv
 
 from batchnav.data.episodes import episode_table, load_episodes
 from batchnav.data.scenes import find_scene
+from batchnav.envs.nav import PointNavEnv
 
 DISTANCE, SHARE = 1e-4, 1e-4
 """Metres, and of SPL: both sides sum steps in float32, in another order."""

@@ -8,8 +8,8 @@ import pytest
 import torch
 import trimesh
 
-from batchnav.envs.pointnav import PointNavEnv
-from batchnav.envs.streamed import StreamedPointNavEnv
+from batchnav.envs.nav import PointNavEnv
+from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, MeshError
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
@@ -40,20 +40,21 @@ def rooms():
 def make(rooms, device="cpu", load=None, slots=SLOTS, seed=3, **options):
     capacity = Capacity.for_all(map(Capacity.of, rooms.values()))
     load = load or rooms.__getitem__
-    return StreamedPointNavEnv(list(rooms), load, capacity, slots, N, device, seed, **{**TASK, **options})
+    stream = SceneStream(list(rooms), load, capacity, slots, seed)
+    return PointNavEnv(stream, N, device, seed, **{**TASK, **options})
 
 
 def play(env, calls, moves):
     """What happened in `calls` rollouts with a move of scenes before each: tensors, and scenes by name."""
     seen, visited = [], []
     for actions in moves.view(calls, -1, N):
-        env.move_scenes()
+        env.between_rollouts()
         for action in actions:
             observation, reward, *_ = env.step(action)
             seen.append(
                 torch.cat([observation["depth"].flatten(1), observation["pointgoal"], reward[:, None]], 1).cpu()
             )
-            visited.append([env.bank.names[slot] for slot in env.sim.state.scene.tolist()])
+            visited.append([env.bank.names[slot] for slot in env.sim.bodies.scene.tolist()])
     return torch.stack(seen), visited
 
 
@@ -69,13 +70,14 @@ def test_every_scene_is_visited_and_seen_as_if_it_were_resident(rooms, device):
     env.reset()
     visited = set()
     for move in actions(60, device).view(60, -1, N):
-        env.move_scenes()
+        env.between_rollouts()
         for action in move:
-            here = [env.bank.names[slot] for slot in env.sim.state.scene.tolist()]
+            here = [env.bank.names[slot] for slot in env.sim.bodies.scene.tolist()]
             visited.update(here)
-            for mine, theirs in zip(resident.sim.state, env.sim.state, strict=True):
-                mine.copy_(theirs)
-            resident.sim.state.scene.copy_(torch.tensor([names.index(name) for name in here]))
+            for one, other in ((resident.sim.bodies, env.sim.bodies), (resident.task.state, env.task.state)):
+                for mine, theirs in zip(one, other, strict=True):
+                    mine.copy_(theirs)
+            resident.sim.bodies.scene.copy_(torch.tensor([names.index(name) for name in here]))
             found, found_reward, *_ = env.step(action)
             expected, expected_reward, _, _, info = resident.step(action)
             stays = ~info["_episode"]  # where an episode ends, the two environments draw different ones
@@ -89,7 +91,7 @@ def test_every_scene_is_visited_and_seen_as_if_it_were_resident(rooms, device):
 def test_without_moves_it_is_the_environment_with_those_scenes(rooms, device):
     env = make(rooms, device)
     env.reset()
-    groups = len(env._slot_of)
+    groups = len(env.stream._slot_of)
     resident = PointNavEnv([rooms[name] for name in env.bank.names[:groups]], N, device, seed=3, **TASK)
     resident.reset()
     for action in actions(5, device):
@@ -120,7 +122,7 @@ def test_resumes_exactly(rooms, device):
     saved = env.state_dict()
     expected = play(env, 12, moves[12 * ROLLOUT :])
     other = make(rooms, device, seed=99)
-    other._order_seed = 3
+    other.stream._seed = 3
     other.reset()
     other.load_state_dict(saved)
     found = play(other, 12, moves[12 * ROLLOUT :])
@@ -132,15 +134,15 @@ def test_resumes_exactly(rooms, device):
 def test_agents_stay_until_their_episode_ends(rooms):
     env = make(rooms, max_steps=500)
     env.reset()
-    before = env.sim.state.scene.clone()
-    env.move_scenes()
+    before = env.sim.bodies.scene.clone()
+    env.between_rollouts()
     for action in torch.full((ROLLOUT, N), 2):
         env.step(action)
-    assert torch.equal(env.sim.state.scene, before)
-    sent = env.sim.scene_ranges[:, 0] != before
+    assert torch.equal(env.sim.bodies.scene, before)
+    sent = env.sim.origin.scene_ranges[:, 0] != before
     assert 0 < sent.sum() < N
     env.step(torch.zeros(N, dtype=torch.int64))
-    assert torch.equal(env.sim.state.scene != before, sent)
+    assert torch.equal(env.sim.bodies.scene != before, sent)
 
 
 def test_scenes_are_loaded_beside_and_stalls_are_told(rooms):
@@ -154,11 +156,11 @@ def test_scenes_are_loaded_beside_and_stalls_are_told(rooms):
     env = make(rooms, load=load)
     env.reset()
     time.sleep(1.0)
-    ready = env.move_scenes()
+    ready = env.between_rollouts()
     assert ready["scenes_loaded"] == 1 and ready["scene_stall"] < 0.2
     play(env, 1, actions(1))  # all episodes are shorter than this: a slot is free, and asked for at the next call
-    assert env.move_scenes() == {"scenes_loaded": 0, "scene_stall": pytest.approx(0.0, abs=0.2)}
-    assert env.move_scenes()["scene_stall"] > 0.05
+    assert env.between_rollouts() == {"scenes_loaded": 0, "scene_stall": pytest.approx(0.0, abs=0.2)}
+    assert env.between_rollouts()["scene_stall"] > 0.05
     assert all(name.startswith("scenes") for name in threads)
     env.close()
 

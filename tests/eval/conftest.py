@@ -6,8 +6,9 @@ import torch
 import trimesh
 from gymnasium import spaces
 
-from batchnav.config import PointNavConfig, PolicyConfig, to_dict
+from batchnav.config import PolicyConfig, to_dict
 from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
+from batchnav.envs.config import NavConfig, with_options
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.weights import save_policy
 
@@ -30,12 +31,12 @@ def rooms(tmp_path_factory):
 @pytest.fixture
 def checkpoint(tmp_path):
     """An untrained policy of a small task."""
-    task = PointNavConfig(height=32, width=32, max_steps=20)
+    config = with_options(NavConfig(), {"height": 32, "width": 32, "max_steps": 20})
     observations = spaces.Dict({
         "depth": spaces.Box(0.0, 1.0, (1, 32, 32), np.float32),
         "pointgoal": spaces.Box(-np.inf, np.inf, (2,), np.float32),
     })  # fmt: skip
     torch.manual_seed(0)
     network = ActorCritic(observations, spaces.Discrete(4), PolicyConfig(base_width=4, visual_size=8, hidden_size=8))
-    save_policy(network, tmp_path / "policy.safetensors", {"task": to_dict(task), "frames": 1234})
+    save_policy(network, tmp_path / "policy.safetensors", {"env": to_dict(config), "frames": 1234})
     return tmp_path / "policy.safetensors"

@@ -1,12 +1,16 @@
 import json
 import math
+import re
 
+import numpy as np
 import pytest
 import trimesh
-from batchnav.sim.state import METRICS
 
 from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
 from batchnav.errors import ArgumentError, CheckpointError, EpisodeError
+from batchnav.evaluation.intervals import summarise
+from batchnav.tasks.pointnav import METRICS
+from batchnav.view.terminal import print_scenes
 from eval import pointnav as program
 
 
@@ -24,6 +28,14 @@ def test_greedy_on_open_floors(rooms, tmp_path):
     assert all(scene["steps"]["count"] == 5 for scene in results["scenes"].values())
     steps = [e["steps"] for e in results["episodes"]]
     assert steps[:5] == steps[5:] == sorted(set(steps))
+
+
+def test_a_scene_is_one_line_of_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    played = dict.fromkeys(METRICS, np.array([0.0, 1.0] * 5)) | {"scene": np.zeros(10)}
+    print_scenes("by scene", {"house:1100012": summarise(played | {"collisions": np.full(10, 412.5)})})
+    text = capsys.readouterr().out
+    assert re.search(r"house:1100012 +10 +0\.500 +0\.500 +0\.500 +0\.500 +412\.5 +0\.500 ", text)
 
 
 def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):

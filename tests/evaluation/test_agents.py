@@ -14,13 +14,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from batchnav.envs.pointnav import PointNavEnv
-from batchnav.sim.state import FORWARD, LEFT, METRICS, RIGHT, STOP, EpisodeTable
 
+from batchnav.envs.nav import PointNavEnv
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.agents import REFERENCE_AGENTS, ForwardAgent, GreedyAgent, OracleAgent, RandomAgent
 from batchnav.evaluation.play import evaluate, record
 from batchnav.scene.scene import make_scene
+from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
+from batchnav.tasks.pairs import EpisodeTable
+from batchnav.tasks.pointnav import METRICS
 from batchnav.types import TriangleMesh
 
 SOUTH_EAST, EAST, SOUTH = -3 * math.pi / 4, -math.pi / 2, math.pi

@@ -2,7 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from batchnav.sim.state import METRICS
 from scipy.stats import bootstrap
 
 from batchnav.evaluation.intervals import (
@@ -13,6 +12,7 @@ from batchnav.evaluation.intervals import (
     scene_interval,
     summarise,
 )
+from batchnav.tasks.pointnav import METRICS
 
 SCENES = np.repeat(np.arange(20, dtype=np.int32), 10)
 

@@ -8,10 +8,10 @@ from embreex.rtcore_scene import EmbreeScene
 from numba import njit
 from numba import types as nb
 
-import batchnav.render.raycast.renderer as raycast
 from batchnav.geometry.camera import pixel_ray, tan_half
-from batchnav.geometry.pose import forward
+from batchnav.geometry.pose import camera_axes
 from batchnav.houses import BENCHMARK_HOUSE, make_house
+from batchnav.render.raycast import ray
 from batchnav.render.raycast.renderer import RaycastRenderer
 from batchnav.render.reference import pixel_directions
 from batchnav.runtime.arrays import to_device, view
@@ -25,15 +25,13 @@ def _ray_by_ray(bvh, scene, position, heading, tan_half_hfov, far, backface_cull
     """One view by `closest_hit`, as the CUDA kernel calls it."""
     height, width = depth_out.shape
     stack = np.empty(MAX_LEVELS, np.int32)
-    x, y, z = position
-    fx, fz = forward(heading)
+    origin, axes = (position[0], position[1], position[2]), camera_axes(heading, np.float32(0.0))
     for row in range(height):
         for column in range(width):
-            dx, dy, dz = pixel_ray(
-                np.int32(row), np.int32(column), np.int32(height), np.int32(width), tan_half_hfov, fx, fz
+            direction = pixel_ray(
+                np.int32(row), np.int32(column), np.int32(height), np.int32(width), tan_half_hfov, axes
             )
-            root = bvh.roots[scene]
-            depth = raycast.closest_hit(bvh, root, x, y, z, dx, dy, dz, far, backface_culling, stack)
+            depth, _ = ray.closest_hit(bvh, bvh.roots[scene], origin, direction, far, backface_culling, stack)
             depth_out[row, column] = depth if depth < far else np.float32(0.0)
 
 

@@ -13,9 +13,10 @@ import time
 import torch
 
 from batchnav.cartpole.env import CartPoleEnv
-from batchnav.config import PointNavRun, from_dict
+from batchnav.config import from_dict
 from batchnav.errors import BatchnavError
 from batchnav.runs import training
+from batchnav.runs.config import PointNavRun
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["batchnav.runs.training", "batchnav.cartpole.env"])

@@ -5,18 +5,20 @@ import dataclasses
 import pytest
 import torch
 
-from batchnav.config import PointNavConfig, PointNavRun, PolicyConfig, PPOConfig, ScenesConfig
+from batchnav.config import PolicyConfig, PPOConfig, ScenesConfig
+from batchnav.runs.config import PointNavRun
+from batchnav.sensors.camera import CameraConfig
 from batchnav.data.scenes import find_scene, measure_scenes
 from batchnav.runtime.device import resolve_device
-from batchnav.envs.pointnav import PointNavEnv
-from batchnav.envs.streamed import StreamedPointNavEnv
+from batchnav.envs.nav import PointNavEnv
+from batchnav.envs.stream import SceneStream
 from batchnav.runs.memory import predict_memory
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
 from batchnav.scene.slots import Capacity
 
 RUN = PointNavRun(
-    task=PointNavConfig(height=32, width=32),
+    camera=CameraConfig(height=32, width=32),
     scenes=ScenesConfig(houses=3, first_house=3),
     policy=PolicyConfig(base_width=8, visual_size=32, hidden_size=32),
     ppo=PPOConfig(num_envs=32, rollout_steps=16),
@@ -42,9 +44,9 @@ def test_every_tensor_that_stays_is_counted(slots):
     capacities, cpu = measure_scenes(run.scenes.names), torch.device("cpu")
     if slots:
         room = Capacity.for_all(capacities)
-        env = StreamedPointNavEnv(run.scenes.names, find_scene, room, slots, 32, "cpu", config=run.task)
+        env = PointNavEnv(SceneStream(run.scenes.names, find_scene, room, slots), 32, "cpu", config=run.nav)
     else:
-        env = PointNavEnv([find_scene(name) for name in run.scenes.names], 32, "cpu", config=run.task)
+        env = PointNavEnv([find_scene(name) for name in run.scenes.names], 32, "cpu", config=run.nav)
     learner, found = learner_of(run, env), predict_memory(run, capacities, cpu)
     learner.update(0.0)
     sim, bank = env.sim, env.bank
@@ -77,7 +79,7 @@ def test_the_prediction_holds_within_fifteen_percent(graphs):
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    env = PointNavEnv([find_scene(name) for name in names], 1024, device, config=run.task)
+    env = PointNavEnv([find_scene(name) for name in names], 1024, device, config=run.nav)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     learner = Learner(policy, env, run.ppo, graphs=graphs)
     for _ in range(4):

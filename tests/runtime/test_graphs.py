@@ -10,7 +10,7 @@ import torch
 
 from batchnav.config import PolicyConfig, PPOConfig
 from batchnav.data.scenes import find_scene
-from batchnav.envs.pointnav import PointNavEnv
+from batchnav.envs.nav import PointNavEnv
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
 from batchnav.runtime.device import resolve_device
@@ -24,10 +24,8 @@ devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=p
 class Copying(PointNavEnv):
     """The environment as others are: the learner copies what `step` returns."""
 
-    step_into = property()  # reading it is an AttributeError
-
-    def step(self, actions):
-        return self._observation, *PointNavEnv.step_into(self, actions, self._observation)
+    def observe_into(self, out):
+        pass
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +69,9 @@ def addresses(learner):
             for name, value in state.items()
             if isinstance(value, torch.Tensor)
         },
-        "state": env.sim.state._asdict(),
-        "result": env.sim.result._asdict(),
-        "simulator": {"seed": env.sim.seed, "ranges": env.sim.scene_ranges},
+        "bodies": env.sim.bodies._asdict(),
+        "task": {**env.task.state._asdict(), **env.task.metrics, **env.task.observations, "reward": env.task.reward},
+        "origin": env.sim.origin._asdict(),
     }
     return {f"{group}/{name}": value.data_ptr() for group, values in groups.items() for name, value in values.items()}
 
@@ -144,7 +142,7 @@ def test_observations_written_in_place_are_those_that_were_copied(scene):
 
 def test_a_blind_policy_has_nothing_rendered(scene, monkeypatch):
     learner = make(scene, policy=PolicyConfig(**{**vars(POLICY), "blind": True}))
-    monkeypatch.setattr(learner.env.renderer, "render", None)
+    monkeypatch.setattr(learner.env.rig.renderers[""], "render", None)
     learner.update(0.0)
 
 
@@ -166,9 +164,9 @@ def test_a_new_seed_reaches_a_recorded_rollout(scene):
     for seed in (1, 1, 2):
         learner = make(scene, "cuda", graphs=True)
         losses(learner)
-        learner.env.sim.seed.fill_(seed)
+        learner.env.sim.origin.seed.fill_(seed)
         losses(learner)
-        ends.append(learner.env.sim.state.goal.clone())
+        ends.append(learner.env.task.state.goal.clone())
     assert torch.equal(ends[0], ends[1]) and not torch.equal(ends[0], ends[2])
 
 

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from batchnav.sim.bodies import collided
 from batchnav.sim.episodes import keep_detour
-from batchnav.sim.measures import collided, goal_in_agent_frame, path_efficiency, soft_spl, spl, step_reward
+from batchnav.tasks.measures import goal_in_agent_frame, path_efficiency, soft_spl, spl, step_reward
 
 F = np.float32
 ROUNDING = 1e-6

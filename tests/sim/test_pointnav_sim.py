@@ -5,15 +5,15 @@ import re
 import numpy as np
 import pytest
 import torch
-from batchnav.sim.pointnav import PointNavSim
-from batchnav.sim.state import EpisodeTable
 from numba import typeof
 
-from batchnav.config import PointNavConfig
 from batchnav.data.scenes import find_scene
 from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.runtime.arrays import view
 from batchnav.scene.bank import SceneBank
-from batchnav.sim import step
+from batchnav.tasks import pointnav
+from batchnav.tasks.pairs import EpisodeTable
+from batchnav.tasks.pointnav import PointNavConfig, Settings, pointnav_simulator
 
 N = 32
 SCENE = "house:3"
@@ -25,19 +25,23 @@ def scene():
 
 
 def test_kernels_compile_for_the_gpu(scene, compile_ptx):
-    sim = PointNavSim(SceneBank.pack([scene], "cpu"), N, PointNavConfig())
-    state, upcoming, result, seed, ranges, table = sim._views
-    walked, scratch = sim._walked, sim._scratch
-    nav, actions = sim.bank.navmesh_view, np.zeros(N, np.int64)
+    sim = pointnav_simulator(SceneBank.pack([scene], "cpu"), N)
+    task, nav, body, scratch = sim.task, sim.bank.navmesh_view, sim.body, sim.search_scratch(N)
+    bodies, queue, origin, table = map(view, (sim.bodies, sim.queue, sim.origin, task.episodes))
+    goals, notes, upcoming, metrics = map(view, (task.state, task.notes, task.upcoming, task.finished))
+    settings, reward, pointgoal = Settings.of(task.config), task.reward.numpy(), task.observations["pointgoal"].numpy()
+    actions = np.zeros(N, np.int64)
     kernels = {
-        step.advance_cuda: (actions, nav, sim.task, state, walked, scratch, result),
-        step.judge_cuda: (nav, sim.task, walked, state, scratch, result),
-        step.begin_cuda: (True, sim.task, upcoming, state, result),
-        step.draw_cuda: (nav, sim.task, seed, ranges, table, state, scratch, upcoming, result),
-    }
+        pointnav.advance_cuda: (
+            actions, nav, body, settings, goals, scratch, bodies, notes, pointgoal, sim.noted
+        ),
+        pointnav.judge_cuda: (nav, settings, bodies, notes, scratch, goals, metrics, reward),
+        pointnav.begin_cuda: (True, upcoming, bodies, goals, queue, pointgoal),
+        pointnav.draw_cuda: (nav, settings, origin, table, bodies, queue, scratch, upcoming, sim.noted),
+    }  # fmt: skip
     for kernel, arguments in kernels.items():
         ptx = compile_ptx(kernel, *map(typeof, arguments))
-        assert ".entry" in ptx and (kernel is step.begin_cuda or "ld.global.v4" in ptx)
+        assert ".entry" in ptx and (kernel is pointnav.begin_cuda or "ld.global.v4" in ptx)
         # Sine and cosine of huge angles reduce them by one product of doubles; all else is float32.
         assert not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx)
 
@@ -54,17 +58,20 @@ def test_a_table_is_checked_before_kernels_read_it(scene, field, value, error):
     points = torch.from_numpy(scene.navmesh.sample(4, 0))
     table = EpisodeTable(torch.zeros(2, dtype=torch.int32), points[:2].clone(), torch.zeros(2), points[2:].clone())
     bank = SceneBank.pack([scene], "cpu")
-    PointNavSim(bank, 2, PointNavConfig(), episodes=table).reset()
+    pointnav_simulator(bank, 2, episodes=table).reset()
     getattr(table, field)[1] = value
     with pytest.raises(EpisodeError, match=error):
-        PointNavSim(bank, 2, PointNavConfig(), episodes=table)
+        pointnav_simulator(bank, 2, episodes=table)
     with pytest.raises(ArgumentError, match=r"episodes\.goal"):
-        PointNavSim(bank, 2, PointNavConfig(), episodes=table._replace(scene=table.scene * 0, goal=points[:1]))
+        pointnav_simulator(bank, 2, episodes=table._replace(scene=table.scene * 0, goal=points[:1]))
 
 
 @pytest.mark.cuda
 def test_cuda_steps_as_the_cpu_does(scene):
-    sims = [PointNavSim(SceneBank.pack([scene], device), N, PointNavConfig(max_steps=40)) for device in ("cpu", "cuda")]
+    sims = [
+        pointnav_simulator(SceneBank.pack([scene], device), N, PointNavConfig(max_steps=40))
+        for device in ("cpu", "cuda")
+    ]
     for sim in sims:
         sim.reset()
     on_cpu, on_gpu = sims
@@ -72,13 +79,16 @@ def test_cuda_steps_as_the_cpu_does(scene):
     same = 0.0
     for _ in range(100):
         # From the same state, so that rounding does not add up.
-        for mine, theirs in zip(on_gpu.state, on_cpu.state, strict=True):
-            mine.copy_(theirs)
+        for one, other in ((on_gpu.bodies, on_cpu.bodies), (on_gpu.task.state, on_cpu.task.state)):
+            for mine, theirs in zip(one, other, strict=True):
+                mine.copy_(theirs)
         actions = torch.randint(0, 4, (N,), generator=generator)
-        found, expected = on_gpu.step(actions.cuda()), on_cpu.step(actions)
-        assert torch.equal(found.done.cpu(), expected.done)
+        on_gpu.step(actions.cuda())
+        on_cpu.step(actions)
+        assert torch.equal(on_gpu.bodies.done.cpu(), on_cpu.bodies.done)
+        found, expected = on_gpu.task, on_cpu.task
         close = (found.reward.cpu() - expected.reward).abs() < 1e-3
-        close &= (found.pointgoal.cpu() - expected.pointgoal).abs().amax(1) < 1e-3
+        close &= (found.observations["pointgoal"].cpu() - expected.observations["pointgoal"]).abs().amax(1) < 1e-3
         same += float(close.float().mean()) / 100
     # An agent on an edge may be found on either side of it; a candidate on the edge of a rule kept or refused.
     assert same > 0.995
@@ -86,7 +96,7 @@ def test_cuda_steps_as_the_cpu_does(scene):
 
 @pytest.mark.cuda
 def test_cuda_step_does_not_wait(scene):
-    sim = PointNavSim(SceneBank.pack([scene], "cuda"), N, PointNavConfig())
+    sim = pointnav_simulator(SceneBank.pack([scene], "cuda"), N)
     sim.reset()
     actions = torch.randint(0, 4, (20, N), device="cuda")
     sim.step(actions[0])

@@ -4,13 +4,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from batchnav.sim.state import METRICS
 from PIL import Image
 
 from batchnav.errors import BatchnavError
 from batchnav.ppo.loss import LossStats
 from batchnav.ppo.stats import Timer, UpdateStats
 from batchnav.runs.training import summary
+from batchnav.tasks.pointnav import METRICS
 from batchnav.view.curves import PANELS, load_metrics, plot_curves, series, smooth
 
 

@@ -2,12 +2,12 @@ import re
 
 import numpy as np
 import pytest
-from batchnav.sim.state import METRICS
 from PIL import Image
 
 from batchnav.evaluation.intervals import Interval
 from batchnav.evaluation.play import Recording
 from batchnav.scene.scene import make_scene
+from batchnav.tasks.pointnav import METRICS
 from batchnav.types import TriangleMesh
 from batchnav.view.report import write_report
 
