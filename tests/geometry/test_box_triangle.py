@@ -4,7 +4,7 @@ from numba import njit
 
 from batchnav.geometry.box import ray_box, ray_boxes
 from batchnav.geometry.camera import inverse_direction, pixel_ray, pixel_spacing
-from batchnav.geometry.pose import forward
+from batchnav.geometry.pose import camera_axes
 from batchnav.geometry.triangle import ray_triangle, triangle_on_screen, triangle_planes
 from batchnav.runtime.intrinsics import bits_float
 
@@ -90,9 +90,9 @@ def test_boxes_by_their_middles_are_hit_as_by_their_planes(seed):
 
 
 def triangle_hit(corners, origin, direction, near=0.01, far=FAR, culling=False, slack=0.0):
-    planes = triangle_planes(*np.float64(corners).ravel(), slack)
+    planes = triangle_planes(*map(tuple, np.float64(corners)), slack)
     row = np.array(planes, f).reshape(1, 12)
-    return ray_triangle(row, np.int32(0), *map(f, origin), *map(f, direction), f(near), f(far), culling)
+    return ray_triangle(np.int32(0), row, tuple(map(f, origin)), tuple(map(f, direction)), f(near), f(far), culling)
 
 
 FRONT = [(-1, -1, 0), (1, -1, 0), (0, 1, 0)]  # counter-clockwise seen from +Z
@@ -132,17 +132,17 @@ def test_what_is_linear_over_the_image_gives_each_rays_hit(seed):
     """Pixels of a 16 x 24 image against `ray_triangle`, from the front or the back."""
     rng = np.random.default_rng(seed)
     heading, tan_half, size = f(rng.uniform(-3, 3)), f(1.2), (np.int32(16), np.int32(24))
-    fx, fz = map(f, forward(heading))
-    corners = 2 * np.array([fx, 0, fz]) + rng.normal(0, 1, (3, 3))
-    row, origin = np.array(triangle_planes(*corners.ravel(), 0.0), f).reshape(1, 12), (f(0), f(0), f(0))
+    axes = camera_axes(heading, f(0.3 * (seed % 3)))
+    corners = 2 * np.array(axes[2]) + rng.normal(0, 1, (3, 3))
+    row, origin = np.array(triangle_planes(*map(tuple, corners), 0.0), f).reshape(1, 12), (f(0), f(0), f(0))
     pixels = [(np.int32(r), np.int32(c)) for r in range(size[0]) for c in range(size[1])]
-    rays = [tuple(map(f, pixel_ray(*pixel, *size, tan_half, fx, fz))) for pixel in pixels]
+    rays = [tuple(map(f, pixel_ray(*pixel, *size, tan_half, axes))) for pixel in pixels]
     spacing = f(pixel_spacing(size[1], tan_half))
-    side, *linear = triangle_on_screen(row, np.int32(0), *origin, rays[0], fx, fz, spacing)
+    side, *linear = triangle_on_screen(np.int32(0), row, origin, rays[0], axes, spacing)
     assert np.sign(side) == -np.sign(np.dot(np.cross(corners[1] - corners[0], corners[2] - corners[0]), corners[0]))
     for (r, c), ray in zip(pixels, rays, strict=True):
         w, u, v = (value + c * by_column + r * by_row for value, by_column, by_row in linear)
-        t = ray_triangle(row, np.int32(0), *origin, *ray, f(0), FAR, False)
+        t = ray_triangle(np.int32(0), row, origin, ray, f(0), FAR, False)
         if min(abs(u), abs(v), abs(w - u - v)) > 1e-5:  # not on an edge, where rounding decides
             assert (w > 0 and u >= 0 and v >= 0 and u + v <= w) == (t < FAR)
         if t < FAR:

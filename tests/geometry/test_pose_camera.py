@@ -3,7 +3,7 @@ import pytest
 from numba import njit
 
 from batchnav.geometry.camera import pixel_ray, tan_half
-from batchnav.geometry.pose import forward, sin_cos
+from batchnav.geometry.pose import camera_axes, forward, sin_cos
 from batchnav.render.reference import pixel_directions
 
 SINE_ERROR = 2e-7  # three roundings of float32 at 1
@@ -32,17 +32,28 @@ def test_heading_zero_looks_along_minus_z_and_grows_to_the_left(heading, expecte
 
 
 def test_camera_looks_left_as_its_heading_grows_and_up_in_row_zero():
-    ray = pixel_ray(np.int32(0), np.int32(0), np.int32(2), np.int32(2), tan_half(90.0), np.float32(0), np.float32(-1))
+    axes = camera_axes(np.float32(0.0), np.float32(0.0))
+    ray = pixel_ray(np.int32(0), np.int32(0), np.int32(2), np.int32(2), tan_half(90.0), axes)
     assert ray == pytest.approx((-0.5, 0.5, -1.0))
 
 
+@pytest.mark.parametrize(
+    ("pitch", "forward", "up"), [(np.pi / 2, (0, 1, 0), (0, 0, 1)), (-np.pi / 2, (0, -1, 0), (0, 0, -1))]
+)
+def test_positive_pitch_looks_up(pitch, forward, up):
+    axes = camera_axes(np.float32(0.0), np.float32(pitch))
+    for found, expected in zip(axes, ((1, 0, 0), up, forward), strict=True):
+        assert found == pytest.approx(expected, abs=SINE_ERROR)
+
+
 @pytest.mark.parametrize("hfov", [45.0, 90.0, 120.0])
-def test_pixel_rays_are_those_of_the_reference(hfov):
+@pytest.mark.parametrize("pitch", [0.0, -0.9, 0.4])
+def test_pixel_rays_are_those_of_the_reference(hfov, pitch):
     height, width, heading = 5, 8, np.float32(0.7)
-    expected = pixel_directions(heading, height, width, hfov)
-    fx, fz = forward(heading)
+    expected = pixel_directions(heading, height, width, hfov, pitch)
+    axes = camera_axes(heading, np.float32(pitch))
     for row in range(height):
         for column in range(width):
-            ray = pixel_ray(np.int32(row), np.int32(column), np.int32(height), np.int32(width), tan_half(hfov), fx, fz)
+            ray = pixel_ray(np.int32(row), np.int32(column), np.int32(height), np.int32(width), tan_half(hfov), axes)
             np.testing.assert_allclose(ray, expected[row, column], atol=RAY_ERROR)
-    assert expected[2, 4] @ [-np.sin(heading), 0, -np.cos(heading)] == pytest.approx(1.0)  # planar depth parameter
+    assert expected[2, 4] @ np.array(axes[2]) == pytest.approx(1.0)  # planar depth parameter

@@ -101,7 +101,7 @@ def test_embree_sees_the_same_house(device, oracle, name, suffix):
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8])
 def test_rows_go_from_the_middle_out(count):
-    middle_out = njit(lambda k, count: raycast.middle_out(k, count))
+    middle_out = njit(lambda k, count: ray.middle_out(k, count))
     rows = [middle_out(np.int32(k), np.int32(count)) for k in range(count)]
     assert sorted(rows) == list(range(count)) and rows[0] == count // 2
     distances = [abs(2 * row + 1 - count) for row in rows]
@@ -111,12 +111,14 @@ def test_rows_go_from_the_middle_out(count):
 def test_cuda_kernel_has_vector_loads_and_no_float64(compile_ptx):
     floats = [nb.Array(nb.float32, n, "C") for n in range(4)]
     ints = nb.Array(nb.int32, 1, "C")
-    bvh = nb.NamedTuple((floats[2], floats[2], ints), BVHData)
-    scalars = (nb.float32, nb.float32, nb.boolean)
-    ptx = compile_ptx(raycast._render_cuda, bvh, ints, floats[2], floats[1], *scalars, floats[3])
-    assert ".f64" not in ptx
-    assert ptx.count("ld.global.v4") + ptx.count("ld.global.nc.v4") >= 4 + 3
-    assert ptx.count(".local .align") == 1  # the stack, and nothing that spilled into memory
+    bvh = nb.NamedTuple((floats[2], floats[2], ints, ints), BVHData)
+    read = (bvh, ints, floats[2], floats[1], floats[1], nb.float32, nb.float32, nb.boolean)
+    triangles = nb.Array(nb.int32, 3, "C")
+    for kernel, written in ((ray.depth_cuda, floats[3:]), (ray.visibility_cuda, (floats[3], triangles))):
+        ptx = compile_ptx(kernel, *read, *written)
+        assert ".f64" not in ptx
+        assert ptx.count("ld.global.v4") + ptx.count("ld.global.nc.v4") >= 4 + 3
+        assert ptx.count(".local .align") == 1  # the stack, and nothing that spilled into memory
 
 
 def test_poses_may_be_parts_of_larger_tensors(device):

@@ -52,9 +52,12 @@ def test_every_tensor_that_stays_is_counted(slots):
     sim, bank = env.sim, env.bank
     scenes = sum(sum(tensors_of(part).values()) for part in (bank.bvh, bank.navmesh))
     assert found["scenes"] == pytest.approx(scenes, rel=1e-4)  # a row of links for each scene
-    simulator = sum(sum(tensors_of(part).values()) for part in (sim.state, sim.walked, sim.upcoming, sim.result))
-    assert found["simulator"] == simulator + sim.scratch.data.nbytes
-    assert found["images"] == env.renderer.depth.nbytes + env.observe()["depth"].nbytes
+    parts = (sim.bodies, sim.queue, sim.origin, env.task.state, env.task.notes, env.task.upcoming, env.task.finished)
+    simulator = sum(sum(tensors_of(part).values()) for part in parts)
+    simulator += env.task.reward.nbytes + env.task.observations["pointgoal"].nbytes
+    assert found["simulator"] == simulator + bank.search_scratch(sim.chunks).data.nbytes
+    seen = sum(tensor.nbytes for tensor in env._own.values())
+    assert found["images"] == env.rig.renderers[""].depth.nbytes + seen
     assert found["rollout"] == sum(tensors_of(learner.rollout).values()) + learner.state.nbytes
     moments = sum(
         state[name].nbytes for state in learner.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from batchnav.sim.bodies import collided
-from batchnav.sim.episodes import keep_detour
 from batchnav.tasks.measures import goal_in_agent_frame, path_efficiency, soft_spl, spl, step_reward
+from batchnav.tasks.pairs import keep_detour
 
 F = np.float32
 ROUNDING = 1e-6
@@ -46,7 +46,8 @@ def test_reward_is_slack_plus_progress_plus_spl_at_success():
     ],
 )
 def test_goal_in_agent_frame(heading, goal, expected):
-    rho, minus_phi = goal_in_agent_frame(F(0.0), F(0.0), F(heading), F(goal[0]), F(goal[1]))
+    origin, goal = (F(0.0), F(0.0), F(0.0)), (F(goal[0]), F(0.0), F(goal[1]))
+    rho, minus_phi = goal_in_agent_frame(origin, F(heading), goal)
     assert rho == pytest.approx(expected[0], rel=ROUNDING)
     assert minus_phi == pytest.approx(expected[1], abs=1e-6)
 
