@@ -12,10 +12,10 @@ import torch
 from batchnav.config import PointNavRun, load_config
 from batchnav.data.episodes import load_episodes
 from batchnav.data.scenes import measure_scenes, scene_ids
-from batchnav.errors import DeviceError
-from batchnav.render.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
-from batchnav.runs.memory import predict_memory
 from batchnav.runtime.device import num_threads, resolve_device
+from batchnav.errors import DeviceError
+from batchnav.runs.memory import predict_memory
+from batchnav.render.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
 
 PACKAGES = ("torch", "numba", "numba-cuda", "cuda-bindings", "numpy", "moderngl", "glcontext")
 
