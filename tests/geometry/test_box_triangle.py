@@ -132,7 +132,7 @@ def test_what_is_linear_over_the_image_gives_each_rays_hit(seed):
     """Pixels of a 16 x 24 image against `ray_triangle`, from the front or the back."""
     rng = np.random.default_rng(seed)
     heading, tan_half, size = f(rng.uniform(-3, 3)), f(1.2), (np.int32(16), np.int32(24))
-    axes = camera_axes(heading, f(0.3 * (seed % 3)))
+    axes = tuple(tuple(map(f, axis)) for axis in camera_axes(heading, f(0.3 * (seed % 3))))
     corners = 2 * np.array(axes[2]) + rng.normal(0, 1, (3, 3))
     row, origin = np.array(triangle_planes(*map(tuple, corners), 0.0), f).reshape(1, 12), (f(0), f(0), f(0))
     pixels = [(np.int32(r), np.int32(c)) for r in range(size[0]) for c in range(size[1])]

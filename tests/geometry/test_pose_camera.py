@@ -32,7 +32,7 @@ def test_heading_zero_looks_along_minus_z_and_grows_to_the_left(heading, expecte
 
 
 def test_camera_looks_left_as_its_heading_grows_and_up_in_row_zero():
-    axes = camera_axes(np.float32(0.0), np.float32(0.0))
+    axes = tuple(tuple(map(np.float32, axis)) for axis in camera_axes(np.float32(0.0), np.float32(0.0)))
     ray = pixel_ray(np.int32(0), np.int32(0), np.int32(2), np.int32(2), tan_half(90.0), axes)
     assert ray == pytest.approx((-0.5, 0.5, -1.0))
 
@@ -51,7 +51,7 @@ def test_positive_pitch_looks_up(pitch, forward, up):
 def test_pixel_rays_are_those_of_the_reference(hfov, pitch):
     height, width, heading = 5, 8, np.float32(0.7)
     expected = pixel_directions(heading, height, width, hfov, pitch)
-    axes = camera_axes(heading, np.float32(pitch))
+    axes = tuple(tuple(map(np.float32, axis)) for axis in camera_axes(heading, np.float32(pitch)))
     for row in range(height):
         for column in range(width):
             ray = pixel_ray(np.int32(row), np.int32(column), np.int32(height), np.int32(width), tan_half(hfov), axes)
