@@ -1,9 +1,10 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and read only where they are files."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,3 +27,13 @@ def replacing(path: Path, error: type[BatchnavError]) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
+
+
+def read_regular(path: Path, error: type[BatchnavError]) -> bytes:
+    """The bytes of a regular file; `error` names any other: a pipe would wait for ever, a device never end."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise error(f"{path}: is a folder, a pipe or a device, expected a file")
+        return path.read_bytes()
+    except (OSError, ValueError) as problem:
+        raise error(f"{path}: cannot be read ({getattr(problem, 'strerror', None) or problem})") from problem
