@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and folders that one process at a time writes."""
+"""Files that are written whole or not at all, folders that one process at a time writes, and reading only files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import logging
 import os
 import platform
 import secrets
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -109,3 +110,13 @@ def _owner(file: IO[str]) -> str:
         return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
     except (ValueError, KeyError, TypeError, OSError):
         return "another process"
+
+
+def read_regular(path: Path, error: type[BatchnavError]) -> bytes:
+    """The bytes of a regular file; `error` names any other: a pipe would wait for ever, a device never end."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise error(f"{path}: is a folder, a pipe or a device, expected a file")
+        return path.read_bytes()
+    except (OSError, ValueError) as problem:
+        raise error(f"{path}: cannot be read ({getattr(problem, 'strerror', None) or problem})") from problem

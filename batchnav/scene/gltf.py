@@ -1,34 +1,224 @@
-"""What has to hold of a glTF file before its geometry is decoded.
+"""glTF 2.0 in, triangles out: the scene graph applied, every primitive merged, materials left alone.
 
-Nothing compressed in a way that would be misread, no truncated or lying sizes: trimesh reads placeholders of zeros in
-such cases, or allocates what a header claims.
+Nothing in a file is trusted. Sizes are checked against the bytes that are there before anything is decoded, the scene
+graph is walked without recursion, and a file places at most MOST_TRIANGLES + its size in bytes triangles, and as many
+vertices, so that neither instances nor shared accessors make a small file ask for much memory.
 """
 
 from __future__ import annotations
 
+import base64
+import importlib
 import importlib.util
 import json
+import re
 import struct
+import urllib.parse
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from batchnav.errors import MeshError
+from batchnav.runtime.files import read_regular
 
-_GLB_MAGIC, _JSON_CHUNK = 0x46546C67, 0x4E4F534A
+MOST_TRIANGLES = 2**22
+_PLACING = 16
+"""Triangles that placing a mesh once more counts as, since it takes as long."""
+_GLB_MAGIC, _JSON_CHUNK, _BINARY_CHUNK = 0x46546C67, 0x4E4F534A, 0x004E4942
 _MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
 _DRACO = "KHR_draco_mesh_compression"
-_COMPONENT_BYTES = {5120: 1, 5121: 1, 5122: 2, 5123: 2, 5125: 4, 5126: 4}
-_COMPONENTS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT2": 4, "MAT3": 9, "MAT4": 16}
+_INSTANCING = "EXT_mesh_gpu_instancing"
+_READ = {_DRACO, _INSTANCING, "KHR_mesh_quantization", *_MESHOPT}
+"""Extensions that change geometry and are read, or refused by name where they are used."""
+_NO_GEOMETRY = re.compile(
+    r"(KHR|EXT|MSFT|ADOBE|FB|GODOT|VRMC|AGI|MPEG)_(materials?|textures?|lights?|xmp|animation|audio|image)",
+    re.IGNORECASE,
+)
+"""Extensions that leave geometry as it is."""
+_COMPONENT = {5120: "i1", 5121: "u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
+_WIDTH = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT2": 4, "MAT3": 9, "MAT4": 16}
+_TRIANGLES, _STRIP, _FAN = 4, 5, 6
 
 
-def check_gltf(data: bytes, binary: bool) -> None:
-    """MeshError where the geometry of a .glb (`binary`) or .gltf file could not be decoded faithfully."""
-    tree = _glb_json(data) if binary else _parse(data)
+def read_gltf(data: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The triangles of a .glb or .gltf file in its world frame: f64 [V, 3], i64 [F, 3].
+
+    Raises MeshError where a size lies, an index leads nowhere, nodes are no forest, a buffer lies outside the file's
+    folder, or geometry is compressed in a way that cannot be decoded. Warns of extensions that may change geometry and
+    are not read.
+    """
     try:
-        _check_tree(tree)
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        with np.errstate(all="ignore"):  # what is not finite is dropped later
+            return _Document(data, path).triangles()
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise MeshError(f"is not valid glTF ({type(error).__name__}: {error})") from error
 
 
-def _glb_json(data: bytes) -> dict:
+class _Document:
+    """One file: its JSON, and its buffers as they are asked for."""
+
+    def __init__(self, data: bytes, path: Path):
+        self.path, self.limit = path, MOST_TRIANGLES + len(data)
+        self.tree, self.binary = _chunks(data) if path.suffix.lower() == ".glb" else (_parse(data), None)
+        self.views, self.accessors = self._list("bufferViews"), self._list("accessors")
+        self.buffers: dict[int, bytes] = {}
+        self.meshes: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        for view in self.views:
+            compression = next((name for name in _MESHOPT if name in view.get("extensions", {})), None)
+            if compression:
+                raise MeshError(f"is compressed with {compression}, which cannot be decoded; save it uncompressed")
+        unknown = [n for n in self._list("extensionsUsed") if n not in _READ and not _NO_GEOMETRY.match(str(n))]
+        if unknown:
+            warnings.warn(f"{path}: uses glTF extensions that are not read: {', '.join(map(str, unknown[:5]))}; its "
+                          "geometry may be another", stacklevel=2)  # fmt: skip
+
+    def _list(self, name: str) -> list:
+        value = self.tree.get(name, [])
+        if not isinstance(value, list):
+            raise TypeError(f"{name} is no list")
+        return value
+
+    def triangles(self) -> tuple[np.ndarray, np.ndarray]:
+        vertices, faces, count, total = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0, 0
+        for mesh, matrix in self._placed():
+            points, triangles = self._mesh(mesh)
+            total += len(triangles) + _PLACING
+            if max(total, count + len(points)) > self.limit:
+                raise MeshError(f"places more than {self.limit} triangles or vertices, the most for its size")
+            if np.linalg.det(matrix[:3, :3]) < 0:  # a mirrored part keeps its front outside
+                triangles = triangles[:, ::-1]
+            vertices.append(points @ matrix[:3, :3].T + matrix[:3, 3])
+            faces.append(triangles + count)
+            count += len(points)
+        return np.concatenate(vertices), np.concatenate(faces)
+
+    def _placed(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Every mesh in the scene with its f64 [4, 4] to the world, parents before children."""
+        nodes, scenes = self._list("nodes"), self._list("scenes")
+        children = [[_index(child, nodes) for child in node.get("children", [])] for node in nodes]
+        _check_forest(children)
+        if scenes:
+            roots = scenes[_index(self.tree.get("scene", 0), scenes)].get("nodes", [])
+        else:
+            roots = sorted(set(range(len(nodes))) - {child for row in children for child in row})
+        waiting = [(_index(root, nodes), np.eye(4)) for root in reversed(roots)]
+        if len({root for root, _ in waiting}) < len(roots):
+            raise MeshError("names a root node of its scene twice")
+        while waiting:
+            number, parent = waiting.pop()
+            node = nodes[number]
+            world = parent @ _matrix(node)
+            waiting += [(child, world) for child in reversed(children[number])]
+            if "mesh" not in node:
+                continue
+            mesh = _index(node["mesh"], self._list("meshes"))
+            instances = node.get("extensions", {}).get(_INSTANCING)
+            yield from ((mesh, world @ place) for place in (self._instances(instances) if instances else [np.eye(4)]))
+
+    def _instances(self, extension: dict) -> Iterator[np.ndarray]:
+        """f64 [4, 4] of each instance of a node's mesh."""
+        names = {"TRANSLATION": "translation", "ROTATION": "rotation", "SCALE": "scale"}
+        columns = {
+            names[key]: self.accessor(value, key) for key, value in extension["attributes"].items() if key in names
+        }
+        if len({len(column) for column in columns.values()}) != 1:
+            raise MeshError(f"has {_INSTANCING} with columns of unequal length, or none")
+        for row in zip(*columns.values(), strict=True):
+            yield _matrix(dict(zip(columns, row, strict=True)))
+
+    def _mesh(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Vertices f64 [V, 3] and faces i64 [F, 3] of a mesh's primitives, read once."""
+        if number not in self.meshes:
+            vertices, faces, count = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0
+            for primitive in self.tree["meshes"][number]["primitives"]:
+                if primitive.get("mode", _TRIANGLES) < _TRIANGLES:  # points and lines
+                    continue
+                points, triangles = self._primitive(primitive)
+                if len(triangles) and triangles.max() >= len(points):
+                    raise MeshError(f"has a face with vertex index {triangles.max()}, expected 0 to {len(points) - 1}")
+                vertices.append(points)
+                faces.append(triangles + count)
+                count += len(points)
+                if max(count, sum(map(len, faces))) > self.limit:
+                    raise MeshError(f"holds more than {self.limit} triangles or vertices, the most for its size")
+            self.meshes[number] = np.concatenate(vertices), np.concatenate(faces)
+        return self.meshes[number]
+
+    def _primitive(self, primitive: dict) -> tuple[np.ndarray, np.ndarray]:
+        draco = primitive.get("extensions", {}).get(_DRACO)
+        if draco is not None:
+            if importlib.util.find_spec("DracoPy") is None:
+                raise MeshError(
+                    f"is compressed with {_DRACO}, which needs the package DracoPy; or save it uncompressed"
+                )
+            decoded = importlib.import_module("DracoPy").decode(bytes(self.view(draco["bufferView"])))
+            return np.asarray(decoded.points, np.float64), np.asarray(decoded.faces, np.int64)
+        points = self.accessor(primitive["attributes"]["POSITION"], "POSITION")
+        order = np.arange(len(points))
+        if "indices" in primitive:
+            order = self.accessor(primitive["indices"], "indices")[:, 0].astype(np.int64)
+        return points, _faces(order, primitive.get("mode", _TRIANGLES))
+
+    def accessor(self, number: Any, name: str) -> np.ndarray:
+        """An accessor's values, f64 [count, width]; `name` is what errors call it."""
+        accessor = self.accessors[_index(number, self.accessors)]
+        if "sparse" in accessor or "bufferView" not in accessor:
+            raise MeshError(f"stores {name} in a sparse or empty accessor, which is not supported")
+        if name == "POSITION" and accessor.get("normalized"):
+            raise MeshError("stores POSITION as normalized integers (KHR_mesh_quantization), which is not supported")
+        kind, width = np.dtype(_COMPONENT[accessor["componentType"]]), _WIDTH[accessor["type"]]
+        if width != {"indices": 1, "ROTATION": 4}.get(name, 3):
+            raise MeshError(f"stores {name} as {accessor['type']}")
+        view, count = self.view(accessor["bufferView"]), _size(accessor["count"])
+        stride = _size(self.views[accessor["bufferView"]].get("byteStride", kind.itemsize * width))
+        if stride < kind.itemsize * width:
+            raise MeshError(f"has a {name} accessor of stride {stride}, expected {kind.itemsize * width} or more")
+        begin = _size(accessor.get("byteOffset", 0))
+        needed = begin + (count - 1) * stride + kind.itemsize * width if count else 0
+        if needed > len(view) or count > self.limit:
+            raise MeshError(f"has a {name} accessor of {needed} bytes in a buffer view of {len(view)}")
+        rows = np.ndarray((count, width), kind, view, begin, (stride, kind.itemsize)) if count else np.empty((0, width))
+        values = rows.astype(np.float64)
+        if accessor.get("normalized") and kind.kind in "iu":
+            values = np.maximum(values / np.iinfo(kind).max, -1.0)
+        return values
+
+    def view(self, number: Any) -> memoryview:
+        """The bytes of a buffer view."""
+        view = self.views[_index(number, self.views)]
+        buffer = self._buffer(_index(view.get("buffer", 0), self._list("buffers")))
+        begin, length = _size(view.get("byteOffset", 0)), _size(view["byteLength"])
+        if begin + length > len(buffer):
+            raise MeshError(f"is truncated: a buffer view ends at byte {begin + length} of {len(buffer)}")
+        return memoryview(buffer)[begin : begin + length]
+
+    def _buffer(self, number: int) -> bytes:
+        """A buffer: the GLB's binary chunk, a data URI, or a file beside this one or below."""
+        if number not in self.buffers:
+            uri = self.tree["buffers"][number].get("uri")
+            if uri is None:
+                if self.binary is None or number:
+                    raise MeshError(f"buffer {number} has no data")
+                self.buffers[number] = self.binary
+            elif uri.startswith("data:"):
+                self.buffers[number] = base64.b64decode(uri.partition(",")[2])
+            else:
+                self.buffers[number] = self._beside(urllib.parse.unquote(uri))
+        return self.buffers[number]
+
+    def _beside(self, name: str) -> bytes:
+        folder = self.path.parent.resolve()
+        file = (folder / name).resolve()
+        if not file.is_relative_to(folder):
+            raise MeshError(f"names a buffer {name!r} outside its folder")
+        return read_regular(file, MeshError)
+
+
+def _chunks(data: bytes) -> tuple[dict, bytes | None]:
+    """JSON and binary chunk of a GLB file."""
     if len(data) < 20:
         raise MeshError(f"is truncated: {len(data)} bytes, expected a GLB header of 20")
     magic, version, length, json_length, kind = struct.unpack_from("<5I", data)
@@ -36,7 +226,13 @@ def _glb_json(data: bytes) -> dict:
         raise MeshError("is not a GLB file of version 2")
     if length > len(data) or 20 + json_length > length:
         raise MeshError(f"is truncated: {len(data)} bytes, expected {max(length, 20 + json_length)}")
-    return _parse(data[20 : 20 + json_length])
+    tree, begin = _parse(data[20 : 20 + json_length]), 20 + json_length
+    if length < begin + 8:
+        return tree, None
+    size, kind = struct.unpack_from("<2I", data, begin)
+    if kind != _BINARY_CHUNK or begin + 8 + size > length:
+        raise MeshError(f"is truncated: {length} bytes, expected a binary chunk of {size} from {begin + 8} on")
+    return tree, data[begin + 8 : begin + 8 + size]
 
 
 def _parse(text: bytes) -> dict:
@@ -49,53 +245,63 @@ def _parse(text: bytes) -> dict:
     return tree
 
 
-def _check_tree(tree: dict) -> None:
-    views, accessors = tree.get("bufferViews", []), tree.get("accessors", [])
-    for view in views:
-        compression = next((name for name in _MESHOPT if name in view.get("extensions", {})), None)
-        if compression:
-            raise MeshError(f"is compressed with {compression}, which cannot be decoded; save it uncompressed")
-    for mesh in tree.get("meshes", []):
-        for primitive in mesh["primitives"]:
-            draco = _DRACO in primitive.get("extensions", {})
-            if draco and importlib.util.find_spec("DracoPy") is None:
-                raise MeshError(
-                    f"is compressed with {_DRACO}, which needs the package DracoPy; or save it uncompressed"
-                )
-            if primitive.get("mode", 4) >= 4 and not draco:
-                _check_accessor(accessors[primitive["attributes"]["POSITION"]], views, "POSITION")
-                if "indices" in primitive:
-                    _check_accessor(accessors[primitive["indices"]], views, "indices")
-    for accessor in accessors:
-        if "bufferView" not in accessor and accessor["count"] > 2**27:
-            raise MeshError(f"has an accessor of {accessor['count']} elements and no data")
-    _check_nodes(tree.get("nodes", []))
+def _size(value: Any) -> int:
+    """A count of bytes or elements."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
+        raise ValueError(f"found {str(value)[:20]}, expected a whole number")
+    return value
 
 
-def _check_accessor(accessor: dict, views: list, name: str) -> None:
-    if "sparse" in accessor or "bufferView" not in accessor:
-        raise MeshError(f"stores {name} in a sparse or empty accessor, which is not supported")
-    if name == "POSITION" and accessor.get("normalized"):
-        raise MeshError("stores POSITION as normalized integers (KHR_mesh_quantization), which is not supported")
-    view, count = views[accessor["bufferView"]], accessor["count"]
-    size = _COMPONENT_BYTES[accessor["componentType"]] * _COMPONENTS[accessor["type"]]
-    stride = view.get("byteStride", size)
-    needed = accessor.get("byteOffset", 0) + (count - 1) * stride + size if count else 0
-    if count < 0 or needed > view["byteLength"]:
-        raise MeshError(f"has a {name} accessor of {needed} bytes in a buffer view of {view['byteLength']}")
+def _index(value: Any, rows: list) -> int:
+    if _size(value) >= len(rows):
+        raise IndexError(f"index {value} of {len(rows)}")
+    return value
 
 
-def _check_nodes(nodes: list) -> None:
-    """The scene graph is a forest: a node has one parent, so that walking it ends."""
-    parent = [-1] * len(nodes)
-    for i, node in enumerate(nodes):
-        for child in node.get("children", []):
-            if parent[child] >= 0:
+def _check_forest(children: list[list[int]]) -> None:
+    """A node has one parent, and none is its own ancestor, so that walking the scene graph ends."""
+    parents = [0] * len(children)
+    for row in children:
+        for child in row:
+            parents[child] += 1
+            if parents[child] > 1:
                 raise MeshError(f"node {child} has two parents in the scene graph")
-            parent[child] = i
-    for i in range(len(nodes)):
-        steps, up = 0, i
-        while up >= 0 and steps <= len(nodes):
-            steps, up = steps + 1, parent[up]
-        if up >= 0:
-            raise MeshError(f"node {i} is its own ancestor in the scene graph")
+    reached = [i for i, number in enumerate(parents) if number == 0]
+    for node in reached:  # grows as it is walked
+        reached += children[node]
+    if len(reached) < len(children):
+        node = min(set(range(len(children))) - set(reached))
+        raise MeshError(f"node {node} is its own ancestor in the scene graph")
+
+
+def _matrix(node: dict) -> np.ndarray:
+    """f64 [4, 4] of a node's matrix, or of its scale, rotation (x, y, z, w) and translation."""
+    if "matrix" in node:
+        return np.array(node["matrix"], np.float64).reshape(4, 4).T
+    matrix = np.eye(4)
+    if "rotation" in node:
+        x, y, z, w = np.array(node["rotation"], np.float64) / np.linalg.norm(np.array(node["rotation"], np.float64))
+        matrix[:3, :3] = [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    if "scale" in node:
+        matrix[:3, :3] *= np.array(node["scale"], np.float64).reshape(3)
+    if "translation" in node:
+        matrix[:3, 3] = np.array(node["translation"], np.float64).reshape(3)
+    return matrix
+
+
+def _faces(order: np.ndarray, mode: int) -> np.ndarray:
+    """Faces i64 [F, 3] of a list, strip or fan of vertices i64 [n]."""
+    if mode == _TRIANGLES:
+        return order[: len(order) // 3 * 3].reshape(-1, 3)
+    number = max(len(order) - 2, 0)
+    first = np.arange(number)
+    if mode == _STRIP:  # every other triangle is turned round
+        odd = first % 2
+        return np.stack([order[first], order[first + 1 + odd], order[first + 2 - odd]], axis=1)
+    if mode == _FAN:
+        return np.stack([order[first + 1], order[first + 2], np.broadcast_to(order[:1], number)], axis=1)
+    raise MeshError(f"has a primitive of mode {mode}, expected 0 to 6")

@@ -1,4 +1,7 @@
-"""Mesh files in, triangles out: +Y up, metres, scene graph applied, every geometry merged, textures left alone."""
+"""Mesh files in, triangles out: +Y up, metres, scene graph applied, every geometry merged, textures left alone.
+
+Time is linear in a file's size. So is memory, but for 4 million triangles that instances in glTF may make of any file.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,16 @@ import numpy as np
 import trimesh
 
 from batchnav.errors import ArgumentError, MeshError
-from batchnav.runtime.files import replacing
-from batchnav.scene.gltf import check_gltf
+from batchnav.runtime.files import read_regular, replacing
+from batchnav.scene.gltf import read_gltf
+from batchnav.scene.text_mesh import read_obj, read_off
 from batchnav.types import TriangleMesh
 
 SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off")
 _FLAT = 1e-7
 """A triangle lower than this fraction of its longest edge is degenerate: float32 cannot tell it from a line."""
+_AT_A_TIME = 2**18
+"""Triangles that are looked at together, so that a large mesh needs little more memory than it takes itself."""
 
 
 def load_mesh(path: str | Path, up: Literal["auto", "y", "z"] = "auto") -> TriangleMesh:
@@ -36,12 +42,13 @@ def load_mesh(path: str | Path, up: Literal["auto", "y", "z"] = "auto") -> Trian
         raise MeshError(f"{path}: found suffix {suffix!r}, expected one of {', '.join(SUFFIXES)}")
     if path.is_dir():
         raise MeshError(f"{path}: is a folder, expected a mesh file")
+    data = read_regular(path, MeshError)
     try:
-        data = path.read_bytes()
-        _check_file(data, suffix)
-        vertices, faces = _merge(_read_scene(path, data, suffix))
-    except OSError as error:
-        raise MeshError(f"{path}: cannot be read ({error.strerror or error})") from error
+        if not data:
+            raise MeshError("is empty")
+        vertices, faces = _read(data, path)
+    except MemoryError as error:
+        raise MeshError(f"{path}: claims more data than memory holds") from error
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
     if up == "z":
@@ -87,13 +94,30 @@ def save_mesh(mesh: TriangleMesh, path: str | Path) -> None:
         part.write_bytes(data)
 
 
-def _check_file(data: bytes, suffix: str) -> None:
-    if not data:
-        raise MeshError("is empty")
+def _read(data: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices f64 [V, 3] and faces i64 [F, 3] as a file has them."""
+    suffix = path.suffix.lower()
     if suffix in (".glb", ".gltf"):
-        check_gltf(data, binary=suffix == ".glb")
+        return read_gltf(data, path)
+    if suffix == ".obj":
+        return read_obj(data)
+    if suffix == ".off":
+        return read_off(data)
     if suffix == ".ply":
+        data = _plain_lines(data)
         _check_ply(data)
+    return _read_by_trimesh(data, suffix[1:])
+
+
+def _plain_lines(data: bytes) -> bytes:
+    """A PLY file whose header's lines, and those of text, end in LF; the bytes of a binary body stay."""
+    header, end, body = data.partition(b"end_header")
+    if b"\r" not in header:
+        return data
+    header = header.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if b"format ascii" in header:
+        return header + end + body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return header + end + b"\n" + body.removeprefix(b"\r\n" if body.startswith(b"\r\n") else b"\r")
 
 
 def _check_ply(data: bytes) -> None:
@@ -112,50 +136,38 @@ def _check_ply(data: bytes) -> None:
             raise MeshError(f"is truncated: {rows} rows, its header says {expected}")
 
 
-def _read_scene(path: Path, data: bytes, suffix: str) -> trimesh.Scene:
-    """trimesh's scene, textures neither opened nor decoded."""
-    logger, resolver = logging.getLogger("trimesh"), trimesh.resolvers.FilePathResolver(str(path))
+def _read_by_trimesh(data: bytes, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """All triangles of a PLY or STL file."""
+    logger = logging.getLogger("trimesh")
     level = logger.level
     try:
         logger.setLevel(logging.CRITICAL)  # what it logs is raised below, with the file's name
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return trimesh.load_scene(
-                io.BytesIO(data), file_type=suffix[1:], resolver=resolver, process=False, skip_materials=True
-            )
-    except MemoryError as error:
-        raise MeshError("claims more data than memory holds") from error
+            scene = trimesh.load_scene(io.BytesIO(data), file_type=kind, process=False, skip_materials=True)
+        vertices, faces, count = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0
+        for geometry in scene.geometry.values():
+            if isinstance(geometry, trimesh.Trimesh):
+                vertices.append(np.asarray(geometry.vertices, np.float64))
+                faces.append(np.asarray(geometry.faces, np.int64) + count)
+                count += len(vertices[-1])
+        return np.concatenate(vertices), np.concatenate(faces)
+    except MemoryError:
+        raise
     except Exception as error:  # whatever a broken file makes a parser stumble over
-        raise MeshError(f"cannot be read as {suffix[1:].upper()} ({type(error).__name__}: {error})") from error
+        raise MeshError(f"cannot be read as {kind.upper()} ({type(error).__name__}: {error})") from error
     finally:
         logger.setLevel(level)
 
 
-def _merge(scene: trimesh.Scene) -> tuple[np.ndarray, np.ndarray]:
-    """All triangles of a scene graph in its world frame: float64 [V, 3], int64 [F, 3]."""
-    vertices, faces, count = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0
-    for node in scene.graph.nodes_geometry:
-        transform, name = scene.graph[node]
-        geometry = scene.geometry[name]
-        if not isinstance(geometry, trimesh.Trimesh):
-            continue
-        points, triangles = np.asarray(geometry.vertices), np.asarray(geometry.faces)
-        if len(triangles) and not 0 <= triangles.min() <= triangles.max() < len(points):
-            worst = triangles.min() if triangles.min() < 0 else triangles.max()
-            raise MeshError(f"has a face with vertex index {worst}, expected 0 to {len(points) - 1}")
-        if np.linalg.det(transform[:3, :3]) < 0:  # a mirrored part keeps its front outside
-            triangles = triangles[:, ::-1]
-        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is dropped later
-            vertices.append(points @ transform[:3, :3].T + transform[:3, 3])
-        faces.append(triangles + count)
-        count += len(points)
-    return np.concatenate(vertices), np.concatenate(faces)
-
-
 def _usable(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
     """bool [F]: finite triangles that have an area."""
-    a, b, c = (vertices[faces[:, i]].astype(np.float64) for i in range(3))
-    with np.errstate(invalid="ignore", over="ignore"):
-        area = np.linalg.norm(np.cross(b - a, c - a), axis=1)  # twice the triangle's
-        longest = np.maximum(np.maximum(((b - a) ** 2).sum(1), ((c - a) ** 2).sum(1)), ((c - b) ** 2).sum(1))
-        return np.isfinite(area) & (area > _FLAT * longest)
+    good = np.empty(len(faces), bool)
+    for begin in range(0, len(faces), _AT_A_TIME):
+        some = faces[begin : begin + _AT_A_TIME]
+        a, b, c = (vertices[some[:, i]].astype(np.float64) for i in range(3))
+        with np.errstate(invalid="ignore", over="ignore"):
+            area = np.linalg.norm(np.cross(b - a, c - a), axis=1)  # twice the triangle's
+            longest = np.maximum(np.maximum(((b - a) ** 2).sum(1), ((c - a) ** 2).sum(1)), ((c - b) ** 2).sum(1))
+            good[begin : begin + _AT_A_TIME] = np.isfinite(area) & (area > _FLAT * longest)
+    return good

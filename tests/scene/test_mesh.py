@@ -1,5 +1,10 @@
+import base64
 import json
+import os
 import struct
+import sys
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -142,7 +147,7 @@ BAD_FILES = {
     "no_mesh.glb": (glb({"asset": {"version": "2.0"}, "scenes": [{"nodes": []}], "scene": 0}), "no triangles"),
     "index.glb": (changed(lambda t: t["accessors"][0].update(count=2)), "vertex index 2"),
     "accessor.glb": (changed(lambda t: t["accessors"][0].update(count=10**12)), "accessor of"),
-    "zeros.glb": (changed(lambda t: t["accessors"].append({**HUGE_ACCESSOR})), "no data"),
+    "zeros.glb": (changed(lambda t: t["accessors"].__setitem__(0, {**HUGE_ACCESSOR})), "empty accessor"),
     "sparse.glb": (changed(lambda t: t["accessors"][0].update(sparse={})), "sparse"),
     "normalized.glb": (changed(lambda t: t["accessors"][0].update(normalized=True)), "KHR_mesh_quantization"),
     "view.glb": (changed(lambda t: t["accessors"][0].update(bufferView=9)), "not valid glTF"),
@@ -158,6 +163,18 @@ BAD_FILES = {
     "flat.obj": (b"v 0 0 0\nv 1 0 0\nv 2 0 0\nf 1 2 3\n", "degenerate"),
     "huge.stl": (STL, "huge.stl"),
     "words.off": (b"OFF\nthree one\n", "words.off"),
+    "short.off": (b"OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n", "line 1: found 3 lines"),
+    "faces.off": (b"OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n9 0 1\n", "line 6: found 2 of 9"),
+    "index.off": (b"OFF 3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 -7\n", "vertex index -7"),
+    "nothing.off": (b"\n# a\n", "not an OFF file"),
+    "zero.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 0 1 2\n", "vertex index -1"),
+    "face.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 x\n", "line 4: .*'x'"),
+    "long.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf " + b"1 2 3 " * 2000, "polygon of 6000 corners"),
+    "overflow.glb": (changed(lambda t: t["nodes"][0].update(translation=[10**400, 0, 0])), "OverflowError"),
+    "stride.glb": (changed(lambda t: t["bufferViews"][0].update(byteStride=0)), "stride 0"),
+    "negative.glb": (changed(lambda t: t["nodes"][0].update(mesh=-1)), "not valid glTF"),
+    "twice.glb": (changed(lambda t: t["scenes"][0].update(nodes=[0, 0])), "twice"),
+    "mode.glb": (changed(lambda t: t["meshes"][0]["primitives"][0].update(mode=9)), "mode 9"),
     "mesh.fbx": (b"x", "suffix '.fbx'"),
     "mesh": (b"x", "suffix ''"),
 }  # fmt: skip
@@ -220,9 +237,168 @@ def test_a_mesh_in_memory_is_checked(vertices, faces, message):
         check_mesh(TriangleMesh(vertices, faces), "room")
 
 
-def test_draco_is_left_to_trimesh_where_its_decoder_is_installed(monkeypatch):
+def test_draco_is_left_to_its_decoder_where_it_is_installed(monkeypatch, tmp_path):
     monkeypatch.setattr(gltf.importlib.util, "find_spec", lambda name: object())
-    gltf.check_gltf(compressed("KHR_draco_mesh_compression"), binary=True)
+    decoded = SimpleNamespace(points=np.eye(3, dtype=np.float32), faces=np.int64([[0, 1, 2]]))
+    monkeypatch.setitem(sys.modules, "DracoPy", SimpleNamespace(decode=lambda data: decoded))
+    (tmp_path / "a.glb").write_bytes(compressed("KHR_draco_mesh_compression"))
+    np.testing.assert_array_equal(load_mesh(tmp_path / "a.glb").vertices, np.eye(3))
+
+
+def written(tmp_path, name, data):
+    path = tmp_path / name
+    path.write_bytes(data)
+    return path
+
+
+def test_lists_strips_and_fans_beside_each_other(tmp_path):
+    """Five corners of a pentagon: a list of one triangle, a strip and a fan of three each."""
+    angle = np.arange(5) * 2 * np.pi / 5
+    corners = np.stack([np.cos(angle), np.sin(angle), 0 * angle], axis=1).astype(np.float32)
+    tree, _ = triangle_tree()
+    tree["accessors"] = [{"bufferView": 0, "componentType": 5126, "count": 5, "type": "VEC3"}]
+    tree["bufferViews"], tree["buffers"] = [{"buffer": 0, "byteLength": 60}], [{"byteLength": 60}]
+    position = {"attributes": {"POSITION": 0}}
+    tree["meshes"] = [{"primitives": [{**position, "mode": mode} for mode in (0, 4, 5, 6)]}]
+    mesh = load_mesh(written(tmp_path, "a.glb", glb(tree, corners.tobytes())))
+    assert len(mesh.faces) == 1 + 3 + 3
+    a, b, c = (mesh.vertices[mesh.faces[:, k]] for k in range(3))
+    up = np.cross(b - a, c - a)[:, 2]
+    # The pentagon's fan covers it; the strip zigzags over its edge, every other triangle turned round.
+    assert up[4:].sum() / 2 == pytest.approx(2.5 * np.sin(2 * np.pi / 5), rel=1e-5) and (up[[0, 1, 4, 5, 6]] > 0).all()
+
+
+def instanced(number, **columns):
+    tree, data = triangle_tree()
+    attributes = {}
+    for name, values in columns.items():
+        values = np.asarray(values, np.float32)
+        attributes[name] = len(tree["accessors"])
+        view = {"buffer": 0, "byteOffset": len(data) + -len(data) % 4, "byteLength": values.nbytes}
+        data += b"\0" * (-len(data) % 4) + values.tobytes()
+        tree["accessors"].append({
+            "bufferView": len(tree["bufferViews"]), "componentType": 5126, "count": number,
+            "type": f"VEC{values.shape[1]}",
+        })  # fmt: skip
+        tree["bufferViews"].append(view)
+    tree["nodes"] = [{"mesh": 0, "extensions": {"EXT_mesh_gpu_instancing": {"attributes": attributes}}}]
+    tree["nodes"][0]["scale"], tree["buffers"] = [2, 2, 2], [{"byteLength": len(data)}]
+    return glb({**tree, "extensionsUsed": ["EXT_mesh_gpu_instancing"]}, data)
+
+
+def test_instances_of_a_mesh(tmp_path):
+    half = np.sqrt(0.5)
+    places = {"TRANSLATION": [[0, 0, 0], [5, 0, 0]], "ROTATION": [[0, 0, 0, 1], [0, 0, half, half]]}
+    mesh = load_mesh(written(tmp_path, "a.glb", instanced(2, **places)))
+    expected = [[0, 0, 0], [2, 0, 0], [0, 2, 0], [10, 0, 0], [10, 2, 0], [8, 0, 0]]
+    np.testing.assert_allclose(mesh.vertices, expected, atol=1e-6)
+
+
+def test_extensions_that_are_not_read_are_named(tmp_path):
+    tree, data = triangle_tree(extensionsUsed=["KHR_node_visibility", "KHR_materials_unlit", "KHR_texture_transform"])
+    with pytest.warns(UserWarning, match="a.glb: uses .* not read: KHR_node_visibility; its"):
+        load_mesh(written(tmp_path, "a.glb", glb(tree, data)))
+
+
+def test_small_gltf_asks_for_little(tmp_path, monkeypatch):
+    tree, data = triangle_tree()
+    chain = [{"children": [i + 1]} for i in range(20_000)] + [{"mesh": 0, "translation": [1, 0, 0]}]
+    begin = time.process_time()
+    assert len(load_mesh(written(tmp_path, "chain.glb", glb({**tree, "nodes": chain}, data))).faces) == 1
+    assert time.process_time() - begin < 2.0  # measured: 0.2 s; it grew with the square
+    monkeypatch.setattr(gltf, "MOST_TRIANGLES", 0)
+    monkeypatch.setattr(gltf, "_PLACING", 1000)
+    copies = {"nodes": [{"mesh": 0}] * 20_000, "scenes": [{"nodes": list(range(20_000))}]}
+    path = written(tmp_path, "copies.glb", glb({**tree, **copies}, data))
+    begin = path.stat().st_size
+    with pytest.raises(MeshError, match=f"places more than {begin} triangles or vertices"):
+        load_mesh(path)
+    many = [{"primitives": [{"attributes": {"POSITION": 0}}] * 5000}]
+    with pytest.raises(MeshError, match="holds more than"):
+        long = {"bufferViews": [{"buffer": 0, "byteLength": 120_000}], "buffers": [{"byteLength": 120_000}]}
+        long["accessors"] = [{"bufferView": 0, "componentType": 5126, "count": 10_000, "type": "VEC3"}]
+        load_mesh(written(tmp_path, "shared.glb", glb({**tree, **long, "meshes": many}, bytes(120_000))))
+
+
+def test_buffers_beside_the_file_and_nowhere_else(tmp_path):
+    tree, data = triangle_tree()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a b.bin").write_bytes(data)
+    (tmp_path / "out.bin").write_bytes(data)
+    os.mkfifo(tmp_path / "in" / "pipe")
+    path = tmp_path / "in" / "a.gltf"
+
+    def with_uri(uri):
+        path.write_text(json.dumps({**tree, "buffers": [{"byteLength": len(data), "uri": uri}]}))
+        return path
+
+    encoded = base64.b64encode(data).decode()
+    for uri in ("a%20b.bin", f"data:application/octet-stream;base64,{encoded}"):
+        assert len(load_mesh(with_uri(uri)).faces) == 1
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "out.bin")
+    bad = {"../out.bin": "outside", str(tmp_path / "out.bin"): "outside", "link": "outside", "pipe": "a pipe"}
+    bad |= {"absent": "No such file", "": "folder", "a\0b": "null", "data:base64,AAAA": "truncated"}
+    for uri, match in bad.items():
+        with pytest.raises(MeshError, match=match):
+            load_mesh(with_uri(uri))
+    os.mkfifo(tmp_path / "pipe.obj")
+    with pytest.raises(MeshError, match="a pipe"):
+        load_mesh(tmp_path / "pipe.obj")
+
+
+def area(mesh):
+    a, b, c = (mesh.vertices[mesh.faces[:, k]].astype(np.float64) for k in range(3))
+    return np.linalg.norm(np.cross(b - a, c - a), axis=1).sum() / 2
+
+
+NOTCHED = [(0, 0), (2, 0), (2, 2), (3, 2), (3, 0), (5, 0), (5, 2.5), (0, 2.5)]
+"""A wall 5 m long with a door of 1 x 2 m: 10.5 m2."""
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_door_in_a_wall_stays_open(tmp_path, turned):
+    corners = NOTCHED[::-1] if turned else NOTCHED
+    lines = [f"v 1 {y} {x}" for x, y in corners] + ["f " + " ".join(map(str, range(1, 9)))]
+    mesh = load_mesh(written(tmp_path, "wall.obj", "\n".join(lines).encode()))
+    assert area(mesh) == pytest.approx(10.5) and len(mesh.faces) == 6
+    a, b, c = (mesh.vertices[mesh.faces[:, k]] for k in range(3))
+    front = np.cross(b - a, c - a)[:, 0]
+    assert (front > 0).all() if turned else (front < 0).all()  # as its corners go round
+    rows = [f"1 {y} {x}" for x, y in corners] + ["8 " + " ".join(map(str, range(8)))]
+    mesh = load_mesh(written(tmp_path, "wall.off", ("OFF # a wall\n8 1 0\n" + "\n".join(rows)).encode()))
+    assert area(mesh) == pytest.approx(10.5)
+
+
+def test_indices_that_count_back(tmp_path):
+    square = "v {0} 0 0\nv {1} 0 0\nv {1} 1 0\nv {0} 1 0\nf -4//1 -3 -2/7/8 -1\n"
+    text = "".join(f"o part{k}\n" + square.format(2 * k, 2 * k + 1) for k in range(3))
+    mesh = load_mesh(written(tmp_path, "a.obj", text.encode()))
+    assert area(mesh) == pytest.approx(3.0) and mesh.vertices[:, 0].max() == 5
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-8-sig"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_encodings_and_line_ends(tmp_path, encoding, end):
+    text = "# Küche\ng Küche\nv 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 \\\n3\n".replace("\n", end)
+    assert len(load_mesh(written(tmp_path, "a.obj", text.encode(encoding))).faces) == 1
+    ply = (PLY + b"3 0 1 2\n").replace(b"\n", end.encode())
+    assert len(load_mesh(written(tmp_path, "a.ply", ply)).faces) == 1
+
+
+def test_a_binary_body_behind_a_header_with_other_line_ends(tmp_path):
+    box().export(tmp_path / "a.ply")
+    data = (tmp_path / "a.ply").read_bytes()
+    head, end, body = data.partition(b"end_header\n")
+    for line_end in (b"\r\n", b"\r"):
+        mesh = load_mesh(written(tmp_path, "b.ply", (head + end).replace(b"\n", line_end) + body))
+        assert len(mesh.faces) == 12 and area(mesh) == pytest.approx(22)
+
+
+def test_many_groups_take_linear_time(tmp_path):
+    text = "".join(f"g {k}\nusemtl m{k}\nv {k} 0 0\nv {k} 1 0\nv {k} 0 1\nf -3 -2 -1\n" for k in range(40_000))
+    begin = time.process_time()
+    assert len(load_mesh(written(tmp_path, "a.obj", text.encode())).faces) == 40_000
+    assert time.process_time() - begin < 5.0  # measured: 0.4 s
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,66 @@
+"""Polygons of mesh files, of any number of corners, as triangles."""
+
+from __future__ import annotations
+
+import mapbox_earcut
+import numpy as np
+
+from batchnav.errors import MeshError
+
+MOST_CORNERS = 4096
+"""Of a polygon: the time that cutting takes grows with their square."""
+_STRAIGHT = 1e-9
+"""Of a polygon's area: a corner that turns back by less is straight."""
+
+
+def triangulate(vertices: np.ndarray, corners: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Cut polygons into triangles i64 [F, 3] that keep their front: convex ones in fans, others at their ears.
+
+    Args:
+        vertices: f64 [V, 3].
+        corners: i64 [C], vertices of one polygon after another.
+        counts: i64 [P], corners of each polygon; what has fewer than three is left out.
+
+    Concave ones are cut by mapbox_earcut, seen along their normal; one that it finds no ear in becomes a fan. MeshError
+    where a polygon has more than MOST_CORNERS.
+    """
+    if len(counts) and counts.max() > MOST_CORNERS:
+        raise MeshError(f"has a polygon of {counts.max()} corners, expected at most {MOST_CORNERS}")
+    first = np.cumsum(counts) - counts
+    parts = [np.empty((0, 3), np.int64)]
+    for number in np.unique(counts[counts >= 3]):
+        polygons = corners[first[counts == number][:, None] + np.arange(number)]
+        if number == 3:
+            parts.append(polygons)
+            continue
+        normal, concave = _normals(vertices[polygons])
+        parts.append(_fans(polygons[~concave]))
+        parts += [_ears(vertices, polygon, n) for polygon, n in zip(polygons[concave], normal[concave], strict=True)]
+    return np.concatenate(parts)
+
+
+def _normals(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Newell's normals f64 [P, 3] of polygons f64 [P, n, 3], as long as twice the area, and bool [P]: concave ones."""
+    edge = np.roll(points, -1, axis=1) - points
+    normal = np.cross(points - points[:, :1], np.roll(points, -1, axis=1) - points[:, :1]).sum(1)
+    turn = (np.cross(np.roll(edge, 1, axis=1), edge) * normal[:, None]).sum(2)
+    return normal, (turn < -_STRAIGHT * (normal * normal).sum(1)[:, None]).any(1)
+
+
+def _fans(polygons: np.ndarray) -> np.ndarray:
+    """Triangles i64 [P * (n - 2), 3] of polygons i64 [P, n]."""
+    middle, last = polygons[:, 1:-1], polygons[:, 2:]
+    return np.stack([np.broadcast_to(polygons[:, :1], middle.shape), middle, last], axis=2).reshape(-1, 3)
+
+
+def _ears(vertices: np.ndarray, polygon: np.ndarray, normal: np.ndarray) -> np.ndarray:
+    across = [axis for axis in range(3) if axis != np.argmax(np.abs(normal))]
+    flat = np.ascontiguousarray(vertices[polygon][:, across])
+    found = mapbox_earcut.triangulate_float64(flat, np.array([len(polygon)], np.uint32)).reshape(-1, 3)
+    if not len(found):
+        return _fans(polygon[None])
+    triangles = polygon[found.astype(np.int64)]
+    a, b, c = (vertices[triangles[:, k]] for k in range(3))
+    back = (np.cross(b - a, c - a) * normal).sum(1) < 0
+    triangles[back] = triangles[back][:, ::-1]
+    return triangles
