@@ -90,10 +90,9 @@ _FLOAT, _INT = torch.float32, torch.int32
 NAVMESH_COLUMNS = NavMeshData(
     scenes=(SCENE_ROW.itemsize // 4, _FLOAT), tiles=(TILE_ROW.itemsize // 4, _FLOAT),
     nodes=(BV_NODE.itemsize // 4, _INT), polygons=(POLYGON_ROW.itemsize // 4, _FLOAT),
-    triangles=(TRIANGLE_ROW.itemsize // 4, _FLOAT),
-    link_start=(None, _INT), link_middle=(MIDDLE_ROW.itemsize // 4, _FLOAT),
-    link_portal=(PORTAL_ROW.itemsize // 4, _FLOAT), polygon_island=(None, _INT),
-    island_radius=(None, _FLOAT), cumulative_area=(None, _FLOAT),
+    triangles=(TRIANGLE_ROW.itemsize // 4, _FLOAT), link_start=(None, _INT),
+    link_middle=(MIDDLE_ROW.itemsize // 4, _FLOAT), link_portal=(PORTAL_ROW.itemsize // 4, _FLOAT),
+    polygon_island=(None, _INT), island_radius=(None, _FLOAT), cumulative_area=(None, _FLOAT),
 )  # fmt: skip
 """Columns (None: one dimension) and type of each array."""
 
@@ -107,7 +106,7 @@ class SearchScratch(NamedTuple):
     """Working memory of searches: one row per CPU chunk or CUDA thread. Made by `search_scratch`, cleared by nobody.
 
     Row-major on both devices: searches of neighbouring threads diverge at once, so what counts is that one node is one
-    16-byte access and a search's heap stays in few cache lines. `navmesh/heap.py` alone reads and writes it.
+    16-byte access and a search's heap stays in few cache lines. `navmesh/heap.py` alone knows what is where.
     """
 
     data: np.ndarray

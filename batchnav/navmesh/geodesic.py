@@ -162,14 +162,12 @@ def _list_links(nav, scene, node, via, stamp, scratch, row):
 def pull_string(nav, start, goal, portals, scratch, row):
     """The funnel: shortest path from start to goal through the listed portals. As `find_path`."""
     _keep_corner(0, start, scratch, row)
-    if portals == 0:
-        return _straight(start, goal, scratch, row)
     length, corners = ZERO, 1
     apex = latest = start  # of the corners that count as one, `latest` is the first
     first = goal
     left, left_portal, right, right_portal = start, 0, start, 0
     i = 0
-    while i <= portals:
+    while i <= portals and portals > 0:
         if i < portals:
             next_left, next_right = link_portal(nav, list_read(portals - 1 - i, scratch, row))
             if i == 0:
@@ -207,21 +205,17 @@ def pull_string(nav, start, goal, portals, scratch, row):
             left, left_portal, right, right_portal = apex, i, apex, i
         i += 1
     if not same_point(latest, goal):
-        length += distance(latest, goal)
+        length += _last_leg(latest, goal)
         _keep_corner(corners, goal, scratch, row)
         corners += 1
     return length, corners, first
 
 
 @inline_function
-def _straight(start, goal, scratch, row):
-    """The path within a polygon. As `find_path`."""
-    if same_point(start, goal):
-        return ZERO, 1, goal
-    _keep_corner(1, goal, scratch, row)
-    dx, dy, dz = goal[0] - start[0], goal[1] - start[1], goal[2] - start[2]
-    # Rounded otherwise than `distance`: so these lengths have always been, and seeded runs depend on the last bit.
-    return math.sqrt(fma(dz, dz, fma(dy, dy, dx * dx))), 2, goal
+def _last_leg(a, b):
+    """As `distance` but for the rounding: paths have always ended so, and seeded runs depend on the last bit."""
+    dx, dy, dz = b[0] - a[0], b[1] - a[1], b[2] - a[2]
+    return math.sqrt(fma(dz, dz, fma(dy, dy, dx * dx)))
 
 
 @inline_function

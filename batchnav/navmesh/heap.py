@@ -16,9 +16,15 @@ _LAST_STAMP = 2**29 - 1
 
 
 @inline_function
+def _start(scratch, row):
+    """Where a row's memory begins."""
+    return row * scratch.row_size
+
+
+@inline_function
 def begin_search(scratch, row):
     """A new stamp (times 4), by which this search's nodes are told from older ones."""
-    base = row * scratch.row_size
+    base = _start(scratch, row)
     stamp = as_int(scratch.data[base, 0]) + 1
     if stamp >= _LAST_STAMP:
         for node in range(1, scratch.heap):
@@ -31,7 +37,7 @@ def begin_search(scratch, row):
 @inline_function
 def read_node(node, stamp, scratch, row):
     """(cost, first link, link * 4 + parent's side, state): state is 0 where this search has not seen the node."""
-    cost, first, link, state = load4(scratch.data, row * scratch.row_size + 1 + node, 0)
+    cost, first, link, state = load4(scratch.data, _start(scratch, row) + 1 + node, 0)
     return cost, as_int(first), as_int(link), max(as_int(state) - stamp, 0)
 
 
@@ -39,13 +45,13 @@ def read_node(node, stamp, scratch, row):
 def write_node(node, cost, first, link, state, scratch, row):
     """Store a node; `state` is the stamp plus OPEN or CLOSED."""
     values = cost, as_float(first), as_float(link), as_float(state)
-    store4(scratch.data, row * scratch.row_size + 1 + node, 0, values)
+    store4(scratch.data, _start(scratch, row) + 1 + node, 0, values)
 
 
 @inline_function
 def write_state(node, state, scratch, row):
     """Store a node's state alone."""
-    scratch.data[row * scratch.row_size + 1 + node, 3] = as_float(state)
+    scratch.data[_start(scratch, row) + 1 + node, 3] = as_float(state)
 
 
 @inline_function
@@ -66,7 +72,7 @@ def heap_decrease(size, total, node, scratch, row):
 @inline_function
 def heap_pop(size, scratch, row):
     """(total, node) of the lowest entry; `size` is the number of entries before."""
-    heap = row * scratch.row_size + scratch.heap
+    heap = _start(scratch, row) + scratch.heap
     _, _, top_total, top = load4(scratch.data, heap, 0)
     size -= 1
     total, node = _total(size, scratch, row), _node(size, scratch, row)
@@ -96,17 +102,17 @@ def _bubble_up(hole, total, node, scratch, row):
 
 @inline_function
 def _total(k, scratch, row):
-    return scratch.data[row * scratch.row_size + scratch.heap + ((k + 1) >> 1), (~k & 1) * 2]
+    return scratch.data[_start(scratch, row) + scratch.heap + ((k + 1) >> 1), (~k & 1) * 2]
 
 
 @inline_function
 def _node(k, scratch, row):
-    return as_int(scratch.data[row * scratch.row_size + scratch.heap + ((k + 1) >> 1), (~k & 1) * 2 + 1])
+    return as_int(scratch.data[_start(scratch, row) + scratch.heap + ((k + 1) >> 1), (~k & 1) * 2 + 1])
 
 
 @inline_function
 def _put(k, total, node, scratch, row):
-    place = row * scratch.row_size + scratch.heap + ((k + 1) >> 1)
+    place = _start(scratch, row) + scratch.heap + ((k + 1) >> 1)
     scratch.data[place, (~k & 1) * 2] = total
     scratch.data[place, (~k & 1) * 2 + 1] = as_float(node)
 
@@ -114,10 +120,10 @@ def _put(k, total, node, scratch, row):
 @inline_function
 def list_read(k, scratch, row):
     """Entry k of the row's list, an int32."""
-    return as_int(scratch.data[row * scratch.row_size + scratch.list + (k >> 2), k & 3])
+    return as_int(scratch.data[_start(scratch, row) + scratch.list + (k >> 2), k & 3])
 
 
 @inline_function
 def list_write(k, value, scratch, row):
     """Store entry k of the row's list."""
-    scratch.data[row * scratch.row_size + scratch.list + (k >> 2), k & 3] = as_float(value)
+    scratch.data[_start(scratch, row) + scratch.list + (k >> 2), k & 3] = as_float(value)

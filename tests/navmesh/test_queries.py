@@ -7,7 +7,16 @@ import torch
 
 from batchnav.errors import ArgumentError
 from batchnav.navmesh import batch
-from batchnav.navmesh.data import WALL, pack, search_scratch, search_size
+from batchnav.navmesh.data import (
+    MIDDLE_ROW,
+    POLYGON_ROW,
+    PORTAL_ROW,
+    WALL,
+    pack,
+    records,
+    search_scratch,
+    search_size,
+)
 from batchnav.navmesh.file import single_tile_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
@@ -26,7 +35,9 @@ def test_facts(rooms):
     assert rooms.num_polygons == 4 and rooms.num_islands == 2
     assert rooms.area == pytest.approx(16 + 0.2 + 15.2 + 1, abs=1e-5)
     np.testing.assert_allclose(rooms.bounds, [[0, 0, 0], [8, 2.4, 4]], atol=1e-6)
-    np.testing.assert_array_equal(rooms.data.polygons.view(np.int32)[0, 11::4], [WALL, WALL, WALL, 1, WALL, WALL])
+    np.testing.assert_array_equal(
+        records(rooms.data.polygons, POLYGON_ROW)["edges"]["neighbour"][0], [WALL, WALL, WALL, 1, WALL, WALL]
+    )
 
 
 def test_snap(rooms):
@@ -248,7 +259,8 @@ def _stored_links(file, tile_index, polygon, first):
 
 def _our_links(data, polygon):
     rows = slice(data.link_start[polygon], data.link_start[polygon + 1])
-    targets, edges = data.link_middle.view(np.int32)[rows, 3], data.link_portal.view(np.int32)[rows, 3]
+    targets = records(data.link_middle, MIDDLE_ROW)["target"][rows]
+    edges = records(data.link_portal, PORTAL_ROW)["edge_and_side"][rows]
     return list(zip(targets.tolist(), edges.tolist(), strict=True))
 
 
