@@ -43,8 +43,8 @@ class CartPoleEnv(VectorEnv):
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's name)
     storage: Mapping[str, torch.dtype] = MappingProxyType({"observation": torch.float32})
     capturable = False
-    """A graph can hold steps, and the reading of their info (a test does so). A learner's whole rollout in one is not
-    tried."""
+    """A graph can hold steps and the reading of their info, as a test does. A learner's whole rollout in one graph is
+    untried."""
 
     def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0, block: int = 256):
         """`block`: carts per block, on CUDA its threads. ArgumentError and DeviceError as for every argument."""
@@ -83,7 +83,7 @@ class CartPoleEnv(VectorEnv):
         """Prepare what the kernels take, once: views of the tensors and, on CUDA, the laid-out launch."""
         self.kernel_carts = view(self.carts)
         if self.device.type == "cuda":
-            # A launch for each type of actions. That of single bytes is laid out when they first come: it compiles.
+            # A launch for each type of actions. That for single bytes is laid out when first used, since it compiles.
             self._step_cuda = {torch.int64: self._bind_step(torch.int64)}
             self._backward = 0
 
@@ -108,9 +108,9 @@ class CartPoleEnv(VectorEnv):
     def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Mapping]:
         """Actions i64 [N], or u8 [N], which saves moving 7 bytes -> observation, reward, terminated, truncated, info.
 
-        An action other than 0 and 1 pushes left, as in Gymnasium's vector environment, and raises ArgumentError: on
-        the CPU at once; on CUDA, where looking at the actions would mean waiting for them, when the kernel's note has
-        reached the host's memory: mostly at a later step, or in `between_rollouts`.
+        An action other than 0 and 1 pushes left, as in Gymnasium's vector environment, and raises ArgumentError. The
+        CPU raises it at once. CUDA's host would have to wait for the actions to look at them; there the kernel leaves a
+        note, and whichever step or `between_rollouts` finds it raises.
         """
         self.check_open()
         action_type = torch.uint8 if getattr(actions, "dtype", None) is torch.uint8 else torch.int64
@@ -126,9 +126,9 @@ class CartPoleEnv(VectorEnv):
                 self._step_cuda[actions.dtype] = self._bind_step(actions.dtype)
             step = self._step_cuda[actions.dtype]
             step.change(0, actions.data_ptr())
-            # The direction matters for nothing but speed: a graph keeps those of its recording, and goes on alternating
-            # if it has an even number of steps. It cannot follow from the clock: a block reads its own, and which that
-            # is depends on the direction.
+            # The direction matters for speed only. A graph keeps the directions of its recording, so it goes on
+            # alternating if it has an even number of steps. The direction cannot follow from the clock: a block reads
+            # its own clock, and which one that is depends on the direction.
             step.change(1, self._backward)
             step()
             self._backward = 1 - self._backward

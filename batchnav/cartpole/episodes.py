@@ -1,9 +1,9 @@
 """What CartPole's ended episodes leave: a list while steps run, tensors by environment when somebody reads them.
 
-A random agent's step ends the episode of one cart in 22. Were its final state and its length written to the cart's own
-rows of two [N] tensors, memory would move 32 bytes for each, few of them needed, and a flag that says which rows are
-new would be written for all carts. So a step writes records of exactly 32 bytes, packed from the first row of each
-block of carts, and their number. `EpisodeInfo` spreads them out when it is read.
+A random agent's step ends the episode of one cart in 22. If final state and length went to the cart's own rows of two
+[N] tensors, memory would move 32 bytes for each, most of them for nothing, and all carts would need a flag that says
+which rows are new. Instead a step writes records of exactly 32 bytes, packed from the first row of each block of carts,
+and how many they are. `EpisodeInfo` spreads them out when it is read.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ MAX_BLOCK = 1024
 BYTES_PER_STEP = {torch.int64: 16 + 2 + 8 + 16 + 1, torch.uint8: 16 + 2 + 1 + 16 + 1}
 """By the type of the actions. Read: state, when the episode began, action. Written: state, whether it failed."""
 BYTES_PER_END = 32
-"""An ended episode's record: for a random agent, with 1 cart in 22 ended, 1.5 bytes per step more. And memory writes 32
-bytes for the two that say when the next one begins, which 16 carts share: another byte per step."""
+"""An ended episode's record: for a random agent, with 1 cart in 22 ended, 1.5 bytes per step more. Its next episode's
+beginning costs another byte per step: those are 2 bytes, but memory writes the 32 that 16 carts share."""
 
 _TICK, _FIRST, _MAX_STEPS = np.int64(1), np.int32(0), np.int32(MAX_STEPS)
 
@@ -84,7 +84,7 @@ def step_block(b, actions, carts_out):
     stop = min(first + carts_out.block, len(actions))
     clock, timed_out, times_out = carts_out.clock[b] + _TICK, carts_out.timed_out[b] != _FIRST, False
     bits = push_carts(actions[first:stop], carts_out.state[first:stop].reshape(-1), carts_out.terminated[first:stop])
-    for at in range(np.uint32(first), np.uint32(stop)):  # a signed index would be looked at whether it is negative
+    for at in range(np.uint32(first), np.uint32(stop)):  # a signed index would be checked for being negative
         steps = age(carts_out.began[at], clock)
         truncated = steps >= _MAX_STEPS
         if truncated | timed_out:
@@ -128,7 +128,7 @@ def step_cart(i, cart, began, action, clock, timed_out, carts_out):
     Returns whether the episode ended, with its final state and length: then its record and a new state are still to be
     written.
     """
-    at = np.uint32(i)  # a signed index would be looked at whether it is negative
+    at = np.uint32(i)  # a signed index would be checked for being negative
     cart, steps = push(cart, action == 1), age(began, clock)
     terminated = has_failed(cart)
     truncated = steps >= _MAX_STEPS
@@ -159,11 +159,11 @@ def step_cuda(actions, backward, carts_out):
         block = np.uint32(np.uint32(cuda.gridDim.x - 1) - block)
     first, last = np.int32(np.int32(block) * np.int32(cuda.blockDim.x)), np.int32(len(actions) - 1)
     i = np.int32(first + thread)
-    near = min(i, last)  # a thread too many reads the last cart, and leaves it
+    near = min(i, last)  # a thread past the last cart reads that one, and writes nothing
     at = np.uint32(near)
     if thread == 0:
         num_listed[0] = times_out[0] = 0
-    wait_for_predecessor()  # up to here nothing was touched that it may still write
+    wait_for_predecessor()  # nothing above this line touches what it may still write
     cart, began, action = load4(carts_out.state, near, _FIRST), carts_out.began[at], actions[at]
     clock, timed_out = carts_out.clock[block], carts_out.timed_out[block]
     let_successor_start()
@@ -180,7 +180,7 @@ def step_cuda(actions, backward, carts_out):
     cuda.syncthreads()
     if thread < num_listed[0]:
         start_cart(np.int32(first + np.int32(listed[np.uint32(thread)])), clock, carts_out)
-    if thread == 0:  # the others have read clock and flag: they were here
+    if thread == 0:  # all threads have passed the barrier, so all have read clock and flag
         carts_out.clock[block] = clock
         carts_out.count[block] = num_listed[0]
         carts_out.timed_out[block] = times_out[0]

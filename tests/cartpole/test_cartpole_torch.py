@@ -1,10 +1,12 @@
 """The PyTorch form of CartPole steps as the kernels do."""
 
+import pytest
 import torch
 
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.physics import MAX_STEPS, START_RANGE
 from batchnav.cartpole.torch_env import TorchCartPoleEnv
+from batchnav.errors import CheckpointError
 
 
 def test_steps_as_the_kernels_do():
@@ -42,3 +44,10 @@ def test_resume_is_exact():
     other.load_state_dict(env.state_dict())
     for _ in range(30):
         assert torch.equal(env.step(actions)[0], other.step(actions)[0])
+
+
+def test_a_resume_state_without_a_generator_is_refused():
+    env = TorchCartPoleEnv(3)
+    for generator in ({}, {"generator": 3}):
+        with pytest.raises(CheckpointError, match="generator"):
+            env.load_state_dict({**CartPoleEnv(3).state_dict(), **generator})

@@ -57,6 +57,7 @@ class FromGymnasium(VectorEnv):
         self.storage: Mapping[str, torch.dtype] = {name: _storage(box) for name, box in boxes.items()}
         self._shapes = {name: (env.num_envs, *box.shape) for name, box in boxes.items()}
         self._return, self._steps = torch.zeros(env.num_envs), torch.zeros(env.num_envs)
+        self._was_reset = False
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, Mapping]:
         """Start all episodes anew: observation, {}. Gymnasium gives environment i the seed `seed + i`."""
@@ -64,11 +65,14 @@ class FromGymnasium(VectorEnv):
         observation, _ = self.env.reset(seed=seed, options=options)
         self._return.zero_()
         self._steps.zero_()
+        self._was_reset = True
         return self._as_observed(self._tensors(observation)), {}
 
     def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor, Mapping]:
         """i64 [N] -> observation, reward f32 [N], terminated bool [N], truncated bool [N], info."""
         self._check_open()
+        if not self._was_reset:
+            raise ArgumentError("step: found an environment that was never reset, expected reset() before it")
         check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
         n = int(self.single_action_space.n)
         if actions.min() < 0 or actions.max() >= n:

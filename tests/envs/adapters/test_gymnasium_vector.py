@@ -191,6 +191,11 @@ def test_bad_actions(actions):
         env.step(actions)
 
 
+def test_a_step_before_the_first_reset_is_refused():
+    with pytest.raises(ArgumentError, match="step: found an environment that was never reset"):
+        FromGymnasium(carts(2)).step(torch.tensor([0, 1]))
+
+
 def test_an_observation_of_another_shape_is_refused():
     inner = Batched()
     env = FromGymnasium(inner)
