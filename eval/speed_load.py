@@ -35,7 +35,7 @@ class Options:
     scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
     """As `find_scene` names them."""
     repeats: int = 9
-    record: bool = True
+    record: bool = False
     """Append the figures to eval/results/load.jsonl."""
 
 

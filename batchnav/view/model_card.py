@@ -112,8 +112,7 @@ Weights in bfloat16, as they were measured here (commit {commit}):
 
 Means with 95% intervals, over episodes taken as independent and, after the semicolon, over scenes, which are drawn with
 all their episodes; every episode of a file played once, actions drawn, on {played_on}.
-None of these scenes was trained in. `val` and `test` are procedural houses, `aws_small_house` is a furnished house that
-somebody modelled.
+None of these scenes was trained in. `val` and `test` are procedural houses.
 
 {table}
 

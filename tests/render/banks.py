@@ -18,7 +18,8 @@ SILHOUETTES = 1e-3  # fraction of pixels whose ray passes within rounding of an 
 def bank_of(meshes, device) -> SceneBank:
     device = resolve_device(device)
     scenes = tuple(Scene(f"mesh {i}", mesh, None, build_bvh(mesh)) for i, mesh in enumerate(meshes))
-    return SceneBank(scenes, to_device(pack_bvhs([scene.bvh for scene in scenes]), device), None, device)
+    first = np.cumsum([0, *(len(mesh.faces) for mesh in meshes[:-1])]).tolist()
+    return SceneBank(scenes, to_device(pack_bvhs([scene.bvh for scene in scenes]), device), None, first, None, device)
 
 
 def tensors(device, scene_id, position, heading):
