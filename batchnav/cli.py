@@ -313,7 +313,7 @@ def _is_procthor(path: Path) -> bool:
 def _report(outcomes: Sequence[Outcome]) -> None:
     """Say what became of each scene; exit status 1 where one could not be prepared."""
     for outcome in outcomes:
-        note = "up to date" if outcome.fresh else "prepared"
+        note = ("up to date" if outcome.fresh else "prepared") + (", +Z up" if outcome.z_up else ", +Y up")
         if outcome.missing:
             note += f", without {len(outcome.missing)} assets that are missing, as {outcome.missing[0]}"
         _print(f"error: {outcome.problem}" if outcome.problem else f"{outcome.path}: {note}")

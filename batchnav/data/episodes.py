@@ -34,11 +34,11 @@ MAX_SNAP_HEIGHT = 0.5
 """Metres of height between an episode's end and the navmesh, as in Habitat's `is_navigable`."""
 
 OTHER_TASKS = {
+    "goal_image_id": "InstanceImageNav",  # whose episodes name a category, too
     "object_category": "ObjectNav",
     "object_id": "ObjectNav",
     "view_points": "ObjectNav",
     "goals_by_category": "ObjectNav",
-    "goal_image_id": "InstanceImageNav",
     "instruction": "vision-and-language navigation",
     "question": "embodied question answering",
     "rigid_objs": "rearrangement",
@@ -307,14 +307,16 @@ def _content_files(data: dict, path: Path, scenes: Sequence[str]) -> list[Path]:
     folder = _content_path(template, path, "").parent
     if not os.path.isdir(folder):
         return []
-    pattern = _content_path(template, path, "*").name
-    files = sorted(folder.glob(pattern))
+    head, _, tail = Path(template).name.partition("{scene}")
+    files = sorted(f for f in folder.iterdir() if f.name.startswith(head) and f.name.endswith(tail))
     if ALL_SCENES in scenes:
         return files
     wanted = [_content_path(template, path, scene) for scene in scenes]
     for file in wanted:
         if file not in files:
-            raise EpisodeError(f"{file}: content_scenes: found no such file, expected one of {len(files)} {pattern}")
+            raise EpisodeError(
+                f"{file}: content_scenes: found no such file, expected one of {len(files)} {head}*{tail}"
+            )
     return wanted
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from batchnav.errors import BatchnavError
-from batchnav.runtime.files import replacing
+from batchnav.runtime.files import read_regular, replacing
 
 _GZIP = b"\x1f\x8b"
+_PIECE = 4096
 MAX_UNPACKED = 100 * 2**20
 """Bytes beyond ten times a gzip file's own that its text may have: more is a bomb, not data."""
 
@@ -27,14 +28,6 @@ def write_json_gz(data: Any, path: Path, error: type[BatchnavError]) -> None:
         part.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
 
 
-def read_bytes(path: Path, error: type[BatchnavError]) -> bytes:
-    """A file's bytes, or an error that names it."""
-    try:
-        return path.read_bytes()
-    except OSError as problem:
-        raise error(f"{path}: cannot be read ({problem.strerror or problem})") from problem
-
-
 def read_json(path: Path, error: type[BatchnavError], gzipped: bool | None = None) -> Any:
     """The JSON value of a file. `gzipped`: whether it must be; None takes either."""
     text = read_text(path, error, gzipped)
@@ -46,7 +39,7 @@ def read_json(path: Path, error: type[BatchnavError], gzipped: bool | None = Non
 
 def read_text(path: Path, error: type[BatchnavError], gzipped: bool | None = None) -> str:
     """The text of a file. `gzipped`: whether it must be; None takes either."""
-    data = read_bytes(path, error)
+    data = read_regular(path, error)
     if gzipped and data[:2] != _GZIP:
         found = "an empty file" if not data else "no gzip header"
         raise error(f"{path}: found {found}, expected gzipped JSON (.json.gz)")
@@ -60,15 +53,23 @@ def read_text(path: Path, error: type[BatchnavError], gzipped: bool | None = Non
 
 def _unpack(data: bytes) -> bytes:
     """gzip.decompress with a bound on what comes out. EOFError where the stream ends early."""
-    limit, parts = 10 * len(data) + MAX_UNPACKED, []
-    while data:
-        stream = zlib.decompressobj(wbits=31)
-        parts.append(stream.decompress(data, limit + 1 - sum(map(len, parts))))
-        if sum(map(len, parts)) > limit:
-            raise ValueError(f"it unpacks to more than {limit} bytes")
-        if not stream.eof:
-            raise EOFError
-        data = stream.unused_data.lstrip(b"\0")
+    left, parts, stream = 10 * len(data) + MAX_UNPACKED, [], None
+    # Bit by bit: what a member leaves is copied for each, and a file may be a row of empty members.
+    for begin in range(0, len(data), _PIECE):
+        piece = data[begin : begin + _PIECE]
+        while piece:
+            if stream is None:
+                piece = piece.lstrip(b"\0")
+                stream = zlib.decompressobj(wbits=31) if piece else None
+                continue
+            parts.append(stream.decompress(piece, left + 1))
+            left -= len(parts[-1])
+            if left < 0:
+                raise ValueError(f"it unpacks to more than {10 * len(data) + MAX_UNPACKED} bytes")
+            piece = stream.unused_data
+            stream = None if stream.eof else stream
+    if stream is not None:
+        raise EOFError
     return b"".join(parts)
 
 

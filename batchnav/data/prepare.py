@@ -12,8 +12,18 @@ from batchnav.data.parallel import in_parallel
 from batchnav.data.prepared import SUFFIX, fingerprint, made_from, save_prepared
 from batchnav.data.procthor import make_procthor_house, read_houses, read_sizes
 from batchnav.data.scene_dataset import DATASET_CONFIG, SCENE_INSTANCE, SceneDatasetConfig
-from batchnav.data.source import STAGE_CONFIG, Frame, SceneSource, file_source, mesh_source, stage_source
+from batchnav.data.source import (
+    SCENES_DIR,
+    STAGE_CONFIG,
+    Z_UP,
+    Frame,
+    SceneSource,
+    file_source,
+    mesh_source,
+    stage_source,
+)
 from batchnav.errors import BatchnavError, MeshError
+from batchnav.runtime.files import replacing
 from batchnav.scene.mesh import SUFFIXES, save_mesh
 
 
@@ -29,15 +39,18 @@ class Outcome(NamedTuple):
     """It was there already, made from the same files in the same way."""
     missing: tuple[str, ...] = ()
     """Assets that the scene is without."""
+    z_up: bool = False
+    """Its first mesh file was taken to be +Z up."""
 
 
 def find_sources(path: Path, split: str = "train", frame: Frame | None = None) -> list[SceneSource]:
     """The scenes of a path: a mesh file, a stage config, a scene instance, a data set's config, or its folder.
 
     Args:
-        path: what to look into. A folder that is no data set of Habitat's gives the mesh files in it.
+        path: what to look into. A folder gives the mesh files in it, one that has none, or lies below a folder
+            `scene_datasets`, the scenes of a data set of Habitat's.
         split: of a data set.
-        frame: which way is up in mesh files; None: +Y in files of one's own, what Habitat says in its folders.
+        frame: which way is up in mesh files; None: +Y in files of one's own, what Habitat says in its data sets.
 
     Raises MeshError where there are none.
     """
@@ -51,9 +64,12 @@ def find_sources(path: Path, split: str = "train", frame: Frame | None = None) -
         return [stage_source(path.with_name(path.name.removesuffix(STAGE_CONFIG) + ".glb"), str(path))]
     if path.suffix.lower() in SUFFIXES and path.is_file():
         return [file_source(path) if frame is None else mesh_source(path, frame)]
-    if frame is not None and path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
-        return [mesh_source(file, frame) for file in files]
+    if path.is_dir() and (frame is not None or SCENES_DIR.name not in path.absolute().parts):
+        own = [mesh_source(file, frame) for file in sorted(path.iterdir()) if file.suffix.lower() in SUFFIXES]
+        if own or frame is not None:
+            if not own:
+                raise MeshError(f"{path}: found no mesh files, expected some of {', '.join(SUFFIXES)}")
+            return own
     return list(load_dataset(path, split).scenes)
 
 
@@ -86,17 +102,20 @@ def prepare(sources: Sequence[SceneSource], out: Path | None = None) -> list[Out
 
 def _prepare_one(source: SceneSource, out: Path | None) -> Outcome:
     path = source.prepared if out is None else out / f"{_file_name(source.name)}{SUFFIX}"
+    outcome = Outcome(source.name, path, missing=source.missing, z_up=source.parts[0].asset.frame == Z_UP)
+    navmesh = None if out is None else path.with_suffix(".navmesh")
     try:
         wanted = fingerprint(source)
-        fresh = made_from(path) == wanted
+        fresh = made_from(path) == wanted and (navmesh is None or navmesh.is_file())
         if not fresh:
             scene = source.load()
+            if navmesh is not None:  # first: where the prepared scene lies, all of it was written
+                with replacing(navmesh, MeshError) as part:
+                    scene.navmesh.save(part)
             save_prepared(scene, path, wanted)
-            if out is not None:
-                scene.navmesh.save(path.with_suffix(".navmesh"))
-        return Outcome(source.name, path, fresh=fresh, missing=source.missing)
+        return outcome._replace(fresh=fresh)
     except BatchnavError as error:
-        return Outcome(source.name, path, problem=str(error), missing=source.missing)
+        return outcome._replace(problem=str(error))
 
 
 def _file_name(name: str) -> str:

@@ -64,6 +64,8 @@ def save_prepared(scene: Scene, path: str | Path, made_from: str = "") -> None:
 def load_prepared(path: str | Path) -> Scene:
     """A prepared scene; its arrays are the file's pages. MeshError where the file is damaged or of another kind."""
     path = Path(path)
+    if not path.is_file():  # a pipe would be waited for
+        raise MeshError(f"{path}: cannot be read: found no such file")
     try:
         # torch maps the file; NumPy's reader would copy it.
         with safe_open(path, framework="pt") as file:
@@ -104,6 +106,8 @@ def load_source(source: SceneSource, settings: NavMeshSettings | None = None) ->
 
 def made_from(path: Path) -> str | None:
     """The fingerprint of what a prepared scene was made from; None where there is no such file."""
+    if not path.is_file():
+        return None
     try:
         with safe_open(path, framework="pt") as file:
             return _metadata(file, path).get("made_from")

@@ -26,6 +26,8 @@ from batchnav.types import TriangleMesh
 _EPSILON = 1e-6
 _MAX_DEPTH = 20
 """Of things that lie on things."""
+_MOST_CORNERS, _MOST_HOLES = 500, 100
+"""Of a room, and in a wall: the time that cutting them takes grows with their cube and square."""
 
 Sizes = Mapping[str, Sequence[float]]
 Quad = np.ndarray
@@ -79,7 +81,7 @@ def make_procthor_house(house: dict, sizes: Sizes, name: str = "house") -> tuple
         vertices, faces = solids.arrays()
     except MeshError as error:
         raise MeshError(f"{name}: {error}") from error
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise MeshError(f"{name}: is not a ProcTHOR house ({type(error).__name__}: {error})") from error
     mirrored = vertices * np.array([1.0, 1.0, -1.0], np.float32)
     return check_mesh(TriangleMesh(mirrored, faces[:, ::-1]), name), sorted(unknown)
@@ -118,6 +120,8 @@ def _cut(wall: dict, holes: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Qua
     length = float(np.linalg.norm(end - start))
     along = (end - start) / length
     boxes = []
+    if len(holes) > _MOST_HOLES:
+        raise MeshError(f"wall {wall['id']!r}: found {len(holes)} holes, expected at most {_MOST_HOLES}")
     for low, high in holes:
         left, right = sorted(float((corner - start) @ along) for corner in (low, high))
         boxes.append((max(left, 0.0), min(right, length), max(low[1], 0.0), min(high[1], top)))
@@ -144,8 +148,8 @@ def triangulate(outline: np.ndarray) -> np.ndarray:
 
     Meisters, "Polygons have ears" (American Mathematical Monthly 1975). MeshError where it is not simple.
     """
-    if len(outline) < 3 or not np.isfinite(outline).all():
-        raise MeshError(f"polygon: found {len(outline)} corners, expected 3 or more finite ones")
+    if not 3 <= len(outline) <= _MOST_CORNERS or not np.isfinite(outline).all():
+        raise MeshError(f"polygon: found {len(outline)} corners, expected 3 to {_MOST_CORNERS} finite ones")
     left, triangles = list(range(len(outline))), []
     x, y = outline.T
     if (x * np.roll(y, -1) - np.roll(x, -1) * y).sum() < 0:

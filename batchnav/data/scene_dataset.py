@@ -108,7 +108,10 @@ class SceneDatasetConfig:
                 if len(present) < len(placed) or found is None:
                     missing.append(template)
                 parts += present
-        navmesh = self._navmesh(data.get("navmesh_instance") or name, self.path.parent / "navmeshes" / name, name)
+        given = data.get("navmesh_instance") or name
+        if not isinstance(given, str):
+            raise MeshError(f"{where}: field 'navmesh_instance': found {short(given)}, expected a name")
+        navmesh = self._navmesh(given, self.path.parent / "navmeshes" / name, name)
         return SceneSource(name, tuple(parts), navmesh, tuple(dict.fromkeys(missing)), self.path.parent / "prepared")
 
     def _stage(self, name: str, where: str) -> Part:

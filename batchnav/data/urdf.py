@@ -31,9 +31,9 @@ def read_urdf(path: Path, positions: Mapping[str, float]) -> list[Part]:
         joints = {joint.find("child").get("link"): joint for joint in robot.findall("joint")}
         if len(links) > _MAX_LINKS:
             raise ValueError(f"{len(links)} links")
-        parts = []
+        parts, poses = [], {}
         for name, link in links.items():
-            pose = _link_pose(name, joints, positions)
+            pose = _link_pose(name, joints, positions, poses)
             for visual in link.findall("visual"):
                 mesh = visual.find("geometry/mesh")
                 if mesh is None:  # boxes and spheres stand in for collisions; Habitat draws meshes
@@ -46,16 +46,19 @@ def read_urdf(path: Path, positions: Mapping[str, float]) -> list[Part]:
     return parts
 
 
-def _link_pose(name: str, joints: Mapping[str, ET.Element], positions: Mapping[str, float]) -> np.ndarray:
-    """f64 [4, 4]: from the link's frame to the root's."""
-    pose, seen = np.eye(4), set()
-    while name in joints:
-        if name in seen:
+def _link_pose(
+    name: str, joints: Mapping[str, ET.Element], positions: Mapping[str, float], poses: dict[str, np.ndarray]
+) -> np.ndarray:
+    """f64 [4, 4]: from the link's frame to the root's. `poses` are those known so far, to which its ancestors' go."""
+    chain: dict[str, ET.Element] = {}
+    while name in joints and name not in poses:
+        if name in chain:
             raise ValueError(f"link {name!r} is its own ancestor")
-        seen.add(name)
-        joint = joints[name]
-        pose = _origin(joint) @ _motion(joint, positions.get(joint.get("name"), 0.0)) @ pose
-        name = joint.find("parent").get("link")
+        chain[name] = joints[name]
+        name = joints[name].find("parent").get("link")
+    pose = poses.get(name, np.eye(4))
+    for link, joint in reversed(chain.items()):
+        pose = poses[link] = pose @ _origin(joint) @ _motion(joint, positions.get(joint.get("name"), 0.0))
     return pose
 
 

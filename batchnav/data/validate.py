@@ -11,7 +11,7 @@ import numpy as np
 from batchnav.data.episodes import Episode, load_episodes, unplayable_episodes
 from batchnav.data.prepare import find_sources
 from batchnav.data.prepared import SUFFIX, load_prepared
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes import find_scene, prepared_in
 from batchnav.data.source import SCENES_DIR, SceneSource
 from batchnav.errors import BatchnavError
 from batchnav.navmesh.navmesh import NavMesh
@@ -26,6 +26,8 @@ SMALL_ISLAND = 1.5
 """Radius in metres below which no episode is sampled on an island (Habitat's ISLAND_RADIUS_LIMIT)."""
 EDGE = 1.0
 """Metres by which a navmesh may reach over its mesh: baked ones have a border, and headroom above."""
+_FACING = 0.9
+"""Least cosine between a triangle's normal and the axis that it faces."""
 MAX_LISTED = 5
 """Episodes that a finding names."""
 
@@ -54,6 +56,9 @@ def validate(path: Path, split: str = "train", scenes_dir: Path = SCENES_DIR) ->
             scene = load_prepared(path)
             yield from check_mesh(scene.mesh, str(path))
             yield from check_navmesh(scene.navmesh, str(path), scene.mesh)
+        elif path.is_dir() and (prepared := prepared_in(path)):
+            for file in prepared:
+                yield from validate(file)
         else:
             for source in find_sources(path, split):
                 yield from _check_source(source)
@@ -66,11 +71,26 @@ def check_mesh(mesh: TriangleMesh, name: str) -> Iterator[Finding]:
     if mesh.num_dropped:
         share = mesh.num_dropped / (mesh.num_dropped + len(mesh.faces))
         yield Finding("warning", f"{name}: {mesh.num_dropped} triangles ({share:.1%}) have no area or no finite corner")
-    size = float(np.ptp(mesh.vertices[np.unique(mesh.faces)], axis=0).max())
+    extent = np.ptp(mesh.vertices[np.unique(mesh.faces)], axis=0)
+    size = float(extent.max())
+    yield from _check_up(mesh, extent, name)
     if not SMALLEST <= size <= LARGEST:
         yield Finding(
             "warning", f"{name}: is {size:.3g} m long, expected {SMALLEST:g} to {LARGEST:g}: is it in metres?"
         )
+
+
+def _check_up(mesh: TriangleMesh, extent: np.ndarray, name: str) -> Iterator[Finding]:
+    """A warning where agents would walk on walls: the mesh is taller than it is wide, and walls are most of it."""
+    a, b, c = (mesh.vertices[mesh.faces[:, k]].astype(np.float64) for k in range(3))
+    normal = np.abs(np.cross(b - a, c - a))
+    facing = normal * (normal > _FACING * np.linalg.norm(normal, axis=1, keepdims=True))
+    along = facing.sum(0) / 2
+    if extent[1] > min(extent[0], extent[2]) and along[1] < max(along[0], along[2]):
+        yield Finding(
+            "warning", f"{name}: is {extent[0]:.3g} x {extent[2]:.3g} m wide and {extent[1]:.3g} m tall, and "
+            f"{along[1]:.3g} m² of it face up or down, {max(along[0], along[2]):.3g} m² one side: is +Y up?"
+        )  # fmt: skip
 
 
 def check_navmesh(navmesh: NavMesh, name: str, mesh: TriangleMesh | None = None) -> Iterator[Finding]:

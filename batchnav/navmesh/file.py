@@ -18,7 +18,7 @@ import numpy as np
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, Tile
-from batchnav.runtime.files import replacing
+from batchnav.runtime.files import read_regular, replacing
 
 SET_MAGIC, TILE_MAGIC, TILE_VERSION = 0x4D534554, 0x444E4156, 7
 SET_HEADER = struct.Struct("<3i3f2f2i")
@@ -63,11 +63,7 @@ def single_tile_file(tile: Tile, settings: NavMeshSettings) -> NavMeshFile:
 
 def read(path: str | Path) -> NavMeshFile:
     """Read and check a `.navmesh` file. NavMeshError names the file, the field, what was found and expected."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise NavMeshError(f"{path}: cannot be read ({error.strerror or error})") from error
-    return parse(data, str(path))
+    return parse(read_regular(Path(path), NavMeshError), str(path))
 
 
 def write(path: str | Path, file: NavMeshFile) -> None:

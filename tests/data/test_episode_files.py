@@ -2,6 +2,8 @@ import dataclasses
 import gzip
 import json
 import math
+import os
+import time
 import types
 from collections import Counter
 
@@ -101,6 +103,7 @@ BAD_EPISODES = {
     "negative radius": (example(goals=[{"position": [0.0, 0.0, 0.0], "radius": -1.0}]), "'radius'"),
     "info is a list": (example(info=[1]), "'info'"),
     "ObjectNav": (example(object_category="chair"), "ObjectNav, expected PointNav"),
+    "InstanceImageNav": (example(object_category="chair", goal_image_id=3), "InstanceImageNav, expected PointNav"),
     "ObjectNav goal": (example(goals=[{"position": [0, 0, 0], "object_id": 1}]), "ObjectNav, expected PointNav"),
     "an instruction": (example(instruction={"text": "go"}), "expected PointNav"),
     "rearrangement": (example(rigid_objs=[]), "rearrangement, expected PointNav"),
@@ -276,6 +279,11 @@ def test_a_file_may_say_where_its_scenes_are(tmp_path):
     place = "{data_path}/elsewhere/{scene}.json.gz"
     top = write(tmp_path / "val.json.gz", {"episodes": [], "content_scenes_path": place})
     assert len(load_episodes(top)) == 1
+    (tmp_path / "elsewhere" / "**Adrian[1].json.gz").write_bytes(
+        (tmp_path / "elsewhere" / "Adrian.json.gz").read_bytes()
+    )
+    write(top, {"episodes": [], "content_scenes_path": place.replace("{scene}", "**{scene}[1]")})
+    assert len(load_episodes(top)) == 1  # stars are letters of a name
     for bad in (3, "{data_path}/content.json.gz"):
         write(top, {"episodes": [], "content_scenes_path": bad})
         with pytest.raises(EpisodeError, match="'content_scenes_path'"):
@@ -330,6 +338,27 @@ def test_order():
     assert sorted(twice[:5]) == sorted(twice[5:]) and twice[:5] != twice[5:]
     with pytest.raises(EpisodeError, match="at most 5"):
         numbers(num_episode_sample=6)
+
+
+def test_many_members_unpack_in_linear_time(tmp_path):
+    """As `cat a.gz b.gz` makes them, empty ones too, with zeros between them."""
+    save_episodes(some("gibson/Adrian.glb"), tmp_path / "a.json.gz")
+    data = (tmp_path / "a.json.gz").read_bytes()
+    text = gzip.decompress(data)
+    halves = gzip.compress(text[:50]) + b"\0" * 7 + gzip.compress(text[50:]) + b"\0"
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"") * 50_000 + halves)
+    begin = time.process_time()
+    assert len(load_episodes(tmp_path / "a.json.gz")) == 1
+    assert time.process_time() - begin < 2.0  # measured: 0.2 s; it grew with the square
+    (tmp_path / "a.json.gz").write_bytes(halves[:-12])
+    with pytest.raises(EpisodeError, match="cut short"):
+        load_episodes(tmp_path / "a.json.gz")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.json.gz")
+    with pytest.raises(EpisodeError, match="a pipe"):
+        load_episodes(tmp_path / "a.json.gz")
 
 
 def test_a_bomb_is_refused(tmp_path):

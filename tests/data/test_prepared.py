@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save
-from worlds import write_floor
+from worlds import FLOOR, write_floor
 
-from batchnav.data.prepare import prepare
+from batchnav.data import prepare as prepare_module
+from batchnav.data.prepare import find_sources, prepare
 from batchnav.data.prepared import fingerprint, load_prepared, load_source, made_from, save_prepared
 from batchnav.data.scenes import find_scene
-from batchnav.data.source import mesh_source
+from batchnav.data.source import Frame, mesh_source
 from batchnav.data.validate import validate
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
@@ -64,6 +65,32 @@ def test_out_of_place(tmp_path, source):
     (outcome,) = prepare([source], tmp_path / "out")
     assert outcome.path == tmp_path / "out" / "floor.scene"
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["floor.navmesh", "floor.scene"]
+
+
+def test_a_navmesh_that_went_missing_comes_back(tmp_path, source, monkeypatch):
+    """And one that was written before its scene came to be is no reason to take that for ready."""
+
+    def killed(*arguments):
+        raise MeshError("killed here")
+
+    out = tmp_path / "out"
+    monkeypatch.setattr(prepare_module, "save_prepared", killed)
+    assert prepare([source], out)[0].problem and [file.name for file in out.iterdir()] == ["floor.navmesh"]
+    monkeypatch.undo()
+    assert not prepare([source], out)[0].fresh and prepare([source], out)[0].fresh
+    (out / "floor.navmesh").unlink()
+    assert not prepare([source], out)[0].fresh and (out / "floor.navmesh").is_file()
+
+
+def test_which_way_is_up_is_one_rule(tmp_path):
+    """A folder of one's own is +Y up, of Habitat's +Z; and the outcome says so."""
+    for folder, up in (("mine", "y"), ("scene_datasets/gibson", "z")):
+        write_floor(tmp_path / folder / "a.glb", up)
+        (outcome,) = prepare(find_sources(tmp_path / folder))
+        assert outcome.z_up == (up == "z")
+        assert np.ptp(load_prepared(outcome.path).mesh.vertices, axis=0)[1] == pytest.approx(FLOOR[1])
+    with pytest.raises(MeshError, match="found no mesh files"):
+        find_sources(tmp_path, frame=Frame())
 
 
 def test_many_in_processes_and_a_broken_one_stops_no_other(tmp_path):

@@ -132,7 +132,10 @@ def test_bad_houses_are_named(tmp_path):
     broken = [
         house(walls=[]), house(walls=[{"id": "x", "polygon": []}]), house(rooms=[{"floorPolygon": []}]),
         house(doors=[{"wall0": "nowhere"}]), house(objects=[3]), house(objects=None),
-        house(walls=[wall("a", (1, 1), (1, 1))]),
+        house(walls=[wall("a", (1, 1), (1, 1))]), house(walls=["a"]), house(doors=[7]), house(rooms=[None]),
+        house(objects=[{"assetId": "Table", "position": dict.fromkeys("xyz", 10**400), "rotation": {"y": 0}}]),
+        house(objects=[{"assetId": "Table", "position": 3, "rotation": {"y": 0}}]),
+        house(rooms=[{"floorPolygon": [{"x": x, "z": x * x} for x in range(600)]}]),
     ]  # fmt: skip
     for bad in broken:
         with pytest.raises(MeshError, match="mine"):

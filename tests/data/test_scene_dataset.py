@@ -1,4 +1,5 @@
 import math
+import time
 
 import numpy as np
 import pytest
@@ -158,6 +159,7 @@ def test_stages_are_scenes_where_there_are_no_instances(tmp_path):
     "fields, message",
     [
         ({"stage_instance": 3}, "'stage_instance'"),
+        ({"navmesh_instance": 5}, "'navmesh_instance': found 5"),
         ({"stage_instance": {"template_name": "castle"}}, "no stage 'castle'"),
         ({"object_instances": {}}, "'object_instances'"),
         ({"object_instances": [{}]}, r"object_instances\[0\].*'template_name'"),
@@ -197,6 +199,18 @@ def test_a_bad_urdf_is_named(tmp_path, old, new):
     path.write_text(URDF.replace(old, new))
     with pytest.raises(MeshError, match=r"bad\.urdf"):
         read_urdf(path, {})
+
+
+def test_a_long_chain_of_links_takes_linear_time(tmp_path):
+    links = "".join(f'<link name="{k}"/>' for k in range(5000))
+    joint = '<joint type="fixed"><origin xyz="0 0 1"/><parent link="{}"/><child link="{}"/></joint>'
+    last = '<link name="5000"><visual><geometry><mesh filename="a.ply"/></geometry></visual></link>'
+    joints = "".join(joint.format(k, k + 1) for k in range(5000))
+    (tmp_path / "chain.urdf").write_text(f"<robot>{links}{last}{joints}</robot>")
+    begin = time.process_time()
+    (part,) = read_urdf(tmp_path / "chain.urdf", {})
+    assert time.process_time() - begin < 5.0  # measured: 0.5 s; it took minutes
+    np.testing.assert_allclose(part.translation, [0, 0, 5000])
 
 
 def test_replica_cad(shared):

@@ -5,8 +5,10 @@ import trimesh
 from worlds import TOP, episodes_on, write_box, write_floor, write_json
 
 from batchnav.data.episodes import Goal, save_episodes
+from batchnav.data.prepared import save_prepared
 from batchnav.data.source import mesh_source, stage_source
-from batchnav.data.validate import validate
+from batchnav.data.validate import check_mesh, validate
+from batchnav.houses import make_house
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.scene.mesh import load_mesh
 
@@ -41,6 +43,22 @@ def test_a_navmesh_of_another_scene_or_axis(tmp_path):
     assert stage_source(stage).navmesh
     found = findings(tmp_path / "scene_datasets")
     assert any(level == "error" and "same axis up" in text for level, text in found)
+
+
+def test_a_folder_of_prepared_scenes(tmp_path):
+    for name in "ab":
+        save_prepared(mesh_source(write_floor(tmp_path / "floor.ply")).load(), tmp_path / "out" / f"{name}.scene")
+    assert findings(tmp_path / "out") == []
+    (tmp_path / "out" / "b.scene").write_bytes(b"")
+    assert [level for level, _ in findings(tmp_path / "out")] == ["error"]
+
+
+def test_a_house_on_its_side_is_found():
+    house = make_house(1)
+    assert not [finding for finding in check_mesh(house, "house") if "+Y up" in finding.text]
+    for order in ([0, 2, 1], [1, 0, 2]):
+        (finding,) = check_mesh(house._replace(vertices=house.vertices[:, order]), "house")
+        assert finding.level == "warning" and "is +Y up?" in finding.text
 
 
 def test_units_slivers_and_small_islands(tmp_path):

@@ -1,0 +1,165 @@
+"""Every kind of file that is loaded: a good one, made here; how it is used; how it is broken with knowledge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import mutate
+import numpy as np
+import torch
+import trimesh
+from batchnav.sim.state import EpisodeTable
+
+from batchnav.data.episodes import Episode, Goal, episode_table, load_episodes, save_episodes, unplayable_episodes
+from batchnav.data.prepared import load_prepared, save_prepared
+from batchnav.data.procthor import make_procthor_house, read_houses
+from batchnav.data.scene_dataset import SceneDatasetConfig
+from batchnav.data.urdf import read_urdf
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.render.raycast.renderer import RaycastRenderer
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.bvh import build_bvh
+from batchnav.scene.mesh import load_mesh
+from batchnav.scene.scene import Scene, make_scene
+from batchnav.types import TriangleMesh
+
+
+class Kind(NamedTuple):
+    """One kind of file."""
+
+    name: str
+    path: Path
+    use: Callable[[], None]
+    """Loads the file, then asks and renders what came of it."""
+    mutators: tuple[Callable, ...]
+
+
+def kinds(folder: Path) -> Iterator[Kind]:
+    """All of them, their good files written below `folder`."""
+    box = trimesh.creation.box((6.0, 0.2, 8.0))
+    box = trimesh.util.concatenate(
+        [box, trimesh.creation.box((1, 1, 1), trimesh.transformations.translation_matrix([1, 0.6, 1]))]
+    )
+    floor = make_scene("floor", TriangleMesh(np.float32(box.vertices), np.int32(box.faces)))
+    blind = (mutate.blindly,)
+
+    path = folder / "a.navmesh"
+    floor.navmesh.save(path)
+    yield Kind("navmesh", path, lambda path=path: ask(NavMesh.load(path)), (*blind, mutate.navmesh, mutate.navmesh))
+    path = folder / "a.scene"
+    save_prepared(floor, path)
+    yield Kind("scene", path, lambda path=path: show(load_prepared(path)), (*blind, mutate.scene, mutate.scene))
+
+    def see(path):
+        mesh = load_mesh(path)
+        show(Scene("mesh", mesh, floor.navmesh, build_bvh(mesh)))
+
+    parts = trimesh.Scene([box])
+    parts.add_geometry(box, transform=trimesh.transformations.rotation_matrix(1.0, [0, 1, 0]))
+    structured = {"glb": (mutate.glb, mutate.glb), "gltf": (mutate.json_text, mutate.json_text)}
+    for suffix in ("glb", "gltf", "obj", "off", "ply", "stl"):
+        path = folder / suffix / f"a.{suffix}"
+        path.parent.mkdir()
+        if suffix == "gltf":
+            for name, data in trimesh.exchange.gltf.export_gltf(parts).items():
+                (path.parent / name).write_bytes(data)
+            (path.parent / "model.gltf").rename(path)
+        else:
+            (parts if suffix == "glb" else box).export(path)
+        yield Kind(suffix, path, lambda path=path: see(path), (*blind, *structured.get(suffix, ())))
+
+    path = folder / "a.json.gz"
+    walk = [
+        Episode(str(k), "floor", (0.0, 0.1, 3.0), (0.0, 0.0, 0.0, 1.0), (Goal((0.0, 0.1, 2.0 - 0.5 * k), 0.2),))
+        for k in range(3)
+    ]
+    save_episodes(walk, path)
+    yield Kind("episodes", path, lambda path=path: play(path, floor), (*blind, mutate.json_text, mutate.json_text))
+    yield from _dataset(folder / "dataset")
+    path = folder / "a.urdf"
+    path.write_text(
+        '<robot><link name="a"/><link name="b"><visual><origin xyz="1 2 3" rpy="0 1 0"/><geometry><mesh filename="b"'
+        ' scale="1 1 1"/></geometry></visual></link><joint name="j" type="revolute"><parent link="a"/><child link="b"/>'
+        '<axis xyz="0 0 1"/></joint></robot>'
+    )
+    yield Kind("urdf", path, lambda path=path: read_urdf(path, {"j": 0.5}), blind)
+    path = folder / "houses.json"
+    path.write_text(json.dumps(_house()))
+    sizes = {"Cup": [0.1, 0.1, 0.1]}
+    use = lambda path=path: [make_procthor_house(house, sizes) for house in read_houses(path)]  # noqa: E731
+    yield Kind("procthor", path, use, (*blind, mutate.json_text, mutate.json_text))
+
+
+def _dataset(folder: Path) -> Iterator[Kind]:
+    """A data set of Habitat's: its config, a stage's, an object's, a scene instance."""
+
+    def write(name, data):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps(data))
+        return folder / name
+
+    row = {"template_name": "cube", "rotation": [1, 0, 0, 0], "translation": [0, 1, 0], "uniform_scale": 1.5}
+    sections = {"stages": "stages", "objects": "objects", "scene_instances": "scenes"}
+    config = write("own.scene_dataset_config.json", {
+        **{key: {"paths": {".json": [value]}, "configs": []} for key, value in sections.items()},
+        "navmesh_instances": {"a": "b"},
+    })  # fmt: skip
+    files = {
+        "dataset": config,
+        "stage": write("stages/floor.stage_config.json", {"render_asset": "floor.ply", "scale": [1, 1, 1], "up": [0, 1, 0]}),
+        "object": write("objects/cube.object_config.json", {"render_asset": "cube.ply", "COM": [0, 0, 0]}),
+        "instance": write("scenes/flat.scene_instance.json", {
+            "stage_instance": {"template_name": "floor"}, "object_instances": [row], "navmesh_instance": "a",
+        }),
+    }  # fmt: skip
+    trimesh.creation.box((6.0, 0.2, 8.0)).export(folder / "stages" / "floor.ply")
+    trimesh.creation.box((1.0, 1.0, 1.0)).export(folder / "objects" / "cube.ply")
+    for name, path in files.items():
+        use = lambda: SceneDatasetConfig(config).source("flat").load_mesh()  # noqa: E731
+        yield Kind(name, path, use, (mutate.blindly, mutate.json_text, mutate.json_text))
+
+
+def _house() -> dict:
+    corners = [{"x": x, "y": 0, "z": z} for x, z in ((0, 0), (0, 4), (4, 4), (4, 0))]
+    wall = {"id": "w", "polygon": [*corners[:2], *({**corner, "y": 2.5} for corner in corners[:2])]}
+    hole = [{"x": 1, "y": 0, "z": 0}, {"x": 2, "y": 2, "z": 0}]
+    door = {"wall0": "w", "wall1": "w", "holePolygon": hole, "openable": True, "openness": 1}
+    item = {"assetId": "Cup", "position": {"x": 1, "y": 1, "z": 1}, "rotation": {"y": 30}, "children": []}
+    return {"rooms": [{"floorPolygon": corners}], "walls": [wall], "doors": [door], "objects": [item]}
+
+
+def ask(navmesh: NavMesh) -> None:
+    """Every query of a navmesh; answers are in range, whatever they are."""
+    low, high = navmesh.bounds
+    draw = np.random.default_rng(0)
+    points = (low + (high - low) * draw.random((16, 3))).astype(np.float32)
+    if navmesh.num_islands:
+        points[:8] = navmesh.sample(8)
+    ends = points[::-1].copy()
+    navmesh.is_navigable(points), navmesh.distance_to_wall(points), navmesh.geodesic_distance(points, ends)
+    snapped, islands = navmesh.snap(points), navmesh.island(points)
+    assert islands.min() >= -1 and islands.max() < max(navmesh.num_islands, 1)
+    assert navmesh.try_step(points, ends).shape == snapped.shape and navmesh.shortest_path(points[0], ends[0]).ndim == 2
+
+
+def show(scene: Scene) -> None:
+    """Asks a scene's navmesh, and renders from its middle and beside it."""
+    ask(scene.navmesh)
+    bank = SceneBank.pack([scene])
+    low, high = scene.mesh.vertices.min(0), scene.mesh.vertices.max(0)
+    with np.errstate(all="ignore"):
+        eyes = np.float32([low - 1, (low + high) / 2, high + 1, [0, 1.5, 0]])
+    renderer = RaycastRenderer(bank, num_agents=4, height=16, width=16)
+    renderer.render(torch.zeros(4, dtype=torch.int32), torch.from_numpy(np.nan_to_num(eyes)), torch.arange(4.0))
+
+
+def play(path: Path, scene: Scene) -> None:
+    """Episodes as a table, and whether they can be played."""
+    episodes = load_episodes(path)
+    names = sorted({episode.scene_id for episode in episodes})
+    list(unplayable_episodes(episodes, dict.fromkeys(names, scene)))
+    table = episode_table([e for e in episodes if len(e.goals) == 1] or episodes, names, "cpu")
+    EpisodeTable.check(table, len(names), torch.device("cpu"))
