@@ -18,7 +18,7 @@ from batchnav.errors import BatchnavError
 from batchnav.runs import training
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["batchnav.runs.training", "batchnav.cartpole.env"])
+CONTEXT.set_forkserver_preload(["batchnav.runs.training", "batchnav.cartpole.env", "torch._dynamo"])  # torch imports it late
 FRAMES = 8 * 16
 """Of an update."""
 PATIENCE = 300.0
