@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import logging
@@ -27,9 +28,9 @@ log = logging.getLogger(__name__)
 def replacing(path: Path, error: type[BatchnavError], make_folder: bool = True) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends, and is gone when it fails.
 
-    The folder is made where there is none, unless `make_folder` is off. File and folder reach the disk before the block
-    is over, in this order: content, name. So after a power cut too, `path` holds the old content or the new. A process
-    that is killed leaves the temporary file (`remove_leftovers`). Raises `error` where the file cannot be written.
+    The folder is made where there is none, unless `make_folder` is off. Before the block is over the content reaches
+    the disk, then the name: after a power cut too `path` holds the old content or the new. A process that is killed
+    leaves the temporary file (`remove_leftovers`). Raises `error` where the file cannot be written.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -98,6 +99,9 @@ def _sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:  # a file system that does not offer it
+            raise
     finally:
         os.close(handle)
 

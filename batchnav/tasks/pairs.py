@@ -54,11 +54,11 @@ class EpisodeTable(NamedTuple):
             ("scene", torch.int32, ()), ("start", torch.float32, (3,)), ("heading", torch.float32, ()),
             ("goal", torch.float32, (3,)),
         ):  # fmt: skip
-            value = getattr(self, name)
-            check_tensor(f"episodes.{name}", value, (rows, *width), dtype, device)
-            rows = len(value)
+            check_tensor(f"episodes.{name}", getattr(self, name), (rows, *width), dtype, device)
+            rows = len(self.scene)
+        for name, value in self._asdict().items():
             good = (value >= 0) & (value < num_scenes) if name == "scene" else torch.isfinite(value)
-            bad = torch.nonzero(~(good.all(1) if width else good))
+            bad = torch.nonzero(~(good.all(1) if good.ndim == 2 else good))
             if len(bad):
                 row, expected = int(bad[0]), f"0 to {num_scenes - 1}" if name == "scene" else "finite numbers"
                 raise EpisodeError(f"episodes.{name}[{row}]: found {value[row].tolist()}, expected {expected}")

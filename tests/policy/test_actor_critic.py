@@ -169,10 +169,10 @@ def test_blind_reads_no_image():
 @pytest.mark.parametrize(
     ("space", "actions", "config", "message"),
     [
-        (spaces.Box(0, 1, (2, 2)), spaces.Discrete(2), {}, "'observation'.*shape"),
-        (spaces.Box(0, 255, (3, 64, 64), np.uint8), spaces.Discrete(2), {}, "'observation'.*float"),
+        (spaces.Box(0, 1, (2, 2)), spaces.Discrete(2), {}, "'observation'.*expected a Box"),
+        (spaces.Box(0, 255, (5,), np.uint8), spaces.Discrete(2), {}, "'observation'.*bytes"),
         (spaces.Dict({"a": spaces.Discrete(3)}), spaces.Discrete(2), {}, "'a'"),
-        (spaces.Dict({k: spaces.Box(0, 1, (1, 32, 32)) for k in "ab"}), spaces.Discrete(2), {}, "at most one"),
+        (spaces.Box(0, 9, (1, 32, 32), np.int32), spaces.Discrete(2), {}, "'observation'.*bytes"),
         (spaces.Box(0, 1, (3,)), spaces.Box(0, 1, (2,)), {}, "Discrete"),
         (spaces.Dict({"goal": spaces.Box(0, 1, (3,))}), spaces.Discrete(2), {"polar": ("goal",)}, "polar.*'goal'"),
         (spaces.Box(0, 1, (1, 64, 64)), spaces.Discrete(2), {"blind": True, "lstm_layers": 0}, "blind"),
@@ -181,3 +181,20 @@ def test_blind_reads_no_image():
 def test_spaces_that_do_not_fit(space, actions, config, message):
     with pytest.raises(ConfigError, match=message):
         ActorCritic(space, actions, PolicyConfig(**config))
+
+
+def test_images_of_one_size_are_channels_of_one_and_bytes_are_scaled():
+    space = spaces.Dict({
+        "depth": spaces.Box(0, 1, (1, 32, 32)), "rgb": spaces.Box(0, 255, (3, 32, 32), np.uint8),
+        "left_depth": spaces.Box(0, 1, (1, 16, 24)),
+    })  # fmt: skip
+    config = PolicyConfig(base_width=4, visual_size=8, hidden_size=8)
+    policy = ActorCritic(space, spaces.Discrete(3), config)
+    assert policy.images == [("depth", "rgb"), ("left_depth",)]
+    assert policy.encoder.stem.in_channels == 4 * 16  # no depth bins beside colour
+    depth, left = torch.rand(2, 1, 32, 32), torch.rand(2, 1, 16, 24)
+    rgb = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    first = (torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool), policy.initial_state(2))
+    from_bytes = policy.act({"depth": depth, "rgb": rgb, "left_depth": left}, *first)
+    from_floats = policy.act({"depth": depth, "rgb": rgb / 255, "left_depth": left}, *first)
+    torch.testing.assert_close(from_bytes.log_prob, from_floats.log_prob)

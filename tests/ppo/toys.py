@@ -4,7 +4,30 @@ import torch
 from gymnasium import spaces
 
 
-class Bandit:
+class Toy:
+    """The members of a `VecEnv` that a toy has no use for."""
+
+    capturable = False
+
+    @property
+    def storage(self):
+        space = self.single_observation_space
+        return dict.fromkeys(space.spaces if isinstance(space, spaces.Dict) else ["observation"], torch.float32)
+
+    def observe_into(self, out):
+        """It goes on returning its own."""
+
+    def settle(self):
+        """Nothing runs beside."""
+
+    def between_rollouts(self):
+        return {}
+
+    def close(self):
+        """Nothing to free."""
+
+
+class Bandit(Toy):
     """Contextual bandit, one step an episode: the reward is 1 for the action that the observation points at."""
 
     def __init__(self, num_envs=64, num_actions=3, seed=0):
@@ -35,7 +58,7 @@ class Bandit:
         self.target.copy_(state["target"])
 
 
-class RememberBit:
+class RememberBit(Toy):
     """A bit is shown at an episode's first step and asked for `delay` steps later, where the last step's reward is 1
     for the action that repeats it. Starts are staggered, so that episodes begin anywhere inside a rollout.
 

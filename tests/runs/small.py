@@ -19,7 +19,7 @@ from batchnav.runs import training
 from batchnav.runs.config import PointNavRun
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["batchnav.runs.training", "batchnav.cartpole.env"])
+CONTEXT.set_forkserver_preload(["batchnav.runs.training", "batchnav.cartpole.env", "torch._dynamo"])  # torch imports it late
 FRAMES = 8 * 16
 """Of an update."""
 PATIENCE = 300.0
