@@ -33,7 +33,7 @@ BLOCKS = ("vertices", "polygons", "details", "detail_vertices", "detail_triangle
 def blindly(data: bytes, draw: np.random.Generator) -> bytes:
     """Bits flipped, words and tokens overwritten, parts repeated or cut out, the end cut off."""
     broken = bytearray(data)
-    for _ in range(draw.integers(1, 5)):
+    for _ in range(draw.integers(1, 4)):
         at, kind = int(draw.integers(len(broken) or 1)), draw.integers(7)
         end = at + int(draw.integers(1, 60))
         if kind == 0 and broken:
@@ -58,7 +58,7 @@ def blindly(data: bytes, draw: np.random.Generator) -> bytes:
 def json_value(value, draw: np.random.Generator):
     """A JSON value with a few of its parts replaced, left out, repeated or nested."""
     value = copy.deepcopy(value)
-    for _ in range(draw.integers(1, 4)):
+    for _ in range(draw.integers(1, 3)):
         holder = value
         while True:
             if not isinstance(holder, (dict, list)) or not holder:
@@ -68,14 +68,14 @@ def json_value(value, draw: np.random.Generator):
             if isinstance(holder[key], (dict, list)) and holder[key] and draw.integers(5):
                 holder = holder[key]
                 continue
-            kind = draw.integers(6)
+            kind = draw.integers(7)
             if kind == 0:
                 del holder[key]
             elif kind == 1 and isinstance(holder, list):
                 holder += [holder[key]] * int(draw.integers(1, 200))
             elif kind == 2:
                 holder[key] = [holder[key]]
-            elif kind == 3 and isinstance(holder[key], (int, float)):
+            elif kind in (3, 4) and isinstance(holder[key], (int, float)):
                 holder[key] = holder[key] * int(draw.integers(-2, 1000))
             else:
                 holder[key] = VALUES[draw.integers(len(VALUES))]
