@@ -141,7 +141,7 @@ def scene(data: bytes, draw: np.random.Generator) -> bytes:
         for _ in range(draw.integers(1, 3)):
             name = sorted(arrays)[draw.integers(len(arrays))]
             if name == "navmesh":
-                arrays[name] = np.frombuffer(navmesh(arrays[name].tobytes(), draw), np.uint8)
+                arrays[name] = np.frombuffer(navmesh(load(data)[name].tobytes(), draw), np.uint8)
             elif name == "nodes" and draw.integers(2):
                 nodes = arrays[name].copy()
                 links = array(nodes.view(np.int32)[:, 12:14], draw)

@@ -128,6 +128,13 @@ def with_parents(tree):
     tree["nodes"] = [{"children": [1]}, {"children": [0]}]
 
 
+def signed_indices():
+    tree, data = triangle_tree()
+    tree["accessors"][1]["componentType"] = 5122
+    return glb(tree, data[:36] + np.int16([0, 1, -1]).tobytes())
+
+
+SIGNED = signed_indices()
 HUGE_ACCESSOR = {"componentType": 5126, "count": 10**12, "type": "VEC3"}
 GOOD = glb(*triangle_tree())
 PLY = b"ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\nproperty float z\n"
@@ -171,6 +178,7 @@ BAD_FILES = {
     "face.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 x\n", "line 4: .*'x'"),
     "long.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf " + b"1 2 3 " * 2000, "polygon of 6000 corners"),
     "overflow.glb": (changed(lambda t: t["nodes"][0].update(translation=[10**400, 0, 0])), "OverflowError"),
+    "signed.glb": (SIGNED, "vertex index -1"),
     "stride.glb": (changed(lambda t: t["bufferViews"][0].update(byteStride=0)), "stride 0"),
     "negative.glb": (changed(lambda t: t["nodes"][0].update(mesh=-1)), "not valid glTF"),
     "twice.glb": (changed(lambda t: t["scenes"][0].update(nodes=[0, 0])), "twice"),
