@@ -15,8 +15,8 @@ from batchnav.runtime.files import read_regular, replacing
 _GZIP = b"\x1f\x8b"
 _PIECE = 4096
 MAX_RATIO, MAX_UNPACKED = 20, 16 * 2**20
-"""A gzip file's text may have so many times its bytes, and so many bytes beside: more is a bomb, not data, whose text is
-4 to 10 times its file. JSON of nothing but brackets takes 24 times its text in memory."""
+"""A gzip file's text may have so many times its bytes, and so many bytes beside: more is a bomb. That of data has 4 to
+10 times its file's. JSON of nothing but brackets takes 24 times its text in memory."""
 
 
 def write_json_gz(data: Any, path: Path, error: type[BatchnavError]) -> None:
