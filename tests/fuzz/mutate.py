@@ -72,13 +72,13 @@ def json_value(value, draw: np.random.Generator):
             if kind == 0:
                 del holder[key]
             elif kind == 1 and isinstance(holder, list):
-                holder += [holder[key]] * int(draw.integers(1, 200))
+                holder += [copy.deepcopy(holder[key]) for _ in range(draw.integers(1, 200))]
             elif kind == 2:
                 holder[key] = [holder[key]]
             elif kind in (3, 4) and isinstance(holder[key], (int, float)):
                 holder[key] = holder[key] * int(draw.integers(-2, 1000))
             else:
-                holder[key] = VALUES[draw.integers(len(VALUES))]
+                holder[key] = copy.deepcopy(VALUES[draw.integers(len(VALUES))])
             break
     return value
 
