@@ -1,6 +1,7 @@
-# Two commands; each does all its own set-up in a virtual environment.
+# Three commands; each does all its own set-up in a virtual environment.
 #   make train   train a PointGoal agent on procedural houses, evaluate it, write a report to runs/pointnav/report
 #   make test    run the tests
+#   make fuzz    load N (10000) broken files; SEED says which
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,7 +13,9 @@ CONFIG ?= configs/$(if $(GPU),pointnav_h200,pointnav_cpu).yaml
 OUT ?= runs/pointnav
 SEED ?= 0
 
-.PHONY: train test lint
+N ?= 10000
+
+.PHONY: train test lint fuzz
 
 train: $(VENV)/.installed
 	$(RUN) train/pointnav.py --config $(CONFIG) --out $(OUT) --seed $(SEED)
@@ -20,6 +23,9 @@ train: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(RUN) -m pytest -n auto --dist loadfile
+
+fuzz: $(VENV)/.installed-dev
+	$(RUN) tests/fuzz/harness.py --number $(N) --seed $(SEED)
 
 lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check .

@@ -10,9 +10,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import lzma
 import os
 import re
 import shutil
+import struct
 import sys
 import tarfile
 import time
@@ -20,7 +22,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path, PurePosixPath
@@ -36,6 +39,8 @@ TIMEOUT = 60.0
 """Seconds without a byte before a connection counts as lost."""
 ATTEMPTS = 5
 """Connections in a row that bring nothing before a download is given up; seconds of waiting double from 1."""
+MAX_FILES, MAX_RATIO, MAX_UNPACKED = 1_000_000, 100, 2**30
+"""What an archive may hold: so many files, and so many times its own size and bytes beside."""
 _BLOCK = 2**20
 _NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
 
@@ -109,9 +114,9 @@ def _fetch(uid: str, source: Source, data: Path, login: Login, progress: Progres
         archive.unlink()
         known.unlink(missing_ok=True)
         raise DownloadError(f"{source.url}: found SHA-256 {digest}, expected {expected}; removed, download it again")
-    with replacing(known, DownloadError) as part:
-        part.write_text(digest + "\n")
     files = unpack(archive, folder / source.part)
+    with replacing(known, DownloadError) as part:  # of an archive that was good to the end
+        part.write_text(digest + "\n")
     if source.lift and (folder / source.part / source.lift).is_file():
         _link(folder / source.part / source.lift, folder / source.lift)
     listed = file_list(uid, source, data)
@@ -122,34 +127,56 @@ def _fetch(uid: str, source: Source, data: Path, login: Login, progress: Progres
 
 def _fetch_repository(uid: str, source: Source, folder: Path, login: Login, progress: Progress) -> None:
     """All files of a Hugging Face data set at a revision, each checked; then the folder appears."""
-    host, _, name = source.url.partition("/datasets/")
-    page = f"{host}/api/datasets/{name}/tree/{source.version}?recursive=true"
     part = folder.with_name(f".{folder.name}.part")
-    rows = []
-    while page:
-        with _open(page, login.header(source.url)) as answer:
-            try:
-                rows += [row for row in json.load(answer) if row["type"] == "file"]
-            except (ValueError, KeyError, TypeError) as error:
-                raise DownloadError(f"{page}: found no list of files ({error})") from error
-            following = _NEXT_PAGE.search(answer.headers.get("Link", ""))
-            page = following and urllib.parse.urljoin(page, following[1])
-    for i, row in enumerate(rows):
-        path, size, large = row["path"], int(row["size"]), row.get("lfs")
+    rows = _listing(source, login)
+    for i, (path, size, is_large, expected) in enumerate(rows):
         target = _below(part, path)
-        if target.is_file() and target.stat().st_size == size:
+
+        def digest(size=size, is_large=is_large):
+            # A small file's check sum is git's: SHA-1 of a header and the content.
+            return hashlib.sha256() if is_large else hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
+
+        if target.is_file() and _hash(target, digest()) == expected:  # what an earlier attempt left
             continue
         url = f"{source.url}/resolve/{source.version}/{urllib.parse.quote(path)}"
-        # A small file's check sum is git's: SHA-1 of a header and the content.
-        digest = hashlib.sha256() if large else hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
-        expected = large["oid"] if large else row["oid"]
-        found = fetch_file(url, target, login.header(source.url), progress, f"{uid} {i + 1}/{len(rows)}", digest)
+        found = fetch_file(url, target, login.header(source.url), progress, f"{uid} {i + 1}/{len(rows)}", digest())
         if found != expected:
             target.unlink()
             raise DownloadError(f"{url}: found check sum {found}, expected {expected}; removed, download it again")
     if folder.is_dir():
         shutil.rmtree(folder)
     os.replace(part, folder)
+
+
+def _listing(source: Source, login: Login) -> list[tuple[str, int, bool, str]]:
+    """Path, size, whether it is a large one (Git LFS), and check sum of every file of a Hugging Face data set."""
+    host, _, name = source.url.partition("/datasets/")
+    page = f"{host}/api/datasets/{name}/tree/{source.version}?recursive=true"
+    origin, seen, rows = urllib.parse.urlparse(page)[:2], set(), []
+    while page:
+        if urllib.parse.urlparse(page)[:2] != origin or page in seen:
+            raise DownloadError(f"{source.url}: its list of files goes on at {page}, expected a new page of {host}")
+        seen.add(page)
+        try:
+            with _open(page, login.header(source.url)) as answer:
+                rows += [row for row in json.load(answer) if row["type"] == "file"]
+                following = _NEXT_PAGE.search(answer.headers.get("Link", ""))
+        except urllib.error.HTTPError as error:
+            raise DownloadError(f"{page}: {_reason(error)}") from error
+        except (OSError, HTTPException) as error:
+            raise DownloadError(f"{page}: cannot be read ({error}); try again") from error
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DownloadError(f"{page}: found no list of files ({error})") from error
+        page = following and urllib.parse.urljoin(page, following[1])
+    if not rows:
+        raise DownloadError(f"{source.url}: found no files at version {source.version}, expected some")
+    try:
+        return [
+            (str(row["path"]), int(row["size"]), bool(row.get("lfs")), str((row.get("lfs") or row)["oid"]))
+            for row in rows
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DownloadError(f"{source.url}: found a list of files that lacks something ({error})") from error
 
 
 def fetch_file(url: str, path: Path, authorization: str, progress: Progress, title: str, digest=None) -> str:
@@ -167,7 +194,7 @@ def fetch_file(url: str, path: Path, authorization: str, progress: Progress, tit
             done = _append(url, part, authorization, progress, task)
         except urllib.error.HTTPError as error:
             raise DownloadError(f"{url}: {_reason(error)}") from error
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, ValueError) as error:
             done, problem = False, error
         else:
             problem = "the connection ended early"
@@ -177,13 +204,18 @@ def fetch_file(url: str, path: Path, authorization: str, progress: Progress, tit
         if failures >= ATTEMPTS:
             raise DownloadError(f"{url}: cannot be downloaded ({problem}); the same command goes on from here")
         time.sleep(2.0**failures / 2)
-    digest = digest or hashlib.sha256()
-    with open(part, "rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
+    found = _hash(part, digest or hashlib.sha256())
     part.with_name(f"{part.name}.tag").unlink(missing_ok=True)
     os.replace(part, path)
     progress.remove_task(task)
+    return found
+
+
+def _hash(path: Path, digest) -> str:
+    """A file's check sum."""
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
     return digest.hexdigest()
 
 
@@ -205,7 +237,11 @@ def _append(url: str, part: Path, authorization: str, progress: Progress, task) 
     with answer:
         if answer.status != 206:
             begin = 0
-        length = answer.headers.get("Content-Length")
+        length, part_of = answer.headers.get("Content-Length", ""), answer.headers.get("Content-Range", "")
+        if begin and not part_of.startswith(f"bytes {begin}-"):
+            raise DownloadError(f"{url}: found Content-Range {part_of!r}, expected bytes from {begin} on")
+        if length and not (length.isascii() and length.isdigit()):
+            raise DownloadError(f"{url}: found Content-Length {length!r}, expected a number of bytes")
         total = begin + int(length) if length else None
         tag.write_text(answer.headers.get("ETag") or answer.headers.get("Last-Modified") or "")
         progress.update(task, total=total, completed=begin)
@@ -235,7 +271,8 @@ def _reason(error: urllib.error.HTTPError) -> str:
 def unpack(archive: Path, folder: Path) -> list[Path]:
     """Unpack a .zip or .tar file into a folder, file by file: each appears whole. Returns the files.
 
-    DownloadError where it is damaged, or would write elsewhere.
+    DownloadError where it is damaged or encrypted, would write elsewhere, or holds more than MAX_FILES files or
+    MAX_RATIO times its own size (and MAX_UNPACKED).
     """
     scratch = folder.with_name(f".{folder.name}.unpacking")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -243,11 +280,15 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
     try:
         if archive.suffix == ".zip":
             with zipfile.ZipFile(archive) as zipped:
-                for name in zipped.namelist():
-                    _below(scratch, name)
+                members = zipped.infolist()
+                _check_sizes(archive, (member.file_size for member in members))
+                for member in members:
+                    _below(scratch, member.filename)
                 zipped.extractall(scratch)
         else:
             with tarfile.open(archive) as tar:
+                # A tar file says how large a member is only where it begins, and packed, it may go on for long.
+                _check_sizes(archive, (member.size for member in tar))
                 tar.extractall(scratch, filter="data")
         files = []
         for source in sorted(path for path in scratch.rglob("*") if not path.is_dir()):
@@ -255,11 +296,26 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(source, target)
             files.append(target)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+    except (
+        zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError,
+        struct.error,
+    ) as error:  # fmt: skip
         raise DownloadError(f"{archive}: cannot be unpacked ({error})") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return files
+
+
+def _check_sizes(archive: Path, sizes: Iterable[int]) -> None:
+    """DownloadError where members are too many, or too large for such an archive."""
+    limit, total = MAX_RATIO * archive.stat().st_size + MAX_UNPACKED, 0
+    for number, size in enumerate(sizes, 1):
+        total += size
+        if number > MAX_FILES or total > limit:
+            raise DownloadError(
+                f"{archive}: unpacks to more than {MAX_FILES if number > MAX_FILES else limit} "
+                f"{'files' if number > MAX_FILES else 'bytes'}, the most for an archive of its size"
+            )
 
 
 def _below(folder: Path, name: str) -> Path:

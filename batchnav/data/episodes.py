@@ -314,9 +314,7 @@ def _content_files(data: dict, path: Path, scenes: Sequence[str]) -> list[Path]:
     wanted = [_content_path(template, path, scene) for scene in scenes]
     for file in wanted:
         if file not in files:
-            raise EpisodeError(
-                f"{file}: content_scenes: found no such file, expected one of {len(files)} {head}*{tail}"
-            )
+            raise EpisodeError(f"{file}: content_scenes: found no such file, expected one of {len(files)} there")
     return wanted
 
 

@@ -14,8 +14,9 @@ from batchnav.runtime.files import read_regular, replacing
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 4096
-MAX_UNPACKED = 100 * 2**20
-"""Bytes beyond ten times a gzip file's own that its text may have: more is a bomb, not data."""
+MAX_RATIO, MAX_UNPACKED = 20, 16 * 2**20
+"""A gzip file's text may have so many times its bytes, and so many bytes beside: more is a bomb. That of data has 4 to
+10 times its file's. JSON of nothing but brackets takes 24 times its text in memory."""
 
 
 def write_json_gz(data: Any, path: Path, error: type[BatchnavError]) -> None:
@@ -35,6 +36,8 @@ def read_json(path: Path, error: type[BatchnavError], gzipped: bool | None = Non
         return json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise error(f"{path}: does not hold JSON ({problem})") from problem
+    except MemoryError as problem:
+        raise error(f"{path}: holds JSON of {len(text)} characters, for which memory does not suffice") from problem
 
 
 def read_text(path: Path, error: type[BatchnavError], gzipped: bool | None = None) -> str:
@@ -53,7 +56,7 @@ def read_text(path: Path, error: type[BatchnavError], gzipped: bool | None = Non
 
 def _unpack(data: bytes) -> bytes:
     """gzip.decompress with a bound on what comes out. EOFError where the stream ends early."""
-    left, parts, stream = 10 * len(data) + MAX_UNPACKED, [], None
+    left, parts, stream = MAX_RATIO * len(data) + MAX_UNPACKED, [], None
     # Bit by bit: what a member leaves is copied for each, and a file may be a row of empty members.
     for begin in range(0, len(data), _PIECE):
         piece = data[begin : begin + _PIECE]
@@ -65,7 +68,7 @@ def _unpack(data: bytes) -> bytes:
             parts.append(stream.decompress(piece, left + 1))
             left -= len(parts[-1])
             if left < 0:
-                raise ValueError(f"it unpacks to more than {10 * len(data) + MAX_UNPACKED} bytes")
+                raise ValueError(f"it unpacks to more than {MAX_RATIO * len(data) + MAX_UNPACKED} bytes")
             piece = stream.unused_data
             stream = None if stream.eof else stream
     if stream is not None:

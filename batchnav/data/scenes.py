@@ -74,8 +74,10 @@ def _find(scene_id: str, scenes_dir: Path, settings: NavMeshSettings | None) -> 
     path = below if is_stage else path
     if not os.path.isfile(path):
         raise MeshError(
-            f"scene {scene_id!r}: found no such file, here or in {scenes_dir}, expected 'house:SEED', "
-            f"the path of a mesh file or of a prepared scene, or 'CONFIG{DATASET_CONFIG}:NAME'"
+            f"scene {scene_id!r}: found no such file, here or in {scenes_dir} (an episode file's paths count from the "
+            f"folder where `batchnav data episodes` was called), expected 'house:SEED', "
+            f"the path of a mesh file or of a prepared scene, "
+            f"or 'CONFIG{DATASET_CONFIG}:NAME'"
         )
     if is_stage and path.suffix != SUFFIX:
         return load_source(stage_source(path), settings)

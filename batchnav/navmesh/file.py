@@ -3,7 +3,7 @@
 Set header 40 bytes, version 2 then 56 bytes of bake settings, then per tile 8 bytes (reference, size) and its blocks.
 Version 1 lacks the settings. Nothing in a file is trusted: every count is checked against the bytes that are there
 before memory is taken, every index against what it points into. What a navmesh takes in memory and time is so bounded
-by its file's size (about 40 times it, and some microseconds a byte).
+by its file's size (measured: up to 15 times it, and 10 microseconds a byte where it is all tiles of a few polygons).
 """
 
 from __future__ import annotations

@@ -137,8 +137,9 @@ class _Document:
                 if primitive.get("mode", _TRIANGLES) < _TRIANGLES:  # points and lines
                     continue
                 points, triangles = self._primitive(primitive)
-                if len(triangles) and triangles.max() >= len(points):
-                    raise MeshError(f"has a face with vertex index {triangles.max()}, expected 0 to {len(points) - 1}")
+                if len(triangles) and not 0 <= triangles.min() <= triangles.max() < len(points):
+                    worst = triangles.min() if triangles.min() < 0 else triangles.max()
+                    raise MeshError(f"has a face with vertex index {worst}, expected 0 to {len(points) - 1}")
                 vertices.append(points)
                 faces.append(triangles + count)
                 count += len(points)
@@ -154,7 +155,10 @@ class _Document:
                 raise MeshError(
                     f"is compressed with {_DRACO}, which needs the package DracoPy; or save it uncompressed"
                 )
-            decoded = importlib.import_module("DracoPy").decode(bytes(self.view(draco["bufferView"])))
+            try:
+                decoded = importlib.import_module("DracoPy").decode(bytes(self.view(draco["bufferView"])))
+            except Exception as error:  # the decoder's own
+                raise MeshError(f"holds {_DRACO} that cannot be decoded ({error})") from error
             return np.asarray(decoded.points, np.float64), np.asarray(decoded.faces, np.int64)
         points = self.accessor(primitive["attributes"]["POSITION"], "POSITION")
         order = np.arange(len(points))

@@ -17,6 +17,7 @@ import trimesh
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import read_regular, replacing
 from batchnav.scene.gltf import read_gltf
+from batchnav.scene.ply import read_ply
 from batchnav.scene.text_mesh import read_obj, read_off
 from batchnav.types import TriangleMesh
 
@@ -104,58 +105,29 @@ def _read(data: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
     if suffix == ".off":
         return read_off(data)
     if suffix == ".ply":
-        data = _plain_lines(data)
-        _check_ply(data)
-    return _read_by_trimesh(data, suffix[1:])
+        return read_ply(data)
+    return _read_stl(data)
 
 
-def _plain_lines(data: bytes) -> bytes:
-    """A PLY file whose header's lines, and those of text, end in LF; the bytes of a binary body stay."""
-    header, end, body = data.partition(b"end_header")
-    if b"\r" not in header:
-        return data
-    header = header.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    if b"format ascii" in header:
-        return header + end + body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    return header + end + b"\n" + body.removeprefix(b"\r\n" if body.startswith(b"\r\n") else b"\r")
-
-
-def _check_ply(data: bytes) -> None:
-    """What trimesh would let pass: text that ends before the header's counts are met."""
-    header, found, body = data.partition(b"end_header")
-    if not data.startswith(b"ply") or not found:
-        raise MeshError("is not a PLY file, or its header is truncated")
-    words = [line.split() for line in header.splitlines()]
-    if [b"format", b"ascii"] in (w[:2] for w in words):
-        try:
-            expected = sum(int(w[2]) for w in words if len(w) == 3 and w[0] == b"element")
-        except ValueError as error:
-            raise MeshError(f"has a PLY element without a count ({error})") from error
-        rows = sum(1 for line in body.splitlines() if line.strip())
-        if rows < expected:
-            raise MeshError(f"is truncated: {rows} rows, its header says {expected}")
-
-
-def _read_by_trimesh(data: bytes, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """All triangles of a PLY or STL file."""
+def _read_stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """All triangles of an STL file."""
     logger = logging.getLogger("trimesh")
     level = logger.level
     try:
         logger.setLevel(logging.CRITICAL)  # what it logs is raised below, with the file's name
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            scene = trimesh.load_scene(io.BytesIO(data), file_type=kind, process=False, skip_materials=True)
+            scene = trimesh.load_scene(io.BytesIO(data), file_type="stl", process=False)
         vertices, faces, count = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0
         for geometry in scene.geometry.values():
-            if isinstance(geometry, trimesh.Trimesh):
-                vertices.append(np.asarray(geometry.vertices, np.float64))
-                faces.append(np.asarray(geometry.faces, np.int64) + count)
-                count += len(vertices[-1])
+            vertices.append(np.asarray(geometry.vertices, np.float64))
+            faces.append(np.asarray(geometry.faces, np.int64) + count)
+            count += len(vertices[-1])
         return np.concatenate(vertices), np.concatenate(faces)
     except MemoryError:
         raise
     except Exception as error:  # whatever a broken file makes a parser stumble over
-        raise MeshError(f"cannot be read as {kind.upper()} ({type(error).__name__}: {error})") from error
+        raise MeshError(f"cannot be read as STL ({type(error).__name__}: {error})") from error
     finally:
         logger.setLevel(level)
 

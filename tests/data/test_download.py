@@ -50,7 +50,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.send_response(206 if begin else 200)
         self.send_header("ETag", tag)
-        self.send_header("Content-Length", str(len(data) - begin))
+        if begin:
+            self.send_header("Content-Range", server.range or f"bytes {begin}-{len(data) - 1}/{len(data)}")
+        self.send_header("Content-Length", server.length or str(len(data) - begin))
         if self.path in server.links:
             self.send_header("Link", server.links[self.path])
         self.end_headers()
@@ -67,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.files, server.moved, server.links, server.broken, server.requests = {}, {}, {}, [], []
-    server.login = ""
+    server.login = server.range = server.length = ""
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
     threading.Thread(target=functools.partial(server.serve_forever, 0.01), daemon=True).start()
     monkeypatch.setattr(downloading.time, "sleep", lambda _: None)
@@ -256,6 +258,108 @@ def test_a_repositorys_check_sums_and_what_is_there_already(server, repository, 
     server.requests.clear()
     download(["mine"], tmp_path)
     assert not any("large" in path for path, _ in server.requests)  # came whole the first time
+
+
+def test_what_an_earlier_attempt_left_is_checked(server, repository, tmp_path):
+    """Of the right size, and of other bytes: it was begun again, and not taken."""
+    left = tmp_path / "versioned_data" / ".mine.part" / "sub" / "large.glb"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(bytes(len(CONTENT)))
+    download(["mine"], tmp_path)
+    assert (tmp_path / "scene_datasets" / "mine" / "sub" / "large.glb").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("listing", "match"),
+    [
+        (b"[]", "found no files at version v1"),
+        (b"{}", "found no list of files|found no files"),
+        (b"[3]", "found no list of files"),
+        (b"[" * 100_000, "found no list of files"),
+        (b'[{"type": "file", "path": "a"}]', "lacks something"),
+        (b'[{"type": "file", "path": "a", "size": "x", "oid": "y"}]', "lacks something"),
+    ],
+)
+def test_listings_that_are_none(server, repository, tmp_path, listing, match):
+    server.links.clear()
+    server.files[repository.replace("/datasets", "/api/datasets").replace("resolve", "tree") + "?recursive=true"] = (
+        listing
+    )
+    with pytest.raises(DownloadError, match=match):
+        download(["mine"], tmp_path)
+
+
+def test_a_listing_that_is_not_for_everyone_says_what_to_do(server, repository, tmp_path):
+    server.login = "Bearer token"
+    with pytest.raises(DownloadError, match=r"tree/v1.*access denied \(401\): accept .* and give --username"):
+        download(["mine"], tmp_path, Login(password="wrong"))
+
+
+def test_the_token_goes_to_no_other_host(server, repository, tmp_path):
+    (page,) = server.links
+    same = server.url + page
+    for elsewhere in ("http://localhost:9/more", same.replace("127.0.0.1", "localhost"), same):
+        server.links[page] = f'<{elsewhere}>; rel="next"'
+        with pytest.raises(DownloadError, match=r"goes on at .*, expected a new page"):
+            download(["mine"], tmp_path, Login(password="token"))
+
+
+def test_answers_that_do_not_fit(server, offer, tmp_path):
+    data = zipped(a_dot_bin=CONTENT)
+    offer("mine", "/mine.zip", data)
+    server.broken, server.range = [1_000_000], "bytes 7-100/200"
+    with pytest.raises(DownloadError, match="Content-Range 'bytes 7-100/200', expected bytes from 1000000 on"):
+        download(["mine"], tmp_path)
+    server.range, server.length = "", "many"
+    with pytest.raises(DownloadError, match="Content-Length 'many'"):
+        download(["mine"], tmp_path)
+    server.length = ""
+    download(["mine"], tmp_path)
+
+
+def test_an_archive_that_cannot_be_unpacked_is_no_measure_of_the_next(server, offer, tmp_path):
+    """Its check sum was kept, and the whole archive then refused."""
+    offer("mine", "/mine.zip", b"this is no archive")
+    with pytest.raises(DownloadError, match="cannot be unpacked"):
+        download(["mine"], tmp_path)
+    server.files["/mine.zip"] = zipped(a_dot_bin=CONTENT)
+    download(["mine"], tmp_path)
+
+
+def with_bytes(data, signature, offset, value):
+    """A zip whose headers of a kind hold another 16-bit value."""
+    data = bytearray(data)
+    at = data.find(signature)
+    while at >= 0:
+        data[at + offset : at + offset + 2] = value.to_bytes(2, "little")
+        at = data.find(signature, at + 4)
+    return bytes(data)
+
+
+def test_archives_of_other_kinds_and_bombs_are_named(server, offer, monkeypatch, tmp_path):
+    plain = zipped(a_dot_bin=b"x" * 100)
+    entry, central = b"PK\x03\x04", b"PK\x01\x02"
+    encrypted = with_bytes(with_bytes(plain, entry, 6, 1), central, 8, 1)
+    exotic = with_bytes(with_bytes(plain, entry, 8, 97), central, 10, 97)
+    offer("mine", "/mine.zip", encrypted)
+    for data, match in ((encrypted, "encrypted"), (exotic, "cannot be unpacked")):
+        server.files["/mine.zip"] = data
+        with pytest.raises(DownloadError, match=match):
+            download(["mine"], tmp_path)
+    monkeypatch.setattr(downloading, "MAX_UNPACKED", 0)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.bin", bytes(10**7))
+    offer("tarred", "/mine.tar.gz", gzip.compress(tarred(a_dot_bin=bytes(10**7))))
+    server.files["/mine.zip"] = packed.getvalue()
+    for name in ("mine", "tarred"):
+        with pytest.raises(DownloadError, match=r"unpacks to more than [0-9]+ bytes"):
+            download([name], tmp_path)
+    monkeypatch.setattr(downloading, "MAX_FILES", 2)
+    server.files["/mine.zip"] = zipped(a=b"a", b=b"b", c=b"c")
+    with pytest.raises(DownloadError, match="more than 2 files"):
+        download(["mine"], tmp_path)
+    assert not (tmp_path / "scene_datasets").exists()
 
 
 def test_what_cannot_be_downloaded_is_named(server, offer, tmp_path):

@@ -24,7 +24,7 @@ from batchnav.scene.mesh import load_mesh
 
 COUNT = int(os.environ.get("BATCHNAV_MUTATIONS", "150"))
 """Mutations of each kind of file."""
-CALLS_PER_BYTE, SPARE_CALLS = 100, 100_000
+CALLS_PER_BYTE, SPARE_CALLS = 10, 20_000
 """A file may take so many calls of functions."""
 SPARE_BYTES = 100 * 2**20
 """A file may take ten times its size and this."""

@@ -49,9 +49,6 @@ def child(seed: int, numbers: range, keep: Path) -> None:
             which = number % len(known)
             kind, draw = known[which], np.random.default_rng([seed, number])
             data = kind.mutators[draw.integers(len(kind.mutators))](good[which], draw)
-            for path, whole in zip((k.path for k in known), good, strict=True):
-                if path.parent == kind.path.parent or kind.path.parent in path.parents:
-                    path.write_bytes(whole)
             kind.path.write_bytes(data)
             trace = keep / f"{seed}_{number}_{kind.name}{''.join(kind.path.suffixes)}"
             trace.write_bytes(data)  # gone again where the outcome is allowed

@@ -39,10 +39,8 @@ class Kind(NamedTuple):
 
 def kinds(folder: Path) -> Iterator[Kind]:
     """All of them, their good files written below `folder`."""
-    box = trimesh.creation.box((6.0, 0.2, 8.0))
-    box = trimesh.util.concatenate(
-        [box, trimesh.creation.box((1, 1, 1), trimesh.transformations.translation_matrix([1, 0.6, 1]))]
-    )
+    table = trimesh.creation.box((1, 1, 1), trimesh.transformations.translation_matrix([1, 0.6, 1]))
+    box = trimesh.util.concatenate([trimesh.creation.box((6.0, 0.2, 8.0)), table])
     floor = make_scene("floor", TriangleMesh(np.float32(box.vertices), np.int32(box.faces)))
     blind = (mutate.blindly,)
 
@@ -109,7 +107,9 @@ def _dataset(folder: Path) -> Iterator[Kind]:
     })  # fmt: skip
     files = {
         "dataset": config,
-        "stage": write("stages/floor.stage_config.json", {"render_asset": "floor.ply", "scale": [1, 1, 1], "up": [0, 1, 0]}),
+        "stage": write("stages/floor.stage_config.json", {
+            "render_asset": "floor.ply", "scale": [1, 1, 1], "up": [0, 1, 0],
+        }),
         "object": write("objects/cube.object_config.json", {"render_asset": "cube.ply", "COM": [0, 0, 0]}),
         "instance": write("scenes/flat.scene_instance.json", {
             "stage_instance": {"template_name": "floor"}, "object_instances": [row], "navmesh_instance": "a",

@@ -17,8 +17,8 @@ WORDS = [b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\0\0\xc0\x7f
          b"\0\0\0\x10", b"\xca\xf2\x49\x71"]  # fmt: skip
 """Huge and negative counts, NaN, infinity, nothing, 2**28, 1e30."""
 TOKENS = [b"NaN", b"1e999", b"-1", b"null", b"[]", b"{}", b'"x"', b"99999999999999999999", b"1e38", b"../../..", b"*"]
-VALUES = [None, True, -1, 0, 1, 7, 2**31, 2**63, 10**400, 0.5, 1e38, -1e-38, 1e308, "", "x", "..", "a\0b", "**", "/dev/zero",
-          "data:,", [], {}, [[]], [1, 2, 3], ["x"] * 3, {"a": 1}]  # fmt: skip
+VALUES = [None, True, -1, 0, 1, 7, 2**31, 2**63, 10**400, 0.5, 1e38, -1e-38, 1e308, "", "x", "..", "a\0b", "**",
+          "/dev/zero", "data:,", [], {}, [[]], [1, 2, 3], ["x"] * 3, {"a": 1}]  # fmt: skip
 """What a JSON field may hold that nobody thought of."""
 EXTREMES = {
     "f": [np.nan, np.inf, -np.inf, 3e38, -1e30, 1e-40, 0.0, 1e6], "i": [-1, 0, 1, 2**31 - 1, -(2**31), 10**6],
@@ -26,10 +26,14 @@ EXTREMES = {
 }  # fmt: skip
 
 
+BLOCKS = ("vertices", "polygons", "details", "detail_vertices", "detail_triangles", "bv_nodes", "low", "high")
+"""Of a navmesh's tile."""
+
+
 def blindly(data: bytes, draw: np.random.Generator) -> bytes:
     """Bits flipped, words and tokens overwritten, parts repeated or cut out, the end cut off."""
     broken = bytearray(data)
-    for _ in range(draw.integers(1, 5)):
+    for _ in range(draw.integers(1, 4)):
         at, kind = int(draw.integers(len(broken) or 1)), draw.integers(7)
         end = at + int(draw.integers(1, 60))
         if kind == 0 and broken:
@@ -54,30 +58,27 @@ def blindly(data: bytes, draw: np.random.Generator) -> bytes:
 def json_value(value, draw: np.random.Generator):
     """A JSON value with a few of its parts replaced, left out, repeated or nested."""
     value = copy.deepcopy(value)
-    for _ in range(draw.integers(1, 4)):
+    for _ in range(draw.integers(1, 3)):
         holder = value
         while True:
             if not isinstance(holder, (dict, list)) or not holder:
                 break
-            key = (
-                list(holder)[draw.integers(len(holder))]
-                if isinstance(holder, dict)
-                else int(draw.integers(len(holder)))
-            )
+            at = int(draw.integers(len(holder)))
+            key = list(holder)[at] if isinstance(holder, dict) else at
             if isinstance(holder[key], (dict, list)) and holder[key] and draw.integers(5):
                 holder = holder[key]
                 continue
-            kind = draw.integers(6)
+            kind = draw.integers(7)
             if kind == 0:
                 del holder[key]
             elif kind == 1 and isinstance(holder, list):
-                holder += [holder[key]] * int(draw.integers(1, 200))
+                holder += [copy.deepcopy(holder[key]) for _ in range(draw.integers(1, 200))]
             elif kind == 2:
                 holder[key] = [holder[key]]
-            elif kind == 3 and isinstance(holder[key], (int, float)):
+            elif kind in (3, 4) and isinstance(holder[key], (int, float)):
                 holder[key] = holder[key] * int(draw.integers(-2, 1000))
             else:
-                holder[key] = VALUES[draw.integers(len(VALUES))]
+                holder[key] = copy.deepcopy(VALUES[draw.integers(len(VALUES))])
             break
     return value
 
@@ -108,7 +109,8 @@ def array(values: np.ndarray, draw: np.random.Generator) -> np.ndarray:
     values = values.copy()
     if values.dtype.names:
         field = values.dtype.names[draw.integers(len(values.dtype.names))]
-        values[field] = array(values[field], draw)
+        changed = array(values[field], draw)
+        values[field][: len(changed)] = changed
         return values
     if not values.size:
         return values
@@ -139,10 +141,11 @@ def scene(data: bytes, draw: np.random.Generator) -> bytes:
         for _ in range(draw.integers(1, 3)):
             name = sorted(arrays)[draw.integers(len(arrays))]
             if name == "navmesh":
-                arrays[name] = np.frombuffer(navmesh(arrays[name].tobytes(), draw), np.uint8)
+                arrays[name] = np.frombuffer(navmesh(load(data)[name].tobytes(), draw), np.uint8)
             elif name == "nodes" and draw.integers(2):
                 nodes = arrays[name].copy()
-                nodes.view(np.int32)[:, 12:14] = array(nodes.view(np.int32)[:, 12:14].copy(), draw)[: len(nodes)]
+                links = array(nodes.view(np.int32)[:, 12:14], draw)
+                nodes.view(np.int32)[: len(links), 12:14] = links
                 arrays[name] = nodes
             else:
                 arrays[name] = array(arrays[name], draw)
@@ -164,21 +167,14 @@ def navmesh(data: bytes, draw: np.random.Generator) -> bytes:
     tiles = []
     with np.errstate(all="ignore"):
         for tile in file.tiles:
-            fields = [
-                "vertices",
-                "polygons",
-                "details",
-                "detail_vertices",
-                "detail_triangles",
-                "bv_nodes",
-                "low",
-                "high",
-            ]
-            field = fields[draw.integers(len(fields))]
-            tiles.append(tile._replace(**{field: array(getattr(tile, field), draw)}))
+            field = BLOCKS[draw.integers(len(BLOCKS))]
+            values = getattr(tile, field).copy()
+            changed = array(values, draw)
+            if field in ("low", "high"):
+                values[: len(changed)] = changed
+                changed = values
+            tiles.append(tile._replace(**{field: changed}))
     if draw.integers(3) == 0:
-        tiles = [
-            tile._replace(x=k % 3, y=k // 3 % 3, layer=k // 9)
-            for k, tile in enumerate(tiles * int(draw.integers(2, 40)))
-        ]
+        copies = enumerate(tiles * int(draw.integers(2, 40)))
+        tiles = [tile._replace(x=k % 3, y=k // 3 % 3, layer=k // 9) for k, tile in copies]
     return navmesh_file.serialise(file._replace(tiles=tiles, references=list(range(len(tiles)))))

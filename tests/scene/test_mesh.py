@@ -128,6 +128,13 @@ def with_parents(tree):
     tree["nodes"] = [{"children": [1]}, {"children": [0]}]
 
 
+def signed_indices():
+    tree, data = triangle_tree()
+    tree["accessors"][1]["componentType"] = 5122
+    return glb(tree, data[:36] + np.int16([0, 1, -1]).tobytes())
+
+
+SIGNED = signed_indices()
 HUGE_ACCESSOR = {"componentType": 5126, "count": 10**12, "type": "VEC3"}
 GOOD = glb(*triangle_tree())
 PLY = b"ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\nproperty float z\n"
@@ -156,7 +163,7 @@ BAD_FILES = {
     "header.ply": (PLY[:40], "header is truncated"),
     "cut.ply": (PLY, "truncated: 3 rows"),
     "index.ply": (PLY + b"3 0 1 7\n", "7"),
-    "huge.ply": (HUGE, "PLY"),
+    "huge.ply": (HUGE, "truncated: element 'vertex' has 900000000000 rows of 12 bytes"),
     "index.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n", "index.obj"),
     "words.obj": (b"hello\nworld\n", "words.obj"),
     "points.obj": (b"v 0 0 0\nv 1 0 0\n", "points.obj"),
@@ -171,6 +178,7 @@ BAD_FILES = {
     "face.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 x\n", "line 4: .*'x'"),
     "long.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf " + b"1 2 3 " * 2000, "polygon of 6000 corners"),
     "overflow.glb": (changed(lambda t: t["nodes"][0].update(translation=[10**400, 0, 0])), "OverflowError"),
+    "signed.glb": (SIGNED, "vertex index -1"),
     "stride.glb": (changed(lambda t: t["bufferViews"][0].update(byteStride=0)), "stride 0"),
     "negative.glb": (changed(lambda t: t["nodes"][0].update(mesh=-1)), "not valid glTF"),
     "twice.glb": (changed(lambda t: t["scenes"][0].update(nodes=[0, 0])), "twice"),
@@ -367,6 +375,30 @@ def test_a_door_in_a_wall_stays_open(tmp_path, turned):
     rows = [f"1 {y} {x}" for x, y in corners] + ["8 " + " ".join(map(str, range(8)))]
     mesh = load_mesh(written(tmp_path, "wall.off", ("OFF # a wall\n8 1 0\n" + "\n".join(rows)).encode()))
     assert area(mesh) == pytest.approx(10.5)
+
+
+@pytest.mark.parametrize("form", ["ascii", "binary_little_endian", "binary_big_endian"])
+def test_polygons_of_ply(tmp_path, form):
+    """A wall with a door, a triangle and a square, between other elements and properties."""
+    polygons = [range(8), (8, 9, 10), (8, 9, 10, 11)]
+    points = [(1, y, x) for x, y in NOTCHED] + [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0)]
+    head = f"ply\nformat {form} 1.0\ncomment by hand\nelement camera 1\nproperty list uchar float view\n"
+    head += "element vertex 12\nproperty uchar red\nproperty float x\nproperty double y\nproperty float z\n"
+    head += "element face 3\nproperty list uchar int vertex_indices\nproperty short label\nend_header\n"
+    if form == "ascii":
+        rows = [["2 0.5 0.25"], [f"7 {x} {y} {z}" for x, y, z in points]]
+        rows += [[" ".join(map(str, [len(p), *p, 9])) for p in polygons]]
+        body = "\n".join(line for part in rows for line in part).encode()
+    else:
+        order = "<" if "little" in form else ">"
+        body = struct.pack(f"{order}B2f", 2, 0.5, 0.25)
+        body += b"".join(struct.pack(f"{order}Bfdf", 7, *point) for point in points)
+        body += b"".join(struct.pack(f"{order}B{len(p)}ih", len(p), *p, 9) for p in polygons)
+    mesh = load_mesh(written(tmp_path, "a.ply", head.encode() + body))
+    assert area(mesh) == pytest.approx(10.5 + 0.5 + 1) and len(mesh.faces) == 6 + 1 + 2
+    for cut in range(1, len(body), 7):
+        with pytest.raises(MeshError, match=r"a\.ply"):
+            load_mesh(written(tmp_path, "a.ply", head.encode() + body[:-cut]))
 
 
 def test_indices_that_count_back(tmp_path):

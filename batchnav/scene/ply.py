@@ -1,0 +1,169 @@
+"""PLY files, of text or binary in either order of bytes: vertices and polygons. Linear in the file."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from batchnav.errors import MeshError
+from batchnav.scene.polygons import triangulate
+
+_TYPES = {
+    "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "float": "f4",
+    "double": "f8", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4",
+    "float32": "f4", "float64": "f8",
+}  # fmt: skip
+_ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
+_CORNERS = ("vertex_indices", "vertex_index")
+
+
+class _Property(NamedTuple):
+    name: str
+    kind: str
+    """NumPy's code of a number, or of a list's items."""
+    counter: str | None = None
+    """That of a list's length; None: one number."""
+
+
+class _Element(NamedTuple):
+    name: str
+    count: int
+    properties: list[_Property]
+
+
+def read_ply(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices f64 [V, 3] and faces i64 [F, 3], polygons cut into triangles. MeshError where the file is no PLY."""
+    header, end, body = data.partition(b"end_header")
+    if not data.startswith(b"ply") or not end:
+        raise MeshError("is not a PLY file, or its header is truncated")
+    body = body[2:] if body.startswith(b"\r\n") else body[1:]  # lines end in LF, CR or both
+    try:
+        form, elements = _header(header.decode("latin-1"))
+        rows = _text_rows(body, elements) if form == "ascii" else _binary_rows(body, elements, _ORDERS[form])
+        vertices, corners, counts = None, np.empty(0, np.int64), np.empty(0, np.int64)
+        for element, columns in rows:
+            if element.name == "vertex":
+                vertices = np.stack([columns[axis] for axis in "xyz"], axis=1).astype(np.float64)
+            elif element.name == "face":
+                name = next(name for name in _CORNERS if name in columns)
+                corners, counts = columns[name]
+            if vertices is not None and len(counts):
+                break
+    except (KeyError, ValueError, IndexError, TypeError, OverflowError, StopIteration) as error:
+        raise MeshError(f"cannot be read as PLY ({type(error).__name__}: {error})") from error
+    if vertices is None:
+        raise MeshError("is a PLY file without vertices")
+    if len(corners) and not 0 <= corners.min() <= corners.max() < len(vertices):
+        worst = corners.min() if corners.min() < 0 else corners.max()
+        raise MeshError(f"has a face with vertex index {worst}, expected 0 to {len(vertices) - 1}")
+    with np.errstate(all="ignore"):  # what is not finite is dropped later
+        return vertices, triangulate(vertices, corners, counts)
+
+
+def _header(text: str) -> tuple[str, list[_Element]]:
+    form, elements = "", []
+    for words in map(str.split, text.replace("\r", "\n").split("\n")):
+        if words[:1] == ["format"]:
+            form = words[1]
+        elif words[:1] == ["element"]:
+            elements.append(_Element(words[1], int(words[2]), []))
+            if elements[-1].count < 0:
+                raise ValueError(f"element {words[1]} of {words[2]} rows")
+        elif words[:2] == ["property", "list"]:
+            elements[-1].properties.append(_Property(words[4], _TYPES[words[3]], _TYPES[words[2]]))
+        elif words[:1] == ["property"]:
+            elements[-1].properties.append(_Property(words[2], _TYPES[words[1]]))
+    if form not in _ORDERS:
+        raise ValueError(f"format {form!r}")
+    return form, elements
+
+
+def _text_rows(body: bytes, elements: list[_Element]):
+    """Every element with its columns by name: an array, or of lists all items and the lengths."""
+    lines = [line for line in body.replace(b"\r", b"\n").split(b"\n") if line.strip()]
+    expected = sum(element.count for element in elements)
+    if len(lines) < expected:
+        raise MeshError(f"is truncated: {len(lines)} rows, its header says {expected}")
+    first = 0
+    for element in elements:
+        rows = [line.split() for line in lines[first : first + element.count]]
+        first += element.count
+        columns, at = {}, [0] * len(rows)
+        for entry in element.properties:
+            if entry.counter is None:
+                values = np.array([float(row[i]) for row, i in zip(rows, at, strict=True)])
+                columns[entry.name], at = values, [i + 1 for i in at]
+                continue
+            counts = [int(row[i]) for row, i in zip(rows, at, strict=True)]
+            items = [row[i + 1 : i + 1 + n] for row, i, n in zip(rows, at, counts, strict=True)]
+            if any(n < 0 or len(item) < n for item, n in zip(items, counts, strict=True)):
+                raise ValueError(f"a list {entry.name} that is longer than its line")
+            flat = [float(word) for item in items for word in item]
+            columns[entry.name] = np.array(flat).astype(np.int64), np.array(counts, np.int64)
+            at = [i + 1 + n for i, n in zip(at, counts, strict=True)]
+        yield element, columns
+
+
+def _binary_rows(body: bytes, elements: list[_Element], order: str):
+    """As `_text_rows`."""
+    offset = 0
+    for element in elements:
+        columns, offset = _equal_rows(body, offset, element, order) or _walked_rows(body, offset, element, order)
+        yield element, columns
+
+
+def _equal_rows(body: bytes, offset: int, element: _Element, order: str) -> tuple[dict, int] | None:
+    """An element whose lists are all as long as those of its first row, and where it ends; None where they are not."""
+    fields, at = [], offset
+    for k, entry in enumerate(element.properties):
+        length = ()
+        if entry.counter is not None:
+            counter = np.dtype(order + entry.counter)
+            length = (int(np.frombuffer(body, counter, 1, at)[0]),) if element.count else (0,)
+            fields.append((f"{k} length", counter))
+            at += counter.itemsize
+        fields.append((str(k), order + entry.kind, length))
+        at += np.dtype(entry.kind).itemsize * (length[0] if length else 1)
+    row = np.dtype(fields)
+    if offset + element.count * row.itemsize > len(body):
+        if any(entry.counter is not None for entry in element.properties):
+            return None
+        raise MeshError(f"is truncated: element {element.name!r} has {element.count} rows of {row.itemsize} bytes")
+    rows, columns = np.frombuffer(body, row, element.count, offset), {}
+    for k, entry in enumerate(element.properties):
+        values = rows[str(k)]
+        if entry.counter is None:
+            columns[entry.name] = values
+            continue
+        counts = rows[f"{k} length"].astype(np.int64)
+        if len(counts) and (counts != values.shape[1]).any():
+            return None
+        columns[entry.name] = values.astype(np.int64).ravel(), counts
+    return columns, offset + element.count * row.itemsize
+
+
+def _walked_rows(body: bytes, offset: int, element: _Element, order: str) -> tuple[dict, int]:
+    """An element whose lists are of any length, row by row."""
+    items: list[list[np.ndarray]] = [[] for _ in element.properties]
+    lengths: list[list[int]] = [[] for _ in element.properties]
+    if element.count > len(body) - offset:
+        raise MeshError(f"is truncated: element {element.name!r} has {element.count} rows")
+    for _ in range(element.count):
+        for k, entry in enumerate(element.properties):
+            length = 1
+            if entry.counter is not None:
+                counter = np.dtype(order + entry.counter)
+                length = int(np.frombuffer(body, counter, 1, offset)[0])
+                offset += counter.itemsize
+            kind = np.dtype(order + entry.kind)
+            if length < 0 or offset + length * kind.itemsize > len(body):
+                raise MeshError(f"is truncated: a list {entry.name!r} of {length} ends after {len(body)} bytes")
+            items[k].append(np.frombuffer(body, kind, length, offset))
+            lengths[k].append(length)
+            offset += length * kind.itemsize
+    columns = {}
+    for entry, values, counts in zip(element.properties, items, lengths, strict=True):
+        flat = np.concatenate([np.empty(0), *values])
+        columns[entry.name] = flat if entry.counter is None else (flat.astype(np.int64), np.array(counts, np.int64))
+    return columns, offset
