@@ -69,6 +69,10 @@ def kinds(folder: Path) -> Iterator[Kind]:
             (parts if suffix == "glb" else box).export(path)
         yield Kind(suffix, path, lambda path=path: see(path), (*blind, *structured.get(suffix, ())))
 
+    path = folder / "text.ply"
+    path.write_bytes(trimesh.exchange.ply.export_ply(box, encoding="ascii"))
+    yield Kind("ply_text", path, lambda path=path: see(path), blind)
+
     path = folder / "a.json.gz"
     walk = [
         Episode(str(k), "floor", (0.0, 0.1, 3.0), (0.0, 0.0, 0.0, 1.0), (Goal((0.0, 0.1, 2.0 - 0.5 * k), 0.2),))

@@ -35,7 +35,7 @@ def blindly(data: bytes, draw: np.random.Generator) -> bytes:
     broken = bytearray(data)
     for _ in range(draw.integers(1, 4)):
         at, kind = int(draw.integers(len(broken) or 1)), draw.integers(7)
-        end = at + int(draw.integers(1, 60))
+        end = at + 1 + (int(draw.integers(60)) >> int(draw.integers(7)))  # most often a few bytes
         if kind == 0 and broken:
             broken[at] ^= 1 << int(draw.integers(8))
         elif kind == 1:
