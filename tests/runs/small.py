@@ -18,7 +18,9 @@ from batchnav.errors import BatchnavError
 from batchnav.runs import training
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["batchnav.runs.training", "batchnav.cartpole.env", "torch._dynamo"])  # torch imports it late
+CONTEXT.set_forkserver_preload(
+    ["batchnav.runs.training", "batchnav.cartpole.env", "torch._dynamo"]
+)  # torch imports it late
 FRAMES = 8 * 16
 """Of an update."""
 PATIENCE = 300.0
@@ -83,7 +85,7 @@ def without_times(row):
     return {key: value for key, value in row.items() if key not in ("seconds", "collect", "learn", "frames_per_second")}
 
 
-def wait_until(process, condition, pause=0.001):
+def wait_until(process, condition, pause=0.003):
     """Wait for a condition while the process runs."""
     until = time.monotonic() + PATIENCE
     while not condition():
