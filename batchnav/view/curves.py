@@ -40,11 +40,11 @@ def load_metrics(path: str | Path) -> tuple[list[dict], list[dict]]:
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):
                 break
             raise BatchnavError(f"{path}, line {number}: is not JSON ({error})") from error
-        if not isinstance(row, dict) or "frames" not in row:
+        if not isinstance(row, dict) or not isinstance(row.get("frames"), (int, float)):
             raise BatchnavError(f"{path}, line {number}: found {line[:60]!r}, expected an object with 'frames'")
         rows.append(row)
     return [r for r in rows if "eval" not in r], [r for r in rows if "eval" in r]

@@ -13,7 +13,7 @@ def test_runs_are_asked_for_once_drawn_and_recorded(monkeypatch, tmp_path):
     asked = []
 
     def train(command, **_):
-        run, out, _ = training.parse(command[2:])
+        run, out, *_ = training.parse(command[2:])
         ppo = run.ppo
         asked.append((ppo.optimizer, ppo.num_envs, ppo.minibatches, ppo.learning_rate, run.eval_every))
         out.mkdir(parents=True)

@@ -19,7 +19,9 @@ from batchnav.runs import training
 from batchnav.runs.config import PointNavRun
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["batchnav.runs.training", "batchnav.cartpole.env", "torch._dynamo"])  # torch imports it late
+CONTEXT.set_forkserver_preload(
+    ["batchnav.runs.training", "batchnav.cartpole.env", "torch._dynamo"]
+)  # torch imports it late
 FRAMES = 8 * 16
 """Of an update."""
 PATIENCE = 300.0
@@ -84,7 +86,7 @@ def without_times(row):
     return {key: value for key, value in row.items() if key not in ("seconds", "collect", "learn", "frames_per_second")}
 
 
-def wait_until(process, condition, pause=0.001):
+def wait_until(process, condition, pause=0.003):
     """Wait for a condition while the process runs."""
     until = time.monotonic() + PATIENCE
     while not condition():

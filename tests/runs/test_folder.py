@@ -13,10 +13,11 @@ from small import make_run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from batchnav.config import PolicyConfig
-from batchnav.errors import BatchnavError, CheckpointError, ConfigError
+from batchnav.errors import BatchnavError, CheckpointError, ConfigError, DivergenceError
 from batchnav.policy import ActorCritic, load_policy, save_policy
 from batchnav.runs.curves import rows_until
 from batchnav.runs.folder import RunFolder
+from batchnav.runs.training import check_finite
 
 
 def learner_state(frames):
@@ -305,3 +306,13 @@ def test_seconds_add_up_over_starts(out, run):
         folder.load()
         folder.begin(20)
         assert 1000.0 <= folder.seconds < 1100.0
+
+
+def test_numbers_that_are_not_finite_end_a_run_with_advice(tmp_path, out, run):
+    """A gradient that is none has made the weights none, whatever the loss was."""
+    with RunFolder(tmp_path / "new", run) as folder:
+        check_finite({"frames": 10, "loss": 0.5, "grad_norm": 1.0}, folder)
+        with pytest.raises(DivergenceError, match=r"found grad_norm nan.*nothing was saved yet.*--ppo\.learning-rate"):
+            check_finite({"frames": 10, "loss": 0.5, "grad_norm": float("nan")}, folder)
+    with RunFolder(out, run) as folder, pytest.raises(DivergenceError, match=r"loss inf.*last good.*--allow-changes"):
+        check_finite({"frames": 40, "loss": float("inf"), "grad_norm": 1.0}, folder)

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import threading
 import time
 
 import pytest
@@ -10,9 +11,11 @@ import torch
 import yaml
 from small import FRAMES, assert_same_run, finish, log_of, make_run, rows, start, wait_until
 
-KILLS = int(os.environ.get("BATCHNAV_KILLS", "6"))
+from batchnav.runs.signals import SIGNALS, StopSignals
+
+KILLS = int(os.environ.get("BATCHNAV_KILLS", "4"))
 """Kills of one run, at random moments; as many again in the middle of saves."""
-UPDATES = 30
+UPDATES = 18
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,7 @@ def saving(out):
 @pytest.mark.parametrize("in_save", [False, True], ids=["anywhere", "in saves"])
 def test_a_killed_run_goes_on_to_the_bit(whole, tmp_path, in_save):
     out, chance = tmp_path / "killed", random.Random(KILLS + in_save)
-    torn = 0
+    kills = torn = 0
     for i in range(KILLS):
         process = start(make_run(UPDATES), out)
         count = min(len(rows(out)) + chance.randint(0, 2), (i + 1) * (UPDATES - 6) // KILLS)
@@ -49,12 +52,13 @@ def test_a_killed_run_goes_on_to_the_bit(whole, tmp_path, in_save):
         if not process.is_alive():
             break
         kill(process)
+        kills += 1
         torn += saving(out)
     assert finish(start(make_run(UPDATES), out)) == 0, log_of(out)
     assert_same_run(out, whole)
     assert (out / "config.yaml").read_bytes() == (whole / "config.yaml").read_bytes()
     assert not saving(out), "temporary files were left"
-    assert torn or not in_save, "no kill came while a file was being written"
+    assert kills > KILLS // 2 and (torn or not in_save), "too few kills came while a file was being written"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +111,7 @@ def test_a_second_signal_ends_a_run_at_once_and_the_last_save_stays_good(tmp_pat
         time.sleep(0.2)
     assert finish(process) == -signal.SIGTERM
     assert (out / "resume.pt").read_bytes() == before
-    assert "saved" not in log_of(out).split("SIGTERM", 2)[2:]
+    assert log_of(out).count("SIGTERM: saved at frame") == 1  # the first run's
 
 
 def test_a_signal_before_the_first_update_ends_the_run_with_its_status(tmp_path):
@@ -136,7 +140,7 @@ def test_the_second_of_two_runs_says_whose_the_folder_is_and_ends(whole, tmp_pat
 def test_a_full_disk_is_one_line_and_costs_nothing_that_was_saved(whole, tmp_path):
     out = tmp_path / "full"
     run = make_run(UPDATES)
-    limits = [400, 4000, (whole / "metrics.jsonl").stat().st_size // 2, (whole / "resume.pt").stat().st_size - 100]
+    limits = [4000, (whole / "metrics.jsonl").stat().st_size // 2, (whole / "resume.pt").stat().st_size - 100]
     for limit in sorted(limits):
         before = (out / "resume.pt").read_bytes() if (out / "resume.pt").exists() else None
         assert finish(start(run, out, largest_file=limit)) == 1
@@ -192,3 +196,19 @@ def test_a_run_that_diverged_goes_on_with_another_rate(tmp_path):
     assert (out / "resume.pt").read_bytes() == before and (out / "config.yaml").read_text() == text
 
 
+def test_handlers_are_put_back_and_other_threads_have_none():
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with StopSignals() as signals:
+        assert [signal.getsignal(number) for number in SIGNALS] == [signals._handle] * 3
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+    found = []
+
+    def elsewhere():
+        with StopSignals() as signals, signals.deferred():
+            found.extend(signal.getsignal(number) for number in SIGNALS)
+            signals.end("nothing")  # was not asked for
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == before

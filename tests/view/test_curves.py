@@ -43,7 +43,10 @@ def test_a_cut_last_line_is_left_out_and_any_other_is_named(metrics):
     text = metrics.read_text()
     metrics.write_text(text + '{"frames": 9')
     assert len(load_metrics(metrics)[0]) == 8
-    for bad, message in (('{"frames": 9', "is not JSON"), ("[1]", "expected an object with 'frames'")):
+    for bad, message in (
+        ('{"frames": 9', "is not JSON"), ("[" * 100_000, "is not JSON"), ("[1]", "expected an object with 'frames'"),
+        ('{"frames": "many"}', "expected an object with 'frames'"),
+    ):  # fmt: skip
         metrics.write_text(bad + "\n" + text)
         with pytest.raises(BatchnavError, match=f"line 1: .*{message}"):
             load_metrics(metrics)
