@@ -58,21 +58,12 @@ def test_a_table_is_checked_before_kernels_read_it(scene, field, value, error):
     points = torch.from_numpy(scene.navmesh.sample(4, 0))
     table = EpisodeTable(torch.zeros(2, dtype=torch.int32), points[:2].clone(), torch.zeros(2), points[2:].clone())
     bank = SceneBank.pack([scene], "cpu")
-<<<<<<< .merge_file_X5GjeI
     pointnav_simulator(bank, 2, episodes=table).reset()
     getattr(table, field)[1] = value
     with pytest.raises(EpisodeError, match=error):
         pointnav_simulator(bank, 2, episodes=table)
     with pytest.raises(ArgumentError, match=r"episodes\.goal"):
-        pointnav_simulator(bank, 2, episodes=table._replace(scene=table.scene * 0, goal=points[:1]))
-=======
-    PointNavSim(bank, 2, PointNavConfig(), episodes=table)
-    with pytest.raises(ArgumentError, match=r"episodes\.goal"):
-        PointNavSim(bank, 2, PointNavConfig(), episodes=table._replace(goal=points[:1]))
-    getattr(table, field)[1] = value
-    with pytest.raises(EpisodeError, match=error):
-        PointNavSim(bank, 2, PointNavConfig(), episodes=table)
->>>>>>> .merge_file_M9SQ8g
+        pointnav_simulator(bank, 2, episodes=table._replace(goal=points[:1]))
 
 
 @pytest.mark.cuda
