@@ -202,7 +202,7 @@ def test_the_oracle_compiles_for_the_gpu(room, compile_ptx):
 def test_the_oracle_arrives_on_the_gpu(room):
     episodes = [(1.5, 2.0, EAST, 4.5, 2.0), (1.5, 2.0, SOUTH, 4.5, 2.0), (4.5, 1.0, 0.3, 1.0, 1.0)]
     cpu = make_env(room, episodes)
-    table = EpisodeTable(*(value.cuda() for value in cpu.sim.episodes))
+    table = EpisodeTable(*(value.cuda() for value in cpu.task.episodes))
     env = PointNavEnv([room], 3, device="cuda", episodes=table, height=4, width=4)
     result = evaluate(OracleAgent(env), env, 3)
     assert result["success"].tolist() == [1.0] * 3
