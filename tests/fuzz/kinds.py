@@ -11,7 +11,6 @@ import mutate
 import numpy as np
 import torch
 import trimesh
-from batchnav.sim.state import EpisodeTable
 
 from batchnav.data.episodes import Episode, Goal, episode_table, load_episodes, save_episodes, unplayable_episodes
 from batchnav.data.prepared import load_prepared, save_prepared
@@ -24,6 +23,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import build_bvh
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.scene import Scene, make_scene
+from batchnav.tasks.pairs import EpisodeTable
 from batchnav.types import TriangleMesh
 
 
