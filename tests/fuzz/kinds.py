@@ -23,7 +23,6 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import build_bvh
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.scene import Scene, make_scene
-from batchnav.tasks.pairs import EpisodeTable
 from batchnav.types import TriangleMesh
 
 
@@ -166,4 +165,4 @@ def play(path: Path, scene: Scene) -> None:
     names = sorted({episode.scene_id for episode in episodes})
     list(unplayable_episodes(episodes, dict.fromkeys(names, scene)))
     table = episode_table([e for e in episodes if len(e.goals) == 1] or episodes, names, "cpu")
-    EpisodeTable.check(table, len(names), torch.device("cpu"))
+    table.check(len(names), torch.device("cpu"))
