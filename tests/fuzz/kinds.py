@@ -11,7 +11,6 @@ import mutate
 import numpy as np
 import torch
 import trimesh
-from batchnav.sim.state import EpisodeTable
 
 from batchnav.data.episodes import Episode, Goal, episode_table, load_episodes, save_episodes, unplayable_episodes
 from batchnav.data.prepared import load_prepared, save_prepared
@@ -166,4 +165,4 @@ def play(path: Path, scene: Scene) -> None:
     names = sorted({episode.scene_id for episode in episodes})
     list(unplayable_episodes(episodes, dict.fromkeys(names, scene)))
     table = episode_table([e for e in episodes if len(e.goals) == 1] or episodes, names, "cpu")
-    EpisodeTable.check(table, len(names), torch.device("cpu"))
+    table.check(len(names), torch.device("cpu"))
