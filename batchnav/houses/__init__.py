@@ -1,6 +1,7 @@
-"""Procedural houses: seeded, furnished, closed; training data with no licence question."""
+"""Procedural houses: seeded, furnished, closed, or torn as scans are; training data with no licence question."""
 
 from batchnav.config import HOUSE_SPLITS as SPLITS
 from batchnav.houses.house import BENCHMARK_HOUSE, make_house
+from batchnav.houses.scan import tear
 
-__all__ = ["BENCHMARK_HOUSE", "SPLITS", "make_house"]
+__all__ = ["BENCHMARK_HOUSE", "SPLITS", "make_house", "tear"]
