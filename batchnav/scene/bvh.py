@@ -234,8 +234,8 @@ def _split(begin, end, levels, must_split, scratch, boxes_out, order_out):
             return -1
     middle = begin
     if best_axis >= 0:
-        first, per_metre = low[best_axis], scale[best_axis]
-        middle = _partition(begin, end, best_axis, best_bin, first, per_metre, num_bins, boxes_out, order_out)
+        least, per_metre = low[best_axis], scale[best_axis]
+        middle = _partition(begin, end, best_axis, best_bin, least, per_metre, num_bins, boxes_out, order_out)
     room = MAX_LEAF << min(levels - 1, 40)  # triangles that fit below each child
     if middle == begin or middle == end or max(middle - begin, end - middle) > room:
         middle = (begin + end) // 2
