@@ -15,18 +15,12 @@ DECORATORS = {
     "device_function", "lean_function", "inline_function", "exact_function", "cpu_kernel", "cpu_function",
     "cuda_kernel", "exact_cuda_kernel",
 }  # fmt: skip
-SCRATCH = {"scratch", "stack", "queue", "rays"}
+SCRATCH = {"scratch", "stack", "queue", "rays", "hits"}
 """Working memory, whose contents are nobody's business. After what is read; `row`, which part is in use, is next."""
 STORES = {"store4": 0, "cuda.atomic.add": 0}
 """Functions that write to an argument that is not named so: which one."""
 MANY = 10
-EXCEPTIONS: dict[str, str] = {}
-"""Functions of more arguments, by qualified name, each with the reason."""
-ROOMS_TO_FOLLOW = {
-    "batchnav.cartpole", "batchnav.evaluation", "batchnav.geometry.triangle", "batchnav.policy", "batchnav.render",
-    "batchnav.scene", "batchnav.sim",
-}  # fmt: skip
-"""Packages and modules that do not keep to this yet. It may only shrink."""
+"""Arguments."""
 
 
 def compiled_functions() -> dict[str, tuple[ast.FunctionDef, dict]]:
@@ -96,28 +90,15 @@ def findings(qualified: str, function: ast.FunctionDef, known: dict[str, ast.Fun
     rank = [2 if n.endswith("_out") else n in SCRATCH or (n == "row" and last in SCRATCH) for n, last in pairs]
     if rank != sorted(rank):
         wrong.append(f"{qualified}({', '.join(names)}): expected what is read, then scratch, then what is written")
-    if len(names) > MANY and qualified not in EXCEPTIONS:
+    if len(names) > MANY:
         wrong.append(f"{qualified} has {len(names)} arguments, expected at most {MANY}")
     return wrong
-
-
-def is_held(qualified: str) -> bool:
-    return not any(qualified.startswith(f"{room}.") for room in ROOMS_TO_FOLLOW)
 
 
 def test_compiled_functions_keep_to_the_order():
     functions = compiled_functions()
     assert len(functions) > 100, "the decorators have other names"
-    assert not [w for name, entry in functions.items() if is_held(name) for w in findings(name, *entry)]
-
-
-def test_every_exception_and_every_room_is_needed():
-    functions = compiled_functions()
-    unneeded = [name for name in EXCEPTIONS if name not in functions or len(arguments(functions[name][0])) <= MANY]
-    for room in ROOMS_TO_FOLLOW:
-        inside = [(name, entry) for name, entry in functions.items() if name.startswith(f"{room}.")]
-        unneeded += [room] if not any(findings(name, *entry) for name, entry in inside) else []
-    assert not unneeded
+    assert not [w for name, entry in functions.items() for w in findings(name, *entry)]
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ class GreedyAgent(ForwardAgent):
 
 
 @device_function
-def _try_forward(i, turns, nav, body, bodies, goals, scratch, row):
+def _try_forward(i, turns, nav, bodies, goals, body, scratch, row):
     """One forward step after so many left turns: (geodesic distance after it, whether it collides)."""
     start, scene = point_at(i, bodies.position), bodies.scene[i]
     end = ahead(start, bodies.heading[i] + np.float32(turns) * body.turn, body.forward_step)
@@ -89,7 +89,7 @@ def _try_forward(i, turns, nav, body, bodies, goals, scratch, row):
 
 
 @device_function
-def _best_turns(i, nav, body, bodies, goals, scratch, row):
+def _best_turns(i, nav, bodies, goals, body, scratch, row):
     """How many left turns (negative: right) to make before the next step.
 
     None where going straight on brings the goal nearer; else as many as make the step worth most.
@@ -98,7 +98,7 @@ def _best_turns(i, nav, body, bodies, goals, scratch, row):
     best, best_worth = np.int32(0), -np.float32(np.inf)
     for k in range(2 * half_circle + 1):  # 0, 1, -1, 2, -2 ...
         turns = np.int32((k + 1) // 2 if k % 2 == 1 else -(k // 2))
-        after, collides = _try_forward(i, turns, nav, body, bodies, goals, scratch, row)
+        after, collides = _try_forward(i, turns, nav, bodies, goals, body, scratch, row)
         progress = (goals.distance[i] - after) / body.forward_step
         if k == 0 and progress >= MIN_PROGRESS:
             return best
@@ -111,7 +111,7 @@ def _best_turns(i, nav, body, bodies, goals, scratch, row):
 
 
 @device_function
-def _follow(i, nav, body, bodies, goals, success_distance, scratch, row, plan_out):
+def _follow(i, nav, bodies, goals, body, success_distance, scratch, row, plan_out):
     """The next action along the shortest path.
 
     Turns to the path's next corner and goes. Where that step would bring little (a wall is in the way of the quantised
@@ -127,7 +127,7 @@ def _follow(i, nav, body, bodies, goals, success_distance, scratch, row, plan_ou
         if abs(angle) > np.float32(0.5) * body.turn:
             return LEFT if angle > np.float32(0.0) else RIGHT
         plan_out[i, 0] = 1
-        plan_out[i, 1] = _best_turns(i, nav, body, bodies, goals, scratch, row)
+        plan_out[i, 1] = _best_turns(i, nav, bodies, goals, body, scratch, row)
     if plan_out[i, 1] > 0:
         plan_out[i, 1] -= 1
         return LEFT
@@ -139,19 +139,19 @@ def _follow(i, nav, body, bodies, goals, success_distance, scratch, row, plan_ou
 
 
 @cpu_kernel
-def _follow_cpu(nav, body, bodies, goals, success_distance, scratch, chunks, plan_out, actions_out):
+def _follow_cpu(nav, bodies, goals, body, success_distance, chunks, scratch, plan_out, actions_out):
     n = actions_out.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            actions_out[i] = _follow(i, nav, body, bodies, goals, success_distance, scratch, row, plan_out)
+            actions_out[i] = _follow(i, nav, bodies, goals, body, success_distance, scratch, row, plan_out)
 
 
 @cuda_kernel
-def _follow_cuda(nav, body, bodies, goals, success_distance, scratch, plan_out, actions_out):
+def _follow_cuda(nav, bodies, goals, body, success_distance, scratch, plan_out, actions_out):
     i = cuda.grid(1)
     if i < actions_out.shape[0]:
-        actions_out[i] = _follow(i, nav, body, bodies, goals, success_distance, scratch, i, plan_out)
+        actions_out[i] = _follow(i, nav, bodies, goals, body, success_distance, scratch, i, plan_out)
 
 
 class OracleAgent:
@@ -163,7 +163,7 @@ class OracleAgent:
         self._plan = torch.zeros(env.num_envs, 2, dtype=torch.int32, device=env.device)
         bodies, goals = view(sim.bodies), view(sim.task.state)
         success_distance = np.float32(env.config.task.success_distance)
-        self._read = (sim.bank.navmesh_view, sim.body, bodies, goals, success_distance)
+        self._read = (sim.bank.navmesh_view, bodies, goals, sim.body, success_distance)
         self._scratch, self._chunks = sim.search_scratch(env.num_envs), sim.chunks
         self._written = view(self._plan), view(self._actions)
 
@@ -177,7 +177,7 @@ class OracleAgent:
         if self._actions.device.type == "cuda":
             launch(_follow_cuda, len(self._actions), *self._read, self._scratch, *self._written)
         else:
-            _follow_cpu(*self._read, self._scratch, self._chunks, *self._written)
+            _follow_cpu(*self._read, self._chunks, self._scratch, *self._written)
         return self._actions
 
 

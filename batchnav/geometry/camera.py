@@ -15,7 +15,7 @@ def tan_half(hfov_deg: float) -> np.float32:
 
 
 @device_function
-def pixel_ray(row, column, height, width, tan_half_hfov, axes):
+def pixel_ray(row, column, axes, height, width, tan_half_hfov):
     """Direction of a pixel's ray, scaled so that its forward component is 1: a ray's parameter is planar depth.
 
     `axes` are the camera's, of `pose.camera_axes`.

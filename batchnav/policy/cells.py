@@ -45,25 +45,25 @@ def _(image, bins):
 
 
 @cuda_kernel
-def _one_hot_cells(rows, first, bins, out):
+def _one_hot_cells(rows, first, bins, cells_out):
     """A thread reads half a cell, two rows of four pixels, and writes 16 bytes for each range.
 
-    rows i32 [B * H, W / 4, 2] and out i32 [cells, 8 * (1 + bins)]: two bfloat16 in each.
+    rows i32 [B * H, W / 4, 2] and cells_out i32 [cells, 8 * (1 + bins)]: two bfloat16 in each.
     """
     thread = cuda.grid(1)
     cell, half = np.int32(thread // 2), np.int32(thread % 2)
-    if cell >= out.shape[0]:
+    if cell >= cells_out.shape[0]:
         return
     columns = np.int64(rows.shape[1])
     row, column = (first + cell) // columns * CELL + 2 * half, (first + cell) % columns
     a, b = rows[row, column, 0], rows[row, column, 1]
     c, d = rows[row + 1, column, 0], rows[row + 1, column, 1]
-    store4(out, cell, half * np.int32(4), (a, b, c, d))
+    store4(cells_out, cell, half * np.int32(4), (a, b, c, d))
     a0, a1, b0, b1 = _bin(a << 16, bins), _bin(a, bins), _bin(b << 16, bins), _bin(b, bins)
     c0, c1, d0, d1 = _bin(c << 16, bins), _bin(c, bins), _bin(d << 16, bins), _bin(d, bins)
     for k in range(np.int32(bins)):
         words = _pair(a0, a1, k), _pair(b0, b1, k), _pair(c0, c1, k), _pair(d0, d1, k)
-        store4(out, cell, np.int32(8 + 8 * k) + half * np.int32(4), words)
+        store4(cells_out, cell, np.int32(8 + 8 * k) + half * np.int32(4), words)
 
 
 @device_function

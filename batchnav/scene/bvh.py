@@ -100,7 +100,7 @@ def build_bvh(mesh: TriangleMesh) -> BVH:
     np.max(corners, axis=1, out=boxes[:, 3:])
     order = np.arange(len(corners), dtype=np.int32)
     nodes = np.zeros((max(1, len(corners) - 1), 16), np.float32)
-    num_nodes = _build(boxes, order, nodes, nodes.view(np.int32), np.float32(slack))
+    num_nodes = _build(np.float32(slack), boxes, order, nodes, nodes.view(np.int32))
     triangles = np.empty((len(corners), 12), np.float32)
     _pack_triangles(corners, order, slack, triangles)
     return BVH(nodes[:num_nodes].copy(), triangles, order)
@@ -121,15 +121,15 @@ def _pack_triangles(corners, order, slack, triangles_out):
 
 
 @cpu_function
-def _build(boxes, order, nodes_out, links_out, slack):
-    """Fill the node rows in depth-first order; reorders `boxes` and `order` in place. Returns the number of rows."""
-    count = len(order)
+def _build(slack, boxes_out, order_out, nodes_out, links_out):
+    """Fill the node rows in depth-first order, and sort boxes and order by leaf. Returns the number of rows."""
+    count = len(order_out)
     scratch = _Scratch(
         np.empty((3, _MOST_BINS, 7), np.float32), np.empty((2, 6), np.float32), np.empty(_MOST_BINS, np.float32),
         np.empty((3, 3), np.float32),
     )  # fmt: skip
     if count == 1:  # both children are the one leaf
-        _set_children(nodes_out, 0, boxes, 0, 0, slack)
+        _set_children(0, boxes_out, 0, 0, slack, nodes_out)
         links_out[0, 12] = links_out[0, 13] = ~np.int32(0)
         return 1
     # Tasks: begin, end, interior levels that are left including this one, parent's row, side. One waits at each level.
@@ -138,15 +138,15 @@ def _build(boxes, order, nodes_out, links_out, slack):
     begin, end, levels = np.int64(0), np.int64(count), np.int64(MAX_LEVELS)
     parent, side, waiting, rows = np.int64(-1), 0, 0, np.int64(0)
     while True:
-        middle = _split(boxes, order, begin, end, levels, parent < 0, scratch)
+        middle = _split(begin, end, levels, parent < 0, scratch, boxes_out, order_out)
         if middle < 0:
             links_out[parent, 12 + side] = ~np.int32(begin * 4 + (end - begin - 1))
         else:
             if parent >= 0:
                 links_out[parent, 12 + side] = rows
-            _union(boxes, begin, middle, scratch.sides, 0)
-            _union(boxes, middle, end, scratch.sides, 1)
-            _set_children(nodes_out, rows, scratch.sides, 0, 1, slack)
+            _union(0, begin, middle, boxes_out, scratch.sides)
+            _union(1, middle, end, boxes_out, scratch.sides)
+            _set_children(rows, scratch.sides, 0, 1, slack, nodes_out)
             for k, value in enumerate((middle, end, levels - 1, rows, 1)):
                 tasks[waiting, k] = value
             waiting += 1
@@ -161,7 +161,7 @@ def _build(boxes, order, nodes_out, links_out, slack):
 
 
 @lean_function
-def _set_children(nodes_out, row, boxes, first, second, slack):
+def _set_children(row, boxes, first, second, slack, nodes_out):
     for side, child in enumerate((first, second)):
         for axis in range(3):
             low, high = boxes[child, axis] - slack, boxes[child, axis + 3] + slack
@@ -173,41 +173,41 @@ def _set_children(nodes_out, row, boxes, first, second, slack):
 
 
 @lean_function
-def _clear(boxes_out, row):
+def _clear(row, boxes_out):
     for k in range(3):
         boxes_out[row, k] = np.inf
         boxes_out[row, k + 3] = -np.inf
 
 
 @lean_function
-def _grow(boxes_out, row, others, other):
+def _grow(row, other, others, boxes_out):
     for k in range(3):
         boxes_out[row, k] = min(boxes_out[row, k], others[other, k])
         boxes_out[row, k + 3] = max(boxes_out[row, k + 3], others[other, k + 3])
 
 
 @lean_function
-def _union(boxes, begin, end, boxes_out, row):
-    _clear(boxes_out, row)
+def _union(row, begin, end, boxes, boxes_out):
+    _clear(row, boxes_out)
     for i in range(begin, end):
-        _grow(boxes_out, row, boxes, i)
+        _grow(row, i, boxes, boxes_out)
 
 
 @lean_function
-def _area(boxes, row):
+def _area(row, boxes):
     """Half the surface of a box."""
     x, y, z = boxes[row, 3] - boxes[row, 0], boxes[row, 4] - boxes[row, 1], boxes[row, 5] - boxes[row, 2]
     return x * y + y * z + z * x
 
 
 @lean_function
-def _bin(boxes, i, axis, low, scale, num_bins):
+def _bin(i, axis, boxes, low, scale, num_bins):
     """Bin of a triangle by twice its box's centre."""
     return min(num_bins - 1, int((boxes[i, axis] + boxes[i, axis + 3] - low) * scale))
 
 
 @lean_function
-def _split(boxes, order, begin, end, levels, must_split, scratch):
+def _split(begin, end, levels, must_split, scratch, boxes_out, order_out):
     """Reorder [begin, end) around the best split and return where it is; -1 where a leaf is better."""
     count = end - begin
     if count == 1 or levels == 0:
@@ -218,46 +218,47 @@ def _split(boxes, order, begin, end, levels, must_split, scratch):
     for axis in range(3):
         low[axis], high[axis], scale[axis] = np.inf, -np.inf, 0.0
         for i in range(begin, end):
-            centre = boxes[i, axis] + boxes[i, axis + 3]
+            centre = boxes_out[i, axis] + boxes_out[i, axis + 3]
             low[axis] = min(low[axis], centre)
             high[axis] = max(high[axis], centre)
         if high[axis] - low[axis] > _FLAT:
             scale[axis] = np.float32(num_bins) / (high[axis] - low[axis])
         if high[axis] - low[axis] > high[widest] - low[widest]:
             widest = axis
-    _fill_bins(boxes, begin, end, low, scale, num_bins, scratch.bins)
-    best_axis, best_bin, best_cost = _cheapest(scratch, scale, num_bins, count)
+    _fill_bins(begin, end, boxes_out, low, scale, num_bins, scratch.bins)
+    best_axis, best_bin, best_cost = _cheapest(scale, num_bins, count, scratch)
     if count <= MAX_LEAF and not must_split:
-        _union(boxes, begin, end, scratch.sides, 0)
-        area = _area(scratch.sides, 0)
+        _union(0, begin, end, boxes_out, scratch.sides)
+        area = _area(0, scratch.sides)
         if best_axis < 0 or best_cost * _TRIANGLE_COST + area >= count * _TRIANGLE_COST * area:
             return -1
     middle = begin
     if best_axis >= 0:
-        middle = _partition(boxes, order, begin, end, best_axis, best_bin, low[best_axis], scale[best_axis], num_bins)
+        least, per_metre = low[best_axis], scale[best_axis]
+        middle = _partition(begin, end, best_axis, best_bin, least, per_metre, num_bins, boxes_out, order_out)
     room = MAX_LEAF << min(levels - 1, 40)  # triangles that fit below each child
     if middle == begin or middle == end or max(middle - begin, end - middle) > room:
         middle = (begin + end) // 2
-        _select(boxes, order, begin, end, middle, widest)
+        _select(begin, end, middle, widest, boxes_out, order_out)
     return middle
 
 
 @lean_function
-def _fill_bins(boxes, begin, end, low, scale, num_bins, bins):
+def _fill_bins(begin, end, boxes, low, scale, num_bins, bins_out):
     """Bounds and number of triangles of each bin, on the three axes at once."""
     for axis in range(3):
         for j in range(num_bins):
-            _clear(bins[axis], j)
-            bins[axis, j, 6] = 0.0
+            _clear(j, bins_out[axis])
+            bins_out[axis, j, 6] = 0.0
     for i in range(begin, end):
         for axis in range(3):
-            j = _bin(boxes, i, axis, low[axis], scale[axis], num_bins)
-            _grow(bins[axis], j, boxes, i)
-            bins[axis, j, 6] += np.float32(1.0)
+            j = _bin(i, axis, boxes, low[axis], scale[axis], num_bins)
+            _grow(j, i, boxes, bins_out[axis])
+            bins_out[axis, j, 6] += np.float32(1.0)
 
 
 @lean_function
-def _cheapest(scratch, scale, num_bins, count):
+def _cheapest(scale, num_bins, count, scratch):
     """Axis, first bin of the right side, and cost (sum of area * count over both sides) of the best split."""
     box, right_cost = scratch.sides, scratch.right_cost
     best_axis, best_bin, best_cost = -1, -1, np.float32(np.inf)
@@ -265,58 +266,58 @@ def _cheapest(scratch, scale, num_bins, count):
         if scale[axis] == 0:
             continue
         bins = scratch.bins[axis]
-        _clear(box, 0)
+        _clear(0, box)
         number = np.float32(0.0)
         for j in range(num_bins - 1, 0, -1):
             number += bins[j, 6]
-            _grow(box, 0, bins, j)
-            right_cost[j] = _area(box, 0) * number if number > 0 else np.float32(0.0)
-        _clear(box, 0)
+            _grow(0, j, bins, box)
+            right_cost[j] = _area(0, box) * number if number > 0 else np.float32(0.0)
+        _clear(0, box)
         number = np.float32(0.0)
         for j in range(num_bins - 1):
             number += bins[j, 6]
-            _grow(box, 0, bins, j)
+            _grow(0, j, bins, box)
             if 0 < number < count:
-                cost = _area(box, 0) * number + right_cost[j + 1]
+                cost = _area(0, box) * number + right_cost[j + 1]
                 if cost < best_cost:
                     best_axis, best_bin, best_cost = axis, j + 1, cost
     return best_axis, best_bin, best_cost
 
 
 @lean_function
-def _swap(boxes, order, i, j):
-    order[i], order[j] = order[j], order[i]
+def _swap(i, j, boxes_out, order_out):
+    order_out[i], order_out[j] = order_out[j], order_out[i]
     for k in range(6):
-        boxes[i, k], boxes[j, k] = boxes[j, k], boxes[i, k]
+        boxes_out[i, k], boxes_out[j, k] = boxes_out[j, k], boxes_out[i, k]
 
 
 @lean_function
-def _partition(boxes, order, begin, end, axis, first_right, low, scale, num_bins):
+def _partition(begin, end, axis, first_right, low, scale, num_bins, boxes_out, order_out):
     """Triangles of bins below `first_right` first. Returns where the others begin."""
     i, j = begin, end - 1
     while i <= j:
-        if _bin(boxes, i, axis, low, scale, num_bins) < first_right:
+        if _bin(i, axis, boxes_out, low, scale, num_bins) < first_right:
             i += 1
         else:
-            _swap(boxes, order, i, j)
+            _swap(i, j, boxes_out, order_out)
             j -= 1
     return i
 
 
 @lean_function
-def _select(boxes, order, begin, end, middle, axis):
+def _select(begin, end, middle, axis, boxes_out, order_out):
     """Reorder so that no centre of [begin, middle) lies beyond one of [middle, end): Hoare's quickselect."""
     last = end - 1
     while begin < last:
-        pivot = boxes[(begin + last) // 2, axis] + boxes[(begin + last) // 2, axis + 3]
+        pivot = boxes_out[(begin + last) // 2, axis] + boxes_out[(begin + last) // 2, axis + 3]
         i, j = begin, last
         while i <= j:
-            while boxes[i, axis] + boxes[i, axis + 3] < pivot:
+            while boxes_out[i, axis] + boxes_out[i, axis + 3] < pivot:
                 i += 1
-            while boxes[j, axis] + boxes[j, axis + 3] > pivot:
+            while boxes_out[j, axis] + boxes_out[j, axis + 3] > pivot:
                 j -= 1
             if i <= j:
-                _swap(boxes, order, i, j)
+                _swap(i, j, boxes_out, order_out)
                 i, j = i + 1, j - 1
         if middle <= j:
             last = j

@@ -55,7 +55,7 @@ def _normal(i, row, column, triangle, heading, pitch, normal, tan_half_hfov, nor
         axes = camera_axes(heading[i], pitch[i])
         (rx, ry, rz), (ux, uy, uz), (fx, fy, fz) = axes
         height, width = np.int32(triangle.shape[1]), np.int32(triangle.shape[2])
-        dx, dy, dz = pixel_ray(np.int32(row), np.int32(column), height, width, tan_half_hfov, axes)
+        dx, dy, dz = pixel_ray(np.int32(row), np.int32(column), axes, height, width, tan_half_hfov)
         nx, ny, nz, _ = load4(normal, np.int32(number), _FIRST)
         if nx * dx + ny * dy + nz * dz > _ZERO:  # seen from behind
             nx, ny, nz = -nx, -ny, -nz

@@ -91,24 +91,25 @@ def sample_goal(i, episode, candidate, nav, scene, seed):
 
 
 @lean_function
-def try_candidate(i, episode, candidate, nav, scene, seed, island, goal, limits, scratch, row):
+def try_candidate(i, episode, candidate, nav, scene, seed, goal, limits, scratch, row):
     """A random start for a goal, and whether they make an episode: found, start, geodesic distance.
 
     `pointnav_generator.generate_pointnav_episode` of habitat-lab: up to ten starts for each random goal; both on
     islands of radius >= 1.5 m, heights within 0.5 m, distance within [closest, furthest], and mostly not straight.
-    `limits`: closest_goal, furthest_goal, min_detour_ratio.
+    `goal` is of `sample_goal`; `limits`: closest_goal, furthest_goal, min_detour_ratio.
     """
+    island, goal_point = goal
     closest, furthest, min_detour_ratio = limits
     u0, u1, u2, u3 = uniform4(seed, i, episode, FIRST_DRAW + 2 * candidate)
     polygon, start = random_point(nav, scene, (u0, u1, u2))
     if nav.island_radius[island] < MIN_ISLAND_RADIUS:
         return False, start, _INF
-    if nav.polygon_island[polygon] != island or abs(start[1] - goal[1]) > MAX_HEIGHT_DIFFERENCE:
+    if nav.polygon_island[polygon] != island or abs(start[1] - goal_point[1]) > MAX_HEIGHT_DIFFERENCE:
         return False, start, _INF
-    euclidean = np.float32(math.sqrt(squared_distance(start, goal)))
+    euclidean = np.float32(math.sqrt(squared_distance(start, goal_point)))
     if euclidean > furthest or euclidean <= np.float32(0.0):
         return False, start, _INF
-    distance = geodesic_distance(nav, scene, start, goal, scratch, row)
+    distance = geodesic_distance(nav, scene, start, goal_point, scratch, row)
     if distance < closest or distance > furthest or distance == _INF:
         return False, start, distance
     return keep_detour(distance, euclidean, min_detour_ratio, u3), start, distance

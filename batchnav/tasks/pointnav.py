@@ -180,7 +180,7 @@ class Upcoming(NamedTuple):
 
 
 @lean_function
-def advance_one(i, action, nav, body, settings, goals, scratch, row, bodies_out, notes_out, pointgoal_out):
+def advance_one(i, action, nav, goals, body, settings, scratch, row, bodies_out, notes_out):
     """Walk, end, and leave the notes for `judge_one`."""
     notes_out.scene[i] = bodies_out.scene[i]
     notes_out.moved[i] = walk(i, action, nav, body, scratch, row, bodies_out)
@@ -191,11 +191,10 @@ def advance_one(i, action, nav, body, settings, goals, scratch, row, bodies_out,
     keep_point(i, point_at(i, goals.goal), notes_out.goal)
     notes_out.start_distance[i], notes_out.distance[i] = goals.start_distance[i], goals.distance[i]
     notes_out.episode_return[i], notes_out.table_index[i] = goals.episode_return[i], goals.table_index[i]
-    observe_one(i, bodies_out, goals, pointgoal_out)
 
 
 @lean_function
-def judge_one(i, nav, settings, bodies, notes, scratch, row, goals_out, metrics_out, reward_out):
+def judge_one(i, nav, bodies, notes, settings, scratch, row, goals_out, metrics_out, reward_out):
     """Geodesic distance, reward and metrics of a step, from its notes."""
     distance = notes.distance[i]
     if notes.moved[i]:
@@ -263,7 +262,7 @@ def limits_of(settings):
 
 
 @lean_function
-def draw_one(i, nav, settings, origin, table, bodies, scratch, row, upcoming_out, noted_out):
+def draw_one(i, nav, bodies, origin, table, settings, scratch, row, upcoming_out, noted_out):
     """Draw the agent's next episode: the table's next for this agent, or the first candidate that makes one."""
     episode = bodies.episode[i] + np.int32(1)
     if table.scene.shape[0] > 0:
@@ -271,15 +270,13 @@ def draw_one(i, nav, settings, origin, table, bodies, scratch, row, upcoming_out
         return
     seed, limits = origin.seed[0], limits_of(settings)
     scene, heading = draw_scene(i, episode, origin)
-    island, goal = sample_goal(i, episode, 0, nav, scene, seed)
+    goal = sample_goal(i, episode, 0, nav, scene, seed)
     for candidate in range(MAX_CANDIDATES):
         if candidate > 0 and candidate % STARTS_PER_GOAL == 0:
-            island, goal = sample_goal(i, episode, candidate, nav, scene, seed)
-        found, start, distance = try_candidate(
-            i, episode, candidate, nav, scene, seed, island, goal, limits, scratch, row
-        )
+            goal = sample_goal(i, episode, candidate, nav, scene, seed)
+        found, start, distance = try_candidate(i, episode, candidate, nav, scene, seed, goal, limits, scratch, row)
         if found:
-            keep_episode(i, scene, heading, start, goal, distance, np.int32(-1), upcoming_out)
+            keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), upcoming_out)
             return
     noted_out[NO_EPISODE] = scene + np.int32(1)
 
@@ -335,15 +332,15 @@ class PointNav:
         if sim.device.type == "cpu":
             chunks, moved = sim.chunks, (bodies, notes, pointgoal)
             self.advance = lambda actions: advance_cpu(
-                actions.numpy(), nav, body, settings, goals, scratch, chunks, *moved
+                actions.numpy(), nav, goals, body, settings, chunks, scratch, *moved
             )
-            self.judge = partial(judge_cpu, nav, settings, bodies, notes, scratch, chunks, goals, metrics, reward)
+            self.judge = partial(judge_cpu, nav, bodies, notes, settings, chunks, scratch, goals, metrics, reward)
             self.begin = lambda everyone: begin_cpu(everyone, upcoming, *begun)
-            self.draw = partial(draw_cpu, nav, settings, origin, table, bodies, queue, scratch, chunks, upcoming, noted)
+            self.draw = partial(draw_cpu, nav, bodies, queue, origin, table, settings, chunks, scratch, upcoming, noted)
             return
         actions = view(torch.zeros(n, dtype=torch.int64, device=sim.device))
         walk_all = BoundKernel(
-            advance_cuda, n, actions, nav, body, settings, goals, scratch, bodies, notes, pointgoal, noted
+            advance_cuda, n, actions, nav, goals, body, settings, scratch, bodies, notes, pointgoal, noted
         )
 
         def advance(actions: torch.Tensor) -> None:
@@ -351,11 +348,11 @@ class PointNav:
             walk_all()
 
         self.advance = advance
-        self.judge = BoundKernel(judge_cuda, n, nav, settings, bodies, notes, scratch, goals, metrics, reward)
+        self.judge = BoundKernel(judge_cuda, n, nav, bodies, notes, settings, scratch, goals, metrics, reward)
         begins = [BoundKernel(begin_cuda, n, everyone, upcoming, *begun) for everyone in (False, True)]
         self.begin = lambda everyone: begins[everyone]()
         self.draw = BoundKernel(
-            draw_cuda, drawing_threads(n), nav, settings, origin, table, bodies, queue, *beside, upcoming, noted,
+            draw_cuda, drawing_threads(n), nav, bodies, queue, origin, table, settings, *beside, upcoming, noted,
             block=BLOCK,
         )  # fmt: skip
 
@@ -382,23 +379,24 @@ def drawing_threads(num_envs: int) -> int:
 
 
 @cpu_kernel
-def advance_cpu(actions, nav, body, settings, goals, scratch, chunks, bodies_out, notes_out, pointgoal_out):
+def advance_cpu(actions, nav, goals, body, settings, chunks, scratch, bodies_out, notes_out, pointgoal_out):
     """`advance_one` of every agent."""
     n = actions.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            advance_one(i, actions[i], nav, body, settings, goals, scratch, row, bodies_out, notes_out, pointgoal_out)
+            advance_one(i, actions[i], nav, goals, body, settings, scratch, row, bodies_out, notes_out)
+            observe_one(i, bodies_out, goals, pointgoal_out)
 
 
 @cpu_kernel
-def judge_cpu(nav, settings, bodies, notes, scratch, chunks, goals_out, metrics_out, reward_out):
+def judge_cpu(nav, bodies, notes, settings, chunks, scratch, goals_out, metrics_out, reward_out):
     """`judge_one` of every agent."""
     n = reward_out.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            judge_one(i, nav, settings, bodies, notes, scratch, row, goals_out, metrics_out, reward_out)
+            judge_one(i, nav, bodies, notes, settings, scratch, row, goals_out, metrics_out, reward_out)
 
 
 @cpu_kernel
@@ -415,34 +413,35 @@ def begin_cpu(everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_ou
 
 
 @cpu_kernel
-def draw_cpu(nav, settings, origin, table, bodies, queue, scratch, chunks, upcoming_out, noted_out):
+def draw_cpu(nav, bodies, queued, origin, table, settings, chunks, scratch, upcoming_out, noted_out):
     """`draw_one` of the queued agents."""
-    n = np.int64(queue.count[0])
+    n = np.int64(queued.count[0])
     for chunk in prange(chunks):
         row = np.int64(chunk)
         for k in range(row * n // chunks, (row + 1) * n // chunks):
-            i = np.int64(queue.agents[k])
+            i = np.int64(queued.agents[k])
             if i != NOBODY:
-                draw_one(i, nav, settings, origin, table, bodies, scratch, row, upcoming_out, noted_out)
+                draw_one(i, nav, bodies, origin, table, settings, scratch, row, upcoming_out, noted_out)
 
 
 @exact_cuda_kernel
-def advance_cuda(actions, nav, body, settings, goals, scratch, bodies_out, notes_out, pointgoal_out, noted_out):
+def advance_cuda(actions, nav, goals, body, settings, scratch, bodies_out, notes_out, pointgoal_out, noted_out):
     """`advance_one` of every agent."""
     i = cuda.grid(1)
     if i < actions.shape[0]:
         action = actions[i]
         if action < 0 or action >= NUM_ACTIONS:
             noted_out[BAD_ACTION] = np.int32(i + 1)  # several may write; any of them will do
-        advance_one(i, action, nav, body, settings, goals, scratch, i, bodies_out, notes_out, pointgoal_out)
+        advance_one(i, action, nav, goals, body, settings, scratch, i, bodies_out, notes_out)
+        observe_one(i, bodies_out, goals, pointgoal_out)
 
 
 @exact_cuda_kernel
-def judge_cuda(nav, settings, bodies, notes, scratch, goals_out, metrics_out, reward_out):
+def judge_cuda(nav, bodies, notes, settings, scratch, goals_out, metrics_out, reward_out):
     """`judge_one` of every agent."""
     i = cuda.grid(1)
     if i < reward_out.shape[0]:
-        judge_one(i, nav, settings, bodies, notes, scratch, i, goals_out, metrics_out, reward_out)
+        judge_one(i, nav, bodies, notes, settings, scratch, i, goals_out, metrics_out, reward_out)
 
 
 @exact_cuda_kernel
@@ -456,15 +455,15 @@ def begin_cuda(everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_o
 
 
 @exact_cuda_kernel
-def draw_cuda(nav, settings, origin, table, bodies, queue, scratch, upcoming_out, noted_out):
+def draw_cuda(nav, bodies, queued, origin, table, settings, scratch, upcoming_out, noted_out):
     """`draw_one` of the queued agents; SEARCHERS neighbouring threads try an agent's candidates side by side."""
     thread = cuda.grid(1)
     searcher = thread % SEARCHERS
     shift = cuda.laneid // SEARCHERS * SEARCHERS
     group = ((1 << SEARCHERS) - 1) << shift
     seed, limits = origin.seed[0], limits_of(settings)
-    for k in range(thread // SEARCHERS, queue.count[0], cuda.gridsize(1) // SEARCHERS):
-        i = np.int64(queue.agents[k])
+    for k in range(thread // SEARCHERS, queued.count[0], cuda.gridsize(1) // SEARCHERS):
+        i = np.int64(queued.agents[k])
         episode = bodies.episode[i] + np.int32(1)
         if table.scene.shape[0] > 0:
             if searcher == 0:
@@ -474,13 +473,13 @@ def draw_cuda(nav, settings, origin, table, bodies, queue, scratch, upcoming_out
         hits, first = 0, 0
         while hits == 0 and first < MAX_CANDIDATES:
             candidate = first + searcher
-            island, goal = sample_goal(i, episode, candidate, nav, scene, seed)
+            goal = sample_goal(i, episode, candidate, nav, scene, seed)
             found, start, distance = try_candidate(
-                i, episode, candidate, nav, scene, seed, island, goal, limits, scratch, thread
+                i, episode, candidate, nav, scene, seed, goal, limits, scratch, thread
             )
             hits = (cuda.ballot_sync(group, found and candidate < MAX_CANDIDATES) & group) >> shift
             if hits & ((2 << searcher) - 1) == 1 << searcher:  # found, and by none before
-                keep_episode(i, scene, heading, start, goal, distance, np.int32(-1), upcoming_out)
+                keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), upcoming_out)
             first += SEARCHERS
         if hits == 0 and searcher == 0:
             noted_out[NO_EPISODE] = scene + np.int32(1)

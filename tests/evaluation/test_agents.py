@@ -193,8 +193,8 @@ def test_the_oracle_compiles_for_the_gpu(room, compile_ptx):
     from batchnav.evaluation.agents import _follow_cuda
 
     env = make_env(room, [(1.0, 5.2, EAST, 4.0, 5.2)])
-    state, scratch, plan, actions = OracleAgent(env)._views
-    arguments = (env.bank.navmesh_view, env.sim.task, state, scratch, plan, actions)
+    oracle = OracleAgent(env)
+    arguments = (*oracle._read, oracle._scratch, *oracle._written)
     assert ".entry" in compile_ptx(_follow_cuda, *map(typeof, arguments))
 
 

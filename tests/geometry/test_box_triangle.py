@@ -136,7 +136,7 @@ def test_what_is_linear_over_the_image_gives_each_rays_hit(seed):
     corners = 2 * np.array(axes[2]) + rng.normal(0, 1, (3, 3))
     row, origin = np.array(triangle_planes(*map(tuple, corners), 0.0), f).reshape(1, 12), (f(0), f(0), f(0))
     pixels = [(np.int32(r), np.int32(c)) for r in range(size[0]) for c in range(size[1])]
-    rays = [tuple(map(f, pixel_ray(*pixel, *size, tan_half, axes))) for pixel in pixels]
+    rays = [tuple(map(f, pixel_ray(*pixel, axes, *size, tan_half))) for pixel in pixels]
     spacing = f(pixel_spacing(size[1], tan_half))
     side, *linear = triangle_on_screen(np.int32(0), row, origin, rays[0], axes, spacing)
     assert np.sign(side) == -np.sign(np.dot(np.cross(corners[1] - corners[0], corners[2] - corners[0]), corners[0]))

@@ -33,7 +33,7 @@ def test_heading_zero_looks_along_minus_z_and_grows_to_the_left(heading, expecte
 
 def test_camera_looks_left_as_its_heading_grows_and_up_in_row_zero():
     axes = tuple(tuple(map(np.float32, axis)) for axis in camera_axes(np.float32(0.0), np.float32(0.0)))
-    ray = pixel_ray(np.int32(0), np.int32(0), np.int32(2), np.int32(2), tan_half(90.0), axes)
+    ray = pixel_ray(np.int32(0), np.int32(0), axes, np.int32(2), np.int32(2), tan_half(90.0))
     assert ray == pytest.approx((-0.5, 0.5, -1.0))
 
 
@@ -54,6 +54,6 @@ def test_pixel_rays_are_those_of_the_reference(hfov, pitch):
     axes = tuple(tuple(map(np.float32, axis)) for axis in camera_axes(heading, np.float32(pitch)))
     for row in range(height):
         for column in range(width):
-            ray = pixel_ray(np.int32(row), np.int32(column), np.int32(height), np.int32(width), tan_half(hfov), axes)
+            ray = pixel_ray(np.int32(row), np.int32(column), axes, np.int32(height), np.int32(width), tan_half(hfov))
             np.testing.assert_allclose(ray, expected[row, column], atol=RAY_ERROR)
     assert expected[2, 4] @ np.array(axes[2]) == pytest.approx(1.0)  # planar depth parameter

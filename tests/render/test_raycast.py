@@ -29,7 +29,7 @@ def _ray_by_ray(bvh, scene, position, heading, tan_half_hfov, far, backface_cull
     for row in range(height):
         for column in range(width):
             direction = pixel_ray(
-                np.int32(row), np.int32(column), np.int32(height), np.int32(width), tan_half_hfov, axes
+                np.int32(row), np.int32(column), axes, np.int32(height), np.int32(width), tan_half_hfov
             )
             depth, _ = ray.closest_hit(bvh, bvh.roots[scene], origin, direction, far, backface_culling, stack)
             depth_out[row, column] = depth if depth < far else np.float32(0.0)

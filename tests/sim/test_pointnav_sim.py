@@ -33,11 +33,11 @@ def test_kernels_compile_for_the_gpu(scene, compile_ptx):
     actions = np.zeros(N, np.int64)
     kernels = {
         pointnav.advance_cuda: (
-            actions, nav, body, settings, goals, scratch, bodies, notes, pointgoal, sim.noted
+            actions, nav, goals, body, settings, scratch, bodies, notes, pointgoal, sim.noted
         ),
-        pointnav.judge_cuda: (nav, settings, bodies, notes, scratch, goals, metrics, reward),
+        pointnav.judge_cuda: (nav, bodies, notes, settings, scratch, goals, metrics, reward),
         pointnav.begin_cuda: (True, upcoming, bodies, goals, queue, pointgoal),
-        pointnav.draw_cuda: (nav, settings, origin, table, bodies, queue, scratch, upcoming, sim.noted),
+        pointnav.draw_cuda: (nav, bodies, queue, origin, table, settings, scratch, upcoming, sim.noted),
     }  # fmt: skip
     for kernel, arguments in kernels.items():
         ptx = compile_ptx(kernel, *map(typeof, arguments))

@@ -39,7 +39,7 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 class Camera(NamedTuple):
-    """One view."""
+    """One view, and what it shows."""
 
     position: tuple
     axes: tuple
@@ -47,6 +47,9 @@ class Camera(NamedTuple):
     height: np.int32
     width: np.int32
     tan_half_hfov: np.float32
+    far: np.float32
+    """Depth at which rays end."""
+    backface_culling: bool
 
 
 class Packet(NamedTuple):
@@ -61,34 +64,34 @@ class Packet(NamedTuple):
 
 
 @inline_function
-def render_tile(bvh, root, camera, row, column, far, backface_culling, rays, hits, stack, depth_out, triangle_out):
+def render_tile(row, column, bvh, root, camera, rays, hits, stack, depth_out, triangle_out):
     """Write the tile whose first pixel is (row, column) to `depth_out` f32 [H, W]: metres within [NEAR, far), else 0.
 
     And to `triangle_out` i32 [H, W] the triangles, unless that and `hits` are None.
     Scratch: `rays` f32 [PACKET_ROWS, PACKET_RAYS], `hits` i32 [PACKET_RAYS], `stack` i32 [MAX_LEVELS].
     """
     packet = Packet(rays[0], rays[1], rays[2], rays[3])
-    _aim(camera, row, column, far, packet)
+    _aim(row, column, camera, packet)
     if hits is not None:
         hits[:] = NOTHING
-    _trace(bvh, root, camera, row, column, backface_culling, stack, packet, hits)
+    _trace(row, column, bvh, root, camera, stack, packet, hits)
     for r in range(min(TILE_HEIGHT, camera.height - row)):
         for c in range(min(TILE_WIDTH, camera.width - column)):
             k = r * TILE_WIDTH + c
             depth = packet.depth[k]
-            depth_out[row + r, column + c] = depth if depth < far else _ZERO
+            depth_out[row + r, column + c] = depth if depth < camera.far else _ZERO
             if triangle_out is not None:
                 hit = hits[k]
                 triangle_out[row + r, column + c] = bvh.numbers[hit] if hit >= 0 else NOTHING
 
 
 @inline_function
-def _aim(camera, row, column, far, packet_out):
+def _aim(row, column, camera, packet_out):
     """Fill the packet with the rays of the tile at (row, column)."""
-    _, axes, height, width, tan_half_hfov = camera
+    _, axes, height, width, tan_half_hfov, far, _ = camera
     for k in range(PACKET_RAYS):
         r, c = np.int32(row + k // TILE_WIDTH), np.int32(column + k % TILE_WIDTH)
-        dx, dy, dz = pixel_ray(r, c, height, width, tan_half_hfov, axes)
+        dx, dy, dz = pixel_ray(r, c, axes, height, width, tan_half_hfov)
         packet_out.inverse_x[k] = inverse_direction(dx)
         packet_out.inverse_y[k] = inverse_direction(dy)
         packet_out.inverse_z[k] = inverse_direction(dz)
@@ -96,11 +99,11 @@ def _aim(camera, row, column, far, packet_out):
 
 
 @inline_function
-def _trace(bvh, root, camera, row, column, backface_culling, stack, packet_out, hits_out):
+def _trace(row, column, bvh, root, camera, stack, packet_out, hits_out):
     """Find the packet's nearest hits: the traversal of `ray.closest_hit`, a node visited if any ray needs it."""
-    position, axes, height, width, tan_half_hfov = camera
+    position, axes, height, width, tan_half_hfov, _, backface_culling = camera
     x, y, z = position
-    first_ray = pixel_ray(row, column, height, width, tan_half_hfov, axes)
+    first_ray = pixel_ray(row, column, axes, height, width, tan_half_hfov)
     spacing = pixel_spacing(width, tan_half_hfov)
     top = np.int32(0)
     link = root
@@ -183,11 +186,11 @@ def depth_cpu(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, ba
         scene, place = scene_index[i], (position[i, 0], position[i, 1], position[i, 2])
         if is_pose(bvh, scene, place, heading[i], pitch[i]):
             axes = camera_axes(heading[i], pitch[i])
-            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov)
+            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov, far, backface_culling)
             for column in range(0, width, TILE_WIDTH):
                 render_tile(
-                    bvh, bvh.roots[scene], camera, np.int32(row), np.int32(column), far, backface_culling,
-                    rays, None, stack, depth_out[i], None,
+                    np.int32(row), np.int32(column), bvh, bvh.roots[scene], camera, rays, None, stack,
+                    depth_out[i], None,
                 )  # fmt: skip
         else:
             depth_out[i, row : row + TILE_HEIGHT] = _ZERO
@@ -207,11 +210,11 @@ def visibility_cpu(
         scene, place = scene_index[i], (position[i, 0], position[i, 1], position[i, 2])
         if is_pose(bvh, scene, place, heading[i], pitch[i]):
             axes = camera_axes(heading[i], pitch[i])
-            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov)
+            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov, far, backface_culling)
             for column in range(0, width, TILE_WIDTH):
                 render_tile(
-                    bvh, bvh.roots[scene], camera, np.int32(row), np.int32(column), far, backface_culling,
-                    rays, hits, stack, depth_out[i], triangle_out[i],
+                    np.int32(row), np.int32(column), bvh, bvh.roots[scene], camera, rays, hits, stack,
+                    depth_out[i], triangle_out[i],
                 )  # fmt: skip
         else:
             depth_out[i, row : row + TILE_HEIGHT] = _ZERO

@@ -93,14 +93,14 @@ def own_pixel():
 
 
 @inline_function
-def cast(i, row, column, bvh, poses, height, width, tan_half_hfov, far, backface_culling, stack):
-    """What agent i sees at a pixel: depth and row of the triangle, or `far` and NOTHING."""
-    scene_index, position, heading, pitch = poses
+def cast(i, row, column, bvh, poses, size, tan_half_hfov, far, backface_culling, stack):
+    """What agent i sees at a pixel: depth and row of the triangle, or `far` and NOTHING. `size`: height, width."""
+    (scene_index, position, heading, pitch), (height, width) = poses, size
     scene = scene_index[i]
     place = position[i, np.uint32(0)], position[i, np.uint32(1)], position[i, np.uint32(2)]
     if not is_pose(bvh, scene, place, heading[i], pitch[i]):
         return far, NOTHING
-    direction = pixel_ray(row, column, height, width, tan_half_hfov, camera_axes(heading[i], pitch[i]))
+    direction = pixel_ray(row, column, camera_axes(heading[i], pitch[i]), height, width, tan_half_hfov)
     return closest_hit(bvh, bvh.roots[np.uint32(scene)], place, direction, far, backface_culling, stack)
 
 
@@ -108,11 +108,11 @@ def cast(i, row, column, bvh, poses, height, width, tan_half_hfov, far, backface
 def depth_cuda(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out):
     """Every agent's depth, a pixel a thread."""
     i, row, column = own_pixel()
-    height, width = np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])
-    if row >= height or column >= width:
+    size = np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])
+    if row >= size[0] or column >= size[1]:
         return
     poses, stack = (scene_index, position, heading, pitch), _room_for_stack()
-    depth, _ = cast(i, row, column, bvh, poses, height, width, tan_half_hfov, far, backface_culling, stack)
+    depth, _ = cast(i, row, column, bvh, poses, size, tan_half_hfov, far, backface_culling, stack)
     depth_out[i, np.uint32(row), np.uint32(column)] = depth if depth < far else np.float32(0.0)
 
 
@@ -122,11 +122,11 @@ def visibility_cuda(
 ):
     """Every agent's depth and triangles, a pixel a thread."""
     i, row, column = own_pixel()
-    height, width = np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])
-    if row >= height or column >= width:
+    size = np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])
+    if row >= size[0] or column >= size[1]:
         return
     poses, stack = (scene_index, position, heading, pitch), _room_for_stack()
-    depth, hit = cast(i, row, column, bvh, poses, height, width, tan_half_hfov, far, backface_culling, stack)
+    depth, hit = cast(i, row, column, bvh, poses, size, tan_half_hfov, far, backface_culling, stack)
     depth_out[i, np.uint32(row), np.uint32(column)] = depth if depth < far else np.float32(0.0)
     number = NOTHING
     if hit >= 0:
