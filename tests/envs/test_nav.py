@@ -1,11 +1,14 @@
 """NavEnv: actions with gaps, final observations, scenes without episodes, and what it refuses."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
 import trimesh
 
 from batchnav.data.scenes import find_scene
+from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, ConfigError, EpisodeError, NavMeshError
@@ -13,11 +16,26 @@ from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
 from batchnav.scene.slots import Capacity
-from batchnav.tasks.pointnav import advance_cpu
+from batchnav.tasks import TASKS
+from batchnav.tasks.pointnav import PointNav, PointNavConfig, advance_cpu
 from batchnav.types import TriangleMesh
 
 N = 6
 SMALL = {"height": 8, "width": 8}
+
+
+@dataclass(frozen=True)
+class ShortConfig(PointNavConfig):
+    """The settings of another task."""
+
+    max_steps: int = 3
+    patience: float = 1.0
+
+
+class Short(PointNav):
+    """Another task."""
+
+    Config = ShortConfig
 
 
 def floor(name, size):
@@ -90,9 +108,8 @@ def test_a_scene_without_episodes_that_takes_its_turn_is_refused_soon():
     """At the latest between two rollouts, once an agent had to draw from it."""
     scenes = {scene.name: scene for scene in [*(floor(f"wide{k}", 8.0 + k) for k in range(4)), floor("narrow", 1.0)]}
     capacity = Capacity.for_all(map(Capacity.of, scenes.values()))
-    env = PointNavEnv(
-        SceneStream(list(scenes), scenes.__getitem__, capacity, 2, seed=0), 2, "cpu", max_steps=2, **SMALL
-    )
+    stream = SceneStream(list(scenes), scenes.__getitem__, capacity, 2, seed=0)
+    env = PointNavEnv(stream, 2, "cpu", max_steps=2, **SMALL)
     env.reset()
     with pytest.raises(EpisodeError, match="'narrow': no episode found"):
         for _ in range(30):
@@ -136,7 +153,7 @@ def test_a_body_has_the_navmesh_that_was_baked_for_it():
     box = trimesh.creation.box((8.0, 0.2, 8.0))
     mesh = TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32))
     scene = make_scene("slab", mesh, settings=NavMeshSettings(agent_radius=0.3, agent_height=1.0))
-    with pytest.raises(NavMeshError, match="slab: found a navmesh that was baked for agent_radius 0.3"):
+    with pytest.raises(NavMeshError, match=r"slab: found a navmesh that was baked for agent_radius 0\.3"):
         NavEnv([scene], 1, "cpu", **SMALL)
     NavEnv([scene], 1, "cpu", agent_radius=0.3, agent_height=1.0, **SMALL).reset()
 
@@ -160,3 +177,14 @@ def test_a_stream_gives_sensors_the_look_of_its_scenes():
             torch.testing.assert_close(seen, torch.where(on_floor, up, 0.0).expand_as(seen), rtol=0.0, atol=1e-5)
     assert visited == set(scenes)
     env.close()
+
+
+def test_a_task_brings_its_own_settings(bank, monkeypatch):
+    monkeypatch.setitem(TASKS, "short", Short)
+    env = NavEnv(bank, N, task="short", patience=2.5, **SMALL)
+    assert isinstance(env.task, Short) and env.config.task == ShortConfig(patience=2.5) and env.task.max_steps == 3
+    assert NavEnv(bank, N, task="short", config=NavConfig(task=ShortConfig(max_steps=2))).task.max_steps == 2
+    with pytest.raises(ConfigError, match="config: found the settings PointNavConfig, expected ShortConfig for the ta"):
+        NavEnv(bank, N, task="short", config="bps_depth64")
+    with pytest.raises(ConfigError, match="option 'patience' is unknown"):
+        NavEnv(bank, N, patience=2.5)
