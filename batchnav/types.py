@@ -102,6 +102,8 @@ class Task(Protocol):
     torch's current stream. A task owns its goal, reward and metrics.
     """
 
+    Config: type
+    """The dataclass of its settings."""
     specs: tuple[Spec, ...]
     """What it lets agents observe beside what cameras see: where a goal lies, say."""
     observations: Mapping[str, torch.Tensor]

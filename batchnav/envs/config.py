@@ -13,6 +13,7 @@ from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.rig import MAIN
 from batchnav.sim.bodies import BodyConfig
+from batchnav.tasks import TASKS
 from batchnav.tasks.pointnav import PointNavConfig
 
 
@@ -29,6 +30,7 @@ class NavConfig:
     """Names of `batchnav.sensors.SENSORS`."""
     depth: DepthConfig = field(default_factory=DepthConfig)
     task: PointNavConfig = field(default_factory=PointNavConfig)
+    """PointNav's, as in files; an environment of another task is given that task's own."""
 
     def validate(self) -> None:
         """ConfigError where the parts do not go together; each has validated itself."""
@@ -81,13 +83,23 @@ PRESETS: dict[str, NavConfig] = {
 """Published variants by name. The 2020 challenge without its sensor and actuation noise."""
 
 
-def nav_config(config: NavConfig | str | None, options: Mapping[str, Any]) -> NavConfig:
-    """A configuration, a preset's name, or the defaults; with fields replaced."""
+def nav_config(config: NavConfig | str | None, options: Mapping[str, Any], task: str = "pointnav") -> NavConfig:
+    """A configuration, a preset's name, or the task's defaults; with fields replaced.
+
+    ConfigError for a preset or a task that is unknown, or settings of another task.
+    """
+    if task not in TASKS:
+        raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
+    kind = TASKS[task].Config
     if isinstance(config, str):
         if config not in PRESETS:
             raise ConfigError(f"preset: found {config!r}, expected one of {', '.join(PRESETS)}")
         config = PRESETS[config]
-    return with_options(config or NavConfig(), options)
+    config = config or NavConfig(task=kind())
+    if not isinstance(config.task, kind):
+        found = type(config.task).__name__
+        raise ConfigError(f"config: found the settings {found}, expected {kind.__name__} for the task {task!r}")
+    return with_options(config, options)
 
 
 def config_of(info: Mapping[str, Any]) -> NavConfig:

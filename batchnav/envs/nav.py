@@ -13,7 +13,7 @@ from batchnav.config import validate
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.state import load_tensors, on_cpu
 from batchnav.envs.stream import SceneStream
-from batchnav.errors import ArgumentError, ConfigError
+from batchnav.errors import ArgumentError
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene, check_body
@@ -70,9 +70,7 @@ class NavEnv(gym.vector.VectorEnv):
     ):
         if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
             raise ArgumentError(f"num_envs: found {num_envs!r}, expected a whole number >= 1")
-        if task not in TASKS:
-            raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
-        self.config = nav_config(config, options)
+        self.config = nav_config(config, options, task)
         validate(self.config)
         cameras = self.config.all_cameras
         names = self.config.sensors if sensors is None else sensors

@@ -290,6 +290,7 @@ class PointNav:
         episodes: fixed episodes to play instead of sampled ones. EpisodeError where kernels could not play them.
     """
 
+    Config = PointNavConfig
     specs = (Spec("pointgoal", (2,), torch.float32, -np.inf, np.inf, torch.float32),)
 
     def __init__(self, sim: Simulator, config: PointNavConfig, episodes: EpisodeTable | None = None):

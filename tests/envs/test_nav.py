@@ -1,0 +1,190 @@
+"""NavEnv: actions with gaps, final observations, scenes without episodes, and what it refuses."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+import trimesh
+
+from batchnav.data.scenes import find_scene
+from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import NavEnv, PointNavEnv
+from batchnav.envs.stream import SceneStream
+from batchnav.errors import ArgumentError, ConfigError, EpisodeError, NavMeshError
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.scene import make_scene
+from batchnav.scene.slots import Capacity
+from batchnav.tasks import TASKS
+from batchnav.tasks.pointnav import PointNav, PointNavConfig, advance_cpu
+from batchnav.types import TriangleMesh
+
+N = 6
+SMALL = {"height": 8, "width": 8}
+
+
+@dataclass(frozen=True)
+class ShortConfig(PointNavConfig):
+    """The settings of another task."""
+
+    max_steps: int = 3
+    patience: float = 1.0
+
+
+class Short(PointNav):
+    """Another task."""
+
+    Config = ShortConfig
+
+
+def floor(name, size):
+    """A square slab; on one of a metre no goal is far enough away."""
+    box = trimesh.creation.box((size, 0.2, size))
+    return make_scene(name, TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32)))
+
+
+@pytest.fixture(scope="module")
+def bank():
+    return SceneBank.pack([find_scene("house:3"), find_scene("house:4")], "cpu", appearance=True)
+
+
+def step_of(env, actions):
+    """Copies of all that a step returns."""
+    observation, reward, terminated, truncated, info = env.step(actions)
+    named = {**observation, **info["episode"], "reward": reward, "terminated": terminated, "truncated": truncated}
+    return {name: value.clone() for name, value in named.items()}
+
+
+def test_actions_with_gaps_compile_nothing_and_are_the_same(bank):
+    wide = torch.randint(1, 4, (12, 2 * N), generator=torch.Generator().manual_seed(0))
+    straight, gaps = NavEnv(bank, N, seed=1, **SMALL), NavEnv(bank, N, seed=1, **SMALL)
+    straight.reset()
+    gaps.reset()
+    straight.step(wide[0, ::2].contiguous())
+    gaps.step(wide[0, ::2].contiguous())
+    signatures = list(advance_cpu.signatures)
+    for row in wide[1:]:
+        assert not row[::2].is_contiguous()
+        expected, found = step_of(straight, row[::2].contiguous()), step_of(gaps, row[::2])
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert torch.equal(gaps.step(wide.T[::2, 3])[1], straight.step(wide[3, ::2].contiguous())[1])
+    assert list(advance_cpu.signatures) == signatures and len(signatures) == 1
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("depth", "normals"), ()])
+def test_the_final_observation_is_what_was_seen_before_the_reset(bank, sensors):
+    """An environment whose episodes last longer sees the same there, and goes on."""
+    short = NavEnv(bank, N, seed=2, sensors=sensors, final_observation=True, max_steps=3, **SMALL)
+    longer = NavEnv(bank, N, seed=2, sensors=sensors, max_steps=50, **SMALL)
+    first = {name: value.clone() for name, value in short.reset()[0].items()}
+    longer.reset()
+    for number, action in enumerate(torch.randint(1, 4, (3, N), generator=torch.Generator().manual_seed(3)), start=1):
+        observation, *_, info = short.step(action)
+        expected = longer.step(action)[0]
+        assert info["_final_obs"].tolist() == [number == 3] * N
+        assert set(info["final_obs"]) == {*sensors, "pointgoal"}
+        for name, value in info["final_obs"].items():
+            assert torch.equal(value, expected[name])
+            assert value.data_ptr() != observation[name].data_ptr()
+    assert all(not torch.equal(observation[name], info["final_obs"][name]) for name in first)
+
+
+def test_there_is_no_final_observation_where_none_was_asked_for(bank):
+    env = NavEnv(bank, N, **SMALL)
+    env.reset()
+    assert set(env.step(torch.full((N,), 1))[-1]) == {"episode", "_episode"}
+
+
+def test_a_scene_without_episodes_is_refused_at_once():
+    """Wherever it stands in the bank, and however many agents there are to draw."""
+    scenes = [floor("wide", 8.0), floor("narrow", 1.0), floor("broad", 9.0)]
+    for num_envs in (1, 7):
+        with pytest.raises(EpisodeError, match="'narrow': no episode found in 1000 tries"):
+            NavEnv(scenes, num_envs, "cpu", **SMALL)
+
+
+def test_a_scene_without_episodes_that_takes_its_turn_is_refused_soon():
+    """At the latest between two rollouts, once an agent had to draw from it."""
+    scenes = {scene.name: scene for scene in [*(floor(f"wide{k}", 8.0 + k) for k in range(4)), floor("narrow", 1.0)]}
+    capacity = Capacity.for_all(map(Capacity.of, scenes.values()))
+    stream = SceneStream(list(scenes), scenes.__getitem__, capacity, 2, seed=0)
+    env = PointNavEnv(stream, 2, "cpu", max_steps=2, **SMALL)
+    env.reset()
+    with pytest.raises(EpisodeError, match="'narrow': no episode found"):
+        for _ in range(30):
+            sent = {env.bank.names[k] for k in env.sim.origin.scene_ranges[:, 0]}
+            env.between_rollouts()
+            assert "narrow" not in sent
+            for _ in range(2):
+                env.step(torch.full((2,), 2))
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"num_envs": True}, ArgumentError, "num_envs: found True, expected a whole number"),
+        ({"num_envs": "6"}, ArgumentError, "num_envs: found '6'"),
+        ({"num_envs": -1}, ArgumentError, "num_envs: found -1"),
+        ({"height": "16"}, ConfigError, "height: found '16', expected int"),
+        ({"height": True}, ConfigError, "height: found True, expected int"),
+        ({"hfov_deg": None}, ConfigError, "hfov_deg: found None, expected float"),
+        ({"sliding": 1}, ConfigError, "sliding: found 1, expected bool"),
+        ({"task": "objectgoal"}, ConfigError, "task: found 'objectgoal', expected one of pointnav"),
+        ({"renderer": "vulkan"}, ArgumentError, "renderer: found 'vulkan', expected one of raycast"),
+        ({"task_": 1}, ConfigError, "option 'task_' is unknown, expected one of"),
+        ({"agent_radius": 0.2}, NavMeshError, "house:3: found a navmesh that was baked for agent_radius 0.1"),
+        ({"agent_height": 1.0}, NavMeshError, "expected agent_radius 0.1 and agent_height 1"),
+    ],
+)
+def test_what_is_wrong_is_named(bank, options, error, message):
+    with pytest.raises(error, match=message):
+        NavEnv(bank, **{"num_envs": N, **options})
+
+
+@pytest.mark.parametrize("scenes", [[], [None], ["house:3"]])
+def test_scenes_are_scenes(scenes):
+    with pytest.raises(ArgumentError, match="scenes"):
+        NavEnv(scenes, N, "cpu")
+
+
+def test_a_body_has_the_navmesh_that_was_baked_for_it():
+    box = trimesh.creation.box((8.0, 0.2, 8.0))
+    mesh = TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32))
+    scene = make_scene("slab", mesh, settings=NavMeshSettings(agent_radius=0.3, agent_height=1.0))
+    with pytest.raises(NavMeshError, match=r"slab: found a navmesh that was baked for agent_radius 0\.3"):
+        NavEnv([scene], 1, "cpu", **SMALL)
+    NavEnv([scene], 1, "cpu", agent_radius=0.3, agent_height=1.0, **SMALL).reset()
+
+
+def test_a_stream_gives_sensors_the_look_of_its_scenes():
+    """Normals of scenes that take turns are those of the scenes alone."""
+    scenes = {scene.name: scene for scene in (floor(f"wide{k}", 8.0 + k) for k in range(4))}
+    capacity = Capacity.for_all(map(Capacity.of, scenes.values()))
+    stream = SceneStream(list(scenes), scenes.__getitem__, capacity, 3, 0)
+    env = NavEnv(stream, 4, "cpu", sensors=("normals",), max_steps=2, camera_pitch_deg=-60.0, **SMALL)
+    env.reset()
+    visited = set()
+    up = torch.tensor([0.0, 0.5, 3**0.5 / 2]).view(3, 1, 1)
+    for _ in range(20):
+        env.between_rollouts()
+        for _ in range(2):
+            seen = env.step(torch.full((4,), 2))[0]["normals"]
+            visited |= {env.bank.names[k] for k in env.sim.bodies.scene}
+            on_floor = seen.abs().sum(1, keepdim=True) > 0
+            assert on_floor.any()
+            torch.testing.assert_close(seen, torch.where(on_floor, up, 0.0).expand_as(seen), rtol=0.0, atol=1e-5)
+    assert visited == set(scenes)
+    env.close()
+
+
+def test_a_task_brings_its_own_settings(bank, monkeypatch):
+    monkeypatch.setitem(TASKS, "short", Short)
+    env = NavEnv(bank, N, task="short", patience=2.5, **SMALL)
+    assert isinstance(env.task, Short) and env.config.task == ShortConfig(patience=2.5) and env.task.max_steps == 3
+    assert NavEnv(bank, N, task="short", config=NavConfig(task=ShortConfig(max_steps=2))).task.max_steps == 2
+    with pytest.raises(ConfigError, match="config: found the settings PointNavConfig, expected ShortConfig for the ta"):
+        NavEnv(bank, N, task="short", config="bps_depth64")
+    with pytest.raises(ConfigError, match="option 'patience' is unknown"):
+        NavEnv(bank, N, patience=2.5)

@@ -1,0 +1,74 @@
+"""A simple room, bodies in it, and what their sensors give."""
+
+import functools
+
+import numpy as np
+import torch
+import trimesh
+
+from batchnav.render.reference import pixel_directions
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.scene import make_scene
+from batchnav.sensors.rig import MAIN, Rig, make_sensors
+from batchnav.sim.bodies import Bodies
+from batchnav.types import TriangleMesh
+
+SIZE = np.array([6.0, 3.0, 8.0])
+"""Metres of the room; its floor's middle is the origin."""
+
+
+def room_scene(outwards=False):
+    """The room as a scene; its faces look inwards, or all of them outwards."""
+    box = trimesh.creation.box(SIZE)
+    box.apply_translation([0.0, SIZE[1] / 2, 0.0])
+    navmesh = make_scene("room", _mesh(box, inwards=True)).navmesh
+    return make_scene("room", _mesh(box, inwards=not outwards), navmesh)
+
+
+def _mesh(box, inwards):
+    faces = box.faces[:, ::-1] if inwards else box.faces
+    return TriangleMesh(box.vertices.astype(np.float32), np.ascontiguousarray(faces, np.int32))
+
+
+def bodies_at(position, heading, device="cpu", scene=0):
+    """Bodies that stand there."""
+    bodies = Bodies.empty(len(heading), torch.device(device))
+    bodies.position.copy_(torch.as_tensor(np.asarray(position, np.float32)))
+    bodies.heading.copy_(torch.as_tensor(np.asarray(heading, np.float32)))
+    bodies.scene.fill_(scene)
+    return bodies
+
+
+def make_rig(bank, bodies, cameras, names, settings=None, renderer="raycast"):
+    """The rig of these sensors; a lone camera is the main one."""
+    cameras = cameras if isinstance(cameras, dict) else {MAIN: cameras}
+    return Rig(bank, bodies, cameras, make_sensors(names, cameras, settings or {}), renderer)
+
+
+def observe(rig):
+    """Each sensor's observation as a NumPy array, by name."""
+    renderer = next(iter(rig.renderers.values()))
+    n, device = renderer.num_agents, renderer.device
+    out = {spec.name: torch.full((n, *spec.shape), 7.0, dtype=spec.dtype, device=device) for spec in rig.specs}
+    rig.observe(out)
+    return {name: value.cpu().numpy() for name, value in out.items()}
+
+
+@functools.cache
+def pack(device="cpu", **options):
+    """A bank of the room alone, with appearance."""
+    return SceneBank.pack([room_scene(**options)], device, appearance=True)
+
+
+def planes_seen(position, heading, pitch, camera):
+    """Closed form: planar depth f64 [H, W] of the room's nearest plane, that plane's normal [H, W, 3], which looks
+    into the room, and how much farther the next plane is.
+    """
+    rays = pixel_directions(heading, camera.height, camera.width, camera.hfov_deg, pitch)
+    low, high = np.array([-0.5, 0.0, -0.5]) * SIZE, np.array([0.5, 1.0, 0.5]) * SIZE
+    with np.errstate(divide="ignore"):
+        distance = (np.where(rays > 0, high, low) - position) / rays
+    distance = np.where(rays == 0, np.inf, distance)
+    axis, ordered = distance.argmin(-1), np.sort(distance, axis=-1)
+    inwards = -np.sign(rays) * np.eye(3)[axis]
+    return ordered[..., 0], inwards, ordered[..., 1] - ordered[..., 0]

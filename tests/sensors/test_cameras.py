@@ -1,0 +1,188 @@
+"""Cameras on bodies: where they are, what they see from there, several of them, and what is drawn."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from rigs import bodies_at, make_rig, observe, pack, planes_seen
+
+from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import NavEnv, specs_of
+from batchnav.errors import ConfigError
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.depth import DepthConfig
+from batchnav.sensors.rig import MAIN, make_sensors
+
+POSITION, HEADINGS = np.array([0.5, 0.1, -1.0]), np.float32([0.0, 0.9, -2.2, 7.0])
+ROUNDING = 2e-5
+"""Metres: float32 poses and rays in a room of eight metres."""
+EDGE = 0.005
+"""Metres: where two planes are as near as this, OpenGL, which places corners on a grid, may see the other one."""
+SETTINGS = {"depth": DepthConfig(max_depth=1000.0)}
+MOUNTS = [
+    {}, {"camera_height": 0.4}, {"camera_forward": 0.6}, {"camera_left": 0.7}, {"camera_left": -0.7},
+    {"camera_heading_deg": 90.0}, {"camera_heading_deg": -200.0}, {"camera_pitch_deg": -40.0},
+    {"camera_pitch_deg": 90.0}, {"hfov_deg": 140.0},
+    {"camera_height": 2.0, "camera_forward": -0.3, "camera_left": 0.2, "camera_heading_deg": 35.0,
+     "camera_pitch_deg": 20.0},
+]  # fmt: skip
+
+
+def eye_of(camera, heading):
+    """A camera's place and heading, in float64."""
+    ahead, left = np.array([-np.sin(heading), 0, -np.cos(heading)]), np.array([-np.cos(heading), 0, np.sin(heading)])
+    place = POSITION + camera.camera_forward * ahead + camera.camera_left * left + [0, camera.camera_height, 0]
+    return place, heading + np.radians(camera.camera_heading_deg)
+
+
+@pytest.mark.parametrize(
+    ("mount", "renderer"),
+    [*((mount, "raycast") for mount in MOUNTS), (MOUNTS[-1], "opengl")],
+    ids=lambda value: value if isinstance(value, str) else ",".join(name[7:] for name in value) or "default",
+)
+def test_a_camera_sees_the_room_from_its_place(request, device, mount, renderer):
+    if renderer == "opengl":
+        request.getfixturevalue("opengl")
+    camera = CameraConfig(height=13, width=19, **mount)
+    bodies = bodies_at([POSITION] * len(HEADINGS), HEADINGS, device)
+    rig = make_rig(pack(device), bodies, camera, ["depth"], SETTINGS, renderer)
+    metres = 1000.0 * observe(rig)["depth"][:, 0]
+    views = rig.look_from()
+    for i, heading in enumerate(HEADINGS):
+        place, direction = eye_of(camera, float(heading))
+        np.testing.assert_allclose(views.position[i].cpu(), place, atol=ROUNDING)
+        expected, _, gap = planes_seen(place, direction, np.radians(camera.camera_pitch_deg), camera)
+        sure = gap > EDGE
+        assert sure.mean() > 0.9
+        for found in (metres[i], rig.look()[i].cpu().numpy()):
+            np.testing.assert_allclose(found[sure], expected[sure], rtol=1e-5, atol=1e-4)
+
+
+def test_a_body_facing_minus_z_has_minus_x_on_its_left():
+    """By hand: the walls are 3 m to either side and 4 m ahead of the room's middle."""
+    bodies = bodies_at([[0.5, 0.0, 1.0]], [0.0])
+
+    def ahead(**mount):
+        camera = CameraConfig(height=5, width=5, hfov_deg=1.0, **mount)
+        return make_rig(pack(), bodies, camera, ["depth"], SETTINGS).look()[0, 2, 2].item()
+
+    assert ahead() == pytest.approx(5.0, abs=1e-5)
+    assert ahead(camera_forward=0.5) == pytest.approx(4.5, abs=1e-5)
+    assert ahead(camera_heading_deg=90.0) == pytest.approx(3.5, abs=1e-5)
+    assert ahead(camera_heading_deg=90.0, camera_left=0.4) == pytest.approx(3.1, abs=1e-5)
+    assert ahead(camera_heading_deg=-90.0, camera_left=0.4) == pytest.approx(2.9, abs=1e-5)
+    assert ahead(camera_pitch_deg=-90.0) == pytest.approx(1.25, abs=1e-5)
+    assert ahead(camera_pitch_deg=90.0, camera_height=0.75) == pytest.approx(2.25, abs=1e-5)
+
+
+def test_cameras_follow_their_bodies(device):
+    bodies = bodies_at([POSITION], [0.0], device)
+    rig = make_rig(pack(device), bodies, CameraConfig(8, 8, camera_forward=0.3), ["depth", "normals"], SETTINGS)
+    before = observe(rig)
+    bodies.position[:, 0] += 0.5
+    bodies.heading.add_(0.3)
+    moved = observe(rig)
+    fresh = bodies_at(bodies.position.cpu(), bodies.heading.cpu(), device)
+    again = observe(make_rig(pack(device), fresh, CameraConfig(8, 8, camera_forward=0.3), ["depth"], SETTINGS))
+    np.testing.assert_array_equal(moved["depth"], again["depth"])
+    assert not np.array_equal(moved["depth"], before["depth"])
+    bodies.position[:, 0] -= 0.5
+    bodies.heading.zero_()
+    for name, image in observe(rig).items():
+        np.testing.assert_array_equal(image, before[name])
+
+
+def test_several_cameras_of_different_sizes(device):
+    """Each gives what it would give alone, under its own name."""
+    cameras = {
+        MAIN: CameraConfig(16, 16), "left": CameraConfig(8, 24, camera_heading_deg=90.0),
+        "top_view": CameraConfig(12, 4, camera_height=2.5, camera_pitch_deg=-90.0, hfov_deg=60.0),
+    }  # fmt: skip
+    bank, bodies = pack(device), bodies_at([POSITION] * 4, HEADINGS, device)
+    names = ["depth", "left_depth", "left_normals", "top_view_normals"]
+    rig = make_rig(bank, bodies, cameras, names, SETTINGS)
+    together = observe(rig)
+    assert {name: image.shape for name, image in together.items()} == {
+        "depth": (4, 1, 16, 16), "left_depth": (4, 1, 8, 24), "left_normals": (4, 3, 8, 24),
+        "top_view_normals": (4, 3, 12, 4),
+    }  # fmt: skip
+    for name in names:
+        camera, sensor = name.rsplit("_", 1) if "_" in name else (MAIN, name)
+        alone = observe(make_rig(bank, bodies, cameras[camera], [sensor], SETTINGS))[sensor]
+        np.testing.assert_array_equal(together[name], alone)
+    assert set(rig.renderers) == set(cameras)
+
+
+def test_a_camera_that_no_sensor_reads_is_not_drawn():
+    cameras = {MAIN: CameraConfig(), "left": CameraConfig(8, 8)}
+    rig = make_rig(pack(), bodies_at([POSITION], [0.0]), cameras, ["left_depth"], SETTINGS)
+    assert set(rig.renderers) == set(rig.mounts) == {"left"}
+
+
+def test_what_is_not_asked_for_is_not_drawn(monkeypatch):
+    rig = make_rig(pack(), bodies_at([POSITION], [0.0]), CameraConfig(8, 8), ["depth", "normals"], SETTINGS)
+    drawn = []
+    for method in ("render", "visibility"):
+        renderer, plain = rig.renderers[MAIN], getattr(rig.renderers[MAIN], method)
+        monkeypatch.setattr(
+            renderer, method, lambda *views, plain=plain, method=method: (drawn.append(method), plain(*views))[1]
+        )
+    depth, normals = torch.zeros(1, 1, 8, 8), torch.zeros(1, 3, 8, 8)
+    rig.observe({})
+    rig.observe({"pointgoal": torch.zeros(1, 2)})
+    assert drawn == []
+    rig.observe({"depth": depth})  # depth alone needs no triangles
+    assert drawn == ["render"]
+    rig.observe({"depth": depth, "normals": normals})  # both from one drawing
+    assert drawn == ["render", "visibility"]
+
+
+def test_without_sensors_nothing_is_drawn():
+    env = NavEnv(pack(), 3, sensors=())
+    assert env.rig.renderers == {} and set(env.single_observation_space.spaces) == {"pointgoal"}
+    observation, _ = env.reset()
+    assert set(observation) == {"pointgoal"} and env.capturable
+    observation, *_ = env.step(torch.full((3,), 1))
+    assert set(observation) == {"pointgoal"}
+
+
+@pytest.mark.parametrize("name", ["detph", "", "right_depth", "left_", "left", "left_rgb", "_depth"])
+def test_unknown_sensors_are_named_with_those_there_are(name):
+    config = NavConfig(cameras={"left": CameraConfig(8, 8)})
+    for make in (
+        lambda: make_sensors((name,), config.all_cameras, config.sensor_settings),
+        lambda: NavEnv(pack(), 2, config=config, sensors=("depth", name)),
+        lambda: specs_of(dataclasses.replace(config, sensors=(name,))),
+    ):
+        with pytest.raises(ConfigError, match=f"sensors: found '{name}', expected some of ") as error:
+            make()
+        for offered in ("depth", "normals", "left_depth", "left_normals"):
+            assert offered in str(error.value)
+
+
+def test_a_sensor_asked_for_twice_is_there_once():
+    assert [spec.name for spec in specs_of(NavConfig(sensors=("depth", "normals", "depth")))] == [
+        "depth", "normals", "pointgoal",
+    ]  # fmt: skip
+
+
+def test_an_environment_observes_as_its_specs_say():
+    config = NavConfig(
+        camera=CameraConfig(8, 8), cameras={"left": CameraConfig(4, 6)}, sensors=("depth", "left_normals")
+    )
+    env = NavEnv(pack(), 3, config=config)
+    observation, _ = env.reset()
+    assert env.specs == specs_of(config)
+    assert set(observation) == {"depth", "left_normals", "pointgoal"} == set(env.storage)
+    for spec in env.specs:
+        value = observation[spec.name]
+        assert value.shape == (3, *spec.shape) and value.dtype == spec.dtype == env.storage[spec.name]
+        assert env.single_observation_space[spec.name] == spec.box
+        assert all(spec.box.contains(row.numpy()) for row in value)
+
+
+@pytest.mark.parametrize("name", ["", "top view", "1st", "a-b"])
+def test_cameras_have_names_that_are_identifiers(name):
+    with pytest.raises(ConfigError, match="cameras: found a camera named"):
+        NavEnv(pack(), 2, config=NavConfig(cameras={name: CameraConfig()}))
