@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+import numpy as np
 import safetensors.torch
 import torch
 
@@ -84,9 +85,9 @@ def lock_folder(folder: Path, error: type[BatchnavError]) -> IO[str]:
     return file
 
 
-def safetensors_bytes(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> bytes:
+def safetensors_bytes(arrays: Mapping[str, torch.Tensor | np.ndarray], metadata: Mapping[str, str]) -> bytes:
     """A safetensors file: the same bytes for the same content (the library writes metadata in a random order)."""
-    data = safetensors.torch.save(dict(tensors))
+    data = safetensors.torch.save({name: torch.as_tensor(array) for name, array in arrays.items()})
     end = 8 + int.from_bytes(data[:8], "little")
     header = {"__metadata__": dict(sorted(metadata.items())), **json.loads(data[8:end])}
     text = json.dumps(header, separators=(",", ":")).encode()
