@@ -235,12 +235,11 @@ def _check_kinds(task, config, sensors, episodes, renderer) -> None:
     """ArgumentError or ConfigError for arguments of `NavEnv` that are of another kind than it says."""
     if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
-    strings = (
-        isinstance(sensors, Sequence) and not isinstance(sensors, str) and all(isinstance(s, str) for s in sensors)
-    )
+    listed = isinstance(sensors, Sequence) and not isinstance(sensors, str)
+    names = listed and all(isinstance(name, str) for name in sensors)
     for name, value, good, expected in (
         ("config", config, config is None or isinstance(config, (NavConfig, str)), "a NavConfig or a preset's name"),
-        ("sensors", sensors, sensors is None or strings, "a list of names"),
+        ("sensors", sensors, sensors is None or names, "a list of names"),
         ("episodes", episodes, episodes is None or isinstance(episodes, EpisodeTable), "an EpisodeTable"),
         ("renderer", renderer, isinstance(renderer, str), "a name"),
     ):
