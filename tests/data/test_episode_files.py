@@ -24,7 +24,11 @@ from batchnav.data.episodes import (
     scene_name,
     scenes_played,
 )
+from batchnav.data.generate import generate_episodes
+from batchnav.data.scenes import find_scene
+from batchnav.envs.nav import NavEnv
 from batchnav.errors import EpisodeError
+from batchnav.scene.bank import SceneBank
 
 
 def example(**changes) -> dict:
