@@ -6,6 +6,9 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+# Exact versions, also of what builds the package, for which newer versions of pip read the second variable.
+INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/constraints.txt \
+	$(RUN) -m pip install --quiet
 # A machine with an NVIDIA GPU gets CUDA's compiler wheels and the large configuration.
 GPU := $(shell command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU && echo yes)
 EXTRA := $(if $(GPU),[cuda],)
@@ -34,10 +37,11 @@ lint: $(VENV)/.installed-dev
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --constraint constraints.txt torch
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.$(EXTRA)'
+	$(INSTALL) pip setuptools
+	$(INSTALL) torch
+	$(INSTALL) --editable '.$(EXTRA)'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) --editable '.[dev]'
 	touch $@

@@ -17,10 +17,6 @@ class EpisodeError(BatchnavError):
     """An episode file, or an episode in it, that cannot be used."""
 
 
-class ConfigError(BatchnavError):
-    """A configuration file or option that is unknown, of the wrong type, or out of range."""
-
-
 class CheckpointError(BatchnavError):
     """Weights or a resume state that cannot be loaded."""
 
@@ -31,6 +27,10 @@ class DivergenceError(BatchnavError):
 
 class ArgumentError(BatchnavError, ValueError):
     """An argument of a public function with the wrong type, shape or range."""
+
+
+class ConfigError(ArgumentError):
+    """A configuration file or option that is unknown, of the wrong type, or out of range."""
 
 
 class DeviceError(BatchnavError):

@@ -58,7 +58,7 @@ def main(options: Options) -> None:
     }
     results, rows = {}, []
     for path in options.episodes:
-        evaluation = Evaluation(path, device, options.num_envs)
+        evaluation = Evaluation(path, device, players["this agent"].config.body, options.num_envs)
         for name, player in players.items():
             played = evaluation.play(player)
             results[evaluation.split, name] = played.overall

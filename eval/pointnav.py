@@ -80,10 +80,10 @@ def main(options: Options) -> None:
         player = ReferencePlayer(options.agent, NavConfig())
         out = Path("runs") / options.agent
     path, out = options.episodes or EPISODES / f"{options.split}.json.gz", options.out or out
-    evaluation = Evaluation(path, device, options.num_envs, options.renderer, options.scenes_dir)
+    evaluation = Evaluation(path, device, player.config.body, options.num_envs, options.renderer, options.scenes_dir)
     played = [evaluation.play(player)]
     if options.report:
-        others = [ReferencePlayer(name, player.task) for name in REFERENCE_AGENTS if name != player.name]
+        others = [ReferencePlayer(name, player.config) for name in REFERENCE_AGENTS if name != player.name]
         played += [evaluation.play(other) for other in others]
 
     evaluation.write_results(out / "results.json", played[0])
@@ -108,7 +108,7 @@ def report(options: Options, evaluation: Evaluation, played: list, out: Path) ->
         out, f"PointGoal: {player.name} agent on {evaluation.path.name}", evaluation.facts(player),
         {each.player.name: each.overall for each in played}, played[0].scenes,
         evaluation.film(player, options.recordings), evaluation.bank.scenes,
-        metrics if metrics and metrics.is_file() else None, player.task.success_distance,
+        metrics if metrics and metrics.is_file() else None, player.config.task.success_distance,
     )  # fmt: skip
 
 

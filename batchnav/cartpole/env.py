@@ -17,6 +17,7 @@ from batchnav.cartpole.physics import MAX_ANGLE, MAX_POSITION, WINDOW
 from batchnav.cartpole.step import MAX_BLOCK, restart_cpu, restart_cuda, step_cpu, step_cuda, step_few
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.runtime.arrays import check_tensor, host_flag, view
+from batchnav.runtime.checks import check_int, check_open, check_seed
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.launch import BoundKernel, launch
 from batchnav.types import Observation
@@ -48,9 +49,8 @@ class CartPoleEnv(VectorEnv):
 
     def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0, block: int = 256):
         """`block`: carts per block, on CUDA its threads. ArgumentError and DeviceError as for every argument."""
-        _check_int("num_envs", num_envs, 1, MAX_ENVS)
-        _check_int("seed", seed, 0, 2**63 - 1)
-        _check_int("block", block, 1, MAX_BLOCK)
+        num_envs, seed = check_int("num_envs", num_envs, 1, MAX_ENVS), check_seed(seed)
+        block = check_int("block", block, 1, MAX_BLOCK)
         self.num_envs, self.device, self.block = num_envs, resolve_device(device), block
         high = np.array([2 * MAX_POSITION, np.inf, 2 * MAX_ANGLE, np.inf], np.float32)
         self.single_observation_space = gymnasium.spaces.Box(-high, high, dtype=np.float32)
@@ -98,9 +98,8 @@ class CartPoleEnv(VectorEnv):
         if seed is None:
             clock.add_(WINDOW).bitwise_and_(-WINDOW)  # the next window's beginning: starts that nobody had
         else:
-            _check_int("seed", seed, 0, 2**63 - 1)
+            self.carts = self.carts._replace(seed=check_seed(seed))
             clock.zero_()
-            self.carts = self.carts._replace(seed=seed)
             self._bind()
         self._restart()
         return self.carts.state, self._info
@@ -211,10 +210,4 @@ class CartPoleEnv(VectorEnv):
 
     def check_open(self) -> None:
         """ArgumentError where it is closed."""
-        if self.closed:
-            raise ArgumentError(f"{type(self).__name__}: found a closed environment, expected an open one")
-
-
-def _check_int(name: str, value: int, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ArgumentError(f"{name}: found {value!r}, expected an integer from {low} to {high}")
+        check_open(self)

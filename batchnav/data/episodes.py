@@ -20,6 +20,7 @@ import torch
 from batchnav.data.files import is_number, read_json, short, write_json_gz
 from batchnav.data.source import SCENES_DIR
 from batchnav.errors import EpisodeError
+from batchnav.sim.places import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
 from batchnav.tasks.pairs import EpisodeTable
 
 if TYPE_CHECKING:
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
 
 ROTATION_TOLERANCE = 1e-3
 """How far a quaternion may be from unit length and from pure yaw: published files carry five decimals."""
-
-MAX_SNAP_DISTANCE = 0.1
-"""Metres in the plane between an episode's end and the navmesh: a baked navmesh moves its edges by up to two cells."""
-MAX_SNAP_HEIGHT = 0.5
-"""Metres of height between an episode's end and the navmesh, as in Habitat's `is_navigable`."""
 
 OTHER_TASKS = {
     "goal_image_id": "InstanceImageNav",  # whose episodes name a category, too
@@ -59,10 +55,11 @@ Vector = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Goal:
-    """Where to go, and within which radius that counts (None: the task's success distance)."""
+    """Where to go."""
 
     position: Vector
     radius: float | None = None
+    """Metres, as the file has it; kept, and never used: what counts is the task's `success_distance`, as in Habitat."""
 
 
 @dataclass(frozen=True)

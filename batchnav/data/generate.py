@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 
 from batchnav.data.episodes import Episode, Goal, rotation_of
+from batchnav.runtime.checks import check_int
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
+from batchnav.sim.simulator import MAX_ENVS
 from batchnav.tasks.pointnav import PointNavConfig, pointnav_simulator
 
 
@@ -14,8 +16,10 @@ def generate_episodes(scene: Scene, number: int, seed: int = 0, config: PointNav
     """So many episodes in a scene, on its islands of radius >= 1.5 m, of 1 to 30 m on one storey, few of them straight.
 
     They are the first that the environments of a `PointNavEnv` with this seed sample, so the same scene, number and
-    seed give the same episodes. EpisodeError where the scene has none to offer.
+    seed give the same episodes. The scene's navmesh is taken as it is: whoever wants episodes for another body than it
+    was baked for loads the scene with that body's settings. EpisodeError where the scene has none to offer.
     """
+    number = check_int("number", number, 1, MAX_ENVS)
     config = config or PointNavConfig()
     sim = pointnav_simulator(SceneBank.pack([scene]), number, config, seed=seed)
     sim.reset()

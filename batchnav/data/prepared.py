@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from batchnav.data.source import SceneSource
 from batchnav.errors import MeshError
@@ -28,7 +27,7 @@ from batchnav.geometry import triangle
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.files import replacing
+from batchnav.runtime.files import replacing, safetensors_bytes
 from batchnav.scene import bvh
 from batchnav.scene.bvh import BVH
 from batchnav.scene.checks import check_scene_arrays
@@ -45,11 +44,14 @@ _ARRAYS = {
 
 
 def save_prepared(scene: Scene, path: str | Path, made_from: str = "") -> None:
-    """Write a prepared scene: the whole file or none. `made_from` is a `fingerprint`. MeshError where it fails."""
+    """Write a prepared scene: the whole file or none, the same bytes for the same scene. MeshError where it fails.
+
+    `made_from` is a `fingerprint`.
+    """
     arrays = {
         "vertices": scene.mesh.vertices, "faces": scene.mesh.faces, "nodes": scene.bvh.nodes,
         "triangles": scene.bvh.triangles, "order": scene.bvh.order,
-        "navmesh": np.frombuffer(navmesh_file.serialise(scene.navmesh.file), np.uint8),
+        "navmesh": np.frombuffer(bytearray(navmesh_file.serialise(scene.navmesh.file)), np.uint8),
     }  # fmt: skip
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     sums = {name: zlib.crc32(array) for name, array in arrays.items()}
@@ -58,7 +60,7 @@ def save_prepared(scene: Scene, path: str | Path, made_from: str = "") -> None:
         "sums": json.dumps(sums), "tree": _tree_version(),
     }  # fmt: skip
     with replacing(Path(path), MeshError) as part:
-        part.write_bytes(save(arrays, metadata))
+        part.write_bytes(safetensors_bytes(arrays, metadata))
 
 
 def load_prepared(path: str | Path) -> Scene:

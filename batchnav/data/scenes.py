@@ -110,7 +110,7 @@ def _house(scene_id: str, settings: NavMeshSettings | None) -> Scene:
 
 
 def _house_file(scene_id: str, settings: NavMeshSettings | None) -> Path:
-    """Where the cache keeps a house: KIND_SEED.scene, with a hash of the settings where they are not the default ones."""
+    """Where the cache keeps a house: KIND_SEED.scene, with a hash of settings other than the default ones."""
     settings = settings or NavMeshSettings()
     is_default = settings == NavMeshSettings()
     tag = "" if is_default else f"_{hashlib.sha256(str(settings).encode()).hexdigest()[:16]}"
@@ -120,8 +120,8 @@ def _house_file(scene_id: str, settings: NavMeshSettings | None) -> Path:
 def load_scenes(names: Iterable[str], settings: NavMeshSettings | None = None) -> list[Scene]:
     """Scenes by name, in parallel processes where many are to be made, with progress.
 
-    A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "scan:"), or a folder of prepared
-    scenes. With `settings`, for their body, as `load_scene` does. Raises MeshError, NavMeshError.
+    A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "scan:"), or a
+    folder of prepared scenes. With `settings`, for their body, as `load_scene` does. Raises MeshError, NavMeshError.
     """
     return find_scenes(scene_ids(names), settings=settings)
 

@@ -9,17 +9,19 @@ import torch
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from batchnav.config import validate
+from batchnav.config import shortened, validate
 from batchnav.envs.config import NavConfig, nav_config
-from batchnav.envs.state import load_tensors, on_cpu
+from batchnav.envs.state import MAX_FLOAT, check_tensors, on_cpu
 from batchnav.envs.stream import SceneStream
-from batchnav.errors import ArgumentError
+from batchnav.errors import ArgumentError, CheckpointError, ConfigError
+from batchnav.runtime.checks import check_int, check_open, check_seed
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.rig import Rig, make_sensors, sensor_specs
 from batchnav.sim.bodies import NUM_ACTIONS
-from batchnav.sim.simulator import Simulator
+from batchnav.sim.places import check_places
+from batchnav.sim.simulator import MAX_ENVS, Simulator
 from batchnav.tasks import TASKS
 from batchnav.tasks.pairs import EpisodeTable
 from batchnav.types import Observation, Spec
@@ -38,7 +40,7 @@ class NavEnv(gym.vector.VectorEnv):
         scenes: `Scene`s, a packed `SceneBank` (with appearance where a sensor needs it), or a `SceneStream`.
         num_envs: N.
         device: "cpu", "cuda" or "auto". A bank brings its own.
-        seed: of the sampled episodes.
+        seed: of the sampled episodes, from 0 to 2^63 - 1.
         task: a name of `batchnav.tasks.TASKS`.
         config: the settings; a preset's name (`batchnav.envs.config.PRESETS`) will do. `options` override fields of its
             body, main camera, sensors and task.
@@ -48,7 +50,8 @@ class NavEnv(gym.vector.VectorEnv):
             info["_final_obs"] is set; costs a rendering.
         renderer: "raycast", "opengl", or "auto" for the faster one on this machine.
 
-    ArgumentError, ConfigError for what is not as described; NavMeshError for a scene whose navmesh was baked for
+    ArgumentError, ConfigError for what is not as described, and for a step before the first `reset`, or any use after
+    `close`; NavMeshError for a scene whose navmesh was baked for
     another body; EpisodeError for one that has no episode to offer.
     """
 
@@ -68,8 +71,8 @@ class NavEnv(gym.vector.VectorEnv):
         renderer: str = "raycast",
         **options,
     ):
-        if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
-            raise ArgumentError(f"num_envs: found {num_envs!r}, expected a whole number >= 1")
+        num_envs, seed = check_int("num_envs", num_envs, 1, MAX_ENVS), check_seed(seed)
+        _check_kinds(task, config, sensors, episodes, renderer)
         self.config = nav_config(config, options, task)
         validate(self.config)
         cameras = self.config.all_cameras
@@ -82,6 +85,7 @@ class NavEnv(gym.vector.VectorEnv):
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)
         self.num_envs, self.device = num_envs, self.bank.device
+        self._playing = False  # from the first reset to the end
         self.sim = Simulator(self.bank, num_envs, body, lambda sim: TASKS[task](sim, self.config.task, episodes), seed)
         self.task = self.sim.task
         self.rig = Rig(self.bank, self.sim.bodies, cameras, made, renderer)
@@ -107,18 +111,22 @@ class NavEnv(gym.vector.VectorEnv):
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Observation, dict]:
         """Begin all episodes anew; with a seed, from that seed's first episodes on."""
+        check_open(self)
         if seed is not None:
-            self.sim.origin.seed.fill_(seed)
+            self.sim.origin.seed.fill_(check_seed(seed))
             self.sim.bodies.episode.fill_(-1)
         self.sim.reset()
+        self._playing = True
         return self.observe(), {}
 
     def observe_into(self, out: Observation | None) -> None:
         """From now on write observations into these tensors, by name; what is not among them is not drawn."""
+        check_open(self)
         self._out = self._own if out is None else out
 
     def step(self, actions: torch.Tensor) -> tuple[Observation, torch.Tensor, torch.Tensor, torch.Tensor, dict]:
         """One step of every agent: i64 [N] -> observation, reward, terminated, truncated, info."""
+        self._check_playing()
         bodies = self.sim.bodies
         self.sim.advance(actions)
         info = {"episode": self.task.metrics, "_episode": bodies.done}
@@ -131,6 +139,7 @@ class NavEnv(gym.vector.VectorEnv):
 
     def observe(self) -> Observation:
         """The current observation, drawn anew."""
+        self._check_playing()
         return self._observe(self._out)
 
     def _observe(self, out: Observation) -> Observation:
@@ -142,6 +151,7 @@ class NavEnv(gym.vector.VectorEnv):
 
     def settle(self) -> None:
         """Let torch's current stream wait for what the simulator does beside it."""
+        check_open(self)
         self.sim.settle()
 
     @property
@@ -151,33 +161,57 @@ class NavEnv(gym.vector.VectorEnv):
 
     def between_rollouts(self) -> dict[str, float]:
         """Raise what kernels noted, and let scenes take turns: "scenes_loaded", "scene_stall" (seconds)."""
+        check_open(self)
         self.sim.check()
         return self.stream.move(self.sim) if self.stream is not None else {}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """All that the next step depends on, as tensors on the CPU."""
-        state = on_cpu({**self._state(), "seed": self.sim.origin.seed})
+        self._check_playing()
+        state = on_cpu(self._state())
         return state | (self.stream.state_dict() if self.stream is not None else {})
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Continue from `state_dict`'s result. CheckpointError where it is not one of this environment."""
-        load_tensors(state, {**self._state(), "seed": self.sim.origin.seed}, self._limits())
+        """Continue from `state_dict`'s result. CheckpointError where it is not one of this environment.
+
+        Nothing has changed then, but for the scenes of a `SceneStream` where a position is off their navmeshes.
+        """
+        check_open(self)
+        live = self._state()
+        check_tensors(state, live, self._ranges())
         if self.stream is not None:
             self.stream.load_state_dict(state, self.sim)
+        check_places("environment state 'position'", self.bank, state["scene"], state["position"], CheckpointError)
+        for name, target in live.items():
+            target.copy_(state[name])
         self.sim.draw_all()
+        self._playing = True
 
     def _state(self) -> dict[str, torch.Tensor]:
         """The live tensors that are saved."""
-        return {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
+        tensors = {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
+        return {**tensors, "seed": self.sim.origin.seed}
 
-    def _limits(self) -> dict[str, int]:
-        """What indices in a state have to be below."""
-        return {"scene": self.bank.num_scenes}
+    def _ranges(self) -> dict[str, tuple[float, float]]:
+        """The lowest and highest values in a state that kernels can go on from, by name, where not all are good."""
+        count, finite = (0, torch.iinfo(torch.int32).max), (-MAX_FLOAT, MAX_FLOAT)
+        return {
+            "scene": (0, self.bank.num_scenes - 1), "position": finite, "heading": finite, "start_heading": finite,
+            "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count, "episode": (-1, count[1]),
+            "goal": finite, "table_index": (-1, self.task.num_fixed - 1),
+        }  # fmt: skip
 
     def close_extras(self, **kwargs) -> None:
-        """End what runs beside the simulation."""
+        """End what runs beside the simulation; `close` calls it, once."""
+        self._playing = False
         if self.stream is not None:
             self.stream.close()
+
+    def _check_playing(self) -> None:
+        """ArgumentError where it is closed, or was never reset: there are no episodes to go on with."""
+        if not self._playing:
+            check_open(self)
+            raise ArgumentError(f"{type(self).__name__}: found no episodes that run, expected reset() before")
 
 
 class PointNavEnv(NavEnv):
@@ -195,6 +229,22 @@ def specs_of(config: NavConfig, task: str = "pointnav") -> tuple[Spec, ...]:
     """What an environment of this configuration observes, without one."""
     sensors = make_sensors(config.sensors, config.all_cameras, config.sensor_settings)
     return (*sensor_specs(sensors), *TASKS[task].specs)
+
+
+def _check_kinds(task, config, sensors, episodes, renderer) -> None:
+    """ArgumentError or ConfigError for arguments of `NavEnv` that are of another kind than it says."""
+    if not isinstance(task, str) or task not in TASKS:
+        raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
+    listed = isinstance(sensors, Sequence) and not isinstance(sensors, str)
+    names = listed and all(isinstance(name, str) for name in sensors)
+    for name, value, good, expected in (
+        ("config", config, config is None or isinstance(config, (NavConfig, str)), "a NavConfig or a preset's name"),
+        ("sensors", sensors, sensors is None or names, "a list of names"),
+        ("episodes", episodes, episodes is None or isinstance(episodes, EpisodeTable), "an EpisodeTable"),
+        ("renderer", renderer, isinstance(renderer, str), "a name"),
+    ):
+        if not good:
+            raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")
 
 
 def _bank(scenes, num_envs: int, device: str | torch.device, appearance: bool) -> SceneBank:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -14,15 +15,20 @@ def on_cpu(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: value.cpu().clone() for name, value in tensors.items()}
 
 
-def load_tensors(
-    state: Mapping[str, torch.Tensor], targets: Mapping[str, torch.Tensor], limits: Mapping[str, int]
+MAX_FLOAT = torch.finfo(torch.float32).max
+
+
+def check_tensors(
+    state: Mapping[str, torch.Tensor],
+    targets: Mapping[str, torch.Tensor],
+    ranges: Mapping[str, tuple[float, float]],
 ) -> None:
-    """Copy a state into the live tensors; all of it or, where something does not fit, nothing.
+    """Check that a state can be copied into the live tensors.
 
     Args:
         state: tensors by name.
         targets: the live ones.
-        limits: for names that are indices, what they have to be below; kernels do not look.
+        ranges: the lowest and the highest value, by name, of those tensors that have a range; kernels do not look.
 
     CheckpointError names what is missing, of another shape or type, out of range or not finite.
     """
@@ -34,10 +40,9 @@ def load_tensors(
             raise CheckpointError(f"environment state {name!r}: found {what}, expected {expected}")
         if found.is_floating_point() and found.isnan().any():
             raise CheckpointError(f"environment state {name!r}: found values that are not numbers")
-        if name in limits and len(found) and not (int(found.min()) >= 0 and int(found.max()) < limits[name]):
+        low, high = ranges.get(name, (-math.inf, math.inf))
+        least, most = found.min().item(), found.max().item()
+        if least < low or most > high:
             raise CheckpointError(
-                f"environment state {name!r}: found {int(found.min())} to {int(found.max())}, "
-                f"expected 0 to {limits[name] - 1}"
+                f"environment state {name!r}: found {least:g} to {most:g}, expected {low:g} to {high:g}"
             )
-    for name, target in targets.items():
-        target.copy_(state[name])

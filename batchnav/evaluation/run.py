@@ -26,6 +26,7 @@ from batchnav.policy.weights import load_policy
 from batchnav.runs.results import machine
 from batchnav.runtime.files import replacing
 from batchnav.scene.bank import SceneBank
+from batchnav.sim.bodies import BodyConfig
 
 RECORDED = ("success", "spl", "soft_spl")
 """The metrics that become rows of eval/results/pointnav.jsonl."""
@@ -100,6 +101,7 @@ class Evaluation:
     Args:
         path: of the episode file.
         device: that everything runs on.
+        body: of the agents, whose navmeshes the scenes have.
         num_envs: environments at a time, at most one per episode.
         renderer: "raycast", "opengl" or "auto", for agents that look.
         scenes_dir: folder below which the scenes of Habitat's episodes lie.
@@ -109,6 +111,7 @@ class Evaluation:
         self,
         path: Path,
         device: torch.device,
+        body: BodyConfig,
         num_envs: int = 256,
         renderer: str = "raycast",
         scenes_dir: Path = SCENES_DIR,
@@ -116,7 +119,7 @@ class Evaluation:
         self.path, self.num_envs, self.renderer = path, num_envs, renderer
         self.split = path.name.removesuffix(".json.gz")
         self.episodes = load_episodes(path)
-        scenes = find_played(self.episodes, scenes_dir)
+        scenes = find_played(self.episodes, scenes_dir, body.navmesh)
         self.names = [scene.name for scene in scenes]
         check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))
         self.bank = SceneBank.pack(scenes, device)

@@ -76,7 +76,7 @@ def _with_holes(corners, low, high, draw) -> np.ndarray:
 
 
 def _outside(corners, centre, radius) -> np.ndarray:
-    """What triangles have outside a ball: those on its border are halved until they are small, and go by their middle."""
+    """What triangles have outside a ball: those on its border are halved until small, and then go by their middle."""
     kept = []
     while len(corners):
         inside = np.linalg.norm(corners - centre, axis=2) <= radius

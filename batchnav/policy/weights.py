@@ -17,7 +17,7 @@ from batchnav.errors import BatchnavError, CheckpointError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files import replacing, safetensors_bytes
+from batchnav.runtime.files import check_bundled, replacing, safetensors_bytes
 
 FORMAT = "batchnav policy 1"
 DTYPES = (torch.float32, torch.bfloat16)
@@ -60,7 +60,8 @@ def save_policy(
 def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
     """Read a policy that `save_policy` wrote, ready to act on `device`.
 
-    CheckpointError names the file, and the tensor or setting, that is missing, damaged, not finite or unknown.
+    CheckpointError names the file, and the tensor or setting, that is missing, damaged, not finite or unknown. A policy
+    that comes with the project has to be the one that its manifest states.
     """
     path, device = Path(path), resolve_device(device)
     tensors, metadata = _read(path)
@@ -119,6 +120,7 @@ def _digest(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> str:
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
+    check_bundled(path, CheckpointError)
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118

@@ -46,10 +46,10 @@ def memory_findings(config: Path) -> list[Finding]:
     run = load_config(config, PointNavRun)
     device = resolve_device(run.device)
     if run.scenes.episodes:
-        names = sorted({episode.scene_id for episode in load_episodes(run.scenes.episodes)})
+        names = sorted({episode.scene for episode in load_episodes(run.scenes.episodes)})
     else:
         names = scene_ids(run.scenes.names)
-    parts = predict_memory(run, measure_scenes(names), device)
+    parts = predict_memory(run, measure_scenes(names, settings=run.body.navmesh), device)
     sizes = {**parts, f"in all, on {device}": sum(parts.values())}
     return [Finding(f"memory: {name}", f"{size / 1e9:.3f} GB") for name, size in sizes.items()]
 

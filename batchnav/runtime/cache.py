@@ -7,10 +7,13 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 from pathlib import Path
 
 import numba
 import numpy as np
+
+from batchnav.errors import ArgumentError
 
 KEPT_VERSIONS = 4
 """What a module made is kept for this many versions of its sources; the least recently used go first."""
@@ -20,6 +23,28 @@ def cache_folder() -> Path:
     """Where compiled kernels, houses and baked navmeshes are kept: $BATCHNAV_CACHE, else the user's cache folder."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchnav"
     return Path(os.environ.get("BATCHNAV_CACHE") or default)
+
+
+def own_folder(folder: Path) -> Path:
+    """The folder, made where there is none so that nobody else reads it. Machine code is loaded from there, and run.
+
+    ArgumentError for one that others own or may write, or that cannot be made. Above it others may write where they may
+    not rename what is not theirs, as in /tmp.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = folder.stat()
+    except OSError as error:
+        raise ArgumentError(
+            f"cache folder {folder}: cannot be made ({error.strerror or error}): set BATCHNAV_CACHE to one that can"
+        ) from error
+    if state.st_uid not in (os.geteuid(), 0):
+        found, advice = f"one of user {state.st_uid}'s", "set BATCHNAV_CACHE to a folder of your own"
+    elif state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        found, advice = f"one that others may write (mode {stat.S_IMODE(state.st_mode):o})", f"chmod -R go-w {folder}"
+    else:
+        return folder
+    raise ArgumentError(f"cache folder {folder}: found {found}, expected one that only you may write: {advice}")
 
 
 @functools.cache
@@ -48,12 +73,16 @@ _IMPORTED = re.compile(r"^(?:from|import) (batchnav[\w.]*(?: import (?:\([^)]*\)
 
 @functools.cache
 def made_by(kind: str, module: str) -> Path:
-    """Folder in the cache for what a module makes with exactly its sources; those of older versions are pruned."""
+    """Folder in the cache for what a module makes with exactly its sources; those of older versions are pruned.
+
+    ArgumentError where the cache is not this user's own (`own_folder`).
+    """
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
     for source in sorted(_sources(module)):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    folder = cache_folder() / kind / f"{module}-{digest.hexdigest()[:16]}"
-    folder.mkdir(parents=True, exist_ok=True)
+    for folder in (cache_folder(), cache_folder() / kind):
+        own_folder(folder)
+    folder = own_folder(folder / f"{module}-{digest.hexdigest()[:16]}")
     os.utime(folder)
     by_use = sorted(folder.parent.glob(f"{module}-*"), key=lambda f: f.stat().st_mtime, reverse=True)
     for old in by_use[KEPT_VERSIONS:]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +65,8 @@ class SceneBank:
 
         ArgumentError for no scenes, or what is not a scene.
         """
+        if not isinstance(scenes, Iterable):
+            raise ArgumentError(f"scenes: found {type(scenes).__name__}, expected a list of Scenes (see load_scenes)")
         scenes = (scenes,) if isinstance(scenes, Scene) else tuple(scenes)
         if not scenes:
             raise ArgumentError("scenes: found none, expected at least one Scene")

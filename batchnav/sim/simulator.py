@@ -19,12 +19,15 @@ import torch
 
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.runtime.arrays import check_tensor, host_flag, view
+from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.device import num_threads
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import NUM_ACTIONS, Bodies, Body, BodyConfig
 from batchnav.sim.episodes import Origin, Queue
 from batchnav.types import Task
 
+MAX_ENVS = 2**24
+"""Far more than pay; more would end in a message about memory that names no argument."""
 CHUNKS_PER_THREAD = 8
 """CPU: agents are dealt to threads in this many pieces each, so that long searches even out."""
 BAD_ACTION, NO_EPISODE = 0, 1
@@ -39,7 +42,9 @@ class Simulator:
         num_envs: N.
         body: how agents walk.
         make_task: gives the task for this simulator, whose tensors it may keep and fill (`batchnav.types.Task`).
-        seed: of the sampled episodes; 64 bits.
+        seed: of the sampled episodes, from 0 to 2^63 - 1.
+
+    ArgumentError for an N or a seed that is out of range.
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class Simulator:
         make_task: Callable[[Simulator], Task],
         seed: int = 0,
     ):
+        num_envs, seed = check_int("num_envs", num_envs, 1, MAX_ENVS), check_seed(seed)
         self.bank, self.num_envs, self.device = bank, num_envs, bank.device
         self.body_config, self.body = body, Body.of(body)
         self.bodies = Bodies.empty(num_envs, self.device)

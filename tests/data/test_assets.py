@@ -1,10 +1,18 @@
 """What is bundled is what the manifest says, and was made here."""
 
 import hashlib
+import shutil
 import tomllib
 from pathlib import Path
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
+import pytest
+
+from batchnav.errors import CheckpointError
+from batchnav.policy.weights import load_policy
+from batchnav.runtime import files
+from batchnav.runtime.files import ASSETS
+
+BUNDLED = "policies/pointnav_h200/policy.safetensors"
 EXPLAINED = {".md", ".png", ".toml"}
 """Kinds of files that speak for themselves: cards, their figures, the manifest."""
 
@@ -16,3 +24,18 @@ def test_every_bundled_file_is_in_the_manifest_with_its_checksum():
     for name, about in listed.items():
         assert hashlib.sha256((ASSETS / name).read_bytes()).hexdigest() == about["sha256"], name
         assert about["source"] and about["licence"] == "MIT", name
+
+
+def test_bundled_weights_that_were_changed_are_refused(tmp_path, monkeypatch):
+    assert load_policy(ASSETS / BUNDLED).info
+    copy = tmp_path / BUNDLED
+    copy.parent.mkdir(parents=True)
+    shutil.copy(ASSETS / "MANIFEST.toml", tmp_path)
+    data = bytearray((ASSETS / BUNDLED).read_bytes())
+    data[-1] ^= 1  # the last bit of a weight: still a policy
+    copy.write_bytes(data)
+    load_policy(copy)
+    monkeypatch.setattr(files, "ASSETS", tmp_path)
+    with pytest.raises(CheckpointError, match=r"policy\.safetensors: found a file of SHA-256 .*MANIFEST\.toml states"):
+        load_policy(copy)
+    load_policy(shutil.copy(copy, tmp_path / "mine.safetensors"))  # not listed

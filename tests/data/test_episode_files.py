@@ -24,7 +24,11 @@ from batchnav.data.episodes import (
     scene_name,
     scenes_played,
 )
+from batchnav.data.generate import generate_episodes
+from batchnav.data.scenes import find_scene
+from batchnav.envs.nav import NavEnv
 from batchnav.errors import EpisodeError
+from batchnav.scene.bank import SceneBank
 
 
 def example(**changes) -> dict:
@@ -364,3 +368,24 @@ def test_a_bomb_is_refused(tmp_path):
     path.write_bytes(gzip.compress(bytes(200 * 2**20), compresslevel=9))
     with pytest.raises(EpisodeError, match="unpacks to more than"):
         load_episodes(path)
+
+
+def test_a_goals_radius_is_kept_and_does_not_decide(tmp_path):
+    """Habitat's PointNav succeeds within the task's distance, whatever radius a goal has."""
+    scene = find_scene("house:3")
+    (episode,) = generate_episodes(scene, 1)
+    env_of = {}
+    for radius in (1e-3, 50.0):
+        goal = Goal(episode.goals[0].position, radius)
+        save_episodes([dataclasses.replace(episode, goals=(goal,))], tmp_path / "a.json.gz")
+        (read,) = load_episodes(tmp_path / "a.json.gz")
+        assert read.goals[0].radius == radius
+        bank = SceneBank.pack([scene])
+        env = NavEnv(bank, 1, episodes=episode_table([read], [scene.name], "cpu"), sensors=())
+        env.reset()
+        stopped_at_once = env.step(torch.zeros(1, dtype=torch.int64))[-1]["episode"]["success"].item()
+        env.reset(seed=0)
+        env.sim.bodies.position.copy_(env.task.state.goal)
+        env.task.state.distance.fill_(0.19)
+        env_of[radius] = stopped_at_once, env.step(torch.zeros(1, dtype=torch.int64))[-1]["episode"]["success"].item()
+    assert set(env_of.values()) == {(0.0, 1.0)}

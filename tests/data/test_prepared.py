@@ -48,6 +48,12 @@ def test_round_trip(tmp_path, source):
     assert find_scene(str(tmp_path / "a.scene")).name == str(tmp_path / "a.scene")
 
 
+def test_two_preparations_of_one_scene_have_equal_bytes(tmp_path, source):
+    for name in "abcdefgh":  # metadata in a random order would be equal now and then
+        save_prepared(source.load(), tmp_path / name, "so")
+    assert len({(tmp_path / name).read_bytes() for name in "abcdefgh"}) == 1
+
+
 def test_prepared_scenes_are_found_while_they_are_up_to_date(source):
     (first,) = prepare([source])
     assert not first.problem and not first.fresh and first.path == source.prepared

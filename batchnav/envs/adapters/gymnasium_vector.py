@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.runtime.arrays import check_tensor
+from batchnav.runtime.checks import check_open
 from batchnav.types import Observation
 
 PLAIN = "observation"
@@ -61,7 +62,7 @@ class FromGymnasium(VectorEnv):
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, Mapping]:
         """Start all episodes anew: observation, {}. Gymnasium gives environment i the seed `seed + i`."""
-        self._check_open()
+        check_open(self)
         observation, _ = self.env.reset(seed=seed, options=options)
         self._return.zero_()
         self._steps.zero_()
@@ -70,7 +71,7 @@ class FromGymnasium(VectorEnv):
 
     def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor, Mapping]:
         """i64 [N] -> observation, reward f32 [N], terminated bool [N], truncated bool [N], info."""
-        self._check_open()
+        check_open(self)
         if not self._was_reset:
             raise ArgumentError("step: found an environment that was never reset, expected reset() before it")
         check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
@@ -92,15 +93,15 @@ class FromGymnasium(VectorEnv):
 
     def observe_into(self, out: Observation | None) -> None:
         """Changes nothing: what the environment returns has to be copied once anyway."""
-        self._check_open()
+        check_open(self)
 
     def settle(self) -> None:
         """Changes nothing: a step is done when it returns."""
-        self._check_open()
+        check_open(self)
 
     def between_rollouts(self) -> dict[str, float]:
         """No figures: {}. Invalid actions are refused by `step`."""
-        self._check_open()
+        check_open(self)
         return {}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
@@ -116,10 +117,6 @@ class FromGymnasium(VectorEnv):
     def close_extras(self, **kwargs) -> None:
         """Close the environment inside; `close` calls it, once."""
         self.env.close(**kwargs)
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ArgumentError("FromGymnasium: found a closed environment, expected an open one")
 
     def _tensors(self, observation: Any) -> Observation:
         """NumPy observations, copied, by name."""

@@ -1,0 +1,147 @@
+"""What environments are given is checked when it comes in: arguments, the order of calls, states to go on from."""
+
+import numpy as np
+import pytest
+import torch
+
+from batchnav.data.generate import generate_episodes
+from batchnav.data.scenes import find_scene
+from batchnav.envs.nav import NavEnv
+from batchnav.errors import ArgumentError, CheckpointError
+from batchnav.scene.bank import SceneBank
+from batchnav.sim.bodies import BodyConfig
+from batchnav.sim.simulator import Simulator
+from batchnav.tasks.pairs import EpisodeTable
+
+N = 3
+
+
+@pytest.fixture(scope="module")
+def bank():
+    return SceneBank.pack([find_scene("house:3"), find_scene("house:4")], "cpu")
+
+
+def make(bank, **options):
+    return NavEnv(**{"scenes": bank, "num_envs": N, "height": 16, "width": 16, **options})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("num_envs", value) for value in (True, 0, -1, 2.0, "4", None, 10**12)),
+        *(("seed", value) for value in (True, -1, 1.5, "a", None, 2**63, 2**64)),
+        *(("scenes", value) for value in (None, 5, [], "house:3", ["house:3"], [None])),
+        *(("height", value) for value in ("16", 16.0, -16, None)),
+        *(("task", value) for value in (None, [], "pointnaf")),
+        *(("sensors", value) for value in (5, "depth", [[]], ["dept"])),
+        *(("config", value) for value in (5, {}, [])),
+        *(("episodes", value) for value in (5, [])),
+        *(("renderer", value) for value in (5, [], "ray")),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_named(bank, name, value):
+    with pytest.raises(ArgumentError, match=f"{name}.*found .*expected|preset: found"):
+        make(bank, **{name: value})
+
+
+def test_numpys_integers_are_integers(bank):
+    env = make(bank, num_envs=np.int64(2), seed=np.uint8(7))
+    assert type(env.num_envs) is int and env.reset(seed=np.int32(3))[0]["depth"].shape[0] == 2
+
+
+@pytest.mark.parametrize("seed", [True, -1, 1.5, "a", 2**63, 2**64])
+def test_a_seed_that_is_none_changes_nothing(bank, seed):
+    env = make(bank, seed=4)
+    env.reset()
+    before = env.state_dict()
+    with pytest.raises(ArgumentError, match="seed: found"):
+        env.reset(seed=seed)
+    assert all(torch.equal(value, before[name]) for name, value in env.state_dict().items())
+
+
+@pytest.mark.parametrize("changed", [{"num_envs": 0}, {"seed": 2**64}, {"num_envs": -5}])
+def test_a_simulator_checks_its_numbers_itself(bank, changed):
+    with pytest.raises(ArgumentError, match="found"):
+        Simulator(**{"bank": bank, "num_envs": N, "body": BodyConfig(), "make_task": None, "seed": 0, **changed})
+
+
+@pytest.mark.parametrize("number", [0, -3, True, "2"])
+def test_a_number_of_episodes_is_checked(number):
+    with pytest.raises(ArgumentError, match="number: found"):
+        generate_episodes(find_scene("house:3"), number)
+
+
+def test_before_the_first_reset_there_is_nothing_to_step(bank):
+    env = make(bank)
+    for call in (lambda: env.step(torch.ones(N, dtype=torch.int64)), env.observe, env.state_dict):
+        with pytest.raises(ArgumentError, match="NavEnv: found no episodes that run, expected reset"):
+            call()
+    assert env.between_rollouts() == {}
+
+
+def test_a_loaded_state_can_be_stepped_without_a_reset(bank):
+    env, other = make(bank), make(bank, seed=9)
+    env.reset()
+    other.load_state_dict(env.state_dict())
+    move = torch.ones(N, dtype=torch.int64)
+    assert torch.equal(env.step(move)[0]["depth"], other.step(move)[0]["depth"])
+
+
+def test_a_closed_environment_is_refused(bank):
+    env = make(bank)
+    env.reset()
+    state = env.state_dict()
+    env.close()
+    env.close()  # twice does no harm
+    calls = [
+        env.reset, lambda: env.step(torch.ones(N, dtype=torch.int64)), env.observe, lambda: env.observe_into(None),
+        env.settle, env.between_rollouts, env.state_dict, lambda: env.load_state_dict(state),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(ArgumentError, match="NavEnv: found a closed environment"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("scene", value) for value in (-1, 2, 10**6)),
+        *(("position", value) for value in (float("nan"), float("inf"), 3e38, 1e9, 50.0, -7.0)),
+        *((name, value) for name in ("heading", "start_heading", "goal") for value in (float("nan"), -float("inf"))),
+        *(("episode", value) for value in (-2, -(2**31))),
+        *(("steps", value) for value in (-1, -(2**31))),
+        ("collisions", -1),
+        ("path_length", -0.5),
+        *(("table_index", value) for value in (-2, 2, 2**31 - 1)),
+    ],
+)
+def test_a_tampered_state_is_refused_and_changes_nothing(bank, name, value):
+    episodes = bank_episodes(bank)
+    env = make(bank, episodes=episodes)
+    env.reset()
+    state = env.state_dict()
+    bad = state[name].clone()
+    bad[1] = value
+    with pytest.raises(CheckpointError, match=f"environment state '{name}'.*found"):
+        env.load_state_dict({**state, name: bad})
+    assert all(torch.equal(value, state[name]) for name, value in env.state_dict().items())
+    env.step(torch.ones(N, dtype=torch.int64))
+
+
+def bank_episodes(bank):
+    """A table of two episodes."""
+    episodes = generate_episodes(bank.scenes[0], 2)
+    return EpisodeTable(
+        scene=torch.zeros(2, dtype=torch.int32),
+        start=torch.tensor([e.start_position for e in episodes]),
+        heading=torch.tensor([e.heading for e in episodes]),
+        goal=torch.tensor([e.goals[0].position for e in episodes]),
+    )
+
+
+def test_every_state_of_a_run_can_be_gone_on_from(bank):
+    env, draw = make(bank, num_envs=64), torch.Generator().manual_seed(0)
+    env.reset()
+    for _ in range(60):
+        env.step(torch.randint(1, 4, (64,), generator=draw))
+        env.load_state_dict(env.state_dict())

@@ -1,0 +1,21 @@
+"""What an evaluation plays in."""
+
+import pytest
+import torch
+from worlds import write_episodes, write_floor
+
+from batchnav.errors import NavMeshError
+from batchnav.evaluation.run import Evaluation
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.scene.mesh import load_mesh
+from batchnav.sim.bodies import BodyConfig
+
+
+def test_scenes_are_for_the_agents_body(tmp_path):
+    floor, cpu = write_floor(tmp_path / "floor.ply"), torch.device("cpu")
+    episodes, wide = write_episodes(tmp_path / "mine.json.gz", [str(floor)]), BodyConfig(agent_radius=0.3)
+    areas = [Evaluation(episodes, cpu, body).bank.scenes[0].navmesh.area for body in (BodyConfig(), wide)]
+    assert areas[1] < areas[0]
+    NavMesh.bake(load_mesh(floor), BodyConfig().navmesh).save(tmp_path / "floor.navmesh")
+    with pytest.raises(NavMeshError, match="baked for"):
+        Evaluation(episodes, cpu, wide)

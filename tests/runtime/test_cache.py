@@ -1,0 +1,75 @@
+"""The cache holds machine code, so it has to be the user's own."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from batchnav.errors import ArgumentError
+from batchnav.runtime import cache
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where the cache is to be; nothing is there yet."""
+    monkeypatch.setenv("BATCHNAV_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def made():
+    """A kernel's folder, asked for anew."""
+    return cache.made_by.__wrapped__("kernels", "batchnav.runtime.rng")
+
+
+def test_what_it_makes_nobody_else_reads_or_writes(folder):
+    umask = os.umask(0)  # the most generous one
+    try:
+        kernels = made()
+    finally:
+        os.umask(umask)
+    places = [folder, folder / "kernels", kernels]
+    assert [stat.S_IMODE(place.stat().st_mode) for place in places] == [0o700] * 3
+    assert made() == kernels
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777, 0o1777])
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_folder_that_others_may_write_is_refused(folder, mode, level):
+    place = [folder, folder / "kernels", made()][level]
+    place.chmod(mode)
+    with pytest.raises(ArgumentError, match=rf"cache folder {place}: found .*mode {mode:o}.*chmod -R go-w {place}"):
+        made()
+    place.chmod(0o755)
+    assert made().is_dir()
+
+
+def test_a_folder_in_one_where_all_may_write_is_fine(folder):
+    folder.parent.chmod(0o1777)
+    assert made().is_dir()
+
+
+def test_anothers_folder_is_refused_and_roots_is_not(folder, monkeypatch):
+    made()
+    owner = folder.stat().st_uid
+    monkeypatch.setattr(cache.os, "geteuid", lambda: owner + 1)
+    if owner == 0:
+        made()
+        os.chown(folder, 12345, -1)
+        owner = 12345
+    with pytest.raises(ArgumentError, match=rf"found one of user {owner}'s, .*BATCHNAV_CACHE"):
+        made()
+
+
+def test_a_file_in_its_place_is_named(folder):
+    folder.write_text("no folder")
+    with pytest.raises(ArgumentError, match=r"cache folder .* cannot be made .*BATCHNAV_CACHE"):
+        made()
+
+
+def test_kernels_are_not_loaded_from_it(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+    done = subprocess.run([sys.executable, "-c", "import batchnav.navmesh.batch"], capture_output=True, text=True)
+    assert done.returncode and "ArgumentError: cache folder" in done.stderr and "chmod -R go-w" in done.stderr

@@ -1,0 +1,48 @@
+"""What is installed by `make` is exactly what constraints.txt states, and is allowed by pyproject.toml."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PINS = [Requirement(line) for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()]
+UNSAFE = {"trimesh": "4.9", "torch": "2.5.1", "pillow": "11.2.1", "setuptools": "78.1.0", "python": "3.11.3"}
+"""Versions with known holes, which the bounds exclude."""
+
+
+def required() -> list[Requirement]:
+    """All that the project asks for, the tools of its development and of its building among it."""
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    names = [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]]
+    return [Requirement(line) for line in (*names, *(line for extra in extras for line in extra))]
+
+
+def test_every_pin_is_one_exact_version():
+    assert all(re.fullmatch(r"==[\w.]+", str(pin.specifier)) for pin in PINS)
+    names = [canonicalize_name(pin.name) for pin in PINS]
+    assert len(set(names)) == len(names)
+
+
+def test_what_is_asked_for_is_pinned_within_its_bounds():
+    pins = {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in PINS}
+    assert "pip" in pins
+    for need in required():
+        assert need.specifier.contains(pins[canonicalize_name(need.name)]), need.name
+
+
+def test_unsafe_versions_are_excluded():
+    python = Requirement("python" + PROJECT["project"]["requires-python"])
+    for need in (*required(), python):
+        if need.name in UNSAFE:
+            assert not need.specifier.contains(Version(UNSAFE[need.name])), need.name
+
+
+def test_make_installs_with_the_pins_only():
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    installs = [line for line in text.splitlines() if "pip install" in line]
+    assert len(installs) == 1 and "PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=" in text
