@@ -23,7 +23,7 @@ from batchnav.evaluation.agents import REFERENCE_AGENTS
 from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import Agent, Recording, evaluate, record
 from batchnav.policy.weights import load_policy
-from batchnav.runs.results import machine
+from batchnav.runtime.device import machine
 from batchnav.runtime.files import replacing
 from batchnav.scene.bank import SceneBank
 

@@ -18,6 +18,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from batchnav.runtime.device import machine
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "eval" / "results"
 COMMIT_FILE = ".commit"
@@ -116,21 +118,6 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and abs(value) >= 1_000_000:
         return f"{value / 1e6:.3g} M"
     return "" if value is None else str(value)
-
-
-def machine(device: str | torch.device) -> str:
-    """The GPU's name, or "CPU: model, N cores" for the cores that this process may use."""
-    if torch.device(device).type == "cuda":
-        return torch.cuda.get_device_name(device)
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        names = [
-            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
-        ]
-        model = names[0] if names else model
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"CPU: {model}, {cores} cores"
 
 
 def driver() -> str | None:

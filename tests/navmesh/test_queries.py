@@ -312,7 +312,7 @@ def test_a_navmesh_that_was_moved_answers_the_same():
 def test_several_scenes_in_one_set_of_arrays():
     """A scene answers the same packed with others as on its own."""
     alone = [NavMesh(made) for made in (handmade.hills(5, 1), handmade.two_rooms(), handmade.four_tiles())]
-    packed = to_device(pack(alone), alone[0].device)
+    packed = to_device(pack([navmesh.data for navmesh in alone]), alone[0].device)
     rng = np.random.default_rng(8)
     for scene, navmesh in enumerate(alone):
         low, high = navmesh.bounds
