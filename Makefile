@@ -27,7 +27,7 @@ test: $(VENV)/.installed-dev
 	$(RUN) -m pytest -n auto --dist loadfile
 
 plain: $(VENV)/.installed-dev
-	NUMBA_DISABLE_JIT=1 $(RUN) -m pytest -m plain
+	NUMBA_DISABLE_JIT=1 $(RUN) -m pytest -m plain -k "not OpenGL"
 
 fuzz: $(VENV)/.installed-dev
 	$(RUN) tests/fuzz/harness.py --number $(N) --seed $(SEED)

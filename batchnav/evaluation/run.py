@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -88,7 +89,7 @@ class Played(NamedTuple):
     episodes: dict[str, np.ndarray]
     """As `evaluate` returns them, in the file's order."""
     overall: Summary
-    scenes: dict[str, Summary]
+    scenes: Mapping[str, Summary]
     """By scene."""
     mismatches: list[str]
     """Episodes whose file states another distance than the navmesh gives, one line each."""

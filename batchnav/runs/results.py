@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "eval" / "results"
 COMMIT_FILE = ".commit"
 PACKAGES = ("batchnav", "torch", "numba", "numba-cuda", "numpy", "moderngl")
-STYLE = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
+STYLE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
 """Of tables on a terminal: two spaces between columns, so that many fit."""
 LATER = {"train": {"slots": 0, "deterministic": False, "tuned": False}}
 """Parameters that a benchmark got after its first rows, and what those rows had."""
@@ -150,7 +150,7 @@ def commit() -> str:
 
         python -m batchnav.runs.results
     """
-    run = {"cwd": ROOT, "capture_output": True, "text": True, "check": True, "timeout": 20}
+    run: dict[str, Any] = {"cwd": ROOT, "capture_output": True, "text": True, "check": True, "timeout": 20}
     try:
         top = subprocess.run(["git", "rev-parse", "--show-toplevel"], **run).stdout.strip()
         if Path(top).resolve() == ROOT:  # and not a repository that this tree only lies in

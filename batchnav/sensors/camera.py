@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -94,7 +95,7 @@ class MountedCamera:
             view(self.views.heading),
         )  # fmt: skip
         if device.type == "cuda":
-            self.move = BoundKernel(_place_cuda, n, *arguments)
+            self.move: Callable[[], Any] = BoundKernel(_place_cuda, n, *arguments)
         else:
             self.move = lambda: _place_cpu(*arguments)
 
