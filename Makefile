@@ -1,6 +1,8 @@
-# Three commands; each does all its own set-up in a virtual environment.
+# Each command does all its own set-up in a virtual environment.
 #   make train   train a PointGoal agent on procedural houses, evaluate it, write a report to runs/pointnav/report
 #   make test    run the tests
+#   make plain   run the small ones with kernels as plain Python, which checks every index
+#   make lint    style, the contracts between rooms, types, and the tables of results
 #   make fuzz    load N (10000) broken files; SEED says which
 
 PYTHON ?= python3
@@ -18,7 +20,7 @@ SEED ?= 0
 
 N ?= 10000
 
-.PHONY: train test lint fuzz
+.PHONY: train test plain lint fuzz
 
 train: $(VENV)/.installed
 	$(RUN) train/pointnav.py --config $(CONFIG) --out $(OUT) --seed $(SEED)
@@ -27,6 +29,9 @@ train: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(RUN) -m pytest -n auto --dist loadfile
 
+plain: $(VENV)/.installed-dev
+	NUMBA_DISABLE_JIT=1 $(RUN) -m pytest -m plain -k "not OpenGL"
+
 fuzz: $(VENV)/.installed-dev
 	$(RUN) tests/fuzz/harness.py --number $(N) --seed $(SEED)
 
@@ -34,6 +39,8 @@ lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/mypy
+	$(RUN) eval/tables.py --check
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)

@@ -196,7 +196,7 @@ def from_dict(kind: type[T], data: Any, where: str = "") -> T:
     if not isinstance(data, dict):
         raise ConfigError(f"{where or kind.__name__}: found {type(data).__name__}, expected a mapping")
     hints, known = typing.get_type_hints(kind), {f.name: f for f in dataclasses.fields(kind)}
-    values = {}
+    values: dict[str, Any] = {}
     for key, value in data.items():
         key = key if isinstance(key, str) and key.isidentifier() and len(key) <= 80 else shortened(key)
         name = f"{where}.{key}" if where else key

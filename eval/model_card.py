@@ -17,8 +17,8 @@ import tyro
 from batchnav.envs.config import NavConfig
 from batchnav.evaluation.run import Evaluation, PolicyPlayer, ReferencePlayer
 from batchnav.policy.weights import load_policy, save_policy
-from batchnav.runs.results import append_rows, commit, machine
-from batchnav.runtime.device import resolve_device
+from batchnav.runs.results import append_rows, commit
+from batchnav.runtime.device import machine, resolve_device
 from batchnav.view.model_card import write_model_card
 from batchnav.view.terminal import print_agents
 

@@ -47,7 +47,7 @@ CONTENT = "{data_path}/content/{scene}.json.gz"
 ALL_SCENES = "*"
 DEFAULT_CONFIG = "default"
 """`scene_dataset_config` of a scene that is found by its path alone."""
-UNUSED = {"additional_obj_config_paths": [], "start_room": None, "shortest_paths": None}
+UNUSED: dict[str, Any] = {"additional_obj_config_paths": [], "start_room": None, "shortest_paths": None}
 """Keys of Habitat's episodes that change nothing here, with what its generator writes; they are kept."""
 
 Vector = tuple[float, float, float]

@@ -189,7 +189,7 @@ class SceneDatasetConfig:
 
     def _search(self, patterns: Iterable[str], suffix: str) -> list[Path]:
         """Files that end in `suffix`: those a pattern names, and those directly in the folders that it names."""
-        files = set()
+        files: set[Path] = set()
         for pattern in patterns:
             for match in map(Path, glob.glob(str(self.path.parent / pattern))):
                 inside = match.iterdir() if match.is_dir() else [match]

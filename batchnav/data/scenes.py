@@ -131,7 +131,7 @@ def scene_ids(names: Iterable[str]) -> list[str]:
 
     MeshError for a range or a folder that holds none.
     """
-    ids = []
+    ids: list[str] = []
     for name in names:
         houses = HOUSES.fullmatch(name)
         if houses:

@@ -124,7 +124,8 @@ def _check_source(source: SceneSource) -> Iterator[Finding]:
 
 def _check_episode_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
     episodes = load_episodes(path)
-    seen, repeated = set(), set()
+    seen: set[tuple[str, str]] = set()
+    repeated: set[tuple[str, str]] = set()
     for episode in episodes:
         key = episode.scene_id, episode.episode_id
         (repeated if key in seen else seen).add(key)

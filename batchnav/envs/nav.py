@@ -95,7 +95,7 @@ class NavEnv(gym.vector.VectorEnv):
             self.sim.try_scenes()
         self.specs: tuple[Spec, ...] = (*self.rig.specs, *self.task.specs)
         """What is observed."""
-        self.storage = {spec.name: spec.stored_on(self.device) for spec in self.specs}
+        self.storage: Mapping[str, torch.dtype] = {spec.name: spec.stored_on(self.device) for spec in self.specs}
         self._own = self._out = self._new_observation()
         self._final = self._new_observation() if final_observation else None
         self.single_observation_space = gym.spaces.Dict({spec.name: spec.box for spec in self.specs})

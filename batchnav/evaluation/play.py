@@ -102,7 +102,8 @@ def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
     observations, _ = env.reset(seed=seed)
     agent.reset(n)
     goals, scenes = env.task.state.goal.cpu().numpy().copy(), bodies.scene.tolist()
-    lengths, metrics = np.zeros(n, int), [{} for _ in range(n)]
+    lengths = np.zeros(n, int)
+    metrics: list[dict[str, float]] = [{} for _ in range(n)]
     start = torch.ones(n, dtype=torch.bool, device=env.device)
     positions, headings, actions = [], [], []
     seen: dict[str, list[np.ndarray]] = {spec.name: [] for spec in env.specs if len(spec.shape) == 3}

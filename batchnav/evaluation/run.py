@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -23,7 +24,7 @@ from batchnav.evaluation.agents import REFERENCE_AGENTS
 from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import Agent, Recording, evaluate, record
 from batchnav.policy.weights import load_policy
-from batchnav.runs.results import machine
+from batchnav.runtime.device import machine
 from batchnav.runtime.files import replacing
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import BodyConfig
@@ -89,7 +90,7 @@ class Played(NamedTuple):
     episodes: dict[str, np.ndarray]
     """As `evaluate` returns them, in the file's order."""
     overall: Summary
-    scenes: dict[str, Summary]
+    scenes: Mapping[str, Summary]
     """By scene."""
     mismatches: list[str]
     """Episodes whose file states another distance than the navmesh gives, one line each."""

@@ -228,7 +228,7 @@ def _name_rooms(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: lis
         for i, k in enumerate(old.tolist())
     ]
     free = sorted((r for r in rooms if not r.kind), key=lambda r: (-r.area, r.index))
-    near = {i: set() for i in range(-1, len(rooms))}
+    near: dict[int, set[int]] = {i: set() for i in range(-1, len(rooms))}
     for _, _, start, stop, a, b in borders(labels):
         if stop - start >= 13:
             near[a].add(b)

@@ -8,7 +8,7 @@ scenes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +17,6 @@ from batchnav.errors import ArgumentError
 from batchnav.navmesh.tile import BV_NODE, MAX_VERTICES
 from batchnav.runtime.intrinsics import load4
 from batchnav.runtime.kernels import inline_function
-
-if TYPE_CHECKING:
-    from batchnav.navmesh.navmesh import NavMesh
 
 WALL, SEVERAL = -1, -2
 """Neighbour of a polygon's edge: none, or more than one (borders between tiles; see the links)."""
@@ -335,12 +332,12 @@ def _search_row(nodes: int) -> tuple[int, int, int]:
     return heap, listed, -(-(listed + MAX_PATH // 4) // 8) * 8
 
 
-def pack(navmeshes: list[NavMesh]) -> NavMeshData:
+def pack(navmeshes: list[NavMeshData]) -> NavMeshData:
     """Several navmeshes as one; scene k is navmeshes[k]. NumPy arrays; move them with `device.to_device`."""
     if not navmeshes:
         raise ArgumentError("navmeshes: found an empty list, expected at least one")
-    parts, moved_parts, first = [navmesh.data for navmesh in navmeshes], [], NavMeshData(*[0] * 11)
-    for part in parts:
+    moved_parts, first = [], NavMeshData(*[0] * 11)
+    for part in navmeshes:
         moved_parts.append(moved(part, first))
         counts = NavMeshData(*map(len, part))
         counts = counts._replace(link_start=counts.link_start - 1)  # its last row is the next one's first

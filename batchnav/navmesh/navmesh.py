@@ -59,7 +59,7 @@ class NavMesh:
         self._tensors = to_device(self.data, device)
         self._nav = view(self._tensors)
         self._search_size = search_size(self.data)
-        self._scratch = {}
+        self._scratch: dict[Any, Any] = {}
 
     @classmethod
     def load(cls, path: str | Path) -> NavMesh:
@@ -243,7 +243,7 @@ class NavMesh:
     def _run(self, name: str, threads: int, *args: Any) -> None:
         if threads == 0:
             return
-        args = [view(arg) for arg in args]
+        args = tuple(view(arg) for arg in args)
         if self.device.type == "cpu":
             getattr(batch, f"{name}_cpu")(self._nav, *args)
         else:

@@ -47,7 +47,7 @@ def fastest_renderer(bank: SceneBank, num_agents: int, **options) -> Renderer:
             _log.info("renderer %s: not here (%s)", name, error)
             continue
         speeds[name] = num_agents / _seconds(renderers[name], views)
-    best = max(speeds, key=speeds.get)
+    best = max(speeds, key=lambda name: speeds[name])
     figures = ", ".join(f"{name} {speed:,.0f} frames/s" for name, speed in speeds.items())
     _log.info("renderer: %s (%s)", best, figures)
     for name, renderer in renderers.items():
@@ -64,7 +64,10 @@ def random_views(bank: SceneBank, n: int, seed: int = 0) -> tuple[torch.Tensor, 
         position[scene_index == k] = scene.navmesh.sample(int((scene_index == k).sum()), seed=seed)
     position[:, 1] += CAMERA_HEIGHT
     heading = np.random.default_rng(seed).uniform(-math.pi, math.pi, n).astype(np.float32)
-    return tuple(torch.from_numpy(array).to(bank.device) for array in (scene_index, position, heading))
+    scenes, positions, headings = (
+        torch.from_numpy(array).to(bank.device) for array in (scene_index, position, heading)
+    )
+    return scenes, positions, headings
 
 
 def _seconds(renderer: Renderer, views: tuple) -> float:

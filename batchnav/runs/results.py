@@ -18,11 +18,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from batchnav.runtime.device import machine
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "eval" / "results"
 COMMIT_FILE = ".commit"
 PACKAGES = ("batchnav", "torch", "numba", "numba-cuda", "numpy", "moderngl")
-STYLE = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
+STYLE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
 """Of tables on a terminal: two spaces between columns, so that many fit."""
 LATER = {"train": {"slots": 0, "deterministic": False, "tuned": False}}
 """Parameters that a benchmark got after its first rows, and what those rows had."""
@@ -118,21 +120,6 @@ def shown(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def machine(device: str | torch.device) -> str:
-    """The GPU's name, or "CPU: model, N cores" for the cores that this process may use."""
-    if torch.device(device).type == "cuda":
-        return torch.cuda.get_device_name(device)
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        names = [
-            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
-        ]
-        model = names[0] if names else model
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"CPU: {model}, {cores} cores"
-
-
 def driver() -> str | None:
     """The NVIDIA driver's version; None where there is none."""
     try:
@@ -163,7 +150,7 @@ def commit() -> str:
 
         python -m batchnav.runs.results
     """
-    run = {"cwd": ROOT, "capture_output": True, "text": True, "check": True, "timeout": 20}
+    run: dict[str, Any] = {"cwd": ROOT, "capture_output": True, "text": True, "check": True, "timeout": 20}
     try:
         top = subprocess.run(["git", "rev-parse", "--show-toplevel"], **run).stdout.strip()
         if Path(top).resolve() == ROOT:  # and not a repository that this tree only lies in

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class StopSignals:
         """The exit status that was asked for; None: go on."""
         self._save_asked = self._deferred = False
         self._name = ""
-        self._before: dict[signal.Signals, object] = {}
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():

@@ -41,10 +41,10 @@ def host_flag(device: torch.device, size: int = 1) -> tuple[np.ndarray, Any]:
     if device.type == "cpu":
         flag = np.zeros(size, np.int32)
         return flag, flag
-    flag = torch.zeros(size, dtype=torch.int32, pin_memory=True)
-    interface = {"shape": (size,), "typestr": "<i4", "data": (flag.data_ptr(), False), "version": 3}
-    owner = types_module.SimpleNamespace(__cuda_array_interface__=interface, tensor=flag)
-    return flag.numpy(), cuda.as_cuda_array(owner, sync=False)
+    pinned = torch.zeros(size, dtype=torch.int32, pin_memory=True)
+    interface = {"shape": (size,), "typestr": "<i4", "data": (pinned.data_ptr(), False), "version": 3}
+    owner = types_module.SimpleNamespace(__cuda_array_interface__=interface, tensor=pinned)
+    return pinned.numpy(), cuda.as_cuda_array(owner, sync=False)
 
 
 def check_tensor(name: str, value: Any, shape: tuple, dtype: torch.dtype, device: torch.device) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+from pathlib import Path
 
 import numba
 import torch
@@ -44,3 +46,18 @@ def make_deterministic() -> None:
 def num_threads() -> int:
     """CPU threads that `cpu_kernel` loops use."""
     return numba.get_num_threads()
+
+
+def machine(device: str | torch.device) -> str:
+    """The GPU's name, or "CPU: model, N cores" for the cores that this process may use."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_name(device)
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        names = [
+            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+        ]
+        model = names[0] if names else model
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"CPU: {model}, {cores} cores"

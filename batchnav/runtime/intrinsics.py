@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+
+def _instruction(plain):
+    """Decorator of an intrinsic.
+
+    `plain` stands in for it with NUMBA_DISABLE_JIT=1: kernels are Python then, which checks their indices.
+    """
+    return (lambda _: plain) if config.DISABLE_JIT else intrinsic
+
 
 OVERLAP_CAPABILITY = (9, 0)
 """From this compute capability on (Hopper) a kernel's first blocks can be set up while the one before ends."""
 
 
-@intrinsic
+def _plain_load4(array, row, column):
+    return tuple(array[row, column + lane] for lane in range(4))
+
+
+def _plain_store4(array, row, column, values):
+    for lane in range(4):
+        array[row, column + lane] = values[lane]
+
+
+def _plain_fma(a, b, c):
+    return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
+
+
+@_instruction(_plain_load4)
 def load4(typingctx, array, row, column):
     """Four neighbouring elements of a C-ordered 2-D array, in one 16-byte load.
 
@@ -39,7 +62,7 @@ def room_for_ints(size):
     """
     kind = types.Array(types.int32, 1, "C")
 
-    @intrinsic
+    @_instruction(lambda: np.empty(size, np.int32))
     def room(typingctx):
         def codegen(context, builder, signature, args):
             with builder.goto_entry_block():
@@ -55,7 +78,7 @@ def room_for_ints(size):
     return room
 
 
-@intrinsic
+@_instruction(lambda value: np.float32(value).view(np.int32))
 def float_bits(typingctx, value):
     """The 32 bits of a float32 as an int32: how integers travel in rows of floats that `load4` reads."""
     if value != types.float32:
@@ -67,7 +90,7 @@ def float_bits(typingctx, value):
     return types.int32(types.float32), codegen
 
 
-@intrinsic
+@_instruction(lambda value: np.int32(value).view(np.float32))
 def bits_float(typingctx, value):
     """The float32 of the 32 bits of an int32: the inverse of `float_bits`."""
     if value != types.int32:
@@ -79,7 +102,7 @@ def bits_float(typingctx, value):
     return types.float32(types.int32), codegen
 
 
-@intrinsic
+@_instruction(_plain_fma)
 def fma(typingctx, a, b, c):
     """a * b + c of float32, rounded once: one instruction on the GPU and on any CPU of the last ten years."""
     if not (a == b == c == types.float32):
@@ -98,7 +121,7 @@ def _as_vector(builder, values):
     return vector
 
 
-@intrinsic
+@_instruction(_plain_store4)
 def store4(typingctx, array, row, column, values):
     """Write four neighbouring elements in one 16-byte store; the arguments are as of `load4`, and a tuple of four."""
     if not (isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C"):

@@ -37,7 +37,9 @@ class BoundKernel:
         before it touches memory.
         """
         compiled = kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in args))
-        values, self._place, keep = [], {}, []
+        values: list[Any] = []
+        keep: list[Any] = []
+        self._place: dict[int, int] = {}
         for index, (kind, argument) in enumerate(zip(compiled.argument_types, args, strict=True)):
             if isinstance(kind, (types.Array, types.Integer)):
                 # an array's address comes after numba's owner (2 words), length and item size
@@ -60,7 +62,7 @@ class BoundKernel:
             attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             attribute.value.programmaticStreamSerializationAllowed = 1
             self._config.attrs, self._config.numAttrs = [attribute], 1
-        self._stream = None
+        self._stream: int | None = None
         function = driver.CUfunction(int(compiled._codelibrary.get_cufunc().handle))
         self._launch = functools.partial(
             driver.cuLaunchKernelEx, self._config, function, self._addresses.ctypes.data, 0

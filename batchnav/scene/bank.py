@@ -75,7 +75,7 @@ class SceneBank:
                 raise ArgumentError(f"scenes[{i}]: found {type(scene).__name__}, expected a Scene (see load_scene)")
         device = resolve_device(device)
         bvh = to_device(pack_bvhs([scene.bvh for scene in scenes]), device)
-        navmesh = to_device(pack_navmeshes([scene.navmesh for scene in scenes]), device)
+        navmesh = to_device(pack_navmeshes([scene.navmesh.data for scene in scenes]), device)
         first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])])
         look = None
         if appearance:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -16,7 +17,6 @@ from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.launch import BoundKernel
 from batchnav.sensors.sensor import Views
-from batchnav.sim.bodies import Bodies
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,29 @@ class Mount(NamedTuple):
         return cls(*map(np.float32, (*places, math.radians(camera.camera_heading_deg))))
 
 
+class Carriers(Protocol):
+    """What carries N cameras: of the simulator's bodies, what a camera has to know."""
+
+    @property
+    def scene(self) -> torch.Tensor:
+        """i32 [N]: rows of the bank."""
+        ...
+
+    @property
+    def position(self) -> torch.Tensor:
+        """f32 [N, 3], on the navmesh."""
+        ...
+
+    @property
+    def heading(self) -> torch.Tensor:
+        """f32 [N]."""
+        ...
+
+
 class MountedCamera:
     """The poses of one camera on N bodies: `views`, which `move` brings up to date."""
 
-    def __init__(self, bodies: Bodies, camera: CameraConfig):
+    def __init__(self, bodies: Carriers, camera: CameraConfig):
         n, device = len(bodies.heading), bodies.heading.device
         pitch = torch.full((n,), math.radians(camera.camera_pitch_deg), device=device)
         self.views = Views(bodies.scene, torch.zeros(n, 3, device=device), torch.zeros(n, device=device), pitch)
@@ -76,7 +95,7 @@ class MountedCamera:
             view(self.views.heading),
         )  # fmt: skip
         if device.type == "cuda":
-            self.move = BoundKernel(_place_cuda, n, *arguments)
+            self.move: Callable[[], Any] = BoundKernel(_place_cuda, n, *arguments)
         else:
             self.move = lambda: _place_cpu(*arguments)
 

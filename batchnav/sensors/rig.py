@@ -11,9 +11,8 @@ from batchnav.errors import ConfigError
 from batchnav.render.choose import make_renderer
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import SENSORS
-from batchnav.sensors.camera import CameraConfig, MountedCamera
+from batchnav.sensors.camera import CameraConfig, Carriers, MountedCamera
 from batchnav.sensors.sensor import Sensor
-from batchnav.sim.bodies import Bodies
 from batchnav.types import Observation, Spec
 
 MAIN = ""
@@ -61,7 +60,7 @@ class Rig:
     def __init__(
         self,
         bank: SceneBank,
-        bodies: Bodies,
+        bodies: Carriers,
         cameras: Mapping[str, CameraConfig],
         sensors: Mapping[str, Mapping[str, Sensor]],
         renderer: str = "raycast",

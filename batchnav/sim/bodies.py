@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -93,7 +93,8 @@ class Bodies(NamedTuple):
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Bodies:
         """`n` bodies before their first episode."""
-        f32, i32 = {"dtype": torch.float32, "device": device}, {"dtype": torch.int32, "device": device}
+        f32: dict[str, Any] = {"dtype": torch.float32, "device": device}
+        i32: dict[str, Any] = {"dtype": torch.int32, "device": device}
         terminated, truncated, done = torch.zeros(3, n, dtype=torch.bool, device=device)
         return cls(
             scene=torch.zeros(n, **i32), position=torch.zeros(n, 3, **f32), heading=torch.zeros(n, **f32),

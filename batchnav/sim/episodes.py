@@ -7,7 +7,7 @@ neighbours do, nor on when it is drawn, nor on the device.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -54,7 +54,7 @@ class Queue(NamedTuple):
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Queue:
         """Of `n` agents, none waiting."""
-        i32 = {"dtype": torch.int32, "device": device}
+        i32: dict[str, Any] = {"dtype": torch.int32, "device": device}
         return cls(torch.zeros(n, **i32), torch.zeros(1, **i32))
 
     def put(self, agents: torch.Tensor) -> None:

@@ -5,9 +5,10 @@ In this order: settings, what is known of every agent, the functions for one age
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -75,7 +76,7 @@ class Settings(NamedTuple):
     @classmethod
     def of(cls, config: PointNavConfig) -> Settings:
         """The settings that a configuration describes."""
-        values = {name: np.float32(getattr(config, name)) for name in cls._fields}
+        values: dict[str, Any] = {name: np.float32(getattr(config, name)) for name in cls._fields}
         return cls(**values | {"max_steps": np.int32(config.max_steps)})
 
 
@@ -113,7 +114,7 @@ class Goals(NamedTuple):
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Goals:
         """Of `n` agents before their first episode."""
-        f32 = {"dtype": torch.float32, "device": device}
+        f32: dict[str, Any] = {"dtype": torch.float32, "device": device}
         numbers = (torch.zeros(n, **f32) for _ in range(3))
         return cls(torch.zeros(n, 3, **f32), *numbers, torch.full((n,), -1, dtype=torch.int32, device=device))
 
@@ -304,9 +305,9 @@ class PointNav:
             f"{config.closest_goal:g} to {config.furthest_goal:g} m apart"
         )
         self.state, self.notes, self.upcoming, self.finished, (self.reward, pointgoal) = self.arrays(n, device)
-        self.metrics = dict(zip(METRICS, self.finished, strict=True))
+        self.metrics: Mapping[str, torch.Tensor] = dict(zip(METRICS, self.finished, strict=True))
         self.observations = {"pointgoal": pointgoal}
-        self.facts = {"start_distance": self.state.start_distance}
+        self.facts: Mapping[str, torch.Tensor] = {"start_distance": self.state.start_distance}
         self._bind()
 
     @staticmethod

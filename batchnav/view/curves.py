@@ -53,7 +53,8 @@ def load_metrics(path: str | Path) -> tuple[list[dict], list[dict]]:
 def series(rows: list[dict], key: str, x: str = "frames") -> tuple[np.ndarray, np.ndarray]:
     """The points (x, key) of the rows where the key is a finite number; NaN marks rows in which no episode ended."""
     points = [(r[x], r[key]) for r in rows if isinstance(r.get(key), (int, float)) and math.isfinite(r[key])]
-    return tuple(np.array(points, np.float64).reshape(-1, 2).T)
+    across, up = np.array(points, np.float64).reshape(-1, 2).T
+    return across, up
 
 
 def smooth(values: np.ndarray, window: int) -> np.ndarray:

@@ -66,7 +66,7 @@ class TopDownMap:
         self.pixels_per_metre = size / float(extent.max())
         width, height_px = (max(1, round(float(v) * self.pixels_per_metre)) for v in extent)
         self.size = (width, height_px + FOOT)
-        self._image = Image.new("RGB", tuple(v * OVERSAMPLING for v in self.size), PAPER)
+        self._image = Image.new("RGB", (self.size[0] * OVERSAMPLING, self.size[1] * OVERSAMPLING), PAPER)
         self._draw = ImageDraw.Draw(self._image)
         for other, colour in ((True, OTHER_ISLAND), (False, FLOOR)):
             for corners in self._flat(triangles[(islands != main) == other]):

@@ -63,6 +63,7 @@ def test_constants_are_gymnasiums(reference):
     assert env.single_action_space == reference.action_space
 
 
+@pytest.mark.plain
 def test_steps_equal_gymnasiums(reference):
     """10,000 random steps: 40 environments, 250 steps."""
     env, random = CartPoleEnv(40, seed=1), np.random.default_rng(0)
@@ -155,6 +156,7 @@ def test_failure_at_the_limit_is_both():
     assert terminated.item() and truncated.item() and info["_episode"].item()
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("clock", [0, 2**15 - 30, 2**16 - 30])  # the 16 bits kept of an episode's beginning turn over
 def test_same_step_autoreset(clock):
     env = CartPoleEnv(64, seed=3)

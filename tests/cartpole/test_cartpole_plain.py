@@ -14,7 +14,10 @@ HOLDS_UP = torch.tensor([0.1, 0.4, 1.0, 0.6])
 """Pushing right where the state times these is positive holds the pole up until the episode is out of steps."""
 
 
-@pytest.mark.parametrize(("num_envs", "block"), [(1, 256), (7, 3), (1300, 256)])  # in one thread, and in several
+SMALL = [pytest.param(*case, marks=pytest.mark.plain) for case in ((1, 256), (7, 3))]
+
+
+@pytest.mark.parametrize(("num_envs", "block"), [*SMALL, (1300, 256)])  # in one thread, and in several
 def test_plain_equals_fast(num_envs, block):
     """Half the carts are pushed at random, half are held up; resets with and without a seed in between."""
     ours, fast = plain.PlainCartPole(num_envs, seed=3), CartPoleEnv(num_envs, seed=3, block=block)

@@ -40,6 +40,7 @@ def test_facts(rooms):
     )
 
 
+@pytest.mark.plain
 def test_snap(rooms):
     points = np.array([
         [1.0, 0.1, 0.5],  # within the climb above the floor
@@ -58,6 +59,7 @@ def test_snap(rooms):
     assert rooms.snap(points[0]).shape == (3,)
 
 
+@pytest.mark.plain
 def test_is_navigable_and_island(rooms):
     points = np.array(
         [[1, 0.4, 0.5], [1, 0.6, 0.5], [-0.005, 0, 2], [-0.02, 0, 2], [1.5, 0.8, 1.5], [7, 0, 1]], np.float32
@@ -69,6 +71,7 @@ def test_is_navigable_and_island(rooms):
     assert rooms.island_radius([1.5, 0.8, 1.5]) == pytest.approx(np.sqrt(0.5), abs=ROUNDING)
 
 
+@pytest.mark.plain
 def test_geodesic_through_the_door(rooms):
     start, goal = np.array([1.0, 0.0, 0.5]), np.array([7.0, 0.0, 0.5])
     expected = np.hypot(3.0, 1.0) + 0.2 + np.hypot(2.8, 1.0)
@@ -83,6 +86,7 @@ def test_geodesic_through_the_door(rooms):
     assert rooms.shortest_path(start, [50.0, 0.0, 0.0]).shape == (0, 3)
 
 
+@pytest.mark.plain
 def test_nearest_of_several_goals(rooms):
     starts = np.array([[1.0, 0.0, 0.5], [7.0, 0.0, 0.5]])
     goals = np.array(
@@ -92,6 +96,7 @@ def test_nearest_of_several_goals(rooms):
     assert rooms.geodesic_distance(starts[0], goals[0]) == pytest.approx(1.0, abs=ROUNDING)
 
 
+@pytest.mark.plain
 def test_walking(rooms):
     starts = np.array([[3.9, 0, 3.0], [3.9, 0, 3.0], [3.9, 0, 2.0], [1, 0, 3], [1, 0, 3], [1.5, 0.8, 1.5]], np.float32)
     ends = np.array(
@@ -104,6 +109,7 @@ def test_walking(rooms):
     np.testing.assert_allclose(rooms.try_step(starts, ends, sliding=False), stopped, atol=ROUNDING)
 
 
+@pytest.mark.plain
 def test_distance_to_wall(rooms):
     points = np.array([[0.7, 0, 3.0], [2, 0, 2], [4.1, 0, 2.0], [50, 0, 0], [1.5, 0.8, 1.4]], np.float32)
     np.testing.assert_allclose(rooms.distance_to_wall(points), [0.7, 2.0, 0.5, np.inf, 0.4], atol=ROUNDING)
@@ -189,6 +195,7 @@ def _of_bounds(low, high):
     return NavMesh(made._replace(tiles=[made.tiles[0]._replace(**bounds)]))
 
 
+@pytest.mark.plain
 def test_polygons_without_the_flag_or_of_no_area_are_walls():
     made = handmade.two_rooms()
     tile = made.tiles[0]
@@ -312,7 +319,7 @@ def test_a_navmesh_that_was_moved_answers_the_same():
 def test_several_scenes_in_one_set_of_arrays():
     """A scene answers the same packed with others as on its own."""
     alone = [NavMesh(made) for made in (handmade.hills(5, 1), handmade.two_rooms(), handmade.four_tiles())]
-    packed = to_device(pack(alone), alone[0].device)
+    packed = to_device(pack([navmesh.data for navmesh in alone]), alone[0].device)
     rng = np.random.default_rng(8)
     for scene, navmesh in enumerate(alone):
         low, high = navmesh.bounds

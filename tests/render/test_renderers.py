@@ -36,6 +36,7 @@ def test_random_triangles_as_the_reference_sees_them(kind, device, culling, size
     assert 0.05 < (depth > 0).mean() < 0.95  # both hits and holes were compared
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("culling", [False, True])
 def test_inside_a_box_depth_has_a_closed_form(kind, device, culling):
     """Planar depth in an axis-aligned room: the nearest of three planes along each ray."""
@@ -50,6 +51,7 @@ def test_inside_a_box_depth_has_a_closed_form(kind, device, culling):
         np.testing.assert_allclose(image, expected, atol=DEPTH_ERROR)
 
 
+@pytest.mark.plain
 def test_back_faces_are_seen_only_without_culling(kind, device):
     outwards = as_mesh(trimesh.creation.box((6.0, 3.0, 8.0)))
     bank = bank_of([outwards], device)
@@ -64,6 +66,7 @@ def test_near_plane_is_planar(kind, device, distance, seen):
     np.testing.assert_allclose(depth, distance if seen else 0.0, rtol=1e-4)
 
 
+@pytest.mark.plain
 def test_rays_that_miss_are_holes_and_max_depth_ends_them(kind, device):
     bank = bank_of([room((6.0, 3.0, 8.0))], device)
     assert (render(kind, bank, [0], [[0, 20, 0]], [0.0]) == 0).all()
@@ -72,6 +75,7 @@ def test_rays_that_miss_are_holes_and_max_depth_ends_them(kind, device):
     np.testing.assert_allclose(cut, np.where(full < 2.5, full, 0), rtol=1e-6)
 
 
+@pytest.mark.plain
 def test_an_unknown_scene_or_a_pose_that_is_not_finite_sees_nothing(kind, device):
     position = [[0, 0, 0]] * 4 + [[np.nan, 0, 0], [0, np.inf, 0]]
     depth = render(

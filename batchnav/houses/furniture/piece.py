@@ -26,4 +26,5 @@ class Piece:
 
     def size(self, draw: Draw) -> tuple[float, float, float]:
         """Width, depth and height in whole centimetres."""
-        return tuple(round(draw.uniform(*r), 2) for r in (self.width, self.depth, self.height))
+        width, depth, height = (round(draw.uniform(*r), 2) for r in (self.width, self.depth, self.height))
+        return width, depth, height

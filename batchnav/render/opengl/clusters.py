@@ -29,7 +29,8 @@ class Clusters(NamedTuple):
 
 def build_clusters(meshes: Sequence[TriangleMesh]) -> Clusters:
     """Cut each mesh; 3 s for a million triangles on a core of 2.5 GHz."""
-    corners, boxes, ranges = [], [], []
+    corners, ranges = [], []
+    boxes: list[np.ndarray] = []
     first_triangle = np.cumsum([0, *(len(mesh.faces) for mesh in meshes)])
     for mesh, first in zip(meshes, first_triangle, strict=False):
         triangles = mesh.vertices[mesh.faces]

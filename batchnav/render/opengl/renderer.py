@@ -105,7 +105,7 @@ class OpenGLRenderer:
         clusters = build_clusters([scene.mesh for scene in bank.scenes])  # numbers triangles as the bank does
         self._most_clusters = int(clusters.ranges[:, 1].max())
         self.context = gl.open_context(bank.device)
-        self._shared = {}
+        self._shared: dict[Any, Any] = {}
         self._finalizer = weakref.finalize(self, _free, self.context, self._shared)
         self._finalizer.atexit = False
         limits = self.context.limits
@@ -119,7 +119,7 @@ class OpenGLRenderer:
             "FRUSTUM_CULLING": frustum_culling, "OCCLUSION_CULLING": occlusion_culling,
             "PIXEL_CULLING": pixel_culling, "BACKFACE_CULLING": backface_culling,
         }  # fmt: skip
-        self._least_depth = ctypes.c_float(NEAR / max_depth)
+        self._least_depth = ctypes.c_float(float(NEAR / max_depth))
         self.depth = torch.zeros(self.num_agents, self.height, self.width, device=bank.device)
         self._cameras = torch.zeros(self.num_agents, CAMERA // 4, device=bank.device)
         self._level = torch.tensor([1.0, 0.0], device=bank.device)
@@ -303,7 +303,7 @@ class OpenGLRenderer:
     def _make_buffers(self, sizes: dict[str, int], clusters: Clusters) -> None:
         """Allocate all buffers and bind each to the numbers that the shaders know it by."""
         mgl, raw = self.context.mgl, self.context.raw
-        self._buffers = {}
+        self._buffers: dict[Any, Any] = {}
         for name, size in sizes.items():
             self._make_buffer(name, size)
         for name in ("cameras", "farthest"):
