@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,12 @@ def test_skipping_fails_in_ci_and_only_there(tests):
     assert status == 0 and "1 skipped" in text
     status, text = outcome(tests, CI="true")
     assert status == 1 and "1 failed" in text and "skipped in CI" in text and "no_such_library" in text
+
+
+def test_deprecation_warnings_of_our_own_code_are_errors():
+    def warn(module):
+        warnings.warn_explicit("goes with the next version", DeprecationWarning, "file.py", 1, module)
+
+    warn("somebody_elses.module")
+    with pytest.raises(DeprecationWarning, match="next version"):
+        warn("batchnav.scene.scene")

@@ -292,7 +292,7 @@ class PointNav:
     """
 
     Config = PointNavConfig
-    specs = (Spec("pointgoal", (2,), torch.float32, -np.inf, np.inf, torch.float32),)
+    specs: tuple[Spec, ...] = (Spec("pointgoal", (2,), torch.float32, -np.inf, np.inf, torch.float32),)
 
     def __init__(self, sim: Simulator, config: PointNavConfig, episodes: EpisodeTable | None = None):
         n, device = sim.num_envs, sim.device
@@ -306,7 +306,7 @@ class PointNav:
         )
         self.state, self.notes, self.upcoming, self.finished, (self.reward, pointgoal) = self.arrays(n, device)
         self.metrics: Mapping[str, torch.Tensor] = dict(zip(METRICS, self.finished, strict=True))
-        self.observations = {"pointgoal": pointgoal}
+        self.observations: Mapping[str, torch.Tensor] = {"pointgoal": pointgoal}
         self.facts: Mapping[str, torch.Tensor] = {"start_distance": self.state.start_distance}
         self._bind()
 
