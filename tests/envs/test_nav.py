@@ -39,7 +39,7 @@ class Short(PointNav):
 
 
 def floor(name, size):
-    """A square slab; on one of a metre no goal is far enough away."""
+    """A square slab; on one of 1.6 m no island is large enough."""
     box = trimesh.creation.box((size, 0.2, size))
     return make_scene(name, TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32)))
 
@@ -98,7 +98,7 @@ def test_there_is_no_final_observation_where_none_was_asked_for(bank):
 
 def test_a_scene_without_episodes_is_refused_at_once():
     """Wherever it stands in the bank, and however many agents there are to draw."""
-    scenes = [floor("wide", 8.0), floor("narrow", 1.0), floor("broad", 9.0)]
+    scenes = [floor("wide", 8.0), floor("narrow", 1.6), floor("broad", 9.0)]
     for num_envs in (1, 7):
         with pytest.raises(EpisodeError, match="'narrow': no episode found in 1000 tries"):
             NavEnv(scenes, num_envs, "cpu", **SMALL)
@@ -106,7 +106,7 @@ def test_a_scene_without_episodes_is_refused_at_once():
 
 def test_a_scene_without_episodes_that_takes_its_turn_is_refused_soon():
     """At the latest between two rollouts, once an agent had to draw from it."""
-    scenes = {scene.name: scene for scene in [*(floor(f"wide{k}", 8.0 + k) for k in range(4)), floor("narrow", 1.0)]}
+    scenes = {scene.name: scene for scene in [*(floor(f"wide{k}", 8.0 + k) for k in range(4)), floor("narrow", 1.6)]}
     capacity = Capacity.for_all(map(Capacity.of, scenes.values()))
     stream = SceneStream(list(scenes), scenes.__getitem__, capacity, 2, seed=0)
     env = PointNavEnv(stream, 2, "cpu", max_steps=2, **SMALL)
