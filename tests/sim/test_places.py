@@ -1,0 +1,38 @@
+"""Where bodies and cameras may be: the kernels' forms for the GPU compile."""
+
+import numpy as np
+import pytest
+import torch
+from numba import typeof
+from numba import types as nb
+
+from batchnav.data.scenes import find_scene
+from batchnav.errors import CheckpointError
+from batchnav.scene.bank import SceneBank
+from batchnav.sensors import camera
+from batchnav.sensors.camera import CameraConfig, Mount
+from batchnav.sim.places import check_places, snap_cuda
+
+
+@pytest.fixture(scope="module")
+def bank():
+    return SceneBank.pack([find_scene("house:3")])
+
+
+def test_kernels_compile_for_the_gpu(bank, compile_ptx):
+    points, floats = nb.Array(nb.float32, 2, "C"), nb.Array(nb.float32, 1, "C")
+    scenes = nb.Array(nb.int32, 1, "C")
+    assert ".entry" in compile_ptx(snap_cuda, typeof(bank.navmesh_view), scenes, points, points)
+    assert ".entry" in compile_ptx(camera._place_cuda, points, floats, typeof(Mount.of(CameraConfig())), points, floats)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_a_place_off_the_navmesh_is_named(device):
+    scene = find_scene("house:3")
+    bank = SceneBank.pack([scene], device)
+    points = torch.from_numpy(scene.navmesh.sample(5, seed=0))
+    scenes = torch.zeros(5, dtype=torch.int32)
+    check_places("position", bank, scenes, points, CheckpointError)
+    points[3] += torch.from_numpy(np.float32([0.0, 5.0, 0.0]))
+    with pytest.raises(CheckpointError, match=r"position\[3\].*'house:3'"):
+        check_places("position", bank, scenes, points, CheckpointError)
