@@ -161,7 +161,7 @@ class SceneStream:
         for name in ("slot_of", "loads"):
             if len(set(found[name])) != len(found[name]):
                 raise CheckpointError(f"environment state 'stream_{name}': found {found[name]}, expected no slot twice")
-        if waiting := {*found["loads"]} & {*state["scene"].tolist()}:
+        if waiting := {*found["loads"]} & {int(slot) for slot in state["scene"].unique()}:
             raise CheckpointError(f"environment state 'scene': found slot {min(waiting)}, expected one that is filled")
         if found["progress"][1] >= groups:
             turn = found["progress"][1]

@@ -13,7 +13,7 @@ MAX_SEED = 2**63 - 1
 
 def check_int(name: str, value: Any, low: int, high: int) -> int:
     """A whole number from `low` to `high`, Python's or NumPy's, as an int; ArgumentError for anything else."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not low <= value <= high:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not low <= int(value) <= high:
         raise ArgumentError(f"{name}: found {value!r}, expected an integer from {low} to {high}")
     return int(value)
 

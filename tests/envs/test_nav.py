@@ -124,7 +124,7 @@ def test_a_scene_without_episodes_that_takes_its_turn_is_refused_soon():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"num_envs": True}, ArgumentError, "num_envs: found True, expected a whole number"),
+        ({"num_envs": True}, ArgumentError, "num_envs: found True, expected an integer"),
         ({"num_envs": "6"}, ArgumentError, "num_envs: found '6'"),
         ({"num_envs": -1}, ArgumentError, "num_envs: found -1"),
         ({"height": "16"}, ConfigError, "height: found '16', expected int"),

@@ -68,6 +68,7 @@ def test_every_scene_is_visited_and_seen_as_if_it_were_resident(rooms, device):
     env, resident = make(rooms, device), PointNavEnv(list(rooms.values()), N, device, **TASK)
     names = list(rooms)
     env.reset()
+    resident.reset()
     visited = set()
     for move in actions(60, device).view(60, -1, N):
         env.between_rollouts()

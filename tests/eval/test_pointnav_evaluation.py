@@ -33,7 +33,7 @@ def test_greedy_on_open_floors(rooms, tmp_path):
 def test_a_scene_is_one_line_of_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     played = dict.fromkeys(METRICS, np.array([0.0, 1.0] * 5)) | {"scene": np.zeros(10)}
-    print_scenes("by scene", {"house:1100012": summarise(played | {"collisions": np.full(10, 412.5)})})
+    print_scenes("by scene", {"house:1100012": summarise(played | {"collisions": np.full(10, 412.5)}, METRICS)})
     text = capsys.readouterr().out
     assert re.search(r"house:1100012 +10 +0\.500 +0\.500 +0\.500 +0\.500 +412\.5 +0\.500 ", text)
 
@@ -107,7 +107,7 @@ def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
     assert learned["scenes"] == 2
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
     results = json.loads((tmp_path / "report" / "results.json").read_text())
-    assert results["task"]["max_steps"] == 20
+    assert results["env"]["task"]["max_steps"] == 20
     assert set(results["overall"]) == set(METRICS)
 
 

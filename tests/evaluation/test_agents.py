@@ -142,7 +142,7 @@ def test_rows_are_those_of_the_table(room):
     def step(actions):
         out = real_step(actions)
         for i in np.flatnonzero(out[4]["_episode"].numpy()):
-            row = int(env.sim.result.finished_index[i])
+            row = int(env.task.notes.table_index[i])
             if row >= 0:
                 assert row not in seen
                 seen[row] = float(out[4]["episode"]["path_length"][i])
@@ -177,7 +177,7 @@ def test_recording(room):
     env = make_env(room, [(1.0, 5.2, EAST, 3.0, 5.2), (1.5, 2.0, EAST, 4.5, 2.0)], height=8, width=8)
     straight, around = record(OracleAgent(env), env)
     assert straight.positions.shape == (len(straight.actions), 3)
-    assert straight.depth.shape == (len(straight.actions), 8, 8)
+    assert straight.images["depth"].values.shape == (len(straight.actions), 1, 8, 8)
     assert straight.actions[-1] == STOP and straight.metrics["success"] == 1.0
     assert straight.metrics["steps"] == len(straight.actions) < len(around.actions)
     # A quarter of a metre to the east at each step.

@@ -162,6 +162,7 @@ def test_rendering_neither_waits_nor_allocates_and_can_be_captured():
 
 
 def test_views_share_the_tensors_memory():
-    bvh = to_device(BVHData(np.zeros((1, 16), np.float32), np.zeros((1, 12), np.float32), np.zeros(1, np.int32)), "cpu")
+    rows = np.zeros((1, 16), np.float32), np.zeros((1, 12), np.float32), np.zeros(1, np.int32), np.zeros(1, np.int32)
+    bvh = to_device(BVHData(*rows), "cpu")
     view(bvh).nodes[0, 3] = 7
     assert bvh.nodes[0, 3] == 7

@@ -164,7 +164,7 @@ def test_bad_arguments_are_named(kind):
     renderer = kind(bank_of([room()], "cpu"), 2)
     scene_id, position, heading = tensors("cpu", [0, 0], np.zeros((2, 3)), [0, 0])
     for name, arguments in {
-        "scene_id": (scene_id.long(), position, heading),
+        "scene_index": (scene_id.long(), position, heading),
         "position": (scene_id, position[:1], heading),
         "heading": (scene_id, position, heading.double()),
     }.items():

@@ -2,14 +2,17 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from batchnav.evaluation.intervals import Interval
-from batchnav.evaluation.play import Recording
+from batchnav.evaluation.play import Images, Recording
 from batchnav.scene.scene import make_scene
 from batchnav.tasks.pointnav import METRICS
-from batchnav.types import TriangleMesh
+from batchnav.types import Spec, TriangleMesh
 from batchnav.view.report import write_report
+
+DEPTH = Spec("depth", (1, 8, 8), torch.float32, 0.0, 1.0, torch.bfloat16)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +29,8 @@ def test_report(floor, tmp_path):
     x = np.linspace(1.0, 4.0, 13, dtype=np.float32)
     recording = Recording(
         scene=0, positions=np.stack([x, np.zeros_like(x), np.full_like(x, 2.0)], axis=1), headings=np.zeros(13),
-        actions=np.ones(13, int), depth=np.full((13, 8, 8), 0.5, np.float32), goal=np.array([4.0, 0.0, 2.0]),
+        actions=np.ones(13, int), images={"depth": Images(DEPTH, np.full((13, 1, 8, 8), 0.5, np.float32))},
+        goal=np.array([4.0, 0.0, 2.0]),
         metrics=dict.fromkeys(METRICS, 1.0),
     )  # fmt: skip
     metrics = tmp_path / "metrics.jsonl"

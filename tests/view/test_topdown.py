@@ -2,14 +2,17 @@
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from batchnav.errors import ArgumentError
-from batchnav.evaluation.play import Recording
+from batchnav.evaluation.play import Images, Recording
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.types import TriangleMesh
+from batchnav.types import Spec, TriangleMesh
 from batchnav.view.topdown import BLUE, FLOOR, GREEN, INK, ORANGE, PAPER, TopDownMap, slice_mesh
 from batchnav.view.video import CAPTION, MAX_FRAMES, caption, draw_episode, save_gif, video_frames
+
+DEPTH = Spec("depth", (1, 16, 16), torch.float32, 0.0, 1.0, torch.bfloat16)
 
 MARGIN, SIZE = 0.4, 340
 
@@ -110,7 +113,8 @@ def walk(steps):
     positions = np.stack([x, np.zeros_like(x), np.full_like(x, 0.5)], axis=1)
     return Recording(
         scene=0, positions=positions, headings=np.full(steps, -np.pi / 2, np.float32), actions=np.ones(steps, int),
-        depth=np.full((steps, 16, 16), 0.5, np.float32), goal=np.array([5.5, 0.0, 3.5], np.float32),
+        images={"depth": Images(DEPTH, np.full((steps, 1, 16, 16), 0.5, np.float32))},
+        goal=np.array([5.5, 0.0, 3.5], np.float32),
         metrics={"success": 0.0, "spl": 0.0, "steps": float(steps)},
     )  # fmt: skip
 
