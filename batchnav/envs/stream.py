@@ -146,12 +146,16 @@ class SceneStream:
         expected = {
             "progress": (2, 2**62), "in_slot": (slots, scenes), "slot_of": (groups, slots), "loads": (None, slots),
         }  # fmt: skip
-        found = {}
+        found: dict[str, list[int]] = {}
         for name, (size, below) in expected.items():
             value = state.get(f"stream_{name}")
             numbers = value.tolist() if isinstance(value, torch.Tensor) and value.ndim == 1 else None
-            fits = numbers is not None and len(numbers) in (size, len(numbers) if size is None else size)
-            if not fits or not all(isinstance(number, int) and 0 <= number < below for number in numbers):
+            fits = numbers is not None and size in (None, len(numbers))
+            if (
+                numbers is None
+                or not fits
+                or not all(isinstance(number, int) and 0 <= number < below for number in numbers)
+            ):
                 what = "nothing" if value is None else f"{value}"
                 raise CheckpointError(
                     f"environment state 'stream_{name}': found {what[:80]}, expected "
