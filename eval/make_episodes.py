@@ -1,4 +1,4 @@
-"""Make the fixed episodes of assets/episodes: val and test, 20 unseen houses each, and scan, 20 torn as scans are.
+"""Make the fixed episodes of assets/episodes: val and test, 20 unseen houses each.
 
     python eval/make_episodes.py
 
@@ -34,9 +34,6 @@ def main() -> None:
     for split in ("val", "test"):
         scenes = [find_scene(f"house:{seed}") for seed in SPLITS[split][:NUM_HOUSES]]
         write(f"{split}.json.gz", scenes, EPISODES_PER_HOUSE)
-    # The validation houses after those, as scans: what is seen differs, episodes are drawn as in houses.
-    seeds = SPLITS["val"][NUM_HOUSES : 2 * NUM_HOUSES]
-    write("scan.json.gz", [find_scene(f"scan:{seed}") for seed in seeds], EPISODES_PER_HOUSE)
 
 
 def write(name: str, scenes: list[Scene], per_scene: int) -> None:

@@ -43,7 +43,7 @@ class Options:
     """A trained policy; its file says which task it was trained for."""
     agent: Literal["random", "forward", "greedy", "oracle"] | None = None
     """Or a reference agent."""
-    split: Literal["val", "test", "scan"] = "val"
+    split: Literal["val", "test"] = "val"
     """Which of the fixed episode files."""
     episodes: Path | None = None
     """Or an episode file of one's own, or of Habitat's (with its folder `content`)."""
