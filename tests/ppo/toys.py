@@ -11,8 +11,9 @@ class Toy:
 
     @property
     def storage(self):
-        space = self.single_observation_space
-        return dict.fromkeys(space.spaces if isinstance(space, spaces.Dict) else ["observation"], torch.float32)
+        space, narrow = self.single_observation_space, torch.bfloat16 if self.device.type == "cuda" else torch.float32
+        boxes = space.spaces if isinstance(space, spaces.Dict) else {"observation": space}
+        return {name: narrow if len(box.shape) == 3 else torch.float32 for name, box in boxes.items()}
 
     def observe_into(self, out):
         """It goes on returning its own."""
