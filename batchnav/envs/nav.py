@@ -221,9 +221,6 @@ class PointNavEnv(NavEnv):
     terminated: stop was called; truncated: out of steps.
     """
 
-    def __init__(self, scenes: Sequence[Scene] | SceneBank | SceneStream, num_envs: int, *arguments, **options):
-        super().__init__(scenes, num_envs, *arguments, **options)
-
 
 def specs_of(config: NavConfig, task: str = "pointnav") -> tuple[Spec, ...]:
     """What an environment of this configuration observes, without one."""
