@@ -1,11 +1,12 @@
-"""Make the fixed episodes of assets/episodes: val and test, 20 unseen houses each.
+"""Make the fixed episodes of assets/episodes, in 20 unseen scenes each: houses (val and test), halls, and scans.
 
     python eval/make_episodes.py
 
 The rule, in which no agent takes part: a scene's episodes are the first that `PointNavEnv` samples there with seed 0,
 by Habitat's rules (islands of radius >= 1.5 m, one storey, 1 to 30 m, most of the nearly straight ones left out). The
-houses are the first of the split's seeds. In these furnished houses that already gives a mean geodesic over Euclidean
-distance of more than 1.3, from straight lines to long detours, so nothing is picked by difficulty.
+scenes are the first of the split's seeds (of validation, for halls and scans) that have episodes to offer. In houses
+that already gives a mean geodesic over Euclidean distance of more than 1.3, from straight lines to long detours, so
+nothing is picked by difficulty.
 
 The same sources give the same files, byte for byte.
 """
@@ -13,6 +14,7 @@ The same sources give the same files, byte for byte.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -22,22 +24,33 @@ from rich.table import Table
 from batchnav.data.episodes import check_episodes, save_episodes
 from batchnav.data.generate import generate_episodes
 from batchnav.data.scenes import find_scene
+from batchnav.errors import EpisodeError
 from batchnav.houses import SPLITS
 from batchnav.scene.scene import Scene
 
 FOLDER = Path(__file__).resolve().parents[1] / "assets" / "episodes"
-NUM_HOUSES = 20
-EPISODES_PER_HOUSE = 10
+FILES = {"val": ("house", "val"), "test": ("house", "test"), "hall": ("hall", "val"), "scan": ("scan", "val")}
+"""Names of files: what their scenes are, and of which split the seeds."""
+NUM_SCENES = 20
+EPISODES_PER_SCENE = 10
 
 
 def main() -> None:
-    for split in ("val", "test"):
-        scenes = [find_scene(f"house:{seed}") for seed in SPLITS[split][:NUM_HOUSES]]
-        write(f"{split}.json.gz", scenes, EPISODES_PER_HOUSE)
+    for name, (kind, split) in FILES.items():
+        write(f"{name}.json.gz", (find_scene(f"{kind}:{seed}") for seed in SPLITS[split]))
 
 
-def write(name: str, scenes: list[Scene], per_scene: int) -> None:
-    episodes = [episode for scene in scenes for episode in generate_episodes(scene, per_scene)]
+def write(name: str, candidates: Iterable[Scene]) -> None:
+    scenes, episodes = [], []
+    for scene in candidates:
+        try:
+            episodes += generate_episodes(scene, EPISODES_PER_SCENE)
+        except EpisodeError as error:
+            print(f"left out: {error}")
+            continue
+        scenes.append(scene)
+        if len(scenes) == NUM_SCENES:
+            break
     check_episodes(episodes, {scene.name: scene for scene in scenes})
     save_episodes(episodes, FOLDER / name)
     distance = np.array([e.info["geodesic_distance"] for e in episodes])

@@ -43,8 +43,8 @@ class Options:
     """A trained policy; its file says which task it was trained for."""
     agent: Literal["random", "forward", "greedy", "oracle"] | None = None
     """Or a reference agent."""
-    split: Literal["val", "test"] = "val"
-    """Which of the fixed episode files."""
+    split: Literal["val", "test", "hall", "scan"] = "val"
+    """Which of the fixed episode files: of houses, halls or scans that nobody trains in."""
     episodes: Path | None = None
     """Or an episode file of one's own, or of Habitat's (with its folder `content`)."""
     scenes_dir: Path = SCENES_DIR

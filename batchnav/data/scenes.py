@@ -18,16 +18,16 @@ from batchnav.data.prepared import SUFFIX, load_prepared, load_source, save_prep
 from batchnav.data.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.source import SCENES_DIR, file_source, scene_id_of, stage_source
 from batchnav.errors import MeshError
-from batchnav.houses import make_house, tear
+from batchnav.houses import make_hall, make_house, make_scan
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.cache import made_by
 from batchnav.scene.scene import Scene, check_baked_for, make_scene
 from batchnav.scene.slots import Capacity
 
-HOUSE, SCAN = "house:", "scan:"
-"""Begin the ids of a procedural house, and of one as a scanner would bring it home; the seed follows."""
-HOUSES = re.compile(rf"({HOUSE}|{SCAN})(\d{{1,6}})-(\d{{1,6}})", re.ASCII)
-"""The first and the last seed of several houses."""
+GENERATED = ("house:", "hall:", "scan:")
+"""Begin the ids of scenes that are made from a seed, which follows."""
+RANGE = re.compile(rf"({'|'.join(GENERATED)})(\d{{1,6}})-(\d{{1,6}})", re.ASCII)
+"""The first and the last seed of several of them."""
 SCENES_PER_WORKER = 8
 """A process takes seconds to start, a house half a second to make: fewer than this do not pay for one."""
 
@@ -52,7 +52,8 @@ def load_scene(path: str | Path, settings: NavMeshSettings | None = None) -> Sce
 def find_scene(scene_id: str, scenes_dir: str | Path = SCENES_DIR, settings: NavMeshSettings | None = None) -> Scene:
     """The scene of an id, named so, with a navmesh for the body of `settings`, as `load_scene` has it. It is one of:
 
-    - "house:SEED", a procedural house, or "scan:SEED", the same as a scanner would bring it home (`houses.tear`);
+    - "house:SEED", a procedural house; "hall:SEED", a large room with windows (`houses.make_hall`); "scan:SEED", what a
+      scanner would bring home (`houses.make_scan`);
     - "CONFIG:NAME", a scene of the data set that a `*.scene_dataset_config.json` file describes;
     - a scene of Habitat's: a path below `scenes_dir`, as its episodes have it (a `.glb` is +Z up there);
     - the path of a prepared scene, or of a mesh file of one's own (+Y up).
@@ -63,8 +64,8 @@ def find_scene(scene_id: str, scenes_dir: str | Path = SCENES_DIR, settings: Nav
 
 
 def _find(scene_id: str, scenes_dir: Path, settings: NavMeshSettings | None) -> Scene:
-    if scene_id.startswith((HOUSE, SCAN)):
-        return _house(scene_id, settings)
+    if scene_id.startswith(GENERATED):
+        return _generated(scene_id, settings)
     config, colon, name = scene_id.rpartition(":")
     if colon and config.endswith(DATASET_CONFIG):
         file = Path(config) if os.path.isfile(config) else scenes_dir / scene_id_of(Path(config))
@@ -75,8 +76,8 @@ def _find(scene_id: str, scenes_dir: Path, settings: NavMeshSettings | None) -> 
     if not os.path.isfile(path):
         raise MeshError(
             f"scene {scene_id!r}: found no such file, here or in {scenes_dir} (an episode file's paths count from the "
-            f"folder where `batchnav data episodes` was called), expected 'house:SEED', 'scan:SEED', "
-            f"the path of a mesh file or of a prepared scene, "
+            f"folder where `batchnav data episodes` was called), expected 'house:SEED', 'hall:SEED', "
+            f"'scan:SEED', the path of a mesh file or of a prepared scene, "
             f"or 'CONFIG{DATASET_CONFIG}:NAME'"
         )
     if is_stage and path.suffix != SUFFIX:
@@ -90,27 +91,28 @@ def _config(path: Path) -> SceneDatasetConfig:
     return SceneDatasetConfig(path)
 
 
-def _house(scene_id: str, settings: NavMeshSettings | None) -> Scene:
-    """A procedural house or scan, made once for a body and then kept in the cache."""
+def _generated(scene_id: str, settings: NavMeshSettings | None) -> Scene:
+    """A scene from its seed, made once for a body and then kept in the cache."""
     kind, _, seed = scene_id.partition(":")
     if not (seed.isascii() and seed.isdigit()):
         raise MeshError(f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in '{kind}:7'")
-    file = _house_file(scene_id, settings)
+    file = _kept(scene_id, settings)
     if file.is_file():
         try:
             return load_prepared(file)
         except MeshError:  # a damaged cache is no reason to fail
             file.unlink(missing_ok=True)
-    house = make_house(int(seed))
-    scene = make_scene(scene_id, house, settings=settings)
-    if kind == "scan":  # one walks in the house, and sees the scan
-        scene = make_scene(scene_id, tear(house, int(seed)), scene.navmesh)
+    if kind == "scan":  # one walks where it was scanned, and sees the scan
+        scanned, mesh = make_scan(int(seed))
+        scene = make_scene(scene_id, mesh, make_scene(scene_id, scanned, settings=settings).navmesh)
+    else:
+        scene = make_scene(scene_id, (make_hall if kind == "hall" else make_house)(int(seed)), settings=settings)
     save_prepared(scene, file)
     return scene
 
 
-def _house_file(scene_id: str, settings: NavMeshSettings | None) -> Path:
-    """Where the cache keeps a house: KIND_SEED.scene, with a hash of settings other than the default ones."""
+def _kept(scene_id: str, settings: NavMeshSettings | None) -> Path:
+    """Where the cache keeps what is made from a seed: KIND_SEED.scene, with a hash of settings but the default ones."""
     settings = settings or NavMeshSettings()
     is_default = settings == NavMeshSettings()
     tag = "" if is_default else f"_{hashlib.sha256(str(settings).encode()).hexdigest()[:16]}"
@@ -120,8 +122,9 @@ def _house_file(scene_id: str, settings: NavMeshSettings | None) -> Path:
 def load_scenes(names: Iterable[str], settings: NavMeshSettings | None = None) -> list[Scene]:
     """Scenes by name, in parallel processes where many are to be made, with progress.
 
-    A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "scan:"), or a
-    folder of prepared scenes. With `settings`, for their body, as `load_scene` does. Raises MeshError, NavMeshError.
+    A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "hall:" and
+    "scan:"), or a folder of prepared scenes. With `settings`, for their body, as `load_scene` does. Raises MeshError,
+    NavMeshError.
     """
     return find_scenes(scene_ids(names), settings=settings)
 
@@ -133,14 +136,14 @@ def scene_ids(names: Iterable[str]) -> list[str]:
     """
     ids: list[str] = []
     for name in names:
-        houses = HOUSES.fullmatch(name)
-        if houses:
-            kind, first, last = houses.groups()
+        seeds = RANGE.fullmatch(name)
+        if seeds:
+            kind, first, last = seeds.groups()
             found = [f"{kind}{seed}" for seed in range(int(first), int(last) + 1)]
         else:
             found = prepared_in(Path(name)) if os.path.isdir(name) else [name]
         if not found:
-            what = "a range without houses" if houses else f"a folder without prepared scenes (*{SUFFIX})"
+            what = "a range without seeds" if seeds else f"a folder without prepared scenes (*{SUFFIX})"
             raise MeshError(f"{name}: found {what}, expected some")
         ids += map(str, found)
     return ids
@@ -157,10 +160,7 @@ def find_scenes(
     """`find_scene` for each id, in parallel processes where many are to be made, with progress."""
     ids, find = list(scene_ids), functools.partial(_find_new, scenes_dir=scenes_dir, settings=settings)
     # A house from the cache, or a prepared scene, is mapped before a process has started.
-    mapped = (
-        name.endswith(SUFFIX) or (name.startswith((HOUSE, SCAN)) and _house_file(name, settings).is_file())
-        for name in ids
-    )
+    mapped = (name.endswith(SUFFIX) or (name.startswith(GENERATED) and _kept(name, settings).is_file()) for name in ids)
     new = [name for name, is_there in zip(ids, mapped, strict=True) if not is_there]
     made = dict(zip(new, in_parallel(find, new, "scenes", SCENES_PER_WORKER), strict=True))
     return [made.get(name) or find_scene(name, scenes_dir, settings) for name in ids]
@@ -169,7 +169,7 @@ def find_scenes(
 def _find_new(scene_id: str, scenes_dir: str | Path, settings: NavMeshSettings | None) -> Scene | None:
     """`find_scene`, but None for a house: it is in the cache now, and mapped from there takes no memory twice."""
     scene = find_scene(scene_id, scenes_dir, settings)
-    return None if scene_id.startswith((HOUSE, SCAN)) else scene
+    return None if scene_id.startswith(GENERATED) else scene
 
 
 def measure_scenes(

@@ -37,7 +37,7 @@ def make_house(seed: int) -> TriangleMesh:
     faces = wall_faces(layout)
     build_shell(solids, layout, faces, openings)
     furnish(draw, Arranger(solids, layout, faces, openings))
-    return _finish(*solids.arrays())
+    return finish(*solids.arrays())
 
 
 def make_plan(seed: int) -> tuple[Layout, list[Opening]]:
@@ -56,7 +56,7 @@ def _plan(seed: int) -> tuple[Draw, Layout, list[Opening], int]:
             return draw, layout, openings, draw.pick((1, 2, 2, 3))
 
 
-def _finish(vertices: np.ndarray, faces: np.ndarray) -> TriangleMesh:
+def finish(vertices: np.ndarray, faces: np.ndarray) -> TriangleMesh:
     """Round to float32 on the grid, and leave out triangles that the rounding made degenerate."""
     vertices = (np.round(vertices / _STEP) * _STEP).astype(np.float32)
     a, b, c = (vertices[faces[:, i]].astype(np.float64) for i in range(3))

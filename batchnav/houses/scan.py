@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from batchnav.houses.hall import make_hall
+from batchnav.houses.house import make_house
+from batchnav.runtime.kernels import cpu_function
 from batchnav.types import TriangleMesh
 
 _SCAN = 0x5CA9
@@ -25,15 +28,23 @@ MOST_PIECES = 40
 """Shards that float, at most."""
 CEILING = 0.25
 """Metres below the highest point: what lies there is ceiling."""
+_DEPTH = 64
+"""Halves that wait for their turn: more than halving anything in a house down to LARGEST_EDGE takes."""
 
 
-def tear(house: TriangleMesh, seed: int) -> TriangleMesh:
-    """The house as a scan: what is seen of it. Where one can walk is still the house's own.
+def make_scan(seed: int) -> tuple[TriangleMesh, TriangleMesh]:
+    """What was scanned, and the scan. In two cases of three it is the house of the seed, else the hall."""
+    scanned = make_house(seed) if seed % 3 else make_hall(seed)
+    return scanned, tear(scanned, seed)
 
-    The same house and seed give the same scan.
+
+def tear(scanned: TriangleMesh, seed: int) -> TriangleMesh:
+    """A house or hall as a scan: what is seen of it. Where one can walk is still its own.
+
+    The same mesh and seed give the same scan.
     """
     draw = np.random.default_rng((_SCAN, seed))
-    corners = house.vertices[house.faces].astype(np.float64)
+    corners = scanned.vertices[scanned.faces].astype(np.float64)
     low, high = corners.reshape(-1, 3).min(0), corners.reshape(-1, 3).max(0)
     corners = _without_ceiling(corners, high[1] - CEILING, low, high, draw)
     corners = _with_holes(corners, low, high, draw)
@@ -62,36 +73,84 @@ def _with_holes(corners, low, high, draw) -> np.ndarray:
     """Cut balls out of the surface, their centres anywhere on it."""
     floor = (high[0] - low[0]) * (high[2] - low[2])
     number = int(draw.uniform(0.0, MOST_HOLES) * floor)
-    if not number:
-        return corners
     area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
     place = corners[draw.choice(len(corners), number, p=area / area.sum())]
     share = np.sort(draw.random((number, 2)), axis=1)
     centres = (place * np.diff(share, axis=1, prepend=0.0, append=1.0)[:, :, None]).sum(1)
     radii = SMALLEST_HOLE * (LARGEST_HOLE / SMALLEST_HOLE) ** draw.random(number)
-    for centre, radius in zip(centres, radii, strict=True):
-        near = (corners.min(1) <= centre + radius).all(1) & (corners.max(1) >= centre - radius).all(1)
-        corners = np.concatenate([corners[~near], _outside(corners[near], centre, radius)])
-    return corners
+    return outside(corners, centres, radii)
 
 
-def _outside(corners, centre, radius) -> np.ndarray:
-    """What triangles have outside a ball: those on its border are halved until small, and then go by their middle."""
-    kept = []
-    while len(corners):
-        inside = np.linalg.norm(corners - centre, axis=2) <= radius
-        sides = np.linalg.norm(np.roll(corners, -1, axis=1) - corners, axis=2)
-        longest, small = sides.argmax(1), sides.max(1) <= LARGEST_EDGE
-        near = (corners.min(1) <= centre + radius).all(1) & (corners.max(1) >= centre - radius).all(1)
-        gone = inside.all(1) | (small & (np.linalg.norm(corners.mean(1) - centre, axis=1) <= radius))
-        stays = ~gone & (small | ~near)
-        kept.append(corners[stays])
-        split = ~gone & ~stays
-        rows, longest, parts = np.arange(split.sum()), longest[split], corners[split]
-        a, b, c = (parts[rows, (longest + k) % 3] for k in range(3))
-        middle = (a + b) / 2
-        corners = np.concatenate([np.stack([a, middle, c], 1), np.stack([middle, b, c], 1)])
-    return np.concatenate(kept) if kept else corners
+def outside(corners: np.ndarray, centres: np.ndarray, radii: np.ndarray) -> np.ndarray:
+    """What triangles f64 [F, 3, 3] have outside of balls f64 [B, 3], [B].
+
+    Triangles on a ball's border are halved until no side is longer than LARGEST_EDGE, and then go by their middle.
+    """
+    room = len(corners)
+    while True:
+        kept = np.empty((room, 3, 3))
+        number = _cut(corners, centres, radii, LARGEST_EDGE, kept)
+        if number <= room:
+            return kept[:number]
+        room = number
+
+
+@cpu_function
+def _cut(corners, centres, radii, largest_edge, kept_out):
+    """How many triangles there are outside; as many of them as there is room for."""
+    number = 0
+    near = np.empty(len(radii), np.int64)
+    stack = np.empty((_DEPTH, 3, 3))
+    for i in range(len(corners)):
+        balls = 0
+        for ball in range(len(radii)):
+            if _box_distance(corners[i], centres[ball]) <= radii[ball] ** 2:
+                near[balls] = ball
+                balls += 1
+        stack[0] = corners[i]
+        top = 1
+        while top:
+            top -= 1
+            triangle = stack[top].copy()
+            longest, longest_square = 0, 0.0
+            for side in range(3):
+                square = ((triangle[(side + 1) % 3] - triangle[side]) ** 2).sum()
+                if square > longest_square:
+                    longest, longest_square = side, square
+            small = longest_square <= largest_edge**2 or top + 2 > _DEPTH
+            middle = (triangle[0] + triangle[1] + triangle[2]) / 3.0
+            gone, border = False, False
+            for k in range(balls):
+                centre, square = centres[near[k]], radii[near[k]] ** 2
+                inside = 0
+                for corner in range(3):
+                    inside += ((triangle[corner] - centre) ** 2).sum() <= square
+                gone |= inside == 3 or (small and ((middle - centre) ** 2).sum() <= square)
+                border |= _box_distance(triangle, centre) <= square
+            if gone:
+                continue
+            if small or not border:
+                if number < len(kept_out):
+                    kept_out[number] = triangle
+                number += 1
+                continue
+            a, b, c = triangle[longest], triangle[(longest + 1) % 3], triangle[(longest + 2) % 3]
+            half = (a + b) / 2.0
+            stack[top, 0], stack[top, 1], stack[top, 2] = half, b, c
+            stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = a, half, c
+            top += 2
+    return number
+
+
+@cpu_function
+def _box_distance(triangle, point):
+    """Squared distance from a point to the box around a triangle: no more than to the triangle."""
+    square = 0.0
+    for axis in range(3):
+        a, b, c = triangle[0, axis], triangle[1, axis], triangle[2, axis]
+        beyond = max(min(a, b, c) - point[axis], point[axis] - max(a, b, c), 0.0)
+        square += beyond * beyond
+    return square
 
 
 def _pieces(low, high, draw) -> np.ndarray:

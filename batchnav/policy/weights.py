@@ -89,6 +89,19 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
     return Agent(network.to(device), info)
 
 
+def load_weights(policy: ActorCritic, path: str | Path) -> None:
+    """Give a network the weights in a file that `save_policy` wrote from one of the same settings and shapes.
+
+    CheckpointError says what differs, or what is wrong with the file.
+    """
+    found = load_policy(path).network
+    for name in ("config", "observation_shapes", "num_actions"):
+        if getattr(found, name) != getattr(policy, name):
+            what = (f"{shortened(getattr(one, name))}" for one in (found, policy))
+            raise CheckpointError(f"{path}: {name}: found {next(what)}, expected {next(what)}")
+    policy.load_state_dict(found.state_dict())
+
+
 def _observation_space(shapes: dict[str, list[int]]) -> spaces.Dict:
     """The space of observations of these shapes. ConfigError where they ask for too much."""
     if len(shapes) > MAX_OBSERVATIONS:

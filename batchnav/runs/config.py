@@ -21,6 +21,8 @@ class PointNavRun(NavConfig):
     renderer: Literal["raycast", "opengl", "auto"] = "raycast"
     """auto: both draw a few batches at each start, and the faster is taken; the choice is logged."""
     seed: int = 0
+    init_from: str = ""
+    """A policy to begin with: the path of its `policy.safetensors`. The optimiser begins anew."""
     compile: bool = False
     """Run the policy through torch.compile."""
     graphs: bool = False

@@ -19,7 +19,7 @@ from batchnav.errors import DivergenceError
 from batchnav.evaluation.play import evaluate
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
-from batchnav.policy.weights import save_policy
+from batchnav.policy.weights import load_weights, save_policy
 from batchnav.ppo.learner import Learner
 from batchnav.runs.config import PointNavRun
 from batchnav.runs.folder import RunFolder
@@ -71,6 +71,8 @@ def make_learner(run: PointNavRun) -> Learner:
     torch.manual_seed(run.seed)  # the initial weights
     env = make_environment(run, device)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
+    if run.init_from:
+        load_weights(policy, run.init_from)
     return Learner(policy, env, run.ppo, run.seed, compile=run.compile, graphs=run.graphs)
 
 

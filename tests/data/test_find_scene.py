@@ -37,7 +37,7 @@ def test_a_house_for_another_body():
 def test_a_range_stands_for_houses():
     assert scene_ids(["house:8-10", "house:3"]) == ["house:8", "house:9", "house:10", "house:3"]
     assert [scene.name for scene in load_scenes(["house:100003-100003"])] == ["house:100003"]
-    with pytest.raises(MeshError, match="house:4-3: found a range without houses"):
+    with pytest.raises(MeshError, match="house:4-3: found a range without seeds"):
         scene_ids(["house:4-3"])
 
 

@@ -33,9 +33,22 @@ def test_two_hundred_episodes_with_detours_in_twenty_unseen_houses(split):
     assert (ratio < 1.15).mean() > 0.1 and (ratio > 2.0).mean() > 0.1
 
 
-@pytest.mark.parametrize("split, scene_id", [("val", "house:100003"), ("test", "house:110000")])
-def test_episodes_fit_todays_houses(split, scene_id):
-    """Fails where houses or baker have changed since `eval/make_episodes.py` was run."""
+@pytest.mark.parametrize("kind", ["hall", "scan"])
+def test_two_hundred_episodes_in_twenty_unseen_halls_and_scans(kind):
+    episodes = load_episodes(FOLDER / f"{kind}.json.gz")
+    scenes = Counter(e.scene_id for e in episodes)
+    assert len(scenes) == 20 and set(scenes.values()) == {10}
+    assert all(int(name.removeprefix(f"{kind}:")) in SPLITS["val"] for name in scenes)
+    distance = [e.info["geodesic_distance"] for e in episodes]
+    assert min(distance) >= 1.0 and max(distance) <= 30.0
+
+
+@pytest.mark.parametrize(
+    "split, scene_id",
+    [("val", "house:100003"), ("test", "house:110000"), ("hall", "hall:100003"), ("scan", "scan:100004")],
+)
+def test_episodes_fit_todays_scenes(split, scene_id):
+    """Fails where scenes or baker have changed since `eval/make_episodes.py` was run."""
     episodes = [e for e in load_episodes(FOLDER / f"{split}.json.gz") if e.scene_id == scene_id]
     scene = find_scene(scene_id)
     check_episodes(episodes, {scene_id: scene})

@@ -5,7 +5,7 @@ import pytest
 
 from batchnav.data.scenes import find_scene, scene_ids
 from batchnav.houses import make_house, tear
-from batchnav.houses.scan import LARGEST_EDGE, _outside
+from batchnav.houses.scan import LARGEST_EDGE, outside
 from batchnav.scene.mesh import check_mesh
 
 SEED = 5
@@ -29,12 +29,12 @@ def test_a_scan_is_the_same_each_time_and_lacks_some_of_the_surface():
 @pytest.mark.parametrize("radius", [0.1, 0.5, 1.0])
 def test_a_ball_is_cut_out_of_a_wall(radius):
     wall = np.array([[[-2, -2, 0], [2, -2, 0], [2, 2, 0]], [[-2, -2, 0], [2, 2, 0], [-2, 2, 0]]], float)
-    left = _outside(wall, np.zeros(3), radius)
+    left = outside(wall, np.zeros((1, 3)), np.array([radius]))
     # The border is as coarse as the triangles there.
     border = 2 * np.pi * radius * LARGEST_EDGE / 2
     assert area(left) == pytest.approx(16 - np.pi * radius**2, abs=border)
     assert np.linalg.norm(left.mean(1), axis=1).min() > radius
-    beside = _outside(wall, np.array([0.0, 0.0, 5.0]), radius)
+    beside = outside(wall, np.array([[0.0, 0.0, 5.0]]), np.array([radius]))
     assert np.array_equal(beside, wall)
 
 

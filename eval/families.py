@@ -1,0 +1,61 @@
+"""Measure policies on several families of scenes, since one number hides where an agent fails.
+
+    python eval/families.py assets/policies/pointnav_h200/policy.safetensors runs/mine/policy.safetensors
+    python eval/families.py runs/mine/policy.safetensors --episodes data/mine/val.json.gz --record
+
+Every episode is played once, with actions drawn as in `eval/pointnav.py`. Prints success and SPL by family with 95%
+intervals over scenes; the families are the fixed episode files, and those of one's own. With --record also rows of
+eval/results/pointnav.jsonl.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tyro
+
+from batchnav.errors import BatchnavError
+from batchnav.evaluation.run import Evaluation, PolicyPlayer
+from batchnav.runs.results import append_rows
+from batchnav.runtime.device import resolve_device
+from batchnav.view.terminal import print_agents
+
+EPISODES = Path(__file__).resolve().parents[1] / "assets" / "episodes"
+FAMILIES = ("val", "test", "hall", "scan")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure."""
+
+    checkpoints: tyro.conf.Positional[tuple[Path, ...]]
+    """Trained policies."""
+    episodes: tuple[Path, ...] = field(default_factory=lambda: tuple(EPISODES / f"{n}.json.gz" for n in FAMILIES))
+    """Episode files, one a family."""
+    device: str = "auto"
+    num_envs: int = 256
+    """Environments at a time, at most one per episode."""
+    record: bool = False
+    """Append the figures to eval/results/pointnav.jsonl."""
+
+
+def main(options: Options) -> None:
+    device = resolve_device(options.device)
+    players = {"/".join(path.parts[-2:]): PolicyPlayer(path, device) for path in options.checkpoints}
+    for path in options.episodes:
+        played = {}
+        for name, player in players.items():
+            evaluation = Evaluation(path, device, player.config.body, options.num_envs)
+            played[name] = evaluation.play(player)
+            if options.record:
+                append_rows("pointnav", evaluation.result_rows(played[name]))
+        print_agents(path.name, {name: each.overall for name, each in played.items()})
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Options, description=__doc__))
+    except BatchnavError as error:
+        sys.exit(f"error: {error}")
