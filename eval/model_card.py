@@ -1,6 +1,7 @@
-"""A trained policy's model card: weights in bfloat16, success and SPL beside a blind and a greedy agent, curves.
+"""A trained policy's model card: weights in bfloat16, success and SPL beside other agents, curves.
 
-    python eval/model_card.py --run runs/h200_300m --control runs/blind --out assets/policies/pointnav_h200
+    python eval/model_card.py --run runs/best --out assets/policies/pointnav_h200
+    python eval/model_card.py --run runs/best --control runs/blind --out cards/best --episodes data/mine/val.json.gz
 
 The figures are those of the weights as they are written here. Plays every episode file once with each agent, and writes
 policy.safetensors, curves.png and README.md into --out; with --record also rows of eval/results/pointnav.jsonl.
@@ -15,7 +16,7 @@ import torch
 import tyro
 
 from batchnav.envs.config import NavConfig
-from batchnav.evaluation.run import Evaluation, PolicyPlayer, ReferencePlayer
+from batchnav.evaluation.run import Evaluation, Player, PolicyPlayer, ReferencePlayer
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.runs.results import append_rows, commit
 from batchnav.runtime.device import machine, resolve_device
@@ -31,11 +32,11 @@ class Options:
 
     run: Path
     """The folder of the run."""
-    control: Path
-    """The folder of a blind agent's run."""
     out: Path
     """Folder for the card."""
-    episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in ("val", "test"))
+    control: Path | None = None
+    """The folder of a blind agent's run, to be played beside it."""
+    episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in ("val", "test", "hall", "scan"))
     """Episode files to play."""
     trained_on: str = ""
     """The machine that trained it; by default it is this one."""
@@ -51,11 +52,12 @@ def main(options: Options) -> None:
     weights = options.out / "policy.safetensors"
     trained = load_policy(options.run / "policy.safetensors")
     save_policy(trained.network, weights, trained.info, torch.bfloat16)
-    players = {
-        "this agent": PolicyPlayer(weights, device),
-        "blind agent": PolicyPlayer(options.control / "policy.safetensors", device),
-        "greedy agent": ReferencePlayer("greedy", NavConfig()),
-    }
+    players: dict[str, Player] = {"this agent": PolicyPlayer(weights, device)}
+    runs = {"this agent": options.run}
+    if options.control:
+        players["blind agent"] = PolicyPlayer(options.control / "policy.safetensors", device)
+        runs["blind agent"] = options.control
+    players["greedy agent"] = ReferencePlayer("greedy", NavConfig())
     results, rows = {}, []
     for path in options.episodes:
         evaluation = Evaluation(path, device, players["this agent"].config.body, options.num_envs)
@@ -65,7 +67,7 @@ def main(options: Options) -> None:
             rows += evaluation.result_rows(played)
         print_agents(path.name, {name: results[evaluation.split, name] for name in players})
     write_model_card(
-        options.out, options.run, options.control, results, trained.info["frames"],
+        options.out, runs, results, trained.info["frames"],
         options.trained_on or machine(device), machine(device), made_by,
     )  # fmt: skip
     if options.record:

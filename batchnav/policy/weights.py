@@ -96,9 +96,9 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
     """
     found = load_policy(path).network
     for name in ("config", "observation_shapes", "num_actions"):
-        if getattr(found, name) != getattr(policy, name):
-            what = (f"{shortened(getattr(one, name))}" for one in (found, policy))
-            raise CheckpointError(f"{path}: {name}: found {next(what)}, expected {next(what)}")
+        has, expected = getattr(found, name), getattr(policy, name)
+        if has != expected:
+            raise CheckpointError(f"{path}: {name}: found {has}, expected {expected}")
     policy.load_state_dict(found.state_dict())
 
 

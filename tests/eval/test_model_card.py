@@ -1,5 +1,6 @@
 """A model card from two runs' folders, as its users make one."""
 
+import dataclasses
 import json
 import shutil
 
@@ -31,6 +32,8 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
     assert "1,234\nframes in 0.01 hours" in text and "3 procedural houses and data/more" in text
     assert all(f"| mine | {agent} agent | " in text for agent in ("this", "blind", "greedy"))
     assert "| mine | greedy agent | 1.000 (" in text  # success on open floors
+    model_card.main(dataclasses.replace(options, control=None, out=tmp_path / "alone", record=False))
+    assert "blind agent |" not in (tmp_path / "alone" / "README.md").read_text()
     assert {(r["params"]["agent"], r["metric"]) for r in recorded} == {
         (agent, metric) for agent in ("learned", "greedy") for metric in ("success", "spl", "soft_spl")
     }

@@ -1,5 +1,6 @@
 """Policies on disk, and the agent made from one."""
 
+import dataclasses
 import json
 import math
 import os
@@ -14,6 +15,7 @@ from safetensors.torch import load_file, safe_open, save_file
 from batchnav.config import PolicyConfig
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.policy import ActorCritic, load_policy, save_policy
+from batchnav.policy.weights import load_weights
 
 CONFIG = PolicyConfig(base_width=4, visual_size=12, hidden_size=16, lstm_layers=1, embedding_size=6, polar=("goal",))
 SPACE = spaces.Dict({"depth": spaces.Box(0.0, 1.0, (1, 16, 16)), "goal": spaces.Box(-math.inf, math.inf, (2,))})
@@ -65,7 +67,7 @@ def test_weights_in_bfloat16_take_half_the_room_and_load_as_float32(policy, save
 def test_the_bundled_policy_acts():
     agent = load_policy(Path(__file__).resolve().parents[2] / "assets/policies/pointnav_h200/policy.safetensors")
     assert sum(parameter.numel() for parameter in agent.network.parameters()) == 10_988_085
-    assert agent.info["task"]["width"] == 64
+    assert agent.info["env"]["camera"]["width"] == 64
     agent.reset(2)
     action = agent.act({"depth": torch.full((2, 1, 64, 64), 0.5), "pointgoal": torch.tensor([[0.0, 0.0], [5.0, 0.0]])})
     assert action.shape == (2,)
@@ -78,6 +80,18 @@ def test_round_trip_acts_alike_and_carries_its_info(policy, saved):
     for name, value in policy.state_dict().items():
         assert torch.equal(agent.network.state_dict()[name], value)
     assert os.listdir(saved.parent) == [saved.name]  # no temporary file is left
+
+
+def test_a_network_takes_the_weights_of_one_that_is_like_it(policy, saved):
+    torch.manual_seed(1)
+    other = ActorCritic(SPACE, spaces.Discrete(4), CONFIG)
+    load_weights(other, saved)
+    assert all(torch.equal(value, policy.state_dict()[name]) for name, value in other.state_dict().items())
+    with pytest.raises(CheckpointError, match="num_actions: found 4, expected 6"):
+        load_weights(ActorCritic(SPACE, spaces.Discrete(6), CONFIG), saved)
+    larger = dataclasses.replace(CONFIG, hidden_size=32)
+    with pytest.raises(CheckpointError, match=r"config: found .*hidden_size=16.*, expected .*hidden_size=32"):
+        load_weights(ActorCritic(SPACE, spaces.Discrete(4), larger), saved)
 
 
 def test_the_same_policy_is_the_same_file(policy, saved):

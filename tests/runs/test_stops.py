@@ -9,6 +9,7 @@ import time
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
 from small import FRAMES, assert_same_run, finish, log_of, make_run, rows, start, wait_until
 
 from batchnav.runs.signals import SIGNALS, StopSignals
@@ -212,3 +213,15 @@ def test_handlers_are_put_back_and_other_threads_have_none():
     thread.start()
     thread.join()
     assert found == before
+
+
+def test_a_run_begins_with_another_ones_weights(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert finish(start(make_run(2), first)) == 0, log_of(first)
+    still = {"learning_rate": 0.0, "total_frames": FRAMES}
+    assert finish(start(make_run(init_from=str(first / "policy.safetensors"), ppo=still), second)) == 0, log_of(second)
+    weights = [load_file(out / "policy.safetensors") for out in (first, second)]
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+    absent = tmp_path / "absent"
+    assert finish(start(make_run(init_from="nowhere/policy.safetensors"), absent)) != 0
+    assert "nowhere/policy.safetensors: no such file" in log_of(absent)
