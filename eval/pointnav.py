@@ -107,7 +107,7 @@ def report(options: Options, evaluation: Evaluation, played: list, out: Path) ->
     return write_report(
         out, f"PointGoal: {player.name} agent on {evaluation.path.name}", evaluation.facts(player),
         {each.player.name: each.overall for each in played}, played[0].scenes,
-        evaluation.film(player, options.recordings), evaluation.bank.scenes,
+        evaluation.film(player, evaluation.spread(options.recordings)), evaluation.bank.scenes,
         metrics if metrics and metrics.is_file() else None, player.config.task.success_distance,
     )  # fmt: skip
 

@@ -136,9 +136,12 @@ class Evaluation:
         mismatches = distance_mismatches(self.episodes, found["start_distance"])
         return Played(player, found, summarise(found, env.task.metrics), by_scene, mismatches)
 
-    def film(self, player: Player, count: int) -> list[Recording]:
-        """Recordings of episodes spread evenly over the file."""
-        rows = np.unique(np.linspace(0, len(self.episodes) - 1, count).round().astype(int))
+    def spread(self, count: int) -> np.ndarray:
+        """The numbers of so many episodes, spread evenly over the file."""
+        return np.unique(np.linspace(0, len(self.episodes) - 1, count).round().astype(int))
+
+    def film(self, player: Player, rows: np.ndarray) -> list[Recording]:
+        """Recordings of the episodes with these numbers."""
         env = self._environment([self.episodes[i] for i in rows], player.config, sees=True)
         return record(player.enter(env), env)
 

@@ -2,7 +2,7 @@
 
 from batchnav.config import HOUSE_SPLITS as SPLITS
 from batchnav.houses.hall import make_hall
-from batchnav.houses.house import BENCHMARK_HOUSE, make_house
+from batchnav.houses.house import BENCHMARK_HOUSE, make_house, make_plan
 from batchnav.houses.scan import make_scan, tear
 
-__all__ = ["BENCHMARK_HOUSE", "SPLITS", "make_hall", "make_house", "make_scan", "tear"]
+__all__ = ["BENCHMARK_HOUSE", "SPLITS", "make_hall", "make_house", "make_plan", "make_scan", "tear"]

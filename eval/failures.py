@@ -1,0 +1,184 @@
+"""Where a policy loses success and SPL: episodes by outcome, distance, detour, rooms crossed and collisions, with maps.
+
+    python eval/failures.py runs/mine/policy.safetensors --episodes assets/episodes/scan.json.gz --out docs/failures
+
+SPL that is missing to 1, the mean over all episodes, is shared out among outcomes:
+
+    timed out       never called stop
+    wrong stop      called stop elsewhere
+    stuck           timed out, with a collision at more than half of the steps
+    detour          arrived by a way at least a quarter longer than the shortest
+    arrived         the rest
+
+and success and SPL are given for thirds of the episodes by geodesic distance, by its ratio to the straight line, by
+collisions, and, in procedural houses, by the rooms that the shortest path leads through. Writes results.json and maps of
+the first failures: the path that was walked, and the shortest one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tyro
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+
+from batchnav.data.episodes import Episode
+from batchnav.errors import BatchnavError
+from batchnav.evaluation.play import Recording
+from batchnav.evaluation.run import Evaluation, PolicyPlayer
+from batchnav.houses import make_plan
+from batchnav.houses.layout import CELL
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.files import replacing
+from batchnav.scene.scene import Scene
+from batchnav.view.topdown import TopDownMap
+from batchnav.view.video import draw_episode
+
+DETOUR = 1.25
+"""An arrival by a way so many times as long as the shortest is counted as one by a detour."""
+STUCK = 0.5
+"""Share of steps with a collision from which on a time-out counts as being stuck."""
+OUTCOMES = ("timed out", "stuck", "wrong stop", "detour", "arrived")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to look into."""
+
+    checkpoint: tyro.conf.Positional[Path]
+    """A trained policy."""
+    episodes: Path
+    """An episode file."""
+    out: Path
+    """Folder for results.json and the maps."""
+    maps: int = 6
+    """Failures to draw, at most."""
+    device: str = "auto"
+    num_envs: int = 256
+    """Environments at a time, at most one per episode."""
+
+
+def main(options: Options) -> None:
+    device = resolve_device(options.device)
+    player = PolicyPlayer(options.checkpoint, device)
+    evaluation = Evaluation(options.episodes, device, player.config.body, options.num_envs)
+    played = evaluation.play(player).episodes
+    scenes = {scene.name: scene for scene in evaluation.bank.scenes}
+    outcome = outcomes(played, player.config.task.max_steps)
+    found = {
+        "episodes": len(evaluation.episodes), "success": float(played["success"].mean()),
+        "spl": float(played["spl"].mean()), "outcomes": by_outcome(outcome, played["spl"]),
+        "thirds": {
+            name: thirds(values, played) for name, values in properties(evaluation.episodes, scenes, played).items()
+        },
+    }  # fmt: skip
+    show(options.episodes.name, found)
+    with replacing(options.out / "results.json", BatchnavError) as part:
+        part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    failed = np.flatnonzero(played["success"] == 0)[: options.maps]
+    for number, recording in zip(failed, evaluation.film(player, failed) if len(failed) else (), strict=True):
+        picture = draw(recording, evaluation.bank.scenes[recording.scene], player.config.task.success_distance)
+        picture.save(options.out / f"{number}_{outcome[number].replace(' ', '_')}.png")
+
+
+def outcomes(played: Mapping[str, np.ndarray], max_steps: int) -> np.ndarray:
+    """One of OUTCOMES for each episode."""
+    arrived, timed_out = played["success"] > 0, played["steps"] >= max_steps
+    stuck = played["collisions"] > STUCK * played["steps"]
+    detour = played["path_length"] >= DETOUR * played["start_distance"]
+    cases = [arrived & ~detour, arrived, timed_out & stuck, timed_out]
+    return np.select(cases, ["arrived", "detour", "stuck", "timed out"], "wrong stop")
+
+
+def by_outcome(outcome: np.ndarray, spl: np.ndarray) -> dict[str, dict[str, float]]:
+    """The share of the episodes, and what they take from the mean SPL."""
+    return {
+        name: {
+            "episodes": float((outcome == name).mean()),
+            "spl_lost": float((1.0 - spl)[outcome == name].sum() / len(spl)),
+        }
+        for name in OUTCOMES
+    }
+
+
+def properties(
+    episodes: list[Episode], scenes: Mapping[str, Scene], played: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What each episode is like, f64 [M] by name."""
+    starts = np.array([e.start_position for e in episodes], np.float32)
+    goals = np.array([e.goals[0].position for e in episodes], np.float32)
+    distance = played["start_distance"].astype(float)
+    found = {
+        "geodesic distance (m)": distance,
+        "geodesic / straight": distance / np.linalg.norm(goals - starts, axis=1),
+        "collisions a step": played["collisions"] / np.maximum(played["steps"], 1),
+    }
+    if all(e.scene_id.startswith("house:") for e in episodes):
+        found["rooms crossed"] = np.array([
+            rooms_crossed(e.scene_id, scenes[e.scene_id].navmesh.shortest_path(start, goal))
+            for e, start, goal in zip(episodes, starts, goals, strict=True)
+        ], float)  # fmt: skip
+    return found
+
+
+def rooms_crossed(scene_id: str, path: np.ndarray) -> int:
+    """How often a path f32 [K, 3] in a procedural house comes into another room."""
+    labels = make_plan(int(scene_id.removeprefix("house:")))[0].labels
+    lengths = np.concatenate([[0.0], np.linalg.norm(np.diff(path, axis=0), axis=1).cumsum()])
+    along = np.linspace(0.0, lengths[-1], max(2, int(lengths[-1] / CELL)))
+    x, z = (np.interp(along, lengths, path[:, axis]) for axis in (0, 2))
+    rooms = labels[(z / CELL).astype(int), (x / CELL).astype(int)]
+    return int(np.count_nonzero(np.diff(rooms)))
+
+
+def thirds(values: np.ndarray, played: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
+    """The lowest, middle and highest third of the episodes: range, success, SPL."""
+    parts = np.array_split(np.argsort(values, kind="stable"), 3)
+    return [
+        {
+            "from": float(values[part].min()),
+            "to": float(values[part].max()),
+            "success": float(played["success"][part].mean()),
+            "spl": float(played["spl"][part].mean()),
+        }
+        for part in parts
+    ]
+
+
+def show(name: str, found: dict) -> None:
+    """Both tables."""
+    console = Console()
+    title = f"{name}: success {found['success']:.3f}, SPL {found['spl']:.3f}"
+    table = Table("outcome", "episodes", "SPL lost", title=title)
+    for outcome, values in found["outcomes"].items():
+        table.add_row(outcome, f"{values['episodes']:.3f}", f"{values['spl_lost']:.3f}")
+    console.print(table)
+    table = Table("a third of the episodes", "from", "to", "success", "SPL")
+    for name, parts in found["thirds"].items():
+        for part in parts:
+            ends, means = ([f"{part[key]:.3f}" for key in keys] for keys in (("from", "to"), ("success", "spl")))
+            table.add_row(name, *ends, *means)
+        table.add_section()
+    console.print(table)
+
+
+def draw(recording: Recording, scene: Scene, success_distance: float) -> Image.Image:
+    """The way that was walked beside the shortest one."""
+    plan = TopDownMap(scene.navmesh, scene.mesh, float(recording.positions[0, 1]))
+    shortest = scene.navmesh.shortest_path(recording.positions[0], recording.goal)
+    draw_episode(plan, recording, shortest, success_distance)
+    return plan.image
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Options, description=__doc__))
+    except BatchnavError as error:
+        sys.exit(f"error: {error}")
