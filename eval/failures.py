@@ -11,8 +11,8 @@ SPL that is missing to 1, the mean over all episodes, is shared out among outcom
     arrived         the rest
 
 and success and SPL are given for thirds of the episodes by geodesic distance, by its ratio to the straight line, by
-collisions, and, in procedural houses, by the rooms that the shortest path leads through. Writes results.json and maps of
-the first failures: the path that was walked, and the shortest one.
+collisions, and, in procedural houses, by the rooms that the shortest path leads through. Writes results.json and maps
+of the first failures: the path that was walked, and the shortest one.
 """
 
 from __future__ import annotations
