@@ -3,7 +3,8 @@
     python tests/fuzz/harness.py --number 10000 --seed 0 --keep findings/
 
 Allowed is a BatchnavError, or that the file loads and answers. All else is a finding: another exception, a crash, more
-than `SECONDS` of processor time, more than `MEMORY` bytes. Input k of a seed is the same on every machine; what was
+than `SECONDS` of processor time, more than `MEMORY` bytes,
+or more memory than in proportion to the file. Input k of a seed is the same on every machine; what was
 found is written to --keep, and told by kind and number.
 """
 
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +28,8 @@ SECONDS = 10.0
 """Processor time that one input may take; the slowest good one takes 0.1 s."""
 MEMORY = 2 * 2**30
 """Bytes of address space that one input may take beside what the process had."""
+BYTES_PER_BYTE = 40
+"""Bytes of arrays and Python's objects that an input may take for each of its own, beside its kind's `spare`."""
 CLEAN, LOADED, FINDING = "clean", "loaded", "finding"
 
 
@@ -42,6 +46,7 @@ def child(seed: int, numbers: range, keep: Path) -> None:
         good = [kind.path.read_bytes() for kind in known]
         for kind in known:
             kind.use()  # compiles what it needs, and proves that the good file is good
+        tracemalloc.start()
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -53,6 +58,8 @@ def child(seed: int, numbers: range, keep: Path) -> None:
             trace = keep / f"{seed}_{number}_{kind.name}{''.join(kind.path.suffixes)}"
             trace.write_bytes(data)  # gone again where the outcome is allowed
             print(number, "begins", kind.name, flush=True)
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
             signal.setitimer(signal.ITIMER_PROF, SECONDS)  # its signal ends the process, in whatever code it is
             try:
                 kind.use()
@@ -62,6 +69,9 @@ def child(seed: int, numbers: range, keep: Path) -> None:
             except BaseException as error:
                 outcome = f"{FINDING} {type(error).__name__}: {error}".replace("\n", " ")[:300]
             signal.setitimer(signal.ITIMER_PROF, 0)
+            taken = tracemalloc.get_traced_memory()[1] - before
+            if taken > BYTES_PER_BYTE * len(data) + kind.spare:
+                outcome = f"{FINDING} took {taken:,} bytes of memory for {len(data):,} of its own"
             kind.path.write_bytes(good[which])
             if not outcome.startswith(FINDING):
                 trace.unlink()

@@ -33,6 +33,9 @@ from batchnav.scene.scene import Scene, make_scene
 from batchnav.sensors.camera import CameraConfig
 from batchnav.types import TriangleMesh
 
+INSTANCES = 2 * 2**30
+"""Bytes that the triangles take which instances in glTF may make of any file."""
+
 
 class Kind(NamedTuple):
     """One kind of file."""
@@ -42,6 +45,8 @@ class Kind(NamedTuple):
     use: Callable[[], None]
     """Loads the file, then asks and renders what came of it."""
     mutators: tuple[Callable, ...]
+    spare: int = 100 * 2**20
+    """Bytes that an input may take beside what its own size allows."""
 
 
 def kinds(folder: Path) -> Iterator[Kind]:
@@ -74,7 +79,8 @@ def kinds(folder: Path) -> Iterator[Kind]:
             (path.parent / "model.gltf").rename(path)
         else:
             (parts if suffix == "glb" else box).export(path)
-        yield Kind(suffix, path, lambda path=path: see(path), (*blind, *structured.get(suffix, ())))
+        spare = {"spare": INSTANCES} if suffix in structured else {}
+        yield Kind(suffix, path, lambda path=path: see(path), (*blind, *structured.get(suffix, ())), **spare)
 
     path = folder / "text.ply"
     path.write_bytes(trimesh.exchange.ply.export_ply(box, encoding="ascii"))
