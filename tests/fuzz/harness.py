@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tracemalloc
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +28,7 @@ SECONDS = 10.0
 MEMORY = 2 * 2**30
 """Bytes of address space that one input may take beside what the process had."""
 BYTES_PER_BYTE = 40
-"""Bytes of arrays and Python's objects that an input may take for each of its own, beside its kind's `spare`."""
+"""Bytes of resident memory that an input may take for each of its own, beside its kind's `spare`."""
 CLEAN, LOADED, FINDING = "clean", "loaded", "finding"
 
 
@@ -46,7 +45,6 @@ def child(seed: int, numbers: range, keep: Path) -> None:
         good = [kind.path.read_bytes() for kind in known]
         for kind in known:
             kind.use()  # compiles what it needs, and proves that the good file is good
-        tracemalloc.start()
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -58,8 +56,8 @@ def child(seed: int, numbers: range, keep: Path) -> None:
             trace = keep / f"{seed}_{number}_{kind.name}{''.join(kind.path.suffixes)}"
             trace.write_bytes(data)  # gone again where the outcome is allowed
             print(number, "begins", kind.name, flush=True)
-            tracemalloc.reset_peak()
-            before = tracemalloc.get_traced_memory()[0]
+            Path("/proc/self/clear_refs").write_text("5")  # the peak is what is resident now
+            before = peak()
             signal.setitimer(signal.ITIMER_PROF, SECONDS)  # its signal ends the process, in whatever code it is
             try:
                 kind.use()
@@ -69,13 +67,19 @@ def child(seed: int, numbers: range, keep: Path) -> None:
             except BaseException as error:
                 outcome = f"{FINDING} {type(error).__name__}: {error}".replace("\n", " ")[:300]
             signal.setitimer(signal.ITIMER_PROF, 0)
-            taken = tracemalloc.get_traced_memory()[1] - before
+            taken = peak() - before
             if taken > BYTES_PER_BYTE * len(data) + kind.spare:
                 outcome = f"{FINDING} took {taken:,} bytes of memory for {len(data):,} of its own"
             kind.path.write_bytes(good[which])
             if not outcome.startswith(FINDING):
                 trace.unlink()
             print(number, outcome, flush=True)
+
+
+def peak() -> int:
+    """The most bytes of memory that were resident since the peak was set back."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split(maxsplit=1)[0]) * 1024
 
 
 def run(seed: int, numbers: range, keep: Path) -> tuple[Counter, list[str]]:

@@ -100,12 +100,15 @@ def json_text(data: bytes, draw: np.random.Generator) -> bytes:
 
 
 def yaml_text(data: bytes, draw: np.random.Generator) -> bytes:
-    """YAML with other values, or with what only YAML can say in place of one."""
-    if draw.integers(2):
+    """YAML with other values, with lines left out, or with what only YAML can say in place of a value."""
+    kind, lines = draw.integers(3), data.split(b"\n")
+    if kind == 0:
         return yaml.safe_dump(json_value(yaml.safe_load(data), draw)).encode()
-    lines = data.split(b"\n")
     at = int(draw.integers(len(lines)))
-    lines[at] = lines[at].partition(b":")[0] + b": " + YAML[draw.integers(len(YAML))]
+    if kind == 1:
+        del lines[at : at + int(draw.integers(1, 4))]
+    else:
+        lines[at] = lines[at].partition(b":")[0] + b": " + YAML[draw.integers(len(YAML))]
     return b"\n".join(lines)
 
 
