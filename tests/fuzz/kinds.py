@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import DracoPy
 import mutate
 import numpy as np
 import torch
@@ -82,6 +83,9 @@ def kinds(folder: Path) -> Iterator[Kind]:
         spare = {"spare": INSTANCES} if suffix in structured else {}
         yield Kind(suffix, path, lambda path=path: see(path), (*blind, *structured.get(suffix, ())), **spare)
 
+    path = folder / "draco.glb"
+    path.write_bytes(_draco(box))
+    yield Kind("draco", path, lambda path=path: see(path), (mutate.glb,), spare=INSTANCES)
     path = folder / "text.ply"
     path.write_bytes(trimesh.exchange.ply.export_ply(box, encoding="ascii"))
     yield Kind("ply_text", path, lambda path=path: see(path), blind)
@@ -115,6 +119,19 @@ def kinds(folder: Path) -> Iterator[Kind]:
     path.write_text(yaml.safe_dump(to_dict(PointNavRun(cameras={"left": CameraConfig(camera_pitch_deg=-30.0)}))))
     use = lambda path=path: configure(load_config(path, PointNavRun))  # noqa: E731
     yield Kind("config", path, use, (*blind, mutate.yaml_text, mutate.yaml_text))
+
+
+def _draco(box: trimesh.Trimesh) -> bytes:
+    """A GLB of one mesh, compressed."""
+    data, name = DracoPy.encode(np.float32(box.vertices), np.uint32(box.faces)), "KHR_draco_mesh_compression"
+    data += b"\0" * (-len(data) % 4)
+    primitive = {"attributes": {}, "extensions": {name: {"bufferView": 0, "attributes": {"POSITION": 0}}}}
+    tree = {
+        "asset": {"version": "2.0"}, "extensionsUsed": [name], "nodes": [{"mesh": 0}], "scenes": [{"nodes": [0]}],
+        "buffers": [{"byteLength": len(data)}], "bufferViews": [{"buffer": 0, "byteLength": len(data)}],
+        "meshes": [{"primitives": [primitive]}],
+    }  # fmt: skip
+    return mutate.pack_glb(tree, data)
 
 
 def _dataset(folder: Path) -> Iterator[Kind]:

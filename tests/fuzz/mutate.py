@@ -120,6 +120,11 @@ def glb(data: bytes, draw: np.random.Generator) -> bytes:
         tree = json_value(tree, draw)
     else:
         binary = blindly(binary, draw)
+    return pack_glb(tree, binary)
+
+
+def pack_glb(tree: dict, binary: bytes) -> bytes:
+    """A GLB file of these two parts."""
     text = json.dumps(tree).encode()
     text += b" " * (-len(text) % 4)
     chunks = struct.pack("<2I", len(text), 0x4E4F534A) + text + struct.pack("<2I", len(binary), 0x004E4942) + binary
