@@ -76,7 +76,7 @@ class EpisodeTable(NamedTuple):
 
 
 @device_function
-def keep_detour(distance, euclidean, min_ratio, u):
+def keep_detour(distance, euclidean, u, min_ratio):
     """Habitat's thinning of easy episodes: a ratio below `min_ratio` is kept where u <= 20 (ratio - 0.98)^2."""
     ratio = distance / euclidean
     if ratio >= min_ratio:
@@ -116,4 +116,4 @@ def try_candidate(i, episode, candidate, nav, scene, seed, goal, limits, scratch
     distance = geodesic_distance(nav, scene, start, goal_point, scratch, row)
     if distance < closest or distance > furthest or distance == _INF:
         return False, start, distance
-    return keep_detour(distance, euclidean, min_detour_ratio, u3), start, distance
+    return keep_detour(distance, euclidean, u3, min_detour_ratio), start, distance

@@ -204,7 +204,7 @@ def judge_one(i, nav, bodies, notes, settings, scratch, row, goals_out, metrics_
     start_distance, path_length = notes.start_distance[i], notes.path_length[i]
     success = bodies.terminated[i] and distance < settings.success_distance
     efficiency = spl(success, start_distance, path_length)
-    reward = step_reward(settings.slack_reward, notes.distance[i], distance, settings.success_reward, efficiency)
+    reward = step_reward(notes.distance[i], distance, efficiency, settings.slack_reward, settings.success_reward)
     episode_return = notes.episode_return[i] + reward
     if not bodies.done[i]:
         goals_out.distance[i], goals_out.episode_return[i] = distance, episode_return
