@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -40,6 +41,28 @@ def test_unsafe_versions_are_excluded():
     for need in (*required(), python):
         if need.name in UNSAFE:
             assert not need.specifier.contains(Version(UNSAFE[need.name])), need.name
+
+
+def test_all_that_is_drawn_in_is_pinned():
+    """What the project's requirements require in turn, here; what another package states exactly needs no pin."""
+    pins = {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in PINS}
+    todo, seen = [(need, False) for need in required()], set()
+    while todo:
+        need, exact = todo.pop()
+        name = canonicalize_name(need.name)
+        try:
+            found = metadata.distribution(need.name)
+        except metadata.PackageNotFoundError:  # of an extra that is not installed here
+            continue
+        assert exact or pins.get(name) == Version(found.version).public, f"{need.name} {found.version}"
+        if (name, *need.extras) in seen:
+            continue
+        seen.add((name, *need.extras))
+        for line in found.requires or ():
+            further = Requirement(line)
+            if further.marker is None or any(further.marker.evaluate({"extra": e}) for e in ("", *need.extras)):
+                stated = (part for part in further.specifier if part.operator in ("==", "==="))
+                todo.append((further, any(not part.version.endswith(".*") for part in stated)))
 
 
 def test_make_installs_with_the_pins_only():

@@ -17,6 +17,13 @@ DECORATORS = {
 }  # fmt: skip
 SCRATCH = {"scratch", "stack", "queue", "rays", "hits"}
 """Working memory, whose contents are nobody's business. After what is read; `row`, which part is in use, is next."""
+SETTINGS = {
+    "settings", "body", "limits", "sliding", "max_distance", "success_distance", "slack_reward", "success_reward",
+    "max_steps", "min_ratio", "far", "tan_half_hfov", "backface_culling", "mount", "num_bins", "max_error",
+    "max_length", "max_edges", "min_area", "merge_area", "merge_threshold", "walkable_height", "walkable_climb",
+    "chunks", "threads",
+}  # fmt: skip
+"""What stays from call to call: after what is read."""
 STORES = {"store4": 0, "cuda.atomic.add": 0}
 """Functions that write to an argument that is not named so: which one."""
 MANY = 10
@@ -87,9 +94,12 @@ def findings(qualified: str, function: ast.FunctionDef, known: dict[str, ast.Fun
     if hidden:
         wrong.append(f"{qualified} writes {sorted(hidden)}, expected names that end in _out")
     pairs = zip(names, ["", *names], strict=False)
-    rank = [2 if n.endswith("_out") else n in SCRATCH or (n == "row" and last in SCRATCH) for n, last in pairs]
+    rank = [
+        3 if n.endswith("_out") else 2 if n in SCRATCH or (n == "row" and last in SCRATCH) else n in SETTINGS
+        for n, last in pairs
+    ]
     if rank != sorted(rank):
-        wrong.append(f"{qualified}({', '.join(names)}): expected what is read, then scratch, then what is written")
+        wrong.append(f"{qualified}({', '.join(names)}): expected what is read, settings, scratch, what is written")
     if len(names) > MANY:
         wrong.append(f"{qualified} has {len(names)} arguments, expected at most {MANY}")
     return wrong
@@ -116,6 +126,8 @@ def test_compiled_functions_keep_to_the_order():
         ("def f(i, x_out, scratch, row): x_out[i] = 0", 1),
         ("def f(scratch, row, i, x_out): x_out[i] = 0", 1),
         ("def f(i, scratch, row, x_out): x_out[i], scratch[row] = 0, 1", 0),
+        ("def f(i, sliding, points): return points[i]", 1),
+        ("def f(i, points, sliding, scratch, row): return points[i]", 0),
         ("def f(a, b, c, d, e, f, g, h, i, j, k): return a", 1),
     ],
 )

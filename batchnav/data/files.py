@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import zlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ _GZIP = b"\x1f\x8b"
 _PIECE = 4096
 MAX_RATIO, MAX_UNPACKED = 20, 16 * 2**20
 """A gzip file's text may have so many times its bytes, and so many bytes beside: more is a bomb. That of data has 4 to
-10 times its file's. JSON of nothing but brackets takes 24 times its text in memory."""
+10 times its file's."""
+JSON_MEMORY = 33
+"""JSON takes at most so many times its text in memory; objects of nothing but an object take the most."""
 
 
 def write_json_gz(data: Any, path: Path, error: type[BatchnavError]) -> None:
@@ -74,6 +77,51 @@ def _unpack(data: bytes) -> bytes:
     if stream is not None:
         raise EOFError
     return b"".join(parts)
+
+
+def first_containing(texts: Sequence[str], words: Iterable[str]) -> dict[str, int]:
+    """For each word that is part of a text: which is the first. Time and memory are linear in their characters.
+
+    Aho and Corasick, "Efficient string matching", CACM 18(6), 1975: a tree of the words' beginnings, where each node
+    knows the longest other beginning that it ends in.
+    """
+    longest = max(map(len, texts), default=0)
+    children: list[dict[str, int]] = [{}]
+    ends: dict[int, str] = {}
+    for word in words:
+        if not 0 < len(word) <= longest:
+            continue
+        node = 0
+        for letter in word:
+            if letter not in children[node]:
+                children[node][letter] = len(children)
+                children.append({})
+            node = children[node][letter]
+        ends[node] = word
+    shorter, order = [0] * len(children), list(children[0].values())
+    for node in order:  # grows as it is walked
+        for letter, child in children[node].items():
+            shorter[child] = _step(children, shorter, shorter[node], letter)
+            order.append(child)
+    found: dict[str, int] = {}
+    seen = [False] * len(children)
+    for i, text in enumerate(texts if ends else ()):
+        node = 0
+        for letter in text:
+            node = end = _step(children, shorter, node, letter)
+            while end and not seen[end]:  # each node is looked at once in all
+                seen[end] = True
+                if end in ends:
+                    found[ends[end]] = i
+                end = shorter[end]
+    return found
+
+
+def _step(children: list[dict[str, int]], shorter: list[int], node: int, letter: str) -> int:
+    """The longest beginning that `node` and then `letter` end in."""
+    while node and letter not in children[node]:
+        node = shorter[node]
+    return children[node].get(letter, 0)
 
 
 def short(value: Any) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from batchnav.data.files import is_number, natural_order, read_json, short
+from batchnav.data.files import first_containing, is_number, natural_order, read_json, short
 from batchnav.data.source import STAGE_CONFIG, Part, SceneSource, asset_of, scene_id_of, unit, vector
 from batchnav.data.urdf import read_urdf
 from batchnav.errors import MeshError
@@ -97,12 +97,13 @@ class SceneDatasetConfig:
             rows = data.get(key, [])
             if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
                 raise MeshError(f"{where}: field {key!r}: found {short(rows)}, expected a list of objects")
+            known = self._find_all(section, {n for row in rows if isinstance(n := row.get("template_name"), str)})
             for i, row in enumerate(rows):
                 at = f"{where}: {key}[{i}]"
                 template = row.get("template_name")
                 if not isinstance(template, str):
                     raise MeshError(f"{at}: field 'template_name': found {short(template)}, expected a name")
-                found = self._find(section, template)
+                found = known[template]
                 placed = place(found, {"translation_origin": origin, **row}, at) if found else []
                 present = [part for part in placed if os.path.isfile(part.asset.path)]
                 if len(present) < len(placed) or found is None:
@@ -157,11 +158,17 @@ class SceneDatasetConfig:
 
     def _find(self, section: str, name: str) -> _Template | None:
         """A template by its file's name, else the first whose path contains the name."""
+        return self._find_all(section, {name})[name]
+
+    def _find_all(self, section: str, names: Iterable[str]) -> dict[str, _Template | None]:
+        """`_find` of many names, together in time linear in their characters and the templates'."""
         templates = self._templates[section]
-        exact = templates.get(Path(name).name) or templates.get(_stem(Path(name)))
-        if exact is not None:
-            return exact
-        return next((template for template in templates.values() if name and name in template.handle), None)
+        found = {name: templates.get(Path(name).name) or templates.get(_stem(Path(name))) for name in names}
+        if unknown := [name for name, template in found.items() if template is None]:
+            listed = list(templates.values())
+            first = first_containing([template.handle for template in listed], unknown)
+            found |= {name: listed[i] for name, i in first.items()}
+        return found
 
     def _read_section(self, data: dict, section: str) -> dict[str, _Template]:
         cell = data.get(section, {})
@@ -177,10 +184,13 @@ class SceneDatasetConfig:
                 # A config file describes the mesh beside it better than the mesh alone.
                 if suffix.endswith(".json") or _stem(file) not in found:
                     found[_stem(file)] = _Template(file.as_posix(), file, {})
+        files = list(found.values())
+        originals = [row.get("original_file") for row in configs if isinstance(row, dict)]
+        bases = first_containing([t.handle for t in files], [name for name in originals if isinstance(name, str)])
         for i, row in enumerate(configs):
             added = _typed(row, "attributes", dict, f"{where}: configs[{i}]")
             handle, original = row.get("template_handle"), row.get("original_file")
-            base = next((t for t in found.values() if isinstance(original, str) and original in t.handle), None)
+            base = files[bases[original]] if isinstance(original, str) and original in bases else None
             name = handle or (base and _stem(base.file))
             if not isinstance(name, str):
                 raise MeshError(f"{where}: configs[{i}]: found neither a template_handle nor a known original_file")

@@ -80,6 +80,8 @@ class NavEnv(gym.vector.VectorEnv):
         made = make_sensors(names, cameras, self.config.sensor_settings)
         appearance = any(sensor.needs_appearance for of_camera in made.values() for sensor in of_camera.values())
         self.stream = scenes if isinstance(scenes, SceneStream) else None
+        if self.stream is not None and episodes is not None:
+            raise ArgumentError("episodes: found fixed episodes for scenes that take turns, expected None")
         self.bank = _bank(scenes, num_envs, device, appearance)
         body = self.config.body
         for scene in self.bank.scenes:

@@ -65,29 +65,29 @@ def locate_cpu(nav, points, polygon_out, point_out):
 
 
 @cpu_kernel
-def step_cpu(nav, starts, ends, sliding, rows, scratch, point_out):
+def step_cpu(nav, starts, ends, sliding, chunks, scratch, point_out):
     """Steps from starts towards ends, f32 [N, 3] each."""
-    for chunk in prange(rows):
+    for chunk in prange(chunks):
         row = np.int64(chunk)
-        for i in range(row * len(starts) // rows, (row + 1) * len(starts) // rows):
+        for i in range(row * len(starts) // chunks, (row + 1) * len(starts) // chunks):
             _step(i, nav, starts, ends, sliding, scratch, row, point_out)
 
 
 @cpu_kernel
-def path_cpu(nav, starts, goals, rows, scratch, distance_out, corners_out):
+def path_cpu(nav, starts, goals, chunks, scratch, distance_out, corners_out):
     """Starts f32 [N, 3], goals f32 [N, G, 3] -> distance to the nearest goal f32 [N], corners of its path i32 [N]."""
-    for chunk in prange(rows):
+    for chunk in prange(chunks):
         row = np.int64(chunk)
-        for i in range(row * len(starts) // rows, (row + 1) * len(starts) // rows):
+        for i in range(row * len(starts) // chunks, (row + 1) * len(starts) // chunks):
             _path(i, nav, starts, goals, scratch, row, distance_out, corners_out)
 
 
 @cpu_kernel
-def clearance_cpu(nav, points, max_distance, rows, scratch, distance_out):
+def clearance_cpu(nav, points, max_distance, chunks, scratch, distance_out):
     """Points f32 [N, 3] -> distance to the nearest wall f32 [N]."""
-    for chunk in prange(rows):
+    for chunk in prange(chunks):
         row = np.int64(chunk)
-        for i in range(row * len(points) // rows, (row + 1) * len(points) // rows):
+        for i in range(row * len(points) // chunks, (row + 1) * len(points) // chunks):
             _clearance(i, nav, points, max_distance, scratch, row, distance_out)
 
 
@@ -107,29 +107,29 @@ def locate_cuda(nav, points, polygon_out, point_out):
 
 
 @exact_cuda_kernel
-def step_cuda(nav, starts, ends, sliding, rows, scratch, point_out):
+def step_cuda(nav, starts, ends, sliding, threads, scratch, point_out):
     """As `step_cpu`."""
     row = cuda.grid(1)
-    if row < rows:
-        for i in range(row, len(starts), rows):
+    if row < threads:
+        for i in range(row, len(starts), threads):
             _step(i, nav, starts, ends, sliding, scratch, row, point_out)
 
 
 @exact_cuda_kernel
-def path_cuda(nav, starts, goals, rows, scratch, distance_out, corners_out):
+def path_cuda(nav, starts, goals, threads, scratch, distance_out, corners_out):
     """As `path_cpu`."""
     row = cuda.grid(1)
-    if row < rows:
-        for i in range(row, len(starts), rows):
+    if row < threads:
+        for i in range(row, len(starts), threads):
             _path(i, nav, starts, goals, scratch, row, distance_out, corners_out)
 
 
 @exact_cuda_kernel
-def clearance_cuda(nav, points, max_distance, rows, scratch, distance_out):
+def clearance_cuda(nav, points, max_distance, threads, scratch, distance_out):
     """As `clearance_cpu`."""
     row = cuda.grid(1)
-    if row < rows:
-        for i in range(row, len(points), rows):
+    if row < threads:
+        for i in range(row, len(points), threads):
             _clearance(i, nav, points, max_distance, scratch, row, distance_out)
 
 

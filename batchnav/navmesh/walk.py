@@ -98,7 +98,7 @@ def move_along_surface(nav, first, start, end, sliding, scratch, row):
     last, point, examined = np.int32(-1), start, _POOL
     counting = False
     while examined >= _POOL:  # Detour's pool of nodes may have run out: again, and count them
-        last, point, examined = _move(nav, first, start, end, sliding, counting, scratch, row)
+        last, point, examined = _move(nav, first, start, end, counting, sliding, scratch, row)
         if counting:
             break
         counting = True
@@ -106,7 +106,7 @@ def move_along_surface(nav, first, start, end, sliding, scratch, row):
 
 
 @inline_function
-def _move(nav, first, start, end, sliding, counting, scratch, row):
+def _move(nav, first, start, end, counting, sliding, scratch, row):
     """`move_along_surface`, and how many ways out of polygons were looked at."""
     middle, radius = mix(start, end, _HALF), distance(start, end) * _HALF + _SEARCH_SLACK
     best, last, point = FAR, np.int32(-1), start

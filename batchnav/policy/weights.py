@@ -78,6 +78,8 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
             expected = ActorCritic(space, actions, config).state_dict()
         _check_names_and_shapes(tensors, expected, path)
         network = ActorCritic(space, actions, config)
+    except CheckpointError:
+        raise
     except BatchnavError as error:
         raise CheckpointError(f"{path}: its settings cannot be used: {error}") from error
     except (KeyError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:

@@ -15,6 +15,7 @@ from batchnav.ppo.rollout import Rollout
 from batchnav.runs.config import PointNavRun
 from batchnav.runtime.device import num_threads
 from batchnav.scene.slots import Capacity, slots_needed
+from batchnav.sensors.rig import make_sensors
 from batchnav.sim.bodies import NUM_ACTIONS, Bodies
 from batchnav.sim.episodes import Queue
 from batchnav.sim.simulator import CHUNKS_PER_THREAD
@@ -23,6 +24,8 @@ from batchnav.types import Spec
 
 META = torch.device("meta")
 """Tensors of shape and type alone."""
+BYTES_SEEN = 4
+"""Of a pixel in an image of depths or of triangles."""
 COPIES_OF_WEIGHTS = 4
 """Weights, gradients, and the optimiser's two moments, all float32."""
 SAMPLE_STEPS = 2
@@ -69,11 +72,12 @@ def _simulator(n: int, room: Capacity, device: torch.device) -> int:
 
 
 def _images(run: PointNavRun, specs: Sequence[Spec]) -> int:
-    """Bytes of what cameras see, in metres, and of the environment's own observations."""
-    n, cameras = run.ppo.num_envs, run.all_cameras
-    used = {name for name in cameras if any(s.shape[1:] == (cameras[name].height, cameras[name].width) for s in specs)}
-    metres = sum(n * cameras[name].height * cameras[name].width * 4 for name in used)
-    return metres + sum(n * math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
+    """Bytes of what cameras see, as their sensors declare it, and of the environment's own observations."""
+    n, total = run.ppo.num_envs, 0
+    for camera, of_camera in make_sensors(run.sensors, run.all_cameras, run.sensor_settings).items():
+        config, both = run.all_cameras[camera], any(sensor.needs_triangles for sensor in of_camera.values())
+        total += n * config.height * config.width * BYTES_SEEN * (2 if both else 1)
+    return total + sum(n * math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
 
 
 def _rollout(run: PointNavRun, policy: ActorCritic, storage: Mapping[str, torch.dtype]) -> int:

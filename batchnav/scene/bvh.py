@@ -226,7 +226,7 @@ def _split(begin, end, levels, must_split, scratch, boxes_out, order_out):
         if high[axis] - low[axis] > high[widest] - low[widest]:
             widest = axis
     _fill_bins(begin, end, boxes_out, low, scale, num_bins, scratch.bins)
-    best_axis, best_bin, best_cost = _cheapest(scale, num_bins, count, scratch)
+    best_axis, best_bin, best_cost = _cheapest(scale, count, num_bins, scratch)
     if count <= MAX_LEAF and not must_split:
         _union(0, begin, end, boxes_out, scratch.sides)
         area = _area(0, scratch.sides)
@@ -258,7 +258,7 @@ def _fill_bins(begin, end, boxes, low, scale, num_bins, bins_out):
 
 
 @lean_function
-def _cheapest(scale, num_bins, count, scratch):
+def _cheapest(scale, count, num_bins, scratch):
     """Axis, first bin of the right side, and cost (sum of area * count over both sides) of the best split."""
     box, right_cost = scratch.sides, scratch.right_cost
     best_axis, best_bin, best_cost = -1, -1, np.float32(np.inf)

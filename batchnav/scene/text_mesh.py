@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import array
 import codecs
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -11,6 +14,10 @@ from batchnav.errors import MeshError
 from batchnav.scene.polygons import triangulate
 
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_AT_A_TIME = 2**14
+"""Lines that are read together: what Python does for each line by itself takes most of the time."""
+Columns = list[list[str]]
+"""Words of lines that have equally many: the first of each line, the second of each ..."""
 
 
 def read_obj(data: bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -19,48 +26,110 @@ def read_obj(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     An index is that of a vertex counted from 1, or back from the latest one. MeshError names the line.
     """
     points, corners, counts = array.array("d"), array.array("q"), array.array("q")
-    for number, line in enumerate(_text(data).replace("\\\n", " ").split("\n"), 1):
-        try:
-            word, *rest = line.split() or ("",)
-            if word == "v":
-                points.extend(map(float, rest[:3]))
-                if len(rest) < 3:
-                    raise ValueError(f"found {len(rest)} coordinates")
-            elif word == "f":
-                last = len(points) // 3
-                found = [int(corner.partition("/")[0]) for corner in rest]
-                corners.extend(last + k if k < 0 else k - 1 for k in found)
-                counts.append(len(found))
-        except (ValueError, OverflowError) as error:
-            raise MeshError(f"line {number}: {error}, expected OBJ") from error
+
+    def vertices(columns: Columns, count: int) -> None:
+        points.frombytes(_points(columns, count).tobytes())
+
+    def faces(columns: Columns, count: int) -> None:
+        if any("/" in word for column in columns for word in column):
+            columns = [[word.partition("/")[0] for word in column] for column in columns]
+        found = _numbers(columns, count, int, np.int64)
+        corners.frombytes(np.where(found < 0, found + len(points) // 3, found - 1).tobytes())
+        counts.extend([len(columns)] * count)
+
+    readers = {"v": vertices, "f": faces}
+    lines = map(str.lstrip, _text(data).replace("\\\n", " ").split("\n"))
+    number = 1
+    for start, run in groupby(lines, itemgetter(slice(2))):  # "v ", "vn", "f " ...
+        some = list(run)
+        if start.rstrip() in readers:
+            _read(readers[start.rstrip()], start.rstrip(), some, range(number, number + len(some)), "OBJ")
+        number += len(some)
     return _mesh(points, corners, counts)
 
 
 def read_off(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Vertices f64 [V, 3] that faces use, and faces i64 [F, 3], of an OFF file. MeshError names the line."""
-    lines = [(i, line.partition("#")[0].split()) for i, line in enumerate(_text(data).split("\n"), 1)]
-    lines = [(i, words) for i, words in lines if words]
-    if not lines or not lines[0][1][0].endswith("OFF") or "BINARY" in lines[0][1]:
+    lines = _text(data).split("\n")
+    if any("#" in line for line in lines):
+        lines = [line.partition("#")[0] for line in lines]
+    numbers = [i for i, line in enumerate(lines, 1) if line and not line.isspace()]
+    head = lines[numbers[0] - 1].split() if numbers else [""]
+    if not head[0].endswith("OFF") or "BINARY" in head:
         raise MeshError("is not an OFF file of text")
-    number, points, corners, counts = lines[0][0], array.array("d"), array.array("q"), array.array("q")
+    points, corners, counts = array.array("d"), array.array("q"), array.array("q")
+
+    def vertices(columns: Columns, count: int) -> None:
+        points.frombytes(_points(columns, count).tobytes())
+
+    def faces(columns: Columns, count: int) -> None:
+        sizes = _numbers(columns[:1], count, int, np.int64)[:, 0]
+        size = int(sizes[0])
+        if (sizes != size).any() or not 0 <= size < len(columns):
+            raise ValueError(f"found {len(columns) - 1} of {size} corners")
+        corners.frombytes(_numbers(columns[1 : 1 + size], count, int, np.int64).tobytes())
+        counts.frombytes(sizes.tobytes())
+
+    first = 1 if len(head) > 1 else 2
     try:
-        sizes, rows = (lines[0][1][1:], lines[1:]) if len(lines[0][1]) > 1 else (lines[1][1], lines[2:])
+        sizes = head[1:] if first == 1 else lines[numbers[1] - 1].split()
         num_vertices, num_faces = (int(word) for word in sizes[:2])
-        if not 0 <= num_vertices + num_faces <= len(rows) or min(num_vertices, num_faces) < 0:
-            raise ValueError(f"found {len(rows)} lines for {num_vertices} vertices and {num_faces} faces")
-        for number, words in rows[:num_vertices]:  # noqa: B007 - the error names it
-            x, y, z = map(float, words[:3])
-            points.extend((x, y, z))
-        for number, words in rows[num_vertices : num_vertices + num_faces]:  # noqa: B007
-            count = int(words[0])
-            found = [int(word) for word in words[1 : 1 + count]]
-            if len(found) != count:
-                raise ValueError(f"found {len(found)} of {count} corners")
-            corners.extend(found)
-            counts.append(count)
-    except (ValueError, OverflowError, IndexError) as error:
-        raise MeshError(f"line {number}: {error}, expected OFF") from error
+        found = len(numbers) - first
+        if not 0 <= num_vertices + num_faces <= found or min(num_vertices, num_faces) < 0:
+            raise ValueError(f"found {found} lines for {num_vertices} vertices and {num_faces} faces")
+    except (ValueError, IndexError) as error:
+        raise MeshError(f"line {numbers[0]}: {error}, expected OFF") from error
+    middle = first + num_vertices
+    for reader, some in ((vertices, numbers[first:middle]), (faces, numbers[middle : middle + num_faces])):
+        # No line has a "#" any more: it marks where each begins.
+        _read(reader, "#", ["# " + lines[number - 1] for number in some], some, "OFF")
     return _mesh(points, corners, counts)
+
+
+def _read(
+    reader: Callable[[Columns, int], None], word: str, lines: Sequence[str], numbers: Sequence[int], kind: str
+) -> None:
+    """Hand the words of lines, which all begin with `word`, to a reader that takes all or none.
+
+    As many together as are alike; MeshError names a line that cannot be read by itself.
+    """
+    for first in range(0, len(lines), _AT_A_TIME):
+        some, places = lines[first : first + _AT_A_TIME], numbers[first : first + _AT_A_TIME]
+        count, words = len(some), " ".join(some).split()
+        width = len(words) // count
+        try:
+            if len(words) != width * count or words[::width].count(word) != count:
+                raise ValueError("found lines of different lengths")
+            reader([words[k::width] for k in range(1, width)], count)
+        except (ValueError, OverflowError) as error:
+            if count == 1:
+                raise MeshError(f"line {places[0]}: {error}, expected {kind}") from error
+            _read_apart(reader, word, some, places, kind)
+
+
+def _read_apart(reader, word: str, lines: Sequence[str], numbers: Sequence[int], kind: str) -> None:
+    """As `_read`, of lines that cannot be read together: as many of one length as follow each other, or one by one."""
+    lengths = [len(line.split()) for line in lines]
+    alike = [len(list(run)) for _, run in groupby(lengths)]
+    parts, first = alike if len(alike) > 1 else [1] * len(lines), 0
+    for part in parts:
+        _read(reader, word, lines[first : first + part], numbers[first : first + part], kind)
+        first += part
+
+
+def _numbers(columns: Columns, count: int, convert: Callable[[str], float], dtype: type) -> np.ndarray:
+    """[count, len(columns)] of the words."""
+    found = np.empty((count, len(columns)), dtype)
+    for k, column in enumerate(columns):
+        found[:, k] = np.fromiter(map(convert, column), dtype, count)
+    return found
+
+
+def _points(columns: Columns, count: int) -> np.ndarray:
+    """f64 [count, 3]."""
+    if len(columns) < 3:
+        raise ValueError(f"found {len(columns)} coordinates")
+    return _numbers(columns[:3], count, float, np.float64)
 
 
 def _text(data: bytes) -> str:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numba import prange
 
+from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import pixel_ray, tan_half
 from batchnav.geometry.pose import camera_axes
 from batchnav.runtime.arrays import view
 from batchnav.runtime.intrinsics import load4
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
-from batchnav.runtime.launch import launch
+from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.sensor import Views
 from batchnav.types import Spec
 
 _ZERO, _FIRST = np.float32(0.0), np.int32(0)
+_PLACES = (0, 1, 2, 5)
+"""Of the kernel's arguments: triangle, heading, pitch and what is written."""
 
 
 class NormalSensor:
@@ -29,6 +34,7 @@ class NormalSensor:
     def __init__(self, camera: CameraConfig, config: None = None):
         self.spec = Spec("normals", (3, camera.height, camera.width), torch.float32, -1.0, 1.0, torch.float32)
         self._tan_half = tan_half(camera.hfov_deg)
+        self._bound: tuple[Appearance, Callable[..., None]] | None = None
 
     def write(
         self,
@@ -39,11 +45,29 @@ class NormalSensor:
         out: torch.Tensor,
     ) -> None:
         """Triangles -> normals in the camera's frame."""
-        arrays = map(view, (triangle, views.heading, views.pitch, appearance.normal))
-        if out.is_cuda:
-            launch(_normals_cuda, triangle.numel(), *arrays, self._tan_half, view(out))
-        else:
-            _normals_cpu(*arrays, self._tan_half, view(out))
+        if triangle is None or appearance is None:
+            raise ArgumentError("normals: found no triangles or no appearance, expected both, as it declares")
+        if self._bound is None or self._bound[0] is not appearance:
+            self._bound = appearance, self._bind(appearance, out)
+        self._bound[1](triangle, views.heading, views.pitch, out)
+
+    def _bind(self, appearance: Appearance, example: torch.Tensor) -> Callable[..., None]:
+        """A kernel as a function of what may lie elsewhere at another call; `example` is of its output's shape."""
+        normal, options = view(appearance.normal), self._tan_half
+        if example.device.type == "cpu":
+            return lambda *tensors: _normals_cpu(*map(view, tensors[:-1]), normal, options, view(tensors[-1]))
+        n, _, height, width = example.shape
+        triangle = torch.zeros(n, height, width, dtype=torch.int32, device=example.device)
+        angle = torch.zeros(n, device=example.device)
+        arrays = map(view, (triangle, angle, angle))
+        kernel = BoundKernel(_normals_cuda, triangle.numel(), *arrays, normal, options, view(torch.zeros_like(example)))
+
+        def run(*tensors: torch.Tensor) -> None:
+            for place, tensor in zip(_PLACES, tensors, strict=True):
+                kernel.change(place, tensor.data_ptr())
+            kernel()
+
+        return run
 
 
 @device_function

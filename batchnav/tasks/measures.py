@@ -34,12 +34,12 @@ def soft_spl(distance, start_distance, path_length):
 
 
 @device_function
-def step_reward(slack, distance_before, distance_after, success_reward, spl_at_success):
+def step_reward(distance_before, distance_after, spl_at_success, slack_reward, success_reward):
     """slack + decrease of geodesic distance + success_reward * SPL; progress counts only between finite distances."""
     progress = np.float32(0.0)
     if distance_before < np.float32(np.inf) and distance_after < np.float32(np.inf):
         progress = distance_before - distance_after
-    return slack + progress + success_reward * spl_at_success
+    return slack_reward + progress + success_reward * spl_at_success
 
 
 @device_function

@@ -19,7 +19,9 @@ from batchnav.navmesh.sample import random_point
 from batchnav.runtime.arrays import check_tensor
 from batchnav.runtime.kernels import device_function, lean_function
 from batchnav.runtime.rng import uniform4
+from batchnav.scene.bank import SceneBank
 from batchnav.sim.episodes import FIRST_DRAW
+from batchnav.sim.places import check_places
 
 MIN_ISLAND_RADIUS = np.float32(1.5)
 """Metres; Habitat's ISLAND_RADIUS_LIMIT: neither end lies on a smaller island."""
@@ -44,24 +46,26 @@ class EpisodeTable(NamedTuple):
     goal: torch.Tensor
     """f32 [M, 3]."""
 
-    def check(self, num_scenes: int, device: torch.device) -> None:
-        """ArgumentError or EpisodeError unless kernels can play it in a bank of so many scenes (waits for the device).
+    def check(self, bank: SceneBank) -> None:
+        """ArgumentError or EpisodeError unless it can be played in a bank's scenes (waits for the device).
 
-        Scene indices are in range, starts, headings and goals finite.
+        Shapes and types fit, scene indices are in range, headings are finite, starts and goals on the navmesh.
         """
         rows = None
         for name, dtype, width in (
             ("scene", torch.int32, ()), ("start", torch.float32, (3,)), ("heading", torch.float32, ()),
             ("goal", torch.float32, (3,)),
         ):  # fmt: skip
-            check_tensor(f"episodes.{name}", getattr(self, name), (rows, *width), dtype, device)
+            check_tensor(f"episodes.{name}", getattr(self, name), (rows, *width), dtype, bank.device)
             rows = len(self.scene)
         for name, value in self._asdict().items():
-            good = (value >= 0) & (value < num_scenes) if name == "scene" else torch.isfinite(value)
+            good = (value >= 0) & (value < bank.num_scenes) if name == "scene" else torch.isfinite(value)
             bad = torch.nonzero(~(good.all(1) if good.ndim == 2 else good))
             if len(bad):
-                row, expected = int(bad[0]), f"0 to {num_scenes - 1}" if name == "scene" else "finite numbers"
+                row, expected = int(bad[0]), f"0 to {bank.num_scenes - 1}" if name == "scene" else "finite numbers"
                 raise EpisodeError(f"episodes.{name}[{row}]: found {value[row].tolist()}, expected {expected}")
+        for name in ("start", "goal") if rows else ():
+            check_places(f"episodes.{name}", bank, self.scene, getattr(self, name), EpisodeError)
 
     @classmethod
     def empty(cls, device: torch.device) -> EpisodeTable:
@@ -72,7 +76,7 @@ class EpisodeTable(NamedTuple):
 
 
 @device_function
-def keep_detour(distance, euclidean, min_ratio, u):
+def keep_detour(distance, euclidean, u, min_ratio):
     """Habitat's thinning of easy episodes: a ratio below `min_ratio` is kept where u <= 20 (ratio - 0.98)^2."""
     ratio = distance / euclidean
     if ratio >= min_ratio:
@@ -112,4 +116,4 @@ def try_candidate(i, episode, candidate, nav, scene, seed, goal, limits, scratch
     distance = geodesic_distance(nav, scene, start, goal_point, scratch, row)
     if distance < closest or distance > furthest or distance == _INF:
         return False, start, distance
-    return keep_detour(distance, euclidean, min_detour_ratio, u3), start, distance
+    return keep_detour(distance, euclidean, u3, min_detour_ratio), start, distance

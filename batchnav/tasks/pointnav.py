@@ -204,7 +204,7 @@ def judge_one(i, nav, bodies, notes, settings, scratch, row, goals_out, metrics_
     start_distance, path_length = notes.start_distance[i], notes.path_length[i]
     success = bodies.terminated[i] and distance < settings.success_distance
     efficiency = spl(success, start_distance, path_length)
-    reward = step_reward(settings.slack_reward, notes.distance[i], distance, settings.success_reward, efficiency)
+    reward = step_reward(notes.distance[i], distance, efficiency, settings.slack_reward, settings.success_reward)
     episode_return = notes.episode_return[i] + reward
     if not bodies.done[i]:
         goals_out.distance[i], goals_out.episode_return[i] = distance, episode_return
@@ -298,7 +298,7 @@ class PointNav:
         n, device = sim.num_envs, sim.device
         self.config, self.sim = config, sim
         self.episodes = EpisodeTable.empty(device) if episodes is None else episodes
-        self.episodes.check(sim.bank.num_scenes, device)
+        self.episodes.check(sim.bank)
         self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
         self.no_episode = (
             f"no episode found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m with points "

@@ -241,3 +241,22 @@ def test_habitats_own_test_dataset(shared):
     assert scene.parts[0].asset.scale == (1.0, 1.0, 1.0)  # "modified_test_stage" overrides the file's 2, 2, 2
     assert not scene.parts[1].at_centre
     assert config.source("new_test_stage").parts[0].asset.scale == (2.0, 2.0, 2.0)
+
+
+def test_templates_are_found_by_a_part_of_their_path_in_linear_time(tmp_path):
+    """100 million pairs of objects and templates: a search of every pair takes minutes."""
+    write_floor(tmp_path / "stages" / "floor.ply")
+    names = [f"part/{k:05d}" for k in range(10_000)]
+    configs = [{"template_handle": f"a/{name}/b", "attributes": {}} for name in names]
+    rows = [{"template_name": name} for name in names[::-1]]
+    instance = {"stage_instance": {"template_name": "floor"}, "object_instances": rows}
+    write_json(tmp_path / "scenes" / "flat.scene_instance.json", instance)
+    path = write_json(tmp_path / "own.scene_dataset_config.json", {
+        "stages": {"paths": {".ply": ["stages"]}},
+        "objects": {"configs": configs},
+        "scene_instances": {"paths": {".json": ["scenes"]}},
+    })  # fmt: skip
+    config = SceneDatasetConfig(path)
+    found = config._find_all("objects", names)
+    assert all(found[name].handle == f"a/{name}/b" for name in names)
+    assert config._find("objects", "rt/00").handle == "a/part/00000/b" and config._find("objects", "/x") is None

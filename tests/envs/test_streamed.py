@@ -14,6 +14,7 @@ from batchnav.errors import ArgumentError, CheckpointError, ConfigError, MeshErr
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
 from batchnav.scene.slots import Capacity, SlotBank, slots_needed
+from batchnav.tasks.pairs import EpisodeTable
 from batchnav.types import TriangleMesh
 
 N, SLOTS, ROOMS, ROLLOUT = 12, 4, 12, 8
@@ -61,6 +62,11 @@ def play(env, calls, moves):
 def actions(calls, device="cpu"):
     moves = torch.randint(1, 4, (calls * ROLLOUT, N), generator=torch.Generator().manual_seed(0))
     return moves.to(device)
+
+
+def test_fixed_episodes_ask_for_scenes_that_stay(rooms):
+    with pytest.raises(ArgumentError, match="episodes: found fixed episodes for scenes that take turns"):
+        make(rooms, episodes=EpisodeTable.empty(torch.device("cpu")))
 
 
 @devices

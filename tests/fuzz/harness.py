@@ -3,7 +3,8 @@
     python tests/fuzz/harness.py --number 10000 --seed 0 --keep findings/
 
 Allowed is a BatchnavError, or that the file loads and answers. All else is a finding: another exception, a crash, more
-than `SECONDS` of processor time, more than `MEMORY` bytes. Input k of a seed is the same on every machine; what was
+than `SECONDS` of processor time, more than `MEMORY` bytes,
+or more memory than in proportion to the file. Input k of a seed is the same on every machine; what was
 found is written to --keep, and told by kind and number.
 """
 
@@ -26,6 +27,8 @@ SECONDS = 10.0
 """Processor time that one input may take; the slowest good one takes 0.1 s."""
 MEMORY = 2 * 2**30
 """Bytes of address space that one input may take beside what the process had."""
+BYTES_PER_BYTE = 40
+"""Bytes of resident memory that an input may take for each of its own, beside its kind's `spare`."""
 CLEAN, LOADED, FINDING = "clean", "loaded", "finding"
 
 
@@ -53,6 +56,8 @@ def child(seed: int, numbers: range, keep: Path) -> None:
             trace = keep / f"{seed}_{number}_{kind.name}{''.join(kind.path.suffixes)}"
             trace.write_bytes(data)  # gone again where the outcome is allowed
             print(number, "begins", kind.name, flush=True)
+            Path("/proc/self/clear_refs").write_text("5")  # the peak is what is resident now
+            before = peak()
             signal.setitimer(signal.ITIMER_PROF, SECONDS)  # its signal ends the process, in whatever code it is
             try:
                 kind.use()
@@ -62,10 +67,19 @@ def child(seed: int, numbers: range, keep: Path) -> None:
             except BaseException as error:
                 outcome = f"{FINDING} {type(error).__name__}: {error}".replace("\n", " ")[:300]
             signal.setitimer(signal.ITIMER_PROF, 0)
+            taken = peak() - before
+            if taken > BYTES_PER_BYTE * len(data) + kind.spare:
+                outcome = f"{FINDING} took {taken:,} bytes of memory for {len(data):,} of its own"
             kind.path.write_bytes(good[which])
             if not outcome.startswith(FINDING):
                 trace.unlink()
             print(number, outcome, flush=True)
+
+
+def peak() -> int:
+    """The most bytes of memory that were resident since the peak was set back."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split(maxsplit=1)[0]) * 1024
 
 
 def run(seed: int, numbers: range, keep: Path) -> tuple[Counter, list[str]]:

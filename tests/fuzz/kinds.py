@@ -7,23 +7,35 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import DracoPy
 import mutate
 import numpy as np
 import torch
 import trimesh
+import yaml
+from gymnasium import spaces
 
+from batchnav.config import PolicyConfig, load_config, to_dict
 from batchnav.data.episodes import Episode, Goal, episode_table, load_episodes, save_episodes, unplayable_episodes
 from batchnav.data.prepared import load_prepared, save_prepared
 from batchnav.data.procthor import make_procthor_house, read_houses
 from batchnav.data.scene_dataset import SceneDatasetConfig
 from batchnav.data.urdf import read_urdf
+from batchnav.envs.nav import specs_of
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.policy import ActorCritic, load_policy, save_policy
+from batchnav.policy.agent import Agent
 from batchnav.render.raycast.renderer import RaycastRenderer
+from batchnav.runs.config import PointNavRun
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import build_bvh
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.scene import Scene, make_scene
+from batchnav.sensors.camera import CameraConfig
 from batchnav.types import TriangleMesh
+
+INSTANCES = 2 * 2**30
+"""Bytes that the triangles take which instances in glTF may make of any file."""
 
 
 class Kind(NamedTuple):
@@ -34,6 +46,8 @@ class Kind(NamedTuple):
     use: Callable[[], None]
     """Loads the file, then asks and renders what came of it."""
     mutators: tuple[Callable, ...]
+    spare: int = 100 * 2**20
+    """Bytes that an input may take beside what its own size allows."""
 
 
 def kinds(folder: Path) -> Iterator[Kind]:
@@ -66,8 +80,12 @@ def kinds(folder: Path) -> Iterator[Kind]:
             (path.parent / "model.gltf").rename(path)
         else:
             (parts if suffix == "glb" else box).export(path)
-        yield Kind(suffix, path, lambda path=path: see(path), (*blind, *structured.get(suffix, ())))
+        spare = {"spare": INSTANCES} if suffix in structured else {}
+        yield Kind(suffix, path, lambda path=path: see(path), (*blind, *structured.get(suffix, ())), **spare)
 
+    path = folder / "draco.glb"
+    path.write_bytes(_draco(box))
+    yield Kind("draco", path, lambda path=path: see(path), (mutate.glb,), spare=INSTANCES)
     path = folder / "text.ply"
     path.write_bytes(trimesh.exchange.ply.export_ply(box, encoding="ascii"))
     yield Kind("ply_text", path, lambda path=path: see(path), blind)
@@ -92,6 +110,28 @@ def kinds(folder: Path) -> Iterator[Kind]:
     sizes = {"Cup": [0.1, 0.1, 0.1]}
     use = lambda path=path: [make_procthor_house(house, sizes) for house in read_houses(path)]  # noqa: E731
     yield Kind("procthor", path, use, (*blind, mutate.json_text, mutate.json_text))
+    path = folder / "a.safetensors"
+    space = spaces.Dict({"depth": spaces.Box(0.0, 1.0, (1, 16, 16)), "goal": spaces.Box(-np.inf, np.inf, (2,))})
+    small = PolicyConfig(base_width=4, visual_size=12, hidden_size=16, embedding_size=6, polar=("goal",))
+    save_policy(ActorCritic(space, spaces.Discrete(4), small), path, {"frames": 7})
+    yield Kind("policy", path, lambda path=path: act(load_policy(path)), (*blind, mutate.policy, mutate.policy))
+    path = folder / "a.yaml"
+    path.write_text(yaml.safe_dump(to_dict(PointNavRun(cameras={"left": CameraConfig(camera_pitch_deg=-30.0)}))))
+    use = lambda path=path: configure(load_config(path, PointNavRun))  # noqa: E731
+    yield Kind("config", path, use, (*blind, mutate.yaml_text, mutate.yaml_text))
+
+
+def _draco(box: trimesh.Trimesh) -> bytes:
+    """A GLB of one mesh, compressed."""
+    data, name = DracoPy.encode(np.float32(box.vertices), np.uint32(box.faces)), "KHR_draco_mesh_compression"
+    data += b"\0" * (-len(data) % 4)
+    primitive = {"attributes": {}, "extensions": {name: {"bufferView": 0, "attributes": {"POSITION": 0}}}}
+    tree = {
+        "asset": {"version": "2.0"}, "extensionsUsed": [name], "nodes": [{"mesh": 0}], "scenes": [{"nodes": [0]}],
+        "buffers": [{"byteLength": len(data)}], "bufferViews": [{"buffer": 0, "byteLength": len(data)}],
+        "meshes": [{"primitives": [primitive]}],
+    }  # fmt: skip
+    return mutate.pack_glb(tree, data)
 
 
 def _dataset(folder: Path) -> Iterator[Kind]:
@@ -159,10 +199,27 @@ def show(scene: Scene) -> None:
     renderer.render(torch.zeros(4, dtype=torch.int32), torch.from_numpy(np.nan_to_num(eyes)), torch.arange(4.0))
 
 
+def act(agent: Agent) -> None:
+    """Two steps of two agents; actions are in range."""
+    agent.reset(2)
+    shapes = agent.network.observation_shapes
+    for _ in range(2):
+        action = agent.act({name: torch.full((2, *shape), 0.5) for name, shape in shapes.items()})
+        assert action.min() >= 0 and action.max() < agent.network.num_actions
+
+
+def configure(run: PointNavRun) -> None:
+    """What a run's configuration says before anything is made: its scenes, what is observed, the policy for it."""
+    assert len(run.scenes.names) == run.scenes.houses + len(run.scenes.files)
+    space = spaces.Dict({spec.name: spec.box for spec in specs_of(run.nav)})
+    with torch.device("meta"):  # weights of any size
+        ActorCritic(space, spaces.Discrete(4), run.policy)
+
+
 def play(path: Path, scene: Scene) -> None:
     """Episodes as a table, and whether they can be played."""
     episodes = load_episodes(path)
     names = sorted({episode.scene_id for episode in episodes})
     list(unplayable_episodes(episodes, dict.fromkeys(names, scene)))
     table = episode_table([e for e in episodes if len(e.goals) == 1] or episodes, names, "cpu")
-    table.check(len(names), torch.device("cpu"))
+    table.check(SceneBank.pack([scene] * len(names)))

@@ -9,6 +9,7 @@ import struct
 import zlib
 
 import numpy as np
+import yaml
 from safetensors.numpy import load, save
 
 from batchnav.navmesh import file as navmesh_file
@@ -24,6 +25,14 @@ EXTREMES = {
     "f": [np.nan, np.inf, -np.inf, 3e38, -1e30, 1e-40, 0.0, 1e6], "i": [-1, 0, 1, 2**31 - 1, -(2**31), 10**6],
     "u": [0, 1, 255, 6, 7],
 }  # fmt: skip
+
+
+_TENFOLD = [f"&a{k} [{', '.join([f'*a{k - 1}'] * 10)}]" for k in range(1, 10)]
+YAML = [b"!!int a", b"2026-11-22", b"2026-99-99", b"&a [*a]", b"*nobody", b"{<<: 1}", b"{? [1]: 2}", b"!!binary '*'",
+        b"!!python/name:os.system x", b"1e-3", b".nan", b"-.inf", b"0x7f", b"1:30", b"~", b"yes", b"'", b"|", b"\t- a",
+        b"[" * 3000, b"9" * 5000, b"x" * 10**6, b"- " * 50, f"[&a0 [1], {', '.join(_TENFOLD)}]".encode(),
+        b"\n  <<: {<<: {}}"]  # fmt: skip
+"""What a line of YAML may hold that nobody thought of: tags, dates, anchors, a bomb of aliases, depth."""
 
 
 BLOCKS = ("vertices", "polygons", "details", "detail_vertices", "detail_triangles", "bv_nodes", "low", "high")
@@ -90,6 +99,19 @@ def json_text(data: bytes, draw: np.random.Generator) -> bytes:
     return gzip.compress(text, 1) if zipped else text
 
 
+def yaml_text(data: bytes, draw: np.random.Generator) -> bytes:
+    """YAML with other values, with lines left out, or with what only YAML can say in place of a value."""
+    kind, lines = draw.integers(3), data.split(b"\n")
+    if kind == 0:
+        return yaml.safe_dump(json_value(yaml.safe_load(data), draw)).encode()
+    at = int(draw.integers(len(lines)))
+    if kind == 1:
+        del lines[at : at + int(draw.integers(1, 4))]
+    else:
+        lines[at] = lines[at].partition(b":")[0] + b": " + YAML[draw.integers(len(YAML))]
+    return b"\n".join(lines)
+
+
 def glb(data: bytes, draw: np.random.Generator) -> bytes:
     """A GLB whose JSON, or whose numbers, are others; its lengths are right again."""
     (length,) = struct.unpack_from("<I", data, 12)
@@ -98,6 +120,11 @@ def glb(data: bytes, draw: np.random.Generator) -> bytes:
         tree = json_value(tree, draw)
     else:
         binary = blindly(binary, draw)
+    return pack_glb(tree, binary)
+
+
+def pack_glb(tree: dict, binary: bytes) -> bytes:
+    """A GLB file of these two parts."""
     text = json.dumps(tree).encode()
     text += b" " * (-len(text) % 4)
     chunks = struct.pack("<2I", len(text), 0x4E4F534A) + text + struct.pack("<2I", len(binary), 0x004E4942) + binary
@@ -124,7 +151,7 @@ def array(values: np.ndarray, draw: np.random.Generator) -> np.ndarray:
             flat[draw.integers(len(flat))] = flat[draw.integers(len(flat))]
         elif kind == 2:
             flat.view(np.uint8)[draw.integers(flat.nbytes)] ^= 1 << int(draw.integers(8))
-        elif draw.integers(4) == 0:
+        elif values.ndim and draw.integers(4) == 0:
             values = values[: draw.integers(len(values) + 1)]
             flat = values.reshape(-1)
             if not flat.size:
@@ -154,6 +181,24 @@ def scene(data: bytes, draw: np.random.Generator) -> bytes:
         key = sorted(metadata)[draw.integers(len(metadata))]
         metadata[key] = ["", "[" * 1000, "-1", "9" * 5000, "{}"][draw.integers(5)]
     return save({name: np.ascontiguousarray(values) for name, values in arrays.items()}, metadata)
+
+
+def policy(data: bytes, draw: np.random.Generator) -> bytes:
+    """A policy with other tensors, or other settings, without the check sum that would tell."""
+    tensors = load(data)
+    metadata = json.loads(data[8 : 8 + struct.unpack_from("<Q", data)[0]])["__metadata__"]
+    del metadata["sha256"]
+    if draw.integers(3) == 0:
+        name = sorted(tensors)[draw.integers(len(tensors))]
+        changed = array(tensors.pop(name), draw)
+        kinds = changed, changed.astype(np.float16), changed[None], changed.reshape(-1)[:0]
+        tensors[[name, name + "x"][int(draw.integers(5) == 0)]] = kinds[max(0, int(draw.integers(-4, 4)))]
+    else:
+        key = ("policy", "observations", "num_actions", "info")[draw.integers(4)]
+        value = json_value({"": json.loads(metadata[key])}, draw)
+        texts = json.dumps(value.get("", 0)), "[" * 5000, "9" * 5000, "", "{" + '"a":{' * 5000
+        metadata[key] = texts[max(0, int(draw.integers(-8, 5)))]
+    return save({name: values.copy() for name, values in tensors.items()}, metadata)
 
 
 def navmesh(data: bytes, draw: np.random.Generator) -> bytes:

@@ -1,8 +1,10 @@
 """Some hundred broken files of every kind; `make fuzz N=10000` runs as many as one likes."""
 
 import os
+from pathlib import Path
 
-from harness import CLEAN, FINDING, LOADED, fuzz
+import numpy as np
+from harness import CLEAN, FINDING, LOADED, fuzz, peak
 
 NUMBER = 500
 
@@ -14,3 +16,10 @@ def test_broken_files_are_refused_or_answer(tmp_path):
     kinds = {kind for kind, _ in outcomes}
     for kind in kinds:  # an input that is always refused at once tests little
         assert outcomes[kind, CLEAN] and outcomes[kind, LOADED], kind
+
+
+def test_the_harness_sees_memory_that_is_free_again():
+    Path("/proc/self/clear_refs").write_text("5")
+    before = peak()
+    assert np.ones(2**24).sum() == 2**24  # 128 MiB
+    assert peak() - before > 100 * 2**20

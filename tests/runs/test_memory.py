@@ -66,6 +66,19 @@ def test_every_tensor_that_stays_is_counted(slots):
     assert found["weights and optimiser"] == moments + gradients
 
 
+def test_what_every_camera_sees_is_counted():
+    """A camera whose sensors read triangles has an image of them; one that no sensor reads has none at all."""
+    cameras = {"left": CameraConfig(height=16, width=24), "back": CameraConfig(height=32, width=32)}
+    run = dataclasses.replace(RUN, cameras=cameras, sensors=("depth", "normals", "left_depth"))
+    env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.nav)
+    env.reset()
+    seen = sum(tensor.nbytes for tensor in env._own.values())
+    drawn = sum(tensors_of(renderer)[renderer.depth.data_ptr()] for renderer in env.rig.renderers.values())
+    main = env.rig.renderers[""]
+    found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
+    assert found["images"] == drawn + main._triangle.nbytes + seen
+
+
 def test_learning_grows_with_the_frames_of_a_minibatch():
     capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
     one = predict_memory(RUN, capacities, cpu)["learning"]

@@ -2,10 +2,9 @@ import base64
 import json
 import os
 import struct
-import sys
 import time
-from types import SimpleNamespace
 
+import DracoPy
 import numpy as np
 import pytest
 import trimesh
@@ -245,12 +244,51 @@ def test_a_mesh_in_memory_is_checked(vertices, faces, message):
         check_mesh(TriangleMesh(vertices, faces), "room")
 
 
-def test_draco_is_left_to_its_decoder_where_it_is_installed(monkeypatch, tmp_path):
-    monkeypatch.setattr(gltf.importlib.util, "find_spec", lambda name: object())
-    decoded = SimpleNamespace(points=np.eye(3, dtype=np.float32), faces=np.int64([[0, 1, 2]]))
-    monkeypatch.setitem(sys.modules, "DracoPy", SimpleNamespace(decode=lambda data: decoded))
-    (tmp_path / "a.glb").write_bytes(compressed("KHR_draco_mesh_compression"))
-    np.testing.assert_array_equal(load_mesh(tmp_path / "a.glb").vertices, np.eye(3))
+def draco_glb(vertices, faces, **options):
+    """A GLB whose one primitive is compressed by Draco itself, as exporters write it."""
+    data = DracoPy.encode(np.float32(vertices), np.uint32(faces), preserve_order=True, **options)
+    name = "KHR_draco_mesh_compression"
+    tree = {
+        "asset": {"version": "2.0"}, "extensionsUsed": [name], "extensionsRequired": [name], "scene": 0,
+        "scenes": [{"nodes": [0]}], "nodes": [{"mesh": 0, "translation": [0, 5, 0]}],
+        "buffers": [{"byteLength": len(data)}], "bufferViews": [{"buffer": 0, "byteLength": len(data)}],
+        "accessors": [  # what they would hold, without a place
+            {"componentType": 5126, "count": len(vertices), "type": "VEC3"},
+            {"componentType": 5125, "count": 3 * len(faces), "type": "SCALAR"},
+        ],
+        "meshes": [{"primitives": [{
+            "attributes": {"POSITION": 0}, "indices": 1,
+            "extensions": {name: {"bufferView": 0, "attributes": {"POSITION": 0}}},
+        }]}],
+    }  # fmt: skip
+    return glb(tree, data)
+
+
+def test_meshes_compressed_with_draco_are_read(tmp_path):
+    ball = trimesh.creation.icosphere(subdivisions=2)
+    bits = 14
+    path = written(tmp_path, "a.glb", draco_glb(ball.vertices, ball.faces, quantization_bits=bits))
+    mesh = load_mesh(path)
+    corners, expected = mesh.vertices[mesh.faces], ball.vertices[ball.faces] + np.array([0, 5, 0])
+    step = np.ptp(ball.vertices) / (2**bits - 1)  # positions are whole multiples of it
+    np.testing.assert_allclose(corners, expected, atol=step)
+    path.write_bytes(draco_glb(ball.vertices, ball.faces)[:-100] + b"\0" * 100)
+    with pytest.raises(MeshError, match=r"a\.glb: holds KHR_draco_mesh_compression that cannot be decoded"):
+        load_mesh(path)
+
+
+def test_without_its_decoder_draco_is_refused_by_name(monkeypatch, tmp_path):
+    monkeypatch.setattr(gltf.importlib.util, "find_spec", lambda name: None)
+    path = written(tmp_path, "a.glb", compressed("KHR_draco_mesh_compression"))
+    with pytest.raises(MeshError, match=r"compressed with KHR_draco_mesh_compression, which needs the package DracoPy"):
+        load_mesh(path)
+
+
+@pytest.mark.parametrize("name", ["EXT_meshopt_compression", "KHR_meshopt_compression"])
+def test_meshopt_is_refused_by_name(tmp_path, name):
+    path = written(tmp_path, "a.glb", compressed(name))
+    with pytest.raises(MeshError, match=rf"a\.glb: is compressed with {name}, which cannot be decoded; save it uncom"):
+        load_mesh(path)
 
 
 def written(tmp_path, name, data):

@@ -132,6 +132,25 @@ def test_a_slot_looks_like_the_scene_that_is_in_it(device):
         assert (np.abs(found).sum(-1) > 0).mean() > 0.9
 
 
+def test_what_is_laid_out_once_writes_where_it_is_told(device):
+    """At the first call the launch is laid out; poses and outputs may lie elsewhere at the next."""
+    bank, camera = SceneBank.pack([find_scene("house:3")], device, appearance=True), CameraConfig(16, 16)
+    headings = np.linspace(-3, 3, 4)
+    places = bank.scenes[0].navmesh.sample(8, seed=3)
+    rig = make_rig(bank, bodies_at(places[:4], headings, device), camera, ["normals"])
+    first, again = observe(rig), observe(rig)
+    np.testing.assert_array_equal(first["normals"], again["normals"])
+    sensor, renderer = rig.sensors[""]["normals"], rig.renderers[""]
+    moved = make_rig(bank, bodies_at(places[4:], headings, device), camera, ["normals"])
+    expected, views = observe(moved)["normals"], moved.look_from()
+    for _ in range(2):
+        out = torch.full((4, 3, 16, 16), 9.0, device=device)
+        sensor.write(*renderer.visibility(*views), views, bank.appearance, out)
+        np.testing.assert_array_equal(out.cpu().numpy(), expected)
+    with pytest.raises(ArgumentError, match="normals: found no triangles"):
+        sensor.write(renderer.depth, None, views, None, out)
+
+
 def test_spec():
     spec = NormalSensor(CameraConfig(height=6, width=9)).spec
     assert spec.name == "normals" and spec.shape == (3, 6, 9)

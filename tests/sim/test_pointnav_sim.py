@@ -11,6 +11,7 @@ from batchnav.data.scenes import find_scene
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.runtime.arrays import view
 from batchnav.scene.bank import SceneBank
+from batchnav.sim.places import MAX_SNAP_HEIGHT
 from batchnav.tasks import pointnav
 from batchnav.tasks.pairs import EpisodeTable
 from batchnav.tasks.pointnav import PointNavConfig, Settings, pointnav_simulator
@@ -52,6 +53,8 @@ def test_kernels_compile_for_the_gpu(scene, compile_ptx):
         ("scene", 1, r"episodes\.scene\[1\]: found 1, expected 0 to 0"), ("scene", -(10**6), "found -1000000"),
         ("start", float("nan"), r"episodes\.start\[1\]: found \[nan, nan, nan\], expected finite"),
         ("heading", float("inf"), r"episodes\.heading"), ("goal", float("inf"), r"episodes\.goal"),
+        ("start", 500.0, r"episodes\.start\[1\]: found \[500.*expected a point on the navmesh of scene 'house:3'"),
+        ("goal", -500.0, r"episodes\.goal\[1\]: found \[-500.*expected a point on the navmesh of scene 'house:3'"),
     ],
 )  # fmt: skip
 def test_a_table_is_checked_before_kernels_read_it(scene, field, value, error):
@@ -64,6 +67,18 @@ def test_a_table_is_checked_before_kernels_read_it(scene, field, value, error):
         pointnav_simulator(bank, 2, episodes=table)
     with pytest.raises(ArgumentError, match=r"episodes\.goal"):
         pointnav_simulator(bank, 2, episodes=table._replace(goal=points[:1]))
+
+
+@pytest.mark.parametrize("field", ["start", "goal"])
+def test_a_table_by_hand_has_its_places_on_the_navmesh(scene, field):
+    points = torch.from_numpy(scene.navmesh.sample(4, 0))
+    table = EpisodeTable(torch.zeros(2, dtype=torch.int32), points[:2].clone(), torch.zeros(2), points[2:].clone())
+    bank = SceneBank.pack([scene], "cpu")
+    getattr(table, field)[1, 1] += MAX_SNAP_HEIGHT - 0.01  # a point a little above the floor is meant to be on it
+    pointnav_simulator(bank, 2, episodes=table).reset()
+    getattr(table, field)[1, 1] += 0.02
+    with pytest.raises(EpisodeError, match=rf"episodes\.{field}\[1\]: found .*, expected a point on the navmesh"):
+        pointnav_simulator(bank, 2, episodes=table)
 
 
 @pytest.mark.cuda

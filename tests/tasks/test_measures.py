@@ -30,9 +30,9 @@ def test_soft_spl_counts_progress_without_success():
 
 
 def test_reward_is_slack_plus_progress_plus_spl_at_success():
-    assert step_reward(F(-0.01), F(3.0), F(2.75), F(2.5), F(0.0)) == pytest.approx(0.24, rel=ROUNDING)
-    assert step_reward(F(-0.01), F(0.1), F(0.1), F(2.5), F(0.8)) == pytest.approx(1.99, rel=ROUNDING)
-    assert step_reward(F(-0.01), F(np.inf), F(2.0), F(2.5), F(0.0)) == pytest.approx(-0.01, rel=ROUNDING)
+    assert step_reward(F(3.0), F(2.75), F(0.0), F(-0.01), F(2.5)) == pytest.approx(0.24, rel=ROUNDING)
+    assert step_reward(F(0.1), F(0.1), F(0.8), F(-0.01), F(2.5)) == pytest.approx(1.99, rel=ROUNDING)
+    assert step_reward(F(np.inf), F(2.0), F(0.0), F(-0.01), F(2.5)) == pytest.approx(-0.01, rel=ROUNDING)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_step_collides_when_it_falls_short():
 
 def test_easy_episodes_are_thinned_as_habitat_thins_them():
     # A straight path has ratio 1: 20 * 0.02^2 = 0.8 % are kept; at 1.0999 it is 28.8 %.
-    assert keep_detour(F(1.2), F(1.0), F(1.1), F(0.99))
+    assert keep_detour(F(1.2), F(1.0), F(0.99), F(1.1))
     u = np.linspace(0, 1, 10001, dtype=np.float32)
-    assert np.mean([keep_detour(F(1.0), F(1.0), F(1.1), v) for v in u]) == pytest.approx(0.008, abs=2e-4)
-    assert np.mean([keep_detour(F(1.0999), F(1.0), F(1.1), v) for v in u]) == pytest.approx(0.288, abs=2e-3)
+    assert np.mean([keep_detour(F(1.0), F(1.0), v, F(1.1)) for v in u]) == pytest.approx(0.008, abs=2e-4)
+    assert np.mean([keep_detour(F(1.0999), F(1.0), v, F(1.1)) for v in u]) == pytest.approx(0.288, abs=2e-3)

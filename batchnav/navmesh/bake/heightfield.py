@@ -94,7 +94,7 @@ def _rasterise(vertices, faces, grid):
                     if used >= MAX_SPANS:
                         return head, np.empty((MAX_SPANS + 1, 4), np.int32)
                     pool = room_for(pool, used, 1)
-                used, free = _add_span(x + z * grid.width, low, high, area, grid.walkable_climb, used, free, head, pool)
+                used, free = _add_span(x + z * grid.width, low, high, area, used, free, grid.walkable_climb, head, pool)
     return head, pool
 
 
@@ -172,7 +172,7 @@ def _divide(polygon, count, below, above, line, axis, clip_out):
 
 
 @lean_function
-def _add_span(column, low, high, area, merge_threshold, used, free, head_out, pool_out):
+def _add_span(column, low, high, area, used, free, merge_threshold, head_out, pool_out):
     """Insert a span into a column's list, merging what it touches. Returns the pool's used count and free list.
 
     A merged span is floor if a part of it whose top is within `merge_threshold` of the new top is.
