@@ -49,7 +49,7 @@ class StopSignals:
             return
         self.status, self._name = 0 if number == signal.SIGUSR1 else 128 + number, signal.Signals(number).name
         for other in SIGNALS:
-            signal.signal(other, signal.SIG_DFL)
+            signal.signal(other, signal.SIG_IGN if self.once else signal.SIG_DFL)
         if not self._deferred:
             self.end("nothing was lost")
 
@@ -66,6 +66,15 @@ class StopSignals:
         """Whether a save was asked for since the last call."""
         asked, self._save_asked = self._save_asked, False
         return asked
+
+    @property
+    def asked(self) -> tuple[int, str] | None:
+        """The exit status and the signal that asked for it; None: go on."""
+        return None if self.status is None else (self.status, self._name)
+
+    def follow(self, asked: tuple[int, str]) -> None:
+        """Do as if this process had been asked, where another was."""
+        self.status, self._name = asked
 
     def end(self, done: str) -> None:
         """End the process as it was asked to, and say what was done; nothing where it was not asked."""

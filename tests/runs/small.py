@@ -48,7 +48,7 @@ def play(run, out, largest_file=None, **options):
     if largest_file is not None:  # as a full disk: a write that leads beyond it fails
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     torch.set_num_threads(1)
-    training.make_environment = lambda run, device: CartPoleEnv(run.ppo.num_envs, device, run.seed)
+    training.make_environment = lambda run, ranks: CartPoleEnv(run.ppo.num_envs, ranks.device, run.seed)
     try:
         training.train(run, out, **options)
     except BatchnavError as error:
