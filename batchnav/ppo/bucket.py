@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import torch
 
+from batchnav.runtime.distributed import Ranks
+
 ALIGNMENT = 64
 """Numbers: each gradient begins at a multiple of 256 bytes, as a tensor of its own does, so kernels load vectors."""
 
@@ -25,3 +27,13 @@ class Bucket:
         self.flat = torch.zeros(starts[-1], device=parameters[0].device)
         for parameter, start in zip(parameters, starts, strict=False):
             parameter.grad = self.flat.as_strided(parameter.shape, parameter.stride(), start)
+        self._parameters = parameters
+
+    @torch.no_grad()
+    def copy_first_(self, ranks: Ranks) -> None:
+        """Give all ranks the parameters that rank 0 has, in place, by way of `flat`."""
+        for parameter in self._parameters:
+            parameter.grad.copy_(parameter)
+        ranks.copy_first_(self.flat)
+        for parameter in self._parameters:
+            parameter.copy_(parameter.grad)

@@ -87,8 +87,8 @@ class Learner:
         )
         self.uniforms = torch.empty(config.rollout_steps, env.num_envs, device=self.device)
         if self.ranks.several:
-            self.ranks.copy_first_(self.policy.parameters())
             self.bucket = Bucket(self.policy.parameters())
+            self.bucket.copy_first_(self.ranks)
             self._all_uniforms = self.uniforms.repeat(1, self.ranks.world_size)
         self.minibatch = torch.zeros(config.num_envs // config.minibatches, dtype=torch.int64, device=self.device)
         self.episodes = EpisodeSums(env.num_envs, self.device)

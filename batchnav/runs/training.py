@@ -86,8 +86,8 @@ def _loop(
     after_update: Callable[[], None],
 ) -> None:
     """Updates until all frames are done, or a signal asks to end: all ranks do the same after each."""
-    ranks = learner.ranks
-    while learner.frames < run.ppo.total_frames and signals.status is None:
+    ranks, asked = learner.ranks, None  # not `signals.status`, which may be of this rank alone
+    while learner.frames < run.ppo.total_frames and not asked:
         before = learner.frames
         stats = learner.update(learner.frames / run.ppo.total_frames).read()
         due = signals.save_asked() | folder.save_due(run.save_every)
@@ -101,9 +101,9 @@ def _loop(
             folder.log({"frames": learner.frames, "eval": validation.measure()})
         if any(report.save for report in reports):
             save(learner, run, folder)
-        asked = [report.asked for report in reports if report.asked]
+        asked = next((report.asked for report in reports if report.asked), None)
         if asked:
-            signals.follow(asked[0])
+            signals.follow(asked)
         after_update()
 
 

@@ -21,7 +21,7 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -102,12 +102,11 @@ class Ranks:
         """The square root of `var`."""
         return self.var(tensor).sqrt() if self.several else tensor.std()
 
-    def copy_first_(self, tensors: Iterable[torch.Tensor]) -> None:
+    def copy_first_(self, tensor: torch.Tensor) -> None:
         """Give all ranks the values that rank 0 has, in place."""
         if self.several:
-            for tensor in tensors:
-                with self._connection():
-                    dist.broadcast(tensor, src=0)
+            with self._connection():
+                dist.broadcast(tensor, src=0)
 
     # Objects, by way of the host.
 

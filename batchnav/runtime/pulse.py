@@ -23,11 +23,11 @@ BEAT_SECONDS = 0.5
 SILENT_SECONDS = 15.0
 """Without a beat for so long a rank is gone: far longer than anything keeps a thread from running, and sooner than
 torchrun ends by force what does not heed it."""
-BROKEN_SECONDS = 4.0
+BROKEN_SECONDS = 3.0
 """The same once a connection has broken."""
 LINGER_SECONDS = 1.2
-"""A rank that failed stays so long, so that the others read why, and they a little longer: torchrun takes the first that
-ends for the cause, and ends the others."""
+"""A rank that failed stays so long, so that the others read why, and they a little longer: torchrun takes the first
+that ends for the cause, and ends the others."""
 
 
 class Beat(NamedTuple):
@@ -152,7 +152,9 @@ class Pulse(threading.Thread):
         speaker = min(rank for rank in range(self.world_size) if rank not in (gone or []))
         if self.rank == speaker:
             print(f"error: {words}; all {self.world_size} ranks end", file=sys.stderr, flush=True)
-        time.sleep(LINGER_SECONDS if self._words else 2 * LINGER_SECONDS)
+        failed, self._words = bool(self._words), self._words or words
+        self._say_and_hear()  # who has not seen it hears it, while the store is there
+        time.sleep(LINGER_SECONDS if failed else 2 * LINGER_SECONDS)
         _end("", status)
 
 

@@ -1,25 +1,17 @@
 """Several processes that train one policy, by gloo on the CPU: the same run as one process has, and no rank waits for
 ever for one that is gone."""
 
-import os
-import signal
-import time
-
-import numpy as np
 import pytest
 import torch
-from ranks import PATIENCE, results_of, start, statuses
+from ranks import results_of
 
 from batchnav.config import PolicyConfig, PPOConfig
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
-from batchnav.ppo.learner import OWN
-from batchnav.ppo.schedule import learning_rate
 from batchnav.ppo.stats import merged
-from batchnav.runtime import distributed, pulse
-from batchnav.runtime.distributed import Ranks, join
+from batchnav.runtime.distributed import Ranks
 
 N = 32
 """Environments in all."""
