@@ -1,4 +1,4 @@
-"""Processes that train together on the CPU, started from a test, as torchrun would start them."""
+"""Processes that train together, started from a test as torchrun would start them."""
 
 import multiprocessing
 import os
@@ -31,26 +31,26 @@ def free_port():
         return one.getsockname()[1]
 
 
-def _run(work, rank, world_size, port, log, results, arguments):
+def _run(work, device, rank, world_size, port, log, results, arguments):
     for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
         stream.flush()
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), number)
     os.environ.update(variables(rank, world_size, port))
     torch.set_num_threads(1)
     try:
-        with join("cpu") as ranks:
+        with join(device, even_alone=True) as ranks:
             results.put((rank, work(ranks, *arguments)))
     except Exception:
         traceback.print_exc()
         raise
 
 
-def start(work, world_size, log, *arguments):
+def start(work, world_size, log, *arguments, device="cpu"):
     """Begin `work(ranks, *arguments)` in so many processes; they and the queue of (rank, result)."""
     port, results = free_port(), CONTEXT.Queue()
     processes = [
         CONTEXT.Process(
-            target=_run, args=(work, rank, world_size, port, str(log), results, arguments), daemon=True
+            target=_run, args=(work, device, rank, world_size, port, str(log), results, arguments), daemon=True
         )
         for rank in range(world_size)
     ]  # fmt: skip
@@ -66,9 +66,9 @@ def statuses(processes):
     return [process.exitcode for process in processes]
 
 
-def results_of(work, world_size, log, *arguments):
+def results_of(work, world_size, log, *arguments, device="cpu"):
     """What `work` gives on each rank."""
-    processes, results = start(work, world_size, log, *arguments)
+    processes, results = start(work, world_size, log, *arguments, device=device)
     found = dict(results.get(timeout=PATIENCE) for _ in processes)
     assert statuses(processes) == [0] * world_size, log.read_text()
     return [found[rank] for rank in range(world_size)]

@@ -92,7 +92,7 @@ class Learner:
             self._all_uniforms = self.uniforms.repeat(1, self.ranks.world_size)
         self.minibatch = torch.zeros(config.num_envs // config.minibatches, dtype=torch.int64, device=self.device)
         self.episodes = EpisodeSums(env.num_envs, self.device)
-        self._graphs, self._one_graph = graphs, one_graph
+        self._graphs, self.one_graph = graphs, one_graph
         self._record()
         self._begin(seed)
 
@@ -114,7 +114,7 @@ class Learner:
         self._find_gradients, self._take_step = self._gradients_of_rollout, self._step_by_mean
         if not self.ranks.several:
             self._learn_minibatch = graphs.wrap(self._learn_from_rollout)
-        elif self._one_graph:
+        elif self.one_graph:
             self._learn_minibatch = graphs.wrap(self._learn_together)
         else:
             self._find_gradients = graphs.wrap(self._gradients_of_rollout)

@@ -101,10 +101,10 @@ def _loop(
             folder.log({"frames": learner.frames, "eval": validation.measure()})
         if any(report.save for report in reports):
             save(learner, run, folder)
-        asked = next((report.asked for report in reports if report.asked), None)
+        after_update()
+        asked = next((report.asked for report in reports if report.asked), None) if ranks.several else signals.asked
         if asked:
             signals.follow(asked)
-        after_update()
 
 
 def make_learner(run: PointNavRun, ranks: Ranks) -> Learner:
