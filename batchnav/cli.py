@@ -1,4 +1,4 @@
-"""The command line: `batchnav doctor`, `batchnav data ...` for data sets, `batchnav navmesh ...` for navmeshes."""
+"""The command line: `batchnav train`, `doctor`, `data ...` for data sets, `navmesh ...` for navmeshes."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from batchnav.data.validate import validate
 from batchnav.errors import ArgumentError, BatchnavError, EpisodeError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runs import start
 from batchnav.runs.doctor import examine, memory_findings
 from batchnav.runtime.files import replacing
 from batchnav.scene.mesh import load_mesh
@@ -275,14 +276,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The program `batchnav`; `arguments` are those of the command line by default."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     group = arguments[0] if arguments else ""
+    if group == "train":  # its options are a configuration's
+        return _or_exit(lambda: start.start(arguments[1:]))
     if group not in COMMANDS:
-        lines = [f"  batchnav {name}{_subcommands(name)}" for name in COMMANDS]
+        lines = ["  batchnav train [--gpus N] ...", *(f"  batchnav {name}{_subcommands(name)}" for name in COMMANDS)]
         print("\n".join(["usage:", *lines, "", "batchnav data --help, batchnav navmesh bake --help ... say more"]))
         sys.exit(0 if group in ("-h", "--help") else 2)
     command = COMMANDS[group]
     call = tyro.extras.subcommand_cli_from_dict if isinstance(command, dict) else tyro.cli
+    return _or_exit(lambda: call(command, prog=f"batchnav {group}", args=arguments[1:]))
+
+
+def _or_exit(call: Callable[[], None]) -> None:
+    """Call; what is wrong is one line."""
     try:
-        call(command, prog=f"batchnav {group}", args=arguments[1:])
+        call()
     except BatchnavError as error:
         sys.exit(f"error: {error}")
 

@@ -4,6 +4,9 @@
 class BatchnavError(Exception):
     """Base of every error that batchnav raises on purpose."""
 
+    of_all_ranks = False
+    """Where several processes train together: whether all of them raise it at once, each with the same words."""
+
 
 class MeshError(BatchnavError):
     """A mesh or scene file that cannot be used."""
@@ -23,6 +26,8 @@ class CheckpointError(BatchnavError):
 
 class DivergenceError(BatchnavError):
     """Training whose loss is no longer finite."""
+
+    of_all_ranks = True
 
 
 class ArgumentError(BatchnavError, ValueError):

@@ -150,7 +150,11 @@ def rate(row: Row) -> str:
 
 
 def options(row: Row) -> str:
-    return ", ".join(name for name in ("deterministic", "tuned") if row["params"][name])
+    params = row["params"]
+    several = (
+        [f"{params['ranks']} GPUs" + (", one graph" if params["one_graph"] else "")] if params["ranks"] > 1 else []
+    )
+    return ", ".join([*several, *(name for name in ("deterministic", "tuned") if params[name])])
 
 
 def houses(row: Row) -> str:

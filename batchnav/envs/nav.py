@@ -49,6 +49,8 @@ class NavEnv(gym.vector.VectorEnv):
         final_observation: also give info["final_obs"], the last observation of an ended episode, meaningful where
             info["_final_obs"] is set; costs a rendering.
         renderer: "raycast", "opengl", or "auto" for the faster one on this machine.
+        first_env: where several processes share a run, the number of this one's first environment among all: it then
+            plays the episodes that it would play in one process, in scenes that it has its share of.
 
     ArgumentError, ConfigError for what is not as described, and for a step before the first `reset`, or any use after
     `close`; NavMeshError for a scene whose navmesh was baked for
@@ -69,6 +71,7 @@ class NavEnv(gym.vector.VectorEnv):
         episodes: EpisodeTable | None = None,
         final_observation: bool = False,
         renderer: str = "raycast",
+        first_env: int = 0,
         **options,
     ):
         num_envs, seed = check_int("num_envs", num_envs, 1, MAX_ENVS), check_seed(seed)
@@ -88,7 +91,8 @@ class NavEnv(gym.vector.VectorEnv):
             check_body(scene, body.agent_radius, body.agent_height)
         self.num_envs, self.device = num_envs, self.bank.device
         self._playing = False  # from the first reset to the end
-        self.sim = Simulator(self.bank, num_envs, body, lambda sim: TASKS[task](sim, self.config.task, episodes), seed)
+        make_task = lambda sim: TASKS[task](sim, self.config.task, episodes)  # noqa: E731
+        self.sim = Simulator(self.bank, num_envs, body, make_task, seed, first_env)
         self.task = self.sim.task
         self.rig = Rig(self.bank, self.sim.bodies, cameras, made, renderer)
         if self.stream is not None:

@@ -2,6 +2,11 @@
 
 Nothing in `update` waits for the device; the statistics it returns do when they are read. A whole rollout and a
 minibatch's step each work on tensors that stay where they are, so each can be one CUDA graph.
+
+Several processes may train one policy (`runtime.distributed`), each in environments of its own: they start from the
+same weights, draw from generators in the same state, and take each step with the mean of all gradients, so their
+weights stay the same to the bit. A minibatch then is one of every process, and its step two graphs: what NCCL sums
+between them is not recorded, so that recording asks nothing of it.
 """
 
 from __future__ import annotations
@@ -13,17 +18,21 @@ import torch
 from batchnav.config import PPOConfig
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic, as_dict
+from batchnav.ppo.bucket import Bucket
 from batchnav.ppo.gae import gae
 from batchnav.ppo.lamb import Lamb
 from batchnav.ppo.loss import LossStats, ppo_loss
 from batchnav.ppo.rollout import Rollout
 from batchnav.ppo.schedule import learning_rate
 from batchnav.ppo.stats import EpisodeSums, Timer, UpdateStats
+from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.graphs import Graphs
 from batchnav.types import VecEnv
 
 EPS = 1e-5
 """Adam's and LAMB's epsilon, as in the paper's release."""
+OWN = ("memory", "obs", "start", "prev_action", "env")
+"""The parts of a state that each rank has its own of; the others are the same on all."""
 
 
 class Learner:
@@ -36,11 +45,14 @@ class Learner:
     Args:
         policy: moved to the environment's device.
         env: reset here, with `seed`.
-        config: `num_envs` must be the environment's.
+        config: `num_envs` must be the environment's: of this process alone. `total_frames` are of all together.
         seed: of the environment, of the actions drawn and of the minibatches. Initial weights are the caller's.
         compile: run the network through torch.compile.
         graphs: replay a minibatch's step, and the rollout where the environment is `capturable`, as CUDA graphs. The
             same kernels run in the same order, so the results are the same; on the CPU it changes nothing.
+        ranks: the processes that train together, all with the same settings and seed; None: this one is alone. Their
+            environments must differ (`NavEnv`'s `first_env`).
+        one_graph: record the sum over ranks too, a minibatch's step as one graph: to measure, not to train.
 
     ConfigError where the environment and the configuration do not fit.
     """
@@ -53,12 +65,15 @@ class Learner:
         seed: int = 0,
         compile: bool = False,
         graphs: bool = False,
+        ranks: Ranks | None = None,
+        one_graph: bool = False,
     ):
         config.validate()
         if config.num_envs != env.num_envs:
             raise ConfigError(f"num_envs: found {config.num_envs}, expected the environment's {env.num_envs}")
         self.device = torch.device(env.device)
-        self.env, self.config = env, config
+        self.env, self.config, self.seed = env, config, seed
+        self.ranks = ranks or Ranks(self.device)
         self.policy = policy.to(self.device)
         if compile:
             self.policy.compile_parts()
@@ -71,11 +86,19 @@ class Learner:
             self.policy.observation_shapes, env.storage, config.rollout_steps, env.num_envs, self.device, self.state
         )
         self.uniforms = torch.empty(config.rollout_steps, env.num_envs, device=self.device)
+        if self.ranks.several:
+            self.bucket = Bucket(self.policy.parameters())
+            self.bucket.copy_first_(self.ranks)
+            self._all_uniforms = self.uniforms.repeat(1, self.ranks.world_size)
         self.minibatch = torch.zeros(config.num_envs // config.minibatches, dtype=torch.int64, device=self.device)
         self.episodes = EpisodeSums(env.num_envs, self.device)
-        self._graphs = graphs
+        self._graphs, self.one_graph = graphs, one_graph
         self._record()
-        obs, _ = env.reset(seed=seed)
+        self._begin(seed)
+
+    def _begin(self, seed: int) -> None:
+        """Begin all episodes anew, without memory."""
+        obs, _ = self.env.reset(seed=seed)
         self.rollout.put_obs(-1, as_dict(obs))
         self.rollout.start[-1] = True
 
@@ -88,12 +111,20 @@ class Learner:
         """Have rollout and step recorded, anew where they were: what they work on has moved."""
         graphs = Graphs(self.device, self._graphs)
         self._play_rollout = graphs.wrap(self._play) if self.env.capturable else self._play
-        self._learn_minibatch = graphs.wrap(self._learn_from_rollout)
+        self._find_gradients, self._take_step = self._gradients_of_rollout, self._step_by_mean
+        if not self.ranks.several:
+            self._learn_minibatch = graphs.wrap(self._learn_from_rollout)
+        elif self.one_graph:
+            self._learn_minibatch = graphs.wrap(self._learn_together)
+        else:
+            self._find_gradients = graphs.wrap(self._gradients_of_rollout)
+            self._take_step = graphs.wrap(self._step_by_mean)
+            self._learn_minibatch = self._learn_together
 
     def update(self, progress: float) -> UpdateStats:
         """One rollout and the learning from it. `progress`: how much of the run is done, 0 to 1, for the schedule."""
-        config, timer = self.config, Timer(self.device)
-        lr = learning_rate(progress, config.learning_rate, config.frames_per_update // config.minibatches)
+        config, ranks, timer = self.config, self.ranks, Timer(self.device)
+        lr = learning_rate(progress, config.learning_rate, self.frames_per_update // config.minibatches)
         self.lr.fill_(lr)
         upkeep = self.env.between_rollouts()
         self.collect()
@@ -103,29 +134,49 @@ class Learner:
             kept.copy_(value)
         parts = []
         for _ in range(config.epochs):
-            order = torch.randperm(config.num_envs, generator=self.generator, device=self.device)
-            for envs in order.view(config.minibatches, -1):
+            for envs in self._draw_minibatches():
                 self.minibatch.copy_(envs)
                 parts.append(self._learn_minibatch().clone())
         timer.mark()
-        self.frames += config.frames_per_update
-        *losses, grad_norm = torch.stack(parts).mean(0).unbind()
+        self.frames += self.frames_per_update
+        found, sound = torch.stack(parts), None
+        if ranks.several:
+            own_norm = found[:, -2]
+            sound = (found[:, 0] + own_norm).isfinite().cumprod(0).sum()
+            found = torch.cat([found[:, :-2], found[:, -1:]], dim=1)
+        *losses, grad_norm = found.mean(0).unbind()
         return UpdateStats(
             frames=self.frames,
             learning_rate=lr,
             losses=LossStats(*losses),
             grad_norm=grad_norm,
-            explained_variance=1.0 - (rollout.returns - rollout.value).var() / rollout.returns.var().clamp(min=1e-12),
+            explained_variance=1.0
+            - ranks.var(rollout.returns - rollout.value) / ranks.var(rollout.returns).clamp(min=1e-12),
             reward=rollout.reward.mean(),
             episodes=self.episodes.take(),
             upkeep=upkeep,
             timer=timer,
+            sound=sound,
         )
+
+    @property
+    def frames_per_update(self) -> int:
+        """Environment steps of all ranks between two updates of the policy."""
+        return self.config.frames_per_update * self.ranks.world_size
+
+    def _draw_minibatches(self) -> torch.Tensor:
+        """Which environments learn together in an epoch: i64 [minibatches, B], drawn anew; the same on all ranks."""
+        order = torch.randperm(self.config.num_envs, generator=self.generator, device=self.device)
+        return order.view(self.config.minibatches, -1)
 
     @torch.no_grad()
     def collect(self) -> None:
         """Fill the rollout with `rollout_steps` steps of every environment."""
-        self.uniforms.uniform_(generator=self.generator)
+        if self.ranks.several:  # everyone's, as one process would draw them
+            mine = slice(self.ranks.rank * self.env.num_envs, (self.ranks.rank + 1) * self.env.num_envs)
+            self.uniforms.copy_(self._all_uniforms.uniform_(generator=self.generator)[:, mine])
+        else:
+            self.uniforms.uniform_(generator=self.generator)
         self._play_rollout()
 
     @torch.no_grad()
@@ -179,7 +230,7 @@ class Learner:
             rollout.reward, rollout.value, rollout.next_value, rollout.done, config.gamma, config.gae_lambda
         )
         if config.normalize_advantage:
-            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+            advantage = (advantage - self.ranks.mean(advantage)) / (self.ranks.std(advantage) + 1e-8)
         return advantage, returns
 
     def _learn_from_rollout(self) -> torch.Tensor:
@@ -190,7 +241,39 @@ class Learner:
 
     def _learn(self, envs: torch.Tensor, advantage: torch.Tensor, returns: torch.Tensor):
         """One optimiser step on the whole sequences of the environments `envs` i64 [B]."""
-        rollout, config, T = self.rollout, self.config, self.rollout.num_steps
+        loss, stats = self._loss(envs, advantage, returns)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        return stats, self._step_optimizer()
+
+    def _learn_together(self) -> torch.Tensor:
+        """`_learn_from_rollout` on every rank, by the mean of their gradients: f32 [8], with the own norm too."""
+        stats = self._find_gradients()
+        self.ranks.sum_(self.bucket.flat)
+        return torch.cat([stats, self._take_step()])
+
+    def _gradients_of_rollout(self) -> torch.Tensor:
+        """Own gradients, into the bucket: f32 [7], the loss and its parts, their norm."""
+        envs = self.minibatch
+        self.bucket.flat.zero_()
+        loss, stats = self._loss(envs, self.rollout.advantage[:, envs], self.rollout.returns[:, envs])
+        loss.backward()
+        return torch.stack([*stats, self.bucket.flat.norm()])
+
+    def _step_by_mean(self) -> torch.Tensor:
+        """One optimiser step by the gradients in the bucket, which are all ranks' sum: f32 [1], their mean's norm."""
+        self.bucket.flat.div_(self.ranks.world_size)
+        return self._step_optimizer()[None]
+
+    def _step_optimizer(self) -> torch.Tensor:
+        """Clip the gradients and take a step: their norm before."""
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.max_grad_norm)
+        self.optimizer.step()
+        return grad_norm
+
+    def _loss(self, envs: torch.Tensor, advantage: torch.Tensor, returns: torch.Tensor):
+        """The loss on the whole sequences of the environments `envs` i64 [B], and its parts."""
+        config, rollout, T = self.config, self.rollout, self.config.rollout_steps
         with self._autocast():
             seen = self.policy.evaluate(
                 {name: slots[:T].index_select(1, envs) for name, slots in rollout.obs.items()},
@@ -199,7 +282,7 @@ class Learner:
                 rollout.state0[:, :, envs],
                 rollout.action[:, envs],
             )
-        loss, stats = ppo_loss(
+        return ppo_loss(
             seen.log_prob,
             rollout.log_prob[:, envs],
             advantage,
@@ -210,11 +293,6 @@ class Learner:
             value_coef=config.value_coef,
             entropy_coef=config.entropy_coef,
         )
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        grad_norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
-        self.optimizer.step()
-        return stats, grad_norm
 
     def _autocast(self) -> torch.autocast:
         """bfloat16 products on CUDA; float32 everywhere on the CPU."""
@@ -223,7 +301,8 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """All that the next update depends on, as nested dicts of tensors and numbers; on the CPU exact to the bit.
 
-        The tensors are the live ones, as in torch: save or copy them before the next update.
+        The tensors are the live ones, as in torch: save or copy them before the next update. Ranks differ in the parts
+        named in OWN.
         """
         rollout = self.rollout
         return {
@@ -238,9 +317,11 @@ class Learner:
             "env": self.env.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`'s result. CheckpointError where it is of another run's shape."""
-        rollout = self.rollout
+    def load_state_dict(self, state: dict[str, Any], anew: bool = False) -> None:
+        """Continue from `state_dict`'s result; `anew`: without the parts named in OWN, in episodes that begin now.
+
+        CheckpointError where it is of another run's shape.
+        """
         try:
             self.policy.load_state_dict(state["policy"])
             # Rates, decays and bounds are this run's settings; only what the optimiser has counted goes on.
@@ -250,17 +331,25 @@ class Learner:
                 raise ValueError(f"its optimiser is not {self.config.optimizer}")
             self.optimizer.param_groups[0]["lr"] = self.lr
             self.generator.set_state(state["generator"].cpu())
-            self.state.copy_(state["memory"])
-            for name, slots in rollout.obs.items():
-                slots[-1].copy_(state["obs"][name])
-            rollout.start[-1].copy_(state["start"])
-            rollout.prev_action[-1].copy_(state["prev_action"])
-            self.env.load_state_dict(state["env"])
             self.frames = int(state["frames"])
+            if anew:
+                self._begin(self.seed + self.frames)  # not the first episodes again
+            else:
+                self._load_own(state)
             self._record()  # the optimiser's state lies elsewhere now
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             message = " ".join(str(error).split())  # torch's have several lines
             raise CheckpointError(f"resume state: does not fit this run ({type(error).__name__}: {message})") from error
+
+    def _load_own(self, state: dict[str, Any]) -> None:
+        """The parts of a state that are this rank's own."""
+        rollout = self.rollout
+        self.state.copy_(state["memory"])
+        for name, slots in rollout.obs.items():
+            slots[-1].copy_(state["obs"][name])
+        rollout.start[-1].copy_(state["start"])
+        rollout.prev_action[-1].copy_(state["prev_action"])
+        self.env.load_state_dict(state["env"])
 
 
 def _kind_of(kept: dict[str, torch.Tensor]) -> str:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from batchnav.ppo.loss import LossStats
+
+SOUND = "sound"
+"""The name of `UpdateStats.sound` among what is read."""
+SUMS = ("episode/count", "upkeep/scenes_loaded")
+"""What several ranks have together; of other upkeep, and of seconds, the longest counts."""
 
 
 class EpisodeSums:
@@ -85,6 +92,8 @@ class UpdateStats:
     upkeep: dict[str, float]
     """What the environment said between rollouts."""
     timer: Timer
+    sound: torch.Tensor | None = None
+    """Of several ranks: minibatches before the first whose loss or gradient was not finite on this one."""
 
     def read(self) -> dict[str, float]:
         """Everything as numbers by name ("loss/...", "episode/...", "seconds/..."): one wait for the device."""
@@ -94,6 +103,7 @@ class UpdateStats:
             "loss/explained_variance": self.explained_variance,
             "reward": self.reward,
             **{f"episode/{name}": value for name, value in self.episodes.items()},
+            **({} if self.sound is None else {SOUND: self.sound}),
         }
         values = torch.stack([value.double() for value in tensors.values()]).tolist()
         collect, learn = self.timer.seconds()
@@ -105,3 +115,27 @@ class UpdateStats:
             "seconds/collect": collect,
             "seconds/learn": learn,
         }
+
+
+def merged(ranks: Sequence[dict[str, float]]) -> dict[str, float]:
+    """What several ranks have read of one update, as of one: means over all environments and episodes.
+
+    A name that a rank does not have is left out of it there.
+    """
+    if len(ranks) == 1:
+        return ranks[0]
+    found = {}
+    for name in dict.fromkeys(name for row in ranks for name in row if name != SOUND):
+        rows = [row for row in ranks if name in row]
+        values = [row[name] for row in rows]
+        if name in SUMS:
+            found[name] = sum(values)
+        elif name.startswith("episode/"):
+            weighted = [(row[name], row["episode/count"]) for row in rows if row["episode/count"]]
+            count = sum(weight for _, weight in weighted)
+            found[name] = sum(value * weight for value, weight in weighted) / count if count else math.nan
+        elif name.startswith(("upkeep/", "seconds/")):
+            found[name] = max(values)
+        else:
+            found[name] = values[0] if len(set(values)) == 1 else sum(values) / len(values)
+    return found

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import io
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,11 @@ class RunFolder:
         """Whether a run has saved anything here."""
         return self.resume_path.exists() or self.policy_path.exists()
 
+    @property
+    def holds_state(self) -> bool:
+        """Whether there is a state to go on from."""
+        return self.resume_path.exists()
+
     def _find_changes(self, allowed: bool) -> list[str]:
         """What differs from the run that is here, a text for each setting."""
         if not (self.holds_run and self.config_path.exists()):
@@ -112,8 +118,12 @@ class RunFolder:
             ) from error
         return state["learner"]
 
-    def begin(self, frames: int) -> None:
-        """Write the configuration and open the curves: training goes on at `frames`. Rows after it are dropped."""
+    def begin(self, frames: int, changes: Sequence[str] = ()) -> None:
+        """Write the configuration and open the curves: training goes on at `frames`. Rows after it are dropped.
+
+        `changes`: what is told in `config.yaml` beside settings that changed.
+        """
+        self._changes += changes
         self._curves = Curves(self.path, frames)
         self._write_config(frames)
         self._start = self._last_save = time.monotonic()

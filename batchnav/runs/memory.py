@@ -65,7 +65,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
 def _simulator(n: int, room: Capacity, device: torch.device) -> int:
     """Bytes of the bodies, the task and the memory to search in."""
     parts = (Bodies.empty(n, META), Queue.empty(n, META), *PointNav.arrays(n, META))
-    origin = n * 8 + 8  # its scenes, and a seed
+    origin = n * 8 + 16  # its scenes, a seed, and the first agent's number
     rows = PointNav.search_rows(n, device, min(n, num_threads() * CHUNKS_PER_THREAD))
     scratch = sum(search_scratch(room.search_size, r, META).data.nbytes for r in rows)
     return sum(tensor.nbytes for part in parts for tensor in part) + origin + scratch

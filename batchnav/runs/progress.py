@@ -19,10 +19,11 @@ class TrainingProgress:
     Args:
         total: frames of the whole run.
         done: frames already done when it begins (a resumed run).
+        quiet: show nothing.
     """
 
-    def __init__(self, total: int, done: int = 0):
-        self.console = Console()
+    def __init__(self, total: int, done: int = 0, quiet: bool = False):
+        self.console = Console(quiet=quiet)
         self.total, self.first, self.start = total, done, time.monotonic()
         self._last_line = -math.inf
         self._bar = Progress(

@@ -24,10 +24,12 @@ class StopSignals:
 
     Args:
         on_sigusr1: "restart", or "save": SIGUSR1 then asks for a save alone.
+        once: a second signal changes nothing. Processes that torchrun started get each twice, from the terminal or the
+            scheduler and from torchrun, which ends by force what has not ended after 30 s.
     """
 
-    def __init__(self, on_sigusr1: Literal["restart", "save"] = "restart"):
-        self.on_sigusr1 = on_sigusr1
+    def __init__(self, on_sigusr1: Literal["restart", "save"] = "restart", once: bool = False):
+        self.on_sigusr1, self.once = on_sigusr1, once
         self.status: int | None = None
         """The exit status that was asked for; None: go on."""
         self._save_asked = self._deferred = False
@@ -48,8 +50,7 @@ class StopSignals:
             self._save_asked = True
             return
         self.status, self._name = 0 if number == signal.SIGUSR1 else 128 + number, signal.Signals(number).name
-        for other in SIGNALS:
-            signal.signal(other, signal.SIG_DFL)
+        self._leave_others()
         if not self._deferred:
             self.end("nothing was lost")
 
@@ -66,6 +67,21 @@ class StopSignals:
         """Whether a save was asked for since the last call."""
         asked, self._save_asked = self._save_asked, False
         return asked
+
+    @property
+    def asked(self) -> tuple[int, str] | None:
+        """The exit status and the signal that asked for it; None: go on."""
+        return None if self.status is None else (self.status, self._name)
+
+    def follow(self, asked: tuple[int, str]) -> None:
+        """Do as if this process had been asked, where another was."""
+        self.status, self._name = asked
+        self._leave_others()
+
+    def _leave_others(self) -> None:
+        """Let further signals do what they are to do."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN if self.once else signal.SIG_DFL)
 
     def end(self, done: str) -> None:
         """End the process as it was asked to, and say what was done; nothing where it was not asked."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from batchnav.config import to_dict
@@ -21,12 +24,15 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
 from batchnav.policy.weights import load_weights, save_policy
 from batchnav.ppo.learner import Learner
+from batchnav.ppo.stats import SOUND, merged
 from batchnav.runs.config import PointNavRun
 from batchnav.runs.folder import RunFolder
 from batchnav.runs.progress import TrainingProgress
+from batchnav.runs.shared import SharedFolder
 from batchnav.runs.signals import StopSignals
 from batchnav.runs.tracing import tracing
-from batchnav.runtime.device import make_deterministic, resolve_device
+from batchnav.runtime.device import make_deterministic
+from batchnav.runtime.distributed import Ranks, join
 from batchnav.scene.slots import Capacity, slots_needed
 
 VALIDATION = Path(__file__).resolve().parents[2] / "assets" / "episodes" / "val.json.gz"
@@ -36,52 +42,90 @@ def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: boo
     """Train as configured, from the beginning or from where the folder `out` was left.
 
     Leaves weights, curves and resume state in the folder, and a trace, if asked for by `profile`. `allow_changes`: go
-    on with another configuration than the run's before. SystemExit, after a save, where a signal asks for it.
+    on with another configuration than the run's before. SystemExit, after a save, where a signal asks for it. Processes
+    that torchrun started train together: `run.ppo.num_envs` environments and `run.scenes.slots` scenes in each.
     """
-    with StopSignals(run.on_sigusr1) as signals, RunFolder(out, run, allow_changes) as folder:
-        learner = make_learner(run)
-        state = folder.load()
-        if state is not None:
-            learner.load_state_dict(state)
-        validation = Validation(run, learner.policy, learner.device) if run.eval_every else None
-        folder.begin(learner.frames)
-        profiler = tracing(out / "trace.json") if profile else contextlib.nullcontext()
-        with TrainingProgress(run.ppo.total_frames, learner.frames) as progress, profiler, signals.deferred():
-            while learner.frames < run.ppo.total_frames and signals.status is None:
-                before = learner.frames
-                row = update(learner, run)
-                check_finite(row, folder)
-                folder.log(row)
-                progress.show(row["frames"], **{name: row[name] for name in ("frames_per_second", "success", "spl")})
-                if validation and before // run.eval_every != learner.frames // run.eval_every:
-                    folder.log({"frames": learner.frames, "eval": validation.measure()})
-                if folder.save_due(run.save_every) or signals.save_asked():
-                    save(learner, run, folder)
-                if profile:
-                    profiler.step()
-            save(learner, run, folder)
+    with join(run.device) as ranks, StopSignals(run.on_sigusr1, once=ranks.several) as signals:
+        if not ranks.first:
+            logging.getLogger("batchnav").setLevel(logging.ERROR)  # rank 0 says it for all
+        with SharedFolder(ranks, out, run, allow_changes) as folder:
+            learner = make_learner(run, ranks)
+            folder.resume(learner)
+            validation = Validation(run, learner.policy, ranks) if run.eval_every else None
+            folder.begin(learner.frames)
+            traced = profile and ranks.first
+            profiler = tracing(out / "trace.json") if traced else contextlib.nullcontext()
+            progress = TrainingProgress(run.ppo.total_frames, learner.frames, quiet=not ranks.first)
+            with progress, profiler, signals.deferred():
+                after_update = profiler.step if traced else lambda: None
+                _loop(run, learner, folder, validation, signals, progress, after_update)
+                save(learner, run, folder)
+        if signals.status is not None:
+            ranks.agree_to_end(signals.status)
         signals.end(f"saved at frame {learner.frames:,}")
 
 
-def make_learner(run: PointNavRun) -> Learner:
+class Report(NamedTuple):
+    """What a rank tells the others after an update."""
+
+    stats: dict[str, float]
+    """As read from `UpdateStats`."""
+    asked: tuple[int, str] | None
+    """Whether a signal asked it to end: `StopSignals.asked`."""
+    save: bool
+    """Whether a save is due, or a signal asked for one."""
+
+
+def _loop(
+    run: PointNavRun,
+    learner: Learner,
+    folder: SharedFolder,
+    validation: Validation | None,
+    signals: StopSignals,
+    progress: TrainingProgress,
+    after_update: Callable[[], None],
+) -> None:
+    """Updates until all frames are done, or a signal asks to end: all ranks do the same after each."""
+    ranks, asked = learner.ranks, None  # not `signals.status`, which may be of this rank alone
+    while learner.frames < run.ppo.total_frames and not asked:
+        before = learner.frames
+        stats = learner.update(learner.frames / run.ppo.total_frames).read()
+        due = signals.save_asked() | folder.save_due(run.save_every)
+        reports = ranks.exchange(Report(stats, signals.asked, due))
+        found = [report.stats for report in reports]
+        row = summary(merged(found), learner.frames_per_update)
+        check_finite(row, folder, where_it_began(found, ranks))
+        folder.log(row)
+        progress.show(row["frames"], **{name: row[name] for name in ("frames_per_second", "success", "spl")})
+        if validation and before // run.eval_every != learner.frames // run.eval_every:
+            folder.log({"frames": learner.frames, "eval": validation.measure()})
+        if any(report.save for report in reports):
+            save(learner, run, folder)
+        after_update()
+        asked = next((report.asked for report in reports if report.asked), None) if ranks.several else signals.asked
+        if asked:
+            signals.follow(asked)
+
+
+def make_learner(run: PointNavRun, ranks: Ranks) -> Learner:
     """The learner of a run that begins."""
     if run.deterministic:
         make_deterministic()
-    device = resolve_device(run.device)
     torch.manual_seed(run.seed)  # the initial weights
-    env = make_environment(run, device)
+    env = make_environment(run, ranks)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     if run.init_from:
         load_weights(policy, run.init_from)
-    return Learner(policy, env, run.ppo, run.seed, compile=run.compile, graphs=run.graphs)
+    return Learner(policy, env, run.ppo, run.seed, compile=run.compile, graphs=run.graphs, ranks=ranks)
 
 
-def make_environment(run: PointNavRun, device: torch.device) -> NavEnv:
-    """Freshly sampled episodes in the configured scenes, or the configured episodes in theirs."""
+def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
+    """Freshly sampled episodes in this rank's share of the scenes, or its share of the episodes in theirs."""
+    n = run.ppo.num_envs
     if run.scenes.episodes:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
-        return fixed_episodes(episodes, run, device, run.ppo.num_envs)
-    names, n = scene_ids(run.scenes.names), run.ppo.num_envs
+        return fixed_episodes(ranks.share(episodes), run, ranks.device, n)
+    names = ranks.share(scene_ids(run.scenes.names))
     settings, slots = run.body.navmesh, 0
     if run.scenes.slots or run.scenes.gigabytes:
         capacities = measure_scenes(names, settings=settings)
@@ -91,7 +135,7 @@ def make_environment(run: PointNavRun, device: torch.device) -> NavEnv:
         scenes = SceneStream(names, load, Capacity.for_all(capacities), slots, run.seed)
     else:
         scenes = find_scenes(names, settings=settings)
-    return NavEnv(scenes, n, device, run.seed, **_options(run))
+    return NavEnv(scenes, n, ranks.device, run.seed, first_env=ranks.rank * n, **_options(run))
 
 
 def _options(run: PointNavRun) -> dict[str, Any]:
@@ -107,12 +151,6 @@ def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.devi
     return NavEnv(scenes, num_envs, device, episodes=table, **_options(run))
 
 
-def update(learner: Learner, run: PointNavRun) -> dict[str, float]:
-    """One update, as a row of the curves."""
-    stats = learner.update(learner.frames / run.ppo.total_frames).read()
-    return summary(stats, run.ppo.frames_per_update)
-
-
 def summary(stats: dict[str, float], frames: int) -> dict[str, float]:
     """An update's statistics as a row of the curves: the last part of each name, episode means, frames/s."""
     row = {name.rsplit("/", 1)[-1]: value for name, value in stats.items()}
@@ -121,40 +159,54 @@ def summary(stats: dict[str, float], frames: int) -> dict[str, float]:
     return {"success": math.nan, "spl": math.nan, **row}  # no episode may have ended yet
 
 
-def check_finite(row: dict[str, float], folder: RunFolder) -> None:
-    """DivergenceError where an update has left weights that are not finite."""
+def check_finite(row: dict[str, float], folder: RunFolder | SharedFolder, where: str = "") -> None:
+    """DivergenceError where an update has left weights that are not finite; `where` begins its message."""
     for name in ("loss", "grad_norm"):
         if not math.isfinite(row[name]):
             advice = (
                 f"{folder.path} keeps the last good state; the same command with a lower --ppo.learning-rate and with "
                 f"--allow-changes goes on from there"
-                if folder.resume_path.exists()
+                if folder.holds_state
                 else "nothing was saved yet; a lower --ppo.learning-rate may help"
             )
             raise DivergenceError(
-                f"update to frame {row['frames']:,}: found {name} {row[name]}, expected a finite number; {advice}"
+                f"{where}update to frame {row['frames']:,}: found {name} {row[name]}, expected a finite number; {advice}"
             )
 
 
-def save(learner: Learner, run: PointNavRun, folder: RunFolder) -> None:
+def where_it_began(found: list[dict[str, float]], ranks: Ranks) -> str:
+    """The ranks whose losses or gradients were the first that are not finite; nothing where all came to it at once.
+
+    `found`: what each rank has read.
+    """
+    sound = [stats.get(SOUND, 0.0) for stats in found]
+    first = [ranks.name(rank) for rank, count in enumerate(sound) if count == min(sound)]
+    return "" if len(first) == len(found) else f"{', '.join(first)}: "
+
+
+def save(learner: Learner, run: PointNavRun, folder: SharedFolder) -> None:
     """Keep the weights, then the state to resume from."""
-    about = {"env": to_dict(run.nav), "frames": learner.frames, "seed": run.seed}
-    save_policy(learner.policy, folder.policy_path, about)
-    folder.save(learner.state_dict())
+    if folder.open:
+        about = {"env": to_dict(run.nav), "frames": learner.frames, "seed": run.seed}
+        save_policy(learner.policy, folder.open.policy_path, about)
+    folder.save(learner)
 
 
 class Validation:
-    """The fixed validation episodes in unseen houses, played now and then with the policy as it is."""
+    """The fixed validation episodes in unseen houses, played now and then with the policy as it is; ranks share them."""
 
-    def __init__(self, run: PointNavRun, policy: ActorCritic, device: torch.device):
-        episodes = load_episodes(VALIDATION)
-        self.env = fixed_episodes(episodes, run, device, len(episodes))
+    def __init__(self, run: PointNavRun, policy: ActorCritic, ranks: Ranks):
+        self.ranks = ranks
+        episodes = ranks.share(load_episodes(VALIDATION))
+        self.env = fixed_episodes(episodes, run, ranks.device, len(episodes))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
         network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, run.policy)
-        self.trained, self.agent = policy, Agent(network.to(device))
+        self.trained, self.agent = policy, Agent(network.to(ranks.device))
 
     def measure(self) -> dict[str, float]:
         """Mean metrics over the episodes."""
         self.agent.network.load_state_dict(self.trained.state_dict())
         results = evaluate(self.agent, self.env, self.env.num_envs)
-        return {name: float(results[name].mean()) for name in ("success", "spl", "soft_spl", "distance_to_goal")}
+        names = ("success", "spl", "soft_spl", "distance_to_goal")
+        everyones = self.ranks.exchange({name: results[name] for name in names})
+        return {name: float(np.concatenate([found[name] for found in everyones]).mean()) for name in names}

@@ -48,6 +48,11 @@ def num_threads() -> int:
     return numba.get_num_threads()
 
 
+def limit_threads(count: int) -> None:
+    """Have `cpu_kernel` loops that this thread starts use so many threads, at least one."""
+    numba.set_num_threads(max(1, count))
+
+
 def machine(device: str | torch.device) -> str:
     """The GPU's name, or "CPU: model, N cores" for the cores that this process may use."""
     if torch.device(device).type == "cuda":

@@ -1,7 +1,8 @@
 """Episodes drawn ahead: which agents wait for one, and the random numbers it is drawn from.
 
 An episode is a pure function of (seed, agent, number, draw), so what an agent gets does not depend on what its
-neighbours do, nor on when it is drawn, nor on the device.
+neighbours do, nor on when it is drawn, nor on the device. Where several processes share a run, agents are counted
+through all of them, so it does not depend on how many those are either.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from batchnav.runtime.kernels import device_function
+from batchnav.runtime.kernels import device_function, lean_function
 from batchnav.runtime.rng import uniform4
 
 # Draw numbers of one episode: 0 is for scene and heading, 1 is free; a task's draws begin at FIRST_DRAW.
@@ -30,17 +31,19 @@ class Origin(NamedTuple):
     """i64 [1]."""
     scene_ranges: torch.Tensor
     """i32 [N, 2]: the first scene that an agent draws from, and how many."""
+    first_agent: torch.Tensor
+    """i64 [1]: the first agent's number among those of all processes."""
 
     @classmethod
-    def of(cls, seed: int, num_envs: int, num_scenes: int, device: torch.device) -> Origin:
+    def of(cls, seed: int, num_envs: int, num_scenes: int, device: torch.device, first_agent: int = 0) -> Origin:
         """Each agent draws from its own share of the scenes.
 
         Where there are fewer scenes than agents, neighbours share a scene, whose memory they read together.
         """
         shares = np.arange(num_envs + 1, dtype=np.int64) * num_scenes // num_envs
         ranges = np.stack([shares[:-1], np.maximum(1, np.diff(shares))], axis=1).astype(np.int32)
-        seeds = torch.full((1,), seed, dtype=torch.int64, device=device)
-        return cls(seeds, torch.from_numpy(ranges).to(device))
+        seeds, firsts = (torch.full((1,), value, dtype=torch.int64, device=device) for value in (seed, first_agent))
+        return cls(seeds, torch.from_numpy(ranges).to(device), firsts)
 
 
 class Queue(NamedTuple):
@@ -63,10 +66,16 @@ class Queue(NamedTuple):
         self.count.fill_(len(agents))
 
 
+@lean_function
+def agent_number(i, origin):
+    """The agent's number among those of all processes: the counter of its random numbers."""
+    return origin.first_agent[0] + np.int64(i)
+
+
 @device_function
 def draw_scene(i, episode, origin):
     """A scene out of the agent's range, and a start heading in [0, 2 pi)."""
-    u, v, _, _ = uniform4(origin.seed[0], i, episode, _SCENE_AND_HEADING)
+    u, v, _, _ = uniform4(origin.seed[0], agent_number(i, origin), episode, _SCENE_AND_HEADING)
     first, count = origin.scene_ranges[i, 0], origin.scene_ranges[i, 1]
     offset = min(np.int32(u * np.float32(count)), np.int32(count - 1))
     return np.int32(first + offset), v * _TWO_PI

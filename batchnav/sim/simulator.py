@@ -28,6 +28,8 @@ from batchnav.types import Task
 
 MAX_ENVS = 2**24
 """Far more than pay; more would end in a message about memory that names no argument."""
+MAX_NUMBER = 2**32
+"""Environments of all processes together: random numbers count them in 32 bits."""
 CHUNKS_PER_THREAD = 8
 """CPU: agents are dealt to threads in this many pieces each, so that long searches even out."""
 BAD_ACTION, NO_EPISODE = 0, 1
@@ -43,8 +45,9 @@ class Simulator:
         body: how agents walk.
         make_task: gives the task for this simulator, whose tensors it may keep and fill (`batchnav.types.Task`).
         seed: of the sampled episodes, from 0 to 2^63 - 1.
+        first_env: where several processes share a run, the number of this one's first environment among all.
 
-    ArgumentError for an N or a seed that is out of range.
+    ArgumentError for an N, a seed or a first_env that is out of range.
     """
 
     def __init__(
@@ -54,13 +57,15 @@ class Simulator:
         body: BodyConfig,
         make_task: Callable[[Simulator], Task],
         seed: int = 0,
+        first_env: int = 0,
     ):
         num_envs, seed = check_int("num_envs", num_envs, 1, MAX_ENVS), check_seed(seed)
+        check_int("first_env", first_env, 0, MAX_NUMBER - num_envs)
         self.bank, self.num_envs, self.device = bank, num_envs, bank.device
         self.body_config, self.body = body, Body.of(body)
         self.bodies = Bodies.empty(num_envs, self.device)
         self.queue = Queue.empty(num_envs, self.device)
-        self.origin = Origin.of(seed, num_envs, bank.num_scenes, self.device)
+        self.origin = Origin.of(seed, num_envs, bank.num_scenes, self.device, first_env)
         self._noted, self.noted = host_flag(self.device, 2)
         """What kernels found wrong, as the host and as they see it."""
         self.chunks = min(num_envs, num_threads() * CHUNKS_PER_THREAD)

@@ -86,25 +86,28 @@ def keep_detour(distance, euclidean, u, min_ratio):
 
 
 @lean_function
-def sample_goal(i, episode, candidate, nav, scene, seed):
-    """The goal that a candidate shares with its neighbours: island and point. Each candidate takes two draws."""
+def sample_goal(agent, episode, candidate, nav, scene, seed):
+    """The goal that a candidate shares with its neighbours: island and point. Each candidate takes two draws.
+
+    `agent` is the agent's number among those of all processes (`sim.episodes.agent_number`).
+    """
     first = candidate // STARTS_PER_GOAL * STARTS_PER_GOAL
-    u0, u1, u2, _ = uniform4(seed, i, episode, FIRST_DRAW + 2 * first + 1)
+    u0, u1, u2, _ = uniform4(seed, agent, episode, FIRST_DRAW + 2 * first + 1)
     polygon, point = random_point(nav, scene, (u0, u1, u2))
     return nav.polygon_island[polygon], point
 
 
 @lean_function
-def try_candidate(i, episode, candidate, nav, scene, seed, goal, limits, scratch, row):
+def try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scratch, row):
     """A random start for a goal, and whether they make an episode: found, start, geodesic distance.
 
     `pointnav_generator.generate_pointnav_episode` of habitat-lab: up to ten starts for each random goal; both on
     islands of radius >= 1.5 m, heights within 0.5 m, distance within [closest, furthest], and mostly not straight.
-    `goal` is of `sample_goal`; `limits`: closest_goal, furthest_goal, min_detour_ratio.
+    `agent` and `goal` are as of `sample_goal`; `limits`: closest_goal, furthest_goal, min_detour_ratio.
     """
     island, goal_point = goal
     closest, furthest, min_detour_ratio = limits
-    u0, u1, u2, u3 = uniform4(seed, i, episode, FIRST_DRAW + 2 * candidate)
+    u0, u1, u2, u3 = uniform4(seed, agent, episode, FIRST_DRAW + 2 * candidate)
     polygon, start = random_point(nav, scene, (u0, u1, u2))
     if nav.island_radius[island] < MIN_ISLAND_RADIUS:
         return False, start, _INF

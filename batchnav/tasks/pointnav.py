@@ -22,7 +22,7 @@ from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_f
 from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import NUM_ACTIONS, STOP, Bodies, BodyConfig, begin, end, keep_start, walk
-from batchnav.sim.episodes import NOBODY, draw_scene
+from batchnav.sim.episodes import NOBODY, agent_number, draw_scene
 from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
 from batchnav.tasks.measures import goal_in_agent_frame, soft_spl, spl, step_reward
 from batchnav.tasks.pairs import MAX_CANDIDATES, STARTS_PER_GOAL, EpisodeTable, sample_goal, try_candidate
@@ -271,11 +271,12 @@ def draw_one(i, nav, bodies, origin, table, settings, scratch, row, upcoming_out
         return
     seed, limits = origin.seed[0], limits_of(settings)
     scene, heading = draw_scene(i, episode, origin)
-    goal = sample_goal(i, episode, 0, nav, scene, seed)
+    agent = agent_number(i, origin)
+    goal = sample_goal(agent, episode, 0, nav, scene, seed)
     for candidate in range(MAX_CANDIDATES):
         if candidate > 0 and candidate % STARTS_PER_GOAL == 0:
-            goal = sample_goal(i, episode, candidate, nav, scene, seed)
-        found, start, distance = try_candidate(i, episode, candidate, nav, scene, seed, goal, limits, scratch, row)
+            goal = sample_goal(agent, episode, candidate, nav, scene, seed)
+        found, start, distance = try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scratch, row)
         if found:
             keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), upcoming_out)
             return
@@ -472,12 +473,13 @@ def draw_cuda(nav, bodies, queued, origin, table, settings, scratch, upcoming_ou
                 draw_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, thread, upcoming_out)
             continue
         scene, heading = draw_scene(i, episode, origin)
+        agent = agent_number(i, origin)
         hits, first = 0, 0
         while hits == 0 and first < MAX_CANDIDATES:
             candidate = first + searcher
-            goal = sample_goal(i, episode, candidate, nav, scene, seed)
+            goal = sample_goal(agent, episode, candidate, nav, scene, seed)
             found, start, distance = try_candidate(
-                i, episode, candidate, nav, scene, seed, goal, limits, scratch, thread
+                agent, episode, candidate, nav, scene, seed, goal, limits, scratch, thread
             )
             hits = (cuda.ballot_sync(group, found and candidate < MAX_CANDIDATES) & group) >> shift
             if hits & ((2 << searcher) - 1) == 1 << searcher:  # found, and by none before

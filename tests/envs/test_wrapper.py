@@ -13,6 +13,7 @@ from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
 from batchnav.runs.config import PointNavRun
 from batchnav.runs.training import make_environment
+from batchnav.runtime.distributed import Ranks
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import CameraConfig
 from batchnav.tasks.pointnav import PointNavConfig
@@ -103,7 +104,7 @@ def small_run(**ppo):
 
 def test_pointnav_learns_with_bootstrap_at_time_outs():
     run = small_run(timeout_bootstrap=True)
-    learner = learner_in(make_environment(run, torch.device("cpu")), ppo=run.ppo)
+    learner = learner_in(make_environment(run, Ranks(torch.device("cpu"))), ppo=run.ppo)
     stats = learner.update(0.0).read()
     assert stats["episode/count"] >= N and all(map(torch.isfinite, map(torch.as_tensor, stats.values())))
     rollout = learner.rollout
@@ -111,6 +112,6 @@ def test_pointnav_learns_with_bootstrap_at_time_outs():
     assert cut.any() and (rollout.next_value[cut] != 0).all()
     assert (rollout.next_value[rollout.done & ~cut] == 0).all()
     without = small_run()
-    learner = learner_in(make_environment(without, torch.device("cpu")), ppo=without.ppo)
+    learner = learner_in(make_environment(without, Ranks(torch.device("cpu"))), ppo=without.ppo)
     learner.update(0.0)
     assert (learner.rollout.next_value[learner.rollout.done] == 0).all()

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from batchnav.runs import results
+from batchnav.runtime.distributed import Ranks
 from eval import speed_train
 
 N, STEPS = 8, 4
+ALONE = Ranks(torch.device("cpu"))
 OPTIONS = speed_train.Options(
     device="cpu", policies=("tiny",), sizes=(16,), num_envs=(N,), houses=1, rollout_steps=STEPS, minibatch_frames=16,
     updates=1, compile=False,
@@ -51,8 +53,8 @@ def test_houses_that_take_turns():
 
 
 def test_the_policy_alone_sees_the_observations_that_were_recorded():
-    env = speed_train.environments(OPTIONS, torch.device("cpu"))(N, 16)
-    learner = speed_train.make_learner(env, speed_train.make_policy(env, "tiny", OPTIONS), OPTIONS)
+    env = speed_train.environments(OPTIONS, ALONE)(N, 16)
+    learner = speed_train.make_learner(env, speed_train.make_policy(env, "tiny", OPTIONS), OPTIONS, ALONE)
     learner.update(1.0)
     seen = learner.rollout.obs["depth"].clone()
     learner.replace_env(speed_train.Still(learner.env))

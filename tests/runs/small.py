@@ -3,6 +3,7 @@
 CartPole stands in for the houses: what is tested is the folder and the loop, and such a run starts in a moment.
 """
 
+import functools
 import json
 import multiprocessing
 import os
@@ -11,6 +12,7 @@ import sys
 import time
 
 import torch
+from ranks import free_port, variables
 
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.config import from_dict
@@ -40,7 +42,33 @@ def make_run(updates=30, save_every=0.0, **changes):
     })  # fmt: skip
 
 
-def play(run, out, largest_file=None, **options):
+class Carts(CartPoleEnv):
+    """Of each rank its own, which one day fails as asked: {rank: what}."""
+
+    def __init__(self, num_envs, ranks, seed, faults):
+        super().__init__(num_envs, ranks.device, seed)
+        self.rank, self.fault, self.rollouts = ranks.rank, faults.get(ranks.rank), 0
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=None if seed is None else seed + self.rank, options=options)
+
+    def between_rollouts(self):
+        self.rollouts += 1
+        if self.fault and self.rollouts == 3:
+            if self.fault == "sleep":
+                time.sleep(PATIENCE)
+            elif self.fault != "nan":
+                raise torch.OutOfMemoryError(f"no {self.fault}")
+        return super().between_rollouts()
+
+    def step(self, actions):
+        observation, reward, *rest = super().step(actions)
+        if self.fault == "nan" and self.rollouts == 3:
+            reward = reward + float("nan")
+        return observation, reward, *rest
+
+
+def play(run, out, largest_file=None, variables=None, faults=None, stall_seconds=600.0, **options):
     """What `train/pointnav.py` does once it has read its command line, in CartPole."""
     log = os.open(f"{out}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(log, 1)
@@ -48,7 +76,9 @@ def play(run, out, largest_file=None, **options):
     if largest_file is not None:  # as a full disk: a write that leads beyond it fails
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     torch.set_num_threads(1)
-    training.make_environment = lambda run, device: CartPoleEnv(run.ppo.num_envs, device, run.seed)
+    training.make_environment = lambda run, ranks: Carts(run.ppo.num_envs, ranks, run.seed, faults or {})
+    training.join = functools.partial(training.join, stall_seconds=stall_seconds)
+    os.environ.update(variables or {})
     try:
         training.train(run, out, **options)
     except BatchnavError as error:
@@ -60,6 +90,12 @@ def start(run, out, **options):
     process = CONTEXT.Process(target=play, args=(run, out), kwargs=options, daemon=True)
     process.start()
     return process
+
+
+def start_ranks(run, out, world_size, **options):
+    """Begin a run of so many processes that train together."""
+    port = free_port()
+    return [start(run, out, variables=variables(rank, world_size, port), **options) for rank in range(world_size)]
 
 
 def finish(process):

@@ -1,0 +1,85 @@
+"""The folder of a run that several processes train: rank 0 has it, and reads and writes for all."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from batchnav.ppo.learner import OWN, Learner
+from batchnav.runs.folder import RunFolder
+from batchnav.runtime.distributed import Ranks
+
+log = logging.getLogger(__name__)
+
+OTHERS = "others"
+"""In a saved state: the parts that ranks 1, 2 ... have of their own."""
+
+
+class SharedFolder:
+    """A `RunFolder` on rank 0; every rank makes one and calls the same methods, but for those that say otherwise.
+
+    The arguments are as of `RunFolder`. `open` is rank 0's folder, None elsewhere.
+    """
+
+    def __init__(self, ranks: Ranks, path: Path, config: Any, allow_changes: bool = False):
+        self.ranks, self.path = ranks, path
+        self.open = RunFolder(path, config, allow_changes) if ranks.first else None
+        self.holds_state = False
+        """Whether there is a state to go on from."""
+        self._changes: list[str] = []
+
+    def __enter__(self) -> SharedFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.open:
+            self.open.close()
+
+    def resume(self, learner: Learner) -> None:
+        """Go on from what was saved, if anything was.
+
+        With as many ranks as saved it the run goes on exactly; with another number the weights, the optimiser and the
+        count of frames do, in episodes that begin anew, as a warning and `config.yaml` say.
+        """
+        state = self.open.load() if self.open else None
+        owns = [None] * self.ranks.world_size
+        if state is not None:
+            found = [{name: state.pop(name) for name in OWN if name in state}, *state.pop(OTHERS, [])]
+            if len(found) == self.ranks.world_size:
+                owns = found
+            else:
+                self._changes.append(f"ranks = {self.ranks.world_size}, was {len(found)}")
+                log.warning(
+                    "%s: found the state of %d ranks, go on with %d: weights, optimiser and frames go on, environments "
+                    "begin anew", self.path, len(found), self.ranks.world_size,
+                )  # fmt: skip
+        state = self.ranks.tell(state)
+        own = self.ranks.deal(owns)
+        self.holds_state = state is not None
+        if state is not None:
+            learner.load_state_dict({**state, **(own or {})}, anew=own is None)
+
+    def begin(self, frames: int) -> None:
+        """`RunFolder.begin`."""
+        if self.open:
+            self.open.begin(frames, self._changes)
+
+    def log(self, row: dict[str, Any]) -> None:
+        """`RunFolder.log`, of rank 0's row."""
+        if self.open:
+            self.open.log(row)
+
+    def save_due(self, every: float) -> bool:
+        """`RunFolder.save_due`, which rank 0 alone decides."""
+        return self.open is not None and self.open.save_due(every)
+
+    def save(self, learner: Learner) -> None:
+        """Keep the states of all ranks; done when it returns, on each of them."""
+        state = learner.state_dict()
+        own = {name: state[name] for name in OWN} if self.ranks.several else None
+        others = self.ranks.collect(None if self.ranks.first else own)[1:]
+        if self.open:
+            self.open.save({**state, OTHERS: others} if others else state)
+        self.ranks.meet()
+        self.holds_state = True

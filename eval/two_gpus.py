@@ -1,0 +1,295 @@
+"""What two GPUs give beside one, and whether they do the same: speed, losses, weights, kill and restart.
+
+    python eval/two_gpus.py                                         # all of it, on two GPUs: about eight minutes
+    python eval/two_gpus.py --parts speed --speed-updates 20
+    python eval/two_gpus.py --dry-run                               # tiny, by gloo on the CPU: does it run?
+
+Prints JSON, a line for each finding, and goes on with the next part where one fails; the exit status then is 1.
+
+    speed     eval/speed_train.py alone and on both, the sum over ranks between two graphs and within one
+    same      losses of the first updates on both beside one process that learns from the same minibatches, weights of
+              the ranks after 50 updates
+    restart   training under torchrun, of which one process is killed (SIGKILL): does it go on, and on one GPU later?
+
+Scenes are made before anything is measured. NCCL's variables are inherited by all that is started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+import tyro
+
+from batchnav.config import PolicyConfig, PPOConfig
+from batchnav.data.scenes import find_scenes
+from batchnav.envs.nav import PointNavEnv
+from batchnav.policy import ActorCritic
+from batchnav.ppo import Learner
+from batchnav.ppo.stats import merged
+from batchnav.runtime.device import make_deterministic
+from batchnav.runtime.distributed import Ranks, join
+
+ROOT = Path(__file__).resolve().parents[1]
+COMPARED = ("loss/loss", "loss/policy_loss", "loss/value_loss", "loss/entropy", "loss/grad_norm", "reward")
+TINY = PolicyConfig(base_width=4, visual_size=8, hidden_size=16, lstm_layers=1, embedding_size=8)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to try."""
+
+    parts: tuple[Literal["speed", "same", "restart"], ...] = ("speed", "same", "restart")
+    ranks: int = 2
+    houses: int = 64
+    num_envs: int = 4096
+    """A GPU, where speed is measured and one is killed; half of it a GPU where losses are compared."""
+    minibatch_frames: int = 8192
+    """A GPU."""
+    size: int = 64
+    """Of images."""
+    speed_updates: int = 10
+    losses: int = 20
+    """Updates whose losses are compared."""
+    updates: int = 50
+    """After which weights are compared."""
+    compile: bool = True
+    graphs: bool = True
+    seconds: float = 400.0
+    """A part may take."""
+    out: Path = Path("runs/two_gpus")
+    """Folder for the run that is killed; a new one each time."""
+    dry_run: bool = False
+    """On the CPU, as small as can be."""
+    worker: bool = False
+    """What processes that this program starts are told: compare losses, as one rank."""
+
+
+def main(options: Options) -> int:
+    if options.dry_run:
+        options = Options(
+            parts=options.parts, houses=4, num_envs=16, minibatch_frames=64, size=16, speed_updates=1, losses=3,
+            updates=4, compile=False, out=options.out, dry_run=True, worker=options.worker,
+        )  # fmt: skip
+    if options.worker:
+        return compare_losses(options)
+    find_scenes(f"house:{i}" for i in range(options.houses))
+    failed = 0
+    for part in options.parts:
+        try:
+            {"speed": speed, "same": same, "restart": restart}[part](options)
+        except (AssertionError, subprocess.SubprocessError, OSError) as error:
+            failed = 1
+            tell(part, failed=" ".join(f"{type(error).__name__}: {error}".split())[-2000:])
+    return failed
+
+
+def tell(part: str, **found) -> None:
+    """A finding, as a line of JSON."""
+    print(json.dumps({"part": part, **found}), flush=True)
+
+
+def launched(program: str, ranks: int, arguments: list[str], max_restarts: int = 0) -> list[str]:
+    """The command line of a program of this folder, alone or in several processes."""
+    start = [sys.executable]
+    if ranks > 1:
+        start += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+        start += [f"--max-restarts={max_restarts}"]
+    return [*start, str(ROOT / program), *arguments]
+
+
+def findings(command: list[str], options: Options) -> list[dict]:
+    """The lines of JSON that a command prints; its other words go on to stderr."""
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=options.seconds)
+    lines = done.stdout.splitlines()
+    print(*(line for line in lines if not line.startswith("{")), sep="\n", file=sys.stderr, flush=True)
+    assert done.returncode == 0, f"status {done.returncode} of {' '.join(command)}"
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+# Speed.
+
+
+def speed(options: Options) -> None:
+    """Frames/s of one GPU, and of several in both ways."""
+    arguments = ["--num-envs", options.num_envs, "--sizes", options.size, "--houses", options.houses]
+    arguments += ["--minibatch-frames", options.minibatch_frames, "--updates", options.speed_updates, "--json"]
+    arguments += (
+        ["--device", "cpu", "--no-compile", "--policies", "light"] if options.dry_run else ["--policies", "paper"]
+    )
+    alone = None
+    for ranks, extra in ((1, []), (options.ranks, []), (options.ranks, ["--one-graph"])):
+        try:
+            rows = findings(launched("eval/speed_train.py", ranks, [*map(str, arguments), *extra]), options)
+        except (AssertionError, subprocess.SubprocessError) as error:  # one graph may fail where two do not
+            tell("speed", ranks=ranks, one_graph=bool(extra), failed=str(error)[-1000:])
+            if not extra:
+                raise
+            continue
+        whole = next(row for row in rows if row["params"]["part"] == "whole")
+        alone = alone or whole["value"]
+        kept = ("value", "p5", "p95", "per_gpu", "communication", "all_reduce", "share_of_policy_only", "gigabytes")
+        tell(
+            "speed", ranks=ranks, one_graph=bool(extra), **{name: whole[name] for name in kept if name in whole},
+            microseconds_per_frame=whole["microseconds_per_frame"], times_one=whole["value"] / alone,
+        )  # fmt: skip
+
+
+# Losses and weights.
+
+
+class Together(Learner):
+    """One process that learns from the minibatches that several have: the same environments of each of its parts."""
+
+    parts = 1
+
+    def _draw_minibatches(self) -> torch.Tensor:
+        size = self.config.num_envs // self.parts
+        order = torch.randperm(size, generator=self.generator, device=self.device).view(self.config.minibatches, -1)
+        return torch.cat([order + part * size for part in range(self.parts)], dim=1)
+
+
+def same(options: Options) -> None:
+    """The same environments in one process and in several: losses, and weights from rank to rank."""
+    words = ["--worker", "--ranks", options.ranks, "--houses", options.houses, "--num-envs", options.num_envs]
+    words += ["--minibatch-frames", options.minibatch_frames, "--size", options.size, "--losses", options.losses]
+    words += ["--updates", options.updates, "--compile" if options.compile else "--no-compile"]
+    words += ["--graphs" if options.graphs else "--no-graphs", *(["--dry-run"] if options.dry_run else [])]
+    one, several = (
+        findings(launched("eval/two_gpus.py", ranks, list(map(str, words))), options)[-1]
+        for ranks in (1, options.ranks)
+    )
+    losses = [np.array(found["losses"]) for found in (one, several)]
+    difference = np.abs(losses[0] - losses[1])
+    for name, ours, theirs, gap in zip(COMPARED, losses[1].T, losses[0].T, difference.T, strict=True):
+        tell("same", figure=name, several=ours.tolist(), one=theirs.tolist(), largest_difference=float(gap.max()))
+    weights = several["weights"]
+    tell("same", weights_equal=len(set(weights)) == 1, weights=weights, updates=options.updates)
+    assert len(set(weights)) == 1, "the ranks' weights differ"
+
+
+def compare_losses(options: Options) -> int:
+    """Train on this rank: rank 0 prints the losses, and a hash of every rank's weights."""
+    make_deterministic()
+    with join("cpu" if options.dry_run else "cuda") as ranks:
+        learner = make_learner(options, ranks)
+        rows = []
+        for i in range(options.updates if ranks.several else options.losses):
+            row = merged(ranks.exchange(learner.update(0.01 + 0.5 * i / options.updates).read()))
+            rows.append([row[name] for name in COMPARED])
+        weights = torch.cat([parameter.detach().flatten().cpu() for parameter in learner.policy.parameters()])
+        hashes = ranks.exchange(hashlib.sha256(weights.numpy().tobytes()).hexdigest()[:16])
+        if ranks.first:
+            print(json.dumps({"losses": rows[: options.losses], "weights": hashes}), flush=True)
+    return 0
+
+
+def make_learner(options: Options, ranks: Ranks) -> Learner:
+    """Half the environments a rank, or all in one process; minibatches of as many frames in all."""
+    n = options.num_envs // 2 * (1 if ranks.several else options.ranks)
+    names = ranks.share([f"house:{i}" for i in range(options.houses)])
+    size = options.size
+    env = PointNavEnv(find_scenes(names), n, ranks.device, height=size, width=size, first_env=ranks.rank * n)
+    torch.manual_seed(0)
+    config = TINY if options.dry_run else PolicyConfig()
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, config)
+    minibatches = max(1, options.num_envs // 2 * PPOConfig().rollout_steps // options.minibatch_frames)
+    learner = (Learner if ranks.several else Together)(
+        policy, env, PPOConfig(num_envs=n, minibatches=minibatches, learning_rate=1e-3), compile=options.compile,
+        graphs=options.graphs, ranks=ranks,
+    )  # fmt: skip
+    learner.parts = options.ranks
+    return learner
+
+
+# Kill and restart.
+
+
+def restart(options: Options) -> None:
+    """Kill one of the processes that torchrun started; later go on with one process alone."""
+    out = options.out / time.strftime("%Y%m%d_%H%M%S")
+    frames = options.ranks * options.num_envs * PPOConfig().rollout_steps
+    updates = 60 if options.dry_run else 100
+    minibatches = max(1, options.num_envs * PPOConfig().rollout_steps // options.minibatch_frames)
+    settings = {
+        "out": out, "scenes.houses": options.houses, "ppo.num-envs": options.num_envs, "ppo.minibatches": minibatches,
+        "camera.height": options.size, "camera.width": options.size, "save-every": 2.0,
+    }  # fmt: skip
+    if options.dry_run:
+        settings |= {"device": "cpu", "policy.base-width": 4, "policy.visual-size": 8, "policy.hidden-size": 16}
+    words = [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
+    words += ["--compile"] * options.compile + ["--graphs"] * options.graphs
+    log = out.with_suffix(".log")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    command = launched("train/pointnav.py", options.ranks, [*words, "--ppo.total-frames", str(updates * frames)], 2)
+    with log.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
+        try:
+            killed_at, saved = kill_one(process, out, options)
+            status = process.wait(options.seconds)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(60)
+    seen = steps_of(out)
+    resumed = restarts_of(log)
+    tell("restart", killed_at=killed_at, saved=saved, status=status, last=seen[-1], messages=resumed)
+    assert status == 0 and seen[-1] >= updates * frames, f"the run did not come to its end, see {log}"
+    assert seen == sorted(set(seen)), "rows are missing or twice"
+    more = launched("train/pointnav.py", 1, [*words, "--ppo.total-frames", str((updates + 6) * frames)])
+    done = subprocess.run(
+        [*more, "--allow-changes"], cwd=ROOT, capture_output=True, text=True, timeout=options.seconds
+    )  # fmt: skip
+    words = [line for line in (done.stdout + done.stderr).splitlines() if "begin anew" in line]
+    tell("restart", on_one=done.returncode, last=steps_of(out)[-1], said=words)
+    assert done.returncode == 0 and words, done.stderr[-500:]
+
+
+def kill_one(process: subprocess.Popen, out: Path, options: Options) -> tuple[int, int]:
+    """Kill the last of a torchrun's processes once something was saved: frames then, and those of rows so far."""
+    until = time.monotonic() + options.seconds
+    while not (out / "resume.pt").exists() or len(steps_of(out)) < 8:
+        assert process.poll() is None, f"the run ended before it was killed, see {out.with_suffix('.log')}"
+        assert time.monotonic() < until, "nothing was saved in time"
+        time.sleep(0.2)
+    rows = len(steps_of(out))
+    started = [int(pid.name) for pid in Path("/proc").glob("[0-9]*") if parent_of(pid) == process.pid]
+    victim = max(pid for pid in started if b"train/pointnav.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    os.kill(victim, signal.SIGKILL)
+    return steps_of(out)[-1], rows
+
+
+def parent_of(process: Path) -> int:
+    """The parent of a process in /proc; 0 where it is gone."""
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def steps_of(out: Path) -> list[int]:
+    """The frames of the updates in a run's curves."""
+    path = out / "metrics.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    rows = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [int(row["frames"]) for row in rows if "eval" not in row]
+
+
+def restarts_of(log: Path) -> list[str]:
+    """The lines of a log that say what went wrong."""
+    wanted = ("error: ", "restart", "exitcode")
+    return [line[:300] for line in log.read_text(encoding="utf-8").splitlines() if any(w in line for w in wanted)][:20]
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Options, description=__doc__)))

@@ -1,0 +1,74 @@
+"""Processes that train together, started from a test as torchrun would start them."""
+
+import multiprocessing
+import os
+import socket
+import sys
+import traceback
+
+import torch
+
+from batchnav.runtime.distributed import join
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["batchnav.runs.training", "torch._dynamo"])  # torch imports it late
+PATIENCE = 200.0
+"""Seconds for what takes a few on a quiet machine with compiled kernels."""
+
+
+def variables(rank, world_size, port):
+    """What torchrun sets."""
+    return {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "localhost", "MASTER_PORT": str(port),
+    }  # fmt: skip
+
+
+def free_port():
+    """A port that nobody listens at."""
+    with socket.socket() as one:
+        one.bind(("localhost", 0))
+        return one.getsockname()[1]
+
+
+def _run(work, device, rank, world_size, port, log, results, arguments):
+    for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
+        stream.flush()
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), number)
+    os.environ.update(variables(rank, world_size, port))
+    torch.set_num_threads(1)
+    try:
+        with join(device, even_alone=True) as ranks:
+            results.put((rank, work(ranks, *arguments)))
+    except Exception:
+        traceback.print_exc()
+        raise
+
+
+def start(work, world_size, log, *arguments, device="cpu"):
+    """Begin `work(ranks, *arguments)` in so many processes; they and the queue of (rank, result)."""
+    port, results = free_port(), CONTEXT.Queue()
+    processes = [
+        CONTEXT.Process(
+            target=_run, args=(work, device, rank, world_size, port, str(log), results, arguments), daemon=True
+        )
+        for rank in range(world_size)
+    ]  # fmt: skip
+    for process in processes:
+        process.start()
+    return processes, results
+
+
+def statuses(processes):
+    """Wait for all; their exit statuses."""
+    for process in processes:
+        process.join(PATIENCE)
+    return [process.exitcode for process in processes]
+
+
+def results_of(work, world_size, log, *arguments, device="cpu"):
+    """What `work` gives on each rank."""
+    processes, results = start(work, world_size, log, *arguments, device=device)
+    found = dict(results.get(timeout=PATIENCE) for _ in processes)
+    assert statuses(processes) == [0] * world_size, log.read_text()
+    return [found[rank] for rank in range(world_size)]
