@@ -1,9 +1,10 @@
-"""Train a PointGoal agent: scenes, environment, policy, PPO. Read it from `train` down."""
+"""Train a navigation agent: scenes, environment, policy, PPO. Read it from `train` down."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,9 @@ from batchnav.runs.signals import StopSignals
 from batchnav.runs.tracing import tracing
 from batchnav.runtime.device import make_deterministic, resolve_device
 from batchnav.scene.slots import Capacity, slots_needed
+from batchnav.tasks import TASKS
 
-VALIDATION = Path(__file__).resolve().parents[2] / "assets" / "episodes" / "val.json.gz"
+EPISODES = Path(__file__).resolve().parents[2] / "assets" / "episodes"
 
 
 def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: bool = False) -> None:
@@ -52,7 +54,7 @@ def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: boo
                 row = update(learner, run)
                 check_finite(row, folder)
                 folder.log(row)
-                progress.show(row["frames"], **{name: row[name] for name in ("frames_per_second", "success", "spl")})
+                progress.show(row["frames"], **{name: row[name] for name in ("frames_per_second", *headline(run))})
                 if validation and before // run.eval_every != learner.frames // run.eval_every:
                     folder.log({"frames": learner.frames, "eval": validation.measure()})
                 if folder.save_due(run.save_every) or signals.save_asked():
@@ -94,7 +96,7 @@ def make_environment(run: PointNavRun, device: torch.device) -> NavEnv:
 
 def _options(run: PointNavRun) -> dict[str, Any]:
     """What an environment of this run is made with."""
-    return {"config": run.nav, "renderer": run.renderer, "final_observation": run.ppo.timeout_bootstrap}
+    return {"task": run.task_name, "config": run.nav, "renderer": run.renderer, "final_observation": run.ppo.timeout_bootstrap}
 
 
 def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.device, num_envs: int) -> NavEnv:
@@ -108,15 +110,23 @@ def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.devi
 def update(learner: Learner, run: PointNavRun) -> dict[str, float]:
     """One update, as a row of the curves."""
     stats = learner.update(learner.frames / run.ppo.total_frames).read()
-    return summary(stats, run.ppo.frames_per_update)
+    return summary(stats, run.ppo.frames_per_update, headline(run))
 
 
-def summary(stats: dict[str, float], frames: int) -> dict[str, float]:
-    """An update's statistics as a row of the curves: the last part of each name, episode means, frames/s."""
+def headline(run: PointNavRun) -> tuple[str, ...]:
+    """The metrics that training shows."""
+    return tuple(metric.name for metric in TASKS[run.task_name].metric_specs if metric.headline)
+
+
+def summary(stats: dict[str, float], frames: int, metrics: Sequence[str]) -> dict[str, float]:
+    """An update's statistics as a row of the curves: the last part of each name, episode means, frames/s.
+
+    `metrics` are NaN where no episode has ended yet.
+    """
     row = {name.rsplit("/", 1)[-1]: value for name, value in stats.items()}
     row["episodes"] = row.pop("count")
     row["frames_per_second"] = frames / (row["collect"] + row["learn"])
-    return {"success": math.nan, "spl": math.nan, **row}  # no episode may have ended yet
+    return {**dict.fromkeys(metrics, math.nan), **row}
 
 
 def check_finite(row: dict[str, float], folder: RunFolder) -> None:
@@ -145,7 +155,7 @@ class Validation:
     """The fixed validation episodes in unseen houses, played now and then with the policy as it is."""
 
     def __init__(self, run: PointNavRun, policy: ActorCritic, device: torch.device):
-        episodes = load_episodes(VALIDATION)
+        episodes = load_episodes(EPISODES / TASKS[run.task_name].episode_file.format(split="val"))
         self.env = fixed_episodes(episodes, run, device, len(episodes))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
         network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, run.policy)
@@ -155,4 +165,5 @@ class Validation:
         """Mean metrics over the episodes."""
         self.agent.network.load_state_dict(self.trained.state_dict())
         results = evaluate(self.agent, self.env, self.env.num_envs)
-        return {name: float(results[name].mean()) for name in ("success", "spl", "soft_spl", "distance_to_goal")}
+        shown = (metric.name for metric in self.env.task.metric_specs if metric.shown)
+        return {name: float(results[name].mean()) for name in shown}
