@@ -73,7 +73,13 @@ def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
 
     ConfigError for a name that no part has, or a value of the wrong type or range.
     """
-    part_of = {f.name: part for part in PARTS for f in dataclasses.fields(getattr(config, part))}
+    part_of: dict[str, str] = {}
+    for part in PARTS:
+        for f in dataclasses.fields(getattr(config, part)):
+            if part_of.setdefault(f.name, part) != part:
+                raise ConfigError(
+                    f"{part}.{f.name}: found a setting that {part_of[f.name]} has too, expected another name"
+                )
     changes: dict[str, dict[str, Any]] = {}
     for name, value in options.items():
         if name not in part_of:

@@ -136,25 +136,24 @@ class Explore(ProgressTask):
     reference_agents = ("random", "forward", "frontier")
     metric_specs = (
         *progress_metrics(Metric("cells", headline=True), Metric("share_of_reachable", high=1.0, headline=True)),
-        Metric("area"),
+        Metric("area"),  # in square metres
     )
 
     def __init__(self, sim: Simulator, config: ExploreConfig, episodes: EpisodeTable | None = None):
         super().__init__(sim, config, episodes)
         self.no_episode += f", with at most {MAX_MARKS:,} cells of {config.cell_size:g} m in the box around it"
-        self.cells, area, self._marks = self.own
-        self.metrics = {**self.metrics, "area": area}
+        self.cells, self._marks = self.own
         self.state = ExploreState(*self.roam, self.cells)
         self.ranges |= {"progress": (0.0, float(config.max_steps))}
-        self._bind_counting(area)
+        self._bind_counting()
 
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
-        """All that the task keeps of `n` agents; at the end cells visited, their area, and marks to count cells by."""
+        """All that the task keeps of `n` agents; at the end cells visited, and marks to count cells by."""
         cells = torch.zeros(n, config.max_steps, dtype=torch.int32, device=device)
         rows = min(n, COUNTING_WARPS)
         marks = torch.zeros(rows, MAX_MARKS, dtype=torch.uint8, device=device)
-        return *super().arrays(n, device, config), cells, torch.zeros(n, device=device), marks
+        return *super().arrays(n, device, config), cells, marks
 
     def judge(self) -> None:
         """Reward and figures, from the notes."""
@@ -165,11 +164,12 @@ class Explore(ProgressTask):
         self.draw_starts()
         self._count()
 
-    def _bind_counting(self, area: torch.Tensor) -> None:
+    def _bind_counting(self) -> None:
         """Lay out the launches of the kernels below."""
         sim, n, config = self.sim, self.sim.num_envs, self.config
         settings = Settings(np.float32(config.cell_size), np.float32(config.cell_reward))
-        notes, written = view(self.notes), [view(t) for t in (self.roam, self.cells, area, self.finished, self.reward)]
+        area, notes = view(self.metrics["area"]), view(self.notes)
+        written = view(self.roam), view(self.cells), area, view(self.finished), view(self.reward)
         read = sim.bank.navmesh_view, view(sim.queue), settings.cell_size
         counted = view(self._marks), view(self.upcoming), sim.noted
         if sim.device.type == "cpu":

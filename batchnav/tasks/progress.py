@@ -218,6 +218,8 @@ def draw_one(i, nav, bodies, origin, table, upcoming_out, noted_out):
 class ProgressTask:
     """A `batchnav.types.Task` that measures progress: a subclass says how, and what it calls it.
 
+    Metrics that it names beyond those of `Figures` are its own to fill: `self.metrics[name]`, f32 [N].
+
     Args:
         sim: whose bodies walk.
         config: the settings.
@@ -239,10 +241,11 @@ class ProgressTask:
         self.episodes.check(sim.bank.num_scenes, device)
         self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
         self.no_episode = f"no start found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m"
-        self.roam, self.notes, self.upcoming, self.finished, self.reward, *self.own = self.arrays(n, device, config)
+        kept = self.arrays(n, device, config)
+        self.roam, self.notes, self.upcoming, self.finished, self.reward, further, *self.own = kept
         self.state: Any = self.roam
         names = (metric.name for metric in self.metric_specs)
-        self.metrics: Mapping[str, torch.Tensor] = dict(zip(names, self.finished, strict=False))
+        self.metrics: Mapping[str, torch.Tensor] = dict(zip(names, (*self.finished, *further), strict=True))
         self.observations: Mapping[str, torch.Tensor] = {}
         self.facts: Mapping[str, torch.Tensor] = {"reachable": self.roam.reachable}
         finite = -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)
@@ -260,9 +263,10 @@ class ProgressTask:
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
         """All that the task keeps of `n` agents; a subclass adds its own at the end."""
-        figures = Figures(*torch.zeros(len(Figures._fields), n, device=device))
-        rewards = torch.zeros(n, device=device)
-        return Roam.empty(n, device), Notes.empty(n, device), Upcoming.empty(n, device), figures, rewards
+        common, further = len(Figures._fields), max(0, len(cls.metric_specs) - len(Figures._fields))
+        figures, rewards = Figures(*torch.zeros(common, n, device=device)), torch.zeros(n, device=device)
+        walked = Roam.empty(n, device), Notes.empty(n, device), Upcoming.empty(n, device)
+        return *walked, figures, rewards, torch.zeros(further, n, device=device)
 
     @staticmethod
     def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:
