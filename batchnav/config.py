@@ -25,6 +25,9 @@ T = TypeVar("T")
 
 MAX_BYTES, MAX_DEPTH, MAX_VALUES = 2**20, 32, 100_000
 """What a configuration file may hold: bytes, levels, and values once its aliases are written out."""
+KINDS = "kinds"
+"""Key in a dataclass field's metadata where its settings are one of several kinds: a function without arguments that
+gives the kinds' dataclasses by name. A file says which as `name`: `task: {name: pointnav, max_steps: 200}`."""
 HOUSE_SPLITS = {"train": range(100_000), "val": range(100_000, 110_000), "test": range(110_000, 120_000)}
 """Disjoint seeds of training, validation and test houses (`houses.SPLITS`)."""
 
@@ -120,7 +123,7 @@ class ScenesConfig:
     """Mesh files, each with its `.navmesh` beside it or baked; folders of prepared scenes; or whatever `find_scene`
     finds by name."""
     episodes: str = ""
-    """A PointNav episode file (`.json.gz`) to train on, shuffled, in the scenes that it names; no other scenes then."""
+    """An episode file (`.json.gz`) to train on, shuffled, in the scenes that it names; no other scenes then."""
     slots: int = 0
     """Scenes in the device's memory at a time where there are more; the others take turns. 0: all at once."""
     gigabytes: float = 0.0
@@ -204,7 +207,9 @@ def from_dict(kind: type[T], data: Any, where: str = "") -> T:
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
             raise ConfigError(f"{name}: unknown key; the nearest is {near[0]!r}")
         default = known[key]
-        if isinstance(value, dict) and dataclasses.is_dataclass(hints[key]):
+        if isinstance(value, dict) and KINDS in default.metadata:
+            values[key] = _of_kind(default, value, name)
+        elif isinstance(value, dict) and dataclasses.is_dataclass(hints[key]):
             base = default.default_factory() if default.default is dataclasses.MISSING else default.default
             values[key] = from_dict(hints[key], {**to_dict(base), **value}, name)
         else:
@@ -225,7 +230,24 @@ def to_dict(config: Any) -> dict:
             return {key: plain(entry) for key, entry in value.items()}
         return list(value) if isinstance(value, tuple) else to_dict(value) if dataclasses.is_dataclass(value) else value
 
-    return {f.name: plain(getattr(config, f.name)) for f in dataclasses.fields(config)}
+    values = {f.name: plain(getattr(config, f.name)) for f in dataclasses.fields(config)}
+    for f in dataclasses.fields(config):
+        if KINDS in f.metadata:
+            kind = type(getattr(config, f.name))
+            names = [name for name, known in f.metadata[KINDS]().items() if known is kind]
+            values[f.name] = dict(zip(("name",), names, strict=False)) | values[f.name]
+    return values
+
+
+def _of_kind(field: dataclasses.Field, data: dict, where: str) -> Any:
+    """Settings of which there are several kinds: `name` says which, without it they are of the default's."""
+    kinds, values = field.metadata[KINDS](), dict(data)
+    if "name" not in values:
+        return from_dict(type(field.default_factory()), values, where)
+    name = values.pop("name")
+    if not isinstance(name, str) or name not in kinds:
+        raise ConfigError(f"{where}.name: found {shortened(name)}, expected one of {', '.join(kinds)}")
+    return from_dict(kinds[name], values, where)
 
 
 def validate(config: Any) -> None:

@@ -9,6 +9,7 @@ Kernels:  NamedTuples of arrays travel into compiled code as one argument; what 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -95,6 +96,21 @@ class Spec(NamedTuple):
         return spaces.Box(self.low, self.high, self.shape, torch.empty(0, dtype=self.dtype).numpy().dtype)
 
 
+class Metric(NamedTuple):
+    """What a figure of an episode is: a task declares it; intervals, tables, curves and result rows read it."""
+
+    name: str
+    low: float = 0.0
+    high: float = math.inf
+    """The least and the greatest value that an episode can have."""
+    binary: bool = False
+    """Every episode has 0 or 1, so that the mean is a proportion."""
+    headline: bool = False
+    """Agents are compared by it, training shows it, and result files keep it."""
+    shown: bool = True
+    """Tables of one agent have it."""
+
+
 class Task(Protocol):
     """What agents are to do, as the simulator runs it and an environment shows it. One file each, in `tasks/`.
 
@@ -104,6 +120,14 @@ class Task(Protocol):
 
     Config: type
     """The dataclass of its settings."""
+    title: str
+    """What people call it."""
+    episode_file: str
+    """Name of its fixed episodes among the files of `assets/episodes`; `{split}` stands in it."""
+    reference_agents: tuple[str, ...]
+    """Names of the agents of `evaluation.agents` that can play it."""
+    metric_specs: tuple[Metric, ...]
+    """What is measured of an episode, the most telling first."""
     specs: tuple[Spec, ...]
     """What it lets agents observe beside what cameras see: where a goal lies, say."""
     observations: Mapping[str, torch.Tensor]
@@ -111,11 +135,18 @@ class Task(Protocol):
     reward: torch.Tensor
     """f32 [N], of the last step."""
     metrics: Mapping[str, torch.Tensor]
-    """f32 [N] by name: of the episodes just ended where `Bodies.done`, else of those running."""
+    """f32 [N] by name, as `metric_specs` has them: of the episodes just ended where `Bodies.done`, else of those that
+    run."""
     facts: Mapping[str, torch.Tensor]
     """f32 [N] by name: what is known of a running episode from its start on, as how far the goal was."""
+    target: torch.Tensor | None
+    """f32 [N, 3]: where an agent that knows the map would go, and what maps show; None where there is no such place."""
+    target_radius: float
+    """Metres from the target within which one has arrived."""
     state: NamedTuple
     """All tensors [N, ...] that the next step depends on, bodies apart."""
+    ranges: Mapping[str, tuple[float, float]]
+    """The lowest and highest values of the state that kernels can go on from, by name, where not all are good."""
     max_steps: int
     num_fixed: int
     """Fixed episodes that are played in turn, environment i those with numbers i, i + N, i + 2N ...; 0: none."""
@@ -136,6 +167,16 @@ class Task(Protocol):
 
     def draw(self) -> None:
         """Draw the queued agents' next episodes."""
+        ...
+
+    @staticmethod
+    def arrays(n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
+        """All that it keeps of `n` agents: tensors, and NamedTuples of them."""
+        ...
+
+    @staticmethod
+    def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:
+        """How many path searches run at a time, for each of its kernels that search."""
         ...
 
 

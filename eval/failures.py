@@ -84,7 +84,7 @@ def main(options: Options) -> None:
         part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     failed = np.flatnonzero(played["success"] == 0)[: options.maps]
     for number, recording in zip(failed, evaluation.film(player, failed) if len(failed) else (), strict=True):
-        picture = draw(recording, evaluation.bank.scenes[recording.scene], player.config.task.success_distance)
+        picture = draw(recording, evaluation.bank.scenes[recording.scene])
         picture.save(options.out / f"{number}_{outcome[number].replace(' ', '_')}.png")
 
 
@@ -169,11 +169,11 @@ def show(name: str, found: dict) -> None:
     console.print(table)
 
 
-def draw(recording: Recording, scene: Scene, success_distance: float) -> Image.Image:
+def draw(recording: Recording, scene: Scene) -> Image.Image:
     """The way that was walked beside the shortest one."""
     plan = TopDownMap(scene.navmesh, scene.mesh, float(recording.positions[0, 1]))
     shortest = scene.navmesh.shortest_path(recording.positions[0], recording.goal)
-    draw_episode(plan, recording, shortest, success_distance)
+    draw_episode(plan, recording, shortest)
     return plan.image
 
 

@@ -20,6 +20,7 @@ from batchnav.errors import BatchnavError
 from batchnav.evaluation.run import Evaluation, PolicyPlayer
 from batchnav.runs.results import append_rows
 from batchnav.runtime.device import resolve_device
+from batchnav.tasks.pointnav import METRIC_SPECS
 from batchnav.view.terminal import print_agents
 
 EPISODES = Path(__file__).resolve().parents[1] / "assets" / "episodes"
@@ -51,7 +52,7 @@ def main(options: Options) -> None:
             played[name] = evaluation.play(player)
             if options.record:
                 append_rows("pointnav", evaluation.result_rows(played[name]))
-        print_agents(path.name, {name: each.overall for name, each in played.items()})
+        print_agents(path.name, {name: each.overall for name, each in played.items()}, METRIC_SPECS)
 
 
 if __name__ == "__main__":

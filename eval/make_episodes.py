@@ -8,21 +8,24 @@ scenes are the first of the split's seeds (of validation, for halls and scans) t
 that already gives a mean geodesic over Euclidean distance of more than 1.3, from straight lines to long detours, so
 nothing is picked by difficulty.
 
+Flee and Explore have no goal, so they share the files `starts_val` and `starts_test`: starts uniform over the same
+islands, and as a goal, for Flee's oracle and for maps, the place that is farthest by path.
+
 The same sources give the same files, byte for byte.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from batchnav.data.episodes import check_episodes, save_episodes
-from batchnav.data.generate import generate_episodes
+from batchnav.data.episodes import Episode, check_episodes, save_episodes
+from batchnav.data.generate import generate_episodes, generate_starts
 from batchnav.data.scenes import find_scene
 from batchnav.errors import EpisodeError
 from batchnav.houses import SPLITS
@@ -37,14 +40,16 @@ EPISODES_PER_SCENE = 10
 
 def main() -> None:
     for name, (kind, split) in FILES.items():
-        write(f"{name}.json.gz", (find_scene(f"{kind}:{seed}") for seed in SPLITS[split]))
+        write(f"{name}.json.gz", (find_scene(f"{kind}:{seed}") for seed in SPLITS[split]), generate_episodes)
+    for split in ("val", "test"):
+        write(f"starts_{split}.json.gz", (find_scene(f"house:{seed}") for seed in SPLITS[split]), generate_starts)
 
 
-def write(name: str, candidates: Iterable[Scene]) -> None:
+def write(name: str, candidates: Iterable[Scene], generate: Callable[[Scene, int], list[Episode]]) -> None:
     scenes, episodes = [], []
     for scene in candidates:
         try:
-            episodes += generate_episodes(scene, EPISODES_PER_SCENE)
+            episodes += generate(scene, EPISODES_PER_SCENE)
         except EpisodeError as error:
             print(f"left out: {error}")
             continue

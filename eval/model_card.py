@@ -20,6 +20,7 @@ from batchnav.evaluation.run import Evaluation, Player, PolicyPlayer, ReferenceP
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.runs.results import append_rows, commit
 from batchnav.runtime.device import machine, resolve_device
+from batchnav.tasks.pointnav import METRIC_SPECS
 from batchnav.view.model_card import write_model_card
 from batchnav.view.terminal import print_agents
 
@@ -65,9 +66,9 @@ def main(options: Options) -> None:
             played = evaluation.play(player)
             results[evaluation.split, name] = played.overall
             rows += evaluation.result_rows(played)
-        print_agents(path.name, {name: results[evaluation.split, name] for name in players})
+        print_agents(path.name, {name: results[evaluation.split, name] for name in players}, METRIC_SPECS)
     write_model_card(
-        options.out, runs, results, trained.info["frames"],
+        options.out, runs, results, METRIC_SPECS, trained.info["frames"],
         options.trained_on or machine(device), machine(device), made_by,
     )  # fmt: skip
     if options.record:

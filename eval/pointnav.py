@@ -1,12 +1,13 @@
-"""Measure a PointGoal agent on fixed episodes: success, SPL and the rest, with 95% intervals over episodes and scenes.
+"""Measure a navigation agent on fixed episodes: its task's metrics, with 95% intervals over episodes and scenes.
 
     python eval/pointnav.py --checkpoint runs/mine/policy.safetensors --split val --report
     python eval/pointnav.py --agent greedy --split test
+    python eval/pointnav.py --task flee --agent oracle
     python eval/pointnav.py --agent oracle --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
 
 Every episode is played once. SPL uses the geodesic distance that the navmesh gives at the start, as in Habitat;
 episodes whose file states another are listed. Prints tables and writes `results.json` into --out. With --report also a
-page with learning curves, maps, videos and the reference agents, with --record rows of eval/results/pointnav.jsonl.
+page with learning curves, maps, videos and the reference agents, with --record rows of eval/results/TASK.jsonl.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ import tyro
 from rich.console import Console
 
 from batchnav.data.source import SCENES_DIR
-from batchnav.envs.config import NavConfig
+from batchnav.envs.config import nav_config
 from batchnav.errors import ArgumentError, BatchnavError
-from batchnav.evaluation.agents import REFERENCE_AGENTS
 from batchnav.evaluation.run import Evaluation, PolicyPlayer, ReferencePlayer
 from batchnav.runs.results import append_rows
 from batchnav.runtime.device import resolve_device
+from batchnav.tasks import TASKS
 from batchnav.view.report import write_report
 from batchnav.view.terminal import print_agents, print_scenes
 
@@ -41,10 +42,12 @@ class Options:
 
     checkpoint: Path | None = None
     """A trained policy; its file says which task it was trained for."""
-    agent: Literal["random", "forward", "greedy", "oracle"] | None = None
-    """Or a reference agent."""
+    agent: str | None = None
+    """Or a reference agent of the task: random, forward, greedy, oracle, frontier."""
+    task: str = "pointnav"
+    """What a reference agent is to do; a policy's file says what it was trained for."""
     split: Literal["val", "test", "hall", "scan"] = "val"
-    """Which of the fixed episode files: of houses, halls or scans that nobody trains in."""
+    """Which of the fixed episode files; halls and scans are of PointNav."""
     episodes: Path | None = None
     """Or an episode file of one's own, or of Habitat's (with its folder `content`)."""
     scenes_dir: Path = SCENES_DIR
@@ -64,7 +67,7 @@ class Options:
     recordings: int = 6
     """Episodes to draw in the report, spread evenly over the file."""
     record: bool = False
-    """Append the figures to eval/results/pointnav.jsonl."""
+    """Append the figures to eval/results/TASK.jsonl."""
 
 
 def main(options: Options) -> None:
@@ -77,38 +80,43 @@ def main(options: Options) -> None:
         player = PolicyPlayer(options.checkpoint, device, options.sample, options.seed)
         out = options.checkpoint.parent / f"eval_{options.split}"
     else:
-        player = ReferencePlayer(options.agent, NavConfig())
+        player = ReferencePlayer(options.agent, nav_config(None, {}, options.task))
         out = Path("runs") / options.agent
-    path, out = options.episodes or EPISODES / f"{options.split}.json.gz", options.out or out
+    task = TASKS[player.config.task_name]
+    if options.agent is not None and options.agent not in task.reference_agents:
+        raise ArgumentError(f"agent: found {options.agent!r}, expected one of {', '.join(task.reference_agents)}")
+    path, out = options.episodes or EPISODES / task.episode_file.format(split=options.split), options.out or out
     evaluation = Evaluation(path, device, player.config.body, options.num_envs, options.renderer, options.scenes_dir)
     played = [evaluation.play(player)]
     if options.report:
-        others = [ReferencePlayer(name, player.config) for name in REFERENCE_AGENTS if name != player.name]
+        others = [ReferencePlayer(name, player.config) for name in task.reference_agents if name != player.name]
         played += [evaluation.play(other) for other in others]
 
     evaluation.write_results(out / "results.json", played[0])
-    print_scenes(f"{player.name} agent by scene", played[0].scenes)
+    print_scenes(f"{player.name} agent by scene", played[0].scenes, task.metric_specs)
     for line in played[0].mismatches[:MAX_LISTED]:
         console.print(line, markup=False, highlight=False)
     if len(played[0].mismatches) > MAX_LISTED:
         console.print(f"... and {len(played[0].mismatches) - MAX_LISTED} more such episodes, see results.json")
-    print_agents(f"{player.name} agent on {path.name}", {player.name: played[0].overall})
+    print_agents(f"{player.name} agent on {path.name}", {player.name: played[0].overall}, task.metric_specs)
     if options.report:
-        print_agents(f"agents on {path.name}", {each.player.name: each.overall for each in played})
+        overall = {each.player.name: each.overall for each in played}
+        print_agents(f"agents on {path.name}", overall, task.metric_specs)
         console.print(f"report: {report(options, evaluation, played, out)}", soft_wrap=True)
     if options.record:
-        append_rows("pointnav", [row for each in played for row in evaluation.result_rows(each)])
+        append_rows(player.config.task_name, [row for each in played for row in evaluation.result_rows(each)])
 
 
 def report(options: Options, evaluation: Evaluation, played: list, out: Path) -> Path:
     """Write the page; its path."""
     player = played[0].player
-    metrics = options.checkpoint.parent / "metrics.jsonl" if options.checkpoint else None
+    task = TASKS[player.config.task_name]
+    curves = options.checkpoint.parent / "metrics.jsonl" if options.checkpoint else None
     return write_report(
-        out, f"PointGoal: {player.name} agent on {evaluation.path.name}", evaluation.facts(player),
+        out, f"{task.title}: {player.name} agent on {evaluation.path.name}", evaluation.facts(player),
         {each.player.name: each.overall for each in played}, played[0].scenes,
-        evaluation.film(player, evaluation.spread(options.recordings)), evaluation.bank.scenes,
-        metrics if metrics and metrics.is_file() else None, player.config.task.success_distance,
+        evaluation.film(player, evaluation.spread(options.recordings)), evaluation.bank.scenes, task.metric_specs,
+        curves if curves and curves.is_file() else None,
     )  # fmt: skip
 
 

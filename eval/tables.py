@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchnav.config import PPOConfig
-from batchnav.evaluation.intervals import Interval, format_interval, possible
+from batchnav.evaluation.intervals import Interval, format_interval
 from batchnav.runs.results import figure, rows_of, shown, unit
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -139,7 +139,7 @@ def agent_order(row: Row) -> tuple[int, int, int]:
 def interval(row: Row) -> str:
     """A mean with its intervals, over episodes and, after the semicolon, over scenes."""
     ends = [math.nan if row.get(name) is None else row[name] for name in ("low", "high", "scene_low", "scene_high")]
-    ends = np.clip(ends, *possible(row["metric"]))  # older rows have Student's t as it came
+    ends = np.clip(ends, 0.0, 1.0)  # as METRICS are; older rows have Student's t as it came
     mean, episodes, scenes = format_interval(Interval(row["value"], *ends[:2], 0, *ends[2:]))
     return f"**{mean}** ({episodes}{f'; {scenes}' if scenes else ''})"
 

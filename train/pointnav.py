@@ -1,8 +1,9 @@
-"""Train a PointGoal agent; `batchnav/runs/training.py` has the loop.
+"""Train a navigation agent: PointGoal, or the task that the configuration names. The loop: `batchnav/runs/training.py`.
 
     python train/pointnav.py --config configs/pointnav_cpu.yaml --out runs/mine
     python train/pointnav.py --config configs/pointnav_cpu.yaml --out runs/mine --ppo.num-envs 128 --seed 3
     torchrun --nproc-per-node 2 train/pointnav.py --config configs/pointnav_h200.yaml --out runs/two
+    python train/pointnav.py --config configs/flee_cpu.yaml --out runs/flee
 
 Every field of the configuration is an option (`--help` lists them). A run that was stopped, even killed, goes on from
 its last save when the same command is given again; with `--allow-changes` another configuration may go on with it.

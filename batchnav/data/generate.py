@@ -1,4 +1,4 @@
-"""Making PointNav episodes by the rules, and with the constants, of Habitat's generator."""
+"""Making PointNav episodes by the rules, and with the constants, of Habitat's generator; and starts without a goal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from batchnav.data.episodes import Episode, Goal, rotation_of
 from batchnav.runtime.checks import check_int
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
-from batchnav.sim.simulator import MAX_ENVS
+from batchnav.sim.bodies import BodyConfig
+from batchnav.sim.simulator import MAX_ENVS, Simulator
+from batchnav.tasks.flee import Flee, FleeConfig
 from batchnav.tasks.pointnav import PointNavConfig, pointnav_simulator
 
 
@@ -23,17 +25,34 @@ def generate_episodes(scene: Scene, number: int, seed: int = 0, config: PointNav
     config = config or PointNavConfig()
     sim = pointnav_simulator(SceneBank.pack([scene]), number, config, seed=seed)
     sim.reset()
-    bodies, goals = sim.bodies, sim.task.state
+    return _episodes(scene, sim, sim.task.state.start_distance)
+
+
+def generate_starts(scene: Scene, number: int, seed: int = 0) -> list[Episode]:
+    """So many starts in a scene for tasks without a goal, uniform over its islands of radius >= 1.5 m.
+
+    The first that environments of Flee or Explore with this seed sample. As goal the file has the place that is
+    farthest by path, which is Flee's target. EpisodeError where the scene has no start to offer.
+    """
+    number = check_int("number", number, 1, MAX_ENVS)
+    sim = Simulator(SceneBank.pack([scene]), number, BodyConfig(), lambda sim: Flee(sim, FleeConfig()), seed)
+    sim.reset()
+    return _episodes(scene, sim, sim.task.state.reachable)
+
+
+def _episodes(scene: Scene, sim: Simulator, distance: torch.Tensor) -> list[Episode]:
+    """The running episodes of a simulator, with the distance f32 [N] to each one's target."""
+    bodies, task = sim.bodies, sim.task
     return [
         Episode(
             episode_id=str(i),
             scene_id=scene.name,
             start_position=shortest_floats(bodies.position[i]),
             start_rotation=shortest_floats(torch.tensor(rotation_of(float(bodies.heading[i])))),
-            goals=(Goal(shortest_floats(goals.goal[i]), config.success_distance),),
-            info={"geodesic_distance": shortest_floats(goals.start_distance[i : i + 1])[0]},
+            goals=(Goal(shortest_floats(task.target[i]), task.target_radius),),
+            info={"geodesic_distance": shortest_floats(distance[i : i + 1])[0]},
         )
-        for i in range(number)
+        for i in range(sim.num_envs)
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchnav.config import from_dict
+from batchnav.config import KINDS, from_dict
 from batchnav.errors import ConfigError
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
@@ -15,6 +15,12 @@ from batchnav.sensors.rig import MAIN
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
 from batchnav.tasks.pointnav import PointNavConfig
+from batchnav.tasks.settings import TaskConfig
+
+
+def task_kinds() -> dict[str, type]:
+    """The settings of every task that is known, by the task's name."""
+    return {name: task.Config for name, task in TASKS.items()}
 
 
 @dataclass(frozen=True)
@@ -29,14 +35,23 @@ class NavConfig:
     sensors: tuple[str, ...] = ("depth",)
     """Names of `batchnav.sensors.SENSORS`."""
     depth: DepthConfig = field(default_factory=DepthConfig)
-    task: PointNavConfig = field(default_factory=PointNavConfig)
-    """PointNav's, as in files; an environment of another task is given that task's own."""
+    task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
+    """What agents are to do: settings of a task of `batchnav.tasks.TASKS`, which a file names: `{name: pointnav}`."""
 
     def validate(self) -> None:
         """ConfigError where the parts do not go together; each has validated itself."""
         for name in self.cameras:
             if not name.isidentifier():
                 raise ConfigError(f"cameras: found a camera named {name!r}, expected letters, digits and underscores")
+
+    @property
+    def task_name(self) -> str:
+        """The name, in `batchnav.tasks.TASKS`, of the task whose settings these are. ConfigError where it has none."""
+        for name, kind in task_kinds().items():
+            if type(self.task) is kind:
+                return name
+        found = type(self.task).__name__
+        raise ConfigError(f"task: found {found}, expected settings of one of {', '.join(TASKS)}; add the task to TASKS")
 
     @property
     def all_cameras(self) -> dict[str, CameraConfig]:
@@ -58,7 +73,13 @@ def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
 
     ConfigError for a name that no part has, or a value of the wrong type or range.
     """
-    part_of = {f.name: part for part in PARTS for f in dataclasses.fields(getattr(config, part))}
+    part_of: dict[str, str] = {}
+    for part in PARTS:
+        for f in dataclasses.fields(getattr(config, part)):
+            if part_of.setdefault(f.name, part) != part:
+                raise ConfigError(
+                    f"{part}.{f.name}: found a setting that {part_of[f.name]} has too, expected another name"
+                )
     changes: dict[str, dict[str, Any]] = {}
     for name, value in options.items():
         if name not in part_of:

@@ -204,7 +204,7 @@ class NavEnv(gym.vector.VectorEnv):
         return {
             "scene": (0, self.bank.num_scenes - 1), "position": finite, "heading": finite, "start_heading": finite,
             "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count, "episode": (-1, count[1]),
-            "goal": finite, "table_index": (-1, self.task.num_fixed - 1),
+            **self.task.ranges,
         }  # fmt: skip
 
     def close_extras(self, **kwargs) -> None:
@@ -228,10 +228,10 @@ class PointNavEnv(NavEnv):
     """
 
 
-def specs_of(config: NavConfig, task: str = "pointnav") -> tuple[Spec, ...]:
+def specs_of(config: NavConfig) -> tuple[Spec, ...]:
     """What an environment of this configuration observes, without one."""
     sensors = make_sensors(config.sensors, config.all_cameras, config.sensor_settings)
-    return (*sensor_specs(sensors), *TASKS[task].specs)
+    return (*sensor_specs(sensors), *TASKS[config.task_name].specs)
 
 
 def _check_kinds(task, config, sensors, episodes, renderer) -> None:

@@ -14,12 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
+from batchnav.types import Metric
+
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
 """Of the bootstrap: its ends then vary by a thirtieth of the mean's standard error from seed to seed."""
-RANGES = {"success": (0.0, 1.0), "spl": (0.0, 1.0), "soft_spl": (0.0, 1.0), "return": (-math.inf, math.inf)}
-"""What values a metric can have; the others are lengths and counts."""
-LENGTH_OR_COUNT = (0.0, math.inf)
 _Z = 1.959963984540054
 """Normal quantile of 0.975."""
 
@@ -90,25 +89,20 @@ def scene_interval(values: np.ndarray, scene: np.ndarray, seed: int = 0) -> tupl
     return float(low), float(high)
 
 
-def summarise(episodes: Mapping[str, np.ndarray], metrics: Iterable[str]) -> dict[str, Interval]:
-    """Every metric's mean with both intervals: over episodes Wilson's for success and Student's t for the others.
+def summarise(episodes: Mapping[str, np.ndarray], metrics: Iterable[Metric]) -> dict[str, Interval]:
+    """Every metric's mean with both intervals: over episodes Wilson's for proportions and Student's t for the others.
 
     Args:
         episodes: what `evaluate` returns: [M] for each metric, and "scene" i32 [M].
-        metrics: their names.
+        metrics: what the task says of them.
     """
     summary = {}
-    for name in metrics:
-        values = episodes[name]
-        plain = proportion_interval(values) if name == "success" else mean_interval(values, possible(name))
+    for metric in metrics:
+        values = episodes[metric.name]
+        plain = proportion_interval(values) if metric.binary else mean_interval(values, (metric.low, metric.high))
         low, high = scene_interval(values, episodes["scene"])
-        summary[name] = plain._replace(scene_low=low, scene_high=high, scenes=len(np.unique(episodes["scene"])))
+        summary[metric.name] = plain._replace(scene_low=low, scene_high=high, scenes=len(np.unique(episodes["scene"])))
     return summary
-
-
-def possible(metric: str) -> tuple[float, float]:
-    """The least and the greatest value that a metric can have."""
-    return RANGES.get(metric, LENGTH_OR_COUNT)
 
 
 def format_interval(interval: Interval) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ import torch
 
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
-from batchnav.types import Spec
+from batchnav.types import Metric, Spec
 
 STEPS_BETWEEN_CHECKS = 16
 """How often to ask whether all episodes have ended: each time waits for the device."""
@@ -49,10 +49,14 @@ class Recording(NamedTuple):
     """i64 [S]."""
     images: dict[str, Images]
     """By sensor."""
-    goal: np.ndarray
-    """f32 [3]."""
+    goal: np.ndarray | None
+    """f32 [3]: the task's target; None where it has none."""
+    goal_radius: float
+    """Metres."""
     metrics: dict[str, float]
     """By name."""
+    metric_specs: tuple[Metric, ...]
+    """What the task says of them."""
 
 
 @torch.inference_mode()
@@ -101,7 +105,8 @@ def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
     n, bodies = env.num_envs, env.sim.bodies
     observations, _ = env.reset(seed=seed)
     agent.reset(n)
-    goals, scenes = env.task.state.goal.cpu().numpy().copy(), bodies.scene.tolist()
+    target, scenes = env.task.target, bodies.scene.tolist()
+    goals = None if target is None else target.cpu().numpy().copy()
     lengths = np.zeros(n, int)
     metrics: list[dict[str, float]] = [{} for _ in range(n)]
     start = torch.ones(n, dtype=torch.bool, device=env.device)
@@ -126,8 +131,10 @@ def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
             scenes[i],
             *(rows[i, : lengths[i]] for rows in stacked),
             images={spec.name: Images(spec, film[i, : lengths[i]]) for spec, film in films.items()},
-            goal=goals[i],
+            goal=None if goals is None else goals[i],
+            goal_radius=env.task.target_radius,
             metrics=metrics[i],
+            metric_specs=env.task.metric_specs,
         )
         for i in range(n)
     ]

@@ -28,9 +28,7 @@ from batchnav.runtime.device import machine
 from batchnav.runtime.files import replacing
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import BodyConfig
-
-RECORDED = ("success", "spl", "soft_spl")
-"""The metrics that become rows of eval/results/pointnav.jsonl."""
+from batchnav.tasks import TASKS
 
 
 class Player(Protocol):
@@ -72,7 +70,7 @@ class PolicyPlayer:
 
 @dataclasses.dataclass(frozen=True)
 class ReferencePlayer:
-    """One of REFERENCE_AGENTS, by name."""
+    """One of REFERENCE_AGENTS, by name; its task must know it."""
 
     name: str
     config: NavConfig
@@ -129,12 +127,14 @@ class Evaluation:
         """Play all episodes once."""
         env = self._environment(self.episodes, player.config, player.sees)
         found = evaluate(player.enter(env), env, len(self.episodes))
+        metrics = env.task.metric_specs
         by_scene = {
-            name: summarise({key: values[found["scene"] == k] for key, values in found.items()}, env.task.metrics)
+            name: summarise({key: values[found["scene"] == k] for key, values in found.items()}, metrics)
             for k, name in enumerate(self.names)
         }
-        mismatches = distance_mismatches(self.episodes, found["start_distance"])
-        return Played(player, found, summarise(found, env.task.metrics), by_scene, mismatches)
+        stated = "start_distance" in found
+        mismatches = distance_mismatches(self.episodes, found["start_distance"]) if stated else []
+        return Played(player, found, summarise(found, metrics), by_scene, mismatches)
 
     def spread(self, count: int) -> np.ndarray:
         """The numbers of so many episodes, spread evenly over the file."""
@@ -150,7 +150,8 @@ class Evaluation:
         config = config if sees else dataclasses.replace(config, sensors=())
         table = episode_table(episodes, self.names, self.bank.device)
         n = min(self.num_envs, len(episodes))
-        return NavEnv(self.bank, n, config=config, episodes=table, renderer=self.renderer if sees else "raycast")
+        renderer = self.renderer if sees else "raycast"
+        return NavEnv(self.bank, n, task=config.task_name, config=config, episodes=table, renderer=renderer)
 
     def facts(self, player: Player) -> dict[str, str]:
         """What was played, in words, for a report's head."""
@@ -158,26 +159,27 @@ class Evaluation:
         facts = {
             "episodes": f"{len(self.episodes)} in {len(self.names)} scenes",
             "task": f"{', '.join(player.config.sensors)} {camera.width}x{camera.height} over {camera.hfov_deg:g}°, "
-            f"turns of {body.turn_angle_deg:g}°, steps of {body.forward_step:g} m, success within "
-            f"{task.success_distance:g} m, at most {task.max_steps} steps",
+            f"turns of {body.turn_angle_deg:g}°, steps of {body.forward_step:g} m; "
+            + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in to_dict(task).items()),
         }
         if isinstance(player, PolicyPlayer) and "frames" in player.info:
             facts["trained for"] = f"{player.info['frames']:,} frames"
         return facts
 
     def result_rows(self, played: Played) -> list[dict]:
-        """Rows for eval/results/pointnav.jsonl."""
+        """Rows for the file of eval/results that has the task's name."""
         player = played.player
         params = {"agent": player.name, "split": self.split, "episodes": len(self.episodes)}
         if isinstance(player, PolicyPlayer):
             params |= {"checkpoint": "/".join(player.checkpoint.parts[-2:]), "sample": player.sample}
             params |= {"renderer": self.renderer, "frames": player.info.get("frames"), "seed": player.info.get("seed")}
         rows = []
-        for metric in RECORDED:
+        task = player.config.task_name
+        for metric in (metric.name for metric in TASKS[task].metric_specs if metric.headline):
             found = _plain(played.overall[metric])
             ends = {name: found[name] for name in ("low", "high", "scene_low", "scene_high", "scenes")}
             rows.append({
-                "benchmark": "pointnav", "metric": metric, "value": found["mean"], **ends, "params": params,
+                "benchmark": task, "metric": metric, "value": found["mean"], **ends, "params": params,
                 "machine": machine(self.bank.device),
             })  # fmt: skip
         return rows

@@ -54,13 +54,6 @@ def geodesic_distance(nav, scene, start, goal, scratch, row):
 
 
 @lean_function
-def next_corner(nav, scene, start, goal, scratch, row):
-    """(whether there is a path from start to goal, its first corner after the start; NaN where there is none)."""
-    length, _, corner = find_path(nav, scene, start, goal, scratch, row)
-    return length < NO_PATH, corner
-
-
-@lean_function
 def find_path(nav, scene, start, goal, scratch, row):
     """(length, corners with both ends, first after the start); the corners go to `scratch.corners` if it has room."""
     first, on_first = nearest_polygon(nav, scene, start)

@@ -12,7 +12,7 @@ from batchnav.errors import ConfigError
 
 @dataclass(frozen=True)
 class PointNavRun(NavConfig):
-    """One training run of a PointGoal agent."""
+    """One training run of a navigation agent: of the task that `task` names, PointGoal where it names none."""
 
     scenes: ScenesConfig = field(default_factory=ScenesConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)

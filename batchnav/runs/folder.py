@@ -93,14 +93,14 @@ class RunFolder:
         if not (self.holds_run and self.config_path.exists()):
             return []
         found, expected = (flat(to_dict(c)) for c in (load_config(self.config_path, type(self.config)), self.config))
-        different = [key for key in expected if found[key] != expected[key]]
+        different = [key for key in expected if found.get(key) != expected[key]]
         if different and not allowed:
             key = different[0]
             raise CheckpointError(
-                f"{self.path}: holds a run with {key} = {shortened(found[key])}, expected {shortened(expected[key])} "
+                f"{self.path}: holds a run with {key} = {shortened(found.get(key))}, expected {shortened(expected[key])} "
                 f"as asked for now; choose another --out, or go on with the change by --allow-changes"
             )
-        return [f"{key} = {expected[key]!r}, was {found[key]!r}" for key in different]
+        return [f"{key} = {expected[key]!r}, was {found.get(key)!r}" for key in different]
 
     def load(self) -> dict | None:
         """The learner's state to go on from, or None where the run begins."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from gymnasium import spaces
@@ -19,7 +19,7 @@ from batchnav.sensors.rig import make_sensors
 from batchnav.sim.bodies import NUM_ACTIONS, Bodies
 from batchnav.sim.episodes import Queue
 from batchnav.sim.simulator import CHUNKS_PER_THREAD
-from batchnav.tasks.pointnav import PointNav
+from batchnav.tasks import TASKS
 from batchnav.types import Spec
 
 META = torch.device("meta")
@@ -54,7 +54,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
     frames = run.ppo.frames_per_update // run.ppo.minibatches
     return {
         "scenes": slots * room.num_bytes if slots else sum(scene.num_bytes for scene in scenes),
-        "simulator": _simulator(n, room, device),
+        "simulator": _simulator(run, room, device),
         "images": _images(run, specs),
         "rollout": _rollout(run, policy, storage),
         "weights and optimiser": COPIES_OF_WEIGHTS * weights,
@@ -62,13 +62,23 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
     }
 
 
-def _simulator(n: int, room: Capacity, device: torch.device) -> int:
+def _simulator(run: PointNavRun, room: Capacity, device: torch.device) -> int:
     """Bytes of the bodies, the task and the memory to search in."""
-    parts = (Bodies.empty(n, META), Queue.empty(n, META), *PointNav.arrays(n, META))
+    n, task = run.ppo.num_envs, TASKS[run.task_name]
+    parts = (Bodies.empty(n, META), Queue.empty(n, META), *task.arrays(n, META, run.task))
     origin = n * 8 + 16  # its scenes, a seed, and the first agent's number
-    rows = PointNav.search_rows(n, device, min(n, num_threads() * CHUNKS_PER_THREAD))
+    rows = task.search_rows(n, device, min(n, num_threads() * CHUNKS_PER_THREAD))
     scratch = sum(search_scratch(room.search_size, r, META).data.nbytes for r in rows)
-    return sum(tensor.nbytes for part in parts for tensor in part) + origin + scratch
+    return sum(tensor.nbytes for part in parts for tensor in _tensors(part)) + origin + scratch
+
+
+def _tensors(part) -> Iterator[torch.Tensor]:
+    """The tensors of nested tuples."""
+    if isinstance(part, torch.Tensor):
+        yield part
+    else:
+        for entry in part:
+            yield from _tensors(entry)
 
 
 def _images(run: PointNavRun, specs: Sequence[Spec]) -> int:

@@ -1,11 +1,11 @@
-"""Train a PointGoal agent: scenes, environment, policy, PPO. Read it from `train` down."""
+"""Train a navigation agent: scenes, environment, policy, PPO. Read it from `train` down."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,8 +34,9 @@ from batchnav.runs.tracing import tracing
 from batchnav.runtime.device import make_deterministic
 from batchnav.runtime.distributed import Ranks, join
 from batchnav.scene.slots import Capacity, slots_needed
+from batchnav.tasks import TASKS
 
-VALIDATION = Path(__file__).resolve().parents[2] / "assets" / "episodes" / "val.json.gz"
+EPISODES = Path(__file__).resolve().parents[2] / "assets" / "episodes"
 
 
 def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: bool = False) -> None:
@@ -86,6 +87,7 @@ def _loop(
     after_update: Callable[[], None],
 ) -> None:
     """Updates until all frames are done, or a signal asks to end: all ranks do the same after each."""
+    shown = headline(run)
     ranks, asked = learner.ranks, None  # not `signals.status`, which may be of this rank alone
     while learner.frames < run.ppo.total_frames and not asked:
         before = learner.frames
@@ -93,10 +95,10 @@ def _loop(
         due = signals.save_asked() | folder.save_due(run.save_every)
         reports = ranks.exchange(Report(stats, signals.asked, due))
         found = [report.stats for report in reports]
-        row = summary(merged(found), learner.frames_per_update)
+        row = summary(merged(found), learner.frames_per_update, shown)
         check_finite(row, folder, where_it_began(found, ranks))
         folder.log(row)
-        progress.show(row["frames"], **{name: row[name] for name in ("frames_per_second", "success", "spl")})
+        progress.show(row["frames"], **{name: row[name] for name in ("frames_per_second", *shown)})
         if validation and before // run.eval_every != learner.frames // run.eval_every:
             folder.log({"frames": learner.frames, "eval": validation.measure()})
         if any(report.save for report in reports):
@@ -140,7 +142,7 @@ def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
 
 def _options(run: PointNavRun) -> dict[str, Any]:
     """What an environment of this run is made with."""
-    return {"config": run.nav, "renderer": run.renderer, "final_observation": run.ppo.timeout_bootstrap}
+    return {"task": run.task_name, "config": run.nav, "renderer": run.renderer, "final_observation": run.ppo.timeout_bootstrap}
 
 
 def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.device, num_envs: int) -> NavEnv:
@@ -151,12 +153,20 @@ def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.devi
     return NavEnv(scenes, num_envs, device, episodes=table, **_options(run))
 
 
-def summary(stats: dict[str, float], frames: int) -> dict[str, float]:
-    """An update's statistics as a row of the curves: the last part of each name, episode means, frames/s."""
+def headline(run: PointNavRun) -> tuple[str, ...]:
+    """The metrics that training shows."""
+    return tuple(metric.name for metric in TASKS[run.task_name].metric_specs if metric.headline)
+
+
+def summary(stats: dict[str, float], frames: int, metrics: Sequence[str]) -> dict[str, float]:
+    """An update's statistics as a row of the curves: the last part of each name, episode means, frames/s.
+
+    `metrics` are NaN where no episode has ended yet.
+    """
     row = {name.rsplit("/", 1)[-1]: value for name, value in stats.items()}
     row["episodes"] = row.pop("count")
     row["frames_per_second"] = frames / (row["collect"] + row["learn"])
-    return {"success": math.nan, "spl": math.nan, **row}  # no episode may have ended yet
+    return {**dict.fromkeys(metrics, math.nan), **row}
 
 
 def check_finite(row: dict[str, float], folder: RunFolder | SharedFolder, where: str = "") -> None:
@@ -197,7 +207,7 @@ class Validation:
 
     def __init__(self, run: PointNavRun, policy: ActorCritic, ranks: Ranks):
         self.ranks = ranks
-        episodes = ranks.share(load_episodes(VALIDATION))
+        episodes = ranks.share(load_episodes(EPISODES / TASKS[run.task_name].episode_file.format(split="val")))
         self.env = fixed_episodes(episodes, run, ranks.device, len(episodes))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
         network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, run.policy)
@@ -207,6 +217,6 @@ class Validation:
         """Mean metrics over the episodes."""
         self.agent.network.load_state_dict(self.trained.state_dict())
         results = evaluate(self.agent, self.env, self.env.num_envs)
-        names = ("success", "spl", "soft_spl", "distance_to_goal")
+        names = [metric.name for metric in self.env.task.metric_specs if metric.shown]
         everyones = self.ranks.exchange({name: results[name] for name in names})
         return {name: float(np.concatenate([found[name] for found in everyones]).mean()) for name in names}

@@ -5,6 +5,7 @@ In this order: settings, what is known of every agent, the functions for one age
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +27,8 @@ from batchnav.sim.episodes import NOBODY, agent_number, draw_scene
 from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
 from batchnav.tasks.measures import goal_in_agent_frame, soft_spl, spl, step_reward
 from batchnav.tasks.pairs import MAX_CANDIDATES, STARTS_PER_GOAL, EpisodeTable, sample_goal, try_candidate
-from batchnav.types import Spec
+from batchnav.tasks.settings import TaskConfig
+from batchnav.types import Metric, Spec
 
 SEARCHERS = 16
 """CUDA: threads that try candidates for one agent's episode at a time; a power of two, at most a warp."""
@@ -36,10 +38,9 @@ DRAWING_THREADS = 65536
 
 
 @dataclass(frozen=True)
-class PointNavConfig:
+class PointNavConfig(TaskConfig):
     """The PointGoal task. Defaults: Habitat's `habitat_pointnav_v1`."""
 
-    max_steps: int = 500
     success_distance: float = 0.2
     """Success: stop was called and the geodesic distance to the goal is below this, in metres."""
     slack_reward: float = -0.01
@@ -53,7 +54,7 @@ class PointNavConfig:
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
-        in_range(self, "max_steps", 1, 2**31 - 1)
+        super().validate()
         in_range(self, "success_distance", 1e-3, 100.0)
         in_range(self, "slack_reward", -1e6, 1e6)
         in_range(self, "success_reward", -1e6, 1e6)
@@ -93,8 +94,18 @@ class Metrics(NamedTuple):
     return_: torch.Tensor
 
 
-METRICS = tuple(name.rstrip("_") for name in Metrics._fields)
-"""What is said of an episode, by name."""
+METRIC_SPECS = (
+    Metric("success", high=1.0, binary=True, headline=True),
+    Metric("spl", high=1.0, headline=True),
+    Metric("soft_spl", high=1.0, headline=True),
+    Metric("distance_to_goal"),
+    Metric("collisions"),
+    Metric("path_length", shown=False),
+    Metric("steps"),
+    Metric("return", low=-math.inf, shown=False),
+)
+METRICS = tuple(metric.name for metric in METRIC_SPECS)
+"""What is said of an episode, by name, in the order of `Metrics`."""
 
 
 class Goals(NamedTuple):
@@ -293,6 +304,10 @@ class PointNav:
     """
 
     Config = PointNavConfig
+    title = "PointGoal"
+    episode_file = "{split}.json.gz"
+    reference_agents = ("random", "forward", "greedy", "oracle")
+    metric_specs = METRIC_SPECS
     specs: tuple[Spec, ...] = (Spec("pointgoal", (2,), torch.float32, -np.inf, np.inf, torch.float32),)
 
     def __init__(self, sim: Simulator, config: PointNavConfig, episodes: EpisodeTable | None = None):
@@ -305,14 +320,20 @@ class PointNav:
             f"no episode found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m with points "
             f"{config.closest_goal:g} to {config.furthest_goal:g} m apart"
         )
-        self.state, self.notes, self.upcoming, self.finished, (self.reward, pointgoal) = self.arrays(n, device)
+        self.state, self.notes, self.upcoming, self.finished, (self.reward, pointgoal) = self.arrays(n, device, config)
         self.metrics: Mapping[str, torch.Tensor] = dict(zip(METRICS, self.finished, strict=True))
         self.observations: Mapping[str, torch.Tensor] = {"pointgoal": pointgoal}
+        finite = -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)
+        self.ranges = {"goal": finite, "table_index": (-1, self.num_fixed - 1)}
         self.facts: Mapping[str, torch.Tensor] = {"start_distance": self.state.start_distance}
+        self.target: torch.Tensor | None = self.state.goal
+        self.target_radius = config.success_distance
         self._bind()
 
     @staticmethod
-    def arrays(n: int, device: torch.device) -> tuple[Goals, Notes, Upcoming, Metrics, tuple[torch.Tensor, ...]]:
+    def arrays(
+        n: int, device: torch.device, config: PointNavConfig
+    ) -> tuple[Goals, Notes, Upcoming, Metrics, tuple[torch.Tensor, ...]]:
         """All that the task keeps of `n` agents; the last are the reward and the goal in the agent's frame."""
         metrics = Metrics(*torch.zeros(len(Metrics._fields), n, device=device))
         shown = torch.zeros(n, device=device), torch.zeros(n, 2, device=device)

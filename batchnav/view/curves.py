@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from batchnav.errors import BatchnavError
+from batchnav.types import Metric
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#6B6B6B"
 """Okabe and Ito's colours, which colour-blind eyes tell apart."""
@@ -16,14 +18,13 @@ SMOOTHING = 40
 """The bold line is the mean over a window of this fraction of the curve: one fortieth of its rows."""
 
 PANELS = (
-    ("Success and SPL", (("success", BLUE), ("spl", ORANGE))),
     ("Return", (("return", GREEN),)),
     ("Policy loss and KL", (("policy_loss", PURPLE), ("approx_kl", GREY))),
     ("Value loss", (("value_loss", BLUE),)),
     ("Entropy (nats)", (("entropy", ORANGE),)),
     ("Frames per second", (("frames_per_second", GREEN),)),
 )
-"""Titles, and the keys that each panel draws."""
+"""Titles, and the keys that each panel draws, beside the panel of the task's own metrics."""
 
 
 def load_metrics(path: str | Path) -> tuple[list[dict], list[dict]]:
@@ -64,13 +65,22 @@ def smooth(values: np.ndarray, window: int) -> np.ndarray:
     return np.convolve(values, np.ones(window), "same") / counts
 
 
-def plot_curves(metrics: str | Path, out: str | Path, title: str = "") -> None:
-    """Draw the curves of a `metrics.jsonl` against frames (below) and seconds (above) into a PNG."""
+def plot_curves(path: str | Path, out: str | Path, metrics: Sequence[Metric], title: str = "") -> None:
+    """Draw the curves of a `metrics.jsonl` against frames (below) and seconds (above) into a PNG.
+
+    Args:
+        path: of the curves.
+        out: of the PNG.
+        metrics: the task's; those by which agents are compared and that have a range go into the first panel.
+        title: heading.
+    """
     from matplotlib.figure import Figure
 
-    rows, evals = load_metrics(metrics)
+    rows, evals = load_metrics(path)
+    names = [metric.name for metric in metrics if metric.headline and math.isfinite(metric.high - metric.low)]
+    own = (", ".join(names).replace("_", " "), tuple(zip(names, (BLUE, ORANGE, GREEN, PURPLE), strict=False)))
     figure = Figure(figsize=(12, 6.4), layout="constrained")
-    for axes, (name, keys) in zip(figure.subplots(2, 3).flat, PANELS, strict=True):
+    for axes, (name, keys) in zip(figure.subplots(2, 3).flat, (own, *PANELS), strict=True):
         for key, colour in keys:
             x, y = series(rows, key)
             if len(x):
@@ -80,7 +90,7 @@ def plot_curves(metrics: str | Path, out: str | Path, title: str = "") -> None:
             if tests:
                 axes.plot(*zip(*tests, strict=True), "o", color=colour, markeredgecolor="white", markersize=6)
         axes.set_title(name, fontsize=11, loc="left", fontweight="bold")
-        _finish(axes, rows, len(keys) > 1, bool(evals) and name.startswith("Success"))
+        _finish(axes, rows, len(keys) > 1, bool(evals) and name == own[0])
     if title:
         figure.suptitle(title, fontsize=13)
     figure.savefig(out, dpi=110)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,8 @@ import yaml
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
 from batchnav.runtime.files import replacing
+from batchnav.types import Metric
 from batchnav.view.curves import BLUE, GREY, ORANGE, load_metrics, series, smooth
-from batchnav.view.terminal import SHOWN
 
 PUBLISHED = {
     "DD-PPO, depth, 2.5e9 frames (Gibson val)": 0.956,
@@ -26,6 +26,7 @@ def write_model_card(
     folder: Path,
     runs: Mapping[str, Path],
     results: Mapping[tuple[str, str], Summary],
+    metrics: Sequence[Metric],
     frames: int,
     trained_on: str,
     played_on: str,
@@ -37,6 +38,7 @@ def write_model_card(
         folder: its name is the policy's.
         runs: folders of training runs by the agents' names, first of all this policy's.
         results: by episode file and agent.
+        metrics: what the task says of them.
         frames: that it was trained for.
         trained_on: the machine that trained it.
         played_on: the machine that the results are from.
@@ -51,7 +53,7 @@ def write_model_card(
         name=folder.name, path=folder.as_posix(), frames=frames, hours=rows[-1]["seconds"] / 3600,
         speed=np.median([row["frames_per_second"] for row in rows]), trained_on=trained_on,
         scenes=" and ".join([f"{scenes['houses']} procedural houses", *scenes["files"]]), played_on=played_on,
-        commit=commit, table=_table(results), config=config.strip(),
+        commit=commit, table=_table(results, metrics), config=config.strip(),
     )  # fmt: skip
     with replacing(folder / "README.md", BatchnavError) as part:
         part.write_text(text, encoding="utf-8")
@@ -87,12 +89,13 @@ def draw_comparison(runs: Mapping[str, Path], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _table(results: Mapping[tuple[str, str], Summary]) -> str:
+def _table(results: Mapping[tuple[str, str], Summary], metrics: Sequence[Metric]) -> str:
     """A line for an agent on an episode file."""
-    titles = [metric.replace("_", " ") for metric in SHOWN]
-    lines = ["| episodes | agent | " + " | ".join(titles) + " |", "| --- " * (2 + len(SHOWN)) + "|"]
+    shown = [metric.name for metric in metrics if metric.shown]
+    titles = [name.replace("_", " ") for name in shown]
+    lines = ["| episodes | agent | " + " | ".join(titles) + " |", "| --- " * (2 + len(shown)) + "|"]
     for (episodes, agent), overall in results.items():
-        lines.append(f"| {episodes} | {agent} | " + " | ".join(_cell(overall[metric]) for metric in SHOWN) + " |")
+        lines.append(f"| {episodes} | {agent} | " + " | ".join(_cell(overall[metric]) for metric in shown) + " |")
     return "\n".join(lines)
 
 

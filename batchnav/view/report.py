@@ -14,11 +14,11 @@ from batchnav.evaluation.intervals import Interval, Summary, format_interval
 from batchnav.evaluation.play import Recording
 from batchnav.runtime.files import replacing
 from batchnav.scene.scene import Scene
+from batchnav.types import Metric
 from batchnav.view.curves import plot_curves
 from batchnav.view.mosaic import colour, mosaic
-from batchnav.view.terminal import SHOWN
 from batchnav.view.topdown import TopDownMap
-from batchnav.view.video import draw_episode, save_gif, video_frames
+from batchnav.view.video import draw_episode, outcome, save_gif, video_frames
 
 MOSAIC_COLUMNS = 8
 """Images shown of each recorded episode, evenly spaced in time."""
@@ -36,9 +36,9 @@ figure { margin: 0 0 1.5em }
 """
 
 _INTERVALS = """
-<p><small>Means with 95% intervals. The first is over episodes taken as independent (Wilson's for success, Student's t
-elsewhere); the second, in brackets, over scenes: a bootstrap that draws scenes with all their episodes. For houses that
-are not among these the second counts.</small></p>
+<p><small>Means with 95% intervals. The first is over episodes taken as independent (Wilson's for proportions, Student's
+t elsewhere); the second, in brackets, over scenes: a bootstrap that draws scenes with all their episodes. For houses
+that are not among these the second counts.</small></p>
 """
 
 
@@ -50,8 +50,8 @@ def write_report(
     per_scene: Mapping[str, Summary],
     recordings: Sequence[Recording],
     scenes: Sequence[Scene],
-    metrics_file: Path | None = None,
-    success_distance: float = 0.2,
+    metrics: Sequence[Metric],
+    curves: Path | None = None,
 ) -> Path:
     """Write `index.html` and its pictures; returns the page's path.
 
@@ -63,29 +63,32 @@ def write_report(
         per_scene: the same for the first agent in each scene.
         recordings: episodes to draw, `scene` indexing `scenes`.
         scenes: those of the bank.
-        metrics_file: the training run's `metrics.jsonl`, for the curves.
-        success_distance: metres, the ring around the goal.
+        metrics: what the task says of them; those that are `shown` are the tables' columns.
+        curves: the training run's `metrics.jsonl`.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     facts = "".join(f"<li>{html.escape(name)}: {html.escape(value)}</li>" for name, value in about.items())
-    parts = [f"<h1>{html.escape(title)}</h1><ul>{facts}</ul>", "<h2>Agents on the same episodes</h2>", _table(agents)]
+    parts = [
+        f"<h1>{html.escape(title)}</h1><ul>{facts}</ul>",
+        "<h2>Agents on the same episodes</h2>",
+        _table(agents, metrics),
+    ]
     parts.append(_INTERVALS)
-    if metrics_file is not None:
-        plot_curves(metrics_file, folder / "curves.png")
+    if curves is not None:
+        plot_curves(curves, folder / "curves.png", metrics)
         parts.append("<h2>Learning curves</h2><img src='curves.png' alt='learning curves'>")
     if recordings:
-        parts.append(
-            "<h2>Episodes</h2><p>Blue: the agent's path. Orange, dashed: the shortest path. Ring: the goal.</p>"
-        )
+        goal = " Orange, dashed: the shortest path. Ring: the goal." if recordings[0].goal is not None else ""
+        parts.append(f"<h2>Episodes</h2><p>Blue: the agent's path.{goal}</p>")
         parts.append("<div class='pair'>")
         for i, recording in enumerate(recordings, 1):
-            parts.append(_episode(folder, i, recording, scenes[recording.scene], success_distance))
+            parts.append(_episode(folder, i, recording, scenes[recording.scene]))
         parts.append("</div>")
         for name in recordings[0].images:
             _mosaic(recordings, name).save(folder / f"{name}.png")
             parts.append(f"<h2>What the agent saw</h2><img src='{name}.png' alt='{name}, one episode a row'>")
-    parts.append("<h2>By scene</h2>" + _table(per_scene))
+    parts.append("<h2>By scene</h2>" + _table(per_scene, metrics))
     page = folder / "index.html"
     text = (
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{html.escape(title)}</title>"
@@ -96,12 +99,13 @@ def write_report(
     return page
 
 
-def _table(rows: Mapping[str, Summary]) -> str:
-    head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in SHOWN)
+def _table(rows: Mapping[str, Summary], metrics: Sequence[Metric]) -> str:
+    shown = [metric.name for metric in metrics if metric.shown]
+    head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in shown)
     lines = [f"<table><thead><tr><th></th><th>episodes</th>{head}</tr></thead><tbody>"]
     for i, (name, summary) in enumerate(rows.items()):
-        cells = "".join(f"<td>{_cell(summary[metric])}</td>" for metric in SHOWN)
-        count = summary["success"].count
+        cells = "".join(f"<td>{_cell(summary[metric])}</td>" for metric in shown)
+        count = summary[shown[0]].count
         lines.append(f"<tr{'' if i else ' class=first'}><td>{html.escape(name)}</td><td>{count}</td>{cells}</tr>")
     return "".join(lines) + "</tbody></table>"
 
@@ -111,18 +115,17 @@ def _cell(interval: Interval) -> str:
     return f"{mean}<br><small>{episodes}{f'<br>({scenes})' if scenes else ''}</small>"
 
 
-def _episode(folder: Path, number: int, recording: Recording, scene: Scene, success_distance: float) -> str:
+def _episode(folder: Path, number: int, recording: Recording, scene: Scene) -> str:
     """Draw one episode's map and video; their HTML."""
-    shortest = scene.navmesh.shortest_path(recording.positions[0], recording.goal)
+    goal = recording.goal
+    shortest = None if goal is None else scene.navmesh.shortest_path(recording.positions[0], goal)
     height = float(recording.positions[0, 1])
     plan = TopDownMap(scene.navmesh, scene.mesh, height)
-    draw_episode(plan, recording, shortest, success_distance)
+    draw_episode(plan, recording, shortest)
     plan.image.save(folder / f"map_{number}.png")
     small = TopDownMap(scene.navmesh, scene.mesh, height, size=VIDEO_MAP_SIZE)
-    save_gif(video_frames(small, recording, shortest, success_distance), folder / f"episode_{number}.gif")
-    metrics = recording.metrics
-    outcome = "success" if metrics["success"] else "failure"
-    text = f"{scene.name}: {outcome}, SPL {metrics['spl']:.2f}, {metrics['steps']:.0f} steps"
+    save_gif(video_frames(small, recording, shortest), folder / f"episode_{number}.gif")
+    text = f"{scene.name}: {outcome(recording)}, {len(recording.actions)} steps"
     return (
         f"<figure><img src='map_{number}.png' alt='map'><img src='episode_{number}.gif' alt='video'>"
         f"<figcaption>{html.escape(text)}</figcaption></figure>"

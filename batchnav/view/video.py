@@ -23,19 +23,17 @@ HOLD_SECONDS = 1.5
 """How long the last frame stays."""
 
 
-def draw_episode(plan: TopDownMap, recording: Recording, shortest: np.ndarray, success_distance: float = 0.2) -> None:
-    """Draw an episode on a map: the shortest path f32 [K, 3] dashed, the agent's path, start and goal."""
-    _draw_goal(plan, recording, shortest, success_distance)
+def draw_episode(plan: TopDownMap, recording: Recording, shortest: np.ndarray | None) -> None:
+    """Draw an episode on a map: the agent's path and start; goal and shortest path f32 [K, 3] where there are."""
+    _draw_goal(plan, recording, shortest)
     plan.draw_path(recording.positions, BLUE)
     plan.draw_start(recording.positions[0], float(recording.headings[0]))
 
 
-def video_frames(
-    plan: TopDownMap, recording: Recording, shortest: np.ndarray, success_distance: float = 0.2
-) -> list[Image.Image]:
+def video_frames(plan: TopDownMap, recording: Recording, shortest: np.ndarray | None) -> list[Image.Image]:
     """One frame per shown step: what sensors saw, at the right the map with the path so far, below a line of text."""
     plan = plan.copy()
-    _draw_goal(plan, recording, shortest, success_distance)
+    _draw_goal(plan, recording, shortest)
     steps = len(recording.positions)
     shown = [*range(0, steps - 1, -(-steps // MAX_FRAMES)), steps - 1]
     return [_frame(plan.copy(), recording, step) for step in shown]
@@ -59,9 +57,10 @@ def _palette(last: Image.Image) -> Image.Image:
     return palette
 
 
-def _draw_goal(plan: TopDownMap, recording: Recording, shortest: np.ndarray, success_distance: float) -> None:
-    plan.draw_path(shortest, ORANGE, dash=7.0)
-    plan.draw_goal(recording.goal, success_distance)
+def _draw_goal(plan: TopDownMap, recording: Recording, shortest: np.ndarray | None) -> None:
+    if recording.goal is not None:
+        plan.draw_path(shortest, ORANGE, dash=7.0)
+        plan.draw_goal(recording.goal, recording.goal_radius)
     plan.draw_scale_bar()
 
 
@@ -84,10 +83,21 @@ def _frame(plan: TopDownMap, recording: Recording, step: int) -> Image.Image:
 
 
 def caption(recording: Recording, step: int) -> str:
-    """What a frame says: the step and the way to go, at the end how it went."""
-    gap = recording.goal - recording.positions[step]
-    text = f"step {step + 1} of {len(recording.positions)}, goal {np.hypot(gap[0], gap[2]):.1f} m away"
-    if step == len(recording.positions) - 1:
-        metrics = recording.metrics
-        text += f", success, SPL {metrics['spl']:.2f}" if metrics["success"] else ", failure"
-    return text
+    """What a frame says: the step and the way to the goal, where there is one, at the end how it went."""
+    text = f"step {step + 1} of {len(recording.positions)}"
+    if recording.goal is not None:
+        gap = recording.goal - recording.positions[step]
+        text += f", goal {np.hypot(gap[0], gap[2]):.1f} m away"
+    return f"{text}; {outcome(recording)}" if step == len(recording.positions) - 1 else text
+
+
+def outcome(recording: Recording) -> str:
+    """The metrics by which agents are compared, in words: success or failure for one that says so."""
+    words = []
+    for metric in recording.metric_specs:
+        value = recording.metrics[metric.name]
+        if metric.headline and metric.binary:
+            words.append(metric.name if value else f"no {metric.name}")
+        elif metric.headline:
+            words.append(f"{metric.name.replace('_', ' ')} {value:.2f}")
+    return ", ".join(words)

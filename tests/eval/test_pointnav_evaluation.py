@@ -9,7 +9,7 @@ import trimesh
 from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
 from batchnav.errors import ArgumentError, CheckpointError, EpisodeError
 from batchnav.evaluation.intervals import summarise
-from batchnav.tasks.pointnav import METRICS
+from batchnav.tasks.pointnav import METRIC_SPECS, METRICS
 from batchnav.view.terminal import print_scenes
 from eval import pointnav as program
 
@@ -33,7 +33,8 @@ def test_greedy_on_open_floors(rooms, tmp_path):
 def test_a_scene_is_one_line_of_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     played = dict.fromkeys(METRICS, np.array([0.0, 1.0] * 5)) | {"scene": np.zeros(10)}
-    print_scenes("by scene", {"house:1100012": summarise(played | {"collisions": np.full(10, 412.5)}, METRICS)})
+    summary = summarise(played | {"collisions": np.full(10, 412.5)}, METRIC_SPECS)
+    print_scenes("by scene", {"house:1100012": summary}, METRIC_SPECS)
     text = capsys.readouterr().out
     assert re.search(r"house:1100012 +10 +0\.500 +0\.500 +0\.500 +0\.500 +412\.5 +0\.500 ", text)
 

@@ -190,12 +190,12 @@ def test_recording(room):
 def test_the_oracle_compiles_for_the_gpu(room, compile_ptx):
     from numba import typeof
 
-    from batchnav.evaluation.agents import _follow_cuda
+    from batchnav.evaluation.follow import follow_cuda
 
     env = make_env(room, [(1.0, 5.2, EAST, 4.0, 5.2)])
     oracle = OracleAgent(env)
     arguments = (*oracle._read, oracle._scratch, *oracle._written)
-    assert ".entry" in compile_ptx(_follow_cuda, *map(typeof, arguments))
+    assert ".entry" in compile_ptx(follow_cuda, *map(typeof, arguments))
 
 
 @pytest.mark.cuda

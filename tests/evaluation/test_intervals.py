@@ -12,7 +12,7 @@ from batchnav.evaluation.intervals import (
     scene_interval,
     summarise,
 )
-from batchnav.tasks.pointnav import METRICS
+from batchnav.tasks.pointnav import METRIC_SPECS, METRICS
 
 SCENES = np.repeat(np.arange(20, dtype=np.int32), 10)
 
@@ -47,7 +47,7 @@ def test_intervals_are_possible_values():
     """No negative collisions, no SPL above 1, whatever Student's t says; a return may be negative."""
     rare = np.array([0.0, 0.0, 0.0, 1.0])
     rows = dict.fromkeys(METRICS, rare) | {"spl": 1.0 - rare, "scene": np.arange(4, dtype=np.int32)}
-    summary = summarise(rows, METRICS)
+    summary = summarise(rows, METRIC_SPECS)
     assert summary["collisions"].low == summary["distance_to_goal"].low == 0.0
     assert summary["spl"].high == 1.0
     assert summary["return"].low < 0.0
@@ -106,7 +106,7 @@ def test_scenes_that_do_not_differ_say_nothing():
 
 def test_summary_has_every_metric():
     rows = {name: np.linspace(0.0, 1.0, 11).round() for name in METRICS} | {"scene": np.arange(11) // 3}
-    summary = summarise(rows, METRICS)
+    summary = summarise(rows, METRIC_SPECS)
     assert set(summary) == set(METRICS)
     assert summary["spl"].mean == pytest.approx(5 / 11)
     assert (summary["spl"].count, summary["spl"].scenes) == (11, 4)

@@ -10,7 +10,7 @@ from batchnav.errors import BatchnavError
 from batchnav.ppo.loss import LossStats
 from batchnav.ppo.stats import Timer, UpdateStats
 from batchnav.runs.training import summary
-from batchnav.tasks.pointnav import METRICS
+from batchnav.tasks.pointnav import METRIC_SPECS, METRICS
 from batchnav.view.curves import PANELS, load_metrics, plot_curves, series, smooth
 
 
@@ -62,7 +62,7 @@ def test_running_mean():
 
 def test_picture(metrics):
     out = metrics.parent / "curves.png"
-    plot_curves(metrics, out, "a run")
+    plot_curves(metrics, out, METRIC_SPECS, "a run")
     image = np.asarray(Image.open(out).convert("RGB")).astype(int)
     assert image.shape == (704, 1320, 3)
     # The success curve is in the first panel, in its blue; the last panel has no blue.
@@ -81,13 +81,13 @@ def test_every_curve_is_a_figure_that_training_writes(tmp_path):
     )  # fmt: skip
     for _ in range(2):
         stats.timer.mark()
-    row = summary(stats.read(), 128)
+    row = summary(stats.read(), 128, METRICS)
     keys = [key for _, curves in PANELS for key, _ in curves]
     assert set(keys) <= row.keys() and "approx_kl" in keys
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(json.dumps({**row, "frames": 128 * i, "seconds": i}) + "\n" for i in range(1, 5)))
     grey = np.array([107, 107, 107])
-    plot_curves(path, tmp_path / "curves.png")
+    plot_curves(path, tmp_path / "curves.png", METRIC_SPECS)
     third = np.asarray(Image.open(tmp_path / "curves.png").convert("RGB")).astype(int)[40:320, 900:1300]
     assert (np.abs(third - grey).max(axis=2) < 8).any(axis=0).mean() > 0.5, "the line of KL is not in its panel"
 
@@ -95,6 +95,6 @@ def test_every_curve_is_a_figure_that_training_writes(tmp_path):
 def test_a_run_without_episodes_can_be_drawn(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"frames": 100, "seconds": 1.0, "success": NaN}\n')
-    plot_curves(path, tmp_path / "curves.png")
+    plot_curves(path, tmp_path / "curves.png", METRIC_SPECS)
     path.write_text("")
-    plot_curves(path, tmp_path / "curves.png")
+    plot_curves(path, tmp_path / "curves.png", METRIC_SPECS)

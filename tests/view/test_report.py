@@ -8,7 +8,7 @@ from PIL import Image
 from batchnav.evaluation.intervals import Interval
 from batchnav.evaluation.play import Images, Recording
 from batchnav.scene.scene import make_scene
-from batchnav.tasks.pointnav import METRICS
+from batchnav.tasks.pointnav import METRIC_SPECS, METRICS
 from batchnav.types import Spec, TriangleMesh
 from batchnav.view.report import write_report
 
@@ -31,7 +31,7 @@ def test_report(floor, tmp_path):
         scene=0, positions=np.stack([x, np.zeros_like(x), np.full_like(x, 2.0)], axis=1), headings=np.zeros(13),
         actions=np.ones(13, int), images={"depth": Images(DEPTH, np.full((13, 1, 8, 8), 0.5, np.float32))},
         goal=np.array([4.0, 0.0, 2.0]),
-        metrics=dict.fromkeys(METRICS, 1.0),
+        goal_radius=0.2, metrics=dict.fromkeys(METRICS, 1.0), metric_specs=METRIC_SPECS,
     )  # fmt: skip
     metrics = tmp_path / "metrics.jsonl"
     metrics.write_text('{"frames": 100, "seconds": 1.0, "success": 0.5}\n')
@@ -44,6 +44,7 @@ def test_report(floor, tmp_path):
         {"floor <1>": summary(0.5)},
         [recording],
         [floor],
+        METRIC_SPECS,
         metrics,
     )
     text = page.read_text()
@@ -60,5 +61,5 @@ def test_report(floor, tmp_path):
 
 
 def test_a_report_without_run_or_recordings(floor, tmp_path):
-    page = write_report(tmp_path, "none", {}, {"greedy": summary(0.5)}, {}, [], [floor])
+    page = write_report(tmp_path, "none", {}, {"greedy": summary(0.5)}, {}, [], [floor], METRIC_SPECS)
     assert "src=" not in page.read_text()

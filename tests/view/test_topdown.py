@@ -8,6 +8,7 @@ from PIL import Image
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.play import Images, Recording
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.tasks.pointnav import METRIC_SPECS, METRICS
 from batchnav.types import Spec, TriangleMesh
 from batchnav.view.topdown import BLUE, FLOOR, GREEN, INK, ORANGE, PAPER, TopDownMap, slice_mesh
 from batchnav.view.video import CAPTION, MAX_FRAMES, caption, draw_episode, save_gif, video_frames
@@ -115,7 +116,7 @@ def walk(steps):
         scene=0, positions=positions, headings=np.full(steps, -np.pi / 2, np.float32), actions=np.ones(steps, int),
         images={"depth": Images(DEPTH, np.full((steps, 1, 16, 16), 0.5, np.float32))},
         goal=np.array([5.5, 0.0, 3.5], np.float32),
-        metrics={"success": 0.0, "spl": 0.0, "steps": float(steps)},
+        goal_radius=0.2, metrics=dict.fromkeys(METRICS, 0.0), metric_specs=METRIC_SPECS,
     )  # fmt: skip
 
 
@@ -128,7 +129,7 @@ def test_video_frames(room, steps, tmp_path):
     side = plan.size[1]
     assert frames[-1].size == (side + 6 + plan.size[0], side + CAPTION)
     assert frames[-1].getpixel((side // 2, side // 2)) == frames[0].getpixel((side // 2, side // 2)) != PAPER
-    assert "failure" in caption(recording, steps - 1)
+    assert "no success, spl 0.00" in caption(recording, steps - 1)
     save_gif(frames, tmp_path / "episode.gif")
     with Image.open(tmp_path / "episode.gif") as gif:
         assert gif.size == frames[0].size and gif.format == "GIF"

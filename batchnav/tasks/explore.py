@@ -1,0 +1,232 @@
+"""Explore: visit as many places as possible, counted as cells. A task of Shacklett et al. 2021's simulator.
+
+Cells of a metre in the frame of the start, 0.25 for each new one, as in their release; `tasks/cells.py` says what a
+cell is. The start's own cell does not count. Not taken over from there: 500 actions are 500, not 499.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav.config import in_range
+from batchnav.geometry.point import point_at
+from batchnav.navmesh.locate import nearest_polygon
+from batchnav.runtime.arrays import view
+from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
+from batchnav.runtime.launch import BoundKernel
+from batchnav.sim.episodes import NOBODY
+from batchnav.sim.simulator import NO_EPISODE, Simulator
+from batchnav.tasks.cells import (
+    MAX_MARKS,
+    box_of_island,
+    cell_of,
+    clear_marks,
+    count_marks,
+    frame_of,
+    mark_island,
+    was_visited,
+)
+from batchnav.tasks.pairs import EpisodeTable
+from batchnav.tasks.progress import ProgressTask, judge_progress, progress_metrics
+from batchnav.tasks.settings import TaskConfig
+from batchnav.types import Metric
+
+WARP = 32
+"""CUDA: threads that count the cells of one agent's next episode."""
+COUNTING_WARPS = 512
+"""CUDA: agents whose cells are counted at a time."""
+MAX_STEPS = 20_000
+"""Every step may visit a new cell, and each is kept."""
+
+
+@dataclass(frozen=True)
+class ExploreConfig(TaskConfig):
+    """The Explore task."""
+
+    cell_size: float = 1.0
+    """Metres."""
+    cell_reward: float = 0.25
+    """Reward of a new cell."""
+
+    def validate(self) -> None:
+        """ConfigError where a value is out of range."""
+        super().validate()
+        in_range(self, "max_steps", 1, MAX_STEPS)
+        in_range(self, "cell_size", 0.25, 100.0)
+        in_range(self, "cell_reward", -1e6, 1e6)
+
+
+class Settings(NamedTuple):
+    """The numbers of `ExploreConfig` that kernels need."""
+
+    cell_size: np.float32
+    cell_reward: np.float32
+
+
+class ExploreState(NamedTuple):
+    """As `tasks.progress.Roam`, and the cells that were visited."""
+
+    start: torch.Tensor
+    target: torch.Tensor
+    reachable: torch.Tensor
+    """f32 [N]: cells that can be visited, the start's apart."""
+    progress: torch.Tensor
+    """f32 [N]: cells that were visited, the start's apart."""
+    episode_return: torch.Tensor
+    table_index: torch.Tensor
+    cells: torch.Tensor
+    """i32 [N, max_steps]: the first `progress` of a row are those that were visited."""
+
+
+# One agent.
+
+
+@lean_function
+def judge_one(i, notes, settings, roam_out, cells_out, area_out, figures_out, reward_out):
+    """Cells, reward and figures of a step, from its notes."""
+    progress = notes.progress[i]
+    if notes.moved[i]:
+        frame = frame_of(point_at(i, notes.start), notes.start_heading[i], settings.cell_size)
+        cell, count = cell_of(point_at(i, notes.position), frame), np.int32(progress)
+        if count < cells_out.shape[1] and not was_visited(i, cell, count, cells_out):
+            cells_out[i, count] = cell
+            progress += np.float32(1.0)
+    area_out[i] = progress * settings.cell_size * settings.cell_size
+    reward = settings.cell_reward * (progress - notes.progress[i])
+    judge_progress(i, notes, progress, reward, roam_out, figures_out, reward_out)
+
+
+@lean_function
+def surroundings(i, nav, upcoming, cell_size):
+    """What of the next episode's cells are to be counted: its island, its frame, and the box of cells around both."""
+    scene, start = upcoming.scene[i], point_at(i, upcoming.position)
+    polygon, _ = nearest_polygon(nav, scene, start)
+    island = nav.polygon_island[max(polygon, np.int32(0))]
+    frame = frame_of(start, upcoming.heading[i], cell_size)
+    return island, frame, box_of_island(nav, scene, island, frame)
+
+
+@lean_function
+def count_one(i, nav, cell_size, row, marks_out, upcoming_out, noted_out):
+    """The cells that can be reached from an agent's next start, its own apart."""
+    island, frame, box = surroundings(i, nav, upcoming_out, cell_size)
+    number = np.int64(box[3]) * np.int64(box[4]) * np.int64(box[5])
+    if number > MAX_MARKS:
+        noted_out[NO_EPISODE] = upcoming_out.scene[i] + np.int32(1)
+        return
+    clear_marks(0, 1, number, row, marks_out)
+    mark_island(0, 1, nav, upcoming_out.scene[i], island, frame, box, row, marks_out)
+    upcoming_out.reachable[i] = np.float32(count_marks(0, 1, number, marks_out, row) - 1)
+
+
+class Explore(ProgressTask):
+    """The task of the N agents of a simulator: a `batchnav.types.Task`, made as `ProgressTask` is.
+
+    Its progress is the number of cells visited. Reachable are those that the start's island meets, seen from above.
+    """
+
+    Config = ExploreConfig
+    title = "Explore"
+    reference_agents = ("random", "forward", "frontier")
+    metric_specs = (
+        *progress_metrics(Metric("cells", headline=True), Metric("share_of_reachable", high=1.0, headline=True)),
+        Metric("area"),  # in square metres
+    )
+
+    def __init__(self, sim: Simulator, config: ExploreConfig, episodes: EpisodeTable | None = None):
+        super().__init__(sim, config, episodes)
+        self.no_episode += f", with at most {MAX_MARKS:,} cells of {config.cell_size:g} m in the box around it"
+        self.cells, self._marks = self.own
+        self.state = ExploreState(*self.roam, self.cells)
+        self.ranges |= {"progress": (0.0, float(config.max_steps))}
+        self._bind_counting()
+
+    @classmethod
+    def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
+        """All that the task keeps of `n` agents; at the end cells visited, and marks to count cells by."""
+        cells = torch.zeros(n, config.max_steps, dtype=torch.int32, device=device)
+        rows = min(n, COUNTING_WARPS)
+        marks = torch.zeros(rows, MAX_MARKS, dtype=torch.uint8, device=device)
+        return *super().arrays(n, device, config), cells, marks
+
+    def judge(self) -> None:
+        """Reward and figures, from the notes."""
+        self._judge()
+
+    def draw(self) -> None:
+        """Draw the queued agents' next starts, and count the cells that can be reached from them."""
+        self.draw_starts()
+        self._count()
+
+    def _bind_counting(self) -> None:
+        """Lay out the launches of the kernels below."""
+        sim, n, config = self.sim, self.sim.num_envs, self.config
+        settings = Settings(np.float32(config.cell_size), np.float32(config.cell_reward))
+        area, notes = view(self.metrics["area"]), view(self.notes)
+        written = view(self.roam), view(self.cells), area, view(self.finished), view(self.reward)
+        read = sim.bank.navmesh_view, view(sim.queue), settings.cell_size
+        counted = view(self._marks), view(self.upcoming), sim.noted
+        if sim.device.type == "cpu":
+            self._judge = partial(judge_cpu, notes, settings, *written)
+            self._count = partial(count_cpu, *read, min(n, sim.chunks, COUNTING_WARPS), *counted)
+            return
+        self._judge = BoundKernel(judge_cuda, n, notes, settings, *written)
+        threads = min(n, COUNTING_WARPS) * WARP
+        self._count = BoundKernel(count_cuda, threads, *read, *counted, block=WARP)
+
+
+# All agents.
+
+
+@cpu_kernel
+def judge_cpu(notes, settings, roam_out, cells_out, area_out, figures_out, reward_out):
+    """`judge_one` of every agent."""
+    for i in prange(reward_out.shape[0]):
+        judge_one(np.int64(i), notes, settings, roam_out, cells_out, area_out, figures_out, reward_out)
+
+
+@cpu_kernel
+def count_cpu(nav, queued, cell_size, chunks, marks_out, upcoming_out, noted_out):
+    """The cells that can be reached from the next start of every queued agent."""
+    n = np.int64(queued.count[0])
+    for chunk in prange(chunks):
+        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
+        for place in range(row * n // chunks, (row + 1) * n // chunks):
+            i = np.int64(queued.agents[place])
+            if i != NOBODY:
+                count_one(i, nav, cell_size, row, marks_out, upcoming_out, noted_out)
+
+
+@exact_cuda_kernel
+def judge_cuda(notes, settings, roam_out, cells_out, area_out, figures_out, reward_out):
+    """`judge_one` of every agent."""
+    i = cuda.grid(1)
+    if i < reward_out.shape[0]:
+        judge_one(i, notes, settings, roam_out, cells_out, area_out, figures_out, reward_out)
+
+
+@exact_cuda_kernel
+def count_cuda(nav, queued, cell_size, marks_out, upcoming_out, noted_out):
+    """As `count_cpu`; the threads of a warp share an agent's polygons and cells."""
+    lane, row = cuda.threadIdx.x, cuda.blockIdx.x
+    for place in range(row, queued.count[0], cuda.gridDim.x):
+        i = np.int64(queued.agents[place])
+        island, frame, box = surroundings(i, nav, upcoming_out, cell_size)
+        number = np.int64(box[3]) * np.int64(box[4]) * np.int64(box[5])
+        if number > MAX_MARKS:
+            noted_out[NO_EPISODE] = upcoming_out.scene[i] + np.int32(1)
+            continue
+        clear_marks(lane, WARP, number, row, marks_out)
+        if lane == 0:
+            upcoming_out.reachable[i] = np.float32(-1.0)  # the start's own cell
+        cuda.syncwarp()
+        mark_island(lane, WARP, nav, upcoming_out.scene[i], island, frame, box, row, marks_out)
+        cuda.syncwarp()
+        cuda.atomic.add(upcoming_out.reachable, i, np.float32(count_marks(lane, WARP, number, marks_out, row)))
+        cuda.syncwarp()

@@ -1,0 +1,49 @@
+"""Rooms that one can draw: an empty floor, and one with a wall from its north edge to 1.5 m before its south edge.
+
+      x=0        3        6
+z=0    +---------#--------+
+       |         #        |
+z=4.5  |                  |
+z=6    +------------------+
+"""
+
+import numpy as np
+import torch
+import trimesh
+
+from batchnav.scene.scene import make_scene
+from batchnav.tasks.pairs import EpisodeTable
+from batchnav.types import TriangleMesh
+from batchnav.view.topdown import navigable_triangles
+
+
+def make_room(wall):
+    """The scene of a room, with or without the wall."""
+    boxes = [trimesh.creation.box(bounds=[(0.0, -0.2, 0.0), (6.0, 0.0, 6.0)])]
+    if wall:
+        boxes.append(trimesh.creation.box(bounds=[(2.9, 0.0, 0.0), (3.1, 2.5, 4.5)]))
+    mesh = trimesh.util.concatenate(boxes)
+    return make_scene("room", TriangleMesh(mesh.vertices.astype(np.float32), mesh.faces.astype(np.int32)))
+
+
+def extent(scene):
+    """The lowest and highest corner of where one may stand."""
+    corners, _ = navigable_triangles(scene.navmesh)
+    return corners.reshape(-1, 3).min(0), corners.reshape(-1, 3).max(0)
+
+
+def starts(scene, rows, device="cpu"):
+    """A table of episodes that begin at (x, z, heading)."""
+    points = scene.navmesh.snap(np.array([(x, 0.0, z) for x, z, _ in rows], np.float32))
+    point = torch.from_numpy(points).to(device)
+    heading = torch.tensor([float(h) for *_, h in rows], device=device)
+    return EpisodeTable(torch.zeros(len(rows), dtype=torch.int32, device=device), point, heading, point)
+
+
+def play(env, actions):
+    """Step every agent with the same actions: rewards f32 [S, N], and the last info's metrics."""
+    rewards = []
+    for action in actions:
+        _, reward, _, _, info = env.step(torch.full((env.num_envs,), action, device=env.device))
+        rewards.append(reward.clone())
+    return torch.stack(rewards).cpu(), {name: value.clone().cpu() for name, value in info["episode"].items()}

@@ -1,0 +1,225 @@
+"""Flee and Explore in one table: seeds, states, the GPU's code, and what files and environments say of them."""
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from numba import typeof
+from rooms import make_room
+
+from batchnav.config import from_dict, load_config, to_dict
+from batchnav.data.scenes import find_scene
+from batchnav.envs.config import NavConfig, config_of
+from batchnav.envs.nav import NavEnv
+from batchnav.errors import ConfigError, EpisodeError
+from batchnav.runs.config import PointNavRun
+from batchnav.runtime.arrays import view
+from batchnav.scene.bank import SceneBank
+from batchnav.tasks import TASKS, explore, flee, progress
+from batchnav.tasks.explore import ExploreConfig, Settings
+from batchnav.tasks.flee import FleeConfig
+
+N = 12
+NAMES = ("flee", "explore")
+
+
+@pytest.fixture(scope="module")
+def bank():
+    return SceneBank.pack([find_scene("house:3"), find_scene("house:7")], "cpu")
+
+
+def make(bank, task, **options):
+    return NavEnv(bank, N, task=task, sensors=(), max_steps=25, **{"seed": 4, **options})
+
+
+def run_of(env, steps=60):
+    """All that a seeded run gives, a row a step."""
+    generator = torch.Generator().manual_seed(1)
+    rows = []
+    for _ in range(steps):
+        action = torch.multinomial(torch.tensor([0.01, 0.6, 0.2, 0.19]), N, replacement=True, generator=generator)
+        _, reward, terminated, truncated, info = env.step(action.to(env.device))
+        parts = [reward, terminated, truncated, *info["episode"].values(), env.sim.bodies.position.flatten()]
+        rows.append(torch.cat([part.float().cpu() for part in parts]))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_the_same_seed_gives_the_same_run_and_another_another(bank, task):
+    runs = []
+    for seed in (4, 4, 5):
+        env = make(bank, task, seed=seed)
+        env.reset()
+        runs.append(run_of(env))
+    assert torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[2])
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_a_state_goes_on_as_the_run_does(bank, task):
+    env, other = make(bank, task), make(bank, task, seed=9)
+    env.reset()
+    run_of(env, 7)
+    other.load_state_dict(env.state_dict())
+    assert torch.equal(run_of(env), run_of(other))
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_returns_are_the_sums_of_rewards(bank, task):
+    env = make(bank, task)
+    env.reset()
+    total = torch.zeros(N)
+    for action in torch.randint(1, 4, (60, N), generator=torch.Generator().manual_seed(0)):
+        _, reward, _, _, info = env.step(action)
+        total += reward
+        torch.testing.assert_close(info["episode"]["return"], total, rtol=0.0, atol=1e-4)
+        total[info["_episode"]] = 0.0
+    assert set(info["episode"]) == {metric.name for metric in env.task.metric_specs}
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_a_small_island_has_no_start(task):
+    import trimesh
+
+    from batchnav.scene.scene import make_scene
+    from batchnav.types import TriangleMesh
+
+    box = trimesh.creation.box((1.6, 0.2, 1.6))
+    small = make_scene("small", TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32)))
+    with pytest.raises(EpisodeError, match="'small': no start found in 1000 tries"):
+        NavEnv([small], 2, "cpu", task=task, sensors=())
+
+
+def test_an_island_of_too_many_cells_is_refused():
+    with pytest.raises(EpisodeError, match=r"at most 65,536 cells of 0\.25 m"):
+        import trimesh
+
+        from batchnav.scene.scene import make_scene
+        from batchnav.types import TriangleMesh
+
+        box = trimesh.creation.box((90.0, 0.2, 90.0))
+        field = make_scene("field", TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32)))
+        NavEnv([field], 2, "cpu", task="explore", sensors=(), cell_size=0.25)
+
+
+def kernels(bank):
+    """Every CUDA kernel of the two tasks, with arguments."""
+    found = {}
+    for name in NAMES:
+        env = make(bank, name)
+        sim, task, n = env.sim, env.task, N
+        nav, scratch, noted = sim.bank.navmesh_view, sim.search_scratch(n), sim.noted
+        bodies, queue, origin, table = map(view, (sim.bodies, sim.queue, sim.origin, task.episodes))
+        roam, notes, upcoming, figures = map(view, (task.roam, task.notes, task.upcoming, task.finished))
+        reward, actions = view(task.reward), np.zeros(n, np.int64)
+        if name == "flee":
+            found[flee.judge_cuda] = (nav, notes, np.float32(1.0), scratch, roam, figures, reward)
+            found[flee.farthest_cuda] = (nav, queue, scratch, view(task.own[0]), upcoming)
+            found[progress.advance_cuda] = (
+                actions, nav, roam, sim.body, np.int32(9), scratch, bodies, notes, noted
+            )  # fmt: skip
+            found[progress.begin_cuda] = (True, upcoming, bodies, roam, queue)
+            found[progress.draw_cuda] = (nav, bodies, queue, origin, table, upcoming, noted)
+        else:
+            settings, area = Settings(np.float32(1.0), np.float32(0.25)), view(task.metrics["area"])
+            found[explore.judge_cuda] = (notes, settings, roam, view(task.cells), area, figures, reward)
+            marks = view(task.own[1])
+            found[explore.count_cuda] = (nav, queue, settings.cell_size, marks, upcoming, noted)
+    return found
+
+
+def test_kernels_compile_for_the_gpu(bank, compile_ptx):
+    for kernel, arguments in kernels(bank).items():
+        ptx = compile_ptx(kernel, *map(typeof, arguments))
+        assert ".entry" in ptx
+        # Sine and cosine of huge angles reduce them by one product of doubles; all else is float32.
+        assert not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx), kernel
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("task", NAMES)
+def test_cuda_steps_as_the_cpu_does(bank, task):
+    envs = [make(SceneBank.pack(bank.scenes, device), task) for device in ("cpu", "cuda")]
+    for env in envs:
+        env.reset()
+    on_cpu, on_gpu = envs
+    same = 0.0
+    for action in torch.randint(0, 4, (100, N), generator=torch.Generator().manual_seed(0)):
+        for one, other in ((on_gpu.sim.bodies, on_cpu.sim.bodies), (on_gpu.task.state, on_cpu.task.state)):
+            for mine, theirs in zip(one, other, strict=True):
+                mine.copy_(theirs)
+        results = [env.step(action.to(env.device)) for env in envs]
+        torch.cuda.synchronize()
+        assert torch.equal(results[0][2], results[1][2].cpu()) and torch.equal(results[0][3], results[1][3].cpu())
+        metrics = [torch.stack([result[1], *result[4]["episode"].values()]).cpu() for result in results]
+        close = ((metrics[0] - metrics[1]).abs() < 2e-2).all(0)
+        close &= (on_cpu.task.upcoming.reachable - on_gpu.task.upcoming.reachable.cpu()).abs() < 1.5
+        same += float(close.float().mean()) / 100
+    assert same > 0.99  # an agent on an edge may be found on either side of it
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("task", NAMES)
+def test_cuda_step_does_not_wait(bank, task):
+    env = make(SceneBank.pack(bank.scenes, "cuda"), task)
+    env.reset()
+    actions = torch.randint(0, 4, (20, N), device="cuda")
+    env.step(actions[0])
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for action in actions:
+            env.step(action)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_file_names_its_task(tmp_path):
+    path = tmp_path / "flee.yaml"
+    path.write_text("task: {name: flee, max_steps: 77}\n")
+    run = load_config(path, PointNavRun)
+    assert run.task == FleeConfig(max_steps=77) and run.task_name == "flee"
+    assert from_dict(PointNavRun, to_dict(run)) == run and to_dict(run)["task"]["name"] == "flee"
+    assert config_of({"env": to_dict(NavConfig(task=ExploreConfig(cell_reward=1.0)))}).task.cell_reward == 1.0
+    assert load_config(_written(path, "task: {max_steps: 7}"), PointNavRun).task_name == "pointnav"
+    for text, words in (
+        ("task: {name: fly}", "task.name: found 'fly', expected one of pointnav, flee, explore"),
+        ("task: {name: [flee]}", r"task.name: found \['flee'\]"),
+        ("task: {name: flee, success_distance: 1.0}", "task.success_distance: unknown key"),
+        ("task: {name: explore, cell_size: 0.0}", "task.cell_size: found 0.0, expected 0.25 to 100"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            load_config(_written(path, text), PointNavRun)
+
+
+def _written(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_environments_refuse_another_tasks_settings(bank):
+    with pytest.raises(ConfigError, match="found the settings FleeConfig, expected ExploreConfig for the task 'explo"):
+        NavEnv(bank, N, task="explore", config=NavConfig(task=FleeConfig()))
+    with pytest.raises(ConfigError, match="option 'success_distance' is unknown"):
+        NavEnv(bank, N, task="flee", success_distance=1.0)
+
+
+def test_a_setting_that_two_parts_have_is_refused(bank, monkeypatch):
+    @dataclass(frozen=True)
+    class TallConfig(FleeConfig):
+        height: float = 1.0
+
+    monkeypatch.setitem(TASKS, "tall", type("Tall", (flee.Flee,), {"Config": TallConfig}))
+    with pytest.raises(ConfigError, match=r"task\.height: found a setting that camera has too"):
+        NavEnv(bank, N, task="tall", sensors=())
+
+
+def test_spaces_and_tables_follow_from_the_task(bank):
+    for name in NAMES:
+        task = TASKS[name]
+        env = NavEnv(bank, 2, task=name, height=8, width=8)
+        assert set(env.single_observation_space.spaces) == {"depth"}
+        assert math.isinf(task.metric_specs[0].high) and any(metric.headline for metric in task.metric_specs)
+    assert make_room(True).navmesh.num_polygons > 0

@@ -1,0 +1,88 @@
+"""docs/own_task.md: its files are as short as it says, and what it does with them works."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from batchnav.config import load_config
+from batchnav.runs.config import PointNavRun
+from batchnav.runs.training import train
+from batchnav.sensors import SENSORS
+from batchnav.tasks import TASKS
+
+PAGE = Path(__file__).parents[1] / "docs" / "own_task.md"
+LINES = {"reach_height": 80, "nearness": 40}
+"""A file's lines at most."""
+
+
+@pytest.fixture
+def tutorial(tmp_path, monkeypatch):
+    """The page's files in a folder of their own, and the program that uses them."""
+    *files, program = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    for (name, most), text in zip(LINES.items(), files, strict=True):
+        assert len(text.splitlines()) <= most
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("batchnav.tasks.TASKS", TASKS)
+    before = dict(TASKS), dict(SENSORS)
+    yield program
+    for registry, known in zip((TASKS, SENSORS), before, strict=True):
+        registry.clear()
+        registry.update(known)
+
+
+def run_tutorial(program, device):
+    torch.manual_seed(0)
+    space = {"device": torch.device(device), "updates": 1}
+    exec(compile(program, str(PAGE), "exec"), space)
+    return space
+
+
+def test_the_tutorials_task_and_sensor_play_and_learn(tutorial, tmp_path):
+    space = run_tutorial(tutorial, "cpu")
+    env, row = space["env"], space["row"]
+    assert space["step"] == 299 and set(space["observations"]) == {"nearness"}
+    seen = space["observations"]["nearness"]
+    assert seen.shape == (16, 1, 16, 16) and 0.0 < float(seen.max()) <= 1.0
+    assert row["frames"] == 64 * 16 and all(map(torch.isfinite, map(torch.as_tensor, (row["loss/loss"],))))
+    # What was earned adds up: metres climbed, slack for each step, and nothing for success below the height.
+    env.reset(seed=5)
+    total, climbed = torch.zeros(16), torch.zeros(16)
+    start = env.sim.bodies.position[:, 1].clone()
+    for step in range(1, 60):
+        _, reward, _, _, info = env.step(torch.full((16,), 1 if step % 3 else 2))
+        total += reward
+        climbed = env.sim.bodies.position[:, 1] - start
+        torch.testing.assert_close(total, climbed - 0.01 * step, rtol=0.0, atol=1e-4)
+        torch.testing.assert_close(info["episode"]["climbed"], climbed, rtol=0.0, atol=1e-5)
+    assert climbed.max() > 0.3, "nobody has met the ramp"
+    _, reward, terminated, _, info = env.step(torch.zeros(16, dtype=torch.int64))
+    assert terminated.all() and torch.equal(info["episode"]["success"] > 0, climbed >= 0.5)
+    expected = -0.01 + 2.5 * (climbed >= 0.5).float()
+    torch.testing.assert_close(reward, expected, rtol=0.0, atol=1e-4)
+    # The same as a file, through the training program's own loop, resumed once.
+    run = {
+        "task": {"name": "reach_height", "max_steps": 20}, "camera": {"height": 16, "width": 16},
+        "scenes": {"houses": 0, "files": ["ramp.ply"]}, "device": "cpu", "save_every": 0.0,
+        "policy": {"base_width": 4, "visual_size": 8, "hidden_size": 8, "lstm_layers": 1},
+        "ppo": {"num_envs": 8, "rollout_steps": 8, "total_frames": 128, "optimizer": "adamw"},
+    }  # fmt: skip
+    (tmp_path / "reach.yaml").write_text(yaml.safe_dump(run))
+    config = load_config(tmp_path / "reach.yaml", PointNavRun)
+    assert config.task_name == "reach_height" and config.task.max_steps == 20
+    train(config, tmp_path / "run")
+    kept = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert kept["task"]["name"] == "reach_height"
+    assert '"climbed"' in (tmp_path / "run" / "metrics.jsonl").read_text()
+
+
+@pytest.mark.cuda
+def test_the_tutorial_runs_on_the_gpu(tutorial):
+    row = run_tutorial(tutorial, "cuda")["row"]
+    assert row["frames"] == 64 * 16
