@@ -65,7 +65,7 @@ class Pulse(threading.Thread):
         self._words, self._status, self._number = "", 1, 0
         self._over, self._broken = threading.Event(), threading.Event()
 
-    def name(self, rank: int) -> str:
+    def title(self, rank: int) -> str:
         """A rank for messages."""
         return f"rank {rank} ({self._labels[rank]})"
 
@@ -129,7 +129,7 @@ class Pulse(threading.Thread):
             limit = BROKEN_SECONDS if self._broken.is_set() else SILENT_SECONDS
             gone = [rank for rank, (_, when) in enumerate(seen) if now - when > limit]
             if gone:
-                self._end_all(f"{', '.join(map(self.name, gone))}: is gone without a word (killed?)", 1, gone)
+                self._end_all(f"{', '.join(map(self.title, gone))}: is gone without a word (killed?)", 1, gone)
             failed = [beat for beat in beats if beat.words]
             if failed:
                 self._end_all(failed[0].words, failed[0].status)
@@ -138,7 +138,7 @@ class Pulse(threading.Thread):
                 least, since = fewest, now
             late = [rank for rank, beat in enumerate(beats) if beat.begun == least]
             if len(late) < self.world_size and now - since > self._stall_seconds:
-                names, seconds = ", ".join(map(self.name, late)), f"{self._stall_seconds:g} s"
+                names, seconds = ", ".join(map(self.title, late)), f"{self._stall_seconds:g} s"
                 self._end_all(f"{names}: did not begin sum {least + 1} over all ranks within {seconds}", 1)
 
     def _say_and_hear(self) -> list[Beat]:
