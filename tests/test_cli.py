@@ -177,7 +177,7 @@ def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
     monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
     options = ("--device", "cpu", "--ppo.num-envs", "16", "--out", tmp_path / "run")
     run("train", "--gpus", "2", "--max-restarts", "3", *options)
-    ((program, *words),) = started
+    ((_, *words),) = started
     assert words[:6] == [
         "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3", "-m",
     ]  # fmt: skip

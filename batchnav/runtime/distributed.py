@@ -171,6 +171,8 @@ class Ranks:
         """Wait for all ranks, and part. Graphs in which NCCL was recorded have to be gone by then."""
         if self._pulse:
             self.meet()
+            self._pulse.expect_end()
+            self.meet()
             self._pulse.stop()
             gc.collect()
             dist.destroy_process_group()
