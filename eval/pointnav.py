@@ -4,6 +4,7 @@
     python eval/pointnav.py --agent greedy --split test
     python eval/pointnav.py --task flee --agent oracle
     python eval/pointnav.py --agent oracle --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
+    torchrun --nproc-per-node 2 eval/pointnav.py --checkpoint runs/mine/policy.safetensors      # share out the episodes
 
 Every episode is played once. SPL uses the geodesic distance that the navmesh gives at the start, as in Habitat;
 episodes whose file states another are listed. Prints tables and writes `results.json` into --out. With --report also a
@@ -26,7 +27,7 @@ from batchnav.envs.config import nav_config
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.run import Evaluation, PolicyPlayer, ReferencePlayer
 from batchnav.runs.results import append_rows
-from batchnav.runtime.device import resolve_device
+from batchnav.runtime.distributed import Ranks, join
 from batchnav.tasks import TASKS
 from batchnav.view.report import write_report
 from batchnav.view.terminal import print_agents, print_scenes
@@ -75,7 +76,13 @@ def main(options: Options) -> None:
         raise ArgumentError("options: found both or neither of --checkpoint and --agent, expected one of them")
     if options.num_envs < 1 or options.recordings < 0:
         raise ArgumentError("options: expected --num-envs >= 1 and --recordings >= 0")
-    device, console = resolve_device(options.device), Console()
+    with join(options.device) as ranks:
+        measure(options, ranks)
+
+
+def measure(options: Options, ranks: Ranks) -> None:
+    """Play, on all ranks; rank 0 prints and writes."""
+    device, console = ranks.device, Console()
     if options.checkpoint is not None:
         player = PolicyPlayer(options.checkpoint, device, options.sample, options.seed)
         out = options.checkpoint.parent / f"eval_{options.split}"
@@ -86,11 +93,15 @@ def main(options: Options) -> None:
     if options.agent is not None and options.agent not in task.reference_agents:
         raise ArgumentError(f"agent: found {options.agent!r}, expected one of {', '.join(task.reference_agents)}")
     path, out = options.episodes or EPISODES / task.episode_file.format(split=options.split), options.out or out
-    evaluation = Evaluation(path, device, player.config.body, options.num_envs, options.renderer, options.scenes_dir)
+    evaluation = Evaluation(
+        path, device, player.config.body, options.num_envs, options.renderer, options.scenes_dir, ranks
+    )
     played = [evaluation.play(player)]
     if options.report:
         others = [ReferencePlayer(name, player.config) for name in task.reference_agents if name != player.name]
         played += [evaluation.play(other) for other in others]
+    if not ranks.first:
+        return
 
     evaluation.write_results(out / "results.json", played[0])
     print_scenes(f"{player.name} agent by scene", played[0].scenes, task.metric_specs)

@@ -151,10 +151,9 @@ def rate(row: Row) -> str:
 
 def options(row: Row) -> str:
     params = row["params"]
-    several = (
-        [f"{params['ranks']} GPUs" + (", one graph" if params["one_graph"] else "")] if params["ranks"] > 1 else []
-    )
-    return ", ".join([*several, *(name for name in ("deterministic", "tuned") if params[name])])
+    several = [f"{params['ranks']} GPUs"] if params["ranks"] > 1 else []
+    names = ("one_graph", "deterministic", "tuned")
+    return ", ".join([*several, *(name.replace("_", " ") for name in names if params[name])])
 
 
 def houses(row: Row) -> str:

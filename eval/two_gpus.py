@@ -78,7 +78,7 @@ class Options:
 def main(options: Options) -> int:
     if options.dry_run:
         options = Options(
-            parts=options.parts, houses=4, num_envs=16, minibatch_frames=64, size=16, speed_updates=1, losses=3,
+            parts=options.parts, houses=4, num_envs=8, minibatch_frames=64, size=16, speed_updates=1, losses=3,
             updates=4, compile=False, out=options.out, dry_run=True, worker=options.worker,
         )  # fmt: skip
     if options.worker:
@@ -219,7 +219,7 @@ def restart(options: Options) -> None:
     """Kill one of the processes that torchrun started; later go on with one process alone."""
     out = options.out / time.strftime("%Y%m%d_%H%M%S")
     frames = options.ranks * options.num_envs * PPOConfig().rollout_steps
-    updates = 60 if options.dry_run else 100
+    updates = 30 if options.dry_run else 100
     minibatches = max(1, options.num_envs * PPOConfig().rollout_steps // options.minibatch_frames)
     settings = {
         "out": out, "scenes.houses": options.houses, "ppo.num-envs": options.num_envs, "ppo.minibatches": minibatches,

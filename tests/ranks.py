@@ -47,9 +47,11 @@ def _run(work, device, rank, world_size, port, log, results, arguments):
 
 def start(work, world_size, log, *arguments, device="cpu"):
     """Begin `work(ranks, *arguments)` in so many processes; they and the queue of (rank, result)."""
-    port, results = free_port(), CONTEXT.Queue()
+    # What forkserver has imported may have looked for CUDA, which no fork survives.
+    context = CONTEXT if device == "cpu" else multiprocessing.get_context("spawn")
+    port, results = free_port(), context.Queue()
     processes = [
-        CONTEXT.Process(
+        context.Process(
             target=_run, args=(work, device, rank, world_size, port, str(log), results, arguments), daemon=True
         )
         for rank in range(world_size)

@@ -11,6 +11,7 @@ from batchnav.data.episodes import load_episodes
 from batchnav.data.prepared import load_prepared
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.render.opengl import gl
+from batchnav.runs import start
 
 
 @pytest.fixture
@@ -169,3 +170,21 @@ def test_help_names_the_options(run, command, option, capsys):
         run(*command.split(), "--help")
     assert caught.value.code == 0
     assert option in capsys.readouterr().out
+
+
+def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
+    options = ("--device", "cpu", "--ppo.num-envs", "16", "--out", tmp_path / "run")
+    run("train", "--gpus", "2", "--max-restarts", "3", *options)
+    ((_, *words),) = started
+    assert words[:6] == [
+        "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3", "-m",
+    ]  # fmt: skip
+    assert words[6:] == ["batchnav.runs.start", *map(str, options)]
+    monkeypatch.setattr(start, "train", lambda *command: started.append(command))
+    run("train", *options)
+    assert started[1][0].ppo.num_envs == 16 and started[1][1] == tmp_path / "run"
+    for wrong, message in ((("--gpus", "0"), "--gpus: found 0"), (("--gpus", "2", "--seed", "-1"), "seed: found -1")):
+        with pytest.raises(SystemExit, match=message):
+            run("train", *wrong)

@@ -25,6 +25,7 @@ from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import Agent, Recording, evaluate, record
 from batchnav.policy.weights import load_policy
 from batchnav.runtime.device import machine
+from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.files import replacing
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import BodyConfig
@@ -104,6 +105,7 @@ class Evaluation:
         num_envs: environments at a time, at most one per episode.
         renderer: "raycast", "opengl" or "auto", for agents that look.
         scenes_dir: folder below which the scenes of Habitat's episodes lie.
+        ranks: processes that share out the episodes, each with an `Evaluation`; None: this one is alone.
     """
 
     def __init__(
@@ -114,7 +116,9 @@ class Evaluation:
         num_envs: int = 256,
         renderer: str = "raycast",
         scenes_dir: Path = SCENES_DIR,
+        ranks: Ranks | None = None,
     ):
+        self.ranks = ranks or Ranks(device)
         self.path, self.num_envs, self.renderer = path, num_envs, renderer
         self.split = path.name.removesuffix(".json.gz")
         self.episodes = load_episodes(path)
@@ -124,9 +128,11 @@ class Evaluation:
         self.bank = SceneBank.pack(scenes, device)
 
     def play(self, player: Player) -> Played:
-        """Play all episodes once."""
-        env = self._environment(self.episodes, player.config, player.sees)
-        found = evaluate(player.enter(env), env, len(self.episodes))
+        """Play all episodes once, each rank its share; all know the results."""
+        mine = self.ranks.share(self.episodes)
+        env = self._environment(mine, player.config, player.sees)
+        everyones = self.ranks.exchange(evaluate(player.enter(env), env, len(mine)))
+        found = {name: np.concatenate([part[name] for part in everyones]) for name in everyones[0]}
         metrics = env.task.metric_specs
         by_scene = {
             name: summarise({key: values[found["scene"] == k] for key, values in found.items()}, metrics)

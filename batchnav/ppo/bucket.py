@@ -25,15 +25,18 @@ class Bucket:
         for parameter in parameters:
             starts.append(starts[-1] + -(-parameter.numel() // ALIGNMENT) * ALIGNMENT)
         self.flat = torch.zeros(starts[-1], device=parameters[0].device)
-        for parameter, start in zip(parameters, starts, strict=False):
-            parameter.grad = self.flat.as_strided(parameter.shape, parameter.stride(), start)
-        self._parameters = parameters
+        self._parts = [
+            (parameter, self.flat.as_strided(parameter.shape, parameter.stride(), start))
+            for parameter, start in zip(parameters, starts, strict=False)
+        ]
+        for parameter, gradient in self._parts:
+            parameter.grad = gradient
 
     @torch.no_grad()
     def copy_first_(self, ranks: Ranks) -> None:
         """Give all ranks the parameters that rank 0 has, in place, by way of `flat`."""
-        for parameter in self._parameters:
-            parameter.grad.copy_(parameter)
+        for parameter, place in self._parts:
+            place.copy_(parameter)
         ranks.copy_first_(self.flat)
-        for parameter in self._parameters:
-            parameter.copy_(parameter.grad)
+        for parameter, place in self._parts:
+            parameter.copy_(place)

@@ -123,7 +123,7 @@ def merged(ranks: Sequence[dict[str, float]]) -> dict[str, float]:
     A name that a rank does not have is left out of it there.
     """
     if len(ranks) == 1:
-        return ranks[0]
+        return {name: value for name, value in ranks[0].items() if name != SOUND}
     found = {}
     for name in dict.fromkeys(name for row in ranks for name in row if name != SOUND):
         rows = [row for row in ranks if name in row]

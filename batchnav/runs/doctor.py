@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +34,7 @@ class Finding(NamedTuple):
 def examine() -> list[Finding]:
     """Look at Python, packages, CUDA and OpenGL."""
     findings = [Finding("Python", platform.python_version()), *map(_package, PACKAGES)]
-    findings += [*_cuda(), *_egl()]
+    findings += [*_cuda(), *_nccl(), *_egl()]
     opengl = _opengl()
     has_cuda = torch.cuda.is_available()
     where = torch.cuda.get_device_name() if has_cuda else f"{num_threads()} CPU threads"
@@ -76,6 +77,26 @@ def _cuda() -> list[Finding]:
             Finding(f"cuda:{i}", f"{torch.cuda.get_device_name(i)}, {free:.0f} of {total:.0f} GiB free, torch for CUDA "
                     f"{torch.version.cuda}")
         )  # fmt: skip
+    return findings
+
+
+def _nccl() -> list[Finding]:
+    """By what several processes would speak to one another: NCCL, its settings, and which GPUs reach which."""
+    if not torch.distributed.is_available():
+        return [Finding("several GPUs", "this torch has no torch.distributed", "install torch as pytorch.org gives it")]
+    if not torch.distributed.is_nccl_available():
+        return [Finding("NCCL", "none in this torch: several processes train by gloo, on the CPU")]
+    version = torch.cuda.nccl.version()
+    version = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
+    settings = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("NCCL_")]
+    findings = [Finding("NCCL", ", ".join([version, *settings]))]
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count > 1:
+        pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+        apart = [f"cuda:{i} and cuda:{j}" for i, j in pairs if not torch.cuda.can_device_access_peer(i, j)]
+        found = f"no direct way between {', '.join(apart[:8])}" if apart else "each reaches each directly"
+        advice = "sums over them go by way of the host; nvidia-smi topo -m shows the links" if apart else ""
+        findings.append(Finding(f"{count} GPUs among one another", found, advice))
     return findings
 
 

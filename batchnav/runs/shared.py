@@ -6,6 +6,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from batchnav.ppo.learner import OWN, Learner
 from batchnav.runs.folder import RunFolder
 from batchnav.runtime.distributed import Ranks
@@ -77,9 +79,15 @@ class SharedFolder:
     def save(self, learner: Learner) -> None:
         """Keep the states of all ranks; done when it returns, on each of them."""
         state = learner.state_dict()
-        own = {name: state[name] for name in OWN} if self.ranks.several else None
-        others = self.ranks.collect(None if self.ranks.first else own)[1:]
+        others = self.ranks.collect(None if self.ranks.first else _on_cpu({name: state[name] for name in OWN}))[1:]
         if self.open:
             self.open.save({**state, OTHERS: others} if others else state)
         self.ranks.meet()
         self.holds_state = True
+
+
+def _on_cpu(tree: Any) -> Any:
+    """Nested dicts with their tensors on the CPU: a CUDA tensor would come to the other process on this one's GPU."""
+    if isinstance(tree, dict):
+        return {name: _on_cpu(value) for name, value in tree.items()}
+    return tree.cpu() if isinstance(tree, torch.Tensor) else tree

@@ -55,7 +55,7 @@ class Ranks:
         self.device, self.rank, self.world_size = device, rank, world_size
         self.several = pulse is not None
         """Whether there is somebody to speak to: also a process alone that was asked to go through NCCL or gloo."""
-        self._pulse = pulse
+        self._pulse, self._agreed = pulse, -1
         self._host = dist.new_group(backend="gloo", timeout=_LONG) if self.several else None
 
     @property
@@ -65,7 +65,7 @@ class Ranks:
 
     def name(self, rank: int) -> str:
         """A rank for messages, with its machine and device."""
-        return self._pulse.name(rank) if self._pulse else "rank 0"
+        return self._pulse.title(rank) if self._pulse else "rank 0"
 
     def share(self, items: list[T]) -> list[T]:
         """The rank's part of a list: neighbours, as evenly as goes; ranks share an item where there are too few."""
@@ -77,7 +77,7 @@ class Ranks:
 
     def sum_(self, tensor: torch.Tensor) -> None:
         """Add up a tensor over the ranks, in place: the same bits on all. On CUDA the host does not wait."""
-        if self.several:
+        if self._pulse:
             self._pulse.begun += 1
             with self._connection():
                 dist.all_reduce(tensor)
@@ -128,10 +128,10 @@ class Ranks:
             dist.gather_object(item, items, dst=0, group=self._host)
         return items or []
 
-    def deal(self, items: list[T] | None) -> T:
+    def deal(self, items: list[Any] | None) -> Any:
         """Item r of rank 0's list, on rank r; others give None."""
         if not self.several:
-            return items[0]
+            return (items or [None])[0]
         mine: list[Any] = [None]
         with self._connection():
             dist.scatter_object_list(mine, items if self.first else None, src=0, group=self._host)
@@ -155,15 +155,13 @@ class Ranks:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> None:
-        if not self.several:
+        if self._pulse is None:
             return
         agreed = isinstance(error, SystemExit) and error.code == self._agreed
         if error is None or agreed:
             self.close()
         else:
-            self._fail(error)
-
-    _agreed: int | None = None
+            self._fail(error, self._pulse)
 
     def agree_to_end(self, status: int) -> None:
         """Say that all ranks know of the SystemExit that comes: it is no failure of one of them."""
@@ -171,23 +169,26 @@ class Ranks:
 
     def close(self) -> None:
         """Wait for all ranks, and part. Graphs in which NCCL was recorded have to be gone by then."""
-        if self.several:
+        if self._pulse:
+            self.meet()
+            self._pulse.expect_end()
             self.meet()
             self._pulse.stop()
             gc.collect()
             dist.destroy_process_group()
-            self.several = False
+            self.several, self._pulse = False, None
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException, pulse: Pulse) -> None:
         """End all ranks with a message of this one's error."""
         if isinstance(error, SystemExit):
-            self._pulse.fail(f"{self.name(self.rank)}: was told to end", int(error.code or 0))
+            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+            pulse.fail(f"{self.name(self.rank)}: was told to end", status)
         if not isinstance(error, BatchnavError):
             traceback.print_exception(error, file=sys.stderr)
         words = " ".join(f"{error}".split())[:1000]
         words = words if isinstance(error, BatchnavError) else f"{type(error).__name__}: {words}"
         # What all ranks found together names its rank itself.
-        self._pulse.fail(
+        pulse.fail(
             words if isinstance(error, BatchnavError) and error.of_all_ranks else f"{self.name(self.rank)}: {words}"
         )
 
@@ -199,7 +200,8 @@ class Ranks:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError:
-            self._pulse.find_silent()
+            if self._pulse:
+                self._pulse.find_silent()
             raise
 
 

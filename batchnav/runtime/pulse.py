@@ -20,10 +20,11 @@ import torch.distributed as dist
 from batchnav.errors import DeviceError
 
 BEAT_SECONDS = 0.5
-SILENT_SECONDS = 15.0
-"""Without a beat for so long a rank is gone: far longer than anything keeps a thread from running, and sooner than
-torchrun ends by force what does not heed it."""
-BROKEN_SECONDS = 3.0
+SILENT_BEATS = 50
+"""A rank that has not said a word for so many of one's own beats is gone: 25 s, longer than anything keeps a thread
+from running, and less than the 30 s after which torchrun ends by force what does not heed it. Counted and not by the
+clock, so that a machine which pauses as a whole finds everyone there when it goes on."""
+BROKEN_BEATS = 6
 """The same once a connection has broken."""
 LINGER_SECONDS = 1.2
 """A rank that failed stays so long, so that the others read why, and they a little longer: torchrun takes the first
@@ -64,8 +65,9 @@ class Pulse(threading.Thread):
         self._labels = [label] * world_size
         self._words, self._status, self._number = "", 1, 0
         self._over, self._broken = threading.Event(), threading.Event()
+        self._ending = False
 
-    def name(self, rank: int) -> str:
+    def title(self, rank: int) -> str:
         """A rank for messages."""
         return f"rank {rank} ({self._labels[rank]})"
 
@@ -93,52 +95,53 @@ class Pulse(threading.Thread):
     def stop(self) -> None:
         """All ranks have come to the end."""
         self._over.set()
-        self.join(10.0)
+        self.join()
+
+    def expect_end(self) -> None:
+        """All will have come to the end soon, and the store may be gone before this rank knows it."""
+        self._ending = True
 
     def fail(self, words: str, status: int = 1) -> None:
         """End all ranks with these words and status; does not return."""
         self._status, self._words = status, words
-        self.join(SILENT_SECONDS)
+        self.join(SILENT_BEATS * BEAT_SECONDS)
         _end(f"error: {words}", status)  # the thread could not say it
 
     def find_silent(self) -> None:
         """A connection broke: end with the name of the rank that is gone, or return where none is."""
         self._broken.set()
-        self.join(SILENT_SECONDS)
+        self.join(SILENT_BEATS * BEAT_SECONDS)
 
     def run(self) -> None:
         """Beat until all is over."""
         try:
             self._beat()
         except RuntimeError as error:  # the store's machine is gone
-            if not self._over.is_set():
+            if not self._ending:
                 text = " ".join(str(error).split())[:200]
                 _end(f"error: rank {self.rank}: lost the store that rank 0 or torchrun keeps ({text})", 1)
 
     def _beat(self) -> None:
-        now = time.monotonic()
-        seen = [(-1, now)] * self.world_size
-        least, since = 0, now
+        heard, silent = [-1] * self.world_size, [0] * self.world_size
+        least = waited = 0
         while not self._over.wait(BEAT_SECONDS):
             beats = self._say_and_hear()
-            now = time.monotonic()
-            seen = [
-                (beat.number, now) if beat.number != last else (last, when)
-                for beat, (last, when) in zip(beats, seen, strict=True)
+            silent = [
+                count + 1 if beat.number == last else 0 for beat, last, count in zip(beats, heard, silent, strict=True)
             ]
-            limit = BROKEN_SECONDS if self._broken.is_set() else SILENT_SECONDS
-            gone = [rank for rank, (_, when) in enumerate(seen) if now - when > limit]
+            heard = [beat.number for beat in beats]
+            limit = BROKEN_BEATS if self._broken.is_set() else SILENT_BEATS
+            gone = [rank for rank, count in enumerate(silent) if count >= limit]
             if gone:
-                self._end_all(f"{', '.join(map(self.name, gone))}: is gone without a word (killed?)", 1, gone)
+                self._end_all(f"{', '.join(map(self.title, gone))}: is gone without a word (killed?)", 1, gone)
             failed = [beat for beat in beats if beat.words]
             if failed:
                 self._end_all(failed[0].words, failed[0].status)
             fewest = min(beat.begun for beat in beats)
-            if fewest != least:
-                least, since = fewest, now
+            least, waited = fewest, waited + 1 if fewest == least else 0
             late = [rank for rank, beat in enumerate(beats) if beat.begun == least]
-            if len(late) < self.world_size and now - since > self._stall_seconds:
-                names, seconds = ", ".join(map(self.name, late)), f"{self._stall_seconds:g} s"
+            if len(late) < self.world_size and waited * BEAT_SECONDS > self._stall_seconds:
+                names, seconds = ", ".join(map(self.title, late)), f"{self._stall_seconds:g} s"
                 self._end_all(f"{names}: did not begin sum {least + 1} over all ranks within {seconds}", 1)
 
     def _say_and_hear(self) -> list[Beat]:
