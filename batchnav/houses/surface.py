@@ -1,0 +1,180 @@
+"""The surface of a house: which thing each triangle is part of, what it is made of, and where its texture lies.
+
+Made out of what `Solids` noted down while the triangles were added. Its draws are from a stream of its own, so no
+triangle depends on them. Light is part of the colours, since what sensors show is unlit: a surface is a little darker
+the more it is turned from a light above and to one side, in `_LEVELS` steps, each a material of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from batchnav.houses.draw import Draw
+from batchnav.houses.finishes import ASSORTED, FINISHES, FIT, GRAIN, Finish, Palette, make_palette
+from batchnav.houses.solids import TURN, Group, Run, turned
+from batchnav.houses.textures import METRES, texture
+from batchnav.types import Material, Surface
+
+CATEGORIES = (
+    "", "basket", "baseboard", "bathtub", "bed", "book", "bottle", "bowl", "box", "cabinet", "ceiling", "chair",
+    "chest_of_drawers", "clothes", "coat_rack", "counter", "cup", "curtain", "curtain_rod", "cushion", "desk", "door",
+    "doorframe", "floor", "laptop", "lighting", "mirror", "nightstand", "oven", "picture", "plant", "plate", "radiator",
+    "refrigerator", "rug", "shelving", "shoes", "shower", "sink", "sofa", "stool", "stove", "table", "toilet", "toy",
+    "tv_monitor", "vase", "wall", "wardrobe", "washing_machine", "window",
+)  # fmt: skip
+"""Of every house, in this order; Matterport3D's words (mpcat40) where it has one."""
+_COLOUR = 0xC0103
+"""Begins the seeds of colours, so that their draws are not those of the house."""
+_LEVELS = 16
+_MIDDLE, _ABOVE, _ASIDE = 0.84, 0.12, 0.09
+"""Of the light: on what faces neither lamp nor window, and what these add or take away."""
+
+
+class _Thing(NamedTuple):
+    """One piece of furniture, wall, floor ... and the frame that it was built in."""
+
+    number: int
+    """From 1 on."""
+    category: int
+    look: int
+    """What things made of the same materials have in common."""
+    x: float
+    z: float
+    turn: int
+    y: float
+
+
+class _Runs(NamedTuple):
+    """Triangles that were added together, in order."""
+
+    runs: list[Run]
+    things: list[_Thing]
+    """Of which each run is part."""
+
+
+def make_surface(
+    seed: int, record: Sequence[Run | Group], vertices: np.ndarray, faces: np.ndarray, kept: np.ndarray
+) -> Surface:
+    """The surface of a house's triangles.
+
+    Args:
+        seed: the house's.
+        record: of the solids.
+        vertices: f64 [V, 3].
+        faces: i32 [F, 3].
+        kept: bool [F], which of them the house has.
+    """
+    draw, flat = Draw((_COLOUR, seed)), _flatten(record)
+    light_from = draw.array(-1.0, 1.0, 2)
+    finishes, finish_of = _choose(draw, make_palette(draw), flat)
+    counts = np.array([run.count for run in flat.runs])
+    corners = vertices[faces]
+    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-30)
+    side = light_from / max(float(np.abs(light_from).max()), 0.1)
+    light = _MIDDLE + _ABOVE * normal[:, 1] + _ASIDE * (normal[:, 0] * side[0] + normal[:, 2] * side[1]) / 2
+    level = np.where(
+        np.array([finish.lit for finish in finishes])[finish_of], np.round(light * _LEVELS).astype(np.int64), _LEVELS
+    )
+    pairs, material = np.unique(finish_of * (_LEVELS + 1) + np.minimum(level, _LEVELS), return_inverse=True)
+    rows = sorted({finish.texture for finish in finishes} - {-1})
+    materials = tuple(
+        _material(finishes[pair // (_LEVELS + 1)], pair % (_LEVELS + 1) / _LEVELS, rows) for pair in pairs.tolist()
+    )
+    numbers, categories = (
+        np.repeat(np.array([getattr(thing, field) for thing in flat.things], np.int32), counts)
+        for field in ("number", "category")
+    )
+    uv = _unwrap(corners, normal, flat, counts, finishes, finish_of)
+    return Surface(
+        material.reshape(-1)[kept].astype(np.int32), materials, tuple(map(texture, rows)), uv[kept], None,
+        numbers[kept], categories[kept], CATEGORIES,
+    )  # fmt: skip
+
+
+def _material(finish: Finish, light: float, rows: list[int]) -> Material:
+    r, g, b = (round(light * channel, 4) for channel in finish.color)
+    return Material((r, g, b, 1.0), rows.index(finish.texture) if finish.texture >= 0 else -1)
+
+
+def _flatten(record: Sequence[Run | Group]) -> _Runs:
+    """Every run with the thing that it is part of."""
+    numbers: dict[object, int] = {}
+    looks: dict[object, int] = {}
+    outside = _Thing(0, 0, 0, 0.0, 0.0, 0, 0.0)
+
+    def walk(record: Sequence[Run | Group], thing: _Thing, place: tuple) -> Iterator[tuple[Run, _Thing]]:
+        for entry in record:
+            if isinstance(entry, Run):
+                yield entry, thing
+                continue
+            x, z, turn, y = place
+            dx, dz = turned(entry.x, entry.z, turn)
+            there = (x + dx, z + dz, (turn + entry.turn) % TURN, y + entry.y)
+            inner = thing
+            if entry.category:
+                # A record that is placed twice is two things of one look.
+                number = numbers.setdefault(entry.key or len(numbers), len(numbers) + 1)
+                look = looks.setdefault(entry.look or id(entry.record), len(looks) + 1)
+                inner = _Thing(number, CATEGORIES.index(entry.category), look, *there)
+            yield from walk(entry.record, inner, there)
+
+    runs, things = zip(*walk(record, outside, (0.0, 0.0, 0, 0.0)), strict=True)
+    return _Runs(list(runs), list(things))
+
+
+def _choose(draw: Draw, palette: Palette, flat: _Runs) -> tuple[list[Finish], np.ndarray]:
+    """The finishes of a house, and i64 [F]: which each triangle has."""
+    finishes: list[Finish] = []
+    known: dict[tuple[int, str], int] = {}
+    assorted: dict[str, int] = {}
+    of_triangle = []
+    for run, thing in zip(flat.runs, flat.things, strict=True):
+        word = run.material
+        if word in ASSORTED:
+            if word not in assorted:
+                assorted[word] = len(finishes)
+                finishes += [FINISHES[word](draw, palette) for _ in range(ASSORTED[word])]
+            chosen = assorted[word] + draw.array(0.0, ASSORTED[word], run.count // run.each).astype(np.int64)
+            of_triangle.append(np.repeat(chosen, run.each))
+            continue
+        if (thing.look, word) not in known:
+            known[thing.look, word] = len(finishes)
+            finishes.append(FINISHES[word](draw, palette))
+        of_triangle.append(np.full(run.count, known[thing.look, word]))
+    return finishes, np.concatenate(of_triangle)
+
+
+def _unwrap(corners, normal, flat: _Runs, counts, finishes: list[Finish], finish_of: np.ndarray) -> np.ndarray:
+    """f32 [F, 3, 2]: each triangle seen along the axis of its thing that it faces most, U to the right, V downwards."""
+    frames = np.array([thing[3:] for thing in flat.things])[np.repeat(np.arange(len(counts)), counts)]
+    cos, sin = turned(1.0, 0.0, -frames[:, 2].astype(np.int64))
+    local = np.empty_like(corners)
+    x, z = corners[:, :, 0] - frames[:, None, 0], corners[:, :, 2] - frames[:, None, 1]
+    local[:, :, 0] = x * cos[:, None] - z * sin[:, None]
+    local[:, :, 1] = corners[:, :, 1] - frames[:, None, 3]
+    local[:, :, 2] = x * sin[:, None] + z * cos[:, None]
+    along = np.stack([normal[:, 0] * cos - normal[:, 2] * sin, normal[:, 1], normal[:, 0] * sin + normal[:, 2] * cos])
+    facing = np.abs(along).argmax(0)
+    starts = np.cumsum(counts) - counts
+    low = np.repeat(np.minimum.reduceat(local.min(1), starts), counts, axis=0)
+    size = np.repeat(np.maximum.reduceat(local.max(1), starts), counts, axis=0) - low
+    right, down = np.array([2, 0, 0])[facing], np.array([1, 2, 1])[facing]
+    mapping = np.array([finish.mapping for finish in finishes])[finish_of]
+    rows = np.arange(len(facing))
+    swap = (mapping == GRAIN) & (size[rows, down] > size[rows, right])
+    right, down = np.where(swap, down, right), np.where(swap, right, down)
+    metres = METRES[np.array([finish.texture for finish in finishes])[finish_of]]
+    whole = mapping == FIT
+    uv = np.empty((len(facing), 3, 2))
+    for k, axis in enumerate((right, down)):
+        at = local[rows[:, None], np.arange(3)[None], axis[:, None]]
+        share = (at - low[rows, axis][:, None]) / np.maximum(size[rows, axis], 1e-9)[:, None]
+        upside_down = axis == 1  # +Y is up, and V grows downwards
+        value = np.where(whole[:, None], share, at / metres[:, k, None])
+        uv[:, :, k] = np.where(upside_down[:, None], np.where(whole[:, None], 1.0 - value, -value), value)
+    uv -= np.where(whole[:, None], 0.0, np.floor(uv.min(1)))[:, None]  # small numbers keep their digits
+    return uv.astype(np.float32)
