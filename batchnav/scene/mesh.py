@@ -18,6 +18,7 @@ from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import read_regular, replacing
 from batchnav.scene.gltf import read_gltf
 from batchnav.scene.ply import read_ply
+from batchnav.scene.surface import check_surface, faces_of
 from batchnav.scene.text_mesh import read_obj, read_off
 from batchnav.types import TriangleMesh
 
@@ -80,7 +81,8 @@ def check_mesh(mesh: TriangleMesh, name: str) -> TriangleMesh:
     if not good.any():
         raise MeshError(f"{name}: all {len(faces)} triangles are degenerate or not finite")
     vertices = np.where(np.isfinite(vertices), vertices, np.float32(0.0))  # none of these is used any more
-    return TriangleMesh(vertices, np.ascontiguousarray(faces[good], np.int32), num_dropped)
+    surface = mesh.surface and faces_of(check_surface(mesh.surface, len(faces), name), good)
+    return TriangleMesh(vertices, np.ascontiguousarray(faces[good], np.int32), num_dropped, surface)
 
 
 def save_mesh(mesh: TriangleMesh, path: str | Path) -> None:

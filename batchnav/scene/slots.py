@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.navmesh.data import NAVMESH_COLUMNS, NavMeshData, SearchScratch, moved, search_scratch, search_size
 from batchnav.runtime.device import resolve_device
-from batchnav.scene.appearance import Appearance, appearance_of
+from batchnav.scene.appearance import Appearance, appearance_fields, appearance_of
 from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank
 from batchnav.scene.bvh import NODE_WIDTH, TRIANGLE_WIDTH, moved_nodes
 from batchnav.scene.scene import Scene
@@ -70,10 +70,16 @@ class SlotBank(SceneBank):
         capacity: of a slot (`Capacity.for_all`).
         slots: K.
         device: where the scenes are.
-        appearance: keep what sensors beyond depth read, too.
+        appearance: what sensors beyond depth read, as in `SceneBank.pack`.
     """
 
-    def __init__(self, capacity: Capacity, slots: int, device: str | torch.device = "cpu", appearance: bool = False):
+    def __init__(
+        self,
+        capacity: Capacity,
+        slots: int,
+        device: str | torch.device = "cpu",
+        appearance: bool | Collection[str] = False,
+    ):
         device = resolve_device(device)
         if slots * capacity.bvh.triangles >= MAX_TRIANGLES:
             raise ArgumentError(
@@ -83,9 +89,10 @@ class SlotBank(SceneBank):
         bvh.roots.copy_(torch.arange(slots) * capacity.bvh.nodes)
         navmesh = _arrays(NavMeshData, capacity.navmesh, NAVMESH_COLUMNS, slots, device)
         triangles = capacity.bvh.triangles
-        look = None
-        if appearance:
-            look = _arrays(Appearance, Appearance(triangles), _APPEARANCE_COLUMNS, slots, device)
+        look, self._fields = None, appearance_fields(appearance)
+        rows = Appearance(*(triangles * (name in self._fields) for name in Appearance._fields))
+        if self._fields:
+            look = _arrays(Appearance, rows, _APPEARANCE_COLUMNS, slots, device)
         super().__init__((), bvh, navmesh, range(0, slots * triangles, triangles), look, device)
         self.capacity, self.num_scenes = capacity, slots
         self.names = [""] * slots
@@ -95,8 +102,8 @@ class SlotBank(SceneBank):
             # Pinned memory and a stream of its own: the copy runs beside the simulation.
             self._stream = torch.cuda.Stream(device)
             parts = [(BVHData, capacity.bvh, _BVH_COLUMNS), (NavMeshData, capacity.navmesh, NAVMESH_COLUMNS)]
-            if appearance:
-                parts.append((Appearance, Appearance(triangles), _APPEARANCE_COLUMNS))
+            if self._fields:
+                parts.append((Appearance, rows, _APPEARANCE_COLUMNS))
             staged = [_arrays(*part, 1, torch.device("cpu")) for part in parts]
             self._staged = [array.pin_memory() for part in staged for array in part]
 
@@ -119,7 +126,7 @@ class SlotBank(SceneBank):
         names, most, firsts = (*BVHData._fields, *NavMeshData._fields), (*bvh, *navmesh), (*first_bvh, *first_navmesh)
         targets = (*self.bvh, *self.navmesh)
         if self.appearance is not None:
-            arrays += tuple(appearance_of(scene.mesh))
+            arrays += tuple(appearance_of(scene.mesh, self._fields))
             names, most = names + Appearance._fields, most + (bvh.triangles,) * len(Appearance._fields)
             firsts += (first_bvh.triangles,) * len(Appearance._fields)
             targets += tuple(self.appearance)
@@ -144,7 +151,7 @@ class SlotBank(SceneBank):
 
 _FLOAT, _INT = torch.float32, torch.int32
 _BVH_COLUMNS = BVHData((NODE_WIDTH, _FLOAT), (TRIANGLE_WIDTH, _FLOAT), (None, _INT), (None, _INT))
-_APPEARANCE_COLUMNS = Appearance((4, _FLOAT))
+_APPEARANCE_COLUMNS = Appearance((4, _FLOAT), (None, _INT), (None, _INT))
 """Columns (None: one dimension) and type of each array."""
 
 
