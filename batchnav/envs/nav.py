@@ -249,9 +249,8 @@ def _bank(scenes, num_envs: int, device: str | torch.device, appearance: frozens
         return scenes.open(num_envs, resolve_device(device), appearance)
     if not isinstance(scenes, SceneBank):
         return SceneBank.pack(scenes, resolve_device(device), appearance)
-    missing = [name for name in appearance if scenes.appearance is None or not len(getattr(scenes.appearance, name))]
-    if missing:
-        what = "" if scenes.appearance is None else f" of {', '.join(sorted(missing))}"
+    if missing := appearance - scenes.appearance_fields:
+        what = f" of {', '.join(sorted(missing))}" if scenes.appearance_fields else ""
         raise ArgumentError(
             f"scenes: found a bank without appearance{what}, expected SceneBank.pack(..., appearance=True)"
         )

@@ -13,7 +13,7 @@ from batchnav.navmesh.data import NavMeshData, SearchScratch, search_scratch, se
 from batchnav.navmesh.data import pack as pack_navmeshes
 from batchnav.runtime.arrays import to_device, view
 from batchnav.runtime.device import resolve_device
-from batchnav.scene.appearance import Appearance, appearance_fields, appearance_of
+from batchnav.scene.appearance import Appearance, appearance_fields, pack_appearance, warn_of_white
 from batchnav.scene.bvh import BVH, moved_nodes
 from batchnav.scene.scene import Scene
 
@@ -44,6 +44,7 @@ class SceneBank:
         navmesh: NavMeshData,
         first_triangle: Sequence[int],
         appearance: Appearance | None,
+        appearance_fields: frozenset[str],
         device: torch.device,
     ):
         self.scenes = scenes
@@ -56,6 +57,8 @@ class SceneBank:
         """i32 [K]: the number of each scene's first triangle; the others follow in the order of its mesh's faces."""
         self.appearance = appearance
         """What surfaces look like, by triangle; None where nobody asked for it. Fields not asked for have no rows."""
+        self.appearance_fields = appearance_fields
+        """The fields that were asked for."""
         self.bvh_view = view(bvh)
         self.navmesh_view = view(navmesh)
 
@@ -85,9 +88,10 @@ class SceneBank:
         first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])])
         look, fields = None, appearance_fields(appearance)
         if fields:
-            looks = zip(*(appearance_of(scene.mesh, fields) for scene in scenes), strict=True)
-            look = to_device(Appearance(*map(np.concatenate, looks)), device)
-        return cls(scenes, bvh, navmesh, first.tolist(), look, device)
+            look = to_device(pack_appearance([scene.mesh for scene in scenes], fields), device)
+        if "paint" in fields:
+            warn_of_white([scene.name for scene in scenes], [scene.mesh for scene in scenes])
+        return cls(scenes, bvh, navmesh, first.tolist(), look, fields, device)
 
     def search_scratch(self, rows: int) -> SearchScratch:
         """Memory for `rows` path searches at a time in any of the scenes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -74,6 +75,65 @@ def check_texture(texture: Texture, where: str) -> None:
     for value, offered in zip(found, (WRAPS, WRAPS, MAGNIFY, MINIFY), strict=False):
         if value not in offered:
             raise MeshError(f"{where}: found {value!r}, expected one of {', '.join(offered)}")
+
+
+class Corners(NamedTuple):
+    """What a file says of some triangles."""
+
+    material: np.ndarray
+    """i32 [F]."""
+    uv: np.ndarray | None
+    """f32 [F, 3, 2]."""
+    color: np.ndarray | None
+    """u8 [F, 3, 4]."""
+
+    @classmethod
+    def merged(cls, parts: Sequence[Corners]) -> Corners:
+        """One after another: UVs are (0, 0), and colours white, where only others have some."""
+        count = sum(len(part.material) for part in parts)
+        uv = color = None
+        if any(part.uv is not None for part in parts):
+            uv = np.zeros((count, 3, 2), np.float32)
+        if any(part.color is not None for part in parts):
+            color = np.full((count, 3, 4), 255, np.uint8)
+        first = 0
+        for part in parts:
+            rows = slice(first, first + len(part.material))
+            if part.uv is not None:
+                uv[rows] = part.uv
+            if part.color is not None:
+                color[rows] = part.color
+            first = rows.stop
+        return cls(np.concatenate([np.empty(0, np.int32), *(part.material for part in parts)]), uv, color)
+
+    def turned(self) -> Corners:
+        """With corners named in the other order."""
+        uv, color = (None if column is None else column[:, ::-1] for column in (self.uv, self.color))
+        return self._replace(uv=uv, color=color)
+
+
+def corners_of(faces: np.ndarray, material: int, uv: np.ndarray | None, color: np.ndarray | None) -> Corners:
+    """Triangles of one material, by what their vertices have: UVs f [V, 2], colours f [V, 3 or 4] of 0 to 1."""
+    if uv is not None:
+        uv = uv.astype(np.float32)[faces]
+    if color is not None:
+        bytes_ = np.clip(np.nan_to_num(color) * 255.0 + 0.5, 0, 255).astype(np.uint8)
+        if bytes_.shape[1] == 3:
+            bytes_ = np.pad(bytes_, ((0, 0), (0, 1)), constant_values=255)
+        color = bytes_[faces]
+    return Corners(np.full(len(faces), material, np.int32), uv, color)
+
+
+def surface_of(parts: Sequence[Corners], materials: Sequence[Material], textures: Sequence[Texture]) -> Surface | None:
+    """The surface of a file's triangles; None where it has none. A texture without UVs is read at (0, 0)."""
+    if not parts:
+        return None
+    material, uv, color = Corners.merged(parts)
+    if not any(m.texture >= 0 for m in materials):
+        uv = None
+    elif uv is None:
+        uv = np.zeros((len(material), 3, 2), np.float32)
+    return Surface(material, tuple(materials), tuple(textures), uv, color)
 
 
 def faces_of(surface: Surface, faces: np.ndarray) -> Surface:
