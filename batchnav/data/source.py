@@ -22,6 +22,7 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.mesh import check_mesh, load_mesh
 from batchnav.scene.scene import Scene, bake_cached, check_baked_for, make_scene
+from batchnav.scene.surface import merge_surfaces, turned
 from batchnav.types import TriangleMesh
 
 SCENES_DIR = Path("data/scene_datasets")
@@ -79,8 +80,10 @@ class Part(NamedTuple):
         if self.at_centre:
             points -= (points.min(0) + points.max(0)) / 2 if self.asset.centre is None else self.asset.centre
         linear = self.linear * self.asset.scale
-        faces = mesh.faces[:, ::-1] if np.linalg.det(linear) < 0 else mesh.faces  # a mirrored part keeps its front
-        return TriangleMesh(points @ linear.T + self.translation, faces, mesh.num_dropped)
+        faces, surface = mesh.faces, mesh.surface
+        if np.linalg.det(linear) < 0:  # a mirrored part keeps its front
+            faces, surface = faces[:, ::-1], surface and turned(surface)
+        return TriangleMesh(points @ linear.T + self.translation, faces, mesh.num_dropped, surface)
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,7 @@ def merge_meshes(meshes: Sequence[TriangleMesh], name: str) -> TriangleMesh:
         np.concatenate([mesh.vertices for mesh in meshes]),
         np.concatenate([mesh.faces + offset for mesh, offset in zip(meshes, first, strict=True)]),
         sum(mesh.num_dropped for mesh in meshes),
+        merge_surfaces(meshes),
     )
     return check_mesh(merged, name)
 

@@ -6,6 +6,7 @@ its name.
 
 from batchnav.sensors.depth import DepthSensor
 from batchnav.sensors.normals import NormalSensor
+from batchnav.sensors.rgb import RGBSensor
 
-SENSORS = {"depth": DepthSensor, "normals": NormalSensor}
+SENSORS = {"depth": DepthSensor, "normals": NormalSensor, "rgb": RGBSensor}
 """By name; each is made from its camera and its own settings, or None."""
