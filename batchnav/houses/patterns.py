@@ -145,7 +145,7 @@ def wallpaper(draw: Draw) -> np.ndarray:
     elif kind == 3:
         share = smooth(_mirrored(fractal(draw, 6, 6, 3)), 0.47, 0.55)
     elif kind == 4:
-        share = smooth(fractal(draw, 8, 8, 4), 0.3, 0.7)
+        share = 0.6 * smooth(fractal(draw, 8, 8, 4), 0.2, 0.8)
     else:
         share = smooth(wave(U * 2 * n), 0.9, 0.97) + (1 - smooth(wave(V * n), 0.03, 0.1)) * 0.5
     other = hsv(draw.uniform(0.0, 1.0), draw.uniform(0.0, 0.25), draw.uniform(0.6, 0.95))
@@ -222,7 +222,7 @@ def stone(draw: Draw) -> np.ndarray:
     if draw.chance(0.5):
         turbulence = fractal(draw, 3, 3, 5)
         veins = 1.0 - np.abs(2.0 * turbulence - 1.0)
-        tone = 1.0 - draw.uniform(0.2, 0.5) * smooth(veins, 0.86, 1.0) - 0.1 * turbulence
+        tone = 1.0 - draw.uniform(0.1, 0.3) * smooth(veins, 0.8, 1.0) - 0.1 * turbulence
     else:
         tone = 1.0 - draw.uniform(0.1, 0.35) * smooth(fractal(draw, 48, 48, 2), 0.3, 0.8)
     return grey(tone)
@@ -245,16 +245,6 @@ def wicker(draw: Draw) -> np.ndarray:
     odd = np.floor(U * n) % 2
     strands = wave(V * n + 0.5 * odd) * (0.5 + 0.5 * wave(U * n))
     return grey(0.45 + 0.5 * strands + 0.05 * noise(draw, SIDE, SIDE))
-
-
-def cover(draw: Draw) -> np.ndarray:
-    """The cover of a book: a title, bars, a picture."""
-    share = np.zeros((SIDE, SIDE))
-    for _ in range(draw.integer(1, 4)):
-        at, thick, inset = draw.uniform(0.1, 0.8), draw.uniform(0.02, 0.12), draw.uniform(0.05, 0.3)
-        share += (np.abs(V - at) < thick) & (np.abs(U - 0.5) < 0.5 - inset)
-    other = hsv(draw.uniform(0.0, 1.0), draw.uniform(0.0, 0.6), draw.pick((0.25, 0.95)))
-    return mix(np.clip(share, 0.0, 1.0), (1.0, 1.0, 1.0), other) * (1.0 - 0.06 * noise(draw, 32, 32))[:, :, None]
 
 
 def art(draw: Draw) -> np.ndarray:

@@ -3,6 +3,9 @@
 Made out of what `Solids` noted down while the triangles were added. Its draws are from a stream of its own, so no
 triangle depends on them. Light is part of the colours, since what sensors show is unlit: a surface is a little darker
 the more it is turned from a light above and to one side, in `_LEVELS` steps, each a material of its own.
+
+Small triangles, of which round things have many, go without texture, in its mean colour: a bank keeps 64 bytes more for
+a textured one. Measured on houses 0 to 7: 28% of the triangles are textured, and 1,024 houses take 0.9 GB for them.
 """
 
 from __future__ import annotations
@@ -29,8 +32,10 @@ CATEGORIES = (
 _COLOUR = 0xC0103
 """Begins the seeds of colours, so that their draws are not those of the house."""
 _LEVELS = 16
-_MIDDLE, _ABOVE, _ASIDE = 0.84, 0.12, 0.09
+_MIDDLE, _ABOVE, _ASIDE = 0.88, 0.08, 0.1
 """Of the light: on what faces neither lamp nor window, and what these add or take away."""
+_SMALL = 1e-3
+"""Square metres below which a triangle goes without texture: 3 cm x 3 cm."""
 
 
 class _Thing(NamedTuple):
@@ -70,17 +75,19 @@ def make_surface(
     draw, flat = Draw((_COLOUR, seed)), _flatten(record)
     light_from = draw.array(-1.0, 1.0, 2)
     finishes, finish_of = _choose(draw, make_palette(draw), flat)
-    counts = np.array([run.count for run in flat.runs])
+    counts = np.array([count for _, count, _ in flat.runs])
     corners = vertices[faces]
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-30)
+    length = np.linalg.norm(normal, axis=1)
+    normal /= np.maximum(length, 1e-30)[:, None]
+    finishes, finish_of = _without_small(finishes, finish_of, length / 2)
     side = light_from / max(float(np.abs(light_from).max()), 0.1)
     light = _MIDDLE + _ABOVE * normal[:, 1] + _ASIDE * (normal[:, 0] * side[0] + normal[:, 2] * side[1]) / 2
     level = np.where(
         np.array([finish.lit for finish in finishes])[finish_of], np.round(light * _LEVELS).astype(np.int64), _LEVELS
     )
     pairs, material = np.unique(finish_of * (_LEVELS + 1) + np.minimum(level, _LEVELS), return_inverse=True)
-    rows = sorted({finish.texture for finish in finishes} - {-1})
+    rows = sorted({finishes[pair // (_LEVELS + 1)].texture for pair in pairs.tolist()} - {-1})
     materials = tuple(
         _material(finishes[pair // (_LEVELS + 1)], pair % (_LEVELS + 1) / _LEVELS, rows) for pair in pairs.tolist()
     )
@@ -108,7 +115,7 @@ def _flatten(record: Sequence[Run | Group]) -> _Runs:
 
     def walk(record: Sequence[Run | Group], thing: _Thing, place: tuple) -> Iterator[tuple[Run, _Thing]]:
         for entry in record:
-            if isinstance(entry, Run):
+            if not isinstance(entry, Group):
                 yield entry, thing
                 continue
             x, z, turn, y = place
@@ -132,20 +139,34 @@ def _choose(draw: Draw, palette: Palette, flat: _Runs) -> tuple[list[Finish], np
     known: dict[tuple[int, str], int] = {}
     assorted: dict[str, int] = {}
     of_triangle = []
-    for run, thing in zip(flat.runs, flat.things, strict=True):
-        word = run.material
+    for (word, count, each), thing in zip(flat.runs, flat.things, strict=True):
         if word in ASSORTED:
             if word not in assorted:
                 assorted[word] = len(finishes)
                 finishes += [FINISHES[word](draw, palette) for _ in range(ASSORTED[word])]
-            chosen = assorted[word] + draw.array(0.0, ASSORTED[word], run.count // run.each).astype(np.int64)
-            of_triangle.append(np.repeat(chosen, run.each))
+            chosen = assorted[word] + draw.array(0.0, ASSORTED[word], count // each).astype(np.int64)
+            of_triangle.append(np.repeat(chosen, each))
             continue
         if (thing.look, word) not in known:
             known[thing.look, word] = len(finishes)
             finishes.append(FINISHES[word](draw, palette))
-        of_triangle.append(np.full(run.count, known[thing.look, word]))
+        of_triangle.append(np.full(count, known[thing.look, word]))
     return finishes, np.concatenate(of_triangle)
+
+
+def _without_small(finishes: list[Finish], finish_of: np.ndarray, area: np.ndarray) -> tuple[list[Finish], np.ndarray]:
+    """The same, with small triangles in the mean colour of their texture; whole pictures stay whole."""
+    textured = np.array([finish.texture >= 0 and finish.mapping != FIT for finish in finishes])
+    small = textured[finish_of] & (area < _SMALL)
+    used, places = np.unique(finish_of[small], return_inverse=True)
+    plain = []
+    for finish in (finishes[i] for i in used.tolist()):
+        mean = texture(finish.texture).pixels[:, :, :3].mean(axis=(0, 1)) / 255.0
+        r, g, b = (float(part * channel) for part, channel in zip(mean, finish.color, strict=True))
+        plain.append(finish._replace(color=(r, g, b), texture=-1))
+    finish_of = finish_of.copy()
+    finish_of[small] = len(finishes) + places
+    return finishes + plain, finish_of
 
 
 def _unwrap(corners, normal, flat: _Runs, counts, finishes: list[Finish], finish_of: np.ndarray) -> np.ndarray:

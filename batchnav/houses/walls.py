@@ -14,7 +14,7 @@ import numpy as np
 
 from batchnav.houses.layout import CELL, OUTSIDE, Layout
 from batchnav.houses.openings import Opening
-from batchnav.houses.solids import Group, Run, Solids
+from batchnav.houses.solids import Group, Solids
 
 _TUCK = 0.01
 """Metres by which a wall's face runs on into the next wall at an inner corner, so that no ray slips between."""
@@ -91,10 +91,8 @@ class _Quads:
         index = 4 * np.arange(len(corners), dtype=np.int32)[:, None]
         triangles = np.concatenate([index + np.array([[0, 1, 2]]), index + np.array([[0, 2, 3]])])
         record = [(mark, len(list(same))) for mark, same in itertools.groupby(self.marks)]
-        solids.add_as(
-            corners.reshape(-1, 3), triangles.astype(np.int32),
-            2 * [Group([Run(material, count, count)], *what) for (material, *what), count in record],
-        )  # fmt: skip
+        groups = [Group([(material, count, count)], *what) for (material, *what), count in record]
+        solids.add_groups(corners.reshape(-1, 3), triangles.astype(np.int32), 2 * groups)
 
     def rect(self, axis: int, side: int, a0: float, a1: float, y0: float, y1: float, across: float) -> None:
         """An upright rectangle along the wall, facing `side`."""

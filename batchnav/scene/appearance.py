@@ -40,7 +40,7 @@ class Appearance(NamedTuple):
     object_id: torch.Tensor
     """i32 [F]: the instance that a triangle is part of, as the data set numbers them; 0: not known."""
     category: torch.Tensor
-    """i32 [F]: rows of the scene's `surface.categories`; 0: not known."""
+    """i32 [F]: rows of the bank's `categories`; 0: not known."""
     paint: torch.Tensor
     """i32 [F]: a row of `patches`; or of one colour all over, ~row of `materials`."""
     patches: torch.Tensor
@@ -73,32 +73,51 @@ def appearance_fields(wanted: bool | Collection[str]) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def pack_appearance(meshes: Sequence[TriangleMesh], fields: Collection[str]) -> Appearance:
-    """The appearance of several meshes, one after another, as NumPy arrays; other `fields` than these have no rows."""
+def pack_appearance(
+    meshes: Sequence[TriangleMesh], fields: Collection[str], categories: dict[str, int]
+) -> Appearance:
+    """The appearance of several meshes, one after another, as NumPy arrays; other `fields` than these have no rows.
+
+    `categories`: see `appearance_of`.
+    """
     palette, num_patches, parts = Palette(), 0, []
     for mesh in meshes:
-        parts.append(appearance_of(mesh, fields, palette, num_patches))
+        parts.append(appearance_of(mesh, fields, categories, palette, num_patches))
         num_patches += len(parts[-1].patches)
     packed = Appearance(*map(np.concatenate, zip(*parts, strict=True)))
     return packed._replace(**dict(zip(PALETTE_FIELDS, palette.arrays(), strict=True)))
 
 
-def appearance_of(mesh: TriangleMesh, fields: Collection[str], palette: Palette, first_patch: int = 0) -> Appearance:
+def appearance_of(
+    mesh: TriangleMesh, fields: Collection[str], categories: dict[str, int], palette: Palette, first_patch: int = 0
+) -> Appearance:
     """The appearance of one mesh, in the order of its faces, but for materials, levels and texels: `palette` has them.
 
-    Other `fields` than these have no rows. Its patches begin at row `first_patch` of those of the bank.
+    Other `fields` than these have no rows. Its patches begin at row `first_patch` of those of the bank. `categories`
+    are the bank's rows by name, to which those that are new are added.
     """
     count, surface = len(mesh.faces), mesh.surface
     look = empty_appearance()
     if "normal" in fields:
         look = look._replace(normal=np.pad(normals_of(mesh), ((0, 0), (0, 1))).astype(np.float32))
-    for name in {"object_id", "category"} & set(fields):
-        known = None if surface is None else getattr(surface, name)
-        look = look._replace(**{name: np.zeros(count, np.int32) if known is None else known})
+    if "object_id" in fields:
+        known = None if surface is None else surface.object_id
+        look = look._replace(object_id=np.zeros(count, np.int32) if known is None else known)
+    if "category" in fields:
+        look = look._replace(category=_common_category(mesh, categories))
     if "paint" in fields:
         paint, patches = _painted(mesh, palette, first_patch)
         look = look._replace(paint=paint, patches=patches)
     return look
+
+
+def _common_category(mesh: TriangleMesh, categories: dict[str, int]) -> np.ndarray:
+    """i32 [F]: a mesh's categories as rows of a bank's. Row 0 is row 0, whatever it is called."""
+    surface = mesh.surface
+    if surface is None or surface.category is None:
+        return np.zeros(len(mesh.faces), np.int32)
+    rows = [0, *(categories.setdefault(name, len(categories)) for name in surface.categories[1:])]
+    return np.array(rows, np.int32)[surface.category]
 
 
 def empty_appearance() -> Appearance:

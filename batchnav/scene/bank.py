@@ -46,6 +46,7 @@ class SceneBank:
         appearance: Appearance | None,
         appearance_fields: frozenset[str],
         device: torch.device,
+        categories: dict[str, int] | None = None,
     ):
         self.scenes = scenes
         self.names = tuple(scene.name for scene in scenes)
@@ -59,6 +60,7 @@ class SceneBank:
         """What surfaces look like, by triangle; None where nobody asked for it. Fields not asked for have no rows."""
         self.appearance_fields = appearance_fields
         """The fields that were asked for."""
+        self._categories = categories or {"": 0}
         self.bvh_view = view(bvh)
         self.navmesh_view = view(navmesh)
 
@@ -86,12 +88,21 @@ class SceneBank:
         bvh = to_device(pack_bvhs([scene.bvh for scene in scenes]), device)
         navmesh = to_device(pack_navmeshes([scene.navmesh.data for scene in scenes]), device)
         first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])])
-        look, fields = None, appearance_fields(appearance)
+        look, fields, categories = None, appearance_fields(appearance), {"": 0}
         if fields:
-            look = to_device(pack_appearance([scene.mesh for scene in scenes], fields), device)
+            look = to_device(pack_appearance([scene.mesh for scene in scenes], fields, categories), device)
         if "paint" in fields:
             warn_of_white([scene.name for scene in scenes], [scene.mesh for scene in scenes])
-        return cls(scenes, bvh, navmesh, first.tolist(), look, fields, device)
+        return cls(scenes, bvh, navmesh, first.tolist(), look, fields, device, categories)
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Names of what `Appearance.category` says; row 0 is what has none.
+
+        Scenes name their categories each in an order of its own: here each name has one row, in the order in which the
+        scenes came, and a scene's numbers are replaced by these rows as it is packed.
+        """
+        return tuple(self._categories)
 
     def search_scratch(self, rows: int) -> SearchScratch:
         """Memory for `rows` path searches at a time in any of the scenes."""

@@ -149,7 +149,7 @@ class SlotBank(SceneBank):
         targets = (*self.bvh, *self.navmesh)
         if self.appearance is not None:
             first_look = Appearance(*(slot * n for n in self.capacity.appearance))
-            arrays += tuple(_look(scene, self.appearance_fields, first_look))
+            arrays += tuple(_look(scene, self.appearance_fields, self._categories, first_look))
             names, most = names + Appearance._fields, most + tuple(self.capacity.appearance)
             firsts, targets = firsts + tuple(first_look), targets + tuple(self.appearance)
         for name, array, room in zip(names, arrays, most, strict=True):
@@ -177,10 +177,10 @@ _BVH_COLUMNS = BVHData((NODE_WIDTH, _FLOAT), (TRIANGLE_WIDTH, _FLOAT), (None, _I
 _NO_APPEARANCE = Appearance(*[0] * len(Appearance._fields))
 
 
-def _look(scene: Scene, fields: frozenset[str], first: Appearance) -> Appearance:
+def _look(scene: Scene, fields: frozenset[str], categories: dict[str, int], first: Appearance) -> Appearance:
     """A scene's appearance where its rows begin at rows `first` of larger arrays."""
     palette = Palette(first.materials, first.levels, first.texels)
-    look = appearance_of(scene.mesh, fields, palette, first.patches)
+    look = appearance_of(scene.mesh, fields, categories, palette, first.patches)
     return look._replace(**dict(zip(PALETTE_FIELDS, palette.arrays(), strict=True)))
 
 
