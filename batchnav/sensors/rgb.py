@@ -131,9 +131,9 @@ def _field(start, gradient, away, row, axes, first_ray, spacing):
 def sight_of(number, row, place, axes, first_ray, spacing, paint):
     """What a row of pixels needs to know of a triangle that some of them see from `place`; see `Appearance`.
 
-    Returns its colour (red, green, blue, each 0 to 1), its texture (first level or -1, last level, flags), how 1 / depth
-    grows to the right and downwards, times the texture's width and height; U and V as `_field`s, and the corners'
-    colours: whether there are any, and three fields without the last number.
+    Returns its colour (red, green, blue, each 0 to 1), its texture (first level or -1; last level, flags), by how much
+    1 / depth grows to the right and downwards with the texture's width and height, U and V as `_field`s, and of the
+    corners' colours whether there are any, and three fields.
     """
     patch = paint.paint[np.uint32(number)]
     material, tint, first = np.int32(~patch), np.int32(-1), np.int32(-1)
