@@ -57,6 +57,9 @@ class RGBConfig:
     """Mix two mip levels where a texture asks for it, as nearly all do. False: read the nearer one alone, which is
     faster and a little less smooth."""
 
+    def validate(self) -> None:
+        """Any value is good."""
+
 
 class RGBSensor:
     """u8 [N, 3, H, W]: red, green, blue; 0 where nothing is seen."""
