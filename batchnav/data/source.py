@@ -20,6 +20,7 @@ from batchnav.data.files import is_number, read_json, short
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import check_mesh, load_mesh
 from batchnav.scene.scene import Scene, bake_cached, check_baked_for, make_scene
 from batchnav.scene.surface import merge_surfaces, turned
@@ -114,10 +115,11 @@ class SceneSource:
         found = [part.asset.path for part in self.parts] + ([self.navmesh] if self.navmesh else [])
         return sorted(set(found))
 
-    def load_mesh(self) -> TriangleMesh:
-        """All parts as one mesh, +Y up, metres. MeshError where a file cannot be used."""
+    def load_mesh(self, appearance: AppearanceConfig | bool = True) -> TriangleMesh:
+        """All parts as one mesh, +Y up, metres, with or without `appearance`. MeshError where a file cannot be used."""
         load = functools.cache(load_mesh)  # a chair that stands in forty places is read once
-        return merge_meshes([part.place(load(part.asset.path)) for part in self.parts], self.name)
+        parts = [part.place(load(part.asset.path, appearance=appearance)) for part in self.parts]
+        return merge_meshes(parts, self.name)
 
     def load_navmesh(self, mesh: TriangleMesh, settings: NavMeshSettings | None = None) -> NavMesh:
         """The scene's navmesh: its file's, else one baked from its mesh with `settings`, or the default ones.
@@ -134,9 +136,9 @@ class SceneSource:
         except NavMeshError as error:
             raise NavMeshError(f"{self.name}: {error}") from error
 
-    def load(self, settings: NavMeshSettings | None = None) -> Scene:
+    def load(self, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True) -> Scene:
         """The scene with its navmesh, see `load_navmesh`. MeshError, NavMeshError."""
-        mesh = self.load_mesh()
+        mesh = self.load_mesh(appearance)
         return make_scene(self.name, mesh, self.load_navmesh(mesh, settings))
 
 

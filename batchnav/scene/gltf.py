@@ -175,8 +175,8 @@ class _Document:
     def _look(self, primitive: dict, triangles: np.ndarray, num_points: int, decoded: Any) -> Corners:
         """Material, UVs and colours of a primitive's triangles."""
         row, matrix = self.materials.look(primitive.get("material"))
-        uv = self._column(primitive, "TEXCOORD_0", num_points, decoded and decoded.tex_coord)
-        color = self._column(primitive, "COLOR_0", num_points, decoded and decoded.colors)
+        uv = self._column(primitive, "TEXCOORD_0", num_points, getattr(decoded, "tex_coord", None))
+        color = self._column(primitive, "COLOR_0", num_points, getattr(decoded, "colors", None))
         if matrix is not None:
             uv = (np.zeros((num_points, 2)) if uv is None else uv) @ matrix[:, :2].T + matrix[:, 2]
         return corners_of(triangles, row, uv, color)

@@ -14,6 +14,7 @@ from PIL import Image
 from batchnav.config import in_range
 from batchnav.errors import MeshError
 from batchnav.runtime.files import read_regular
+from batchnav.scene.textures import halved
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TGA", "TIFF", "WEBP")
 MOST_PIXELS = 2**28
@@ -40,7 +41,7 @@ class Images:
     def __init__(self, path: Path, config: AppearanceConfig):
         self.path, self._largest = path, config.largest_texture
         self._found: dict[Hashable, np.ndarray | None] = {}
-        self._problems: list[str] = []
+        self._problems: dict[str, None] = {}
         self._shrunk: list[str] = []
 
     def read(self, key: Hashable, name: str, load: Callable[[], bytes]) -> np.ndarray | None:
@@ -56,21 +57,23 @@ class Images:
     def beside(self, name: str) -> bytes:
         """A file in the mesh file's folder or below. MeshError for any other."""
         folder = self.path.parent.resolve()
-        file = (folder / name).resolve()
-        if "\0" in name or not file.is_relative_to(folder):
+        try:
+            file = (folder / name).resolve()
+        except (ValueError, OSError) as error:
+            raise MeshError(f"is no file's name ({error})") from error
+        if not file.is_relative_to(folder):
             raise MeshError("lies outside the mesh file's folder, expected a file in it or below")
         return read_regular(file, MeshError)
 
     def note(self, problem: str) -> None:
         """Keep what is to be said."""
-        if problem not in self._problems:
-            self._problems.append(problem)
+        self._problems[problem] = None
 
     def warn(self) -> None:
         """Say what was noted."""
         if self._problems:
             warnings.warn(f"{self.path}: some surfaces are drawn without what cannot be read: "
-                          f"{_few(self._problems)}", stacklevel=2)  # fmt: skip
+                          f"{_few(list(self._problems))}", stacklevel=2)  # fmt: skip
         if self._shrunk:
             warnings.warn(f"{self.path}: textures larger than largest_texture {self._largest} are read smaller: "
                           f"{_few(self._shrunk)}", stacklevel=2)  # fmt: skip
@@ -78,16 +81,13 @@ class Images:
     def _decoded(self, name: str, data: bytes) -> np.ndarray:
         image = open_image(data)
         try:
-            factor = 1
-            while max(image.size) > self._largest * factor:
-                factor *= 2
-            if factor > 1:
+            if max(image.size) > self._largest:
                 self._shrunk.append(f"{name} of {image.width} x {image.height}")
-                image.draft(None, (image.width // factor, image.height // factor))  # a JPEG is decoded so
-                while max(image.size) > self._largest * 2:
-                    image = rgba_image(image).reduce(2)
+                image.draft(None, (self._largest, self._largest))  # a JPEG is decoded at an eighth of its size or more
             pixels = rgba(image)
-            return pixels if max(pixels.shape[:2]) <= self._largest else rgba(Image.fromarray(pixels).reduce(2))
+            while max(pixels.shape[:2]) > self._largest:
+                pixels = halved(pixels)
+            return pixels
         except MemoryError:
             raise
         except Exception as error:  # whatever a broken file makes a decoder stumble over
@@ -113,17 +113,12 @@ def open_image(data: bytes) -> Image.Image:
     return image
 
 
-def rgba_image(image: Image.Image) -> Image.Image:
-    """Decoded, as bytes: of 16 bits the upper eight, rounded; grey in all three channels."""
+def rgba(image: Image.Image) -> np.ndarray:
+    """Decoded, u8 [h, w, 4]: of 16 bits the upper eight, rounded; grey in all three channels."""
     if image.mode in _DEEP:
         grey = np.clip(np.asarray(image, np.float64) / 257.0 + 0.5, 0, 255).astype(np.uint8)
         image = Image.fromarray(grey)
-    return image.convert("RGBA")
-
-
-def rgba(image: Image.Image) -> np.ndarray:
-    """u8 [h, w, 4]."""
-    return np.array(rgba_image(image), np.uint8)
+    return np.array(image.convert("RGBA"), np.uint8)
 
 
 def _few(notes: list[str]) -> str:

@@ -18,10 +18,11 @@ from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import read_regular, replacing
 from batchnav.scene.gltf import read_gltf
-from batchnav.scene.images import AppearanceConfig
+from batchnav.scene.images import AppearanceConfig, Images
+from batchnav.scene.obj import read_obj, read_obj_surface
 from batchnav.scene.ply import read_ply
 from batchnav.scene.surface import check_surface, faces_of
-from batchnav.scene.text_mesh import read_obj, read_off
+from batchnav.scene.text_mesh import read_off
 from batchnav.types import Surface, TriangleMesh
 
 SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off")
@@ -122,11 +123,16 @@ def _read(
     if suffix in (".glb", ".gltf"):
         return read_gltf(data, path, appearance)
     if suffix == ".obj":
-        return *read_obj(data), None
+        if appearance is None:
+            return *read_obj(data), None
+        images = Images(path, appearance)
+        found = read_obj_surface(data, images)
+        images.warn()
+        return found
     if suffix == ".off":
         return *read_off(data), None
     if suffix == ".ply":
-        return *read_ply(data), None
+        return read_ply(data, appearance is not None)
     return *_read_stl(data), None
 
 

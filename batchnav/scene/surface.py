@@ -52,7 +52,9 @@ def check_surface(surface: Surface, num_faces: int, name: str) -> Surface:
         check_texture(texture, f"{name}: surface.textures[{i}]")
     if "uv" in checked:
         with np.errstate(invalid="ignore"):
-            checked["uv"] = np.where(np.abs(checked["uv"]) <= FAR_UV, checked["uv"], np.float32(0.0))
+            good = np.abs(checked["uv"]) <= FAR_UV
+        if not good.all():
+            checked["uv"] = np.where(good, checked["uv"], np.float32(0.0))
     elif any(material.texture >= 0 for material in surface.materials):
         raise MeshError(f"{name}: surface.uv: found None, expected f32 [{num_faces}, 3, 2] for materials with textures")
     return surface._replace(**checked)

@@ -1,4 +1,4 @@
-"""OBJ and OFF files: text whose polygons may have any number of corners. Time and memory are linear in the file."""
+"""Text whose polygons may have any number of corners, and OFF files. Time and memory are linear in the file."""
 
 from __future__ import annotations
 
@@ -13,32 +13,9 @@ from batchnav.scene.polygons import triangulate
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
-def read_obj(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices f64 [V, 3] that faces use, and faces i64 [F, 3], of all groups of a Wavefront OBJ file together.
-
-    An index is that of a vertex counted from 1, or back from the latest one. MeshError names the line.
-    """
-    points, corners, counts = array.array("d"), array.array("q"), array.array("q")
-    for number, line in enumerate(_text(data).replace("\\\n", " ").split("\n"), 1):
-        try:
-            word, *rest = line.split() or ("",)
-            if word == "v":
-                points.extend(map(float, rest[:3]))
-                if len(rest) < 3:
-                    raise ValueError(f"found {len(rest)} coordinates")
-            elif word == "f":
-                last = len(points) // 3
-                found = [int(corner.partition("/")[0]) for corner in rest]
-                corners.extend(last + k if k < 0 else k - 1 for k in found)
-                counts.append(len(found))
-        except (ValueError, OverflowError) as error:
-            raise MeshError(f"line {number}: {error}, expected OBJ") from error
-    return _mesh(points, corners, counts)
-
-
 def read_off(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Vertices f64 [V, 3] that faces use, and faces i64 [F, 3], of an OFF file. MeshError names the line."""
-    lines = [(i, line.partition("#")[0].split()) for i, line in enumerate(_text(data).split("\n"), 1)]
+    lines = [(i, line.partition("#")[0].split()) for i, line in enumerate(text_of(data).split("\n"), 1)]
     lines = [(i, words) for i, words in lines if words]
     if not lines or not lines[0][1][0].endswith("OFF") or "BINARY" in lines[0][1]:
         raise MeshError("is not an OFF file of text")
@@ -60,10 +37,10 @@ def read_off(data: bytes) -> tuple[np.ndarray, np.ndarray]:
             counts.append(count)
     except (ValueError, OverflowError, IndexError) as error:
         raise MeshError(f"line {number}: {error}, expected OFF") from error
-    return _mesh(points, corners, counts)
+    return polygon_mesh(points, corners, counts)
 
 
-def _text(data: bytes) -> str:
+def text_of(data: bytes) -> str:
     """UTF-8, UTF-16 with its mark, or Latin-1, with lines that end in LF, CR or both."""
     encoding = next((name for mark, name in _BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8")
     try:
@@ -73,7 +50,8 @@ def _text(data: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _mesh(points: array.array, corners: array.array, counts: array.array) -> tuple[np.ndarray, np.ndarray]:
+def polygon_mesh(points: array.array, corners: array.array, counts: array.array) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices f64 [V, 3] that polygons use, and their triangles i64 [F, 3]. MeshError for an index out of range."""
     vertices = np.frombuffer(points, np.float64).reshape(-1, 3)
     corner, count = np.frombuffer(corners, np.int64), np.frombuffer(counts, np.int64)
     if len(corner) and not 0 <= corner.min() <= corner.max() < len(vertices):

@@ -80,10 +80,7 @@ class Palette:
         picture = np.ascontiguousarray(pixels)
         for level in range(levels):
             if level:
-                height, width = (max(1, side // 2) for side in picture.shape[:2])
-                smaller = np.empty((height, width, 4), np.uint8)
-                halve(picture, smaller)
-                picture = smaller
+                picture = halved(picture)
             height, width = picture.shape[:2]
             self._levels.append((self._first_texel + self._num_texels, width, height, 0))
             self._texels.append(picture.reshape(-1, 4).view("<i4")[:, 0])
@@ -122,8 +119,16 @@ def flags_of(texture: Texture) -> int:
     return flags | BETWEEN_LEVELS * (levels == "linear")
 
 
+def halved(picture: np.ndarray) -> np.ndarray:
+    """The next mip level of u8 [h, w, 4]."""
+    height, width = (max(1, side // 2) for side in picture.shape[:2])
+    smaller = np.empty((height, width, 4), np.uint8)
+    _halve(picture, smaller)
+    return smaller
+
+
 @cpu_function
-def halve(picture, smaller_out):
+def _halve(picture, smaller_out):
     """Fill u8 [h, w, 4] with the next mip level of u8 [H, W, 4]."""
     (height, width, _), (h, w, _) = picture.shape, smaller_out.shape
     for row in range(h):

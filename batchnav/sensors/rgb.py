@@ -1,11 +1,11 @@
 """The colour sensor: what surfaces look like, unlit: base colour x texture x vertex colour, bytes as files have them.
 
 Nothing is decoded, lit or blended, and what nothing is seen at is black: habitat-sim's conventions for scenes without
-lights, and those of the paper's renderer. Where a pixel meets its triangle follows from its ray and depth; how many
-texels it covers, and so the mip level, from how the texture's coordinates change from that ray to its neighbours' on
-the same plane: what a rasteriser takes from differences between neighbouring pixels, in closed form (Akenine-Moeller et
-al., "Improved Shader and Texture Level of Detail Using Ray Cones", JCGT 10(1), 2021, compare it with ray cones, which
-know one radius in place of two axes and blur surfaces seen at a slant).
+lights, and those of the paper's renderer. Where a pixel meets its triangle follows
+from its ray and depth; how many texels it covers, and so the mip level, from how the texture's coordinates change from
+that ray to its neighbours' on the same plane: what a rasteriser takes from differences between neighbouring pixels, in
+closed form (Heckbert, "Survey of Texture Mapping", IEEE CG&A 6(11), 1986). Ray cones (Akenine-Moeller et al., JCGT
+10(1), 2021) know one radius in place of two axes, and are for rays that were reflected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BLOCK = 128
 _ZERO, _HALF, _ONE, _WHITE = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(255.0)
 _A, _U, _V, _N = np.int32(0), np.int32(4), np.int32(8), np.int32(12)
 """Where the four vectors of a patch begin."""
-_COLOR, _TEXTURE = np.int32(0), np.int32(SIZE)
+_COLOR, _TEXTURE, _FIRST = np.int32(0), np.int32(SIZE), np.int32(0)
 
 
 class Paint(NamedTuple):
@@ -56,6 +56,9 @@ class RGBConfig:
     trilinear: bool = True
     """Mix two mip levels where a texture asks for it, as nearly all do. False: read the nearer one alone, which is
     faster and a little less smooth."""
+
+    def validate(self) -> None:
+        """Any value is good."""
 
 
 class RGBSensor:
@@ -116,100 +119,134 @@ def _dot(a, b):
 
 
 @inline_function
-def _footprint(depth, ray, axes, spacing, gradients, size):
-    """How many texels of the finest level a pixel covers along the longer of its axes on the surface.
+def _field(start, gradient, away, row, axes, first_ray, spacing):
+    """A value that is linear in space, as a row of pixels sees it: `start` + gradient . (P - A) at P = o + depth d.
 
-    The plane's point along the ray d moves with it: P = o + depth d, n . P = constant, so a step e of d moves P by
-    depth (e - d (n . e) / (n . d)).
+    That is s + depth (gradient . d), of which the last is linear over the image. Returns s, gradient . d in the row's
+    first column, and by how much it grows to the right and downwards; `away` is o - A.
     """
-    (u, v, normal), (right, up, _) = gradients, axes
-    scale = depth * spacing
-    slope = _ONE / _dot(normal, ray)
-    u_ray, v_ray = _dot(u, ray) * slope, _dot(v, ray) * slope
-    n_right, n_up = _dot(normal, right), _dot(normal, up)
-    across = scale * size[0], scale * size[1]
-    u_right, v_right = (_dot(u, right) - u_ray * n_right) * across[0], (_dot(v, right) - v_ray * n_right) * across[1]
-    u_up, v_up = (_dot(u, up) - u_ray * n_up) * across[0], (_dot(v, up) - v_ray * n_up) * across[1]
-    return max(max(abs(u_right), abs(v_right)), max(abs(u_up), abs(v_up)))
+    right, up, _ = axes
+    to_right, down = spacing * _dot(gradient, right), -spacing * _dot(gradient, up)
+    return start + _dot(gradient, away), fma(np.float32(row), down, _dot(gradient, first_ray)), to_right, down
 
 
 @inline_function
-def _tint(row, patches, point):
-    """The colour of a triangle with coloured corners at a point, each channel 0 to 1."""
-    ax, ay, az, red = load4(patches, row, _A)
-    rx, ry, rz, green = load4(patches, row, _U)
-    gx, gy, gz, blue = load4(patches, row, _V)
-    bx, by, bz, _ = load4(patches, row, _N)
-    away = point[0] - ax, point[1] - ay, point[2] - az
-    red, green, blue = red + _dot((rx, ry, rz), away), green + _dot((gx, gy, gz), away), blue + _dot((bx, by, bz), away)
-    return min(max(red, _ZERO), _ONE), min(max(green, _ZERO), _ONE), min(max(blue, _ZERO), _ONE)
+def sight_of(number, row, place, axes, first_ray, spacing, paint):
+    """What a row of pixels needs to know of a triangle that some of them see from `place`; see `Appearance`.
 
-
-@inline_function
-def color_at(number, depth, place, ray, axes, paint, spacing, trilinear):
-    """Red, green and blue, 0 to 255, of a triangle at `depth` along a ray from `place`; see `Appearance`."""
-    row = paint.paint[np.uint32(number)]
-    if row < 0:
-        red, green, blue, _ = load4(paint.materials, np.int32(~row), _COLOR)
-        return red * _WHITE, green * _WHITE, blue * _WHITE
-    nx, ny, nz, material = load4(paint.patches, row, _N)
-    red, green, blue, first_level = load4(paint.materials, float_bits(material), _COLOR)
-    point = fma(depth, ray[0], place[0]), fma(depth, ray[1], place[1]), fma(depth, ray[2], place[2])
-    first, tint = float_bits(first_level), row
-    r, g, b = _WHITE, _WHITE, _WHITE
+    Returns its colour (red, green, blue, each 0 to 1), its texture (first level or -1; last level, flags), by how much
+    1 / depth grows to the right and downwards with the texture's width and height, U and V as `_field`s, and of the
+    corners' colours whether there are any, and three fields.
+    """
+    patch = paint.paint[np.uint32(number)]
+    material, tint, first = np.int32(~patch), np.int32(-1), np.int32(-1)
+    nothing = _ZERO, _ZERO, _ZERO, _ZERO
+    u, v, texture, slope = nothing, nothing, (_ZERO, _FIRST), (_ZERO, _ZERO, _ZERO, _ZERO)
+    reds = greens = blues = nothing
+    if patch >= 0:
+        _, _, _, bits = load4(paint.patches, patch, _N)
+        material, tint = float_bits(bits), patch
+    red, green, blue, bits = load4(paint.materials, material, _COLOR)
+    if patch >= 0:
+        first = float_bits(bits)
     if first >= 0:
-        ax, ay, az, u = load4(paint.patches, row, _A)
-        ux, uy, uz, v = load4(paint.patches, row, _U)
-        vx, vy, vz, link = load4(paint.patches, row, _V)
-        width, height, flags, last_level = load4(paint.materials, float_bits(material), _TEXTURE)
-        away = point[0] - ax, point[1] - ay, point[2] - az
-        u, v = u + _dot((ux, uy, uz), away), v + _dot((vx, vy, vz), away)
-        gradients = (ux, uy, uz), (vx, vy, vz), (nx, ny, nz)
-        footprint = _footprint(depth, ray, axes, spacing, gradients, (width, height))
-        r, g, b = read_texture(
-            first, last_level, float_bits(flags), (u, v), footprint, trilinear, paint.levels, paint.texels
-        )
-        tint = float_bits(link)
+        nx, ny, nz, _ = load4(paint.patches, patch, _N)
+        ax, ay, az, u_start = load4(paint.patches, patch, _A)
+        ux, uy, uz, v_start = load4(paint.patches, patch, _U)
+        vx, vy, vz, link = load4(paint.patches, patch, _V)
+        width, height, flags, last_level = load4(paint.materials, material, _TEXTURE)
+        away = place[0] - ax, place[1] - ay, place[2] - az
+        u = _field(u_start, (ux, uy, uz), away, row, axes, first_ray, spacing)
+        v = _field(v_start, (vx, vy, vz), away, row, axes, first_ray, spacing)
+        right, up, _ = axes
+        # The plane is met where depth (n . d) = n . (A - o).
+        steeper = -spacing / _dot((nx, ny, nz), away)
+        slope = steeper * _dot((nx, ny, nz), right), -steeper * _dot((nx, ny, nz), up), width, height
+        texture, tint = (last_level, float_bits(flags)), float_bits(link)
     if tint >= 0:
-        red_tint, green_tint, blue_tint = _tint(tint, paint.patches, point)
-        red, green, blue = red * red_tint, green * green_tint, blue * blue_tint
-    return r * red, g * green, b * blue
+        ax, ay, az, r_start = load4(paint.patches, tint, _A)
+        rx, ry, rz, g_start = load4(paint.patches, tint, _U)
+        gx, gy, gz, b_start = load4(paint.patches, tint, _V)
+        bx, by, bz, _ = load4(paint.patches, tint, _N)
+        away = place[0] - ax, place[1] - ay, place[2] - az
+        reds = _field(r_start, (rx, ry, rz), away, row, axes, first_ray, spacing)
+        greens = _field(g_start, (gx, gy, gz), away, row, axes, first_ray, spacing)
+        blues = _field(b_start, (bx, by, bz), away, row, axes, first_ray, spacing)
+    return (red, green, blue), first, texture, slope, u, v, tint >= 0, reds, greens, blues
 
 
 @inline_function
-def _shade(i, row, column, axes, depth, triangle, position, paint, options, rgb_out):
-    """One pixel."""
-    tan_half_hfov, trilinear = options
-    height, width = np.int32(triangle.shape[1]), np.int32(triangle.shape[2])
-    y, x = np.uint32(row), np.uint32(column)
-    number, zero, one, two = triangle[i, y, x], np.uint32(0), np.uint32(1), np.uint32(2)
-    red, green, blue = _ZERO, _ZERO, _ZERO
-    if number >= 0:
-        place = position[i, zero], position[i, one], position[i, two]
-        ray = pixel_ray(row, column, axes, height, width, tan_half_hfov)
-        spacing = pixel_spacing(width, tan_half_hfov)
-        red, green, blue = color_at(number, depth[i, y, x], place, ray, axes, paint, spacing, trilinear)
-    rgb_out[i, zero, y, x], rgb_out[i, one, y, x], rgb_out[i, two, y, x] = _byte(red), _byte(green), _byte(blue)
+def _footprint(depth, u, v, slope, u_ray, v_ray):
+    """Square of how many texels of the finest level a pixel covers, along the longer of its two axes on the surface.
+
+    With s + depth g and 1 / depth linear in x: d(s + depth g)/dx = depth (dg/dx - depth g d(1 / depth)/dx).
+    """
+    right, down = depth * slope[0], depth * slope[1]
+    across_u, across_v = depth * slope[2], depth * slope[3]
+    u_right, v_right = across_u * (u[2] - right * u_ray), across_v * (v[2] - right * v_ray)
+    u_down, v_down = across_u * (u[3] - down * u_ray), across_v * (v[3] - down * v_ray)
+    return max(fma(u_right, u_right, v_right * v_right), fma(u_down, u_down, v_down * v_down))
+
+
+@device_function
+def _within(field, column, depth):
+    """A channel of the corners' colours at a pixel, 0 to 1."""
+    return min(max(fma(depth, fma(column, field[2], field[1]), field[0]), _ZERO), _ONE)
+
+
+@inline_function
+def color_at(column, depth, sight, trilinear, levels, texels):
+    """Red, green and blue, 0 to 255, of the pixel in this column that sees a triangle of `sight_of` at `depth`."""
+    (red, green, blue), first, texture, slope, u, v, tinted, reds, greens, blues = sight
+    x, r, g, b = np.float32(column), _WHITE, _WHITE, _WHITE
+    if first >= 0:
+        last_level, flags = texture
+        u_ray, v_ray = fma(x, u[2], u[1]), fma(x, v[2], v[1])
+        footprint = _footprint(depth, u, v, slope, u_ray, v_ray)
+        place = fma(depth, u_ray, u[0]), fma(depth, v_ray, v[0])
+        r, g, b = read_texture(first, last_level, flags, place, footprint, trilinear, levels, texels)
+    if tinted:
+        r, g, b = r * _within(reds, x, depth), g * _within(greens, x, depth), b * _within(blues, x, depth)
+    return r * red, g * green, b * blue
 
 
 @cpu_kernel
 def _rgb_cpu(depth, triangle, position, heading, pitch, paint, tan_half_hfov, trilinear, rgb_out):
+    """A thread's task is a row of a picture; neighbours that see one triangle share what they know of it."""
     n, height, width = triangle.shape
+    spacing = pixel_spacing(np.int32(width), tan_half_hfov)
     for task in prange(n * height):
         i, row = np.uint32(task // height), np.int32(task % height)
-        axes = camera_axes(heading[i], pitch[i])
+        axes, place = camera_axes(heading[i], pitch[i]), (position[i, 0], position[i, 1], position[i, 2])
+        corner = pixel_ray(_FIRST, _FIRST, axes, np.int32(height), np.int32(width), tan_half_hfov)
+        last, known = np.int32(-1), np.int32(0)
+        sight = sight_of(known, row, place, axes, corner, spacing, paint)
         for column in range(width):
-            _shade(
-                i, row, np.int32(column), axes, depth, triangle, position, paint, (tan_half_hfov, trilinear), rgb_out
-            )
+            number, red, green, blue = triangle[i, row, column], _ZERO, _ZERO, _ZERO
+            if number >= 0:
+                if number != last:
+                    sight, last = sight_of(number, row, place, axes, corner, spacing, paint), number
+                far = depth[i, row, column]
+                red, green, blue = color_at(np.int32(column), far, sight, trilinear, paint.levels, paint.texels)
+            rgb_out[i, 0, row, column] = _byte(red)
+            rgb_out[i, 1, row, column] = _byte(green)
+            rgb_out[i, 2, row, column] = _byte(blue)
 
 
 @cuda_kernel
 def _rgb_cuda(depth, triangle, position, heading, pitch, paint, tan_half_hfov, trilinear, rgb_out):
+    """A pixel a thread; a warp's are neighbours in a row."""
     i, pixel = np.uint32(cuda.blockIdx.x), np.int32(cuda.blockIdx.y * BLOCK + cuda.threadIdx.x)
     height, width = np.int32(triangle.shape[1]), np.int32(triangle.shape[2])
-    if pixel < height * width:
-        row = np.int32(np.uint32(pixel) // np.uint32(width))
-        axes, options = camera_axes(heading[i], pitch[i]), (tan_half_hfov, trilinear)
-        column = np.int32(pixel - np.int32(row * width))
-        _shade(i, row, column, axes, depth, triangle, position, paint, options, rgb_out)
+    if pixel >= height * width:
+        return
+    row = np.int32(np.uint32(pixel) // np.uint32(width))
+    column = np.int32(pixel - np.int32(row * width))
+    y, x, zero, one, two = np.uint32(row), np.uint32(column), np.uint32(0), np.uint32(1), np.uint32(2)
+    number, red, green, blue = triangle[i, y, x], _ZERO, _ZERO, _ZERO
+    if number >= 0:
+        axes, place = camera_axes(heading[i], pitch[i]), (position[i, zero], position[i, one], position[i, two])
+        corner = pixel_ray(_FIRST, _FIRST, axes, height, width, tan_half_hfov)
+        sight = sight_of(number, row, place, axes, corner, pixel_spacing(width, tan_half_hfov), paint)
+        red, green, blue = color_at(column, depth[i, y, x], sight, trilinear, paint.levels, paint.texels)
+    rgb_out[i, zero, y, x], rgb_out[i, one, y, x], rgb_out[i, two, y, x] = _byte(red), _byte(green), _byte(blue)

@@ -20,14 +20,14 @@ _WRAP_BITS = np.int32(3)
 
 @device_function
 def log2_fast(x):
-    """log2 of a positive float32, to 0.005: the exponent, and a parabola through the mantissa's ends.
+    """log2 of a positive float32, to 0.001: its exponent, and a cubic through the mantissa's ends.
 
-    The same on every device, and a few instructions; levels are mixed in steps of 1/256.
+    The same on every device and a few instructions.
     """
     bits = float_bits(x)
-    exponent = np.float32(np.int32(bits >> 23)) - np.float32(127.0)
-    mantissa = np.float32(np.int32(bits & np.int32(0x7FFFFF))) * np.float32(1.0 / 8388608.0)
-    return exponent + mantissa * (np.float32(1.3465) - np.float32(0.3465) * mantissa)
+    exponent = np.float32(np.int32(np.int32(bits >> 23) - np.int32(127)))
+    m = np.float32(np.int32(bits & np.int32(0x7FFFFF))) * np.float32(1.0 / 8388608.0)
+    return exponent + m * (np.float32(1.4208645) + m * (np.float32(-0.5772506) + m * np.float32(0.1563861)))
 
 
 @device_function
@@ -108,29 +108,23 @@ def _channels(words):
 def read_texture(first_level, last_level, flags, place, footprint, trilinear, levels, texels):
     """Red, green, blue of 0 to 255 at `place` (u, v), where a pixel covers `footprint` texels of the finest level.
 
-    The level is log2 of the footprint: below the finest the texture is magnified. `last_level`: 0 where it has no mip
-    levels. Without `trilinear` only the nearer of two levels is read, where the texture would have both mixed.
+    Its log2 is the level; below the finest the texture is magnified. `last_level`: 0 where it has no mip levels.
+    Without `trilinear` only the nearer of two levels is read, where the texture would have both mixed.
     """
     u, v = wrapped(place[0], flags & _WRAP_BITS), wrapped(place[1], np.int32(flags >> WRAP_V_SHIFT) & _WRAP_BITS)
-    detail = _ZERO
+    level, share = _FIRST, _ZERO
+    linear = (flags & np.int32(MAGNIFY_LINEAR)) != 0
     if footprint > _ONE:  # not so where it is no number
-        detail = log2_fast(footprint)
-    if detail > last_level:
-        detail = last_level
-    # OpenGL 4.6, section 8.15: where magnified texels are mixed and minified ones are not, magnification ends later.
-    kinds = flags & np.int32(MAGNIFY_LINEAR | MINIFY_LINEAR)
-    magnified = detail <= _ZERO or (kinds == MAGNIFY_LINEAR and last_level > _ZERO and detail <= _HALF)
-    if magnified:
-        linear = (flags & np.int32(MAGNIFY_LINEAR)) != 0
-        return _channels(read_level(first_level, linear, u, v, flags, levels, texels))
-    linear = (flags & np.int32(MINIFY_LINEAR)) != 0
-    last = np.int32(last_level)
-    if not (trilinear and (flags & np.int32(BETWEEN_LEVELS)) != 0):
-        level = min(max(np.int32(detail + _HALF), _FIRST), last)
-        return _channels(read_level(np.int32(first_level + level), linear, u, v, flags, levels, texels))
-    finer = min(max(np.int32(detail), _FIRST), last)
-    coarser = min(np.int32(finer + _UNIT), last)
-    share = detail - np.float32(finer)
-    r0, g0, b0 = _channels(read_level(np.int32(first_level + finer), linear, u, v, flags, levels, texels))
-    r1, g1, b1 = _channels(read_level(np.int32(first_level + coarser), linear, u, v, flags, levels, texels))
-    return r0 + share * (r1 - r0), g0 + share * (g1 - g0), b0 + share * (b1 - b0)
+        linear = (flags & np.int32(MINIFY_LINEAR)) != 0
+        detail = min(_HALF * log2_fast(footprint), last_level)
+        if trilinear and (flags & np.int32(BETWEEN_LEVELS)) != 0:
+            level = np.int32(detail)
+            share = detail - np.float32(level)
+        else:
+            level = np.int32(detail + _HALF)
+    level = max(np.int32(first_level + level), _FIRST)
+    r, g, b = _channels(read_level(level, linear, u, v, flags, levels, texels))
+    if share > _ZERO:
+        r1, g1, b1 = _channels(read_level(np.int32(level + _UNIT), linear, u, v, flags, levels, texels))
+        return r + share * (r1 - r), g + share * (g1 - g), b + share * (b1 - b)
+    return r, g, b
