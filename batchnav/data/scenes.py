@@ -112,12 +112,12 @@ def _house(scene_id: str, settings: NavMeshSettings | None, appearance: bool) ->
             return load_prepared(file, appearance)
         except MeshError:  # a damaged cache is no reason to fail
             file.unlink(missing_ok=True)
-    house = make_house(int(seed))
+    house = make_house(int(seed), surface=True)  # what is kept, every later run may read, with or without it
     scene = make_scene(scene_id, house, settings=settings)
     if kind == "scan":  # one walks in the house, and sees the scan
         scene = make_scene(scene_id, tear(house, int(seed)), scene.navmesh)
     save_prepared(scene, file)
-    return scene
+    return scene if appearance else scene._replace(mesh=scene.mesh._replace(surface=None))
 
 
 def _house_file(scene_id: str, settings: NavMeshSettings | None) -> Path:

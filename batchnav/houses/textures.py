@@ -61,5 +61,4 @@ def texture(row: int) -> Texture:
     picture = FAMILIES[family].pattern(Draw((_TEXTURES, FIRST[family], number)))
     pixels = np.full((patterns.SIDE, patterns.SIDE, 4), 255, np.uint8)
     pixels[:, :, :3] = np.round(np.clip(picture, 0.0, 1.0) * 255.0)
-    pixels.flags.writeable = False
     return Texture(pixels)
