@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import check_mesh, load_mesh
 from batchnav.scene.scene import Scene, bake_cached, check_baked_for, make_scene
 from batchnav.scene.surface import merge_surfaces, turned
-from batchnav.types import TriangleMesh
+from batchnav.types import Surface, TriangleMesh
 
 SCENES_DIR = Path("data/scene_datasets")
 """Habitat's folder of scenes, below which an episode's scene id is a path."""
@@ -101,6 +101,8 @@ class SceneSource:
     """Assets that the scene names and the data set does not have; the scene is loaded without them."""
     home: Path | None = None
     """Folder for the prepared scene; None: beside the scene's only mesh file."""
+    surface: Surface | None = field(default=None, compare=False)
+    """Of the scene's only mesh file, where that holds triangles alone."""
 
     @property
     def prepared(self) -> Path:
@@ -119,6 +121,8 @@ class SceneSource:
         """All parts as one mesh, +Y up, metres, with or without `appearance`. MeshError where a file cannot be used."""
         load = functools.cache(load_mesh)  # a chair that stands in forty places is read once
         parts = [part.place(load(part.asset.path, appearance=appearance)) for part in self.parts]
+        if self.surface is not None and appearance is not False:
+            parts = [part._replace(surface=self.surface) for part in parts]
         return merge_meshes(parts, self.name)
 
     def load_navmesh(self, mesh: TriangleMesh, settings: NavMeshSettings | None = None) -> NavMesh:

@@ -11,7 +11,7 @@ from batchnav.houses.layout import Layout, make_layout
 from batchnav.houses.openings import Opening, make_openings
 from batchnav.houses.placement import Arranger
 from batchnav.houses.solids import Solids
-from batchnav.houses.surface import make_surface
+from batchnav.houses.surface import house_surface
 from batchnav.houses.walls import build_shell, wall_faces
 from batchnav.types import TriangleMesh
 
@@ -41,7 +41,7 @@ def make_house(seed: int, surface: bool = False) -> TriangleMesh:
     furnish(draw, Arranger(solids, layout, faces, openings))
     vertices, faces = solids.arrays()
     rounded, kept = _finish(vertices, faces)
-    look = make_surface(int(seed), solids.record, vertices, faces, kept) if surface else None
+    look = house_surface(int(seed), solids.record, (vertices, faces, kept)) if surface else None
     return TriangleMesh(rounded, np.ascontiguousarray(faces[kept], dtype=np.int32), surface=look)
 
 

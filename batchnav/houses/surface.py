@@ -10,13 +10,13 @@ a textured one. Measured on houses 0 to 7: 28% of the triangles are textured, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from batchnav.houses.draw import Draw
-from batchnav.houses.finishes import ASSORTED, FINISHES, FIT, GRAIN, Finish, Palette, make_palette
+from batchnav.houses.finishes import ASSORTED, FINISHES, FIT, GRAIN, Finish, make_palette
 from batchnav.houses.solids import TURN, Group, Run, turned
 from batchnav.houses.textures import METRES, texture
 from batchnav.types import Material, Surface
@@ -31,6 +31,8 @@ CATEGORIES = (
 """Of every house, in this order; Matterport3D's words (mpcat40) where it has one."""
 _COLOUR = 0xC0103
 """Begins the seeds of colours, so that their draws are not those of the house."""
+Shape = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Vertices f64 [V, 3], faces i32 [F, 3], and bool [F]: which faces are kept."""
 _LEVELS = 16
 _MIDDLE, _ABOVE, _ASIDE = 0.88, 0.08, 0.1
 """Of the light: on what faces neither lamp nor window, and what these add or take away."""
@@ -60,21 +62,28 @@ class _Runs(NamedTuple):
     """Of which each run is part."""
 
 
+def house_surface(seed: int, record: Sequence[Run | Group], shape: Shape) -> Surface:
+    """The surface of the house of a seed; `record` is that of its solids."""
+    draw = Draw((_COLOUR, seed))
+    palette = make_palette(draw)
+    return make_surface(draw, lambda word: FINISHES[word](draw, palette), record, shape, CATEGORIES)
+
+
 def make_surface(
-    seed: int, record: Sequence[Run | Group], vertices: np.ndarray, faces: np.ndarray, kept: np.ndarray
+    draw: Draw, finish: Callable[[str], Finish], record: Sequence[Run | Group], shape: Shape, categories: Sequence[str]
 ) -> Surface:
-    """The surface of a house's triangles.
+    """The surface of triangles that were added to `Solids`.
 
     Args:
-        seed: the house's.
+        draw: where light comes from, and which of an assortment a solid is made of.
+        finish: what a word of `Solids.material` means; called once for each look.
         record: of the solids.
-        vertices: f64 [V, 3].
-        faces: i32 [F, 3].
-        kept: bool [F], which of them the house has.
+        shape: their triangles.
+        categories: names, "" first.
     """
-    draw, flat = Draw((_COLOUR, seed)), _flatten(record)
+    (vertices, faces, kept), flat = shape, _flatten(record, categories)
     light_from = draw.array(-1.0, 1.0, 2)
-    finishes, finish_of = _choose(draw, make_palette(draw), flat)
+    finishes, finish_of = _choose(draw, finish, flat)
     counts = np.array([count for _, count, _ in flat.runs])
     corners = vertices[faces]
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
@@ -91,14 +100,14 @@ def make_surface(
     materials = tuple(
         _material(finishes[pair // (_LEVELS + 1)], pair % (_LEVELS + 1) / _LEVELS, rows) for pair in pairs.tolist()
     )
-    numbers, categories = (
+    numbers, category = (
         np.repeat(np.array([getattr(thing, field) for thing in flat.things], np.int32), counts)
         for field in ("number", "category")
     )
     uv = _unwrap(corners, normal, flat, counts, finishes, finish_of)
     return Surface(
         material.reshape(-1)[kept].astype(np.int32), materials, tuple(map(texture, rows)), uv[kept], None,
-        numbers[kept], categories[kept], CATEGORIES,
+        numbers[kept], category[kept], tuple(categories),
     )  # fmt: skip
 
 
@@ -107,8 +116,9 @@ def _material(finish: Finish, light: float, rows: list[int]) -> Material:
     return Material((r, g, b, 1.0), rows.index(finish.texture) if finish.texture >= 0 else -1)
 
 
-def _flatten(record: Sequence[Run | Group]) -> _Runs:
+def _flatten(record: Sequence[Run | Group], categories: Sequence[str]) -> _Runs:
     """Every run with the thing that it is part of."""
+    rows = {name: row for row, name in enumerate(categories)}
     numbers: dict[object, int] = {}
     looks: dict[object, int] = {}
     outside = _Thing(0, 0, 0, 0.0, 0.0, 0, 0.0)
@@ -126,14 +136,14 @@ def _flatten(record: Sequence[Run | Group]) -> _Runs:
                 # A record that is placed twice is two things of one look.
                 number = numbers.setdefault(entry.key or len(numbers), len(numbers) + 1)
                 look = looks.setdefault(entry.look or id(entry.record), len(looks) + 1)
-                inner = _Thing(number, CATEGORIES.index(entry.category), look, *there)
+                inner = _Thing(number, rows[entry.category], look, *there)
             yield from walk(entry.record, inner, there)
 
     runs, things = zip(*walk(record, outside, (0.0, 0.0, 0, 0.0)), strict=True)
     return _Runs(list(runs), list(things))
 
 
-def _choose(draw: Draw, palette: Palette, flat: _Runs) -> tuple[list[Finish], np.ndarray]:
+def _choose(draw: Draw, finish: Callable[[str], Finish], flat: _Runs) -> tuple[list[Finish], np.ndarray]:
     """The finishes of a house, and i64 [F]: which each triangle has."""
     finishes: list[Finish] = []
     known: dict[tuple[int, str], int] = {}
@@ -143,13 +153,13 @@ def _choose(draw: Draw, palette: Palette, flat: _Runs) -> tuple[list[Finish], np
         if word in ASSORTED:
             if word not in assorted:
                 assorted[word] = len(finishes)
-                finishes += [FINISHES[word](draw, palette) for _ in range(ASSORTED[word])]
+                finishes += [finish(word) for _ in range(ASSORTED[word])]
             chosen = assorted[word] + draw.array(0.0, ASSORTED[word], count // each).astype(np.int64)
             of_triangle.append(np.repeat(chosen, each))
             continue
         if (thing.look, word) not in known:
             known[thing.look, word] = len(finishes)
-            finishes.append(FINISHES[word](draw, palette))
+            finishes.append(finish(word))
         of_triangle.append(np.full(count, known[thing.look, word]))
     return finishes, np.concatenate(of_triangle)
 

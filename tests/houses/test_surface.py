@@ -13,7 +13,7 @@ from batchnav.houses.finishes import ASSORTED, FINISHES, make_palette
 from batchnav.houses.draw import Draw
 from batchnav.houses.patterns import SIDE
 from batchnav.houses.solids import Solids, makes
-from batchnav.houses.surface import CATEGORIES, make_surface
+from batchnav.houses.surface import CATEGORIES, house_surface
 from batchnav.houses.textures import FAMILIES, FIRST, LIBRARY, METRES, texture
 from batchnav.scene.appearance import COLOR_FIELDS, pack_appearance
 from batchnav.scene.mesh import check_mesh
@@ -167,7 +167,7 @@ def test_things_that_are_placed_twice_are_two_of_one_look():
     for x, solid in ((0.0, one), (3.0, one), (6.0, other)):
         solids.place(solid, x, 0.0, 60)
     vertices, faces = solids.arrays()
-    surface = make_surface(1, solids.record, vertices, faces, np.ones(len(faces), bool))
+    surface = house_surface(1, solids.record, (vertices, faces, np.ones(len(faces), bool)))
     assert surface.object_id.reshape(3, 24).tolist() == [[1] * 24, [2] * 24, [3] * 24]
     assert (named(surface) == "chair").all()
     materials = surface.material.reshape(3, 2, 12)
