@@ -25,6 +25,7 @@ _PUBLIC = {
     "SceneBank": "batchnav.scene.bank",
     "RaycastRenderer": "batchnav.render.raycast.renderer",
     "OpenGLRenderer": "batchnav.render.opengl.renderer",
+    "render": "batchnav.sensors.picture",
     "NavConfig": "batchnav.envs.config",
     "NavEnv": "batchnav.envs.nav",
     "PointNavEnv": "batchnav.envs.nav",

@@ -20,6 +20,47 @@ from gymnasium import spaces
 Observation = dict[str, torch.Tensor]
 
 
+class Texture(NamedTuple):
+    """An image on surfaces, and how it is read between its texels: a glTF sampler's settings."""
+
+    pixels: np.ndarray
+    """u8 [h, w, 4], RGBA, rows from the top: UV (0, 0) is the top left corner. Bytes are shown as they are."""
+    wrap: tuple[str, str] = ("repeat", "repeat")
+    """Of U and V: "repeat", "mirror" or "clamp"."""
+    magnify: str = "linear"
+    """"nearest" or "linear"."""
+    minify: str = "linear_mipmap_linear"
+    """"nearest", "linear", or one of these, then "_mipmap_", then how mip levels are chosen: one or the other again."""
+
+
+class Material(NamedTuple):
+    """Unlit: what is seen is color x texture x vertex colour, each channel by itself."""
+
+    color: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
+    """RGBA, 0 to 1."""
+    texture: int = -1
+    """Row of `Surface.textures`; -1: none."""
+
+
+class Surface(NamedTuple):
+    """What a mesh's F triangles look like, and what they are part of. Runs that see depth alone never read it."""
+
+    material: np.ndarray
+    """i32 [F], rows of `materials`."""
+    materials: tuple[Material, ...]
+    textures: tuple[Texture, ...] = ()
+    uv: np.ndarray | None = None
+    """f32 [F, 3, 2], of the corners of each triangle; None: no material has a texture."""
+    color: np.ndarray | None = None
+    """u8 [F, 3, 4], RGBA of the corners; None: white."""
+    object_id: np.ndarray | None = None
+    """i32 [F]: the instance that a triangle is part of, as the data set numbers them; None: not known."""
+    category: np.ndarray | None = None
+    """i32 [F], rows of `categories`; None: not known."""
+    categories: tuple[str, ...] = ()
+    """Names; row 0 is what has no category."""
+
+
 class TriangleMesh(NamedTuple):
     """Triangles in the world frame: +Y up, metres."""
 
@@ -29,6 +70,8 @@ class TriangleMesh(NamedTuple):
     """i32 [F, 3], counter-clockwise seen from the front."""
     num_dropped: int = 0
     """Triangles left out at loading because they were degenerate or not finite."""
+    surface: Surface | None = None
+    """None where a file says nothing of it, or nobody asked."""
 
 
 class Visibility(NamedTuple):

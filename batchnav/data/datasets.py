@@ -28,6 +28,7 @@ from batchnav.data.scenes import SCENES_PER_WORKER
 from batchnav.data.source import SCENES_DIR, SceneSource, stage_source
 from batchnav.errors import ArgumentError, EpisodeError, MeshError
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene
 from batchnav.tasks.pairs import EpisodeTable
 
@@ -75,13 +76,19 @@ class Dataset:
             raise ArgumentError(f"scene: found {name!r}, expected one of the {len(self.scene_names)} of {self.path}")
         return self.config.source(name) if self.config else stage_source(self.path.parent / name, name)
 
-    def load_scenes(self, names: Sequence[str] | None = None, settings: NavMeshSettings | None = None) -> list[Scene]:
+    def load_scenes(
+        self,
+        names: Sequence[str] | None = None,
+        settings: NavMeshSettings | None = None,
+        appearance: AppearanceConfig | bool = True,
+    ) -> list[Scene]:
         """Load scenes with their navmeshes, in parallel, with progress; all of the split unless `names` says which.
 
-        With `settings`, for their body, as `load_scene` does.
+        With `settings`, for their body, and with or without `appearance`, as `load_scene` does.
         """
         sources = self.scenes if names is None else [self.scene(name) for name in names]
-        return in_parallel(functools.partial(load_source, settings=settings), sources, "scenes", SCENES_PER_WORKER)
+        load = functools.partial(load_source, settings=settings, appearance=appearance)
+        return in_parallel(load, sources, "scenes", SCENES_PER_WORKER)
 
     def episode_table(self, device: torch.device | str = "cpu", **order) -> EpisodeTable:
         """The episodes as `PointNavEnv(data.load_scenes(), ..., episodes=table)` plays them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,7 +75,10 @@ def find_sources(path: Path, split: str = "train", frame: Frame | None = None) -
 
 
 def import_houses(path: Path, sizes: Path, out: Path) -> tuple[list[SceneSource], set[str]]:
-    """ProcTHOR houses as mesh files OUT/NAME_0000.ply ... Returns them, and the ids of assets of unknown size."""
+    """ProcTHOR houses as mesh files OUT/NAME_0000.ply ... Returns them, and the ids of assets of unknown size.
+
+    Their surfaces go with the sources, and so into prepared scenes: the files hold triangles alone.
+    """
     known, unknown, sources = read_sizes(sizes), set(), []
     stem = path.name.partition(".")[0]
     for i, house in enumerate(read_houses(path)):
@@ -83,7 +87,7 @@ def import_houses(path: Path, sizes: Path, out: Path) -> tuple[list[SceneSource]
         out.mkdir(parents=True, exist_ok=True)
         save_mesh(mesh, target)
         unknown.update(without)
-        sources.append(mesh_source(target))
+        sources.append(dataclasses.replace(mesh_source(target), surface=mesh.surface))
     return sources, unknown
 
 

@@ -4,7 +4,8 @@ The JSON is Unity's: left-handed, +Y up, metres, degrees clockwise from above. M
 no thickness: the rooms on both sides have one each, in the same place, of which a hole names both. Its corners are
 metres along the first of them, from that wall's first corner, and metres up. A door that is openable and not open fills
 its hole; windows are panes. A piece of furniture is a box as large as its asset, with the asset's middle at its
-position.
+position. Walls, floors and ceilings have the colours of their materials (data/procthor_looks.py), objects, whose files
+are not part of the houses, one by asset.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from batchnav.data.files import is_number, read_json, read_text, short
 from batchnav.errors import MeshError
+from batchnav.data.procthor_looks import Looks, category_of
 from batchnav.houses.solids import Solids
 from batchnav.scene.mesh import check_mesh
 from batchnav.types import TriangleMesh
@@ -70,24 +72,26 @@ def make_procthor_house(house: dict, sizes: Sizes, name: str = "house") -> tuple
 
     Raises MeshError, naming `name` and the part, where the JSON is not a house.
     """
-    solids = Solids(detail=1)
+    solids, looks = Solids(detail=1), Looks()
     try:
-        _add_walls(solids, house)
+        _add_walls(solids, looks, house)
         height = max(corner["y"] for wall in house["walls"] for corner in wall["polygon"])
+        above = looks.ceiling(house)
         for room in house["rooms"]:
             outline = np.array([[corner["x"], corner["z"]] for corner in room["floorPolygon"]], np.float64)
-            _add_floor_and_ceiling(solids, outline, height)
-        unknown = _add_objects(solids, house["objects"], sizes)
+            _add_floor_and_ceiling(solids, outline, height, looks.floor(room), above)
+        unknown = _add_objects(solids, looks, house["objects"], sizes)
         vertices, faces = solids.arrays()
     except MeshError as error:
         raise MeshError(f"{name}: {error}") from error
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise MeshError(f"{name}: is not a ProcTHOR house ({type(error).__name__}: {error})") from error
-    mirrored = vertices * np.array([1.0, 1.0, -1.0], np.float32)
-    return check_mesh(TriangleMesh(mirrored, faces[:, ::-1]), name), sorted(unknown)
+    mirrored, turned = vertices * np.array([1.0, 1.0, -1.0], np.float32), faces[:, ::-1]
+    surface = looks.surface(solids.record, mirrored, turned) if len(faces) else None
+    return check_mesh(TriangleMesh(mirrored, turned, surface=surface), name), sorted(unknown)
 
 
-def _add_walls(solids: Solids, house: dict) -> None:
+def _add_walls(solids: Solids, looks: Looks, house: dict) -> None:
     walls = {wall["id"]: wall for wall in house["walls"]}
     holes: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for door in house["doors"]:
@@ -101,8 +105,10 @@ def _add_walls(solids: Solids, house: dict) -> None:
             holes.setdefault(wall, []).append(tuple(corners))
     for name, wall in walls.items():
         if not wall.get("empty"):  # where two rooms are one
-            for quad in _cut(wall, holes.get(name, [])):
-                solids.add(quad, np.array([[0, 2, 1], [0, 3, 2]]))  # seen from the room, which lies to the right
+            with solids.thing("wall", "house"):
+                solids.material = looks.wall(wall)
+                for quad in _cut(wall, holes.get(name, [])):
+                    solids.add(quad, np.array([[0, 2, 1], [0, 3, 2]]))  # seen from the room, which lies to the right
 
 
 def _ends(wall: dict) -> np.ndarray:
@@ -136,11 +142,15 @@ def _cut(wall: dict, holes: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Qua
             bottom = max(bottom, high)
 
 
-def _add_floor_and_ceiling(solids: Solids, outline: np.ndarray, height: float) -> None:
-    """Floor facing up and ceiling facing down over a polygon f64 [N, 2] of (x, z)."""
+def _add_floor_and_ceiling(solids: Solids, outline: np.ndarray, height: float, below: str, above: str) -> None:
+    """Floor facing up and ceiling facing down over a polygon f64 [N, 2] of (x, z), made of these materials."""
     triangles = triangulate(outline)
-    for y, faces in ((0.0, triangles[:, ::-1]), (height, triangles)):
-        solids.add(np.stack([outline[:, 0], np.full(len(outline), y), outline[:, 1]], axis=1), faces)
+    for category, word, y, faces in (
+        ("floor", below, 0.0, triangles[:, ::-1]), ("ceiling", above, height, triangles),
+    ):  # fmt: skip
+        with solids.thing(category, "house"):
+            solids.material = word
+            solids.add(np.stack([outline[:, 0], np.full(len(outline), y), outline[:, 1]], axis=1), faces)
 
 
 def triangulate(outline: np.ndarray) -> np.ndarray:
@@ -181,7 +191,7 @@ def _inside(points: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> 
     return (_area(a, b, points) >= 0) & (_area(b, c, points) >= 0) & (_area(c, a, points) >= 0) & ~corner
 
 
-def _add_objects(solids: Solids, objects: Any, sizes: Sizes, depth: int = 0) -> set[str]:
+def _add_objects(solids: Solids, looks: Looks, objects: Any, sizes: Sizes, depth: int = 0) -> set[str]:
     """Boxes for objects and what lies on them. Returns the ids of assets of unknown size."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"objects are nested deeper than {_MAX_DEPTH}")
@@ -198,6 +208,8 @@ def _add_objects(solids: Solids, objects: Any, sizes: Sizes, depth: int = 0) -> 
             angle = np.deg2rad(float(item["rotation"]["y"]))
             cos, sin = np.cos(angle), np.sin(angle)
             turn = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
-            solids.add(corners @ turn.T + position, faces)
-        unknown |= _add_objects(solids, item.get("children", []), sizes, depth + 1)
+            with solids.thing(category_of(asset), "house"):
+                solids.material = looks.asset(asset)
+                solids.add(corners @ turn.T + position, faces)
+        unknown |= _add_objects(solids, looks, item.get("children", []), sizes, depth + 1)
     return unknown

@@ -21,6 +21,7 @@ from batchnav.errors import MeshError
 from batchnav.houses import make_hall, make_house, make_scan
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.cache import made_by
+from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene, check_baked_for, make_scene
 from batchnav.scene.slots import Capacity
 
@@ -32,25 +33,33 @@ SCENES_PER_WORKER = 8
 """A process takes seconds to start, a house half a second to make: fewer than this do not pay for one."""
 
 
-def load_scene(path: str | Path, settings: NavMeshSettings | None = None) -> Scene:
+def load_scene(
+    path: str | Path, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True
+) -> Scene:
     """Read a mesh file and its navmesh: NAME.navmesh beside it, else one baked with `settings` and cached.
 
     Where NAME.scene beside it, which `batchnav data prepare` makes, is up to date, that is read instead, which is fast;
     its own path does too. Without `settings` a navmesh that is there is taken as it is, and one is baked with the
     default ones. With them, one that was baked for another agent_radius or agent_height is refused. A `.glb` below a
-    folder `scene_datasets` is +Z up, as Habitat's stages are, any other +Y. Raises MeshError, NavMeshError.
+    folder `scene_datasets` is +Z up, as Habitat's stages are, any other +Y. `appearance` is as in `load_mesh`: what
+    surfaces look like is read, too, but where depth alone is wanted. Raises MeshError, NavMeshError.
     """
     path = Path(path)
     if path.suffix == SUFFIX:
-        scene = load_prepared(path)
+        scene = load_prepared(path, appearance is not False)
         if settings is not None:
             check_baked_for(scene.navmesh, str(path), settings)
         return scene
-    return load_source(file_source(path), settings)._replace(name=path.stem)
+    return load_source(file_source(path), settings, appearance)._replace(name=path.stem)
 
 
-def find_scene(scene_id: str, scenes_dir: str | Path = SCENES_DIR, settings: NavMeshSettings | None = None) -> Scene:
-    """The scene of an id, named so, with a navmesh for the body of `settings`, as `load_scene` has it. It is one of:
+def find_scene(
+    scene_id: str,
+    scenes_dir: str | Path = SCENES_DIR,
+    settings: NavMeshSettings | None = None,
+    appearance: AppearanceConfig | bool = True,
+) -> Scene:
+    """The scene of an id, named so; `settings` and `appearance` are as in `load_scene`. It is one of:
 
     - "house:SEED", a procedural house; "hall:SEED", a large room with windows (`houses.make_hall`); "scan:SEED", what a
       scanner would bring home (`houses.make_scan`);
@@ -60,16 +69,18 @@ def find_scene(scene_id: str, scenes_dir: str | Path = SCENES_DIR, settings: Nav
 
     Raises MeshError where it is none of these, NavMeshError where its navmesh was baked for another body.
     """
-    return _find(scene_id, Path(scenes_dir), settings)._replace(name=scene_id)
+    return _find(scene_id, Path(scenes_dir), settings, appearance)._replace(name=scene_id)
 
 
-def _find(scene_id: str, scenes_dir: Path, settings: NavMeshSettings | None) -> Scene:
+def _find(
+    scene_id: str, scenes_dir: Path, settings: NavMeshSettings | None, appearance: AppearanceConfig | bool
+) -> Scene:
     if scene_id.startswith(GENERATED):
-        return _generated(scene_id, settings)
+        return _generated(scene_id, settings, appearance is not False)
     config, colon, name = scene_id.rpartition(":")
     if colon and config.endswith(DATASET_CONFIG):
         file = Path(config) if os.path.isfile(config) else scenes_dir / scene_id_of(Path(config))
-        return load_source(_config(file).source(name), settings)
+        return load_source(_config(file).source(name), settings, appearance)
     path, below = Path(scene_id), scenes_dir / scene_id
     is_stage = not path.is_absolute() and os.path.isfile(below)
     path = below if is_stage else path
@@ -81,8 +92,8 @@ def _find(scene_id: str, scenes_dir: Path, settings: NavMeshSettings | None) -> 
             f"or 'CONFIG{DATASET_CONFIG}:NAME'"
         )
     if is_stage and path.suffix != SUFFIX:
-        return load_source(stage_source(path), settings)
-    return load_scene(path, settings)
+        return load_source(stage_source(path), settings, appearance)
+    return load_scene(path, settings, appearance)
 
 
 @functools.cache
@@ -91,7 +102,7 @@ def _config(path: Path) -> SceneDatasetConfig:
     return SceneDatasetConfig(path)
 
 
-def _generated(scene_id: str, settings: NavMeshSettings | None) -> Scene:
+def _generated(scene_id: str, settings: NavMeshSettings | None, appearance: bool) -> Scene:
     """A scene from its seed, made once for a body and then kept in the cache."""
     kind, _, seed = scene_id.partition(":")
     if not (seed.isascii() and seed.isdigit()):
@@ -99,16 +110,18 @@ def _generated(scene_id: str, settings: NavMeshSettings | None) -> Scene:
     file = _kept(scene_id, settings)
     if file.is_file():
         try:
-            return load_prepared(file)
+            return load_prepared(file, appearance)
         except MeshError:  # a damaged cache is no reason to fail
             file.unlink(missing_ok=True)
+    # With its surface: what is kept, every later run may read, with or without it.
     if kind == "scan":  # one walks where it was scanned, and sees the scan
-        scanned, mesh = make_scan(int(seed))
+        scanned, mesh = make_scan(int(seed), surface=True)
         scene = make_scene(scene_id, mesh, make_scene(scene_id, scanned, settings=settings).navmesh)
     else:
-        scene = make_scene(scene_id, (make_hall if kind == "hall" else make_house)(int(seed)), settings=settings)
+        make = make_hall if kind == "hall" else make_house
+        scene = make_scene(scene_id, make(int(seed), surface=True), settings=settings)
     save_prepared(scene, file)
-    return scene
+    return scene if appearance else scene._replace(mesh=scene.mesh._replace(surface=None))
 
 
 def _kept(scene_id: str, settings: NavMeshSettings | None) -> Path:
@@ -119,14 +132,16 @@ def _kept(scene_id: str, settings: NavMeshSettings | None) -> Path:
     return made_by("houses", __name__) / f"{scene_id.replace(':', '_')}{tag}{SUFFIX}"
 
 
-def load_scenes(names: Iterable[str], settings: NavMeshSettings | None = None) -> list[Scene]:
+def load_scenes(
+    names: Iterable[str], settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True
+) -> list[Scene]:
     """Scenes by name, in parallel processes where many are to be made, with progress.
 
     A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "hall:" and
-    "scan:"), or a folder of prepared scenes. With `settings`, for their body, as `load_scene` does. Raises MeshError,
-    NavMeshError.
+    "scan:"), or a folder of prepared scenes. With `settings`, for their body, and with or without `appearance`, as
+    `load_scene` does. Raises MeshError, NavMeshError.
     """
-    return find_scenes(scene_ids(names), settings=settings)
+    return find_scenes(scene_ids(names), settings=settings, appearance=appearance)
 
 
 def scene_ids(names: Iterable[str]) -> list[str]:
@@ -155,39 +170,49 @@ def prepared_in(folder: Path) -> list[Path]:
 
 
 def find_scenes(
-    scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR, settings: NavMeshSettings | None = None
+    scene_ids: Iterable[str],
+    scenes_dir: str | Path = SCENES_DIR,
+    settings: NavMeshSettings | None = None,
+    appearance: AppearanceConfig | bool = True,
 ) -> list[Scene]:
     """`find_scene` for each id, in parallel processes where many are to be made, with progress."""
-    ids, find = list(scene_ids), functools.partial(_find_new, scenes_dir=scenes_dir, settings=settings)
+    ids, how = list(scene_ids), {"scenes_dir": scenes_dir, "settings": settings, "appearance": appearance}
+    find = functools.partial(_find_new, **how)
     # A house from the cache, or a prepared scene, is mapped before a process has started.
     mapped = (name.endswith(SUFFIX) or (name.startswith(GENERATED) and _kept(name, settings).is_file()) for name in ids)
     new = [name for name, is_there in zip(ids, mapped, strict=True) if not is_there]
     made = dict(zip(new, in_parallel(find, new, "scenes", SCENES_PER_WORKER), strict=True))
-    return [made.get(name) or find_scene(name, scenes_dir, settings) for name in ids]
+    return [made.get(name) or find_scene(name, **how) for name in ids]
 
 
-def _find_new(scene_id: str, scenes_dir: str | Path, settings: NavMeshSettings | None) -> Scene | None:
+def _find_new(scene_id: str, **how) -> Scene | None:
     """`find_scene`, but None for a house: it is in the cache now, and mapped from there takes no memory twice."""
-    scene = find_scene(scene_id, scenes_dir, settings)
+    scene = find_scene(scene_id, **how)
     return None if scene_id.startswith(GENERATED) else scene
 
 
 def measure_scenes(
-    scene_ids: Iterable[str], scenes_dir: str | Path = SCENES_DIR, settings: NavMeshSettings | None = None
+    scene_ids: Iterable[str],
+    scenes_dir: str | Path = SCENES_DIR,
+    settings: NavMeshSettings | None = None,
+    appearance: AppearanceConfig | bool = True,
 ) -> list[Capacity]:
     """What each scene takes: loaded once (and kept in the cache where it is a house), none kept in memory."""
-    measure = functools.partial(_measure, scenes_dir=scenes_dir, settings=settings)
+    measure = functools.partial(_measure, scenes_dir=scenes_dir, settings=settings, appearance=appearance)
     return in_parallel(measure, scene_ids, "scenes", SCENES_PER_WORKER)
 
 
-def _measure(scene_id: str, scenes_dir: str | Path, settings: NavMeshSettings | None) -> Capacity:
-    return Capacity.of(find_scene(scene_id, scenes_dir, settings))
+def _measure(scene_id: str, **how) -> Capacity:
+    return Capacity.of(find_scene(scene_id, **how))
 
 
 def find_played(
-    episodes: Iterable[Episode], scenes_dir: str | Path = SCENES_DIR, settings: NavMeshSettings | None = None
+    episodes: Iterable[Episode],
+    scenes_dir: str | Path = SCENES_DIR,
+    settings: NavMeshSettings | None = None,
+    appearance: AppearanceConfig | bool = True,
 ) -> list[Scene]:
     """The scenes that episodes play in, each named as they name it, in order of name."""
     ids = {episode.scene_id: episode.scene for episode in episodes}
-    found = find_scenes([ids[name] for name in sorted(ids)], scenes_dir, settings)
+    found = find_scenes([ids[name] for name in sorted(ids)], scenes_dir, settings, appearance)
     return [scene._replace(name=name) for scene, name in zip(found, sorted(ids), strict=True)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,9 +20,11 @@ from batchnav.data.files import is_number, read_json, short
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import check_mesh, load_mesh
 from batchnav.scene.scene import Scene, bake_cached, check_baked_for, make_scene
-from batchnav.types import TriangleMesh
+from batchnav.scene.surface import merge_surfaces, turned
+from batchnav.types import Surface, TriangleMesh
 
 SCENES_DIR = Path("data/scene_datasets")
 """Habitat's folder of scenes, below which an episode's scene id is a path."""
@@ -79,8 +81,10 @@ class Part(NamedTuple):
         if self.at_centre:
             points -= (points.min(0) + points.max(0)) / 2 if self.asset.centre is None else self.asset.centre
         linear = self.linear * self.asset.scale
-        faces = mesh.faces[:, ::-1] if np.linalg.det(linear) < 0 else mesh.faces  # a mirrored part keeps its front
-        return TriangleMesh(points @ linear.T + self.translation, faces, mesh.num_dropped)
+        faces, surface = mesh.faces, mesh.surface
+        if np.linalg.det(linear) < 0:  # a mirrored part keeps its front
+            faces, surface = faces[:, ::-1], surface and turned(surface)
+        return TriangleMesh(points @ linear.T + self.translation, faces, mesh.num_dropped, surface)
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,8 @@ class SceneSource:
     """Assets that the scene names and the data set does not have; the scene is loaded without them."""
     home: Path | None = None
     """Folder for the prepared scene; None: beside the scene's only mesh file."""
+    surface: Surface | None = field(default=None, compare=False)
+    """Of the scene's only mesh file, where that holds triangles alone."""
 
     @property
     def prepared(self) -> Path:
@@ -111,10 +117,13 @@ class SceneSource:
         found = [part.asset.path for part in self.parts] + ([self.navmesh] if self.navmesh else [])
         return sorted(set(found))
 
-    def load_mesh(self) -> TriangleMesh:
-        """All parts as one mesh, +Y up, metres. MeshError where a file cannot be used."""
+    def load_mesh(self, appearance: AppearanceConfig | bool = True) -> TriangleMesh:
+        """All parts as one mesh, +Y up, metres, with or without `appearance`. MeshError where a file cannot be used."""
         load = functools.cache(load_mesh)  # a chair that stands in forty places is read once
-        return merge_meshes([part.place(load(part.asset.path)) for part in self.parts], self.name)
+        parts = [part.place(load(part.asset.path, appearance=appearance)) for part in self.parts]
+        if self.surface is not None and appearance is not False:
+            parts = [part._replace(surface=self.surface) for part in parts]
+        return merge_meshes(parts, self.name)
 
     def load_navmesh(self, mesh: TriangleMesh, settings: NavMeshSettings | None = None) -> NavMesh:
         """The scene's navmesh: its file's, else one baked from its mesh with `settings`, or the default ones.
@@ -131,9 +140,9 @@ class SceneSource:
         except NavMeshError as error:
             raise NavMeshError(f"{self.name}: {error}") from error
 
-    def load(self, settings: NavMeshSettings | None = None) -> Scene:
+    def load(self, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True) -> Scene:
         """The scene with its navmesh, see `load_navmesh`. MeshError, NavMeshError."""
-        mesh = self.load_mesh()
+        mesh = self.load_mesh(appearance)
         return make_scene(self.name, mesh, self.load_navmesh(mesh, settings))
 
 
@@ -146,6 +155,7 @@ def merge_meshes(meshes: Sequence[TriangleMesh], name: str) -> TriangleMesh:
         np.concatenate([mesh.vertices for mesh in meshes]),
         np.concatenate([mesh.faces + offset for mesh, offset in zip(meshes, first, strict=True)]),
         sum(mesh.num_dropped for mesh in meshes),
+        merge_surfaces(meshes),
     )
     return check_mesh(merged, name)
 

@@ -11,6 +11,7 @@ from batchnav.config import KINDS, from_dict
 from batchnav.errors import ConfigError
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
+from batchnav.sensors.rgb import RGBConfig
 from batchnav.sensors.rig import MAIN
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
@@ -35,6 +36,7 @@ class NavConfig:
     sensors: tuple[str, ...] = ("depth",)
     """Names of `batchnav.sensors.SENSORS`."""
     depth: DepthConfig = field(default_factory=DepthConfig)
+    rgb: RGBConfig = field(default_factory=RGBConfig)
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
     """What agents are to do: settings of a task of `batchnav.tasks.TASKS`, which a file names: `{name: pointnav}`."""
 
@@ -61,10 +63,10 @@ class NavConfig:
     @property
     def sensor_settings(self) -> dict[str, Any]:
         """The settings of the sensors that have some."""
-        return {"depth": self.depth}
+        return {"depth": self.depth, "rgb": self.rgb}
 
 
-PARTS = ("body", "camera", "depth", "task")
+PARTS = ("body", "camera", "depth", "rgb", "task")
 """The parts of a `NavConfig` whose fields may be given by name alone; no two have one in common."""
 
 

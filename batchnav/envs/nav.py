@@ -18,7 +18,7 @@ from batchnav.runtime.checks import check_int, check_open, check_seed
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene, check_body
-from batchnav.sensors.rig import Rig, make_sensors, sensor_specs
+from batchnav.sensors.rig import Rig, appearance_needed, make_sensors, sensor_specs
 from batchnav.sim.bodies import NUM_ACTIONS
 from batchnav.sim.places import check_places
 from batchnav.sim.simulator import MAX_ENVS, Simulator
@@ -81,11 +81,10 @@ class NavEnv(gym.vector.VectorEnv):
         cameras = self.config.all_cameras
         names = self.config.sensors if sensors is None else sensors
         made = make_sensors(names, cameras, self.config.sensor_settings)
-        appearance = any(sensor.needs_appearance for of_camera in made.values() for sensor in of_camera.values())
         self.stream = scenes if isinstance(scenes, SceneStream) else None
         if self.stream is not None and episodes is not None:
             raise ArgumentError("episodes: found fixed episodes for scenes that take turns, expected None")
-        self.bank = _bank(scenes, num_envs, device, appearance)
+        self.bank = _bank(scenes, num_envs, device, appearance_needed(made))
         body = self.config.body
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)
@@ -250,12 +249,15 @@ def _check_kinds(task, config, sensors, episodes, renderer) -> None:
             raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")
 
 
-def _bank(scenes, num_envs: int, device: str | torch.device, appearance: bool) -> SceneBank:
+def _bank(scenes, num_envs: int, device: str | torch.device, appearance: frozenset[str]) -> SceneBank:
     """The bank that an environment runs in."""
     if isinstance(scenes, SceneStream):
         return scenes.open(num_envs, resolve_device(device), appearance)
     if not isinstance(scenes, SceneBank):
         return SceneBank.pack(scenes, resolve_device(device), appearance)
-    if appearance and scenes.appearance is None:
-        raise ArgumentError("scenes: found a bank without appearance, expected SceneBank.pack(..., appearance=True)")
+    if missing := appearance - scenes.appearance_fields:
+        what = f" of {', '.join(sorted(missing))}" if scenes.appearance_fields else ""
+        raise ArgumentError(
+            f"scenes: found a bank without appearance{what}, expected SceneBank.pack(..., appearance=True)"
+        )
     return scenes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -57,7 +57,7 @@ class SceneStream:
         groups = slots - -(-slots // SPARE)
         self._slot_of = list(range(groups))  # by group
 
-    def open(self, num_envs: int, device: torch.device, appearance: bool) -> SlotBank:
+    def open(self, num_envs: int, device: torch.device, appearance: Collection[str]) -> SlotBank:
         """The bank, with a scene for every group. ConfigError for slots that do not fit the scenes and agents."""
         if not 2 <= self.slots < len(self.names) or len(self._slot_of) > num_envs:
             raise ConfigError(

@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Draw:
     """A stream of random choices from one seed. NumPy keeps `random()` stable, but not `choice` or `normal`."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | Sequence[int]) -> None:
         self._generator = np.random.Generator(np.random.PCG64(seed))
 
     def uniform(self, low: float, high: float) -> float:

@@ -13,7 +13,7 @@ from batchnav.houses.draw import Draw
 from batchnav.houses.furniture import clutter, decor, seating, storage, tables
 from batchnav.houses.furniture.piece import Piece
 from batchnav.houses.house import finish
-from batchnav.houses.solids import TURN, Solids
+from batchnav.houses.solids import TURN, Solids, makes
 from batchnav.types import TriangleMesh
 
 Opening = tuple[float, float, float, float]
@@ -24,11 +24,11 @@ _TRIES = 30
 """Places that are tried for a piece."""
 
 
-def make_hall(seed: int) -> TriangleMesh:
+def make_hall(seed: int, surface: bool = False) -> TriangleMesh:
     """The furnished hall of a seed: 12 to 400 m2; floor at y = 0, the middle at x = z = 0.
 
-    The same seed gives the same hall, bit for bit, on every machine. ArgumentError for a seed that is not an
-    integer >= 0.
+    The same seed gives the same hall, bit for bit, on every machine; `surface` is as in `make_house`. ArgumentError for
+    a seed that is not an integer >= 0.
     """
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ArgumentError(f"seed: found {seed!r}, expected an integer >= 0")
@@ -40,7 +40,7 @@ def make_hall(seed: int) -> TriangleMesh:
     hall = _Hall(draw, width, depth, height)
     hall.build_shell()
     fill(hall)
-    return finish(*hall.solids.arrays())
+    return finish(int(seed), hall.solids, surface)
 
 
 class _Hall:
@@ -54,11 +54,15 @@ class _Hall:
     def build_shell(self) -> None:
         """Floor, walls with doors and windows, and mostly a ceiling. Only the floor faces upwards."""
         draw, x, z = self.draw, self.width / 2, self.depth / 2
-        self.solids.box((-x, -0.1, -z), (x, 0.0, z))
+        with self.solids.thing("floor"):
+            self.solids.material = "floor"
+            self.solids.box((-x, -0.1, -z), (x, 0.0, z))
         if draw.chance(0.75):
             y = self.height
             corners = np.array([(-x, y, -z), (x, y, -z), (x, y, z), (-x, y, z)])
-            self.solids.add(corners, np.array([[0, 1, 2], [0, 2, 3]], np.int32))
+            with self.solids.thing("ceiling"):
+                self.solids.material = "ceiling"
+                self.solids.add(corners, np.array([[0, 1, 2], [0, 2, 3]], np.int32))
         share = draw.pick((0.0, 0.2, 0.4, 0.7))
         for length, turn, cx, cz in (
             (self.width, 0, 0.0, -z),
@@ -146,9 +150,10 @@ def _openings(draw: Draw, length: float, height: float, share: float) -> list[Op
     return found
 
 
+@makes("wall")
 def _build_wall(s: Solids, length: float, height: float, back: float, front: float, openings: list[Opening]) -> None:
     """A wall along x, its middle at 0, its face at z = `front`; openings count from its left end."""
-    at = 0.0
+    at, s.material = 0.0, "wall"
     for start, stop, bottom, top in [*openings, (length, length, 0.0, height)]:
         for low, high in (((at, 0.0), (start, height)), ((start, 0.0), (stop, bottom)), ((start, top), (stop, height))):
             if high[0] - low[0] > 1e-3 and high[1] - low[1] > 1e-3:
@@ -158,7 +163,7 @@ def _build_wall(s: Solids, length: float, height: float, back: float, front: flo
 
 def _goods(s: Solids, draw: Draw, w: float, d: float, y: float, room: float) -> None:
     """A row of boxes on a board, with gaps."""
-    x = -w / 2 + 0.02
+    x, s.material = -w / 2 + 0.02, "book"  # each of another colour
     while x < w / 2 - 0.1:
         width, tall = draw.uniform(0.08, 0.4), draw.uniform(0.3, 1.0) * room
         if draw.chance(0.8):
@@ -166,8 +171,10 @@ def _goods(s: Solids, draw: Draw, w: float, d: float, y: float, room: float) -> 
         x += width + 0.01
 
 
+@makes("shelving")
 def _shelf(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """An open shelf with goods, seen from both sides."""
+    s.material = "wood"
     for x in (-w / 2, w / 2 - 0.03):
         s.box((x, 0, -d / 2), (x + 0.03, h, d / 2))
     if draw.chance(0.7):
@@ -175,35 +182,46 @@ def _shelf(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     levels = draw.integer(2, 4)
     for i in range(levels):
         y = 0.08 + i * (h - 0.1) / levels
+        s.material = "wood"
         s.box((-w / 2, y - 0.02, -d / 2), (w / 2, y, d / 2))
         _goods(s, draw, w - 0.06, d, y, (h - 0.1) / levels - 0.04)
 
 
+@makes("counter")
 def _bench(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A counter: a closed front under a top that stands out."""
+    s.material = "front"
     s.box((-w / 2 + 0.03, 0, -d / 2 + 0.05), (w / 2 - 0.03, h - 0.04, d / 2 - 0.05))
+    s.material = "worktop"
     s.box((-w / 2, h - 0.04, -d / 2), (w / 2, h, d / 2))
     clutter.scatter(s, draw, w - 0.1, d - 0.1, h, draw.integer(0, 4))
 
 
+@makes("column")
 def _pillar(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A pillar, square or round."""
+    s.material = "wall"
     if draw.chance(0.5):
         s.box((-w / 2, 0, -w / 2), (w / 2, h, w / 2))
     else:
         s.lathe(0, 0, [(0, 0), (w / 2, 0), (w / 2, h), (0, h)])
 
 
+@makes("stairs")
 def _podium(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A step that one walks up."""
+    s.material = "wood"
     s.box((-w / 2, 0, -d / 2), (w / 2, h, d / 2))
 
 
+@makes("table")
 def _legs(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A board on four thin legs."""
+    s.material = "metal"
     for x in (-w / 2 + 0.03, w / 2 - 0.03):
         for z in (-d / 2 + 0.03, d / 2 - 0.03):
             s.rod((x, 0, z), (x, h - 0.02, z), 0.015)
+    s.material = "wood"
     s.box((-w / 2, h - 0.025, -d / 2), (w / 2, h, d / 2))
 
 

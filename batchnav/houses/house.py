@@ -11,6 +11,7 @@ from batchnav.houses.layout import Layout, make_layout
 from batchnav.houses.openings import Opening, make_openings
 from batchnav.houses.placement import Arranger
 from batchnav.houses.solids import Solids
+from batchnav.houses.surface import house_surface
 from batchnav.houses.walls import build_shell, wall_faces
 from batchnav.types import TriangleMesh
 
@@ -26,18 +27,19 @@ _STEP = 2.0**-13
 """Vertices lie on this grid, in metres (0.12 mm): float32 then holds them exactly."""
 
 
-def make_house(seed: int) -> TriangleMesh:
+def make_house(seed: int, surface: bool = False) -> TriangleMesh:
     """The furnished, closed house of a seed: 30 to 300 m2, 5 thousand to 200 thousand triangles.
 
     The same seed gives the same house, bit for bit, on every machine. The floor is at y = 0, and the agent's world is
-    inside: walls, floors and ceilings face the rooms. ArgumentError for a seed that is not an integer >= 0.
+    inside: walls, floors and ceilings face the rooms. With `surface` its mesh has one (colours, things, categories);
+    the triangles are the same. ArgumentError for a seed that is not an integer >= 0.
     """
     draw, layout, openings, detail = _plan(seed)
     solids = Solids(detail)
     faces = wall_faces(layout)
     build_shell(solids, layout, faces, openings)
     furnish(draw, Arranger(solids, layout, faces, openings))
-    return finish(*solids.arrays())
+    return finish(int(seed), solids, surface)
 
 
 def make_plan(seed: int) -> tuple[Layout, list[Opening]]:
@@ -56,10 +58,21 @@ def _plan(seed: int) -> tuple[Draw, Layout, list[Opening], int]:
             return draw, layout, openings, draw.pick((1, 2, 2, 3))
 
 
-def finish(vertices: np.ndarray, faces: np.ndarray) -> TriangleMesh:
-    """Round to float32 on the grid, and leave out triangles that the rounding made degenerate."""
+def finish(seed: int, solids: Solids, surface: bool) -> TriangleMesh:
+    """The mesh of solids, with its surface where that is wanted.
+
+    Vertices are rounded to float32 on the grid, and triangles that the rounding made degenerate are left out.
+    """
+    vertices, faces = solids.arrays()
+    rounded, kept = _rounded(vertices, faces)
+    look = house_surface(seed, solids.record, (vertices, faces, kept)) if surface else None
+    return TriangleMesh(rounded, np.ascontiguousarray(faces[kept], dtype=np.int32), surface=look)
+
+
+def _rounded(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices f32 [V, 3] on the grid, and bool [F]: which triangles the rounding did not make degenerate."""
     vertices = (np.round(vertices / _STEP) * _STEP).astype(np.float32)
     a, b, c = (vertices[faces[:, i]].astype(np.float64) for i in range(3))
     u, v = b - a, c - a
     normal = np.stack([u[:, i] * v[:, j] - u[:, j] * v[:, i] for i, j in ((1, 2), (2, 0), (0, 1))], axis=1)
-    return TriangleMesh(vertices, np.ascontiguousarray(faces[(normal != 0).any(axis=1)], dtype=np.int32))
+    return vertices, (normal != 0).any(axis=1)

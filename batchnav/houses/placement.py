@@ -10,7 +10,7 @@ from batchnav.houses.furniture.piece import Piece
 from batchnav.houses.layout import CELL, OUTSIDE, Layout, Room
 from batchnav.houses.openings import Opening
 from batchnav.houses.solids import TURN, Solids
-from batchnav.houses.walls import Face, on_face
+from batchnav.houses.walls import WOODWORK, Face, on_face
 
 _GRID = CELL / 2
 _DOOR_DEPTH = 0.8
@@ -202,11 +202,14 @@ class Arranger:
             return
         self.blocked[cells] = True
         x0, z0, x1, z1 = box
-        self.solids.box((x0, 0.01, z0), (x1, hole.top - 0.01, z1))
-        across = face.plane + face.side * (width - 0.05)
-        for side in (low - 0.05, low + 0.05):
-            ends = [(a, 1.02, across) if face.axis == 0 else (across, 1.02, a) for a in (side, low + 0.02)]
-            self.solids.rod(*ends, 0.02, 0.012)
+        with self.solids.thing("door", WOODWORK):
+            self.solids.material = "door"
+            self.solids.box((x0, 0.01, z0), (x1, hole.top - 0.01, z1))
+            self.solids.material = "metal"
+            across = face.plane + face.side * (width - 0.05)
+            for side in (low - 0.05, low + 0.05):
+                ends = [(a, 1.02, across) if face.axis == 0 else (across, 1.02, a) for a in (side, low + 0.02)]
+                self.solids.rod(*ends, 0.02, 0.012)
 
     def _take(self, box: Box) -> None:
         self.blocked[_cells(box)] = True

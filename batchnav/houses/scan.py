@@ -12,7 +12,7 @@ import numpy as np
 from batchnav.houses.hall import make_hall
 from batchnav.houses.house import make_house
 from batchnav.runtime.kernels import cpu_function
-from batchnav.types import TriangleMesh
+from batchnav.types import Material, Surface, TriangleMesh
 
 _SCAN = 0x5CA9
 """Begins the seeds of tearing, so that its draws are not those of the house."""
@@ -26,34 +26,73 @@ MOST_NOISE = 0.012
 """Metres: standard deviation of the surface, at most."""
 MOST_PIECES = 40
 """Shards that float, at most."""
+_SHARDS = (0.6, 0.6, 0.58, 1.0)
+"""Colour of pieces that float."""
 CEILING = 0.25
 """Metres below the highest point: what lies there is ceiling."""
 _DEPTH = 64
 """Halves that wait for their turn: more than halving anything in a house down to LARGEST_EDGE takes."""
 
 
-def make_scan(seed: int) -> tuple[TriangleMesh, TriangleMesh]:
+def make_scan(seed: int, surface: bool = False) -> tuple[TriangleMesh, TriangleMesh]:
     """What was scanned, and the scan. In two cases of three it is the house of the seed, else the hall."""
-    scanned = make_house(seed) if seed % 3 else make_hall(seed)
+    scanned = (make_house if seed % 3 else make_hall)(seed, surface)
     return scanned, tear(scanned, seed)
 
 
 def tear(scanned: TriangleMesh, seed: int) -> TriangleMesh:
     """A house or hall as a scan: what is seen of it. Where one can walk is still its own.
 
-    The same mesh and seed give the same scan.
+    The same mesh and seed give the same scan, with the surface of what was scanned where that has one: what is cut keeps
+    its colours, and pieces that float are grey parts of nothing.
     """
     draw = np.random.default_rng((_SCAN, seed))
-    corners = scanned.vertices[scanned.faces].astype(np.float64)
-    low, high = corners.reshape(-1, 3).min(0), corners.reshape(-1, 3).max(0)
+    corners = _with_origin(scanned)
+    low, high = corners[..., :3].reshape(-1, 3).min(0), corners[..., :3].reshape(-1, 3).max(0)
     corners = _without_ceiling(corners, high[1] - CEILING, low, high, draw)
     corners = _with_holes(corners, low, high, draw)
-    corners = np.concatenate([corners, _pieces(low, high, draw)])
-    vertices, inverse = np.unique(np.round(corners.reshape(-1, 3), 5), axis=0, return_inverse=True)
+    pieces = _pieces(low, high, draw)
+    pieces = np.pad(pieces, ((0, 0), (0, 0), (0, corners.shape[2] - 3)), constant_values=-1.0)
+    corners = np.concatenate([corners, pieces])
+    vertices, inverse = np.unique(np.round(corners[..., :3].reshape(-1, 3), 5), axis=0, return_inverse=True)
     vertices = vertices + draw.uniform(0.0, MOST_NOISE) * draw.standard_normal(vertices.shape)
     faces = inverse.reshape(-1, 3).astype(np.int32)
     whole = (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
-    return TriangleMesh(vertices.astype(np.float32), np.ascontiguousarray(faces[whole]))
+    surface = None if scanned.surface is None else _torn(scanned.surface, corners[whole][..., 3:])
+    return TriangleMesh(vertices.astype(np.float32), np.ascontiguousarray(faces[whole]), surface=surface)
+
+
+def _with_origin(house: TriangleMesh) -> np.ndarray:
+    """f64 [F, 3, 3] corners; with a surface [F, 3, 7]: then also where they lie in the triangle of the house that they
+    come from, as barycentric coordinates, and that triangle's number. What is cut is cut in all of these.
+    """
+    corners = house.vertices[house.faces].astype(np.float64)
+    if house.surface is None:
+        return corners
+    within = np.broadcast_to(np.eye(3), (len(corners), 3, 3))
+    number = np.broadcast_to(np.arange(len(corners))[:, None, None], (len(corners), 3, 1))
+    return np.concatenate([corners, within, number], axis=2)
+
+
+def _torn(surface: Surface, origin: np.ndarray) -> Surface:
+    """The surface of triangles that come from a house's: f64 [F, 3, 4], see `_with_origin`; -1: from none."""
+    within, number = origin[..., :3], origin[:, 0, 3].astype(np.int64)
+    is_piece = number < 0
+    number[is_piece] = 0
+    columns = {
+        field: np.where(is_piece, blank, array[number]).astype(np.int32)
+        for field, blank, array in (
+            ("material", len(surface.materials), surface.material), ("object_id", 0, surface.object_id),
+            ("category", 0, surface.category),
+        ) if array is not None
+    }  # fmt: skip
+    if surface.uv is not None:
+        uv = np.einsum("fik,fkc->fic", within, surface.uv[number].astype(np.float64))
+        columns["uv"] = np.where(is_piece[:, None, None], 0.0, uv).astype(np.float32)
+    if surface.color is not None:
+        color = np.einsum("fik,fkc->fic", within, surface.color[number].astype(np.float64))
+        columns["color"] = np.where(is_piece[:, None, None], 255.0, np.round(color)).astype(np.uint8)
+    return surface._replace(materials=(*surface.materials, Material(_SHARDS)), **columns)
 
 
 def _without_ceiling(corners, above, low, high, draw) -> np.ndarray:
@@ -61,7 +100,7 @@ def _without_ceiling(corners, above, low, high, draw) -> np.ndarray:
     kind = draw.integers(3)
     if kind == 2:
         return corners
-    middle = corners.mean(1)
+    middle = corners[..., :3].mean(1)
     gone = middle[:, 1] > above
     if kind == 1:
         axis = 2 * draw.integers(2)
@@ -73,8 +112,9 @@ def _with_holes(corners, low, high, draw) -> np.ndarray:
     """Cut balls out of the surface, their centres anywhere on it."""
     floor = (high[0] - low[0]) * (high[2] - low[2])
     number = int(draw.uniform(0.0, MOST_HOLES) * floor)
-    area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
-    place = corners[draw.choice(len(corners), number, p=area / area.sum())]
+    points = corners[..., :3]
+    area = np.linalg.norm(np.cross(points[:, 1] - points[:, 0], points[:, 2] - points[:, 0]), axis=1)
+    place = points[draw.choice(len(points), number, p=area / area.sum())]
     share = np.sort(draw.random((number, 2)), axis=1)
     centres = (place * np.diff(share, axis=1, prepend=0.0, append=1.0)[:, :, None]).sum(1)
     radii = SMALLEST_HOLE * (LARGEST_HOLE / SMALLEST_HOLE) ** draw.random(number)
@@ -82,13 +122,13 @@ def _with_holes(corners, low, high, draw) -> np.ndarray:
 
 
 def outside(corners: np.ndarray, centres: np.ndarray, radii: np.ndarray) -> np.ndarray:
-    """What triangles f64 [F, 3, 3] have outside of balls f64 [B, 3], [B].
+    """What triangles f64 [F, 3, C] have outside of balls f64 [B, 3], [B]. The first three columns are x, y, z.
 
     Triangles on a ball's border are halved until no side is longer than LARGEST_EDGE, and then go by their middle.
     """
     room = len(corners)
     while True:
-        kept = np.empty((room, 3, 3))
+        kept = np.empty((room, 3, corners.shape[2]))
         number = _cut(corners, centres, radii, LARGEST_EDGE, kept)
         if number <= room:
             return kept[:number]
@@ -100,18 +140,19 @@ def _cut(corners, centres, radii, largest_edge, kept_out):
     """How many triangles there are outside; as many of them as there is room for."""
     number = 0
     near = np.empty(len(radii), np.int64)
-    stack = np.empty((_DEPTH, 3, 3))
+    stack = np.empty((_DEPTH, 3, corners.shape[2]))
     for i in range(len(corners)):
         balls = 0
         for ball in range(len(radii)):
-            if _box_distance(corners[i], centres[ball]) <= radii[ball] ** 2:
+            if _box_distance(corners[i, :, :3], centres[ball]) <= radii[ball] ** 2:
                 near[balls] = ball
                 balls += 1
         stack[0] = corners[i]
         top = 1
         while top:
             top -= 1
-            triangle = stack[top].copy()
+            whole = stack[top].copy()
+            triangle = whole[:, :3]
             longest, longest_square = 0, 0.0
             for side in range(3):
                 square = ((triangle[(side + 1) % 3] - triangle[side]) ** 2).sum()
@@ -131,10 +172,10 @@ def _cut(corners, centres, radii, largest_edge, kept_out):
                 continue
             if small or not border:
                 if number < len(kept_out):
-                    kept_out[number] = triangle
+                    kept_out[number] = whole
                 number += 1
                 continue
-            a, b, c = triangle[longest], triangle[(longest + 1) % 3], triangle[(longest + 2) % 3]
+            a, b, c = whole[longest], whole[(longest + 1) % 3], whole[(longest + 2) % 3]
             half = (a + b) / 2.0
             stack[top, 0], stack[top, 1], stack[top, 2] = half, b, c
             stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = a, half, c

@@ -7,9 +7,12 @@ the last bit on every machine, which NumPy's own vectorised sines would not give
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,15 +42,48 @@ def circle(n: int) -> np.ndarray:
     return np.stack([_COS[::step], _SIN[::step]], axis=1)
 
 
+def turned(x, z, turn):
+    """Points (x, z) turned counter-clockwise seen from above by `turn` of `TURN` steps; numbers or arrays."""
+    c, s = _COS[turn % TURN], _SIN[turn % TURN]
+    return x * c + z * s, z * c - x * s
+
+
+Run = tuple[str, int, int]
+"""Triangles that were added together: material, their number, how many of them are one solid. A plain tuple is made ten
+times as fast as a named one, and a house has thousands."""
+
+
+class Group(NamedTuple):
+    """Runs that are one thing, or a part of the thing around them, and where they stand in it."""
+
+    record: list
+    """Of runs and groups, in the order of their triangles."""
+    category: str = ""
+    """Of the thing; "" for a part of the thing around it."""
+    look: str = ""
+    """Things of one look are made of the same materials; "": all that come from this record."""
+    key: str = ""
+    """Groups of one key are one thing; "": this group is a thing by itself."""
+    x: float = 0.0
+    z: float = 0.0
+    turn: int = 0
+    y: float = 0.0
+
+
 class Solids:
     """A growing set of triangles in one frame (+Y up, metres); furniture is modelled around the origin.
 
     A piece of furniture stands on y = 0, centred in x and z, and faces +Z: its back, towards -Z, goes to the wall.
+    Which triangles are what is only noted down: `houses/surface.py` makes something of it where somebody asks.
     """
 
     def __init__(self, detail: int) -> None:
         self.detail = detail
         """1 to 3: how finely round things are divided."""
+        self.material = ""
+        """A word of houses/finishes.py: what is added from now on is made of it."""
+        self.record: list[Run | Group] = []
+        """What the triangles are, in their order."""
         self._vertices: list[np.ndarray] = []
         self._faces: list[np.ndarray] = []
         self._count = 0
@@ -57,8 +93,25 @@ class Solids:
         """Sides of a round thing; each divides `TURN`."""
         return (8, 12, 20)[self.detail - 1]
 
-    def add(self, vertices: np.ndarray, faces: np.ndarray) -> None:
-        """Append vertices f64 [V, 3] and the triangles [F, 3] between them."""
+    @contextmanager
+    def thing(self, category: str, look: str = "", key: str = "") -> Iterator[None]:
+        """What is added meanwhile is one thing of this category; `look` and `key` as in `Group`."""
+        outer, self.record = self.record, []
+        yield
+        outer.append(Group(self.record, category, look, key))
+        self.record = outer
+
+    def add(self, vertices: np.ndarray, faces: np.ndarray, each: int = 0) -> None:
+        """Append vertices f64 [V, 3] and the triangles [F, 3] between them; `each`: of one solid, where they are many."""
+        self.record.append((self.material, len(faces), each or len(faces)))
+        self._append(vertices, faces)
+
+    def add_groups(self, vertices: np.ndarray, faces: np.ndarray, groups: Iterable[Group]) -> None:
+        """Append vertices and triangles that are these groups, in order."""
+        self.record += groups
+        self._append(vertices, faces)
+
+    def _append(self, vertices: np.ndarray, faces: np.ndarray) -> None:
         self._vertices.append(vertices)
         self._faces.append(faces + self._count)
         self._count += len(vertices)
@@ -73,14 +126,16 @@ class Solids:
         return self._vertices[0], self._faces[0]
 
     def place(self, other: Solids, x: float, z: float, turn: int = 0, y: float = 0.0) -> None:
-        """Append another set, turned counter-clockwise seen from above by `turn` of `TURN` steps, then moved."""
+        """Append another set, turned counter-clockwise seen from above by `turn` of `TURN` steps, then moved.
+
+        The other is complete then: what is added to it later is not seen here.
+        """
         vertices, faces = other.arrays()
-        c, s = _COS[turn % TURN], _SIN[turn % TURN]
+        across, along = turned(vertices[:, 0], vertices[:, 2], turn)
         moved = np.empty_like(vertices)
-        moved[:, 0] = vertices[:, 0] * c + vertices[:, 2] * s + x
-        moved[:, 1] = vertices[:, 1] + y
-        moved[:, 2] = vertices[:, 2] * c - vertices[:, 0] * s + z
-        self.add(moved, faces)
+        moved[:, 0], moved[:, 1], moved[:, 2] = across + x, vertices[:, 1] + y, along + z
+        self.record.append(Group(other.record, "", "", "", x, z, turn, y))
+        self._append(moved, faces)
 
     def box(self, low: Point, high: Point, lean: tuple[float, float] = (0.0, 0.0)) -> None:
         """An axis-aligned box; `lean` moves its top in x and z."""
@@ -93,7 +148,7 @@ class Solids:
         """Many boxes at once: f64 [N, 3] each."""
         vertices = np.where(_BOX_CORNERS[None], np.asarray(high)[:, None], np.asarray(low)[:, None])
         faces = _BOX_FACES[None] + 8 * np.arange(len(vertices), dtype=np.int32)[:, None, None]
-        self.add(vertices.reshape(-1, 3), faces.reshape(-1, 3))
+        self.add(vertices.reshape(-1, 3), faces.reshape(-1, 3), len(_BOX_FACES))
 
     def cushion(self, low: Point, high: Point, radius: float, lean: tuple[float, float] = (0.0, 0.0)) -> None:
         """A box with all edges rounded; the radius is cut to what fits."""
@@ -162,6 +217,22 @@ class Solids:
         )
         faces = _LEAF_FACES[None] + 6 * np.arange(len(base), dtype=np.int32)[:, None, None]
         self.add(vertices.reshape(-1, 3), faces.reshape(-1, 3))
+
+
+def makes(category: str) -> Callable[[Callable], Callable]:
+    """A builder, called as build(solids, ...), whose triangles are one thing of this category."""
+
+    def decorate(build: Callable) -> Callable:
+        @functools.wraps(build)
+        def build_thing(solids: Solids, *args) -> None:
+            outer, solids.record = solids.record, []  # as `thing` does, faster
+            build(solids, *args)
+            outer.append(Group(solids.record, category))
+            solids.record = outer
+
+        return build_thing
+
+    return decorate
 
 
 def _cross(a, b) -> np.ndarray:

@@ -7,18 +7,21 @@ over the walls. Nothing faces upwards but floors: the top of the house is no pla
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
 from batchnav.houses.layout import CELL, OUTSIDE, Layout
 from batchnav.houses.openings import Opening
-from batchnav.houses.solids import Solids
+from batchnav.houses.solids import Group, Solids
 
 _TUCK = 0.01
 """Metres by which a wall's face runs on into the next wall at an inner corner, so that no ray slips between."""
 _RECESS = 0.6
 """Depth of a window's recess, in wall thicknesses."""
+WOODWORK = "woodwork"
+"""The look of what is made of the same materials in the whole house: doors, frames, skirting, ceilings."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,18 @@ class _Quads:
 
     def __init__(self) -> None:
         self.corners: list = []
+        self.mark: tuple[str, str, str, str] = ("", "", "", "")
+        """Material, category, look and key (see `solids.Group`) of the rectangles to come."""
+        self.marks: list[tuple[str, str, str, str]] = []
+
+    def add_to(self, solids: Solids) -> None:
+        """Append all rectangles, two triangles each."""
+        corners = np.array(self.corners)
+        index = 4 * np.arange(len(corners), dtype=np.int32)[:, None]
+        triangles = np.concatenate([index + np.array([[0, 1, 2]]), index + np.array([[0, 2, 3]])])
+        record = [(mark, len(list(same))) for mark, same in itertools.groupby(self.marks)]
+        groups = [Group([(material, count, count)], *what) for (material, *what), count in record]
+        solids.add_groups(corners.reshape(-1, 3), triangles.astype(np.int32), 2 * groups)
 
     def rect(self, axis: int, side: int, a0: float, a1: float, y0: float, y1: float, across: float) -> None:
         """An upright rectangle along the wall, facing `side`."""
@@ -88,11 +103,13 @@ class _Quads:
             points = [(across, y0, a0), (across, y0, a1), (across, y1, a1), (across, y1, a0)]
             flip = side > 0
         self.corners.append(points[::-1] if flip else points)
+        self.marks.append(self.mark)
 
     def flat(self, x0: float, x1: float, z0: float, z1: float, y: float, up: bool) -> None:
         """A level rectangle."""
         points = [(x0, y, z0), (x0, y, z1), (x1, y, z1), (x1, y, z0)]
         self.corners.append(points if up else points[::-1])
+        self.marks.append(self.mark)
 
     def reveal(self, hole: Opening, c0: float, c1: float, with_sill: bool) -> None:
         """The four (or three) inner sides of a hole between the depths c0 < c1 across the wall."""
@@ -109,26 +126,33 @@ class _Quads:
 def build_shell(solids: Solids, layout: Layout, faces: list[Face], openings: list[Opening]) -> None:
     """Append walls, floors, ceilings, frames and skirting."""
     quads, half, height = _Quads(), layout.thickness / 2, layout.height
-    for x0, z0, x1, z1 in layout.footprint:
+    for i, (x0, z0, x1, z1) in enumerate(layout.footprint):
         extent = (x0 * CELL - half, x1 * CELL + half, z0 * CELL - half, z1 * CELL + half)
+        quads.mark = ("floor", "floor", f"wing {i}", f"floor {i}")
         quads.flat(*extent, 0.0, up=True)
+        quads.mark = ("ceiling", "ceiling", WOODWORK, f"ceiling {i}")
         quads.flat(*extent, height, up=False)
     by_line: dict[tuple[int, float], list[Opening]] = {}
     for opening in openings:
         by_line.setdefault((opening.axis, opening.line), []).append(opening)
         if opening.is_window:
-            _build_window(solids, quads, layout, opening)
+            with solids.thing("window", WOODWORK, _key(opening)):
+                _build_window(solids, quads, layout, opening)
         else:
+            quads.mark = ("trim", "doorframe", WOODWORK, _key(opening))
             quads.reveal(opening, opening.line - half, opening.line + half, with_sill=False)
-    for face in faces:
+    for i, face in enumerate(faces):
         holes = sorted((o for o in by_line.get((face.axis, face.line), ()) if on_face(face, o)), key=lambda o: o.start)
+        quads.mark = ("wall", "wall", f"room {face.room}", f"wall {i}")
         _build_face(quads, face, holes, height)
         if face.room != OUTSIDE:
             _build_trim(solids, face, [hole for hole in holes if not hole.is_window])
-    corners = np.array(quads.corners)
-    index = 4 * np.arange(len(corners), dtype=np.int32)[:, None]
-    triangles = np.concatenate([index + np.array([[0, 1, 2]]), index + np.array([[0, 2, 3]])])
-    solids.add(corners.reshape(-1, 3), triangles.astype(np.int32))
+    quads.add_to(solids)
+
+
+def _key(opening: Opening) -> str:
+    """What makes the parts of a window, or of a door's frame, one thing."""
+    return f"opening {opening.axis} {opening.line} {opening.start}"
 
 
 def _build_face(quads: _Quads, face: Face, holes: list[Opening], height: float) -> None:
@@ -161,15 +185,18 @@ def _build_trim(solids: Solids, face: Face, doors: list[Opening]) -> None:
     """Skirting boards between the doors, and frames around them."""
     wall = (face.axis, face.side, face.plane)
     gaps, at = [], face.start
+    solids.material = "trim"
     for door in doors:
         gaps.append((at, door.start - 0.07))
         at = door.stop + 0.07
-        wall_box(solids, *wall, (door.start - 0.07, door.start), (0.0, door.top + 0.07), (-0.005, 0.02))
-        wall_box(solids, *wall, (door.stop, door.stop + 0.07), (0.0, door.top + 0.07), (-0.005, 0.02))
-        wall_box(solids, *wall, (door.start, door.stop), (door.top, door.top + 0.07), (-0.005, 0.02))
-    for start, stop in [*gaps, (at, face.stop)]:
-        if stop - start > 0.02:
-            wall_box(solids, *wall, (start, stop), (0.0, 0.09), (-0.005, 0.014))
+        with solids.thing("doorframe", WOODWORK, _key(door)):
+            wall_box(solids, *wall, (door.start - 0.07, door.start), (0.0, door.top + 0.07), (-0.005, 0.02))
+            wall_box(solids, *wall, (door.stop, door.stop + 0.07), (0.0, door.top + 0.07), (-0.005, 0.02))
+            wall_box(solids, *wall, (door.start, door.stop), (door.top, door.top + 0.07), (-0.005, 0.02))
+    with solids.thing("baseboard", WOODWORK):
+        for start, stop in [*gaps, (at, face.stop)]:
+            if stop - start > 0.02:
+                wall_box(solids, *wall, (start, stop), (0.0, 0.09), (-0.005, 0.014))
 
 
 def _build_window(solids: Solids, quads: _Quads, layout: Layout, window: Opening) -> None:
@@ -177,7 +204,10 @@ def _build_window(solids: Solids, quads: _Quads, layout: Layout, window: Opening
     side = 1 if window.sides[0] == OUTSIDE else -1
     plane = window.line + side * layout.thickness / 2
     back = plane - side * _RECESS * layout.thickness
+    solids.material = "trim"
+    quads.mark = ("pane", "window", WOODWORK, _key(window))
     quads.rect(window.axis, side, window.start, window.stop, window.bottom, window.top, back)
+    quads.mark = ("trim", "window", WOODWORK, _key(window))
     quads.reveal(window, min(plane, back), max(plane, back), with_sill=True)
     wall = (window.axis, side, back)
     width = window.stop - window.start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from batchnav.navmesh.data import NavMeshData, SearchScratch, search_scratch, se
 from batchnav.navmesh.data import pack as pack_navmeshes
 from batchnav.runtime.arrays import to_device, view
 from batchnav.runtime.device import resolve_device
-from batchnav.scene.appearance import Appearance, appearance_of
+from batchnav.scene.appearance import Appearance, appearance_fields, pack_appearance, warn_of_white
 from batchnav.scene.bvh import BVH, moved_nodes
 from batchnav.scene.scene import Scene
 
@@ -44,7 +44,9 @@ class SceneBank:
         navmesh: NavMeshData,
         first_triangle: Sequence[int],
         appearance: Appearance | None,
+        appearance_fields: frozenset[str],
         device: torch.device,
+        categories: dict[str, int] | None = None,
     ):
         self.scenes = scenes
         self.names = tuple(scene.name for scene in scenes)
@@ -55,14 +57,23 @@ class SceneBank:
         self.first_triangle = torch.tensor(first_triangle, dtype=torch.int32, device=device)
         """i32 [K]: the number of each scene's first triangle; the others follow in the order of its mesh's faces."""
         self.appearance = appearance
-        """What surfaces look like, by triangle; None where nobody asked for it."""
+        """What surfaces look like, by triangle; None where nobody asked for it. Fields not asked for have no rows."""
+        self.appearance_fields = appearance_fields
+        """The fields that were asked for."""
+        self._categories = categories or {"": 0}
         self.bvh_view = view(bvh)
         self.navmesh_view = view(navmesh)
 
     @classmethod
-    def pack(cls, scenes: Sequence[Scene], device: str | torch.device = "cpu", appearance: bool = False) -> SceneBank:
+    def pack(
+        cls,
+        scenes: Sequence[Scene],
+        device: str | torch.device = "cpu",
+        appearance: bool | Collection[str] = False,
+    ) -> SceneBank:
         """Copy the scenes' trees and navmeshes to a device, and with `appearance` what sensors beyond depth read.
 
+        `appearance`: all of it, nothing, or some fields of `scene.appearance.Appearance` by name.
         ArgumentError for no scenes, or what is not a scene.
         """
         if not isinstance(scenes, Iterable):
@@ -77,11 +88,21 @@ class SceneBank:
         bvh = to_device(pack_bvhs([scene.bvh for scene in scenes]), device)
         navmesh = to_device(pack_navmeshes([scene.navmesh.data for scene in scenes]), device)
         first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])])
-        look = None
-        if appearance:
-            looks = zip(*(appearance_of(scene.mesh) for scene in scenes), strict=True)
-            look = to_device(Appearance(*map(np.concatenate, looks)), device)
-        return cls(scenes, bvh, navmesh, first.tolist(), look, device)
+        look, fields, categories = None, appearance_fields(appearance), {"": 0}
+        if fields:
+            look = to_device(pack_appearance([scene.mesh for scene in scenes], fields, categories), device)
+        if "paint" in fields:
+            warn_of_white([scene.name for scene in scenes], [scene.mesh for scene in scenes])
+        return cls(scenes, bvh, navmesh, first.tolist(), look, fields, device, categories)
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Names of what `Appearance.category` says; row 0 is what has none.
+
+        Scenes name their categories each in an order of its own: here each name has one row, in the order in which the
+        scenes came, and a scene's numbers are replaced by these rows as it is packed.
+        """
+        return tuple(self._categories)
 
     def search_scratch(self, rows: int) -> SearchScratch:
         """Memory for `rows` path searches at a time in any of the scenes."""

@@ -1,4 +1,4 @@
-"""glTF 2.0 in, triangles out: the scene graph applied, every primitive merged, materials left alone.
+"""glTF 2.0 in, triangles out: the scene graph applied, every primitive merged; materials only where asked for.
 
 Nothing in a file is trusted. Sizes are checked against the bytes that are there before anything is decoded, the scene
 graph is walked without recursion, and a file places at most MOST_TRIANGLES + its size in bytes triangles, and as many
@@ -23,6 +23,10 @@ import numpy as np
 
 from batchnav.errors import MeshError
 from batchnav.runtime.files import read_regular
+from batchnav.scene.gltf_materials import GltfMaterials
+from batchnav.scene.images import AppearanceConfig, Images
+from batchnav.scene.surface import Corners, corners_of, surface_of
+from batchnav.types import Surface
 
 MOST_TRIANGLES = 2**22
 _PLACING = 16
@@ -40,11 +44,15 @@ _NO_GEOMETRY = re.compile(
 """Extensions that leave geometry as it is."""
 _COMPONENT = {5120: "i1", 5121: "u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 _WIDTH = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT2": 4, "MAT3": 9, "MAT4": 16}
+_WIDTHS = {"indices": (1,), "ROTATION": (4,), "TEXCOORD_0": (2,), "COLOR_0": (3, 4)}
+"""Columns of what is no vector of three."""
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 
 
-def read_gltf(data: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The triangles of a .glb or .gltf file in its world frame: f64 [V, 3], i64 [F, 3].
+def read_gltf(
+    data: bytes, path: Path, appearance: AppearanceConfig | None = None
+) -> tuple[np.ndarray, np.ndarray, Surface | None]:
+    """The triangles of a .glb or .gltf file in its world frame: f64 [V, 3], i64 [F, 3]; and with `appearance` surfaces.
 
     Raises MeshError where a size lies, an index leads nowhere, nodes are no forest, a buffer lies outside the file's
     folder, or geometry is compressed in a way that cannot be decoded. Warns of extensions that may change geometry and
@@ -52,20 +60,26 @@ def read_gltf(data: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
     """
     try:
         with np.errstate(all="ignore"):  # what is not finite is dropped later
-            return _Document(data, path).triangles()
+            images = None if appearance is None else Images(path, appearance)
+            found = _Document(data, path, images).triangles()
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise MeshError(f"is not valid glTF ({type(error).__name__}: {error})") from error
+    if images is not None:
+        images.warn()
+    return found
 
 
 class _Document:
     """One file: its JSON, and its buffers as they are asked for."""
 
-    def __init__(self, data: bytes, path: Path):
+    def __init__(self, data: bytes, path: Path, images: Images | None):
         self.path, self.limit = path, MOST_TRIANGLES + len(data)
         self.tree, self.binary = _chunks(data) if path.suffix.lower() == ".glb" else (_parse(data), None)
         self.views, self.accessors = self._list("bufferViews"), self._list("accessors")
         self.buffers: dict[int, bytes] = {}
-        self.meshes: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.meshes: dict[int, tuple[np.ndarray, np.ndarray, Corners | None]] = {}
+        self.images = images
+        self.materials = None if images is None else GltfMaterials(self, images)
         for view in self.views:
             compression = next((name for name in _MESHOPT if name in view.get("extensions", {})), None)
             if compression:
@@ -81,19 +95,25 @@ class _Document:
             raise TypeError(f"{name} is no list")
         return value
 
-    def triangles(self) -> tuple[np.ndarray, np.ndarray]:
+    def triangles(self) -> tuple[np.ndarray, np.ndarray, Surface | None]:
         vertices, faces, count, total = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0, 0
+        looks: list[Corners] = []
         for mesh, matrix in self._placed():
-            points, triangles = self._mesh(mesh)
+            points, triangles, look = self._mesh(mesh)
             total += len(triangles) + _PLACING
             if max(total, count + len(points)) > self.limit:
                 raise MeshError(f"places more than {self.limit} triangles or vertices, the most for its size")
             if np.linalg.det(matrix[:3, :3]) < 0:  # a mirrored part keeps its front outside
-                triangles = triangles[:, ::-1]
+                triangles, look = triangles[:, ::-1], look and look.turned()
             vertices.append(points @ matrix[:3, :3].T + matrix[:3, 3])
             faces.append(triangles + count)
             count += len(points)
-        return np.concatenate(vertices), np.concatenate(faces)
+            if look is not None:
+                looks.append(look)
+        surface = None
+        if self.materials is not None:
+            surface = surface_of(looks, self.materials.materials, self.materials.textures)
+        return np.concatenate(vertices), np.concatenate(faces), surface
 
     def _placed(self) -> Iterator[tuple[int, np.ndarray]]:
         """Every mesh in the scene with its f64 [4, 4] to the world, parents before children."""
@@ -129,26 +149,58 @@ class _Document:
         for row in zip(*columns.values(), strict=True):
             yield _matrix(dict(zip(columns, row, strict=True)))
 
-    def _mesh(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Vertices f64 [V, 3] and faces i64 [F, 3] of a mesh's primitives, read once."""
+    def _mesh(self, number: int) -> tuple[np.ndarray, np.ndarray, Corners | None]:
+        """Vertices f64 [V, 3], faces i64 [F, 3] and their corners' looks of a mesh's primitives, read once."""
         if number not in self.meshes:
             vertices, faces, count = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0
+            looks: list[Corners] = []
             for primitive in self.tree["meshes"][number]["primitives"]:
                 if primitive.get("mode", _TRIANGLES) < _TRIANGLES:  # points and lines
                     continue
-                points, triangles = self._primitive(primitive)
+                points, triangles, decoded = self._primitive(primitive)
                 if len(triangles) and not 0 <= triangles.min() <= triangles.max() < len(points):
                     worst = triangles.min() if triangles.min() < 0 else triangles.max()
                     raise MeshError(f"has a face with vertex index {worst}, expected 0 to {len(points) - 1}")
                 vertices.append(points)
                 faces.append(triangles + count)
                 count += len(points)
+                if self.materials is not None:
+                    looks.append(self._look(primitive, triangles, len(points), decoded))
                 if max(count, sum(map(len, faces))) > self.limit:
                     raise MeshError(f"holds more than {self.limit} triangles or vertices, the most for its size")
-            self.meshes[number] = np.concatenate(vertices), np.concatenate(faces)
+            look = None if self.materials is None else Corners.merged(looks)
+            self.meshes[number] = np.concatenate(vertices), np.concatenate(faces), look
         return self.meshes[number]
 
-    def _primitive(self, primitive: dict) -> tuple[np.ndarray, np.ndarray]:
+    def _look(self, primitive: dict, triangles: np.ndarray, num_points: int, decoded: Any) -> Corners:
+        """Material, UVs and colours of a primitive's triangles."""
+        row, matrix = self.materials.look(primitive.get("material"))
+        uv = self._column(primitive, "TEXCOORD_0", num_points, getattr(decoded, "tex_coord", None))
+        color = self._column(primitive, "COLOR_0", num_points, getattr(decoded, "colors", None))
+        if matrix is not None:
+            uv = (np.zeros((num_points, 2)) if uv is None else uv) @ matrix[:, :2].T + matrix[:, 2]
+        return corners_of(triangles, row, uv, color)
+
+    def _column(self, primitive: dict, name: str, num_points: int, decoded: Any) -> np.ndarray | None:
+        """One of a primitive's attributes, f64 [V, 2 to 4]; None where it has none, or none that can be used."""
+        number = primitive["attributes"].get(name)
+        if number is None:
+            return None
+        try:
+            if decoded is None:
+                values = self.accessor(number, name)
+            else:
+                values = np.asarray(decoded)
+                values = values / (255.0 if values.dtype == np.uint8 else 1.0)
+            if len(values) != num_points:
+                raise MeshError(f"has {len(values)} {name} for {num_points} vertices")
+            return values
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, MeshError) as error:
+            self.images.note(f"attribute {name} ({type(error).__name__}: {error})")
+            return None
+
+    def _primitive(self, primitive: dict) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Vertices, faces, and what a decoder made of the rest, where one was needed."""
         draco = primitive.get("extensions", {}).get(_DRACO)
         if draco is not None:
             if importlib.util.find_spec("DracoPy") is None:
@@ -159,12 +211,12 @@ class _Document:
                 decoded = importlib.import_module("DracoPy").decode(bytes(self.view(draco["bufferView"])))
             except Exception as error:  # the decoder's own
                 raise MeshError(f"holds {_DRACO} that cannot be decoded ({error})") from error
-            return np.asarray(decoded.points, np.float64), np.asarray(decoded.faces, np.int64)
+            return np.asarray(decoded.points, np.float64), np.asarray(decoded.faces, np.int64), decoded
         points = self.accessor(primitive["attributes"]["POSITION"], "POSITION")
         order = np.arange(len(points))
         if "indices" in primitive:
             order = self.accessor(primitive["indices"], "indices")[:, 0].astype(np.int64)
-        return points, _faces(order, primitive.get("mode", _TRIANGLES))
+        return points, _faces(order, primitive.get("mode", _TRIANGLES)), None
 
     def accessor(self, number: Any, name: str) -> np.ndarray:
         """An accessor's values, f64 [count, width]; `name` is what errors call it."""
@@ -174,7 +226,7 @@ class _Document:
         if name == "POSITION" and accessor.get("normalized"):
             raise MeshError("stores POSITION as normalized integers (KHR_mesh_quantization), which is not supported")
         kind, width = np.dtype(_COMPONENT[accessor["componentType"]]), _WIDTH[accessor["type"]]
-        if width != {"indices": 1, "ROTATION": 4}.get(name, 3):
+        if width not in _WIDTHS.get(name, (3,)):
             raise MeshError(f"stores {name} as {accessor['type']}")
         view, count = self.view(accessor["bufferView"]), _size(accessor["count"])
         stride = _size(self.views[accessor["bufferView"]].get("byteStride", kind.itemsize * width))
@@ -186,7 +238,7 @@ class _Document:
             raise MeshError(f"has a {name} accessor of {needed} bytes in a buffer view of {len(view)}")
         rows = np.ndarray((count, width), kind, view, begin, (stride, kind.itemsize)) if count else np.empty((0, width))
         values = rows.astype(np.float64)
-        if accessor.get("normalized") and kind.kind in "iu":
+        if (accessor.get("normalized") or name == "COLOR_0") and kind.kind in "iu":
             values = np.maximum(values / np.iinfo(kind).max, -1.0)
         return values
 

@@ -1,4 +1,4 @@
-"""Mesh files in, triangles out: +Y up, metres, scene graph applied, every geometry merged, textures left alone.
+"""Mesh files in, triangles out: +Y up, metres, scene graph applied, every geometry merged, with its surface or without.
 
 Time is linear in a file's size. So is memory, but for 4 million triangles that instances in glTF may make of any file.
 """
@@ -14,12 +14,16 @@ from typing import Literal
 import numpy as np
 import trimesh
 
+from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import read_regular, replacing
 from batchnav.scene.gltf import read_gltf
+from batchnav.scene.images import AppearanceConfig, Images
+from batchnav.scene.obj import read_obj_surface
 from batchnav.scene.ply import read_ply
+from batchnav.scene.surface import check_surface, faces_of
 from batchnav.scene.text_mesh import read_obj, read_off
-from batchnav.types import TriangleMesh
+from batchnav.types import Surface, TriangleMesh
 
 SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off")
 _FLAT = 1e-7
@@ -28,16 +32,21 @@ _AT_A_TIME = 2**18
 """Triangles that are looked at together, so that a large mesh needs little more memory than it takes itself."""
 
 
-def load_mesh(path: str | Path, up: Literal["auto", "y", "z"] = "auto") -> TriangleMesh:
+def load_mesh(
+    path: str | Path, up: Literal["auto", "y", "z"] = "auto", appearance: AppearanceConfig | bool = True
+) -> TriangleMesh:
     """Read a .glb, .gltf, .obj, .ply, .stl or .off file as one TriangleMesh.
 
     `up` is the file's up axis: "z" turns (x, y, z) into (x, z, -y); "auto" is "y", what glTF prescribes.
+    `appearance`: read what surfaces look like, too, with these settings; without it no image is decoded. What of it
+    cannot be used is left out with a warning: a texture that is broken leaves its material's colour.
     Degenerate and non-finite triangles are left out and counted in `num_dropped`. MeshError names the file and what is
     wrong: absent, truncated, compressed in a way that cannot be decoded, indices out of range, empty.
     """
     path = Path(path)
     if up not in ("auto", "y", "z"):
         raise ArgumentError(f"up: found {up!r}, expected 'auto', 'y' or 'z'")
+    config = appearance_config(appearance)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise MeshError(f"{path}: found suffix {suffix!r}, expected one of {', '.join(SUFFIXES)}")
@@ -47,14 +56,24 @@ def load_mesh(path: str | Path, up: Literal["auto", "y", "z"] = "auto") -> Trian
     try:
         if not data:
             raise MeshError("is empty")
-        vertices, faces = _read(data, path)
+        vertices, faces, surface = _read(data, path, config)
     except MemoryError as error:
         raise MeshError(f"{path}: claims more data than memory holds") from error
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
     if up == "z":
         vertices = np.stack([vertices[:, 0], vertices[:, 2], -vertices[:, 1]], axis=1)
-    return check_mesh(TriangleMesh(vertices, faces), str(path))
+    return check_mesh(TriangleMesh(vertices, faces, surface=surface), str(path))
+
+
+def appearance_config(appearance: AppearanceConfig | bool) -> AppearanceConfig | None:
+    """The settings that an argument `appearance` means; None: what surfaces look like is not read."""
+    if isinstance(appearance, bool):
+        return AppearanceConfig() if appearance else None
+    if not isinstance(appearance, AppearanceConfig):
+        raise ArgumentError(f"appearance: found {appearance!r}, expected True, False or an AppearanceConfig")
+    validate(appearance)
+    return appearance
 
 
 def check_mesh(mesh: TriangleMesh, name: str) -> TriangleMesh:
@@ -80,7 +99,8 @@ def check_mesh(mesh: TriangleMesh, name: str) -> TriangleMesh:
     if not good.any():
         raise MeshError(f"{name}: all {len(faces)} triangles are degenerate or not finite")
     vertices = np.where(np.isfinite(vertices), vertices, np.float32(0.0))  # none of these is used any more
-    return TriangleMesh(vertices, np.ascontiguousarray(faces[good], np.int32), num_dropped)
+    surface = mesh.surface and faces_of(check_surface(mesh.surface, len(faces), name), good)
+    return TriangleMesh(vertices, np.ascontiguousarray(faces[good], np.int32), num_dropped, surface)
 
 
 def save_mesh(mesh: TriangleMesh, path: str | Path) -> None:
@@ -95,18 +115,25 @@ def save_mesh(mesh: TriangleMesh, path: str | Path) -> None:
         part.write_bytes(data)
 
 
-def _read(data: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices f64 [V, 3] and faces i64 [F, 3] as a file has them."""
+def _read(
+    data: bytes, path: Path, appearance: AppearanceConfig | None
+) -> tuple[np.ndarray, np.ndarray, Surface | None]:
+    """Vertices f64 [V, 3], faces i64 [F, 3] and, with `appearance`, their surface as a file has them."""
     suffix = path.suffix.lower()
     if suffix in (".glb", ".gltf"):
-        return read_gltf(data, path)
+        return read_gltf(data, path, appearance)
     if suffix == ".obj":
-        return read_obj(data)
+        if appearance is None:
+            return *read_obj(data), None
+        images = Images(path, appearance)
+        found = read_obj_surface(data, images)
+        images.warn()
+        return found
     if suffix == ".off":
-        return read_off(data)
+        return *read_off(data), None
     if suffix == ".ply":
-        return read_ply(data)
-    return _read_stl(data)
+        return read_ply(data, appearance is not None)
+    return *_read_stl(data), None
 
 
 def _read_stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:

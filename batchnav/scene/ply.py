@@ -8,6 +8,8 @@ import numpy as np
 
 from batchnav.errors import MeshError
 from batchnav.scene.polygons import triangulate
+from batchnav.scene.surface import PLAIN, corners_of, surface_of
+from batchnav.types import Surface
 
 _TYPES = {
     "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "float": "f4",
@@ -32,8 +34,11 @@ class _Element(NamedTuple):
     properties: list[_Property]
 
 
-def read_ply(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices f64 [V, 3] and faces i64 [F, 3], polygons cut into triangles. MeshError where the file is no PLY."""
+def read_ply(data: bytes, appearance: bool = False) -> tuple[np.ndarray, np.ndarray, Surface | None]:
+    """Vertices f64 [V, 3] and faces i64 [F, 3], polygons cut into triangles; with `appearance` the vertices' colours.
+
+    MeshError where the file is no PLY.
+    """
     header, end, body = data.partition(b"end_header")
     if not data.startswith(b"ply") or not end:
         raise MeshError("is not a PLY file, or its header is truncated")
@@ -42,9 +47,11 @@ def read_ply(data: bytes) -> tuple[np.ndarray, np.ndarray]:
         form, elements = _header(header.decode("latin-1"))
         rows = _text_rows(body, elements) if form == "ascii" else _binary_rows(body, elements, _ORDERS[form])
         vertices, corners, counts = None, np.empty(0, np.int64), np.empty(0, np.int64)
+        color = None
         for element, columns in rows:
             if element.name == "vertex":
                 vertices = np.stack([columns[axis] for axis in "xyz"], axis=1).astype(np.float64)
+                color = _colors(element, columns) if appearance else None
             elif element.name == "face":
                 name = next(name for name in _CORNERS if name in columns)
                 corners, counts = columns[name]
@@ -58,7 +65,22 @@ def read_ply(data: bytes) -> tuple[np.ndarray, np.ndarray]:
         worst = corners.min() if corners.min() < 0 else corners.max()
         raise MeshError(f"has a face with vertex index {worst}, expected 0 to {len(vertices) - 1}")
     with np.errstate(all="ignore"):  # what is not finite is dropped later
-        return vertices, triangulate(vertices, corners, counts)
+        faces = triangulate(vertices, corners, counts)
+    surface = None if color is None else surface_of([corners_of(faces, 0, None, color)], [PLAIN], [])
+    return vertices, faces, surface
+
+
+def _colors(element: _Element, columns: dict) -> np.ndarray | None:
+    """The vertices' colours f64 [V, 3] of 0 to 1; None where they have none. Integers are bytes, or of 16 bits."""
+    kinds = {entry.name: entry.kind for entry in element.properties if entry.counter is None}
+    for prefix in ("", "diffuse_"):
+        names = [prefix + channel for channel in ("red", "green", "blue")]
+        if all(name in kinds for name in names):
+            values = np.stack([columns[name] for name in names], axis=1).astype(np.float64)
+            return (
+                values / {"f": 1.0, "i": 255.0, "u": 255.0 if kinds[names[0]] != "u2" else 65535.0}[kinds[names[0]][0]]
+            )
+    return None
 
 
 def _header(text: str) -> tuple[str, list[_Element]]:

@@ -30,6 +30,12 @@ class Scene(NamedTuple):
     navmesh: NavMesh
     bvh: BVH
 
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Names of what its triangles are, as `mesh.surface.category` counts them; row 0 is what has none."""
+        surface = self.mesh.surface
+        return ("",) if surface is None or surface.category is None else surface.categories
+
 
 def make_scene(
     name: str, mesh: TriangleMesh, navmesh: NavMesh | None = None, settings: NavMeshSettings | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +11,20 @@ import torch
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.navmesh.data import NAVMESH_COLUMNS, NavMeshData, SearchScratch, moved, search_scratch, search_size
 from batchnav.runtime.device import resolve_device
-from batchnav.scene.appearance import Appearance, appearance_of
+from batchnav.scene.appearance import (
+    COLUMNS as APPEARANCE_COLUMNS,
+)
+from batchnav.scene.appearance import (
+    PALETTE_FIELDS,
+    Appearance,
+    appearance_fields,
+    appearance_of,
+    appearance_rows,
+)
 from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank
 from batchnav.scene.bvh import NODE_WIDTH, TRIANGLE_WIDTH, moved_nodes
 from batchnav.scene.scene import Scene
+from batchnav.scene.textures import MOST_TEXELS, Palette
 
 
 class Capacity(NamedTuple):
@@ -22,29 +32,38 @@ class Capacity(NamedTuple):
 
     bvh: BVHData
     navmesh: NavMeshData
+    appearance: Appearance
     search_size: int
 
     @classmethod
     def of(cls, scene: Scene) -> Capacity:
         """What one scene takes."""
         bvh, navmesh = BVHData(len(scene.bvh.nodes), *2 * (len(scene.bvh.triangles),), 1), scene.navmesh.data
-        return cls(bvh, NavMeshData(*map(len, navmesh)), search_size(navmesh))
+        return cls(bvh, NavMeshData(*map(len, navmesh)), appearance_rows(scene.mesh), search_size(navmesh))
+
+    def with_appearance(self, fields: Collection[str]) -> Capacity:
+        """Of a scene in a bank that keeps these fields of `Appearance` only."""
+        kept = {name: rows for name, rows in self.appearance._asdict().items() if name in fields}
+        return self._replace(appearance=_NO_APPEARANCE._replace(**kept))
 
     @property
     def num_bytes(self) -> int:
         """Bytes of a slot."""
-        columns = zip((*self.bvh, *self.navmesh), (*_BVH_COLUMNS, *NAVMESH_COLUMNS), strict=True)
-        return sum(rows * (width or 1) * dtype.itemsize for rows, (width, dtype) in columns)
+        rows = (*self.bvh, *self.navmesh, *self.appearance)
+        columns = (*_BVH_COLUMNS, *NAVMESH_COLUMNS, *APPEARANCE_COLUMNS)
+        return sum(n * (width or 1) * dtype.itemsize for n, (width, dtype) in zip(rows, columns, strict=True))
 
     @classmethod
     def for_all(cls, capacities: Iterable[Capacity]) -> Capacity:
         """Room for any one of several scenes."""
-        bvhs, navmeshes, sizes = zip(*capacities, strict=True)
+        bvhs, navmeshes, looks, sizes = zip(*capacities, strict=True)
         navmesh = NavMeshData(*map(max, zip(*navmeshes, strict=True)))
         # What is numbered by polygon begins at the same row; the row after the last polygon's is in use too.
         rows = navmesh.link_start
         navmesh = navmesh._replace(polygons=rows, polygon_island=rows, cumulative_area=rows)
-        return cls(BVHData(*map(max, zip(*bvhs, strict=True))), navmesh, max(sizes))
+        most = (kind(*map(max, zip(*rows, strict=True))) for kind, rows in ((BVHData, bvhs), (Appearance, looks)))
+        bvh, look = most
+        return cls(bvh, navmesh, look, max(sizes))
 
 
 def slots_needed(capacities: Sequence[Capacity], slots: int, gigabytes: float) -> int:
@@ -70,10 +89,16 @@ class SlotBank(SceneBank):
         capacity: of a slot (`Capacity.for_all`).
         slots: K.
         device: where the scenes are.
-        appearance: keep what sensors beyond depth read, too.
+        appearance: what sensors beyond depth read, as in `SceneBank.pack`.
     """
 
-    def __init__(self, capacity: Capacity, slots: int, device: str | torch.device = "cpu", appearance: bool = False):
+    def __init__(
+        self,
+        capacity: Capacity,
+        slots: int,
+        device: str | torch.device = "cpu",
+        appearance: bool | Collection[str] = False,
+    ):
         device = resolve_device(device)
         if slots * capacity.bvh.triangles >= MAX_TRIANGLES:
             raise ArgumentError(
@@ -82,11 +107,14 @@ class SlotBank(SceneBank):
         bvh = _arrays(BVHData, capacity.bvh, _BVH_COLUMNS, slots, device)
         bvh.roots.copy_(torch.arange(slots) * capacity.bvh.nodes)
         navmesh = _arrays(NavMeshData, capacity.navmesh, NAVMESH_COLUMNS, slots, device)
-        triangles = capacity.bvh.triangles
-        look = None
-        if appearance:
-            look = _arrays(Appearance, Appearance(triangles), _APPEARANCE_COLUMNS, slots, device)
-        super().__init__((), bvh, navmesh, range(0, slots * triangles, triangles), look, device)
+        triangles, fields = capacity.bvh.triangles, appearance_fields(appearance)
+        capacity = capacity.with_appearance(fields)
+        if slots * capacity.appearance.texels >= MOST_TEXELS:
+            raise ArgumentError(
+                f"slots: found {slots} of {capacity.appearance.texels} texels each, expected fewer than {MOST_TEXELS}"
+            )
+        look = _arrays(Appearance, capacity.appearance, APPEARANCE_COLUMNS, slots, device) if fields else None
+        super().__init__((), bvh, navmesh, range(0, slots * triangles, triangles), look, fields, device)
         self.capacity, self.num_scenes = capacity, slots
         self.names = [""] * slots
         """Of the scenes in the slots; empty where there is none."""
@@ -94,11 +122,12 @@ class SlotBank(SceneBank):
         if device.type == "cuda":
             # Pinned memory and a stream of its own: the copy runs beside the simulation.
             self._stream = torch.cuda.Stream(device)
-            parts = [(BVHData, capacity.bvh, _BVH_COLUMNS), (NavMeshData, capacity.navmesh, NAVMESH_COLUMNS)]
-            if appearance:
-                parts.append((Appearance, Appearance(triangles), _APPEARANCE_COLUMNS))
+            parts = [
+                (BVHData, capacity.bvh, _BVH_COLUMNS), (NavMeshData, capacity.navmesh, NAVMESH_COLUMNS),
+                (Appearance, capacity.appearance, APPEARANCE_COLUMNS),
+            ]  # fmt: skip
             staged = [_arrays(*part, 1, torch.device("cpu")) for part in parts]
-            self._staged = [array.pin_memory() for part in staged for array in part]
+            self._staged = [array.pin_memory() if len(array) else array for part in staged for array in part]
 
     def search_scratch(self, rows: int) -> SearchScratch:
         """Memory for `rows` path searches at a time in any scene that fits."""
@@ -119,10 +148,10 @@ class SlotBank(SceneBank):
         names, most, firsts = (*BVHData._fields, *NavMeshData._fields), (*bvh, *navmesh), (*first_bvh, *first_navmesh)
         targets = (*self.bvh, *self.navmesh)
         if self.appearance is not None:
-            arrays += tuple(appearance_of(scene.mesh))
-            names, most = names + Appearance._fields, most + (bvh.triangles,) * len(Appearance._fields)
-            firsts += (first_bvh.triangles,) * len(Appearance._fields)
-            targets += tuple(self.appearance)
+            first_look = Appearance(*(slot * n for n in self.capacity.appearance))
+            arrays += tuple(_look(scene, self.appearance_fields, self._categories, first_look))
+            names, most = names + Appearance._fields, most + tuple(self.capacity.appearance)
+            firsts, targets = firsts + tuple(first_look), targets + tuple(self.appearance)
         for name, array, room in zip(names, arrays, most, strict=True):
             if len(array) > room:
                 raise ArgumentError(
@@ -135,7 +164,7 @@ class SlotBank(SceneBank):
                 target.numpy()[:] = array
         else:
             with torch.cuda.stream(self._stream):
-                for target, staged, array in zip(slices, self._staged, arrays, strict=True):
+                for target, staged, array in zip(slices, self._staged, arrays, strict=False):  # appearance is last
                     staged.numpy()[: len(array)] = array
                     target.copy_(staged[: len(array)], non_blocking=True)
             self._stream.synchronize()
@@ -144,8 +173,15 @@ class SlotBank(SceneBank):
 
 _FLOAT, _INT = torch.float32, torch.int32
 _BVH_COLUMNS = BVHData((NODE_WIDTH, _FLOAT), (TRIANGLE_WIDTH, _FLOAT), (None, _INT), (None, _INT))
-_APPEARANCE_COLUMNS = Appearance((4, _FLOAT))
 """Columns (None: one dimension) and type of each array."""
+_NO_APPEARANCE = Appearance(*[0] * len(Appearance._fields))
+
+
+def _look(scene: Scene, fields: frozenset[str], categories: dict[str, int], first: Appearance) -> Appearance:
+    """A scene's appearance where its rows begin at rows `first` of larger arrays."""
+    palette = Palette(first.materials, first.levels, first.texels)
+    look = appearance_of(scene.mesh, fields, categories, palette, first.patches)
+    return look._replace(**dict(zip(PALETTE_FIELDS, palette.arrays(), strict=True)))
 
 
 def _arrays(kind, rows, columns, slots: int, device: torch.device):

@@ -38,19 +38,19 @@ def read_obj(data: bytes) -> tuple[np.ndarray, np.ndarray]:
         counts.extend([len(columns)] * count)
 
     readers = {"v": vertices, "f": faces}
-    lines = map(str.lstrip, _text(data).replace("\\\n", " ").split("\n"))
+    lines = map(str.lstrip, text_of(data).replace("\\\n", " ").split("\n"))
     number = 1
     for start, run in groupby(lines, itemgetter(slice(2))):  # "v ", "vn", "f " ...
         some = list(run)
         if start.rstrip() in readers:
             _read(readers[start.rstrip()], start.rstrip(), some, range(number, number + len(some)), "OBJ")
         number += len(some)
-    return _mesh(points, corners, counts)
+    return polygon_mesh(points, corners, counts)
 
 
 def read_off(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Vertices f64 [V, 3] that faces use, and faces i64 [F, 3], of an OFF file. MeshError names the line."""
-    lines = _text(data).split("\n")
+    lines = text_of(data).split("\n")
     if any("#" in line for line in lines):
         lines = [line.partition("#")[0] for line in lines]
     numbers = [i for i, line in enumerate(lines, 1) if line and not line.isspace()]
@@ -83,7 +83,7 @@ def read_off(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     for reader, some in ((vertices, numbers[first:middle]), (faces, numbers[middle : middle + num_faces])):
         # No line has a "#" any more: it marks where each begins.
         _read(reader, "#", ["# " + lines[number - 1] for number in some], some, "OFF")
-    return _mesh(points, corners, counts)
+    return polygon_mesh(points, corners, counts)
 
 
 def _read(
@@ -132,7 +132,7 @@ def _points(columns: Columns, count: int) -> np.ndarray:
     return _numbers(columns[:3], count, float, np.float64)
 
 
-def _text(data: bytes) -> str:
+def text_of(data: bytes) -> str:
     """UTF-8, UTF-16 with its mark, or Latin-1, with lines that end in LF, CR or both."""
     encoding = next((name for mark, name in _BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8")
     try:
@@ -142,7 +142,7 @@ def _text(data: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _mesh(points: array.array, corners: array.array, counts: array.array) -> tuple[np.ndarray, np.ndarray]:
+def polygon_mesh(points: array.array, corners: array.array, counts: array.array) -> tuple[np.ndarray, np.ndarray]:
     vertices = np.frombuffer(points, np.float64).reshape(-1, 3)
     corner, count = np.frombuffer(corners, np.int64), np.frombuffer(counts, np.int64)
     if len(corner) and not 0 <= corner.min() <= corner.max() < len(vertices):

@@ -39,6 +39,13 @@ def make_sensors(
     return made
 
 
+def appearance_needed(sensors: Mapping[str, Mapping[str, Sensor]]) -> frozenset[str]:
+    """Fields of `Appearance` that the sensors of `make_sensors` read."""
+    return frozenset(
+        field for of_camera in sensors.values() for sensor in of_camera.values() for field in sensor.needs_appearance
+    )
+
+
 def sensor_specs(sensors: Mapping[str, Mapping[str, Sensor]]) -> tuple[Spec, ...]:
     """What the sensors of `make_sensors` give, under the names of their observations."""
     return tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
 import torch
@@ -30,8 +31,8 @@ class Sensor(Protocol):
     """What it gives; the name is the sensor's, to which an environment of several cameras adds the camera's."""
     needs_triangles: bool
     """Whether it reads triangles beside depth."""
-    needs_appearance: bool
-    """Whether the bank has to keep what surfaces look like."""
+    needs_appearance: Collection[str]
+    """Fields of `Appearance` that it reads: a bank keeps no others."""
     max_depth: float
     """Metres beyond which it need not tell surfaces from holes."""
 

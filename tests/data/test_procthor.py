@@ -161,3 +161,68 @@ def test_published_houses(shared):
     assert mesh.vertices.min(0) == pytest.approx(theirs.vertices.min(0), abs=1e-5)
     assert mesh.vertices.max(0) == pytest.approx(theirs.vertices.max(0), abs=1e-5)
     assert NavMesh.bake(mesh).area == pytest.approx(NavMesh.load(shared / "oracle" / "procthor_000.navmesh").area)
+
+
+def named(mesh):
+    return np.array(mesh.surface.categories)[mesh.surface.category]
+
+
+def test_colours_and_categories_are_those_of_the_file():
+    painted = house()
+    for wall_ in painted["walls"]:
+        wall_["material"] = {"name": "PureWhite", "color": {"r": 0.2, "g": 0.4, "b": 0.8}}
+    painted["rooms"][0]["floorMaterial"] = {"name": "DarkWoodPlanks"}
+    painted["rooms"][1]["floorMaterial"] = "WhiteMarble2"
+    mesh, _ = make_procthor_house(painted, SIZES)
+    surface, names = mesh.surface, named(mesh)
+    assert set(names) == {"wall", "floor", "ceiling", "table", "cup"}
+    assert len(np.unique(surface.object_id)) == 8 + 2 + 2 + 2
+    for name, count in (("wall", 8), ("floor", 2), ("ceiling", 2), ("table", 1), ("cup", 1)):
+        assert len(np.unique(surface.object_id[names == name])) == count
+
+    def ratio(row):
+        color = np.array(surface.materials[surface.material[row]].color[:3])
+        return color / color.max()
+
+    for row in np.flatnonzero(names == "wall"):  # darker by the light, of the same hue
+        np.testing.assert_allclose(ratio(row), [0.25, 0.5, 1.0], atol=2e-3)
+    points = mesh.vertices[mesh.faces].mean(1)
+    dark, light = (surface.material[(names == "floor") & side] for side in (points[:, 0] < 4, points[:, 0] > 4))
+    brightness = [np.mean(surface.materials[material[0]].color[:3]) for material in (dark, light)]
+    assert brightness[0] < 0.5 < brightness[1]
+    assert (np.linalg.norm(surface.uv, axis=2) > 0).any()
+
+
+@pytest.mark.parametrize("material", [None, 7, [], {"name": 3}, {"name": "Paint", "color": {"r": 2, "g": 0, "b": "x"}}])
+def test_materials_that_say_nothing_leave_a_plain_colour(material):
+    odd = house()
+    odd["walls"][0]["material"] = odd["rooms"][0]["floorMaterial"] = material
+    mesh, _ = make_procthor_house({**odd, "proceduralParameters": material}, SIZES)
+    assert (named(mesh) == "wall").any()
+
+
+@pytest.mark.parametrize(
+    ("asset", "category"),
+    [
+        ("Bed_25", "bed"), ("RoboTHOR_side_table_strind", "table"), ("Desk_Lamp_3", "lighting"), ("Alarm_Clock_5", "alarm_clock"),
+        ("ToiletPaper_2", "toilet_paper"), ("Toilet_1", "toilet"), ("Houseplant_4", "plant"), ("CreditCard_1", "credit_card"),
+        ("TV_Stand_201_1", "cabinet"), ("7", "object"), ("", "object"),
+    ],
+)  # fmt: skip
+def test_categories_of_assets(asset, category):
+    from batchnav.data.procthor_looks import category_of
+
+    assert category_of(asset) == category
+
+
+def test_imported_houses_keep_their_colours(tmp_path):
+    from batchnav.data.prepare import import_houses, prepare
+    from batchnav.data.scenes import load_scene
+
+    (tmp_path / "houses.json").write_text(json.dumps([house()]))
+    (tmp_path / "sizes.json").write_text(json.dumps(SIZES))
+    sources, _ = import_houses(tmp_path / "houses.json", tmp_path / "sizes.json", tmp_path / "out")
+    (outcome,) = prepare(sources, tmp_path / "out")
+    assert not outcome.problem
+    assert {"wall", "floor", "table"} <= set(load_scene(outcome.path).categories)
+    assert load_scene(tmp_path / "out" / "houses_0000.ply").categories == load_scene(outcome.path).categories

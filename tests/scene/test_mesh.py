@@ -8,6 +8,7 @@ import DracoPy
 import numpy as np
 import pytest
 import trimesh
+from files import glb
 
 import batchnav.scene.gltf as gltf
 from batchnav.errors import ArgumentError, MeshError
@@ -19,15 +20,6 @@ FLOAT32 = 1e-6  # rounding of coordinates near 1
 
 def box(extents=(1.0, 2.0, 3.0)):
     return trimesh.creation.box(extents)
-
-
-def glb(tree: dict, binary: bytes = b"") -> bytes:
-    """A GLB file of this JSON and binary chunk."""
-    text = json.dumps(tree).encode()
-    text += b" " * (-len(text) % 4)
-    binary += b"\0" * (-len(binary) % 4)
-    chunks = struct.pack("<2I", len(text), 0x4E4F534A) + text + struct.pack("<2I", len(binary), 0x004E4942) + binary
-    return struct.pack("<3I", 0x46546C67, 2, 12 + len(chunks)) + chunks
 
 
 def triangle_tree(**changes) -> tuple[dict, bytes]:
@@ -96,15 +88,17 @@ def test_degenerate_and_non_finite_triangles_are_dropped_and_counted(tmp_path):
     assert load_mesh(tmp_path / "bad.ply").num_dropped == 4
 
 
-def test_textures_are_not_decoded(tmp_path):
+def test_without_appearance_no_texture_is_looked_at(tmp_path, recwarn):
     broken = {"images": [{"bufferView": 1, "mimeType": "image/png"}], "textures": [{"source": 0}]}
     broken["materials"] = [{"pbrMetallicRoughness": {"baseColorTexture": {"index": 0}}}]
     tree, data = triangle_tree(**broken)
     tree["meshes"][0]["primitives"][0]["material"] = 0
     (tmp_path / "a.glb").write_bytes(glb(tree, data))
-    assert len(load_mesh(tmp_path / "a.glb").faces) == 1
     (tmp_path / "a.obj").write_text("mtllib absent.mtl\nusemtl x\nv 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
-    assert len(load_mesh(tmp_path / "a.obj").faces) == 1
+    for name in ("a.glb", "a.obj"):
+        mesh = load_mesh(tmp_path / name, appearance=False)
+        assert len(mesh.faces) == 1 and mesh.surface is None
+    assert not recwarn
 
 
 def compressed(name):

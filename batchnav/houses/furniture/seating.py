@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchnav.houses.draw import Draw
 from batchnav.houses.furniture.piece import Piece
-from batchnav.houses.solids import Solids, circle
+from batchnav.houses.solids import Solids, circle, makes
 
 
 def turned_leg(s: Solids, x: float, z: float, height: float, r: float) -> None:
@@ -27,12 +27,14 @@ def legs(s: Solids, draw: Draw, width: float, depth: float, height: float, r: fl
                 s.rod((x, 0, z), (0.88 * x, height, 0.88 * z), 0.6 * r, r)
 
 
-def sofa(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def upholstered(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A sofa with cushions; an armchair if narrow."""
     arm, seat, foot, soft = draw.uniform(0.12, 0.22), draw.uniform(0.38, 0.46), draw.uniform(0.05, 0.14), 0.05
     arm_top, back = draw.uniform(0.52, 0.64), draw.uniform(0.14, 0.2)
     left, right, front, rear = -w / 2 + arm, w / 2 - arm, d / 2, -d / 2
+    s.material = "wood"
     legs(s, draw, w - 0.1, d - 0.1, foot, 0.025)
+    s.material = "fabric"
     s.cushion((-w / 2 + 0.01, foot, rear + 0.01), (w / 2 - 0.01, seat - 0.12, front - 0.03), 0.03)
     for x0, x1 in ((-w / 2, left), (right, w / 2)):
         s.cushion((x0, foot, rear), (x1, arm_top, front), min(arm / 2, 0.09))
@@ -46,14 +48,18 @@ def sofa(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     for _ in range(draw.integer(0, count)):
         pillow = Solids(s.detail)
         a = draw.uniform(0.18, 0.24)
-        pillow.cushion((-a, 0, -0.07), (a, 1.8 * a, 0.07), 0.068, (0.0, -0.12))
+        with pillow.thing("cushion"):
+            pillow.material = "fabric"
+            pillow.cushion((-a, 0, -0.07), (a, 1.8 * a, 0.07), 0.068, (0.0, -0.12))
         inner = max(0.0, (right - left) / 2 - a)
         s.place(pillow, draw.uniform(-inner, inner), rear + back + 0.24, draw.integer(-8, 8), seat)
 
 
+@makes("chair")
 def chair(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A dining chair: slats, rails or a closed back, sometimes padded; the diner faces +Z."""
     seat, r = draw.uniform(0.43, 0.47), draw.uniform(0.016, 0.022)
+    s.material = "wood"
     x, front, rear = w / 2 - r, d / 2 - r, -d / 2 + r
     turned = draw.chance(0.5)
     for side in (-x, x):
@@ -66,9 +72,11 @@ def chair(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
         s.box((side - 0.6 * r, 0.18, rear), (side + 0.6 * r, 0.205, front))
     s.box((-x, 0.24, rear + 0.02), (x, 0.26, rear + 0.04))
     if draw.chance(0.5):
+        s.material = "fabric"
         s.cushion((-w / 2, seat - 0.03, -d / 2 + 0.04), (w / 2, seat + 0.03, d / 2), 0.028)
     else:
         s.loft(0, 0.02, [(w / 2, d / 2 - 0.02, 0.05, seat - 0.025), (w / 2, d / 2 - 0.02, 0.05, seat)])
+    s.material = "wood"
     style, z = draw.integer(0, 2), rear + 0.03
     rise = h - seat
 
@@ -83,21 +91,28 @@ def chair(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
         for y in (seat + 0.3 * rise, seat + 0.6 * rise):
             s.box((-x, y, lean(y) - 0.008), (x, y + 0.05, lean(y) + 0.008))
     else:
+        s.material = "fabric"
         s.cushion((-x, seat + 0.08, lean(seat) - 0.015), (x, h - 0.05, lean(seat) + 0.02), 0.016, (0.0, -0.05))
+    s.material = "wood"
     s.box((-x, h - 0.06, lean(h) - 0.01), (x, h, lean(h) + 0.012))
 
 
+@makes("chair")
 def office_chair(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A swivel chair on a five-armed base with castors."""
-    ring = circle(20)
+    s.material, ring = "steel", circle(20)
     for i in range(0, 20, 4):
         x, z = 0.27 * ring[i, 0], 0.27 * ring[i, 1]
         s.rod((0, 0.11, 0), (x, 0.07, z), 0.022, 0.015)
         s.rod((x - 0.02, 0.028, z), (x + 0.02, 0.028, z), 0.028)
     s.lathe(0, 0, [(0, 0.06), (0.035, 0.06), (0.03, 0.2), (0.02, 0.2), (0.02, 0.4), (0, 0.4)])
+    s.material = "fabric"
     s.cushion((-0.24, 0.4, -0.22), (0.24, 0.49, 0.25), 0.045)
+    s.material = "steel"
     s.box((-0.03, 0.42, -0.27), (0.03, 0.62, -0.25))
+    s.material = "fabric"
     s.cushion((-0.22, 0.56, -0.28), (0.22, h, -0.2), 0.038, (0.0, -0.06))
+    s.material = "black"
     if draw.chance(0.6):
         for x in (-0.27, 0.27):
             s.box((x - 0.02, 0.42, -0.05), (x + 0.02, 0.66, 0.0))
@@ -105,24 +120,27 @@ def office_chair(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
             s.box((min(x, 0.8 * x), 0.42, -0.04), (max(x, 0.8 * x), 0.45, -0.01))
 
 
+@makes("stool")
 def stool(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A bar stool."""
-    r = min(w, d) / 2
+    s.material, r = "wood", min(w, d) / 2
     for x in (-0.8 * r, 0.8 * r):
         for z in (-0.8 * r, 0.8 * r):
             s.rod((x, 0, z), (0.6 * x, h - 0.03, 0.6 * z), 0.014)
         s.rod((0.93 * x, 0.25, -0.72 * r), (0.93 * x, 0.25, 0.72 * r), 0.009)
+    s.material = "fabric"
     s.lathe(0, 0, [(0, h - 0.05), (0.9 * r, h - 0.05), (r, h - 0.03), (0.95 * r, h), (0, h)])
 
 
+@makes("stool")
 def pouffe(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A soft round footstool."""
-    r = min(w, d) / 2
+    s.material, r = "fabric", min(w, d) / 2
     s.lathe(0, 0, [(0, 0), (0.9 * r, 0), (r, 0.3 * h), (r, 0.7 * h), (0.88 * r, 0.95 * h), (0.4 * r, h), (0, h)])
 
 
-SOFA = Piece(sofa, (1.55, 2.4), (0.85, 1.0), (0.72, 0.9), front=0.6)
-ARMCHAIR = Piece(sofa, (0.8, 1.0), (0.8, 0.95), (0.75, 0.95), front=0.5)
+SOFA = Piece(makes("sofa")(upholstered), (1.55, 2.4), (0.85, 1.0), (0.72, 0.9), front=0.6)
+ARMCHAIR = Piece(makes("chair")(upholstered), (0.8, 1.0), (0.8, 0.95), (0.75, 0.95), front=0.5)
 CHAIR = Piece(chair, (0.4, 0.46), (0.42, 0.48), (0.82, 1.0), front=0.3)
 OFFICE_CHAIR = Piece(office_chair, (0.6, 0.6), (0.6, 0.6), (0.9, 1.1))
 STOOL = Piece(stool, (0.34, 0.4), (0.34, 0.4), (0.6, 0.75))

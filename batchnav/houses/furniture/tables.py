@@ -6,7 +6,7 @@ from batchnav.houses.draw import Draw
 from batchnav.houses.furniture import clutter
 from batchnav.houses.furniture.piece import Piece
 from batchnav.houses.furniture.seating import CHAIR, OFFICE_CHAIR, legs
-from batchnav.houses.solids import TURN, Solids
+from batchnav.houses.solids import TURN, Solids, makes
 
 _CHAIR_OUT = 0.3
 """How far a dining chair stands out from under the table."""
@@ -14,7 +14,7 @@ _CHAIR_OUT = 0.3
 
 def table(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A table with an apron one can see under; round ones stand on a foot."""
-    thick = draw.uniform(0.025, 0.045)
+    s.material, thick = "wood", draw.uniform(0.025, 0.045)
     if abs(w - d) < 0.12 and draw.chance(0.6):
         r = min(w, d) / 2
         s.lathe(0, 0, [(0, h - thick), (0.97 * r, h - thick), (r, h - thick / 2), (0.97 * r, h), (0, h)])
@@ -34,7 +34,8 @@ def table(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 def dining_set(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A dining table laid for some, with chairs pushed in; width and depth include the chairs."""
     tw, td = w - 2 * _CHAIR_OUT, d - 2 * _CHAIR_OUT
-    table(s, draw, tw, td, h)
+    with s.thing("table"):
+        table(s, draw, tw, td, h)
     cw, cd, ch = CHAIR.size(draw)
     one = Solids(s.detail)
     CHAIR.build(one, draw, cw, cd, ch)
@@ -58,16 +59,20 @@ def dining_set(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     clutter.scatter(s, draw, 0.7 * tw, 0.3 * td, h, draw.integer(1, 3))
 
 
+@makes("table")
 def coffee_table(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A low table with things on it, sometimes with a lower board."""
     table(s, draw, w, d, h)
     if draw.chance(0.4):
+        s.material = "wood"
         s.box((-0.42 * w, 0.12, -0.4 * d), (0.42 * w, 0.14, 0.4 * d))
     clutter.scatter(s, draw, 0.85 * w, 0.85 * d, h, draw.integer(1, 5))
 
 
+@makes("desk")
 def desk(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A desk with drawers, a screen or laptop, a lamp, and an office chair before it."""
+    s.material = "wood"
     top, chair_depth = d - 0.45, 0.45
     back, front = -d / 2, -d / 2 + top
     s.box((-w / 2, h - 0.03, back), (w / 2, h, front))
@@ -76,20 +81,20 @@ def desk(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     s.box((x0, 0.06, back + 0.03), (x1, h - 0.03, front - 0.03))
     for i in range(3):
         y = 0.09 + i * (h - 0.14) / 3
+        s.material = "front"
         s.box((x0 + 0.01, y, front - 0.035), (x1 - 0.01, y + (h - 0.14) / 3 - 0.015, front - 0.015))
+        s.material = "metal"
         s.rod(((x0 + x1) / 2 - 0.05, y + 0.1, front - 0.005), ((x0 + x1) / 2 + 0.05, y + 0.1, front - 0.005), 0.006)
+    s.material = "steel"
     for z in (back + 0.04, front - 0.04):
         s.rod((-side * (w / 2 - 0.04), 0, z), (-side * (w / 2 - 0.04), h - 0.03, z), 0.02)
+    s.material = "wood"
     s.box((-0.45 * w, 0.35, back + 0.02), (0.45 * w, h - 0.03, back + 0.035))
     one = Solids(s.detail)
     if draw.chance(0.5):
         clutter.laptop(one, draw)
     else:
-        a = draw.uniform(0.25, 0.36)
-        one.box((-a, 0.1, -0.02), (a, 0.1 + 1.15 * a, 0.015))
-        one.box((-0.025, 0.01, -0.04), (0.025, 0.25, -0.018))
-        one.loft(0, -0.03, [(0.12, 0.09, 0.05, 0), (0.12, 0.09, 0.05, 0.012)])
-        one.box((-0.2, 0, 0.12), (0.2, 0.02, 0.25))
+        _computer(one, draw.uniform(0.25, 0.36))
     s.place(one, -side * 0.1, back + 0.24, 0, h)
     clutter.scatter(s, draw, 0.9 * w, 0.2, h, 2)
     seat = Solids(s.detail)
@@ -97,9 +102,21 @@ def desk(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     s.place(seat, -side * 0.12, front + chair_depth - 0.34, TURN // 2 + draw.integer(-25, 25))
 
 
+@makes("tv_monitor")
+def _computer(s: Solids, a: float) -> None:
+    """A screen on its foot, 2a wide, and a keyboard."""
+    s.material = "screen"
+    s.box((-a, 0.1, -0.02), (a, 0.1 + 1.15 * a, 0.015))
+    s.material = "black"
+    s.box((-0.025, 0.01, -0.04), (0.025, 0.25, -0.018))
+    s.loft(0, -0.03, [(0.12, 0.09, 0.05, 0), (0.12, 0.09, 0.05, 0.012)])
+    s.box((-0.2, 0, 0.12), (0.2, 0.02, 0.25))
+
+
 def side_table(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     """A small round or square table with a lamp or a vase."""
-    table(s, draw, w, d, h)
+    with s.thing("table"):
+        table(s, draw, w, d, h)
     clutter.scatter(s, draw, 0.5 * w, 0.5 * d, h, 1, (clutter.vase, clutter.bowl, clutter.book_stack))
 
 

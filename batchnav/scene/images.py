@@ -1,0 +1,126 @@
+"""Image files as textures: whatever they hold becomes RGBA bytes as OpenGL would show them, without colour profiles."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from batchnav.config import in_range
+from batchnav.errors import MeshError
+from batchnav.runtime.files import read_regular
+from batchnav.scene.textures import halved
+
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TGA", "TIFF", "WEBP")
+MOST_PIXELS = 2**28
+"""Of an image file: 16,384 x 16,384. A small file may claim any size."""
+_DEEP = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
+"""Pillow's names of 16-bit grey."""
+
+
+@dataclass(frozen=True)
+class AppearanceConfig:
+    """What is kept of what surfaces look like."""
+
+    largest_texture: int = 4096
+    """Texels along a texture's longer side: larger ones are read at a half, a quarter ... of their size."""
+
+    def validate(self) -> None:
+        """ConfigError where a value is out of range."""
+        in_range(self, "largest_texture", 1, 16384)
+
+
+class Images:
+    """The images of one mesh file, each decoded once; what is wrong with them is collected, and said once by `warn`."""
+
+    def __init__(self, path: Path, config: AppearanceConfig):
+        self.path, self._largest = path, config.largest_texture
+        self._found: dict[Hashable, np.ndarray | None] = {}
+        self._problems: dict[str, None] = {}
+        self._shrunk: list[str] = []
+
+    def read(self, key: Hashable, name: str, load: Callable[[], bytes]) -> np.ndarray | None:
+        """RGBA u8 [h, w, 4] of the image that `load` gives the bytes of; None, and a note, where there is none."""
+        if key not in self._found:
+            self._found[key] = None
+            try:
+                self._found[key] = self._decoded(name, load())
+            except MeshError as error:
+                self.note(f"{name} {error}")
+        return self._found[key]
+
+    def beside(self, name: str) -> bytes:
+        """A file in the mesh file's folder or below. MeshError for any other."""
+        folder = self.path.parent.resolve()
+        try:
+            file = (folder / name).resolve()
+        except (ValueError, OSError) as error:
+            raise MeshError(f"is no file's name ({error})") from error
+        if not file.is_relative_to(folder):
+            raise MeshError("lies outside the mesh file's folder, expected a file in it or below")
+        return read_regular(file, MeshError)
+
+    def note(self, problem: str) -> None:
+        """Keep what is to be said."""
+        self._problems[problem] = None
+
+    def warn(self) -> None:
+        """Say what was noted."""
+        if self._problems:
+            warnings.warn(f"{self.path}: some surfaces are drawn without what cannot be read: "
+                          f"{_few(list(self._problems))}", stacklevel=2)  # fmt: skip
+        if self._shrunk:
+            warnings.warn(f"{self.path}: textures larger than largest_texture {self._largest} are read smaller: "
+                          f"{_few(self._shrunk)}", stacklevel=2)  # fmt: skip
+
+    def _decoded(self, name: str, data: bytes) -> np.ndarray:
+        image = open_image(data)
+        try:
+            if max(image.size) > self._largest:
+                self._shrunk.append(f"{name} of {image.width} x {image.height}")
+                image.draft(None, (self._largest, self._largest))  # a JPEG is decoded at an eighth of its size or more
+            pixels = rgba(image)
+            while max(pixels.shape[:2]) > self._largest:
+                pixels = halved(pixels)
+            return pixels
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever a broken file makes a decoder stumble over
+            raise MeshError(f"cannot be decoded ({type(error).__name__}: {error})") from error
+
+
+def open_image(data: bytes) -> Image.Image:
+    """An image file, not yet decoded. MeshError where it is none of FORMATS, or larger than MOST_PIXELS."""
+    limit = Image.MAX_IMAGE_PIXELS
+    try:
+        Image.MAX_IMAGE_PIXELS = None  # the limit below is our own
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise MeshError(f"is no image of {', '.join(FORMATS)} ({len(data)} bytes, {type(error).__name__})") from error
+    finally:
+        Image.MAX_IMAGE_PIXELS = limit
+    if not 0 < image.width * image.height <= MOST_PIXELS:
+        raise MeshError(f"has {image.width} x {image.height} pixels, expected at most {MOST_PIXELS}")
+    return image
+
+
+def rgba(image: Image.Image) -> np.ndarray:
+    """Decoded, u8 [h, w, 4]: of 16 bits the upper eight, rounded; grey in all three channels."""
+    if image.mode in _DEEP:
+        grey = np.clip(np.asarray(image, np.float64) / 257.0 + 0.5, 0, 255).astype(np.uint8)
+        image = Image.fromarray(grey)
+    return np.array(image.convert("RGBA"), np.uint8)
+
+
+def _few(notes: list[str]) -> str:
+    more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
+    return "; ".join(notes[:3]) + more

@@ -1,0 +1,165 @@
+"""OBJ files with their MTL materials, in a time and memory linear in the file; `text_mesh` reads the geometry alone."""
+
+from __future__ import annotations
+
+import array
+import math
+
+import numpy as np
+
+from batchnav.errors import MeshError
+from batchnav.scene.images import Images
+from batchnav.scene.polygons import triangulate
+from batchnav.scene.surface import PLAIN, Corners, corners_of, surface_of
+from batchnav.scene.text_mesh import polygon_mesh, text_of
+from batchnav.types import Material, Surface, Texture
+
+_OPTIONS = {"-o": 3, "-s": 3, "-t": 3, "-mm": 2}
+"""A texture's options with more than one value; of the first three some may be missing."""
+
+
+def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarray, Surface | None]:
+    """As `text_mesh.read_obj`, with what surfaces look like: MTL's Kd times map_Kd, times the vertices' own colours.
+
+    The picture's bottom left is UV (0, 0). What of it is broken is left out, and noted with `images`.
+    """
+    book = _Book(images)
+    points, corners, counts = array.array("d"), array.array("q"), array.array("q")
+    colors, places, place_of, material_of = array.array("d"), array.array("d"), array.array("q"), array.array("q")
+    material = book.row("")
+    for number, line in enumerate(_lines(data), 1):
+        try:
+            word, *rest = line.split() or ("",)
+            if word == "v":
+                points.extend(map(float, rest[:3]))
+                if len(rest) < 3:
+                    raise ValueError(f"found {len(rest)} coordinates")
+                colors.extend(map(float, rest[3:6]) if len(rest) >= 6 else (1.0, 1.0, 1.0))
+            elif word == "f":
+                last, last_place = len(points) // 3, len(places) // 2
+                for corner in rest:
+                    vertex, _, others = corner.partition("/")
+                    place, k = others.partition("/")[0], int(vertex)
+                    corners.append(last + k if k < 0 else k - 1)
+                    k = int(place) if place else 0
+                    place_of.append(last_place + k if k < 0 else k - 1)
+                counts.append(len(rest))
+                material_of.append(material)
+            elif word == "vt":
+                places.extend((*map(float, rest[:2]), 0.0)[:2])
+            elif word == "usemtl":
+                material = book.row(line.split(None, 1)[1].strip() if rest else "")
+            elif word == "mtllib":
+                book.open(line.split(None, 1)[1].strip() if rest else "")
+        except (ValueError, OverflowError) as error:
+            raise MeshError(f"line {number}: {error}, expected OBJ") from error
+    vertices, used, triangles, polygon = _by_corner(points, corners, counts)
+    look = _look(np.frombuffer(corners, np.int64)[triangles], triangles, colors, places, place_of)
+    look = look._replace(material=np.frombuffer(material_of, np.int64)[polygon].astype(np.int32))
+    return vertices, used, surface_of([look], book.materials(), book.textures)
+
+
+def _by_corner(points, corners, counts):
+    """The mesh of `polygon_mesh`, its triangles' corners i64 [F, 3] as the file numbers them, and their polygons."""
+    vertices, faces = polygon_mesh(points, corners, counts)  # checks the indices
+    corner, count = np.frombuffer(corners, np.int64), np.frombuffer(counts, np.int64)
+    with np.errstate(all="ignore"):
+        triangles = triangulate(np.frombuffer(points, np.float64).reshape(-1, 3)[corner], np.arange(len(corner)), count)
+    return vertices, faces, triangles, np.repeat(np.arange(len(count)), count)[triangles[:, 0]]
+
+
+def _look(faces, triangles, colors, places, place_of) -> Corners:
+    """UVs and colours of triangles by their vertices, `faces`, and their corners, `triangles`."""
+    color = np.frombuffer(colors, np.float64).reshape(-1, 3)
+    look = corners_of(faces, 0, None, None if (color == 1.0).all() else color)
+    uv = np.frombuffer(places, np.float64).reshape(-1, 2)
+    if not len(uv):
+        return look
+    rows = np.frombuffer(place_of, np.int64)
+    rows = np.where((rows >= 0) & (rows < len(uv)), rows, len(uv))  # a corner without UVs is at (0, 0)
+    uv = np.concatenate([uv * (1.0, -1.0) + (0.0, 1.0), np.zeros((1, 2))])
+    return look._replace(uv=uv[rows[triangles]].astype(np.float32))
+
+
+class _Book:
+    """The materials of an OBJ file's libraries, by the names that faces use."""
+
+    def __init__(self, images: Images):
+        self._images, self._known, self._rows = images, {"": PLAIN}, {}
+        self.textures: list[Texture] = []
+
+    def row(self, name: str) -> int:
+        """The row of a material."""
+        return self._rows.setdefault(name, len(self._rows))
+
+    def materials(self) -> list[Material]:
+        """Those that faces use, white where no library has them."""
+        for name in self._rows:
+            if name not in self._known:
+                self._images.note(f"material {name[:40]!r} (in no library)")
+        return [self._known.get(name, PLAIN) for name in self._rows]
+
+    def open(self, names: str) -> None:
+        """Read libraries: a file, whose name may hold spaces, or several."""
+        folder = self._images.path.parent
+        for name in [names] if (folder / names).is_file() else names.split():
+            try:
+                self._read(self._images.beside(name))
+            except (MeshError, OSError, ValueError) as error:
+                self._images.note(f"library {name[:40]!r} ({error})")
+
+    def _read(self, data: bytes) -> None:
+        name = ""
+        for line in _lines(data):
+            word, _, rest = line.strip().partition(" ")
+            if word == "newmtl":
+                name = rest.strip()
+                self._known[name] = PLAIN
+            elif word == "Kd":
+                self._known[name] = self._known[name]._replace(color=_color(rest, self._images))
+            elif word == "map_Kd":
+                self._known[name] = self._known[name]._replace(texture=self._texture(rest))
+
+    def _texture(self, text: str) -> int:
+        """The row of a texture with its options before it; -1 where it cannot be used."""
+        words, clamp = text.split(), False
+        while words and words[0] in _OPTIONS.keys() | {"-blendu", "-blendv", "-boost", "-texres", "-clamp", "-imfchan"}:
+            option, count = words[0], _OPTIONS.get(words[0], 1)
+            clamp |= option == "-clamp" and words[1:2] == ["on"]
+            values = 0
+            while values < count and len(words) > 1 + values and (count == 1 or _is_number(words[1 + values])):
+                values += 1
+            words = words[1 + values :]
+        name = " ".join(words).replace("\\", "/")
+        pixels = self._images.read(name, f"image {name[:60]!r}", lambda: self._images.beside(name))
+        if pixels is None:
+            return -1
+        wrap = "clamp" if clamp else "repeat"
+        self.textures.append(Texture(pixels, (wrap, wrap)))
+        return len(self.textures) - 1
+
+
+def _color(text: str, images: Images) -> tuple[float, float, float, float]:
+    """Kd: one number, or red, green and blue."""
+    try:
+        values = [float(word) for word in text.split()[:3]]
+        red, green, blue = values if len(values) == 3 else values * 3
+        if not all(map(math.isfinite, (red, green, blue))):
+            raise ValueError("not finite")
+    except ValueError:
+        images.note(f"Kd {text[:40]!r}")
+        return PLAIN.color
+    red, green, blue = (min(max(value, 0.0), 1.0) for value in (red, green, blue))
+    return red, green, blue, 1.0
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _lines(data: bytes) -> list[str]:
+    return text_of(data).replace("\\\n", " ").split("\n")

@@ -1,0 +1,197 @@
+"""What surfaces look like, on the host: checked, picked by triangle, put together. `appearance.py` packs it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from batchnav.errors import MeshError
+from batchnav.types import Material, Surface, Texture, TriangleMesh
+
+WRAPS = ("repeat", "mirror", "clamp")
+MAGNIFY = ("nearest", "linear")
+MINIFY = (*MAGNIFY, *(f"{texels}_mipmap_{levels}" for texels in MAGNIFY for levels in MAGNIFY))
+PLAIN = Material()
+"""Of triangles of which nothing is known: white."""
+FAR_UV = 1e5
+"""A UV beyond this is no place in a texture: float32 has fewer than a hundred between it and the next whole number."""
+
+
+def check_surface(surface: Surface, num_faces: int, name: str) -> Surface:
+    """The surface as kernels can read it; UVs that are not finite, or beyond `FAR_UV`, become (0, 0).
+
+    MeshError names `name`, the field, and what was found and expected.
+    """
+    checked = {}
+    for field, dtype, shape in (
+        ("material", np.int32, ()), ("uv", np.float32, (3, 2)), ("color", np.uint8, (3, 4)),
+        ("object_id", np.int32, ()), ("category", np.int32, ()),
+    ):  # fmt: skip
+        array, expected = getattr(surface, field), [num_faces, *shape]
+        if array is None and field != "material":
+            continue
+        array = np.asarray(array)
+        kinds = {np.float32: "fiu", np.int32: "iu", np.uint8: "u"}[dtype]
+        bytes_only = dtype is np.uint8 and array.dtype != np.uint8
+        if list(array.shape) != expected or array.dtype.kind not in kinds or bytes_only:
+            found = f"{array.dtype} {list(array.shape)}"
+            raise MeshError(f"{name}: surface.{field}: found {found}, expected {np.dtype(dtype)} {expected}")
+        with np.errstate(over="ignore"):
+            checked[field] = np.ascontiguousarray(array, dtype)
+    for field, rows in (("material", len(surface.materials)), ("category", len(surface.categories))):
+        array = checked.get(field)
+        if array is not None and len(array) and not 0 <= array.min() <= array.max() < rows:
+            worst = int(array.min() if array.min() < 0 else array.max())
+            raise MeshError(f"{name}: surface.{field}: found row {worst}, expected 0 to {rows - 1}")
+    for i, material in enumerate(surface.materials):
+        _check_material(material, len(surface.textures), f"{name}: surface.materials[{i}]")
+    for i, texture in enumerate(surface.textures):
+        check_texture(texture, f"{name}: surface.textures[{i}]")
+    if "uv" in checked:
+        with np.errstate(invalid="ignore"):
+            good = np.abs(checked["uv"]) <= FAR_UV
+        if not good.all():
+            checked["uv"] = np.where(good, checked["uv"], np.float32(0.0))
+    elif any(material.texture >= 0 for material in surface.materials):
+        raise MeshError(f"{name}: surface.uv: found None, expected f32 [{num_faces}, 3, 2] for materials with textures")
+    return surface._replace(**checked)
+
+
+def _check_material(material: Material, num_textures: int, where: str) -> None:
+    color = tuple(material.color)
+    if len(color) != 4 or not all(math.isfinite(c) and 0.0 <= c <= 1.0 for c in color):
+        raise MeshError(f"{where}.color: found {color}, expected four numbers from 0 to 1")
+    if not -1 <= material.texture < num_textures:
+        raise MeshError(f"{where}.texture: found {material.texture}, expected -1 to {num_textures - 1}")
+
+
+def check_texture(texture: Texture, where: str) -> None:
+    """MeshError, which begins with `where`, for pixels or a sampler that are not as `Texture` says."""
+    pixels = np.asarray(texture.pixels)
+    if pixels.ndim != 3 or pixels.shape[2] != 4 or pixels.dtype != np.uint8 or not pixels.size:
+        raise MeshError(f"{where}.pixels: found {pixels.dtype} {list(pixels.shape)}, expected uint8 [h, w, 4]")
+    found = (*texture.wrap, texture.magnify, texture.minify)
+    for value, offered in zip(found, (WRAPS, WRAPS, MAGNIFY, MINIFY), strict=False):
+        if value not in offered:
+            raise MeshError(f"{where}: found {value!r}, expected one of {', '.join(offered)}")
+
+
+class Corners(NamedTuple):
+    """What a file says of some triangles."""
+
+    material: np.ndarray
+    """i32 [F]."""
+    uv: np.ndarray | None
+    """f32 [F, 3, 2]."""
+    color: np.ndarray | None
+    """u8 [F, 3, 4]."""
+
+    @classmethod
+    def merged(cls, parts: Sequence[Corners]) -> Corners:
+        """One after another: UVs are (0, 0), and colours white, where only others have some."""
+        count = sum(len(part.material) for part in parts)
+        uv = color = None
+        if any(part.uv is not None for part in parts):
+            uv = np.zeros((count, 3, 2), np.float32)
+        if any(part.color is not None for part in parts):
+            color = np.full((count, 3, 4), 255, np.uint8)
+        first = 0
+        for part in parts:
+            rows = slice(first, first + len(part.material))
+            if part.uv is not None:
+                uv[rows] = part.uv
+            if part.color is not None:
+                color[rows] = part.color
+            first = rows.stop
+        return cls(np.concatenate([np.empty(0, np.int32), *(part.material for part in parts)]), uv, color)
+
+    def turned(self) -> Corners:
+        """With corners named in the other order."""
+        uv, color = (None if column is None else column[:, ::-1] for column in (self.uv, self.color))
+        return self._replace(uv=uv, color=color)
+
+
+def corners_of(faces: np.ndarray, material: int, uv: np.ndarray | None, color: np.ndarray | None) -> Corners:
+    """Triangles of one material, by what their vertices have: UVs f [V, 2], colours f [V, 3 or 4] of 0 to 1."""
+    if uv is not None:
+        uv = uv.astype(np.float32)[faces]
+    if color is not None:
+        bytes_ = np.clip(np.nan_to_num(color) * 255.0 + 0.5, 0, 255).astype(np.uint8)
+        if bytes_.shape[1] == 3:
+            bytes_ = np.pad(bytes_, ((0, 0), (0, 1)), constant_values=255)
+        color = bytes_[faces]
+    return Corners(np.full(len(faces), material, np.int32), uv, color)
+
+
+def surface_of(parts: Sequence[Corners], materials: Sequence[Material], textures: Sequence[Texture]) -> Surface | None:
+    """The surface of a file's triangles; None where it has none. A texture without UVs is read at (0, 0)."""
+    if not parts:
+        return None
+    material, uv, color = Corners.merged(parts)
+    if not any(m.texture >= 0 for m in materials):
+        uv = None
+    elif uv is None:
+        uv = np.zeros((len(material), 3, 2), np.float32)
+    return Surface(material, tuple(materials), tuple(textures), uv, color)
+
+
+def faces_of(surface: Surface, faces: np.ndarray) -> Surface:
+    """Of some triangles: rows i64 [n], or bool [F]."""
+    rows = {field: getattr(surface, field) for field in ("material", "uv", "color", "object_id", "category")}
+    return surface._replace(**{field: array[faces] for field, array in rows.items() if array is not None})
+
+
+def turned(surface: Surface) -> Surface:
+    """Of triangles whose corners are named in the other order."""
+    corners = {field: getattr(surface, field) for field in ("uv", "color")}
+    return surface._replace(**{field: array[:, ::-1] for field, array in corners.items() if array is not None})
+
+
+def merge_surfaces(meshes: Sequence[TriangleMesh]) -> Surface | None:
+    """The surface of several meshes' triangles one after another; None where none of them has one.
+
+    Equal materials, textures of the same array in memory, and categories of the same name, become one.
+    """
+    if all(mesh.surface is None for mesh in meshes):
+        return None
+    materials: dict[Material, int] = {}
+    textures: dict[tuple, int] = {}
+    pixels: dict[int, Texture] = {}
+    categories: dict[str, int] = {}
+    parts = []
+    for mesh in meshes:
+        count = len(mesh.faces)
+        surface = mesh.surface or Surface(np.zeros(count, np.int32), (PLAIN,))
+        rows = []
+        for texture in surface.textures:
+            key = (id(texture.pixels), *texture[1:])
+            rows.append(textures.setdefault(key, len(textures)))
+            pixels[rows[-1]] = texture
+        made = [m if m.texture < 0 else m._replace(texture=rows[m.texture]) for m in surface.materials]
+        material = np.array([materials.setdefault(m, len(materials)) for m in made], np.int32)
+        names = [categories.setdefault(name, len(categories)) for name in surface.categories or ("",)]
+        category = surface.category
+        parts.append({
+            "material": material[surface.material],
+            "uv": surface.uv, "color": surface.color, "object_id": surface.object_id,
+            "category": None if category is None else np.array(names, np.int32)[category],
+        })  # fmt: skip
+    empty = {"uv": np.zeros((1, 3, 2), np.float32), "color": np.full((1, 3, 4), 255, np.uint8)}
+    columns = {}
+    for field in ("material", "uv", "color", "object_id", "category"):
+        if all(part[field] is None for part in parts):
+            continue
+        blank = empty.get(field, np.zeros(1, np.int32))
+        columns[field] = np.concatenate([
+            np.broadcast_to(blank, (len(mesh.faces), *blank.shape[1:])) if part[field] is None else part[field]
+            for mesh, part in zip(meshes, parts, strict=True)
+        ])  # fmt: skip
+    if "category" not in columns:
+        categories = {}
+    return Surface(
+        materials=tuple(materials), textures=tuple(pixels[i] for i in range(len(pixels))), categories=tuple(categories),
+        **columns,
+    )  # fmt: skip

@@ -1,0 +1,86 @@
+"""The semantic sensors: of which category, and part of which thing, the triangle is that a pixel sees.
+
+Ids are exact wherever depth is: nothing is mixed between neighbours. They are int32 in every rollout, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav.runtime.arrays import view
+from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.launch import launch
+from batchnav.scene.appearance import Appearance
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.sensor import Views
+from batchnav.types import Spec
+
+_NOTHING = np.int32(0)
+_HIGHEST = float(np.iinfo(np.int32).max)
+
+
+class _IdSensor:
+    """i32 [N, 1, H, W]: what a field of `Appearance` says of the triangle seen; 0 where nothing is seen, or known."""
+
+    name: str
+    field: str
+    needs_triangles = True
+    max_depth = float("inf")
+
+    def __init__(self, camera: CameraConfig, config: None = None):
+        self.needs_appearance = (self.field,)
+        self.spec = Spec(self.name, (1, camera.height, camera.width), torch.int32, 0.0, _HIGHEST, torch.int32)
+
+    def write(
+        self,
+        depth: torch.Tensor,
+        triangle: torch.Tensor | None,
+        views: Views,
+        appearance: Appearance | None,
+        out: torch.Tensor,
+    ) -> None:
+        """Triangles -> ids."""
+        arrays = view(triangle), view(getattr(appearance, self.field)), view(out)
+        if out.is_cuda:
+            launch(_look_up_cuda, triangle.numel(), *arrays)
+        else:
+            _look_up_cpu(*arrays)
+
+
+class SemanticSensor(_IdSensor):
+    """ "semantic": rows of `SceneBank.categories`, one list of names for all scenes of a bank."""
+
+    name, field = "semantic", "category"
+
+
+class InstanceSensor(_IdSensor):
+    """ "instance": ids of things, as each scene numbers its own: two scenes of a bank may use the same ones."""
+
+    name, field = "instance", "object_id"
+
+
+@device_function
+def _look_up(i, row, column, triangle, ids, ids_out):
+    """One pixel."""
+    number = triangle[i, row, column]
+    ids_out[i, 0, row, column] = ids[number] if number >= 0 else _NOTHING
+
+
+@cpu_kernel
+def _look_up_cpu(triangle, ids, ids_out):
+    n, height, width = triangle.shape
+    for i in prange(n):
+        for row in range(height):
+            for column in range(width):
+                _look_up(np.int64(i), row, column, triangle, ids, ids_out)
+
+
+@cuda_kernel
+def _look_up_cuda(triangle, ids, ids_out):
+    n, height, width = triangle.shape
+    pixel = cuda.grid(1)
+    if pixel < n * height * width:
+        i, rest = pixel // (height * width), pixel % (height * width)
+        _look_up(i, rest // width, rest % width, triangle, ids, ids_out)

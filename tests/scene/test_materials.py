@@ -1,0 +1,336 @@
+"""What mesh files say of surfaces: materials, textures, vertex colours; and what is made of broken ones."""
+
+import io
+import os
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from files import CORNERS, PICTURE, UV, Gltf, picture
+from PIL import Image
+
+from batchnav.errors import ArgumentError, ConfigError
+from batchnav.scene import images
+from batchnav.scene.images import AppearanceConfig
+from batchnav.scene.mesh import load_mesh
+from batchnav.types import Material
+
+WHITE = (1.0, 1.0, 1.0, 1.0)
+BASISU = "KHR_texture_basisu"
+FACTOR = (0.25, 0.5, 1.0, 0.75)
+
+
+def surface(tmp_path, data, name="a.glb", **options):
+    (tmp_path / name).write_bytes(data)
+    return load_mesh(tmp_path / name, **options).surface
+
+
+def by_corner(mesh, values):
+    """Corners' values as a dict by the vertex's place."""
+    places = mesh.vertices[mesh.faces]
+    return {tuple(p): v.tolist() for p, v in zip(places.reshape(-1, 3), values.reshape(-1, values.shape[-1]))}  # noqa: B905
+
+
+def test_factor_texture_and_sampler(tmp_path):
+    gltf = Gltf(picture())
+    gltf.base["baseColorFactor"] = FACTOR
+    gltf.tree["textures"][0]["sampler"] = 0
+    gltf.tree["samplers"] = [{"magFilter": 9728, "minFilter": 9985, "wrapS": 33071, "wrapT": 33648}]
+    (tmp_path / "a.glb").write_bytes(gltf.data())
+    mesh = load_mesh(tmp_path / "a.glb")
+    found = mesh.surface
+    assert found.materials == (Material(FACTOR, 0),) and found.material.tolist() == [0, 0]
+    assert found.color is found.object_id is found.category is None
+    np.testing.assert_array_equal(found.textures[0].pixels, PICTURE)
+    assert found.textures[0][1:] == (("clamp", "mirror"), "nearest", "linear_mipmap_nearest")
+    assert by_corner(mesh, found.uv) == {tuple(p): uv.tolist() for p, uv in zip(CORNERS, UV, strict=True)}
+
+
+def test_defaults_and_specular_glossiness(tmp_path):
+    extension = {"diffuseFactor": FACTOR, "diffuseTexture": {"index": 0}}
+    gltf = Gltf(picture(), {"extensions": {"KHR_materials_pbrSpecularGlossiness": extension}})
+    gltf.base.clear()
+    found = surface(tmp_path, gltf.data())
+    assert found.materials == (Material(FACTOR, 0),)
+    assert found.textures[0][1:] == (("repeat", "repeat"), "linear", "linear_mipmap_linear")
+    assert surface(tmp_path, Gltf().data()).materials == (Material(),)
+
+
+def test_a_textures_transform(tmp_path):
+    """Scaled, turned, then moved: the specification's matrices."""
+    gltf = Gltf(picture())
+    transform = {"offset": [0.1, -0.2], "rotation": 0.7, "scale": [2.0, 3.0]}
+    gltf.base["baseColorTexture"]["extensions"] = {"KHR_texture_transform": transform}
+    (tmp_path / "a.glb").write_bytes(gltf.data())
+    mesh, (c, s) = load_mesh(tmp_path / "a.glb"), (np.cos(0.7), np.sin(0.7))
+    move, turn = np.array([[1, 0, 0.1], [0, 1, -0.2], [0, 0, 1]]), np.array([[c, s, 0], [-s, c, 0], [0, 0, 1]])
+    expected = np.pad(UV, ((0, 0), (0, 1)), constant_values=1) @ (move @ turn @ np.diag([2, 3, 1])).T
+    found = by_corner(mesh, mesh.surface.uv)
+    for place, uv in zip(CORNERS, expected, strict=True):
+        np.testing.assert_allclose(found[tuple(place)], uv[:2], atol=1e-6)
+
+
+@pytest.mark.parametrize("width", [3, 4])
+@pytest.mark.parametrize("kind", ["f4", "u1", "u2"])
+def test_vertex_colours_of_every_kind(tmp_path, kind, width):
+    colors = np.array([[0, 51, 102, 255], [153, 204, 255, 0], [0, 0, 0, 51], [255, 255, 255, 255]]) / 255
+    scale = {"f4": 1, "u1": 255, "u2": 65535}[kind]
+    gltf = Gltf(COLOR_0=(colors[:, :width] * scale).astype(kind), TEXCOORD_0=None)
+    (tmp_path / "a.glb").write_bytes(gltf.data())
+    mesh = load_mesh(tmp_path / "a.glb")
+    expected = np.round(255 * colors)
+    if width == 3:
+        expected[:, 3] = 255
+    assert by_corner(mesh, mesh.surface.color) == {tuple(p): c.tolist() for p, c in zip(CORNERS, expected, strict=True)}
+    assert mesh.surface.uv is None
+
+
+def test_parts_with_and_without_textures(tmp_path):
+    """A primitive without material or UVs beside one that has them, and a mirrored node."""
+    gltf = Gltf(picture())
+    bare = {"attributes": {"POSITION": gltf.primitive["attributes"]["POSITION"]}}
+    gltf.tree["meshes"].append({"primitives": [{**bare, "indices": gltf.primitive["indices"]}]})
+    gltf.tree["nodes"] = [{"mesh": 1}, {"mesh": 0, "scale": [-1, 1, 1], "translation": [9, 0, 0]}]
+    gltf.tree["scenes"] = [{"nodes": [0, 1]}]
+    (tmp_path / "a.glb").write_bytes(gltf.data())
+    mesh = load_mesh(tmp_path / "a.glb")
+    found = mesh.surface
+    assert [found.materials[m].texture for m in found.material] == [-1, -1, 0, 0]
+    assert (found.uv[:2] == 0).all()
+    last = mesh._replace(faces=mesh.faces[2:])
+    expected = {(9 - x, y, z): uv.tolist() for (x, y, z), uv in zip(CORNERS.tolist(), UV, strict=True)}
+    assert by_corner(last, found.uv[2:]) == expected
+
+
+def deep_grey():
+    """A 16-bit grey PNG and its bytes."""
+    values = np.uint16([[0, 128, 257], [30000, 65000, 65535]])
+    data = io.BytesIO()
+    Image.fromarray(values).save(data, "PNG")
+    return data.getvalue(), np.floor(values / 257 + 0.5)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
+def test_images_of_every_kind(tmp_path, mode):
+    data = picture(mode=mode)
+    expected = np.array(Image.open(io.BytesIO(data)).convert("RGBA"))
+    found = surface(tmp_path, Gltf(data).data()).textures[0].pixels
+    np.testing.assert_array_equal(found, expected)
+    if mode in "1LA":
+        assert (found[..., 0] == found[..., 1]).all() and (found[..., 1] == found[..., 2]).all()
+
+
+def test_sixteen_bits_and_one_texel(tmp_path):
+    data, grey = deep_grey()
+    found = surface(tmp_path, Gltf(data).data()).textures[0].pixels
+    np.testing.assert_array_equal(found[..., 0], grey)
+    dot = surface(tmp_path, Gltf(picture(PICTURE[:1, :1])).data())
+    assert dot.textures[0].pixels.shape == (1, 1, 4)
+
+
+def claimed(width, height):
+    """A PNG file that says that it is so large, and holds nothing."""
+    header = struct.pack(">2I5B", width, height, 8, 6, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + b"IHDR" + header + struct.pack(">I", zlib.crc32(b"IHDR" + header))
+    return b"\x89PNG\r\n\x1a\n" + chunk + struct.pack(">I", 0) + b"IEND" + struct.pack(">I", zlib.crc32(b"IEND"))
+
+
+def uri(name):
+    return lambda gltf: gltf.tree.update(images=[{"uri": name}])
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda g: g.tree["bufferViews"][-1].update(byteLength=60), "image 0 cannot be decoded"),
+        (lambda g: g.tree["bufferViews"][-1].update(byteLength=5), "image 0 is no image of PNG"),
+        (lambda g: g.tree["bufferViews"][-1].update(byteLength=10**6), "image 0 is truncated: a buffer view ends"),
+        (uri("absent.png"), "image 0 .*No such file"),
+        (uri("../out.png"), "image 0 lies outside the mesh file's folder"),
+        (uri("/etc/passwd"), "image 0 lies outside"),
+        (uri("a%00b"), "image 0 is no file's name"),
+        (uri("pipe"), "image 0 .*a pipe"),
+        (uri("data:image/png;base64,AAAA"), "image 0 is no image"),
+        (lambda g: g.tree.update(images=[]), "index 0 of 0"),
+        (lambda g: g.tree.update(textures=[]), "material 0's texture .*index 0 of 0"),
+        (lambda g: g.tree["textures"][0].update(sampler=7), "material 0's texture .*index 7 of 0"),
+        (
+            lambda g: g.tree.update(textures=[{"extensions": {"KHR_texture_basisu": {"source": 0}}}]),
+            "KHR_texture_basisu",
+        ),
+        (lambda g: g.base["baseColorTexture"].update(index="x"), "index x of 1"),
+        (lambda g: g.base["baseColorTexture"].update(extensions={"KHR_texture_transform": {"scale": 2}}), "texture"),
+    ],
+)
+def test_a_broken_texture_leaves_the_factor(tmp_path, edit, message):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out.png").write_bytes(picture())
+    os.mkfifo(tmp_path / "in" / "pipe")
+    gltf = Gltf(picture())
+    gltf.base["baseColorFactor"] = FACTOR
+    edit(gltf)
+    with pytest.warns(UserWarning, match=message):
+        found = surface(tmp_path / "in", gltf.data())
+    assert found.materials == (Material(FACTOR),) and found.uv is None
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda g: g.primitive.update(material=3), "material 3 .index 3 of 1"),
+        (lambda g: g.primitive.update(material=-1), "material -1"),
+        (lambda g: g.primitive.update(material="x"), "material x"),
+        (lambda g: g.tree.update(materials=[7]), "material 0"),
+        (lambda g: g.tree.update(materials={}), "material 0"),
+        (lambda g: g.base.update(baseColorFactor=[1, 2]), "material 0's colour"),
+        (lambda g: g.base.update(baseColorFactor=[1, 1, 1, float("nan")]), "material 0's colour"),
+    ],
+)
+def test_a_broken_material_is_white(tmp_path, edit, message):
+    gltf = Gltf(picture())
+    gltf.base.pop("baseColorTexture")
+    edit(gltf)
+    with pytest.warns(UserWarning, match=message):
+        assert surface(tmp_path, gltf.data()).materials == (Material(),)
+
+
+@pytest.mark.parametrize("name", ["TEXCOORD_0", "COLOR_0"])
+def test_broken_columns_are_left_out(tmp_path, name):
+    gltf = Gltf(picture(), COLOR_0=np.zeros((4, 3), np.float32))
+    gltf.tree["accessors"][gltf.primitive["attributes"][name]]["type"] = "MAT2"
+    with pytest.warns(UserWarning, match=f"attribute {name}"):
+        found = surface(tmp_path, gltf.data())
+    assert (found.uv == 0).all() if name == "TEXCOORD_0" else found.color is None
+
+
+def test_places_that_are_none(tmp_path):
+    uv = UV.copy()
+    uv[0], uv[1, 0], uv[2] = np.nan, np.inf, 1e9
+    found = surface(tmp_path, Gltf(picture(), TEXCOORD_0=uv).data()).uv
+    assert np.isfinite(found).all() and set(np.unique(found)) == {0.0, 1.0}
+
+
+def test_images_beside_the_file_and_with_a_wrong_type(tmp_path):
+    gltf = Gltf(picture())
+    (tmp_path / "a b.dat").write_bytes(picture(PICTURE[..., :3], "JPEG"))
+    gltf.tree["images"] = [{"uri": "a%20b.dat", "mimeType": "image/png"}]
+    expected = np.array(Image.open(tmp_path / "a b.dat"))
+    np.testing.assert_array_equal(surface(tmp_path, gltf.data()).textures[0].pixels[..., :3], expected)
+
+
+def test_one_image_of_two_textures_is_one_array(tmp_path):
+    gltf = Gltf(picture())
+    gltf.tree["samplers"] = [{"wrapS": 33071}]
+    gltf.tree["textures"].append({"source": 0, "sampler": 0})
+    gltf.tree["materials"].append({"pbrMetallicRoughness": {"baseColorTexture": {"index": 1}}})
+    gltf.tree["meshes"][0]["primitives"].append({**gltf.primitive, "material": 1})
+    first, second = surface(tmp_path, gltf.data()).textures
+    assert first.pixels is second.pixels and first.wrap != second.wrap
+
+
+def test_large_textures_are_read_smaller(tmp_path):
+    large = np.kron(PICTURE, np.ones((8, 8, 1), np.uint8))
+    with pytest.warns(UserWarning, match="larger than largest_texture 10 .*image 0 of 80 x 48"):
+        found = surface(tmp_path, Gltf(picture(large)).data(), appearance=AppearanceConfig(10))
+    np.testing.assert_array_equal(found.textures[0].pixels, PICTURE)
+    with pytest.warns(UserWarning, match="80 x 48"):
+        found = surface(tmp_path, Gltf(picture(large[..., :3], "JPEG")).data(), appearance=AppearanceConfig(16))
+    assert found.textures[0].pixels.shape == (6, 10, 4)
+    with pytest.warns(UserWarning, match="has 100000 x 100000 pixels, expected at most"):
+        surface(tmp_path, Gltf(claimed(100_000, 100_000)).data())
+    with pytest.raises(ConfigError, match="largest_texture"):
+        surface(tmp_path, Gltf(picture()).data(), appearance=AppearanceConfig(0))
+    with pytest.raises(ArgumentError, match="appearance"):
+        surface(tmp_path, Gltf(picture()).data(), appearance=512)
+
+
+def test_a_texture_that_nothing_uses_is_not_decoded(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr(images, "open_image", lambda data: opened.append(data))
+    gltf = Gltf(picture())
+    gltf.primitive.pop("material")
+    assert surface(tmp_path, gltf.data()).materials == (Material(),)
+    assert surface(tmp_path, Gltf(picture()).data(), appearance=False) is None
+    assert not opened
+
+
+OBJ = """mtllib a b.mtl
+v 0 1 0
+v 1 1 0
+v 1 0 0
+v 0 0 0
+vt 0 1
+vt 1 1
+vt 1 0
+vt 0 0
+usemtl wood
+f 1/1 4/4 3/3 2/-3
+usemtl red
+f 1 4 3
+"""
+MTL = """newmtl wood
+Kd 0.5 0.25 1
+map_Kd -clamp on -s 1 1 1 pic ture.png
+newmtl red
+Kd 1 0 2.5
+"""
+
+
+def test_obj_with_materials(tmp_path):
+    (tmp_path / "a b.mtl").write_text(MTL)
+    (tmp_path / "pic ture.png").write_bytes(picture())
+    (tmp_path / "a.obj").write_text(OBJ)
+    mesh = load_mesh(tmp_path / "a.obj")
+    found = mesh.surface
+    kinds = [found.materials[m] for m in found.material]
+    assert kinds == [Material((0.5, 0.25, 1.0, 1.0), 0)] * 2 + [Material((1.0, 0.0, 1.0, 1.0))] or (
+        kinds == [Material((1.0, 0.0, 1.0, 1.0))] + [Material((0.5, 0.25, 1.0, 1.0), 0)] * 2
+    )
+    textured = np.array([kind.texture == 0 for kind in kinds])
+    part = mesh._replace(faces=mesh.faces[textured])
+    expected = {tuple(p): uv.tolist() for p, uv in zip(CORNERS, UV, strict=True)}
+    assert by_corner(part, found.uv[textured]) == expected
+    np.testing.assert_array_equal(found.textures[0].pixels, PICTURE)
+    assert found.textures[0].wrap == ("clamp", "clamp")
+    plain = load_mesh(tmp_path / "a.obj", appearance=False)
+    np.testing.assert_array_equal(plain.faces, mesh.faces)
+    np.testing.assert_array_equal(plain.vertices, mesh.vertices)
+
+
+@pytest.mark.parametrize(
+    ("library", "message"),
+    [
+        ("newmtl wood\nKd 1 x 1\nnewmtl red\n", "Kd '1 x 1'"),
+        ("newmtl wood\nmap_Kd ../out.png\nnewmtl red\n", "lies outside"),
+        ("newmtl wood\nmap_Kd\nnewmtl red\n", "image ''"),
+        ("newmtl wood\n", "material 'red'"),
+        (None, "library 'a b.mtl'|library 'a'"),
+    ],
+)
+def test_broken_libraries(tmp_path, library, message):
+    if library is not None:
+        (tmp_path / "a b.mtl").write_text(library)
+    (tmp_path / "a.obj").write_text(OBJ)
+    with pytest.warns(UserWarning, match=message):
+        mesh = load_mesh(tmp_path / "a.obj")
+    assert set(mesh.surface.materials) == {Material()} and len(mesh.faces) == 3
+
+
+def test_obj_with_vertex_colours(tmp_path):
+    (tmp_path / "a.obj").write_text("v 0 0 0 1 0 0\nv 1 0 0 0 0.2 0\nv 0 1 0 0 0 1\nf 1 2 3\n")
+    assert load_mesh(tmp_path / "a.obj").surface.color.tolist() == [
+        [[255, 0, 0, 255], [0, 51, 0, 255], [0, 0, 255, 255]]
+    ]
+
+
+@pytest.mark.parametrize(("kind", "values"), [("uchar", "255 51 0"), ("float", "1 0.2 0"), ("ushort", "65535 13107 0")])
+def test_ply_with_vertex_colours(tmp_path, kind, values):
+    header = "ply\nformat ascii 1.0\nelement vertex 4\nproperty float x\nproperty float y\nproperty float z\n"
+    header += "".join(f"property {kind} {name}\n" for name in ("red", "green", "blue"))
+    header += "element face 1\nproperty list uchar int vertex_indices\nend_header\n"
+    body = "".join(f"{x} {y} 0 {values}\n" for x, y in ((0, 0), (1, 0), (1, 1), (0, 1)))
+    (tmp_path / "a.ply").write_text(header + body + "4 0 1 2 3\n")
+    found = load_mesh(tmp_path / "a.ply").surface
+    assert found.color.shape == (2, 3, 4) and (found.color == [255, 51, 0, 255]).all()
+    assert load_mesh(tmp_path / "a.ply", appearance=False).surface is None

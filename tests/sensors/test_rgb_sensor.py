@@ -1,0 +1,249 @@
+"""Colour: against textures read in float64, one colour a triangle, vertex colours, slots, both renderers."""
+
+import numpy as np
+import pytest
+import torch
+from numba import types as nb
+from rigs import bodies_at, make_rig, observe, room_scene
+
+from batchnav.envs.nav import NavEnv
+from batchnav.errors import ArgumentError
+from batchnav.render.reference import pixel_directions
+from batchnav.scene.appearance import COLOR_FIELDS
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.slots import Capacity, SlotBank
+from batchnav.scene.textures import halved, num_levels
+from batchnav.sensors import rgb
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.rgb import RGBConfig, RGBSensor
+from batchnav.types import Material, Surface, Texture
+
+RANDOM = np.random.default_rng(5)
+CLOSE = 2
+"""Bytes: weights of texels have 8 bits, and each mip level is rounded."""
+POSITIONS = [[0.6, 0.0, -1.1], [-2.2, 0.0, 2.9], [2.4, 0.0, 0.1], [0.1, 0.0, 3.7]]
+HEADINGS = np.float32([0.3, 2.0, -2.0, 4.4])
+
+
+def smooth(height, width):
+    """A picture whose neighbouring texels differ by little, so that a small step sideways does, too."""
+    rows, columns = np.indices((height, width))
+    waves = [np.sin(2 * np.pi * (k * columns / width + rows / height)) for k in (1, 2, 3, 1)]
+    return np.uint8(127.5 + 110 * np.stack(waves, -1))
+
+
+def surface(**sampler):
+    """Of the room's twelve triangles: UVs that are linear over each, of every size, with one texture."""
+    uv = RANDOM.uniform(-1.5, 2.5, (12, 3, 2)).astype(np.float32)
+    uv[::3] *= 6.0
+    uv[1::3] *= 0.1
+    return Surface(np.zeros(12, np.int32), (Material(texture=0),), (Texture(smooth(96, 160), **sampler),), uv)
+
+
+def painted(look):
+    scene = room_scene()
+    return scene._replace(mesh=scene.mesh._replace(surface=look))
+
+
+def views(bank, camera, scene=0, settings=None, names=("rgb",), renderer="raycast"):
+    """The observations, and the triangles and depths that they come from."""
+    bodies = bodies_at(POSITIONS, HEADINGS, bank.device, scene)
+    rig = make_rig(bank, bodies, camera, names, settings, renderer)
+    seen = observe(rig)
+    depth, triangle = rig.renderers[""].visibility(*rig.look_from())
+    return seen["rgb"].transpose(0, 2, 3, 1), depth.cpu().numpy(), triangle.cpu().numpy()
+
+
+def uv_at(scene, triangle, eye, rays):
+    """UVs f64 [..., 2] where rays meet the planes of triangles."""
+    a, b, c = (scene.mesh.vertices[scene.mesh.faces[triangle][..., k]].astype(np.float64) for k in range(3))
+    e, f = b - a, c - a
+    normal = np.cross(e, f)
+    t = (normal * (a - eye)).sum(-1) / (normal * rays).sum(-1)
+    away = eye + t[..., None] * rays - a
+    scale = (normal * normal).sum(-1)
+    u, v = (np.cross(away, f) * normal).sum(-1) / scale, (np.cross(e, away) * normal).sum(-1) / scale
+    corner = scene.mesh.surface.uv.astype(np.float64)[triangle]
+    return (
+        corner[..., 0, :]
+        + u[..., None] * (corner[..., 1, :] - corner[..., 0, :])
+        + v[..., None] * (corner[..., 2, :] - corner[..., 0, :])
+    )
+
+
+def wrap(index, size, mode):
+    """Texels of any number as those that there are: OpenGL 4.6, table 8.20."""
+    if mode == "repeat":
+        return index % size
+    if mode == "mirror":
+        index = index % (2 * size)
+        return np.where(index < size, index, 2 * size - 1 - index)
+    return np.clip(index, 0, size - 1)
+
+
+def read_level(picture, uv, linear, modes):
+    """Texels [..., 4] at UVs: OpenGL 4.6, section 8.14.2."""
+    size = np.array(picture.shape[1::-1])
+    place = uv * size
+    if not linear:
+        x, y = (wrap(np.floor(place[..., k]).astype(int), size[k], modes[k]) for k in range(2))
+        return picture[y, x].astype(float)
+    low = np.floor(place - 0.5).astype(int)
+    share = place - 0.5 - low
+    x0, y0 = (wrap(low[..., k], size[k], modes[k]) for k in range(2))
+    x1, y1 = (wrap(low[..., k] + 1, size[k], modes[k]) for k in range(2))
+    fx, fy = share[..., :1], share[..., 1:]
+    top = picture[y0, x0] * (1 - fx) + picture[y0, x1] * fx
+    return top * (1 - fy) + (picture[y1, x0] * (1 - fx) + picture[y1, x1] * fx) * fy
+
+
+def expected_colors(scene, camera, triangle, position, heading):
+    """f64 [H, W, 3] of one view, and how many texels a pixel covers, as log2."""
+    size = camera.height, camera.width, camera.hfov_deg
+    eye, step = np.add(position, (0, camera.camera_height, 0)), 1e-4
+    rays = pixel_directions(heading, *size)
+    texture = scene.mesh.surface.textures[0]
+    right, down = rays[:1, 1:2] - rays[:1, :1], rays[1:2, :1] - rays[:1, :1]
+    here = uv_at(scene, triangle, eye, rays)
+    scale = np.array(texture.pixels.shape[1::-1]) / step
+    along = [(uv_at(scene, triangle, eye, rays + step * move) - here) * scale for move in (right, down)]
+    detail = np.log2(np.maximum(*(np.linalg.norm(move, axis=-1) for move in along)))
+    texels, _, between = texture.minify.partition("_mipmap_")
+    pictures = [texture.pixels]
+    while between and len(pictures) < num_levels(*texture.pixels.shape[1::-1]):
+        pictures.append(halved(pictures[-1]))
+    minified = np.array([read_level(p, here, texels == "linear", texture.wrap)[..., :3] for p in pictures])
+    magnified = read_level(texture.pixels, here, texture.magnify == "linear", texture.wrap)[..., :3]
+    level, grid = np.clip(detail, 0, len(pictures) - 1), np.indices(detail.shape)
+    low = np.floor(level if between == "linear" else level + 0.5).astype(int).clip(0, len(pictures) - 1)
+    high, share = np.minimum(low + 1, len(pictures) - 1), (level - low)[..., None] * (between == "linear")
+    mixed = minified[low, *grid] * (1 - share) + minified[high, *grid] * share
+    return np.where(detail[..., None] > 0, mixed, magnified), detail
+
+
+@pytest.mark.parametrize("magnify", ["nearest", "linear"])
+@pytest.mark.parametrize("minify", ["nearest", "linear", "linear_mipmap_nearest", "nearest_mipmap_linear",
+                                    "linear_mipmap_linear"])  # fmt: skip
+@pytest.mark.parametrize("wrap", [("repeat", "repeat"), ("mirror", "clamp"), ("clamp", "mirror")])
+def test_textures_are_read_as_opengl_says(device, wrap, minify, magnify):
+    scene, camera = painted(surface(wrap=wrap, minify=minify, magnify=magnify)), CameraConfig(40, 56, hfov_deg=75.0)
+    found, _, triangle = views(SceneBank.pack([scene], device, COLOR_FIELDS), camera)
+    assert (triangle >= 0).all()
+    good, kinds = [], []
+    for image, numbers, position, heading in zip(found, triangle, POSITIONS, HEADINGS, strict=True):
+        expected, detail = expected_colors(scene, camera, numbers, position, heading)
+        good.append(np.abs(image - expected).max(-1) <= CLOSE)
+        kinds.append(detail > 0)
+    # Where texels or levels are not mixed, rounding chooses between two at places where they meet.
+    assert np.mean(good) > (0.999 if minify == "linear_mipmap_linear" and magnify == "linear" else 0.99)
+    assert 0.1 < np.mean(kinds) < 0.9, "both kinds are to be seen"
+
+
+def test_the_nearer_level_alone(device):
+    scene, camera = painted(surface()), CameraConfig(40, 40)
+    only = painted(scene.mesh.surface._replace(textures=(surface(minify="linear_mipmap_nearest").textures[0],)))
+    cheap = views(SceneBank.pack([scene], device, COLOR_FIELDS), camera, settings={"rgb": RGBConfig(trilinear=False)})
+    found = views(SceneBank.pack([only], device, COLOR_FIELDS), camera)
+    np.testing.assert_array_equal(cheap[0], found[0])
+
+
+def test_a_factor_alone_and_with_a_texture(device):
+    """Each channel by itself; 0.5 is 128, as OpenGL rounds it."""
+    plain = Surface(np.arange(12, dtype=np.int32) % 2, (Material((0.5, 0.0, 1.0, 0.1)), Material((0.2, 0.7, 0.3, 1.0))))
+    found, _, triangle = views(SceneBank.pack([painted(plain)], device, COLOR_FIELDS), CameraConfig(16, 16))
+    np.testing.assert_array_equal(found, np.array([[128, 0, 255], [51, 179, 77]])[triangle % 2])
+    grey = surface()._replace(textures=(Texture(np.full((4, 8, 4), 200, np.uint8)),))
+    factor = grey._replace(materials=(Material((0.5, 0.25, 1.0, 1.0), 0),))
+    found, _, _ = views(SceneBank.pack([painted(factor)], device, COLOR_FIELDS), CameraConfig(16, 16))
+    assert (found == [100, 50, 200]).all()
+
+
+def test_corners_colours_are_linear_between_and_multiply(device):
+    color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8)
+    scene = painted(Surface(np.zeros(12, np.int32), (Material((1.0, 0.5, 1.0, 1.0)),), color=color))
+    camera = CameraConfig(24, 32)
+    found, _, triangle = views(SceneBank.pack([scene], device, COLOR_FIELDS), camera)
+    both = painted(surface()._replace(color=color, textures=(Texture(np.full((2, 2, 4), 51, np.uint8)),)))
+    darker, _, _ = views(SceneBank.pack([both], device, COLOR_FIELDS), camera)
+    for image, dark, numbers, position, heading in zip(found, darker, triangle, POSITIONS, HEADINGS, strict=True):
+        rays, eye = pixel_directions(heading, 24, 32, 90.0), np.add(position, (0, camera.camera_height, 0))
+        expected = np.zeros((24, 32, 3))
+        for k in range(3):  # a channel at a time, as if it were U
+            uv = np.stack([color[..., k], color[..., k]], -1).astype(np.float32)
+            as_uv = painted(scene.mesh.surface._replace(uv=uv))
+            expected[..., k] = uv_at(as_uv, numbers, eye, rays)[..., 0]
+        assert np.abs(image - expected * (1, 0.5, 1)).max() < 0.51
+        assert np.abs(dark - expected * 0.2).max() < 0.51
+
+
+def test_nothing_is_black_and_no_colours_are_white(device, caplog):
+    bank = SceneBank.pack([room_scene()], device, COLOR_FIELDS)
+    assert "drawn white: room" in caplog.text
+    found, _, _ = views(bank, CameraConfig(8, 8))
+    assert (found == 255).all()
+    bodies = bodies_at([[0, 50, 0]], [0.0], device)
+    assert (observe(make_rig(bank, bodies, CameraConfig(8, 8), ["rgb"]))["rgb"] == 0).all()
+
+
+def test_a_slot_looks_like_the_scene_that_is_in_it(device):
+    color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8)
+    scenes = [painted(surface()), painted(surface(minify="linear")._replace(color=color)), room_scene()]
+    bank = SlotBank(Capacity.for_all(map(Capacity.of, scenes)), 3, device, COLOR_FIELDS)
+    camera = CameraConfig(16, 16)
+    for slot, scene in ((1, scenes[0]), (2, scenes[1]), (0, scenes[2]), (1, scenes[1]), (2, scenes[0])):
+        bank.put(slot, scene)
+        packed = SceneBank.pack([scene], device, COLOR_FIELDS)
+        np.testing.assert_array_equal(views(bank, camera, slot)[0], views(packed, camera)[0])
+
+
+def test_scenes_share_a_bank(device):
+    scenes = [painted(surface()), room_scene(), painted(surface()._replace(materials=(Material((0, 1, 1, 1), 0),)))]
+    bank, camera = SceneBank.pack(scenes, device, COLOR_FIELDS), CameraConfig(16, 16)
+    for k, scene in enumerate(scenes):
+        alone = SceneBank.pack([scene], device, COLOR_FIELDS)
+        np.testing.assert_array_equal(views(bank, camera, k)[0], views(alone, camera)[0])
+
+
+@pytest.mark.usefixtures("opengl")
+def test_both_renderers_show_the_same_colours():
+    scene, camera = painted(surface()), CameraConfig(64, 64)
+    bank = SceneBank.pack([scene], "cpu", COLOR_FIELDS)
+    cast, _, first = views(bank, camera)
+    drawn, _, second = views(bank, camera, renderer="opengl")
+    same = first == second
+    assert same.mean() > 0.99
+    assert (np.abs(cast[same].astype(int) - drawn[same]).max(-1) <= CLOSE).mean() > 0.999
+
+
+@pytest.mark.parametrize("broken", [1e30, -1e30, 3e5, 0.0])
+def test_the_wildest_gradients_do_no_harm(device, broken):
+    """Texels are looked up within their texture whatever a patch says: the picture's own colours appear."""
+    grey = surface()._replace(textures=(Texture(np.full((5, 3, 4), 77, np.uint8)),))
+    bank = SceneBank.pack([painted(grey)], device, COLOR_FIELDS)
+    bank.appearance.patches[:, 3:12].fill_(broken)
+    bank.appearance.patches[:, 11].view(torch.int32).fill_(-1)
+    assert (views(bank, CameraConfig(16, 16))[0] == 77).all()
+
+
+def test_in_an_environment():
+    scene = painted(surface())
+    env = NavEnv([scene], 2, "cpu", sensors=("rgb", "depth"), height=12, width=16, camera_height=1.0)
+    seen = env.reset(seed=0)[0]["rgb"]
+    assert seen.shape == (2, 3, 12, 16) and seen.dtype == torch.uint8 and seen.float().std() > 10
+    assert env.bank.appearance_fields == set(COLOR_FIELDS) and not len(env.bank.appearance.normal)
+    box = env.single_observation_space["rgb"]
+    assert box.dtype == "uint8" and box.shape == (3, 12, 16) and box.high.max() == 255
+    with pytest.raises(ArgumentError, match="without appearance of levels, materials, paint, patches, texels"):
+        NavEnv(SceneBank.pack([scene], appearance=("normal",)), 2, sensors=("rgb",))
+    spec = RGBSensor(CameraConfig(6, 9)).spec
+    assert {spec.stored_on(torch.device(kind)) for kind in ("cpu", "cuda")} == {torch.uint8}
+
+
+def test_cuda_kernel_has_no_float64(compile_ptx):
+    images, ids = nb.Array(nb.float32, 3, "C"), nb.Array(nb.int32, 3, "C")
+    ints, rows, angles = nb.Array(nb.int32, 1, "C"), nb.Array(nb.float32, 2, "C"), nb.Array(nb.float32, 1, "C")
+    paint = nb.NamedTuple((ints, rows, rows, nb.Array(nb.int32, 2, "C"), ints), rgb.Paint)
+    out = nb.Array(nb.uint8, 4, "C")
+    ptx = compile_ptx(rgb._rgb_cuda, images, ids, rows, angles, angles, paint, nb.float32, nb.boolean, out)
+    assert ".f64" not in ptx and "div.rn" not in ptx
+    assert ptx.count(".v4.") >= 4 + 4 + 3

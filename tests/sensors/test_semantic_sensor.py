@@ -1,0 +1,152 @@
+"""Ids that pixels see: exact against the triangles of the brute-force renderer, one list of names for a bank."""
+
+import numpy as np
+import pytest
+import torch
+from numba import types as nb
+from rigs import bodies_at, make_rig, observe, room_scene
+
+import batchnav
+from batchnav.errors import ConfigError
+from batchnav.houses import make_house
+from batchnav.render.reference import visibility_reference
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.scene import make_scene
+from batchnav.scene.slots import Capacity, SlotBank
+from batchnav.sensors import semantic
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.semantic import InstanceSensor, SemanticSensor
+from batchnav.types import Material, Surface
+
+WALL, FLOOR, CEILING = 1, 2, 3
+HEADINGS = np.float32([0.0, 0.7, -2.0, 3.1])
+
+
+def named_room(names=("", "wall", "floor", "ceiling"), first_id=10):
+    """The room, its faces named by the way they face."""
+    scene = room_scene()
+    a, b, c = (scene.mesh.vertices[scene.mesh.faces[:, k]].astype(float) for k in range(3))
+    up = np.cross(b - a, c - a)[:, 1]
+    kind = np.where(up > 1e-6, FLOOR, np.where(up < -1e-6, CEILING, WALL))
+    category = np.array([names.index(("", "wall", "floor", "ceiling")[k]) for k in kind], np.int32)
+    ids = np.arange(len(kind), dtype=np.int32) + first_id
+    surface = Surface(
+        np.zeros(len(kind), np.int32), (Material(),), object_id=ids, category=category, categories=tuple(names)
+    )
+    return make_scene("room", scene.mesh._replace(surface=surface), scene.navmesh)
+
+
+def seen(bank, position, heading, scene=0, names=("semantic", "instance"), camera=None):
+    bodies = bodies_at(position, heading, bank.device, scene)
+    return observe(make_rig(bank, bodies, camera or CameraConfig(height=16, width=24), list(names)))
+
+
+def test_a_room_reads_wall_floor_and_ceiling(device):
+    bank = SceneBank.pack([named_room()], device, appearance=("category", "object_id"))
+    found = seen(bank, [[0, 0, 0]] * 4, HEADINGS)["semantic"][:, 0]
+    assert bank.categories == ("", "wall", "floor", "ceiling")
+    assert (found[:, 0] == CEILING).all() and (found[:, -1] == FLOOR).all() and (found[:, 7:9, 12] == WALL).all()
+
+
+def test_ids_are_those_of_the_reference_renderers_triangles(device):
+    """Exact where both see the same triangle: where rounding decides between two, either's ids are right."""
+    scene = make_scene("house:2", make_house(2, surface=True))
+    bank, camera = SceneBank.pack([scene], device, appearance=("category", "object_id")), CameraConfig(16, 24)
+    places = scene.navmesh.sample(2, seed=0)
+    found = seen(bank, places, HEADINGS[:2], camera=camera)
+    eyes = places + np.array([0.0, camera.camera_height, 0.0])
+    compared = agree = 0
+    for i, heading in enumerate(HEADINGS[:2]):
+        _, triangle = visibility_reference(scene.mesh, eyes[i], heading, camera.height, camera.width, camera.hfov_deg)
+        surface = scene.mesh.surface
+        for name, ids in (("semantic", surface.category), ("instance", surface.object_id)):
+            expected = np.where(triangle >= 0, ids[np.maximum(triangle, 0)], 0)
+            same = found[name][i, 0] == expected
+            compared, agree = compared + same.size, agree + same.sum()
+    assert agree >= 0.998 * compared
+
+
+def test_ids_are_what_the_renderers_own_triangles_say(device):
+    scenes = [named_room(), make_scene("house:2", make_house(2, surface=True))]
+    bank, camera = SceneBank.pack(scenes, device, appearance=("category", "object_id")), CameraConfig(24, 32)
+    bodies = bodies_at(scenes[1].navmesh.sample(4, seed=1), HEADINGS, device, scene=1)
+    rig = make_rig(bank, bodies, camera, ["semantic", "instance"])
+    found = observe(rig)
+    triangle = rig.renderers[""].visibility(*rig.look_from()).triangle.cpu().numpy()
+    own = np.maximum(triangle - len(scenes[0].mesh.faces), 0)
+    surface = scenes[1].mesh.surface
+    np.testing.assert_array_equal(found["instance"][:, 0], np.where(triangle >= 0, surface.object_id[own], 0))
+    names = np.array(bank.categories)[found["semantic"][:, 0]]
+    np.testing.assert_array_equal(
+        names, np.where(triangle >= 0, np.array(surface.categories)[surface.category[own]], "")
+    )
+
+
+def test_nothing_where_nothing_is_seen_or_known(device):
+    bank = SceneBank.pack([named_room()], device, appearance=True)
+    outside = seen(bank, [[0, 50, 0]], [0.0])
+    assert (outside["semantic"] == 0).all() and (outside["instance"] == 0).all()
+    plain = SceneBank.pack([room_scene()], device, appearance=True)
+    assert plain.categories == ("",)
+    inside = seen(plain, [[0, 0, 0]], [0.0])
+    assert (inside["semantic"] == 0).all() and (inside["instance"] == 0).all()
+
+
+def test_scenes_of_a_bank_share_one_list_of_names(device):
+    """By name, whatever number each scene has for it, and whatever it calls its row 0."""
+    first = named_room()
+    second = named_room(("unknown", "ceiling", "sofa", "wall", "floor"))
+    bank = SceneBank.pack([first, second], device, appearance=("category",))
+    assert bank.categories == ("", "wall", "floor", "ceiling", "sofa")
+    assert second.categories[0] == "unknown"
+    images = [seen(bank, [[0, 0, 0]], [0.7], scene, ["semantic"])["semantic"] for scene in (0, 1)]
+    np.testing.assert_array_equal(*images)
+
+
+def test_slots_share_one_list_that_grows(device):
+    first, second = named_room(), named_room(("", "sofa", "floor", "wall", "ceiling"))
+    bank = SlotBank(Capacity.for_all(map(Capacity.of, (first, second))), 2, device, appearance=("category",))
+    bank.put(0, first)
+    assert bank.categories == ("", "wall", "floor", "ceiling")
+    bank.put(1, second)
+    assert bank.categories == ("", "wall", "floor", "ceiling", "sofa")
+    images = [seen(bank, [[0, 0, 0]], [0.7], slot, ["semantic"])["semantic"] for slot in (0, 1)]
+    np.testing.assert_array_equal(*images)
+
+
+def test_spec():
+    for sensor, name in ((SemanticSensor, "semantic"), (InstanceSensor, "instance")):
+        spec = sensor(CameraConfig(height=6, width=9)).spec
+        assert (spec.name, spec.shape) == (name, (1, 6, 9))
+        assert {spec.stored_on(torch.device(kind)) for kind in ("cpu", "cuda")} == {torch.int32}
+        box = spec.box
+        assert box.dtype == "int32" and box.low.min() == 0 and box.high.max() == 2**31 - 1
+
+
+def test_an_environment_gives_ids():
+    env = batchnav.NavEnv([named_room()], 2, "cpu", sensors=("depth", "semantic", "instance"), height=8, width=8)
+    observation, _ = env.reset(seed=0)
+    assert env.bank.appearance_fields == {"category", "object_id"}
+    assert observation["semantic"].dtype == torch.int32 and env.storage["semantic"] == torch.int32
+    assert set(observation["semantic"].unique().tolist()) <= {WALL, FLOOR, CEILING}
+    assert env.single_observation_space["instance"].contains(observation["instance"][0].numpy())
+
+
+def test_a_policy_that_reads_floats_says_so():
+    from batchnav.config import PolicyConfig
+    from batchnav.policy.actor_critic import ActorCritic
+
+    env = batchnav.NavEnv([named_room()], 2, "cpu", sensors=("semantic",), height=32, width=32)
+    with pytest.raises(ConfigError, match="semantic"):
+        ActorCritic(env.single_observation_space, env.single_action_space, PolicyConfig())
+
+
+def test_pictures_of_ids():
+    found = batchnav.render(named_room(), [0, 1.25, 0], 0.0, sensors=("semantic", "instance"), height=8, width=12)
+    assert found["semantic"].shape == (1, 8, 12) and found["semantic"].dtype == np.int32
+    assert (found["instance"] >= 10).all()
+
+
+def test_cuda_kernel_compiles(compile_ptx):
+    ints, out = nb.Array(nb.int32, 3, "C"), nb.Array(nb.int32, 4, "C")
+    assert ".f64" not in compile_ptx(semantic._look_up_cuda, ints, nb.Array(nb.int32, 1, "C"), out)
