@@ -156,11 +156,11 @@ def scene_ids(names: Iterable[str]) -> list[str]:
             kind, first, last = seeds.groups()
             found = [f"{kind}{seed}" for seed in range(int(first), int(last) + 1)]
         else:
-            found = prepared_in(Path(name)) if os.path.isdir(name) else [name]
+            found = [str(file) for file in prepared_in(Path(name))] if os.path.isdir(name) else [name]
         if not found:
             what = "a range without seeds" if seeds else f"a folder without prepared scenes (*{SUFFIX})"
             raise MeshError(f"{name}: found {what}, expected some")
-        ids += map(str, found)
+        ids += found
     return ids
 
 

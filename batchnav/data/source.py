@@ -223,7 +223,7 @@ def _frame(attributes: dict, where: str, default: Frame) -> Frame:
     return Frame(up, front)
 
 
-def vector(data: dict, field: str, where: str, default: Vector | None = None, length: int = 3) -> tuple:
+def vector(data: dict, field: str, where: str, default: tuple[float, ...] | None = None, length: int = 3) -> tuple:
     """A field's `length` numbers, `default` where it is absent. MeshError otherwise."""
     value = data.get(field, default)
     if not isinstance(value, (list, tuple)) or len(value) != length or not all(map(is_number, value)):

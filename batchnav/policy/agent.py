@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -79,7 +80,7 @@ class Agent:
         self._start = torch.zeros_like(self._start)
         return act.action
 
-    def _checked(self, observations: Observation) -> Observation:
+    def _checked(self, observations: Mapping[str, torch.Tensor]) -> Observation:
         """What the network reads, on its device; ArgumentError where something is missing or misshapen."""
         result = {}
         for name, shape in self.network.observation_shapes.items():

@@ -119,7 +119,7 @@ def _read_apart(reader, word: str, lines: Sequence[str], numbers: Sequence[int],
 
 def _numbers(columns: Columns, count: int, convert: Callable[[str], float], dtype: type) -> np.ndarray:
     """[count, len(columns)] of the words."""
-    found = np.empty((count, len(columns)), dtype)
+    found: np.ndarray = np.empty((count, len(columns)), dtype)
     for k, column in enumerate(columns):
         found[:, k] = np.fromiter(map(convert, column), dtype, count)
     return found

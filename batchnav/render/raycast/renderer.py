@@ -44,7 +44,7 @@ class RaycastRenderer:
         self.num_agents, self.height, self.width = int(num_agents), int(height), int(width)
         self.depth = torch.zeros(self.num_agents, self.height, self.width, device=bank.device)
         self._level = torch.zeros(self.num_agents, device=bank.device)
-        self._options = (tan_half(hfov_deg), np.float32(min(max_depth, _FAR)), bool(backface_culling))
+        self._options = (tan_half(hfov_deg), np.float32(min(float(max_depth), float(_FAR))), bool(backface_culling))
         self._cast_depth = self._bind(depth_cpu, depth_cuda, self.depth)
         self._triangle: torch.Tensor | None = None
         """Made when it is first asked for."""
