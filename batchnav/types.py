@@ -163,6 +163,8 @@ class Task(Protocol):
 
     Config: type
     """The dataclass of its settings."""
+    config: Any
+    """Its settings."""
     title: str
     """What people call it."""
     episode_file: str

@@ -1,6 +1,6 @@
 """Simulator steps per second without rendering: random actions, Detour's geodesic distances in the step.
 
-    python eval/speed_sim.py --device cuda --num-envs 1024 4096 16384
+    python eval/speed_sim.py --device cuda --num-envs 1024 4096 16384 --tasks pointnav flee explore
 
 On CUDA the steps are recorded as one graph and replayed: launched from Python, one at a time, the host would be timed.
 "all" draws from the four actions, so that a quarter of the steps end an episode and sample a new one; "moving" leaves
@@ -9,6 +9,7 @@ stop out, as in training, where episodes last hundreds of steps.
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,9 @@ from batchnav.runs.results import record, row
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.bodies import NUM_ACTIONS
-from batchnav.tasks.pointnav import pointnav_simulator
+from batchnav.sim.bodies import NUM_ACTIONS, BodyConfig
+from batchnav.sim.simulator import Simulator
+from batchnav.tasks import TASKS
 
 WARM_UP = 100
 """Steps before timing: kernels compile, episodes spread out."""
@@ -38,6 +40,8 @@ class Options:
     """As `find_scene` names them, as the path of a mesh file."""
     device: str = "auto"
     num_envs: tuple[int, ...] = (256, 4096, 16384)
+    tasks: tuple[str, ...] = ("pointnav",)
+    """Names of `batchnav.tasks.TASKS`."""
     steps: int = 200
     """Steps per repeat."""
     repeats: int = 7
@@ -49,17 +53,17 @@ def main(options: Options) -> None:
     device = resolve_device(options.device)
     bank = SceneBank.pack(find_scenes(options.scenes), device)
     rows, scene = [], "+".join(Path(name).stem for name in options.scenes)
-    for num_envs in options.num_envs:
-        for actions in ("all", "moving"):
-            rates = measure(bank, num_envs, 0 if actions == "all" else 1, options)
-            params = {"scene": scene, "num_envs": num_envs, "actions": actions, "geodesic": "detour"}
-            rows.append(row("sim", "steps_per_second", rates, params, device))
+    for num_envs, task, actions in itertools.product(options.num_envs, options.tasks, ("all", "moving")):
+        rates = measure(bank, task, num_envs, 0 if actions == "all" else 1, options)
+        params = {"scene": scene, "num_envs": num_envs, "actions": actions, "geodesic": "detour", "task": task}
+        rows.append(row("sim", "steps_per_second", rates, params, device))
     record("sim", rows, append=options.record)
 
 
-def measure(bank: SceneBank, num_envs: int, first_action: int, options: Options) -> list[float]:
+def measure(bank: SceneBank, task: str, num_envs: int, first_action: int, options: Options) -> list[float]:
     """Steps per second of each repeat, actions drawn from [first_action, 4)."""
-    sim = pointnav_simulator(bank, num_envs)
+    kind = TASKS[task]
+    sim = Simulator(bank, num_envs, BodyConfig(), lambda sim: kind(sim, kind.Config()))
     sim.reset()
     generator = torch.Generator(bank.device).manual_seed(0)
     shape = (WARM_UP + options.steps, num_envs)

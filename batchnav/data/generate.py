@@ -25,7 +25,7 @@ def generate_episodes(scene: Scene, number: int, seed: int = 0, config: PointNav
     config = config or PointNavConfig()
     sim = pointnav_simulator(SceneBank.pack([scene]), number, config, seed=seed)
     sim.reset()
-    return _episodes(scene, sim, sim.task.state.start_distance)
+    return _episodes(scene, sim, sim.task.state.goal, sim.task.state.start_distance)
 
 
 def generate_starts(scene: Scene, number: int, seed: int = 0) -> list[Episode]:
@@ -37,11 +37,11 @@ def generate_starts(scene: Scene, number: int, seed: int = 0) -> list[Episode]:
     number = check_int("number", number, 1, MAX_ENVS)
     sim = Simulator(SceneBank.pack([scene]), number, BodyConfig(), lambda sim: Flee(sim, FleeConfig()), seed)
     sim.reset()
-    return _episodes(scene, sim, sim.task.state.reachable)
+    return _episodes(scene, sim, sim.task.state.target, sim.task.state.reachable)
 
 
-def _episodes(scene: Scene, sim: Simulator, distance: torch.Tensor) -> list[Episode]:
-    """The running episodes of a simulator, with the distance f32 [N] to each one's target."""
+def _episodes(scene: Scene, sim: Simulator, goal: torch.Tensor, distance: torch.Tensor) -> list[Episode]:
+    """The running episodes of a simulator with their goals f32 [N, 3], so far away f32 [N]."""
     bodies, task = sim.bodies, sim.task
     return [
         Episode(
@@ -49,7 +49,7 @@ def _episodes(scene: Scene, sim: Simulator, distance: torch.Tensor) -> list[Epis
             scene_id=scene.name,
             start_position=shortest_floats(bodies.position[i]),
             start_rotation=shortest_floats(torch.tensor(rotation_of(float(bodies.heading[i])))),
-            goals=(Goal(shortest_floats(task.target[i]), task.target_radius),),
+            goals=(Goal(shortest_floats(goal[i]), task.target_radius),),
             info={"geodesic_distance": shortest_floats(distance[i : i + 1])[0]},
         )
         for i in range(sim.num_envs)

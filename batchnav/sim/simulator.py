@@ -14,6 +14,7 @@ function of seed, agent and number, so when it is drawn changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -55,7 +56,7 @@ class Simulator:
         bank: SceneBank,
         num_envs: int,
         body: BodyConfig,
-        make_task: Callable[[Simulator], Task],
+        make_task: Callable[[Simulator], Any],
         seed: int = 0,
         first_env: int = 0,
     ):
@@ -73,7 +74,7 @@ class Simulator:
         self._judging = self._drawing = False  # beside torch's current stream
         if self.device.type == "cuda":
             self._judge_stream, self._draw_stream = torch.cuda.Stream(self.device), torch.cuda.Stream(self.device)
-        self.task = make_task(self)
+        self.task: Task = make_task(self)
 
     def search_scratch(self, threads: int):
         """Memory for searches as kernels take it: on CUDA one for each of so many threads, on the CPU one a chunk."""

@@ -6,6 +6,7 @@ cell is. The start's own cell does not count. Not taken over from there: 500 act
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -143,7 +144,7 @@ class Explore(ProgressTask):
         super().__init__(sim, config, episodes)
         self.no_episode += f", with at most {MAX_MARKS:,} cells of {config.cell_size:g} m in the box around it"
         self.cells, self._marks = self.own
-        self.state = ExploreState(*self.roam, self.cells)
+        self.state = ExploreState(**self.roam._asdict(), cells=self.cells)
         self.ranges |= {"progress": (0.0, float(config.max_steps))}
         self._bind_counting()
 
@@ -173,8 +174,8 @@ class Explore(ProgressTask):
         read = sim.bank.navmesh_view, view(sim.queue), settings.cell_size
         counted = view(self._marks), view(self.upcoming), sim.noted
         if sim.device.type == "cpu":
-            self._judge = partial(judge_cpu, notes, settings, *written)
-            self._count = partial(count_cpu, *read, min(n, sim.chunks, COUNTING_WARPS), *counted)
+            self._judge: Callable[[], Any] = partial(judge_cpu, notes, settings, *written)
+            self._count: Callable[[], Any] = partial(count_cpu, *read, min(n, sim.chunks, COUNTING_WARPS), *counted)
             return
         self._judge = BoundKernel(judge_cuda, n, notes, settings, *written)
         threads = min(n, COUNTING_WARPS) * WARP

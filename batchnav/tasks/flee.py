@@ -7,6 +7,7 @@ where the release adds infinity; and 500 actions are 500, not 499.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -134,8 +135,10 @@ class Flee(ProgressTask):
         written = view(self.roam), view(self.finished), view(self.reward)
         if sim.device.type == "cpu":
             chunks, scratch = sim.chunks, self.scratch
-            self._judge = partial(judge_cpu, nav, notes, scale, chunks, scratch, *written)
-            self._find_farthest = partial(farthest_cpu, nav, queue, chunks, scratch, candidates, upcoming)
+            self._judge: Callable[[], Any] = partial(judge_cpu, nav, notes, scale, chunks, scratch, *written)
+            self._find_farthest: Callable[[], Any] = partial(
+                farthest_cpu, nav, queue, chunks, scratch, candidates, upcoming
+            )
             return
         self._judge = BoundKernel(judge_cuda, n, nav, notes, scale, self.scratch, *written)
         self._find_farthest = BoundKernel(

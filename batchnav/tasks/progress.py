@@ -11,7 +11,7 @@ comes next, so `judge` alone writes progress and return, and the first step of a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -52,9 +52,10 @@ class Roam(NamedTuple):
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Roam:
         """Of `n` agents before their first episode."""
-        start, target = torch.zeros(n, 3, device=device), torch.zeros(n, 3, device=device)
-        numbers = (torch.zeros(n, device=device) for _ in range(3))
-        return cls(start, target, *numbers, torch.full((n,), -1, dtype=torch.int32, device=device))
+        start, target = torch.zeros(2, n, 3, device=device)
+        reachable, progress, earned = torch.zeros(3, n, device=device)
+        table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
+        return cls(start, target, reachable, progress, earned, table_index)
 
 
 class Notes(NamedTuple):
@@ -90,7 +91,7 @@ class Notes(NamedTuple):
         """Of `n` agents that have not moved."""
         bodies, roam = Bodies.empty(n, device)._asdict(), Roam.empty(n, device)._asdict()
         return cls(torch.zeros(n, dtype=torch.bool, device=device), **{
-            name: (roam.get(name) if name in roam else bodies[name]) for name in cls._fields if name != "moved"
+            name: (roam[name] if name in roam else bodies[name]) for name in cls._fields if name != "moved"
         })  # fmt: skip
 
 
@@ -310,7 +311,7 @@ class ProgressTask:
                 actions.numpy(), nav, roam, body, max_steps, sim.chunks, self.scratch, bodies, notes
             )
             self.begin = lambda everyone: begin_cpu(everyone, upcoming, bodies, roam, queue)
-            self.draw_starts = partial(draw_cpu, nav, bodies, queue, origin, table, upcoming, noted)
+            self.draw_starts: Callable[[], Any] = partial(draw_cpu, nav, bodies, queue, origin, table, upcoming, noted)
             return
         actions = view(torch.zeros(n, dtype=torch.int64, device=sim.device))
         walk_all = BoundKernel(advance_cuda, n, actions, nav, roam, body, max_steps, self.scratch, bodies, notes, noted)

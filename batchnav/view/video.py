@@ -58,7 +58,7 @@ def _palette(last: Image.Image) -> Image.Image:
 
 
 def _draw_goal(plan: TopDownMap, recording: Recording, shortest: np.ndarray | None) -> None:
-    if recording.goal is not None:
+    if recording.goal is not None and shortest is not None:
         plan.draw_path(shortest, ORANGE, dash=7.0)
         plan.draw_goal(recording.goal, recording.goal_radius)
     plan.draw_scale_bar()
