@@ -44,8 +44,8 @@ class SceneBank:
         navmesh: NavMeshData,
         first_triangle: Sequence[int],
         appearance: Appearance | None,
-        appearance_fields: frozenset[str],
         device: torch.device,
+        appearance_fields: frozenset[str] = frozenset(),
     ):
         self.scenes = scenes
         self.names = tuple(scene.name for scene in scenes)
@@ -91,7 +91,7 @@ class SceneBank:
             look = to_device(pack_appearance([scene.mesh for scene in scenes], fields), device)
         if "paint" in fields:
             warn_of_white([scene.name for scene in scenes], [scene.mesh for scene in scenes])
-        return cls(scenes, bvh, navmesh, first.tolist(), look, fields, device)
+        return cls(scenes, bvh, navmesh, first.tolist(), look, device, fields)
 
     def search_scratch(self, rows: int) -> SearchScratch:
         """Memory for `rows` path searches at a time in any of the scenes."""
