@@ -22,6 +22,7 @@ from rich.console import Console
 
 from batchnav.data.source import SCENES_DIR
 from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.agents import REFERENCE_AGENTS
 from batchnav.evaluation.run import Evaluation, PolicyPlayer, ReferencePlayer
@@ -80,7 +81,10 @@ def main(options: Options) -> None:
         player = ReferencePlayer(options.agent, NavConfig())
         out = Path("runs") / options.agent
     path, out = options.episodes or EPISODES / f"{options.split}.json.gz", options.out or out
-    evaluation = Evaluation(path, device, player.config.body, options.num_envs, options.renderer, options.scenes_dir)
+    evaluation = Evaluation(
+        path, device, player.config.body, options.num_envs, options.renderer, options.scenes_dir,
+        needed_appearance(player.config),
+    )  # fmt: skip
     played = [evaluation.play(player)]
     if options.report:
         others = [ReferencePlayer(name, player.config) for name in REFERENCE_AGENTS if name != player.name]

@@ -26,6 +26,7 @@ from batchnav.evaluation.play import Agent, Recording, evaluate, record
 from batchnav.policy.weights import load_policy
 from batchnav.runtime.device import machine
 from batchnav.runtime.files import replacing
+from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import BodyConfig
 
@@ -106,6 +107,7 @@ class Evaluation:
         num_envs: environments at a time, at most one per episode.
         renderer: "raycast", "opengl" or "auto", for agents that look.
         scenes_dir: folder below which the scenes of Habitat's episodes lie.
+        appearance: fields that the agents' sensors read beyond depth (`envs.nav.needed_appearance`).
     """
 
     def __init__(
@@ -116,14 +118,15 @@ class Evaluation:
         num_envs: int = 256,
         renderer: str = "raycast",
         scenes_dir: Path = SCENES_DIR,
+        appearance: frozenset[str] = frozenset(),
     ):
         self.path, self.num_envs, self.renderer = path, num_envs, renderer
         self.split = path.name.removesuffix(".json.gz")
         self.episodes = load_episodes(path)
-        scenes = find_played(self.episodes, scenes_dir, body.navmesh)
+        scenes = find_played(self.episodes, scenes_dir, body.navmesh, bool(appearance & FROM_FILES))
         self.names = [scene.name for scene in scenes]
         check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))
-        self.bank = SceneBank.pack(scenes, device)
+        self.bank = SceneBank.pack(scenes, device, appearance)
 
     def play(self, player: Player) -> Played:
         """Play all episodes once."""

@@ -107,6 +107,7 @@ class Learner:
             for envs in order.view(config.minibatches, -1):
                 self.minibatch.copy_(envs)
                 parts.append(self._learn_minibatch().clone())
+        self.policy.watch({name: slots[: rollout.num_steps] for name, slots in rollout.obs.items()})
         timer.mark()
         self.frames += config.frames_per_update
         *losses, grad_norm = torch.stack(parts).mean(0).unbind()

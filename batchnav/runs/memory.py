@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 import torch
 from gymnasium import spaces
 
-from batchnav.envs.nav import specs_of
+from batchnav.envs.nav import needed_appearance, specs_of
 from batchnav.navmesh.data import search_scratch
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.rollout import Rollout
 from batchnav.runs.config import PointNavRun
 from batchnav.runtime.device import num_threads
 from batchnav.scene.slots import Capacity, slots_needed
+from batchnav.sensors.rig import make_sensors
 from batchnav.sim.bodies import NUM_ACTIONS, Bodies
 from batchnav.sim.episodes import Queue
 from batchnav.sim.simulator import CHUNKS_PER_THREAD
@@ -35,13 +36,14 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
     """Bytes of tensors that a run has at its peak, by part.
 
     What the driver, CUDA's context and the allocator's rounding take comes on top. The activations are those of the
-    network as it is written; compiled, it may keep less.
+    network as it is written; compiled, it may keep less. Textures that scenes share are counted for each of them.
 
     Args:
         run: the configuration.
         scenes: what each of its scenes takes (`data.scenes.measure_scenes`).
         device: where it will run. The network is tried out there on a few frames.
     """
+    scenes = [scene.with_appearance(needed_appearance(run.nav)) for scene in scenes]
     n, room, specs = run.ppo.num_envs, Capacity.for_all(scenes), specs_of(run)
     slots = slots_needed(scenes, run.scenes.slots, run.scenes.gigabytes)
     storage = {spec.name: spec.stored_on(device) for spec in specs}
@@ -73,6 +75,10 @@ def _images(run: PointNavRun, specs: Sequence[Spec]) -> int:
     n, cameras = run.ppo.num_envs, run.all_cameras
     used = {name for name in cameras if any(s.shape[1:] == (cameras[name].height, cameras[name].width) for s in specs)}
     metres = sum(n * cameras[name].height * cameras[name].width * 4 for name in used)
+    sensors = make_sensors(run.sensors, cameras, run.sensor_settings)
+    for name, of_camera in sensors.items():
+        if any(sensor.needs_triangles for sensor in of_camera.values()):
+            metres += n * cameras[name].height * cameras[name].width * 4
     return metres + sum(n * math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
 
 

@@ -45,7 +45,8 @@ def test_a_room_reads_wall_floor_and_ceiling(device):
     bank = SceneBank.pack([named_room()], device, appearance=("category", "object_id"))
     found = seen(bank, [[0, 0, 0]] * 4, HEADINGS)["semantic"][:, 0]
     assert bank.categories == ("", "wall", "floor", "ceiling")
-    assert (found[:, 0] == CEILING).all() and (found[:, -1] == FLOOR).all() and (found[:, 7:9, 12] == WALL).all()
+    above, ahead, below = found[:, 0, 12], found[:, 7:9, 12], found[:, -1, 12]
+    assert (above == CEILING).all() and (ahead == WALL).all() and (below == FLOOR).all()
 
 
 def test_ids_are_those_of_the_reference_renderers_triangles(device):
