@@ -105,9 +105,7 @@ def _wall(draw: Draw) -> Finish:
 
 _FLOORS = (
     lambda draw: _of(draw, "planks", _lighter(_tinted(draw, draw.pick(_WOODS[:-1])))),
-    lambda draw: _of(
-        draw, "tiles", hsv(draw.uniform(0.03, 0.15), draw.uniform(0.0, 0.35), draw.uniform(0.45, 0.98))
-    ),
+    lambda draw: _of(draw, "tiles", hsv(draw.uniform(0.03, 0.15), draw.uniform(0.0, 0.35), draw.uniform(0.45, 0.98))),
     lambda draw: _of(draw, "carpet", _textile(draw)),
     lambda draw: _of(draw, "stone", hsv(draw.uniform(0.05, 0.14), draw.uniform(0.0, 0.2), draw.uniform(0.5, 0.98))),
 )

@@ -75,9 +75,7 @@ def appearance_fields(wanted: bool | Collection[str]) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def pack_appearance(
-    meshes: Sequence[TriangleMesh], fields: Collection[str], categories: dict[str, int]
-) -> Appearance:
+def pack_appearance(meshes: Sequence[TriangleMesh], fields: Collection[str], categories: dict[str, int]) -> Appearance:
     """The appearance of several meshes, one after another, as NumPy arrays; other `fields` than these have no rows.
 
     `categories`: see `appearance_of`.

@@ -272,7 +272,7 @@ def test_a_lexicon_that_is_none_is_named(world, classes):
     config["semantic_scene_descriptor_instances"] = {"words": "words.json"}
     write_json(world / "own.scene_dataset_config.json", config)
     write_instance(world, semantic_scene_instance="words")
-    with pytest.raises(MeshError, match="words.json: field 'classes'"):
+    with pytest.raises(MeshError, match=r"words\.json: field 'classes'"):
         source(world)
 
 

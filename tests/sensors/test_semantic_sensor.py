@@ -78,7 +78,8 @@ def test_ids_are_what_the_renderers_own_triangles_say(device):
     surface = scenes[1].mesh.surface
     np.testing.assert_array_equal(found["instance"][:, 0], np.where(triangle >= 0, surface.object_id[own], 0))
     names = np.array(bank.categories)[found["semantic"][:, 0]]
-    np.testing.assert_array_equal(names, np.where(triangle >= 0, np.array(surface.categories)[surface.category[own]], ""))
+    expected = np.where(triangle >= 0, np.array(surface.categories)[surface.category[own]], "")
+    np.testing.assert_array_equal(names, expected)
 
 
 def test_nothing_where_nothing_is_seen_or_known(device):
