@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchnav.data.annotations import annotate, annotation_file
 from batchnav.data.files import is_number, read_json, short
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
@@ -133,12 +134,17 @@ class SceneSource:
     def files(self) -> list[Path]:
         """Every file that the scene depends on, each once."""
         found = [part.asset.path for part in self.parts] + ([self.navmesh] if self.navmesh else [])
+        found += filter(None, map(annotation_file, {part.asset.path for part in self.parts}))
         return sorted(set(found))
 
     def load_mesh(self, appearance: AppearanceConfig | bool = True) -> TriangleMesh:
         """All parts as one mesh, +Y up, metres, with or without `appearance`. MeshError where a file cannot be used."""
-        load = functools.cache(load_mesh)  # a chair that stands in forty places is read once
-        parts = [part.place(load(part.asset.path, appearance=appearance)) for part in self.parts]
+
+        @functools.cache  # a chair that stands in forty places is read once
+        def load(path: Path) -> TriangleMesh:
+            return annotate(load_mesh(path, appearance=appearance), path)
+
+        parts = [part.place(load(part.asset.path)) for part in self.parts]
         if appearance is not False:
             parts = [part.named(mesh) for part, mesh in zip(self.parts, parts, strict=True)]
             if self.surface is not None:
