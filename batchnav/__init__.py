@@ -25,7 +25,7 @@ _PUBLIC = {
     "SceneBank": "batchnav.scene.bank",
     "RaycastRenderer": "batchnav.render.raycast.renderer",
     "OpenGLRenderer": "batchnav.render.opengl.renderer",
-    "render": "batchnav.sensors.picture",
+    "render": "batchnav.render",
     "NavConfig": "batchnav.envs.config",
     "NavEnv": "batchnav.envs.nav",
     "PointNavEnv": "batchnav.envs.nav",

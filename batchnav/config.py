@@ -49,6 +49,8 @@ class PolicyConfig:
     """Width of each vector observation's and of the previous action's embedding."""
     polar: tuple[str, ...] = ("pointgoal",)
     """Vector observations [r, angle] that the network reads as [r, cos, sin]."""
+    normalized: tuple[str, ...] = ()
+    """Images whose channels are centred and scaled by their running mean and variance, as the paper's RGB agent's."""
     blind: bool = False
     """Leave image observations out: the control experiment."""
 
@@ -129,6 +131,8 @@ class ScenesConfig:
     gigabytes: float = 0.0
     """The device's memory that scenes may take, in 1e9 bytes: where all need more, as many slots as fit take turns. 0:
     no limit."""
+    largest_texture: int = 4096
+    """Texels along a texture's longer side, where agents see colour: larger ones are read at a half, a quarter ..."""
 
     @property
     def names(self) -> list[str]:
@@ -151,6 +155,7 @@ class ScenesConfig:
                 "slots: found 1, expected 0 (all scenes at once) or at least 2: one to load the next into"
             )
         in_range(self, "gigabytes", 0.0, 1e6)
+        in_range(self, "largest_texture", 1, 16384)
         for name in ("slots", "gigabytes"):
             if getattr(self, name) and self.episodes:
                 raise ConfigError(

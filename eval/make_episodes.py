@@ -42,7 +42,8 @@ def main() -> None:
     for name, (kind, split) in FILES.items():
         write(f"{name}.json.gz", (find_scene(f"{kind}:{seed}") for seed in SPLITS[split]), generate_episodes)
     for split in ("val", "test"):
-        write(f"starts_{split}.json.gz", (find_scene(f"house:{seed}") for seed in SPLITS[split]), generate_starts)
+        houses = (find_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split])
+        write(f"starts_{split}.json.gz", houses, generate_starts)
 
 
 def write(name: str, candidates: Iterable[Scene], generate: Callable[[Scene, int], list[Episode]]) -> None:

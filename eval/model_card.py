@@ -16,6 +16,7 @@ import torch
 import tyro
 
 from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import needed_appearance
 from batchnav.evaluation.run import Evaluation, Player, PolicyPlayer, ReferencePlayer
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.runs.results import append_rows, commit
@@ -61,7 +62,9 @@ def main(options: Options) -> None:
     players["greedy agent"] = ReferencePlayer("greedy", NavConfig())
     results, rows = {}, []
     for path in options.episodes:
-        evaluation = Evaluation(path, device, players["this agent"].config.body, options.num_envs)
+        config = players["this agent"].config
+        appearance = needed_appearance(config)
+        evaluation = Evaluation(path, device, config.body, options.num_envs, appearance=appearance)
         for name, player in players.items():
             played = evaluation.play(player)
             results[evaluation.split, name] = played.overall

@@ -24,6 +24,7 @@ from rich.console import Console
 
 from batchnav.data.source import SCENES_DIR
 from batchnav.envs.config import nav_config
+from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.run import Evaluation, PolicyPlayer, ReferencePlayer
 from batchnav.runs.results import append_rows
@@ -94,8 +95,9 @@ def measure(options: Options, ranks: Ranks) -> None:
         raise ArgumentError(f"agent: found {options.agent!r}, expected one of {', '.join(task.reference_agents)}")
     path, out = options.episodes or EPISODES / task.episode_file.format(split=options.split), options.out or out
     evaluation = Evaluation(
-        path, device, player.config.body, options.num_envs, options.renderer, options.scenes_dir, ranks
-    )
+        path, device, player.config.body, options.num_envs, options.renderer, options.scenes_dir, ranks,
+        needed_appearance(player.config),
+    )  # fmt: skip
     played = [evaluation.play(player)]
     if options.report:
         others = [ReferencePlayer(name, player.config) for name in task.reference_agents if name != player.name]

@@ -2,6 +2,7 @@
 
     python eval/speed_render.py --device cuda --num-agents 1024 4096 --sizes 64 128 --scenes house:121980 houses:64
     python eval/speed_render.py --device cuda --renderers opengl --culling --no-peers
+    python eval/speed_render.py --renderers raycast --sensors depth rgb+depth --scenes house.glb --no-peers
 
 Views are drawn from each scene's navigable space with any heading. All renderers see the same views and are timed in
 turn, repetition by repetition, so that a change of clock or load meets all of them. Our own renderers' agents turn by
@@ -35,6 +36,11 @@ from batchnav.runs.results import append_rows, print_table, row
 from batchnav.runtime.device import num_threads, resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.depth import DepthConfig
+from batchnav.sensors.rig import MAIN, appearance_needed, make_sensors
+from batchnav.sensors.sensor import Sensor
+from batchnav.sensors.sensor import Views as Sight
 from batchnav.types import Renderer
 
 HOUSES = "houses:"
@@ -59,6 +65,8 @@ class Arguments:
     scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
     """Scenes as `find_scene` names them, as the path of a mesh file; or houses:K, a batch of K procedural houses."""
     renderers: tuple[Literal["raycast", "opengl"], ...] = ("raycast", "opengl")
+    sensors: tuple[str, ...] = ("depth",)
+    """What is seen, each measured by itself: names of sensors with a + between them, as rgb+depth."""
     culling: bool = False
     """Also OpenGL without each kind of culling, and without any, to show what each gains."""
     repeats: int = 7
@@ -75,7 +83,8 @@ def main(arguments: Arguments) -> None:
     counts = arguments.num_agents or ((4096,) if device.type == "cuda" else (256,))
     rows = []
     for name in arguments.scenes:
-        bank = SceneBank.pack(find_scenes(scene_names(name)), device)
+        fields = frozenset().union(*(appearance_needed({"": made_of(kind)}) for kind in arguments.sensors))
+        bank = SceneBank.pack(find_scenes(scene_names(name), appearance=bool(fields)), device, fields)
         others = peers(bank) if arguments.peers else {}
         triangles = sum(len(scene.mesh.faces) for scene in bank.scenes)
         for n in counts:
@@ -107,19 +116,23 @@ def compare(bank: SceneBank, others: dict[str, Aim], views: Views, params: dict,
     """All renderers on the same views: rows of frames/s, and of seconds a frame in each of OpenGL's stages."""
     n, size, device = params["num_agents"], params["width"], bank.device
     ours = make(kinds(arguments), bank, n, size)
-    runs = {name: turning(renderer, views) for name, renderer in ours.items()}
-    runs |= {name: aim(views, size) for name, aim in others.items()}
+    runs = {
+        (name, kind): turning(renderer, views, made_of(kind, size), bank)
+        for name, renderer in ours.items()
+        for kind in arguments.sensors
+    }
+    runs |= {(name, "depth"): aim(views, size) for name, aim in others.items()}
 
-    def describe(renderer: str) -> dict:
-        threads = 1 if renderer.startswith("Embree") else num_threads()
-        return {"renderer": renderer, **params, **({"threads": threads} if device.type == "cpu" else {})}
+    def describe(renderer: str, sensors: str) -> dict:
+        threads = {"threads": 1 if renderer.startswith("Embree") else num_threads()} if device.type == "cpu" else {}
+        return {"renderer": renderer, "sensors": sensors, **params, **threads}
 
     seconds = measure(runs, device, arguments.repeats)
-    rows = [row("render", "frames_per_second", n / s, describe(name), device) for name, s in seconds.items()]
+    rows = [row("render", "frames_per_second", n / s, describe(*name), device) for name, s in seconds.items()]
     if "opengl" in ours:
-        parts = stages(ours["opengl"], runs["opengl"], arguments.repeats)
+        parts = stages(ours["opengl"], turning(ours["opengl"], views), arguments.repeats)
         rows += [
-            row("render", "microseconds_per_frame", 1e6 * s / n, describe("opengl") | {"stage": stage}, device)
+            row("render", "microseconds_per_frame", 1e6 * s / n, describe("opengl", "depth") | {"stage": stage}, device)
             for stage, s in parts.items()
         ]
     for renderer in ours.values():
@@ -148,14 +161,31 @@ def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[st
     return renderers
 
 
-def turning(renderer: Renderer, views: Views) -> Callable[[], None]:
-    """A function that turns all agents by TURN and draws what they see."""
+def made_of(kind: str, size: int = 64) -> dict[str, Sensor]:
+    """The sensors of "rgb+depth": depth is what renderers give anyway, and stays in metres."""
+    found = make_sensors(kind.split("+"), {MAIN: CameraConfig(size, size)}, {"depth": DepthConfig()})
+    return {name: sensor for name, sensor in found[MAIN].items() if name != "depth"}
+
+
+def turning(
+    renderer: Renderer, views: Views, sensors: dict[str, Sensor] | None = None, bank: SceneBank | None = None
+) -> Callable[[], None]:
+    """A function that turns all agents by TURN and draws what they see: depth, and what sensors make of it."""
     scene_id, position, heading = views
-    heading = heading.clone()
+    seen = Sight(scene_id, position, heading.clone(), torch.zeros_like(heading))
+    out = {
+        name: torch.zeros(len(heading), *sensor.spec.shape, dtype=sensor.spec.dtype, device=heading.device)
+        for name, sensor in (sensors or {}).items()
+    }
 
     def draw():
-        heading.add_(TURN)
-        renderer.render(scene_id, position, heading)
+        seen.heading.add_(TURN)
+        if not out:
+            renderer.render(*seen)
+            return
+        depth, triangle = renderer.visibility(*seen)
+        for name, sensor in sensors.items():
+            sensor.write(depth, triangle, seen, bank.appearance, out[name])
 
     return draw
 
@@ -199,9 +229,9 @@ def embree(scene: Scene) -> Aim:
     return aim
 
 
-def measure(runs: dict[str, Callable], device: torch.device, repeats: int) -> dict[str, np.ndarray]:
+def measure(runs: dict[tuple, Callable], device: torch.device, repeats: int) -> dict[tuple, np.ndarray]:
     """Seconds per call of each renderer, f64 [repeats], taken in turn; each repetition lasts at least 0.2 s."""
-    calls, seconds = {}, {name: [] for name in runs}
+    calls, seconds = {}, {name: [] for name in runs}  # by renderer and sensors
     for name, draw in runs.items():
         draw()
         calls[name] = max(1, math.ceil(0.2 / _timed(draw, 2, device)))
@@ -248,7 +278,8 @@ def plot(rows: list[dict], path: Path) -> None:
     lines = {}
     for r in rows:
         if r["metric"] == "frames_per_second":
-            scene, renderer, size = (r["params"][key] for key in ("scene", "renderer", "width"))
+            scene, renderer, sensors, size = (r["params"][key] for key in ("scene", "renderer", "sensors", "width"))
+            renderer += "" if sensors == "depth" else f", {sensors}"
             lines.setdefault((scene, renderer, size), []).append((r["params"]["num_agents"], r["value"]))
     scenes, renderers, sizes = (list(dict.fromkeys(values)) for values in zip(*lines, strict=True))
     colours = {renderer: f"C{i}" for i, renderer in enumerate(renderers)}

@@ -51,7 +51,7 @@ class Options:
 
 def main(options: Options) -> None:
     device = resolve_device(options.device)
-    bank = SceneBank.pack(find_scenes(options.scenes), device)
+    bank = SceneBank.pack(find_scenes(options.scenes, appearance=False), device)
     rows, scene = [], "+".join(Path(name).stem for name in options.scenes)
     for num_envs, task, actions in itertools.product(options.num_envs, options.tasks, ("all", "moving")):
         rates = measure(bank, task, num_envs, 0 if actions == "all" else 1, options)

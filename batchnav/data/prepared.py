@@ -170,7 +170,10 @@ def made_from(path: Path) -> str | None:
 
 def fingerprint(source: SceneSource) -> str:
     """What a scene would be made from: its files as they lie there, their places, and our own sources."""
-    parts = [(part.asset, part.linear.tolist(), part.translation.tolist(), part.at_centre) for part in source.parts]
+    parts = [
+        (part.asset, part.linear.tolist(), part.translation.tolist(), part.at_centre, part.object_id, part.category)
+        for part in source.parts
+    ]
     digest = hashlib.sha256(f"{baker_version()} {_tree_version()} {parts}".encode())
     for file in source.files:
         state = file.stat() if file.is_file() else None

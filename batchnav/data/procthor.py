@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from batchnav.data.files import is_number, read_json, read_text, short
-from batchnav.errors import MeshError
 from batchnav.data.procthor_looks import Looks, category_of
+from batchnav.errors import MeshError
 from batchnav.houses.solids import Solids
 from batchnav.scene.mesh import check_mesh
 from batchnav.types import TriangleMesh

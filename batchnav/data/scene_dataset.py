@@ -65,6 +65,7 @@ class SceneDatasetConfig:
         if not isinstance(navmeshes, dict) or not all(isinstance(v, str) for v in navmeshes.values()):
             raise MeshError(f"{self.path}: field 'navmesh_instances': expected an object of paths")
         self._navmeshes = {name: self.path.parent / file for name, file in navmeshes.items()}
+        self._lexicons = self._read_lexicons(data)
 
     @property
     def scene_names(self) -> list[str]:
@@ -91,7 +92,7 @@ class SceneDatasetConfig:
         # A stage's own translation and rotation are read by Habitat, but not applied.
         parts = [] if stage["template_name"] == NO_STAGE else [self._stage(stage["template_name"], where)]
         missing: list[str] = []
-        origin = data.get("translation_origin")
+        origin, names, number = data.get("translation_origin"), self._names(data), 0
         for section, place in (("objects", self._place_object), ("articulated_objects", self._place_articulated)):
             key = section.removesuffix("s") + "_instances"
             rows = data.get(key, [])
@@ -105,7 +106,12 @@ class SceneDatasetConfig:
                     raise MeshError(f"{at}: field 'template_name': found {short(template)}, expected a name")
                 found = known[template]
                 placed = place(found, {"translation_origin": origin, **row}, at) if found else []
-                present = [part for part in placed if os.path.isfile(part.asset.path)]
+                number += 1
+                category = self._category(section, found, names) if found else ""
+                present = [
+                    part._replace(object_id=number, category=category)
+                    for part in placed if os.path.isfile(part.asset.path)
+                ]  # fmt: skip
                 if len(present) < len(placed) or found is None:
                     missing.append(template)
                 parts += present
@@ -114,6 +120,43 @@ class SceneDatasetConfig:
             raise MeshError(f"{where}: field 'navmesh_instance': found {short(given)}, expected a name")
         navmesh = self._navmesh(given, self.path.parent / "navmeshes" / name, name)
         return SceneSource(name, tuple(parts), navmesh, tuple(dict.fromkeys(missing)), self.path.parent / "prepared")
+
+    def _read_lexicons(self, data: dict) -> dict[str, Path]:
+        """Files that name categories, by name: those that the config names, and those in the folders it searches."""
+        cell = data.get("semantic_scene_descriptor_instances", {})
+        where = f"{self.path}: field 'semantic_scene_descriptor_instances'"
+        if not isinstance(cell, dict):
+            raise MeshError(f"{where}: found {short(cell)}, expected an object of paths")
+        found = {}
+        for patterns in _typed(cell, "paths", dict, where).values():
+            if not isinstance(patterns, list) or not all(isinstance(p, str) and "\0" not in p for p in patterns):
+                raise MeshError(f"{where}: paths: found {short(patterns)}, expected a list of paths")
+            found.update({file.name.removesuffix(".json"): file for file in self._search(patterns, ".json")})
+        named = {name: file for name, file in cell.items() if isinstance(file, str) and "\0" not in file}
+        return found | {name: self.path.parent / file for name, file in named.items()}
+
+    def _names(self, instance: dict) -> dict[int, str]:
+        """Category names by the `semantic_id` of objects, as the lexicon of a scene instance has them.
+
+        A lexicon is {"classes": [{"name": "chair", "id": 20}, ...]} (ReplicaCAD, HSSD). Without one objects have no
+        categories. MeshError where the file is something else.
+        """
+        name = instance.get("semantic_scene_instance")
+        file = self._lexicons.get(name) if isinstance(name, str) else None
+        if file is None or not os.path.isfile(file) or file.suffix != ".json":
+            return {}
+        classes = _object(file).get("classes", [])
+        if not isinstance(classes, list) or not all(
+            isinstance(row, dict) and isinstance(row.get("name"), str) and isinstance(row.get("id"), int)
+            for row in classes
+        ):
+            raise MeshError(f"{file}: field 'classes': found {short(classes)}, expected objects with a name and an id")
+        return {row["id"]: row["name"] for row in classes}
+
+    def _category(self, section: str, template: _Template, names: dict[int, str]) -> str:
+        """The category of a template's things; "" where its config or the lexicon does not say."""
+        number = template.attributes(self._defaults[section]).get("semantic_id") if names else None
+        return names.get(number, "") if isinstance(number, int) else ""
 
     def _stage(self, name: str, where: str) -> Part:
         template = self._find("stages", name)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchnav.data.annotations import annotate, annotation_file
 from batchnav.data.files import is_number, read_json, short
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
@@ -23,7 +24,7 @@ from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import check_mesh, load_mesh
 from batchnav.scene.scene import Scene, bake_cached, check_baked_for, make_scene
-from batchnav.scene.surface import merge_surfaces, turned
+from batchnav.scene.surface import PLAIN, merge_surfaces, turned
 from batchnav.types import Surface, TriangleMesh
 
 SCENES_DIR = Path("data/scene_datasets")
@@ -74,6 +75,10 @@ class Part(NamedTuple):
     """f64 [3], metres: where the pivot goes."""
     at_centre: bool = False
     """Whether the pivot is the asset's centre instead of its origin."""
+    object_id: int = 0
+    """Of the thing that the asset is in this place, from 1 on; 0: not known."""
+    category: str = ""
+    """Of that thing; "": not known."""
 
     def place(self, mesh: TriangleMesh) -> TriangleMesh:
         """The asset's mesh in the scene's frame."""
@@ -85,6 +90,20 @@ class Part(NamedTuple):
         if np.linalg.det(linear) < 0:  # a mirrored part keeps its front
             faces, surface = faces[:, ::-1], surface and turned(surface)
         return TriangleMesh(points @ linear.T + self.translation, faces, mesh.num_dropped, surface)
+
+    def named(self, mesh: TriangleMesh) -> TriangleMesh:
+        """The mesh with what thing it is, where that is known."""
+        if not self.object_id:
+            return mesh
+        count = len(mesh.faces)
+        surface = mesh.surface or Surface(np.zeros(count, np.int32), (PLAIN,))
+        categories = ("", self.category) if self.category else ("",)
+        return mesh._replace(
+            surface=surface._replace(
+                object_id=np.full(count, self.object_id, np.int32),
+                category=np.full(count, len(categories) - 1, np.int32), categories=categories,
+            )
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -115,14 +134,21 @@ class SceneSource:
     def files(self) -> list[Path]:
         """Every file that the scene depends on, each once."""
         found = [part.asset.path for part in self.parts] + ([self.navmesh] if self.navmesh else [])
+        found += filter(None, map(annotation_file, {part.asset.path for part in self.parts}))
         return sorted(set(found))
 
     def load_mesh(self, appearance: AppearanceConfig | bool = True) -> TriangleMesh:
         """All parts as one mesh, +Y up, metres, with or without `appearance`. MeshError where a file cannot be used."""
-        load = functools.cache(load_mesh)  # a chair that stands in forty places is read once
-        parts = [part.place(load(part.asset.path, appearance=appearance)) for part in self.parts]
-        if self.surface is not None and appearance is not False:
-            parts = [part._replace(surface=self.surface) for part in parts]
+
+        @functools.cache  # a chair that stands in forty places is read once
+        def load(path: Path) -> TriangleMesh:
+            return annotate(load_mesh(path, appearance=appearance), path)
+
+        parts = [part.place(load(part.asset.path)) for part in self.parts]
+        if appearance is not False:
+            parts = [part.named(mesh) for part, mesh in zip(self.parts, parts, strict=True)]
+            if self.surface is not None:
+                parts = [mesh._replace(surface=self.surface) for mesh in parts]
         return merge_meshes(parts, self.name)
 
     def load_navmesh(self, mesh: TriangleMesh, settings: NavMeshSettings | None = None) -> NavMesh:

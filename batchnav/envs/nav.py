@@ -233,6 +233,11 @@ def specs_of(config: NavConfig) -> tuple[Spec, ...]:
     return (*sensor_specs(sensors), *TASKS[config.task_name].specs)
 
 
+def needed_appearance(config: NavConfig) -> frozenset[str]:
+    """Fields of `scene.appearance.Appearance` that the sensors of this configuration read."""
+    return appearance_needed(make_sensors(config.sensors, config.all_cameras, config.sensor_settings))
+
+
 def _check_kinds(task, config, sensors, episodes, renderer) -> None:
     """ArgumentError or ConfigError for arguments of `NavEnv` that are of another kind than it says."""
     if not isinstance(task, str) or task not in TASKS:

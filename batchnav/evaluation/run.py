@@ -27,6 +27,7 @@ from batchnav.policy.weights import load_policy
 from batchnav.runtime.device import machine
 from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.files import replacing
+from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
@@ -106,6 +107,7 @@ class Evaluation:
         renderer: "raycast", "opengl" or "auto", for agents that look.
         scenes_dir: folder below which the scenes of Habitat's episodes lie.
         ranks: processes that share out the episodes, each with an `Evaluation`; None: this one is alone.
+        appearance: fields that the agents' sensors read beyond depth (`envs.nav.needed_appearance`).
     """
 
     def __init__(
@@ -117,15 +119,16 @@ class Evaluation:
         renderer: str = "raycast",
         scenes_dir: Path = SCENES_DIR,
         ranks: Ranks | None = None,
+        appearance: frozenset[str] = frozenset(),
     ):
         self.ranks = ranks or Ranks(device)
         self.path, self.num_envs, self.renderer = path, num_envs, renderer
         self.split = path.name.removesuffix(".json.gz")
         self.episodes = load_episodes(path)
-        scenes = find_played(self.episodes, scenes_dir, body.navmesh)
+        scenes = find_played(self.episodes, scenes_dir, body.navmesh, bool(appearance & FROM_FILES))
         self.names = [scene.name for scene in scenes]
         check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))
-        self.bank = SceneBank.pack(scenes, device)
+        self.bank = SceneBank.pack(scenes, device, appearance)
 
     def play(self, player: Player) -> Played:
         """Play all episodes once, each rank its share; all know the results."""

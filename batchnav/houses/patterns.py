@@ -258,7 +258,7 @@ def art(draw: Draw) -> np.ndarray:
     if kind == 0:
         for level in sorted(draw.array(0.3, 0.9, draw.integer(2, 4)).tolist()):
             hills = level + 0.35 * (fractal(draw, 1, draw.integer(2, 5), 5) - 0.5)
-            picture = mix(smooth(V, 0.0, 1.0) * (V > hills) * 0.3 + 0.7 * (V > hills), picture, color())
+            picture = mix(smooth(V, 0.0, 1.0) * (hills < V) * 0.3 + 0.7 * (hills < V), picture, color())
     elif kind == 1:
         for _ in range(draw.integer(2, 5)):
             n = draw.integer(2, 6)

@@ -63,8 +63,10 @@ def tear(scanned: TriangleMesh, seed: int) -> TriangleMesh:
 
 
 def _with_origin(house: TriangleMesh) -> np.ndarray:
-    """f64 [F, 3, 3] corners; with a surface [F, 3, 7]: then also where they lie in the triangle of the house that they
-    come from, as barycentric coordinates, and that triangle's number. What is cut is cut in all of these.
+    """Corners f64 [F, 3, 3]; [F, 3, 7] where there is a surface: what is cut is cut in all of these columns.
+
+    The further ones say where a corner lies in the triangle of the house that it comes from, as barycentric
+    coordinates, and that triangle's number.
     """
     corners = house.vertices[house.faces].astype(np.float64)
     if house.surface is None:

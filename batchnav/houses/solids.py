@@ -102,7 +102,7 @@ class Solids:
         self.record = outer
 
     def add(self, vertices: np.ndarray, faces: np.ndarray, each: int = 0) -> None:
-        """Append vertices f64 [V, 3] and the triangles [F, 3] between them; `each`: of one solid, where they are many."""
+        """Append vertices f64 [V, 3] and the triangles [F, 3] between them; `each`: of one solid among many."""
         self.record.append((self.material, len(faces), each or len(faces)))
         self._append(vertices, faces)
 

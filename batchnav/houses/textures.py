@@ -7,7 +7,7 @@ are; a house uses about 50 of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +54,7 @@ METRES = np.array([FAMILIES[family].metres for family, _ in LIBRARY])
 """f64 [L, 2]: what each texture covers."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def texture(row: int) -> Texture:
     """A texture of the library; the same object each time, its bytes the same on every machine."""
     family, number = LIBRARY[row]

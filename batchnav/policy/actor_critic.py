@@ -21,6 +21,7 @@ from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
 from batchnav.policy.encoder import ENCODERS
 from batchnav.policy.lstm import EpisodicLSTM, lstm_cell
+from batchnav.policy.normalize import RunningNorm
 from batchnav.types import Observation
 
 PLAIN_OBSERVATION = "observation"
@@ -74,6 +75,8 @@ class ActorCritic(nn.Module):
         self.num_actions = int(action_space.n)
         self.images = _by_size(self.observation_shapes)
         """Names of the images that are read together, for each size."""
+        images = {name: shape for name, shape in self.observation_shapes.items() if len(shape) == 3}
+        self.norms = nn.ModuleDict({n: RunningNorm(shape[0]) for n, shape in images.items() if n in config.normalized})
         encoders = [self._make_encoder(names) for names in self.images]
         self.encoder = encoders[0] if encoders else None
         self.more_encoders = nn.ModuleList(encoders[1:])
@@ -169,7 +172,7 @@ class ActorCritic(nn.Module):
         """What the body reads: [T, B, width]."""
         parts = []
         for names, encoder in zip(self.images, self._encoders(), strict=True):
-            image = _together([obs[name] for name in names])
+            image = _together([self._read(name, obs[name]) for name in names])
             parts.append(encoder(image.flatten(0, 1)).unflatten(0, image.shape[:2]))
         for name, embed in self.embeddings.items():
             vector = obs[name]
@@ -180,6 +183,16 @@ class ActorCritic(nn.Module):
         if self.config.lstm_layers:
             parts.append(self._embed_previous((prev_action + 1) * ~starts))
         return torch.cat(parts, dim=-1)
+
+    def watch(self, obs: Mapping[str, torch.Tensor]) -> None:
+        """Count a rollout's images [T, B, C, H, W] into the means and variances of `config.normalized`."""
+        for name, norm in self.norms.items():
+            norm.update(obs[name])
+
+    def _read(self, name: str, image: torch.Tensor) -> torch.Tensor:
+        """An image as the encoder reads it: bytes as 0..1, then normalised where that is asked for."""
+        floats = image / 255.0 if image.dtype == torch.uint8 else image
+        return self.norms[name](floats) if name in self.norms else floats
 
     def _embed_previous(self, index: torch.Tensor) -> torch.Tensor:
         """Rows of the embedding as a product with one-hot vectors, whose gradient adds up in a fixed order."""
@@ -232,9 +245,8 @@ def _by_size(shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[str, ...]]:
 
 
 def _together(images: list[torch.Tensor]) -> torch.Tensor:
-    """Images [T, B, C, H, W] as channels of one, bytes as 0..1."""
-    floats = [image / 255.0 if image.dtype == torch.uint8 else image for image in images]
-    return floats[0] if len(floats) == 1 else torch.cat(floats, dim=2)
+    """Images [T, B, C, H, W] as channels of one."""
+    return images[0] if len(images) == 1 else torch.cat(images, dim=2)
 
 
 def sample(log_probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:

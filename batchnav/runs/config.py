@@ -7,7 +7,10 @@ from typing import Literal
 
 from batchnav.config import PolicyConfig, PPOConfig, ScenesConfig, in_range
 from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ConfigError
+from batchnav.scene.appearance import FROM_FILES
+from batchnav.scene.images import AppearanceConfig
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,12 @@ class PointNavRun(NavConfig):
         in_range(self, "save_every", 0.0, 1e9)
         in_range(self, "eval_every", 0, 10**13)
         in_range(self, "seed", 0, 2**62)
+
+    @property
+    def appearance(self) -> AppearanceConfig | bool:
+        """What is read of surfaces, as `load_scene` takes it: nothing where agents see depth alone."""
+        is_read = needed_appearance(self.nav) & FROM_FILES
+        return AppearanceConfig(self.scenes.largest_texture) if is_read else False
 
     @property
     def nav(self) -> NavConfig:

@@ -50,7 +50,8 @@ def memory_findings(config: Path) -> list[Finding]:
         names = sorted({episode.scene for episode in load_episodes(run.scenes.episodes)})
     else:
         names = scene_ids(run.scenes.names)
-    parts = predict_memory(run, measure_scenes(names, settings=run.body.navmesh), device)
+    scenes = measure_scenes(names, settings=run.body.navmesh, appearance=run.appearance)
+    parts = predict_memory(run, scenes, device)
     sizes = {**parts, f"in all, on {device}": sum(parts.values())}
     return [Finding(f"memory: {name}", f"{size / 1e9:.3f} GB") for name, size in sizes.items()]
 

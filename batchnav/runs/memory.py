@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from gymnasium import spaces
 
-from batchnav.envs.nav import specs_of
+from batchnav.envs.nav import needed_appearance, specs_of
 from batchnav.navmesh.data import search_scratch
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.rollout import Rollout
@@ -38,13 +38,14 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
     """Bytes of tensors that a run has at its peak, by part.
 
     What the driver, CUDA's context and the allocator's rounding take comes on top. The activations are those of the
-    network as it is written; compiled, it may keep less.
+    network as it is written; compiled, it may keep less. Textures that scenes share are counted for each of them.
 
     Args:
         run: the configuration.
         scenes: what each of its scenes takes (`data.scenes.measure_scenes`).
         device: where it will run. The network is tried out there on a few frames.
     """
+    scenes = [scene.with_appearance(needed_appearance(run.nav)) for scene in scenes]
     n, room, specs = run.ppo.num_envs, Capacity.for_all(scenes), specs_of(run)
     slots = slots_needed(scenes, run.scenes.slots, run.scenes.gigabytes)
     storage = {spec.name: spec.stored_on(device) for spec in specs}

@@ -16,7 +16,7 @@ import torch
 from batchnav.config import to_dict
 from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes, order_episodes
 from batchnav.data.scenes import find_played, find_scene, find_scenes, measure_scenes, scene_ids
-from batchnav.envs.nav import NavEnv
+from batchnav.envs.nav import NavEnv, needed_appearance
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import DivergenceError
 from batchnav.evaluation.play import evaluate
@@ -128,15 +128,16 @@ def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
         return fixed_episodes(ranks.share(episodes), run, ranks.device, n)
     names = ranks.share(scene_ids(run.scenes.names))
-    settings, slots = run.body.navmesh, 0
+    how, slots = {"settings": run.body.navmesh, "appearance": run.appearance}, 0
     if run.scenes.slots or run.scenes.gigabytes:
-        capacities = measure_scenes(names, settings=settings)
+        fields = needed_appearance(run.nav)
+        capacities = [scene.with_appearance(fields) for scene in measure_scenes(names, **how)]
         slots = slots_needed(capacities, run.scenes.slots, run.scenes.gigabytes)
     if slots:
-        load = partial(find_scene, settings=settings)
+        load = partial(find_scene, **how)
         scenes = SceneStream(names, load, Capacity.for_all(capacities), slots, run.seed)
     else:
-        scenes = find_scenes(names, settings=settings)
+        scenes = find_scenes(names, **how)
     return NavEnv(scenes, n, ranks.device, run.seed, first_env=ranks.rank * n, **_options(run))
 
 
@@ -147,7 +148,7 @@ def _options(run: PointNavRun) -> dict[str, Any]:
 
 def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.device, num_envs: int) -> NavEnv:
     """An environment that plays these episodes in turn."""
-    scenes = find_played(episodes, settings=run.body.navmesh)
+    scenes = find_played(episodes, settings=run.body.navmesh, appearance=run.appearance)
     check_episodes(episodes, {scene.name: scene for scene in scenes})
     table = episode_table(episodes, [scene.name for scene in scenes], device)
     return NavEnv(scenes, num_envs, device, episodes=table, **_options(run))

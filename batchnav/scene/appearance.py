@@ -57,6 +57,8 @@ PALETTE_FIELDS = ("materials", "levels", "texels")
 """What a `Palette` gives."""
 COLOR_FIELDS = ("paint", "patches", *PALETTE_FIELDS)
 """What colours take."""
+FROM_FILES = frozenset(Appearance._fields) - {"normal"}
+"""What follows from more than the geometry."""
 COLUMNS = Appearance(
     (4, torch.float32), (None, torch.int32), (None, torch.int32), (None, torch.int32), (PATCH_WIDTH, torch.float32),
     (MATERIAL_WIDTH, torch.float32), (LEVEL_WIDTH, torch.int32), (None, torch.int32),

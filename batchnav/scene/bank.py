@@ -44,8 +44,8 @@ class SceneBank:
         navmesh: NavMeshData,
         first_triangle: Sequence[int],
         appearance: Appearance | None,
-        appearance_fields: frozenset[str],
         device: torch.device,
+        appearance_fields: frozenset[str] = frozenset(),
         categories: dict[str, int] | None = None,
     ):
         self.scenes = scenes
@@ -93,7 +93,7 @@ class SceneBank:
             look = to_device(pack_appearance([scene.mesh for scene in scenes], fields, categories), device)
         if "paint" in fields:
             warn_of_white([scene.name for scene in scenes], [scene.mesh for scene in scenes])
-        return cls(scenes, bvh, navmesh, first.tolist(), look, fields, device, categories)
+        return cls(scenes, bvh, navmesh, first.tolist(), look, device, fields, categories)
 
     @property
     def categories(self) -> tuple[str, ...]:

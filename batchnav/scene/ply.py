@@ -37,6 +37,7 @@ class _Element(NamedTuple):
 def read_ply(data: bytes, appearance: bool = False) -> tuple[np.ndarray, np.ndarray, Surface | None]:
     """Vertices f64 [V, 3] and faces i64 [F, 3], polygons cut into triangles; with `appearance` the vertices' colours.
 
+    A face's `object_id`, as Replica's and Matterport3D's files have it, is that of its triangles; below 0: not known.
     MeshError where the file is no PLY.
     """
     header, end, body = data.partition(b"end_header")
@@ -47,7 +48,7 @@ def read_ply(data: bytes, appearance: bool = False) -> tuple[np.ndarray, np.ndar
         form, elements = _header(header.decode("latin-1"))
         rows = _text_rows(body, elements) if form == "ascii" else _binary_rows(body, elements, _ORDERS[form])
         vertices, corners, counts = None, np.empty(0, np.int64), np.empty(0, np.int64)
-        color = None
+        color = ids = None
         for element, columns in rows:
             if element.name == "vertex":
                 vertices = np.stack([columns[axis] for axis in "xyz"], axis=1).astype(np.float64)
@@ -55,6 +56,7 @@ def read_ply(data: bytes, appearance: bool = False) -> tuple[np.ndarray, np.ndar
             elif element.name == "face":
                 name = next(name for name in _CORNERS if name in columns)
                 corners, counts = columns[name]
+                ids = columns.get("object_id") if appearance else None
             if vertices is not None and len(counts):
                 break
     except (KeyError, ValueError, IndexError, TypeError, OverflowError, StopIteration) as error:
@@ -65,9 +67,21 @@ def read_ply(data: bytes, appearance: bool = False) -> tuple[np.ndarray, np.ndar
         worst = corners.min() if corners.min() < 0 else corners.max()
         raise MeshError(f"has a face with vertex index {worst}, expected 0 to {len(vertices) - 1}")
     with np.errstate(all="ignore"):  # what is not finite is dropped later
-        faces = triangulate(vertices, corners, counts)
-    surface = None if color is None else surface_of([corners_of(faces, 0, None, color)], [PLAIN], [])
-    return vertices, faces, surface
+        if ids is None:
+            faces = triangulate(vertices, corners, counts)
+        else:  # of corners that are nobody else's, so that a triangle's say which polygon it is part of
+            parts = triangulate(vertices[corners], np.arange(len(corners)), counts)
+            faces, ids = corners[parts], _things(ids)[np.repeat(np.arange(len(counts)), counts)[parts[:, 0]]]
+    if color is None and ids is None:
+        return vertices, faces, None
+    return vertices, faces, surface_of([corners_of(faces, 0, None, color)], [PLAIN], [])._replace(object_id=ids)
+
+
+def _things(ids: np.ndarray) -> np.ndarray:
+    """The ids of faces, i32 [P]; what is below 0 is no thing. MeshError where they are no whole numbers of 32 bits."""
+    if not isinstance(ids, np.ndarray) or not (np.abs(ids) < 2.0**31).all() or (ids != np.round(ids)).any():
+        raise MeshError("has faces whose 'object_id' is no whole number below 2^31")
+    return np.maximum(ids, 0).astype(np.int32)
 
 
 def _colors(element: _Element, columns: dict) -> np.ndarray | None:

@@ -114,7 +114,7 @@ class SlotBank(SceneBank):
                 f"slots: found {slots} of {capacity.appearance.texels} texels each, expected fewer than {MOST_TEXELS}"
             )
         look = _arrays(Appearance, capacity.appearance, APPEARANCE_COLUMNS, slots, device) if fields else None
-        super().__init__((), bvh, navmesh, range(0, slots * triangles, triangles), look, fields, device)
+        super().__init__((), bvh, navmesh, range(0, slots * triangles, triangles), look, device, fields)
         self.capacity, self.num_scenes = capacity, slots
         self.names = [""] * slots
         """Of the scenes in the slots; empty where there is none."""

@@ -50,13 +50,13 @@ class _IdSensor:
 
 
 class SemanticSensor(_IdSensor):
-    """ "semantic": rows of `SceneBank.categories`, one list of names for all scenes of a bank."""
+    """Rows of `SceneBank.categories`, one list of names for all scenes of a bank."""
 
     name, field = "semantic", "category"
 
 
 class InstanceSensor(_IdSensor):
-    """ "instance": ids of things, as each scene numbers its own: two scenes of a bank may use the same ones."""
+    """Ids of things, as each scene numbers its own: two scenes of a bank may use the same ones."""
 
     name, field = "instance", "object_id"
 

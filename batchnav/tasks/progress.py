@@ -239,7 +239,7 @@ class ProgressTask:
         n, device = sim.num_envs, sim.device
         self.config, self.sim = config, sim
         self.episodes = EpisodeTable.empty(device) if episodes is None else episodes
-        self.episodes.check(sim.bank.num_scenes, device)
+        self.episodes.check(sim.bank)
         self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
         self.no_episode = f"no start found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m"
         kept = self.arrays(n, device, config)

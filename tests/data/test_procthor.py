@@ -204,9 +204,9 @@ def test_materials_that_say_nothing_leave_a_plain_colour(material):
 @pytest.mark.parametrize(
     ("asset", "category"),
     [
-        ("Bed_25", "bed"), ("RoboTHOR_side_table_strind", "table"), ("Desk_Lamp_3", "lighting"), ("Alarm_Clock_5", "alarm_clock"),
-        ("ToiletPaper_2", "toilet_paper"), ("Toilet_1", "toilet"), ("Houseplant_4", "plant"), ("CreditCard_1", "credit_card"),
-        ("TV_Stand_201_1", "cabinet"), ("7", "object"), ("", "object"),
+        ("Bed_25", "bed"), ("RoboTHOR_side_table_strind", "table"), ("Desk_Lamp_3", "lighting"), ("7", "object"),
+        ("Alarm_Clock_5", "alarm_clock"), ("ToiletPaper_2", "toilet_paper"), ("Toilet_1", "toilet"), ("", "object"),
+        ("Houseplant_4", "plant"), ("CreditCard_1", "credit_card"), ("TV_Stand_201_1", "cabinet"),
     ],
 )  # fmt: skip
 def test_categories_of_assets(asset, category):
@@ -225,4 +225,3 @@ def test_imported_houses_keep_their_colours(tmp_path):
     (outcome,) = prepare(sources, tmp_path / "out")
     assert not outcome.problem
     assert {"wall", "floor", "table"} <= set(load_scene(outcome.path).categories)
-    assert load_scene(tmp_path / "out" / "houses_0000.ply").categories == load_scene(outcome.path).categories

@@ -1,3 +1,4 @@
+import json
 import math
 import time
 
@@ -260,3 +261,43 @@ def test_templates_are_found_by_a_part_of_their_path_in_linear_time(tmp_path):
     found = config._find_all("objects", names)
     assert all(found[name].handle == f"a/{name}/b" for name in names)
     assert config._find("objects", "rt/00").handle == "a/part/00000/b" and config._find("objects", "/x") is None
+
+
+def test_instances_are_things_of_the_lexicons_categories(world):
+    """Each row of a scene instance is one thing; its template's semantic_id is looked up by name of the lexicon."""
+    write_json(world / "objects" / "cube.object_config.json", {"render_asset": "../meshes/cube.ply", "semantic_id": 7})
+    write_json(world / "semantics" / "words.json", {"classes": [{"name": "box", "id": 7}, {"name": "lamp", "id": 9}]})
+    config = json.loads((world / "own.scene_dataset_config.json").read_text())
+    config["semantic_scene_descriptor_instances"] = {"words": "semantics/words.json"}
+    config["scene_instances"]["default_attributes"] = {"semantic_scene_instance": "words"}
+    write_json(world / "own.scene_dataset_config.json", config)
+    rows = [{"template_name": name, "translation": [x, 1, 0]} for x, name in enumerate(("cube", "tall_cube", "cube"))]
+    write_instance(world, object_instances=rows, articulated_object_instances=[{"template_name": "cupboard"}])
+    found = source(world)
+    assert [(part.object_id, part.category) for part in found.parts] == [
+        (0, ""), (1, "box"), (2, ""), (3, "box"), (4, ""), (4, "")
+    ]  # fmt: skip
+    surface = found.load_mesh().surface
+    names = np.array(surface.categories)[surface.category]
+    assert set(surface.object_id) == {0, 1, 2, 3, 4}
+    assert set(surface.object_id[names == "box"]) == {1, 3} and set(names[surface.object_id == 2]) == {""}
+    assert found.load_mesh(appearance=False).surface is None
+
+
+@pytest.mark.parametrize("classes", [{}, [3], [{"name": 3, "id": 1}], [{"name": "box", "id": "one"}]])
+def test_a_lexicon_that_is_none_is_named(world, classes):
+    write_json(world / "words.json", {"classes": classes})
+    config = json.loads((world / "own.scene_dataset_config.json").read_text())
+    config["semantic_scene_descriptor_instances"] = {"words": "words.json"}
+    write_json(world / "own.scene_dataset_config.json", config)
+    write_instance(world, semantic_scene_instance="words")
+    with pytest.raises(MeshError, match=r"words\.json: field 'classes'"):
+        source(world)
+
+
+@pytest.mark.parametrize("cell", [3, {"paths": {".json": 5}}, {"paths": []}])
+def test_lexicons_that_are_no_paths_are_named(world, cell):
+    config = json.loads((world / "own.scene_dataset_config.json").read_text())
+    write_json(world / "own.scene_dataset_config.json", {**config, "semantic_scene_descriptor_instances": cell})
+    with pytest.raises(MeshError, match="semantic_scene_descriptor_instances"):
+        source(world)

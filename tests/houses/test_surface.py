@@ -9,8 +9,8 @@ import pytest
 
 from batchnav.data.scenes import find_scene
 from batchnav.houses import make_house, tear
-from batchnav.houses.finishes import ASSORTED, FINISHES, make_palette
 from batchnav.houses.draw import Draw
+from batchnav.houses.finishes import ASSORTED, FINISHES, make_palette
 from batchnav.houses.patterns import SIDE
 from batchnav.houses.solids import Solids, makes
 from batchnav.houses.surface import CATEGORIES, house_surface
@@ -53,7 +53,7 @@ def test_surfaces_are_whole(houses):
         assert surface.categories == CATEGORIES and surface.color is None
         assert np.isfinite(surface.uv).all() and surface.uv.min() >= 0.0
         assert surface.object_id.min() >= 1 and (surface.category > 0).all()
-        assert EVERYWHERE <= set(named(surface))
+        assert set(named(surface)) >= EVERYWHERE
         numbers = np.unique(surface.object_id)
         assert 60 < len(numbers) < 3000
         for number in numbers:  # a thing is of one category
@@ -108,10 +108,8 @@ def test_materials_are_told_apart(houses):
 
     def mean(surface, name):
         material = surface.materials[np.bincount(surface.material[named(surface) == name]).argmax()]
-        color = np.array(material.color[:3])
-        return color * (
-            surface.textures[material.texture].pixels[..., :3].mean((0, 1)) / 255 if material.texture >= 0 else 1
-        )
+        pixels = surface.textures[material.texture].pixels if material.texture >= 0 else np.full((1, 1, 4), 255)
+        return np.array(material.color[:3]) * pixels[..., :3].mean((0, 1)) / 255
 
     floors = [mean(house.surface, "floor") for house in houses.values()]
     ceilings = [mean(house.surface, "ceiling") for house in houses.values()]

@@ -38,9 +38,10 @@ def learner_of(run, env):
     return Learner(policy, env, run.ppo)
 
 
-@pytest.mark.parametrize("slots", [0, 2])
-def test_every_tensor_that_stays_is_counted(slots):
-    run = dataclasses.replace(RUN, scenes=dataclasses.replace(RUN.scenes, slots=slots))
+@pytest.mark.parametrize(("slots", "sensors"), [(0, ("depth",)), (2, ("depth",)), (0, ("rgb",)), (2, ("depth", "rgb"))])
+def test_every_tensor_that_stays_is_counted(slots, sensors):
+    policy = dataclasses.replace(RUN.policy, normalized=("rgb",))
+    run = dataclasses.replace(RUN, scenes=dataclasses.replace(RUN.scenes, slots=slots), sensors=sensors, policy=policy)
     capacities, cpu = measure_scenes(run.scenes.names), torch.device("cpu")
     if slots:
         room = Capacity.for_all(capacities)
@@ -50,14 +51,15 @@ def test_every_tensor_that_stays_is_counted(slots):
     learner, found = learner_of(run, env), predict_memory(run, capacities, cpu)
     learner.update(0.0)
     sim, bank = env.sim, env.bank
-    scenes = sum(sum(tensors_of(part).values()) for part in (bank.bvh, bank.navmesh))
+    scenes = sum(sum(tensors_of(part).values()) for part in (bank.bvh, bank.navmesh, bank.appearance or ()))
     assert found["scenes"] == pytest.approx(scenes, rel=1e-4)  # a row of links for each scene
     parts = (sim.bodies, sim.queue, sim.origin, env.task.state, env.task.notes, env.task.upcoming, env.task.finished)
     simulator = sum(sum(tensors_of(part).values()) for part in parts)
     simulator += env.task.reward.nbytes + env.task.observations["pointgoal"].nbytes
     assert found["simulator"] == simulator + bank.search_scratch(sim.chunks).data.nbytes
     seen = sum(tensor.nbytes for tensor in env._own.values())
-    assert found["images"] == env.rig.renderers[""].depth.nbytes + seen
+    metres = env.rig.renderers[""].depth.nbytes
+    assert found["images"] == metres * (2 if "rgb" in sensors else 1) + seen  # and triangles
     assert found["rollout"] == sum(tensors_of(learner.rollout).values()) + learner.state.nbytes
     moments = sum(
         state[name].nbytes for state in learner.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")

@@ -45,7 +45,8 @@ def test_a_room_reads_wall_floor_and_ceiling(device):
     bank = SceneBank.pack([named_room()], device, appearance=("category", "object_id"))
     found = seen(bank, [[0, 0, 0]] * 4, HEADINGS)["semantic"][:, 0]
     assert bank.categories == ("", "wall", "floor", "ceiling")
-    assert (found[:, 0] == CEILING).all() and (found[:, -1] == FLOOR).all() and (found[:, 7:9, 12] == WALL).all()
+    above, ahead, below = found[:, 0, 12], found[:, 7:9, 12], found[:, -1, 12]
+    assert (above == CEILING).all() and (ahead == WALL).all() and (below == FLOOR).all()
 
 
 def test_ids_are_those_of_the_reference_renderers_triangles(device):
@@ -77,9 +78,8 @@ def test_ids_are_what_the_renderers_own_triangles_say(device):
     surface = scenes[1].mesh.surface
     np.testing.assert_array_equal(found["instance"][:, 0], np.where(triangle >= 0, surface.object_id[own], 0))
     names = np.array(bank.categories)[found["semantic"][:, 0]]
-    np.testing.assert_array_equal(
-        names, np.where(triangle >= 0, np.array(surface.categories)[surface.category[own]], "")
-    )
+    expected = np.where(triangle >= 0, np.array(surface.categories)[surface.category[own]], "")
+    np.testing.assert_array_equal(names, expected)
 
 
 def test_nothing_where_nothing_is_seen_or_known(device):

@@ -1,0 +1,174 @@
+"""`batchnav.render`: pictures by position and heading, and habitat-sim's of the same scenes."""
+
+import numpy as np
+import pytest
+import torch
+from rigs import room_scene
+
+import batchnav
+from batchnav.errors import ArgumentError
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.render.choose import make_renderer
+from batchnav.render.reference import render_reference
+from batchnav.scene.appearance import COLOR_FIELDS
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.bvh import build_bvh
+from batchnav.scene.mesh import load_mesh
+from batchnav.scene.scene import Scene
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.rgb import RGBSensor
+from batchnav.sensors.sensor import Views
+from batchnav.types import Material, Surface, TriangleMesh
+
+POSITION, HEADING = np.array([[0.6, 1.2, -1.1], [-2.0, 0.9, 2.5]]), np.array([0.3, -2.0])
+
+
+def colored_room():
+    scene = room_scene()
+    colors = np.random.default_rng(0).random((12, 4)).round(2).tolist()
+    look = Surface(np.arange(12, dtype=np.int32), tuple(Material(tuple(color)) for color in colors))
+    return scene._replace(mesh=scene.mesh._replace(surface=look))
+
+
+@pytest.mark.parametrize("renderer", ["raycast", "opengl"])
+def test_pictures_of_a_room(renderer, request):
+    if renderer == "opengl":
+        request.getfixturevalue("opengl")
+    scene = colored_room()
+    seen = batchnav.render(scene, POSITION, HEADING, ("rgb", "depth", "normals"), 24, 32, 70.0, renderer)
+    assert list(seen) == ["rgb", "depth", "normals"]
+    assert seen["rgb"].shape == seen["normals"].shape == (2, 24, 32, 3)
+    assert seen["rgb"].dtype == np.uint8 and seen["depth"].dtype == np.float32
+    for depth, place, heading in zip(seen["depth"], POSITION, HEADING, strict=True):
+        np.testing.assert_allclose(depth, render_reference(scene.mesh, place, heading, 24, 32, 70.0), atol=1e-4)
+    colors = {tuple(np.floor(255 * np.array(m.color[:3]) + 0.5)) for m in scene.mesh.surface.materials}
+    assert set(map(tuple, seen["rgb"].reshape(-1, 3))) <= colors
+
+
+def test_one_camera_and_one_heading_for_all():
+    scene = colored_room()
+    alone = batchnav.render(scene, POSITION[0].tolist(), 0.5, ["rgb"], 8, 8)["rgb"]
+    both = batchnav.render(scene, POSITION, 0.5, ["rgb"], 8, 8)["rgb"]
+    assert alone.shape == (1, 8, 8, 3)
+    np.testing.assert_array_equal(alone[0], both[0])
+
+
+def test_culling_and_what_is_not_asked_for():
+    scene = colored_room()
+    outside = np.array([[0.0, 1.0, 30.0]])
+    for culling, metres in ((True, 34.0), (False, 26.0)):  # the near wall is seen from behind
+        seen = batchnav.render(scene, outside, 0.0, ("depth",), 9, 9, backface_culling=culling)
+        assert list(seen) == ["depth"]
+        np.testing.assert_allclose(seen["depth"][0, 4, 4], metres, rtol=1e-5)
+    assert batchnav.render(scene, outside, 0.0, ()) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"scene": "room"}, "scene: found str, expected a Scene"),
+        ({"sensors": ("rgb", "colour")}, "sensors: found .*colour"),
+        ({"sensors": "rgb"}, "sensors: found 'rgb'"),
+        ({"position": [[0, 1]]}, r"found \[1, 2\]"),
+        ({"heading": [0.0]}, r"found \[2, 3\] and \[1\]"),
+        ({"heading": "north"}, "expected numbers"),
+        ({"position": [[0, 1, np.nan], [0, 1, 0]]}, "position: found a number that is not finite"),
+        ({"height": 0}, "height"),
+        ({"hfov_deg": 180.0}, "hfov_deg"),
+        ({"renderer": "film"}, "renderer: found 'film'"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    good = {"scene": colored_room(), "position": POSITION, "heading": HEADING}
+    with pytest.raises(ArgumentError, match=message):
+        batchnav.render(**{**good, **arguments})
+
+
+WITHIN = {"nearest": (2, 0.95), "mip-mapped": (6, 0.97), "the rest": (2, 0.99)}
+"""Kinds of pixels: how far a channel may be off, and which part at least is not farther.
+
+A texture that is read at its nearest texel stands in one view of the gallery whose pixels' centres lie, in one row and
+one column, on the line between two texels, where rounding chooses: 4% of that view at 64 x 64.
+"""
+MEAN = 1.5
+"""Of all channels that are compared, in bytes."""
+MODELS = (
+    "gallery_a", "aws_small_house_textured", "FlightHelmet", "TextureTransformTest", "chair", "ClearCoatTest",
+    "AlphaBlendModeTest",
+)  # fmt: skip
+
+
+def bare_scene(mesh):
+    """A scene that nobody walks in."""
+    floor = TriangleMesh(np.float32([[-2, 0, -2], [2, 0, -2], [2, 0, 2], [-2, 0, 2]]), np.int32([[0, 2, 1], [0, 3, 2]]))
+    return Scene("bare", mesh, NavMesh.bake(floor), build_bvh(mesh))
+
+
+def edges(triangle):
+    """bool [N, H, W]: pixels one of whose neighbours sees another triangle."""
+    found = np.zeros(triangle.shape, bool)
+    for axis in (1, 2):
+        change = np.diff(triangle, axis=axis) != 0
+        for side in (slice(1, None), slice(None, -1)):
+            found[(slice(None),) * axis + (side,)] |= change
+    return found
+
+
+def kinds_of(surface):
+    """For each kind of `WITHIN` bool [F]; none for what habitat-sim lights, since it has no material."""
+    textures = [surface.textures[m.texture].minify if m.texture >= 0 else "" for m in surface.materials]
+    known = np.array([material != Material() for material in surface.materials])
+    mipped = np.array(["_mipmap_" in minify for minify in textures])
+    near = np.array([minify == "nearest" for minify in textures])
+    kinds = {"nearest": near, "mip-mapped": mipped, "the rest": ~near & ~mipped}
+    return {name: (kind & known)[surface.material] for name, kind in kinds.items()}
+
+
+def pictures(bank, oracle, size, renderer):
+    """Bytes [P, S, S, 3] and triangles [P, S, S] from the oracle's cameras."""
+    n = len(oracle["heading"])
+    camera = CameraConfig(size, size)
+    eyes = make_renderer(renderer, bank, n, height=size, width=size, backface_culling=True)
+    scene = torch.zeros(n, dtype=torch.int32)
+    views = Views(scene, torch.from_numpy(oracle["position"]), torch.from_numpy(oracle["heading"]), torch.zeros(n))
+    out = torch.zeros(n, 3, size, size, dtype=torch.uint8)
+    depth, triangle = eyes.visibility(*views)
+    RGBSensor(camera).write(depth, triangle, views, bank.appearance, out)
+    return out.numpy().transpose(0, 2, 3, 1), triangle.numpy().copy()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_habitat_sim_shows_the_same_colours(shared, model):
+    """Edges of triangles apart, where the two choose other sides."""
+    folder = shared / "oracle" / "rgb"
+    mesh = load_mesh(folder / f"{model}.glb")
+    bank, kinds = SceneBank.pack([bare_scene(mesh)], "cpu", COLOR_FIELDS), kinds_of(mesh.surface)
+    off = {name: [np.empty(0, int)] for name in kinds}
+    for file in sorted(folder.glob(f"{model}_*.npz")):
+        oracle = np.load(file)
+        found, triangle = pictures(bank, oracle, oracle["rgb"].shape[1], "raycast")
+        error = np.abs(found.astype(int) - oracle["rgb"])
+        inside = ~edges(triangle)
+        assert ((oracle["depth"] > 0) == (triangle >= 0))[inside].mean() > 0.9999
+        for name, kind in kinds.items():
+            off[name].append(error[inside & (triangle >= 0) & kind[triangle]])
+    errors = {name: np.concatenate([part.reshape(-1, 3) for part in parts]) for name, parts in off.items()}
+    for name, error in errors.items():
+        if len(error):
+            most, part = WITHIN[name]
+            within = (error.max(1) <= most).mean()
+            print(f"{model}, {name}: {within:.4f} within {most}, mean {error.mean():.3f}, {len(error)} pixels")
+            assert within >= part and error.mean() <= MEAN, f"{name}: {within} within {most}, mean {error.mean()}"
+
+
+@pytest.mark.usefixtures("opengl")
+@pytest.mark.parametrize("model", ["gallery_a", "aws_small_house_textured"])
+def test_renderers_agree_on_textured_models(shared, model):
+    mesh = load_mesh(shared / "oracle" / "rgb" / f"{model}.glb")
+    bank, oracle = (
+        SceneBank.pack([bare_scene(mesh)], "cpu", COLOR_FIELDS),
+        np.load(shared / "oracle" / "rgb" / f"{model}_rgb64.npz"),
+    )
+    (cast, first), (drawn, second) = (pictures(bank, oracle, 64, name) for name in ("raycast", "opengl"))
+    inside = ~edges(first) & ~edges(second)
+    assert (np.abs(cast.astype(int) - drawn).max(-1) <= 2)[inside].mean() > 0.999
