@@ -43,8 +43,8 @@ def make_scan(seed: int, surface: bool = False) -> tuple[TriangleMesh, TriangleM
 def tear(scanned: TriangleMesh, seed: int) -> TriangleMesh:
     """A house or hall as a scan: what is seen of it. Where one can walk is still its own.
 
-    The same mesh and seed give the same scan, with the surface of what was scanned where that has one: what is cut keeps
-    its colours, and pieces that float are grey parts of nothing.
+    The same mesh and seed give the same scan, with the surface of what was scanned where that has one: what is cut
+    keeps its colours, and pieces that float are grey parts of nothing.
     """
     draw = np.random.default_rng((_SCAN, seed))
     corners = _with_origin(scanned)

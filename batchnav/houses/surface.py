@@ -23,10 +23,10 @@ from batchnav.types import Material, Surface
 
 CATEGORIES = (
     "", "basket", "baseboard", "bathtub", "bed", "book", "bottle", "bowl", "box", "cabinet", "ceiling", "chair",
-    "chest_of_drawers", "clothes", "coat_rack", "column", "counter", "cup", "curtain", "curtain_rod", "cushion", "desk", "door",
-    "doorframe", "floor", "laptop", "lighting", "mirror", "nightstand", "oven", "picture", "plant", "plate", "radiator",
-    "refrigerator", "rug", "shelving", "shoes", "shower", "sink", "sofa", "stairs", "stool", "stove", "table", "toilet", "toy",
-    "tv_monitor", "vase", "wall", "wardrobe", "washing_machine", "window",
+    "chest_of_drawers", "clothes", "coat_rack", "column", "counter", "cup", "curtain", "curtain_rod", "cushion", "desk",
+    "door", "doorframe", "floor", "laptop", "lighting", "mirror", "nightstand", "oven", "picture", "plant", "plate",
+    "radiator", "refrigerator", "rug", "shelving", "shoes", "shower", "sink", "sofa", "stairs", "stool", "stove",
+    "table", "toilet", "toy", "tv_monitor", "vase", "wall", "wardrobe", "washing_machine", "window",
 )  # fmt: skip
 """Of every house, in this order; Matterport3D's words (mpcat40) where it has one."""
 _COLOUR = 0xC0103

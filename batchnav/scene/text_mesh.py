@@ -143,6 +143,7 @@ def text_of(data: bytes) -> str:
 
 
 def polygon_mesh(points: array.array, corners: array.array, counts: array.array) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices f64 [V, 3] that polygons use, and their triangles i64 [F, 3]. MeshError for an index out of range."""
     vertices = np.frombuffer(points, np.float64).reshape(-1, 3)
     corner, count = np.frombuffer(corners, np.int64), np.frombuffer(counts, np.int64)
     if len(corner) and not 0 <= corner.min() <= corner.max() < len(vertices):
