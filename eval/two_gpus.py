@@ -1,7 +1,7 @@
 """What two GPUs give beside one, and whether they do the same: speed, losses, weights, kill and restart.
 
-    python eval/two_gpus.py                                         # all of it, on two GPUs: about eight minutes
-    python eval/two_gpus.py --parts speed --speed-updates 20
+    python eval/two_gpus.py                                         # all of it, on two GPUs
+    python eval/two_gpus.py --parts speed --speed-updates 20        # one part, where a command's time is short
     python eval/two_gpus.py --dry-run                               # tiny, by gloo on the CPU: does it run?
 
 Prints JSON, a line for each finding, and goes on with the next part where one fails; the exit status then is 1.

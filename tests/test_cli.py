@@ -11,7 +11,7 @@ from batchnav.data.episodes import load_episodes
 from batchnav.data.prepared import load_prepared
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.render.opengl import gl
-from batchnav.runs import start
+from batchnav.runs import doctor, start
 
 
 @pytest.fixture
@@ -101,6 +101,7 @@ def test_bake_info_view(run, tmp_path):
 
 def test_doctor_says_what_is_here_and_what_to_install(run, monkeypatch):
     text = run("doctor")
+    assert "NCCL" in text
     for word in ("Python", "moderngl", "OpenGL", "renderers"):
         assert f"│ {word}" in text
 
@@ -188,3 +189,16 @@ def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
     for wrong, message in ((("--gpus", "0"), "--gpus: found 0"), (("--gpus", "2", "--seed", "-1"), "seed: found -1")):
         with pytest.raises(SystemExit, match=message):
             run("train", *wrong)
+
+
+def test_doctor_says_which_gpus_do_not_reach_each_other(monkeypatch):
+    cuda = doctor.torch.cuda
+    monkeypatch.setattr(doctor.torch.distributed, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(cuda.nccl, "version", lambda: (2, 27, 3))
+    monkeypatch.setattr(cuda, "is_available", lambda: True)
+    monkeypatch.setattr(cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(cuda, "can_device_access_peer", lambda i, j: (i, j) != (0, 2))
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
+    version, links = doctor._nccl()
+    assert version.found.startswith("2.27.3") and "NCCL_NVLS_ENABLE=0" in version.found
+    assert links.found == "no direct way between cuda:0 and cuda:2" and "nvidia-smi topo -m" in links.advice

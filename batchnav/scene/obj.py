@@ -85,7 +85,8 @@ class _Book:
     """The materials of an OBJ file's libraries, by the names that faces use."""
 
     def __init__(self, images: Images):
-        self._images, self._known, self._rows = images, {"": PLAIN}, {}
+        self._images, self._known = images, {"": PLAIN}
+        self._rows: dict[str, int] = {}
         self.textures: list[Texture] = []
 
     def row(self, name: str) -> int:
