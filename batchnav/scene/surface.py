@@ -127,10 +127,10 @@ def corners_of(faces: np.ndarray, material: int, uv: np.ndarray | None, color: n
 
 
 def surface_of(parts: Sequence[Corners], materials: Sequence[Material], textures: Sequence[Texture]) -> Surface | None:
-    """The surface of a file's triangles; None where it has none. A texture without UVs is read at (0, 0)."""
-    if not parts:
-        return None
+    """The surface of a file's triangles; None where nothing is said of it. A texture without UVs is read at (0, 0)."""
     material, uv, color = Corners.merged(parts)
+    if color is None and set(materials) <= {PLAIN}:
+        return None
     if not any(m.texture >= 0 for m in materials):
         uv = None
     elif uv is None:
