@@ -52,8 +52,8 @@ class Roam(NamedTuple):
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Roam:
         """Of `n` agents before their first episode."""
-        start, target = torch.zeros(2, n, 3, device=device)
-        reachable, progress, earned = torch.zeros(3, n, device=device)
+        start, target = (torch.zeros(n, 3, device=device) for _ in range(2))
+        reachable, progress, earned = (torch.zeros(n, device=device) for _ in range(3))
         table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
         return cls(start, target, reachable, progress, earned, table_index)
 
