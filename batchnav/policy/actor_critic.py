@@ -9,7 +9,7 @@ Vectors, memory and the last action are there or not as spaces and settings say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -184,10 +184,15 @@ class ActorCritic(nn.Module):
             parts.append(self._embed_previous((prev_action + 1) * ~starts))
         return torch.cat(parts, dim=-1)
 
-    def watch(self, obs: Mapping[str, torch.Tensor]) -> None:
-        """Count a rollout's images [T, B, C, H, W] into the means and variances of `config.normalized`."""
+    def watch(
+        self, obs: Mapping[str, torch.Tensor], average: Callable[[torch.Tensor], torch.Tensor] = torch.clone
+    ) -> None:
+        """Count a rollout's images [T, B, C, H, W] into the means and variances of `config.normalized`.
+
+        `average` is as in `RunningNorm.update`.
+        """
         for name, norm in self.norms.items():
-            cast(RunningNorm, norm).update(obs[name])
+            cast(RunningNorm, norm).update(obs[name], average)
 
     def _read(self, name: str, image: torch.Tensor) -> torch.Tensor:
         """An image as the encoder reads it: bytes as 0..1, then normalised where that is asked for."""

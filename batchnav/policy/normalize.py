@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -31,9 +33,10 @@ class RunningNorm(nn.Module):
         return image * scale[:, None, None] - (self.mean * scale)[:, None, None]
 
     @torch.no_grad()
-    def update(self, images: torch.Tensor) -> None:
+    def update(self, images: torch.Tensor, average: Callable[[torch.Tensor], torch.Tensor] = torch.clone) -> None:
         """Count a rollout in: [T, B, C, H, W], floats of 0..1 or bytes; every rollout weighs the same.
 
+        Where several processes have parts of it, `average` gives the mean over them of what each found.
         Two groups' variance from their means and variances: Chan, Golub and LeVeque (1979).
         """
         total, squares = torch.zeros_like(self.mean), torch.zeros_like(self.mean)
@@ -41,8 +44,8 @@ class RunningNorm(nn.Module):
             values = step.float() / 255.0 if step.dtype == torch.uint8 else step.float()
             total += values.mean((0, 2, 3))
             squares += (values * values).mean((0, 2, 3))
-        mean = total / len(images)
-        var = (squares / len(images) - mean * mean).clamp(min=0.0)
+        mean, square = average(torch.stack([total, squares]) / len(images))
+        var = (square - mean * mean).clamp(min=0.0)
         share = 1.0 / (self.rollouts + 1.0)
         apart = mean - self.mean
         first = self.rollouts == 0

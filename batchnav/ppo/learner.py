@@ -137,7 +137,7 @@ class Learner:
             for envs in self._draw_minibatches():
                 self.minibatch.copy_(envs)
                 parts.append(self._learn_minibatch().clone())
-        self.policy.watch({name: slots[: rollout.num_steps] for name, slots in rollout.obs.items()})
+        self.policy.watch({name: slots[: rollout.num_steps] for name, slots in rollout.obs.items()}, ranks.average)
         timer.mark()
         self.frames += self.frames_per_update
         found, sound = torch.stack(parts), None

@@ -82,6 +82,12 @@ class Ranks:
             with self._connection():
                 dist.all_reduce(tensor)
 
+    def average(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The mean over the ranks of each element: a new tensor, of the same bits on all."""
+        total = tensor.clone()
+        self.sum_(total)
+        return total / self.world_size
+
     def mean(self, tensor: torch.Tensor) -> torch.Tensor:
         """Mean over all elements and ranks; tensors have the same shape on all."""
         if not self.several:

@@ -51,6 +51,9 @@ class PointNavConfig(TaskConfig):
     """Sampled episodes have a geodesic distance in [closest_goal, furthest_goal] metres."""
     min_detour_ratio: float = 1.1
     """Sampled episodes of a lower geodesic over Euclidean distance are mostly rejected (Habitat's rule)."""
+    gps_compass: bool = True
+    """Whether "pointgoal" says where the goal lies now, as Habitat's `pointgoal_with_gps_compass` does, or all episode
+    long where it lay at the start, as its `pointgoal` does: the agent is to keep track of itself."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -320,7 +323,8 @@ class PointNav:
             f"no episode found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m with points "
             f"{config.closest_goal:g} to {config.furthest_goal:g} m apart"
         )
-        self.state, self.notes, self.upcoming, self.finished, (self.reward, pointgoal) = self.arrays(n, device, config)
+        self.state, self.notes, self.upcoming, self.finished, shown = self.arrays(n, device, config)
+        self.reward, pointgoal, *self._unread = shown
         self.metrics: Mapping[str, torch.Tensor] = dict(zip(METRICS, self.finished, strict=True))
         self.observations: Mapping[str, torch.Tensor] = {"pointgoal": pointgoal}
         finite = -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)
@@ -334,9 +338,13 @@ class PointNav:
     def arrays(
         n: int, device: torch.device, config: PointNavConfig
     ) -> tuple[Goals, Notes, Upcoming, Metrics, tuple[torch.Tensor, ...]]:
-        """All that the task keeps of `n` agents; the last are the reward and the goal in the agent's frame."""
+        """All that the task keeps of `n` agents; the last are the reward, and the goal in the agent's frame.
+
+        Without GPS and compass that is as of the start, and where it lies now goes to one tensor more.
+        """
         metrics = Metrics(*torch.zeros(len(Metrics._fields), n, device=device))
-        shown = torch.zeros(n, device=device), torch.zeros(n, 2, device=device)
+        goals = (torch.zeros(n, 2, device=device) for _ in range(1 if config.gps_compass else 2))
+        shown = torch.zeros(n, device=device), *goals
         return Goals.empty(n, device), Notes.empty(n, device), Upcoming.empty(n, device), metrics, shown
 
     @staticmethod
@@ -351,10 +359,11 @@ class PointNav:
         bodies, queue, origin = map(view, (sim.bodies, sim.queue, sim.origin))
         goals, notes, upcoming, metrics = map(view, (self.state, self.notes, self.upcoming, self.finished))
         reward, pointgoal = view(self.reward), view(self.observations["pointgoal"])
+        followed = view(self._unread[0]) if self._unread else pointgoal
         scratch, *beside = (sim.search_scratch(rows) for rows in self.search_rows(n, sim.device, sim.chunks))
         begun = bodies, goals, queue, pointgoal
         if sim.device.type == "cpu":
-            chunks, moved = sim.chunks, (bodies, notes, pointgoal)
+            chunks, moved = sim.chunks, (bodies, notes, followed)
             self.advance = lambda actions: advance_cpu(
                 actions.numpy(), nav, goals, body, settings, chunks, scratch, *moved
             )
@@ -364,7 +373,7 @@ class PointNav:
             return
         actions = view(torch.zeros(n, dtype=torch.int64, device=sim.device))
         walk_all = BoundKernel(
-            advance_cuda, n, actions, nav, goals, body, settings, scratch, bodies, notes, pointgoal, noted
+            advance_cuda, n, actions, nav, goals, body, settings, scratch, bodies, notes, followed, noted
         )
 
         def advance(actions: torch.Tensor) -> None:

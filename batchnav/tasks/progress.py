@@ -26,7 +26,7 @@ from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_f
 from batchnav.runtime.launch import BoundKernel
 from batchnav.runtime.rng import uniform4
 from batchnav.sim.bodies import NUM_ACTIONS, STOP, Bodies, begin, end, keep_start, walk
-from batchnav.sim.episodes import FIRST_DRAW, NOBODY, draw_scene
+from batchnav.sim.episodes import FIRST_DRAW, NOBODY, agent_number, draw_scene
 from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
 from batchnav.tasks.pairs import MAX_CANDIDATES, MIN_ISLAND_RADIUS, EpisodeTable
 from batchnav.tasks.settings import TaskConfig
@@ -52,8 +52,8 @@ class Roam(NamedTuple):
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Roam:
         """Of `n` agents before their first episode."""
-        start, target = torch.zeros(2, n, 3, device=device)
-        reachable, progress, earned = torch.zeros(3, n, device=device)
+        start, target = (torch.zeros(n, 3, device=device) for _ in range(2))
+        reachable, progress, earned = (torch.zeros(n, device=device) for _ in range(3))
         table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
         return cls(start, target, reachable, progress, earned, table_index)
 
@@ -206,8 +206,9 @@ def draw_one(i, nav, bodies, origin, table, upcoming_out, noted_out):
         keep_episode(i, table.scene[index], start, table.heading[index], table_index, upcoming_out)
         return
     scene, heading = draw_scene(i, episode, origin)
+    agent = agent_number(i, origin)
     for candidate in range(MAX_CANDIDATES):
-        u0, u1, u2, _ = uniform4(origin.seed[0], i, episode, FIRST_DRAW + candidate)
+        u0, u1, u2, _ = uniform4(origin.seed[0], agent, episode, FIRST_DRAW + candidate)
         polygon, start = random_point(nav, scene, (u0, u1, u2))
         island = nav.polygon_island[polygon]
         if island >= 0 and nav.island_radius[island] >= MIN_ISLAND_RADIUS:

@@ -34,6 +34,20 @@ def test_mean_and_variance_of_all_rollouts(kind):
     torch.testing.assert_close(found.std((0, 1, 3, 4)), torch.ones(3).double(), atol=1e-3, rtol=0)
 
 
+def test_parts_of_rollouts_in_several_processes_are_counted_as_one():
+    whole, parts = RunningNorm(3), [RunningNorm(3), RunningNorm(3)]
+    for images in rollouts(3):
+        whole.update(images)
+        told = []
+        for half in images.chunk(2, dim=1):
+            RunningNorm(3).update(half, lambda found, told=told: told.append(found) or found)
+        for part, half in zip(parts, images.chunk(2, dim=1), strict=True):
+            part.update(half, lambda found, told=told: (told[0] + told[1]) / 2)
+    for part in parts:
+        torch.testing.assert_close(part.mean, whole.mean)
+        torch.testing.assert_close(part.var, whole.var)
+
+
 def test_before_the_first_rollout_images_stay_as_they_are():
     image = torch.rand(2, 3, 8, 8)
     torch.testing.assert_close(RunningNorm(3)(image), image, atol=EPS, rtol=EPS)

@@ -10,12 +10,13 @@ from batchnav.runs.config import PointNavRun
 from batchnav.sensors.camera import CameraConfig
 from batchnav.data.scenes import find_scene, measure_scenes
 from batchnav.runtime.device import resolve_device
-from batchnav.envs.nav import PointNavEnv
+from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.runs.memory import predict_memory
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
 from batchnav.scene.slots import Capacity
+from batchnav.tasks import TASKS
 
 RUN = PointNavRun(
     camera=CameraConfig(height=32, width=32),
@@ -36,6 +37,19 @@ def tensors_of(part):
 def learner_of(run, env):
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     return Learner(policy, env, run.ppo)
+
+
+@pytest.mark.parametrize("task", ["flee", "explore"])
+def test_another_tasks_tensors_are_counted(task):
+    run = dataclasses.replace(RUN, task=TASKS[task].Config(max_steps=50))
+    found = predict_memory(run, measure_scenes(run.scenes.names), torch.device("cpu"))
+    scenes = [find_scene(name) for name in run.scenes.names]
+    env = NavEnv(scenes, 32, "cpu", task=task, config=run.nav)
+    sim, mine = env.sim, env.task
+    parts = (sim.bodies, sim.queue, sim.origin, mine.state, mine.notes, mine.upcoming, mine.finished, tuple(mine.own))
+    kept = {key: size for part in parts for key, size in tensors_of(part).items()}
+    kept |= tensors_of(tuple(mine.metrics.values())) | tensors_of((mine.reward,))
+    assert found["simulator"] == sum(kept.values()) + env.bank.search_scratch(sim.chunks).data.nbytes
 
 
 @pytest.mark.parametrize(("slots", "sensors"), [(0, ("depth",)), (2, ("depth",)), (0, ("rgb",)), (2, ("depth", "rgb"))])
