@@ -197,7 +197,7 @@ def navmesh_bake(
     """
     out = out or mesh.with_suffix(".navmesh")
     with Console(stderr=True).status(f"baking {mesh}"):
-        navmesh = NavMesh.bake(load_mesh(mesh, up), settings)
+        navmesh = NavMesh.bake(load_mesh(mesh, up, appearance=False), settings)
     navmesh.save(out)
     _print(f"{out}: {navmesh.area:.2f} m², {navmesh.num_polygons} polygons, {navmesh.num_islands} islands")
 
@@ -297,10 +297,10 @@ def _scenes(name: str, split: str) -> list[Scene]:
     """The scenes of a name: one, or those in a folder."""
     path = Path(name)
     if prepared := prepared_in(path):
-        return find_scenes(map(str, prepared))
+        return find_scenes(map(str, prepared), appearance=False)
     if path.is_dir() or name.endswith(DATASET_CONFIG):
-        return load_dataset(path, split).load_scenes()
-    return find_scenes([name])
+        return load_dataset(path, split).load_scenes(appearance=False)
+    return find_scenes([name], appearance=False)
 
 
 def _is_procthor(path: Path) -> bool:

@@ -32,7 +32,7 @@ EPISODES_PER_HOUSE = 10
 
 def main() -> None:
     for split in ("val", "test"):
-        scenes = [find_scene(f"house:{seed}") for seed in SPLITS[split][:NUM_HOUSES]]
+        scenes = [find_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split][:NUM_HOUSES]]
         write(f"{split}.json.gz", scenes, EPISODES_PER_HOUSE)
 
 

@@ -42,16 +42,16 @@ class Options:
 def main(options: Options) -> None:
     rows = [row("load", "seconds", [imported() for _ in range(options.repeats)], {"what": "import batchnav"}, "cpu")]
     for name in options.scenes:
-        scene = find_scene(name)
+        scene = find_scene(name, appearance=False)
         params = {"scene": Path(name).stem, "triangles": len(scene.mesh.faces)}
         with tempfile.TemporaryDirectory() as folder:
             mesh, prepared = Path(folder) / "a.glb", Path(folder) / "a.scene"
             save_mesh(scene.mesh, mesh)
             save_prepared(scene, prepared)
             runs = {
-                "mesh file": lambda mesh=mesh: load_mesh(mesh),
+                "mesh file": lambda mesh=mesh: load_mesh(mesh, appearance=False),
                 "prepared scene": lambda prepared=prepared: load_prepared(prepared),
-                "find_scene": lambda name=name: find_scene(name),
+                "find_scene": lambda name=name: find_scene(name, appearance=False),
             }
             for what, call in runs.items():
                 seconds = [timed(call) for _ in range(1 + options.repeats)][1:]

@@ -45,7 +45,7 @@ class Options:
 
 def main(options: Options) -> None:
     device, bakes, queries = resolve_device(options.device), [], []
-    for scene in find_scenes(options.scenes):
+    for scene in find_scenes(options.scenes, appearance=False):
         mesh, name = scene.mesh, Path(scene.name).stem
         params = {"scene": name, "triangles": len(mesh.faces), "threads": num_threads()}
         seconds = measure(lambda mesh=mesh: NavMesh.bake(mesh), options.repeats)

@@ -2,7 +2,7 @@
 
     python eval/speed_render.py --device cuda --num-agents 1024 4096 --sizes 64 128 --scenes house:121980 houses:64
     python eval/speed_render.py --device cuda --renderers opengl --culling --no-peers
-    python eval/speed_render.py --device cuda --renderers raycast --sensors depth rgb+depth --scenes house.glb --no-peers
+    python eval/speed_render.py --renderers raycast --sensors depth rgb+depth --scenes house.glb --no-peers
 
 Views are drawn from each scene's navigable space with any heading. All renderers see the same views and are timed in
 turn, repetition by repetition, so that a change of clock or load meets all of them. Our own renderers' agents turn by

@@ -47,7 +47,7 @@ class Options:
 
 def main(options: Options) -> None:
     device = resolve_device(options.device)
-    bank = SceneBank.pack(find_scenes(options.scenes), device)
+    bank = SceneBank.pack(find_scenes(options.scenes, appearance=False), device)
     rows, scene = [], "+".join(Path(name).stem for name in options.scenes)
     for num_envs in options.num_envs:
         for actions in ("all", "moving"):

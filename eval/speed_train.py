@@ -130,7 +130,7 @@ def environments(options: Options, device: torch.device) -> Callable[[int, int],
         room = Capacity.for_all(measure_scenes(names))
         make = partial(SceneStream, names, find_scene, room, options.slots)
     else:
-        bank = SceneBank.pack(find_scenes(names), device)
+        bank = SceneBank.pack(find_scenes(names, appearance=False), device)
         make = lambda: bank  # noqa: E731
     return lambda num_envs, size: PointNavEnv(make(), num_envs, device, height=size, width=size)
 

@@ -43,7 +43,7 @@ def annotation_file(path: Path) -> Path | None:
 
 
 def annotate(mesh: TriangleMesh, path: Path) -> TriangleMesh:
-    """A file's mesh with what is known of its things; as it is where nothing is. MeshError names a broken annotation."""
+    """A file's mesh with what is known of its things; as it is where nothing is. MeshError names what is broken."""
     file, surface = annotation_file(path), mesh.surface
     if file is None or surface is None:
         return mesh

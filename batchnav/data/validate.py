@@ -135,7 +135,7 @@ def _check_episode_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
     for name in dict.fromkeys(episode.scene for episode in episodes):
         mine = [episode for episode in episodes if episode.scene == name]
         try:
-            scene = find_scene(name, scenes_dir)
+            scene = find_scene(name, scenes_dir, appearance=False)
         except BatchnavError as error:
             yield Finding("error", f"{path}: {len(mine)} episodes: {error}")
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -46,6 +45,8 @@ def check_surface(surface: Surface, num_faces: int, name: str) -> Surface:
         if array is not None and len(array) and not 0 <= array.min() <= array.max() < rows:
             worst = int(array.min() if array.min() < 0 else array.max())
             raise MeshError(f"{name}: surface.{field}: found row {worst}, expected 0 to {rows - 1}")
+    if not all(isinstance(name, str) for name in surface.categories):
+        raise MeshError(f"{name}: surface.categories: found {surface.categories[:3]}, expected names")
     for i, material in enumerate(surface.materials):
         _check_material(material, len(surface.textures), f"{name}: surface.materials[{i}]")
     for i, texture in enumerate(surface.textures):
@@ -61,10 +62,10 @@ def check_surface(surface: Surface, num_faces: int, name: str) -> Surface:
 
 
 def _check_material(material: Material, num_textures: int, where: str) -> None:
-    color = tuple(material.color)
-    if len(color) != 4 or not all(math.isfinite(c) and 0.0 <= c <= 1.0 for c in color):
+    color, texture = tuple(material.color), material.texture
+    if len(color) != 4 or not all(isinstance(c, (int, float)) and 0.0 <= c <= 1.0 for c in color):
         raise MeshError(f"{where}.color: found {color}, expected four numbers from 0 to 1")
-    if not -1 <= material.texture < num_textures:
+    if not isinstance(texture, (int, np.integer)) or not -1 <= texture < num_textures:
         raise MeshError(f"{where}.texture: found {material.texture}, expected -1 to {num_textures - 1}")
 
 
@@ -73,8 +74,10 @@ def check_texture(texture: Texture, where: str) -> None:
     pixels = np.asarray(texture.pixels)
     if pixels.ndim != 3 or pixels.shape[2] != 4 or pixels.dtype != np.uint8 or not pixels.size:
         raise MeshError(f"{where}.pixels: found {pixels.dtype} {list(pixels.shape)}, expected uint8 [h, w, 4]")
-    found = (*texture.wrap, texture.magnify, texture.minify)
-    for value, offered in zip(found, (WRAPS, WRAPS, MAGNIFY, MINIFY), strict=False):
+    found, known = (*texture.wrap, texture.magnify, texture.minify), (WRAPS, WRAPS, MAGNIFY, MINIFY)
+    if len(found) != len(known):
+        raise MeshError(f"{where}.wrap: found {texture.wrap}, expected one for U and one for V")
+    for value, offered in zip(found, known, strict=True):
         if value not in offered:
             raise MeshError(f"{where}: found {value!r}, expected one of {', '.join(offered)}")
 

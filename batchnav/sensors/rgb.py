@@ -81,26 +81,23 @@ class RGBSensor:
         out: torch.Tensor,
     ) -> None:
         """Depth and triangles -> bytes."""
+        tensors = depth, triangle, views.position, views.heading, views.pitch, out
         if self._bound is None or self._bound[0] is not appearance:
-            paint = Paint(*(view(getattr(appearance, name)) for name in COLOR_FIELDS))
-            self._bound = appearance, self._bind(paint, out)
-        self._bound[1](depth, triangle, views.position, views.heading, views.pitch, out)
+            self._bound = appearance, self._bind(appearance, *tensors)
+        self._bound[1](*tensors)
 
-    def _bind(self, paint: Paint, example: torch.Tensor) -> Callable[..., None]:
-        """A kernel as a function of what changes from call to call; `example` is one of its outputs."""
-        if example.device.type == "cpu":
-            return lambda *tensors: _rgb_cpu(*map(view, tensors[:-1]), paint, *self._options, view(tensors[-1]))
-        n, _, height, width = example.shape
-        image, angle = torch.zeros(n, height, width, device=example.device), torch.zeros(n, device=example.device)
-        read = (image, image.to(torch.int32), torch.zeros(n, 3, device=example.device), angle, angle)
-        blocks = (n, -(-height * width // BLOCK), 1)
-        kernel = BoundKernel(
-            _rgb_cuda, blocks, *map(view, read), paint, *self._options, view(torch.zeros_like(example)), block=BLOCK
-        )
-        places = (0, 1, 2, 3, 4, len(read) + 1 + len(self._options))
+    def _bind(self, appearance: Appearance, *tensors: torch.Tensor) -> Callable[..., None]:
+        """A kernel as a function of what changes from call to call; `tensors` are those of the first."""
+        paint, (*read, out) = Paint(*(view(getattr(appearance, name)) for name in COLOR_FIELDS)), tensors
+        if not out.is_cuda:
+            return lambda *now: _rgb_cpu(*map(view, now[:-1]), paint, *self._options, view(now[-1]))
+        n, _, height, width = out.shape
+        arguments = (*map(view, read), paint, *self._options, view(out))
+        kernel = BoundKernel(_rgb_cuda, (n, -(-height * width // BLOCK), 1), *arguments, block=BLOCK)
+        places = *range(len(read)), len(arguments) - 1
 
-        def run(*tensors: torch.Tensor) -> None:
-            for place, tensor in zip(places, tensors, strict=True):
+        def run(*now: torch.Tensor) -> None:
+            for place, tensor in zip(places, now, strict=True):
                 kernel.change(place, tensor.data_ptr())
             kernel()
 

@@ -71,7 +71,8 @@ def test_matterport3d(tmp_path):
     path = write_ply(tmp_path / "17DRP5sb8fy_semantic.ply")
     lines = [
         "ASCII 1.1", "C  0  1  wall  1  wall  0 0 0 0 0", "C  7  11  office#chair  3  chair  0 0 0 0 0",
-        "O  3 0 0  1 1 1  1 0 0  0 1 0  1 1 1  0 0 0 0 0 0 0 0", "O  5 0 7  1 1 1  1 0 0  0 1 0  1 1 1  0 0 0 0 0 0 0 0",
+        "O  3 0 0  1 1 1  1 0 0  0 1 0  1 1 1  0 0 0 0 0 0 0 0",
+        "O  5 0 7  1 1 1  1 0 0  0 1 0  1 1 1  0 0 0 0 0 0 0 0",
     ]  # fmt: skip
     (tmp_path / "17DRP5sb8fy.house").write_text("\n".join(lines))
     assert by_thing(load(path))[0] == {0: "", 3: "wall", 5: "chair"}
@@ -98,8 +99,11 @@ def test_hm3d(tmp_path):
     assert by_thing(load(path)) == ({0: "", 1: "door frame", 7: "chair, armchair"}, [1, 1, 0, 0, 0, 0, 0, 1])
 
 
-@pytest.mark.parametrize("text", ["", "1,FF0000,wall,0", "HM3D Semantic Annotations\n", "HM3D Semantic Annotations\n1,GG,x,0",
-                                  "HM3D Semantic Annotations\n1,FF0000", "HM3D Semantic Annotations\n-1,FF0000,x,0"])  # fmt: skip
+_HEADER = "HM3D Semantic Annotations\n"
+_ROWS = ("", "1,GG,x,0", "1,FF0000", "-1,0,x,0")
+
+
+@pytest.mark.parametrize("text", ["", "1,FF0000,wall,0", *(_HEADER + row for row in _ROWS)])
 def test_broken_annotations_of_hm3d_are_named(tmp_path, text):
     path = write_hm3d(tmp_path)
     (tmp_path / "TEEsavR23oF.semantic.txt").write_text(text)

@@ -20,7 +20,7 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.scene import scene as scenes
 from batchnav.scene.bvh import BVH, build_bvh
 from batchnav.scene.scene import Scene
-from batchnav.types import TriangleMesh
+from batchnav.types import Material, Surface, Texture, TriangleMesh
 
 
 @pytest.fixture
@@ -46,6 +46,64 @@ def test_round_trip(tmp_path, source):
     assert made_from(tmp_path / "a.scene") == "so"
     assert [file.name for file in tmp_path.glob("*.scene")] == ["a.scene"]
     assert find_scene(str(tmp_path / "a.scene")).name == str(tmp_path / "a.scene")
+
+
+def with_surface(scene):
+    """Two textures of one picture, and all that a surface may have."""
+    count, pixels = len(scene.mesh.faces), np.arange(48, dtype=np.uint8).reshape(3, 4, 4)
+    textures = (Texture(pixels), Texture(pixels, ("clamp", "mirror"), "nearest", "nearest_mipmap_linear"))
+    draw = np.random.default_rng(0)
+    look = Surface(
+        np.arange(count, dtype=np.int32) % 2, (Material((0.1, 0.2, 0.3, 0.4), 1), Material(texture=0)), textures,
+        draw.random((count, 3, 2), np.float32), draw.integers(0, 256, (count, 3, 4), np.uint8),
+        np.arange(count, dtype=np.int32), np.arange(count, dtype=np.int32) % 2, ("", "f\u00e4cher"),
+    )  # fmt: skip
+    return scene._replace(mesh=scene.mesh._replace(surface=look))
+
+
+def test_surfaces_are_kept_and_left_in_the_file_where_depth_is_enough(tmp_path, source):
+    scene = with_surface(source.load())
+    save_prepared(scene, tmp_path / "a.scene")
+    kept, found = scene.mesh.surface, load_prepared(tmp_path / "a.scene").mesh.surface
+    for name in ("material", "uv", "color", "object_id", "category"):
+        assert same(getattr(found, name), getattr(kept, name))
+    assert found.materials == kept.materials and found.categories == kept.categories
+    assert [texture[1:] for texture in found.textures] == [texture[1:] for texture in kept.textures]
+    assert found.textures[0].pixels is found.textures[1].pixels and same(found.textures[0].pixels, kept.textures[0][0])
+    assert load_prepared(tmp_path / "a.scene", appearance=False).mesh.surface is None
+    assert find_scene(str(tmp_path / "a.scene"), appearance=False).mesh.surface is None
+    bytes_ = (tmp_path / "a.scene").read_bytes()
+    save_prepared(load_prepared(tmp_path / "a.scene"), tmp_path / "b.scene")
+    assert (tmp_path / "b.scene").read_bytes() == bytes_
+
+
+@pytest.mark.parametrize(
+    ("match", "change"),
+    [
+        ("surface.material: found row 7", lambda a, m: a["material"].fill(7)),
+        ("surface.uv: found", lambda a, m: a.update(uv=a["uv"][:1])),
+        ("surface.textures.0..pixels", lambda a, m: a.update(texture_0=a["texture_0"][:0])),
+        ("not a prepared scene", lambda a, m: a.pop("texture_0")),
+        ("not a prepared scene", lambda a, m: m.pop("surface")),
+        ("not a prepared scene", lambda a, m: m.update(surface="[]")),
+        ("not a prepared scene", lambda a, m: m.update(surface="{")),
+        (r"materials.0..color: found", lambda a, m: m.update(surface=m["surface"].replace("0.1,", '"x",'))),
+        (r"materials.0..color: found", lambda a, m: m.update(surface=m["surface"].replace("0.1,", "NaN,"))),
+        (r"materials.0..texture: found", lambda a, m: m.update(surface=m["surface"].replace("0.4], 1", "0.4], [1]"))),
+        (r"textures.1..wrap: found", lambda a, m: m.update(surface=m["surface"].replace('"clamp", ', ""))),
+        ("surface.categories", lambda a, m: m.update(surface=m["surface"].replace('[""', "[0"))),
+    ],
+)
+def test_broken_surfaces_are_refused(tmp_path, source, match, change):
+    save_prepared(with_surface(source.load()), tmp_path / "a.scene")
+
+    def both(arrays, metadata):
+        metadata.pop("sums")
+        change(arrays, metadata)
+
+    rewrite(tmp_path / "a.scene", both)
+    with pytest.raises(MeshError, match=match):
+        load_prepared(tmp_path / "a.scene")
 
 
 def test_two_preparations_of_one_scene_have_equal_bytes(tmp_path, source):

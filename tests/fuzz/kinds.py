@@ -11,6 +11,7 @@ import mutate
 import numpy as np
 import torch
 import trimesh
+from PIL import Image
 
 from batchnav.data.episodes import Episode, Goal, episode_table, load_episodes, save_episodes, unplayable_episodes
 from batchnav.data.prepared import load_prepared, save_prepared
@@ -23,7 +24,10 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import build_bvh
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.scene import Scene, make_scene
-from batchnav.types import TriangleMesh
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.rgb import RGBSensor
+from batchnav.sensors.sensor import Views
+from batchnav.types import Material, Surface, Texture, TriangleMesh
 
 
 class Kind(NamedTuple):
@@ -40,7 +44,13 @@ def kinds(folder: Path) -> Iterator[Kind]:
     """All of them, their good files written below `folder`."""
     table = trimesh.creation.box((1, 1, 1), trimesh.transformations.translation_matrix([1, 0.6, 1]))
     box = trimesh.util.concatenate([trimesh.creation.box((6.0, 0.2, 8.0)), table])
-    floor = make_scene("floor", TriangleMesh(np.float32(box.vertices), np.int32(box.faces)))
+    count = len(box.faces)
+    look = Surface(
+        np.arange(count, dtype=np.int32) % 2, (Material((0.5, 0.2, 1.0, 1.0)), Material(texture=0)),
+        (Texture(np.arange(48, dtype=np.uint8).reshape(3, 4, 4)),), np.ones((count, 3, 2), np.float32),
+        np.full((count, 3, 4), 99, np.uint8),
+    )  # fmt: skip
+    floor = make_scene("floor", TriangleMesh(np.float32(box.vertices), np.int32(box.faces), surface=look))
     blind = (mutate.blindly,)
 
     path = folder / "a.navmesh"
@@ -68,6 +78,7 @@ def kinds(folder: Path) -> Iterator[Kind]:
             (parts if suffix == "glb" else box).export(path)
         yield Kind(suffix, path, lambda path=path: see(path), (*blind, *structured.get(suffix, ())))
 
+    yield from _materials(folder / "materials", see)
     path = folder / "text.ply"
     path.write_bytes(trimesh.exchange.ply.export_ply(box, encoding="ascii"))
     yield Kind("ply_text", path, lambda path=path: see(path), blind)
@@ -92,6 +103,27 @@ def kinds(folder: Path) -> Iterator[Kind]:
     sizes = {"Cup": [0.1, 0.1, 0.1]}
     use = lambda path=path: [make_procthor_house(house, sizes) for house in read_houses(path)]  # noqa: E731
     yield Kind("procthor", path, use, (*blind, mutate.json_text, mutate.json_text))
+
+
+def _materials(folder: Path, see: Callable[[Path], None]) -> Iterator[Kind]:
+    """A textured box as GLB, and as OBJ with its library and its picture, which have no error of their own."""
+    folder.mkdir()
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 12, 3), np.uint8))
+    box = trimesh.creation.box((6.0, 0.2, 8.0))
+    uv = np.random.default_rng(1).uniform(-2, 2, (len(box.vertices), 2))
+    looks = {
+        "glb": trimesh.visual.material.PBRMaterial(baseColorTexture=picture, baseColorFactor=(200, 100, 50, 255)),
+        "obj": trimesh.visual.material.SimpleMaterial(image=picture, diffuse=(200, 100, 50, 255)),
+    }
+    for suffix, material in looks.items():
+        box.visual = trimesh.visual.TextureVisuals(uv, material=material)
+        box.export(folder / f"a.{suffix}")
+    mesh = folder / "a.obj"
+    (library,), (image,) = folder.glob("*.mtl"), folder.glob("*.png")
+    path = folder / "a.glb"
+    yield Kind("textured", path, lambda: see(path), (mutate.blindly, mutate.glb, mutate.glb))
+    for name, file in (("mtl", library), ("png", image)):
+        yield Kind(name, file, lambda: see(mesh), (mutate.blindly,))
 
 
 def _dataset(folder: Path) -> Iterator[Kind]:
@@ -151,12 +183,17 @@ def ask(navmesh: NavMesh) -> None:
 def show(scene: Scene) -> None:
     """Asks a scene's navmesh, and renders from its middle and beside it."""
     ask(scene.navmesh)
-    bank = SceneBank.pack([scene])
+    bank = SceneBank.pack([scene], appearance=True)
     low, high = scene.mesh.vertices.min(0), scene.mesh.vertices.max(0)
     with np.errstate(all="ignore"):
         eyes = np.float32([low - 1, (low + high) / 2, high + 1, [0, 1.5, 0]])
     renderer = RaycastRenderer(bank, num_agents=4, height=16, width=16)
-    renderer.render(torch.zeros(4, dtype=torch.int32), torch.from_numpy(np.nan_to_num(eyes)), torch.arange(4.0))
+    views = Views(torch.zeros(4, dtype=torch.int32), torch.from_numpy(np.nan_to_num(eyes)), torch.arange(4.0),
+                  torch.zeros(4))  # fmt: skip
+    depth, triangle = renderer.visibility(*views)
+    RGBSensor(CameraConfig(16, 16)).write(
+        depth, triangle, views, bank.appearance, torch.zeros(4, 3, 16, 16, dtype=torch.uint8)
+    )
 
 
 def play(path: Path, scene: Scene) -> None:

@@ -147,7 +147,7 @@ def test_without_sensors_nothing_is_drawn():
     assert set(observation) == {"pointgoal"}
 
 
-@pytest.mark.parametrize("name", ["detph", "", "right_depth", "left_", "left", "left_rgb", "_depth"])
+@pytest.mark.parametrize("name", ["detph", "", "right_depth", "left_", "left", "left_smell", "_depth"])
 def test_unknown_sensors_are_named_with_those_there_are(name):
     config = NavConfig(cameras={"left": CameraConfig(8, 8)})
     for make in (
