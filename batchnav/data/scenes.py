@@ -9,7 +9,7 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from batchnav.data.episodes import Episode
@@ -18,12 +18,13 @@ from batchnav.data.prepared import SUFFIX, load_prepared, load_source, save_prep
 from batchnav.data.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.source import SCENES_DIR, file_source, scene_id_of, stage_source
 from batchnav.errors import MeshError
-from batchnav.houses import make_house, tear
+from batchnav.houses import make_house, tear, with_pictures, without_pictures
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.cache import made_by
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene, check_baked_for, make_scene
 from batchnav.scene.slots import Capacity
+from batchnav.types import Surface
 
 HOUSE, SCAN = "house:", "scan:"
 """Begin the ids of a procedural house, and of one as a scanner would bring it home; the seed follows."""
@@ -109,15 +110,21 @@ def _house(scene_id: str, settings: NavMeshSettings | None, appearance: bool) ->
     file = _house_file(scene_id, settings)
     if file.is_file():
         try:
-            return load_prepared(file, appearance)
+            return _with_surface(load_prepared(file, appearance), with_pictures)
         except MeshError:  # a damaged cache is no reason to fail
             file.unlink(missing_ok=True)
     house = make_house(int(seed), surface=True)  # what is kept, every later run may read, with or without it
     scene = make_scene(scene_id, house, settings=settings)
     if kind == "scan":  # one walks in the house, and sees the scan
         scene = make_scene(scene_id, tear(house, int(seed)), scene.navmesh)
-    save_prepared(scene, file)
+    save_prepared(_with_surface(scene, without_pictures), file)
     return scene if appearance else scene._replace(mesh=scene.mesh._replace(surface=None))
+
+
+def _with_surface(scene: Scene, change: Callable[[Surface], Surface]) -> Scene:
+    """The scene with its surface changed, where it has one."""
+    surface = scene.mesh.surface
+    return scene._replace(mesh=scene.mesh._replace(surface=surface and change(surface)))
 
 
 def _house_file(scene_id: str, settings: NavMeshSettings | None) -> Path:
