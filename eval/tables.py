@@ -166,6 +166,12 @@ def renderer(row: Row) -> str | None:
     return {"raycast": "ray caster", "opengl": "OpenGL"}.get(name, name.rsplit(" ", 1)[0] if "warp" in name else name)
 
 
+def beside_depth(row: Row) -> str:
+    """What else is seen; nothing in rows of before there was anything else."""
+    sensors = row["params"].get("sensors", "depth").split("+")
+    return ", ".join(name for name in sensors if name != "depth")
+
+
 TABLES = {
     "pointnav": Layout(
         "pointnav",
@@ -200,7 +206,7 @@ TABLES = {
         "render",
         {
             "machine": machine, "scene": param("scene"), "triangles": param("triangles"), "image": image,
-            "agents": param("num_agents"),
+            "agents": param("num_agents"), "beside depth": beside_depth,
         },
         renderer,
         better=lambda new, old: "warp" not in new["params"]["renderer"] or new["value"] > old["value"],

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from batchnav.data.episodes import Episode
 from batchnav.data.parallel import in_parallel
@@ -179,7 +180,8 @@ def find_scenes(
     appearance: AppearanceConfig | bool = True,
 ) -> list[Scene]:
     """`find_scene` for each id, in parallel processes where many are to be made, with progress."""
-    ids, how = list(scene_ids), {"scenes_dir": scenes_dir, "settings": settings, "appearance": appearance}
+    ids = list(scene_ids)
+    how: dict[str, Any] = {"scenes_dir": scenes_dir, "settings": settings, "appearance": appearance}
     find = functools.partial(_find_new, **how)
     # A house from the cache, or a prepared scene, is mapped before a process has started.
     mapped = (

@@ -10,7 +10,7 @@ Vectors, memory and the last action are there or not as spaces and settings say.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -187,7 +187,7 @@ class ActorCritic(nn.Module):
     def watch(self, obs: Mapping[str, torch.Tensor]) -> None:
         """Count a rollout's images [T, B, C, H, W] into the means and variances of `config.normalized`."""
         for name, norm in self.norms.items():
-            norm.update(obs[name])
+            cast(RunningNorm, norm).update(obs[name])
 
     def _read(self, name: str, image: torch.Tensor) -> torch.Tensor:
         """An image as the encoder reads it: bytes as 0..1, then normalised where that is asked for."""

@@ -12,7 +12,7 @@ import torch
 from batchnav.errors import ArgumentError
 from batchnav.scene.surface import PLAIN
 from batchnav.scene.textures import LEVEL_WIDTH, MATERIAL_WIDTH, Palette, num_levels, num_texels
-from batchnav.types import TriangleMesh
+from batchnav.types import Surface, TriangleMesh
 
 PATCH_WIDTH = 16
 LINK, MATERIAL = 11, 15
@@ -131,7 +131,7 @@ def appearance_rows(mesh: TriangleMesh) -> Appearance:
     count, surface = len(mesh.faces), mesh.surface
     if surface is None:
         return Appearance(count, count, count, count, 0, 1, 0, 0)
-    textured, tinted = _kinds(mesh)
+    textured, tinted = _kinds(surface)
     used = {surface.materials[m] for m in np.unique(surface.material)}
     stored = {}  # of a texture with and without mip levels
     for texture in (surface.textures[m.texture] for m in used if m.texture >= 0):
@@ -150,11 +150,10 @@ def normals_of(mesh: TriangleMesh) -> np.ndarray:
     return normal / np.linalg.norm(normal, axis=1, keepdims=True)
 
 
-def _kinds(mesh: TriangleMesh) -> tuple[np.ndarray, np.ndarray]:
+def _kinds(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
     """bool [F] each: which triangles have a texture, and which have corners that are not white."""
-    surface = mesh.surface
-    has_texture = np.array([material.texture >= 0 for material in surface.materials], bool)
-    tinted = np.zeros(len(mesh.faces), bool)
+    has_texture = np.array([material.texture >= 0 for material in surface.materials], np.bool_)
+    tinted = np.zeros(len(surface.material), np.bool_)
     if surface.color is not None:
         tinted = (surface.color[..., :3] != 255).any(axis=(1, 2))
     return has_texture[surface.material], tinted
@@ -168,7 +167,7 @@ def _painted(mesh: TriangleMesh, palette: Palette, first_patch: int) -> tuple[np
     used, places = np.unique(surface.material, return_inverse=True)
     rows = np.array([palette.add(surface.materials[m], surface.textures) for m in used], np.int32)
     material = rows[places]
-    textured, tinted = _kinds(mesh)
+    textured, tinted = _kinds(surface)
     paint, num_textured = ~material, int(textured.sum())
     links = np.full(len(mesh.faces), -1, np.int32)
     tint_rows = np.arange(tinted.sum(), dtype=np.int32) + np.int32(first_patch + num_textured)
@@ -182,15 +181,15 @@ def _painted(mesh: TriangleMesh, palette: Palette, first_patch: int) -> tuple[np
         bits[:num_textured, LINK] = links[textured]
         bits[:num_textured, MATERIAL] = material[textured]
     if len(tint_rows):
-        color = surface.color[tinted, :, :3] / 255.0
+        color = np.asarray(surface.color)[tinted, :, :3] / 255.0
         patches[num_textured:] = _linear(mesh, tinted, color)
         bits[num_textured:, MATERIAL] = material[tinted]
     return paint, patches
 
 
-def _near_zero(surface, textured: np.ndarray) -> np.ndarray:
+def _near_zero(surface: Surface, textured: np.ndarray) -> np.ndarray:
     """UVs f64 [n, 3, 2] of triangles, moved by two's multiples where they wrap, so that float32 tells them apart."""
-    uv = surface.uv[textured].astype(np.float64)
+    uv = np.asarray(surface.uv)[textured].astype(np.float64)
     wraps = [surface.textures[m.texture].wrap if m.texture >= 0 else ("clamp", "clamp") for m in surface.materials]
     moves = np.array(wraps).reshape(-1, 2)[surface.material[textured]] != "clamp"
     return uv - np.where(moves, 2.0 * np.floor(uv[:, 0] / 2.0), 0.0)[:, None]

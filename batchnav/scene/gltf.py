@@ -78,7 +78,6 @@ class _Document:
         self.views, self.accessors = self._list("bufferViews"), self._list("accessors")
         self.buffers: dict[int, bytes] = {}
         self.meshes: dict[int, tuple[np.ndarray, np.ndarray, Corners | None]] = {}
-        self.images = images
         self.materials = None if images is None else GltfMaterials(self, images)
         for view in self.views:
             compression = next((name for name in _MESHOPT if name in view.get("extensions", {})), None)
@@ -165,39 +164,12 @@ class _Document:
                 faces.append(triangles + count)
                 count += len(points)
                 if self.materials is not None:
-                    looks.append(self._look(primitive, triangles, len(points), decoded))
+                    looks.append(_look(self, self.materials, primitive, triangles, len(points), decoded))
                 if max(count, sum(map(len, faces))) > self.limit:
                     raise MeshError(f"holds more than {self.limit} triangles or vertices, the most for its size")
             look = None if self.materials is None else Corners.merged(looks)
             self.meshes[number] = np.concatenate(vertices), np.concatenate(faces), look
         return self.meshes[number]
-
-    def _look(self, primitive: dict, triangles: np.ndarray, num_points: int, decoded: Any) -> Corners:
-        """Material, UVs and colours of a primitive's triangles."""
-        row, matrix = self.materials.look(primitive.get("material"))
-        uv = self._column(primitive, "TEXCOORD_0", num_points, getattr(decoded, "tex_coord", None))
-        color = self._column(primitive, "COLOR_0", num_points, getattr(decoded, "colors", None))
-        if matrix is not None:
-            uv = (np.zeros((num_points, 2)) if uv is None else uv) @ matrix[:, :2].T + matrix[:, 2]
-        return corners_of(triangles, row, uv, color)
-
-    def _column(self, primitive: dict, name: str, num_points: int, decoded: Any) -> np.ndarray | None:
-        """One of a primitive's attributes, f64 [V, 2 to 4]; None where it has none, or none that can be used."""
-        number = primitive["attributes"].get(name)
-        if number is None:
-            return None
-        try:
-            if decoded is None:
-                values = self.accessor(number, name)
-            else:
-                values = np.asarray(decoded)
-                values = values / (255.0 if values.dtype == np.uint8 else 1.0)
-            if len(values) != num_points:
-                raise MeshError(f"has {len(values)} {name} for {num_points} vertices")
-            return values
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, MeshError) as error:
-            self.images.note(f"attribute {name} ({type(error).__name__}: {error})")
-            return None
 
     def _primitive(self, primitive: dict) -> tuple[np.ndarray, np.ndarray, Any]:
         """Vertices, faces, and what a decoder made of the rest, where one was needed."""
@@ -271,6 +243,32 @@ class _Document:
         if not file.is_relative_to(folder):
             raise MeshError(f"names a buffer {name!r} outside its folder")
         return read_regular(file, MeshError)
+
+
+def _look(
+    document: _Document, materials: GltfMaterials, primitive: dict, faces: np.ndarray, num_points: int, decoded: Any
+) -> Corners:
+    """Material, UVs and colours of a primitive's triangles; columns that cannot be used are left out, and noted."""
+    row, matrix = materials.look(primitive.get("material"))
+    found: dict[str, np.ndarray | None] = {"TEXCOORD_0": None, "COLOR_0": None}
+    for name, kept in zip(found, ("tex_coord", "colors"), strict=True):
+        if name not in primitive["attributes"]:
+            continue
+        try:
+            values = getattr(decoded, kept, None)
+            if values is None:
+                values = document.accessor(primitive["attributes"][name], name)
+            elif np.asarray(values).dtype == np.uint8:
+                values = np.asarray(values) / 255.0
+            if len(values) != num_points:
+                raise MeshError(f"has {len(values)} {name} for {num_points} vertices")
+            found[name] = np.asarray(values, np.float64)
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, MeshError) as error:
+            materials.note(f"attribute {name} ({type(error).__name__}: {error})")
+    uv = found["TEXCOORD_0"]
+    if matrix is not None:
+        uv = (np.zeros((num_points, 2)) if uv is None else uv) @ matrix[:, :2].T + matrix[:, 2]
+    return corners_of(faces, row, uv, found["COLOR_0"])
 
 
 def _chunks(data: bytes) -> tuple[dict, bytes | None]:

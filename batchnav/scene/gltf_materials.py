@@ -51,6 +51,10 @@ class GltfMaterials:
         self.materials: list[Material] = []
         self.textures: list[Texture] = []
 
+    def note(self, problem: str) -> None:
+        """Keep what is to be said of the file."""
+        self._images.note(problem)
+
     def look(self, number: Any) -> Look:
         """That of a primitive's material; None: it names none, and is white."""
         key = number if number is None or isinstance(number, int) else str(number)

@@ -108,7 +108,9 @@ class _Book:
     """The materials of an OBJ file's libraries, by the names that faces use."""
 
     def __init__(self, images: Images):
-        self._images, self._known, self._rows = images, {"": PLAIN}, {}
+        self._images, self._known = images, {"": PLAIN}
+        self._rows: dict[str, int] = {}
+        self._named = False  # any library
         self.textures: list[Texture] = []
 
     def row(self, name: str) -> int:
@@ -118,13 +120,13 @@ class _Book:
     def materials(self) -> list[Material]:
         """Those that faces use, white where no library has them."""
         for name in self._rows:
-            if name not in self._known:
+            if self._named and name not in self._known:
                 self._images.note(f"material {name[:40]!r} (in no library)")
         return [self._known.get(name, PLAIN) for name in self._rows]
 
     def open(self, names: str) -> None:
         """Read libraries: a file, whose name may hold spaces, or several."""
-        folder = self._images.path.parent
+        folder, self._named = self._images.path.parent, True
         for name in [names] if (folder / names).is_file() else names.split():
             try:
                 self._read(self._images.beside(name))

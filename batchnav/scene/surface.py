@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def check_surface(surface: Surface, num_faces: int, name: str) -> Surface:
 
     MeshError names `name`, the field, and what was found and expected.
     """
-    checked = {}
+    checked: dict[str, Any] = {}
     for field, dtype, shape in (
         ("material", np.int32, ()), ("uv", np.float32, (3, 2)), ("color", np.uint8, (3, 4)),
         ("object_id", np.int32, ()), ("category", np.int32, ()),
@@ -96,17 +96,14 @@ class Corners(NamedTuple):
     def merged(cls, parts: Sequence[Corners]) -> Corners:
         """One after another: UVs are (0, 0), and colours white, where only others have some."""
         count = sum(len(part.material) for part in parts)
-        uv = color = None
-        if any(part.uv is not None for part in parts):
-            uv = np.zeros((count, 3, 2), np.float32)
-        if any(part.color is not None for part in parts):
-            color = np.full((count, 3, 4), 255, np.uint8)
+        uv = np.zeros((count, 3, 2), np.float32) if any(part.uv is not None for part in parts) else None
+        color = np.full((count, 3, 4), 255, np.uint8) if any(part.color is not None for part in parts) else None
         first = 0
         for part in parts:
             rows = slice(first, first + len(part.material))
-            if part.uv is not None:
+            if uv is not None and part.uv is not None:
                 uv[rows] = part.uv
-            if part.color is not None:
+            if color is not None and part.color is not None:
                 color[rows] = part.color
             first = rows.stop
         return cls(np.concatenate([np.empty(0, np.int32), *(part.material for part in parts)]), uv, color)
@@ -130,10 +127,10 @@ def corners_of(faces: np.ndarray, material: int, uv: np.ndarray | None, color: n
 
 
 def surface_of(parts: Sequence[Corners], materials: Sequence[Material], textures: Sequence[Texture]) -> Surface | None:
-    """The surface of a file's triangles; None where it has none. A texture without UVs is read at (0, 0)."""
-    if not parts:
-        return None
+    """The surface of a file's triangles; None where nothing is said of it. A texture without UVs is read at (0, 0)."""
     material, uv, color = Corners.merged(parts)
+    if color is None and set(materials) <= {PLAIN}:
+        return None
     if not any(m.texture >= 0 for m in materials):
         uv = None
     elif uv is None:
@@ -164,7 +161,7 @@ def merge_surfaces(meshes: Sequence[TriangleMesh]) -> Surface | None:
     textures: dict[tuple, int] = {}
     pixels: dict[int, Texture] = {}
     categories: dict[str, int] = {}
-    parts = []
+    parts: list[dict[str, Any]] = []
     for mesh in meshes:
         count = len(mesh.faces)
         surface = mesh.surface or Surface(np.zeros(count, np.int32), (PLAIN,))
@@ -182,8 +179,8 @@ def merge_surfaces(meshes: Sequence[TriangleMesh]) -> Surface | None:
             "uv": surface.uv, "color": surface.color, "object_id": surface.object_id,
             "category": None if category is None else np.array(names, np.int32)[category],
         })  # fmt: skip
-    empty = {"uv": np.zeros((1, 3, 2), np.float32), "color": np.full((1, 3, 4), 255, np.uint8)}
-    columns = {}
+    empty: dict[str, np.ndarray] = {"uv": np.zeros((1, 3, 2), np.float32), "color": np.full((1, 3, 4), 255, np.uint8)}
+    columns: dict[str, Any] = {}
     for field in ("material", "uv", "color", "object_id", "category"):
         if all(part[field] is None for part in parts):
             continue

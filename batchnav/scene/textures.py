@@ -70,7 +70,7 @@ class Palette:
 
     def _digest(self, pixels: np.ndarray) -> bytes:
         if id(pixels) not in self._digests:
-            digest = hashlib.blake2b(np.ascontiguousarray(pixels), digest_size=16)
+            digest = hashlib.blake2b(np.ascontiguousarray(pixels).data, digest_size=16)
             digest.update(str(pixels.shape).encode())
             self._digests[id(pixels)] = pixels, digest.digest()
         return self._digests[id(pixels)][1]

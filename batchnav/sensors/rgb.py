@@ -70,7 +70,7 @@ class RGBSensor:
     def __init__(self, camera: CameraConfig, config: RGBConfig | None = None):
         self.spec = Spec("rgb", (3, camera.height, camera.width), torch.uint8, 0.0, 255.0, torch.uint8)
         self._options = tan_half(camera.hfov_deg), (config or RGBConfig()).trilinear
-        self._bound: tuple[Appearance, Callable[..., None]] | None = None
+        self._bound: tuple[Appearance | None, Callable[..., None]] | None = None
 
     def write(
         self,
@@ -86,7 +86,7 @@ class RGBSensor:
             self._bound = appearance, self._bind(appearance, *tensors)
         self._bound[1](*tensors)
 
-    def _bind(self, appearance: Appearance, *tensors: torch.Tensor) -> Callable[..., None]:
+    def _bind(self, appearance: Appearance | None, *tensors: Any) -> Callable[..., None]:
         """A kernel as a function of what changes from call to call; `tensors` are those of the first."""
         paint, (*read, out) = Paint(*(view(getattr(appearance, name)) for name in COLOR_FIELDS)), tensors
         if not out.is_cuda:

@@ -16,6 +16,8 @@ _ZERO, _HALF, _ONE, _TWO, _FULL = (np.float32(x) for x in (0.0, 0.5, 1.0, 2.0, 2
 _FIRST, _UNIT = np.int32(0), np.int32(1)
 _RED_BLUE, _BYTE, _LOW = np.uint32(0x00FF00FF), np.uint32(0xFF), np.uint32(0xFFFF)
 _WRAP_BITS = np.int32(3)
+_ON_THE_LINE = np.float32(1.0 / 2048.0)
+"""Texels: a place so near to the next one, where rounding would choose, is this one's: as in habitat-sim's pictures."""
 
 
 @device_function
@@ -65,7 +67,7 @@ def neighbours(c, size, wrap):
 @device_function
 def nearest(c, size):
     """The texel along one axis at a coordinate within 0 to 1."""
-    return min(max(np.int32(c * np.float32(size)), _FIRST), np.int32(size - _UNIT))
+    return min(max(np.int32(c * np.float32(size) - _ON_THE_LINE), _FIRST), np.int32(size - _UNIT))
 
 
 @device_function

@@ -74,6 +74,10 @@ def test_renderers_share_a_line_and_warps_trees_a_column(files):
     ]
     assert len(lines("render", machine="CPU")) == len(lines("render", machine="H200")) == 3
     assert lines("render_culling")[0].split(" | ")[4] == "without culling"
+    seen = {**params, "renderer": "raycast", "sensors": "rgb+depth"}
+    write("render", ("frames_per_second", 2.1e6, seen, {}))
+    assert "beside depth" in lines("render")[0]
+    assert sum("2,500,000" in line or "2,100,000" in line for line in lines("render")) == 2
 
 
 def test_the_check_finds_what_is_not_written(files, monkeypatch):

@@ -54,7 +54,7 @@ def test_defaults_and_specular_glossiness(tmp_path):
     found = surface(tmp_path, gltf.data())
     assert found.materials == (Material(FACTOR, 0),)
     assert found.textures[0][1:] == (("repeat", "repeat"), "linear", "linear_mipmap_linear")
-    assert surface(tmp_path, Gltf().data()).materials == (Material(),)
+    assert surface(tmp_path, Gltf().data()) is None, "nothing is said of it"
 
 
 def test_a_textures_transform(tmp_path):
@@ -192,7 +192,7 @@ def test_a_broken_material_is_white(tmp_path, edit, message):
     gltf.base.pop("baseColorTexture")
     edit(gltf)
     with pytest.warns(UserWarning, match=message):
-        assert surface(tmp_path, gltf.data()).materials == (Material(),)
+        assert surface(tmp_path, gltf.data()) is None
 
 
 @pytest.mark.parametrize("name", ["TEXCOORD_0", "COLOR_0"])
@@ -250,7 +250,7 @@ def test_a_texture_that_nothing_uses_is_not_decoded(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "open_image", lambda data: opened.append(data))
     gltf = Gltf(picture())
     gltf.primitive.pop("material")
-    assert surface(tmp_path, gltf.data()).materials == (Material(),)
+    assert surface(tmp_path, gltf.data()) is None
     assert surface(tmp_path, Gltf(picture()).data(), appearance=False) is None
     assert not opened
 
@@ -314,7 +314,7 @@ def test_broken_libraries(tmp_path, library, message):
     (tmp_path / "a.obj").write_text(OBJ)
     with pytest.warns(UserWarning, match=message):
         mesh = load_mesh(tmp_path / "a.obj")
-    assert set(mesh.surface.materials) == {Material()} and len(mesh.faces) == 3
+    assert mesh.surface is None and len(mesh.faces) == 3
 
 
 def test_obj_with_vertex_colours(tmp_path):
