@@ -55,7 +55,7 @@ def make_palette(draw: Draw) -> Palette:
 
 def _of(draw: Draw, family: str, color: Color, mapping: str = METRES) -> Finish:
     """A finish with some texture of a family."""
-    return Finish(color, FIRST[family] + draw.integer(0, FAMILIES[family].count - 1), mapping)
+    return Finish(color, FIRST[family] + draw.integer(0, FAMILIES[family].size - 1), mapping)
 
 
 def _tinted(draw: Draw, color: Color, by: float = 0.06) -> Color:

@@ -39,10 +39,10 @@ def make_house(seed: int, surface: bool = False) -> TriangleMesh:
     faces = wall_faces(layout)
     build_shell(solids, layout, faces, openings)
     furnish(draw, Arranger(solids, layout, faces, openings))
-    vertices, faces = solids.arrays()
-    rounded, kept = _finish(vertices, faces)
-    look = house_surface(int(seed), solids.record, (vertices, faces, kept)) if surface else None
-    return TriangleMesh(rounded, np.ascontiguousarray(faces[kept], dtype=np.int32), surface=look)
+    vertices, triangles = solids.arrays()
+    rounded, kept = _finish(vertices, triangles)
+    look = house_surface(int(seed), solids.record, (vertices, triangles, kept)) if surface else None
+    return TriangleMesh(rounded, np.ascontiguousarray(triangles[kept], dtype=np.int32), surface=look)
 
 
 def make_plan(seed: int) -> tuple[Layout, list[Opening]]:

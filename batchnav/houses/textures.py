@@ -24,7 +24,7 @@ class Family(NamedTuple):
     """Textures of one kind."""
 
     pattern: Callable[[Draw], np.ndarray]
-    count: int
+    size: int
     metres: tuple[float, float]
     """How much of a surface one of them covers along U and V; whole pictures cover whatever they are on."""
 
@@ -46,7 +46,7 @@ FAMILIES = {
     "art": Family(patterns.art, 32, (1.0, 1.0)),
     "outdoors": Family(patterns.outdoors, 16, (1.0, 1.0)),
 }
-LIBRARY = tuple((family, i) for family, row in FAMILIES.items() for i in range(row.count))
+LIBRARY = tuple((family, i) for family, row in FAMILIES.items() for i in range(row.size))
 """Family and number of each texture."""
 FIRST = {family: LIBRARY.index((family, 0)) for family in FAMILIES}
 """Row of the library where each family begins."""
