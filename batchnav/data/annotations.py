@@ -53,19 +53,19 @@ def annotate(mesh: TriangleMesh, path: Path) -> TriangleMesh:
         keys = np.array(sorted(ids), np.int64)
         at = np.minimum(np.searchsorted(keys, found), len(keys) - 1)
         numbers = np.array([ids[key] for key in keys.tolist()], np.int32)[at]
-        surface = surface._replace(object_id=np.where(keys[at] == found, numbers, 0).astype(np.int32))
-    elif surface.object_id is None:
-        return mesh
+        object_id = np.where(keys[at] == found, numbers, 0).astype(np.int32)
+    elif surface.object_id is not None:
+        object_id, names = surface.object_id, _read_house(file) if file.suffix == ".house" else _read_objects(file)
     else:
-        names = _read_house(file) if file.suffix == ".house" else _read_objects(file)
-    return mesh._replace(surface=_with_categories(surface, names))
+        return mesh
+    return mesh._replace(surface=_with_categories(surface._replace(object_id=object_id), object_id, names))
 
 
-def _with_categories(surface: Surface, names: Mapping[int, str]) -> Surface:
+def _with_categories(surface: Surface, object_id: np.ndarray, names: Mapping[int, str]) -> Surface:
     """The surface with the categories of its things, by id."""
     categories = ("", *sorted(set(names.values()) - {""}))
     rows = {name: row for row, name in enumerate(categories)}
-    things, places = np.unique(surface.object_id, return_inverse=True)
+    things, places = np.unique(object_id, return_inverse=True)
     row_of = np.array([rows[names.get(thing, "")] for thing in things.tolist()], np.int32)
     return surface._replace(category=row_of[places.reshape(-1)], categories=categories)
 
@@ -78,7 +78,7 @@ def _colors_in_the_middle(surface: Surface) -> np.ndarray:
     for row, material in enumerate(surface.materials):
         of_it = surface.material == row
         shade[of_it] *= material.color[:3]
-        if material.texture >= 0:
+        if material.texture >= 0 and surface.uv is not None:
             pixels = surface.textures[material.texture].pixels
             height, width = pixels.shape[:2]
             u, v = (surface.uv[of_it].astype(np.float64).mean(1) % 1.0).T

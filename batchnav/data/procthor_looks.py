@@ -66,7 +66,7 @@ def category_of(asset: str) -> str:
     for word, category in _CATEGORIES:
         if word in plain:
             return category
-    words = re.match(r"(?:RoboTHOR_)?((?:[A-Za-z]+_?)*)", asset)[1].strip("_")
+    words = re.split(r"[^A-Za-z_]", asset.removeprefix("RoboTHOR_"))[0].strip("_")
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", words).lower() or "object"
 
 
@@ -115,7 +115,7 @@ class Looks:
         else:
             tint = next((known for word, known in _COLORS if word in plain), default)
         family = next((known for word, known in _FAMILIES if word in plain), family)
-        number = zlib.crc32(name.encode()) % FAMILIES[family].count
+        number = zlib.crc32(name.encode()) % FAMILIES[family].size
         return self._word(f"material {name} {tint} {family}", Finish(tint, FIRST[family] + number))
 
     def _word(self, word: str, finish: Finish) -> str:

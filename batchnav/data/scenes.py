@@ -9,7 +9,7 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,13 @@ from batchnav.data.prepared import SUFFIX, load_prepared, load_source, save_prep
 from batchnav.data.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.source import SCENES_DIR, file_source, scene_id_of, stage_source
 from batchnav.errors import MeshError
-from batchnav.houses import make_hall, make_house, make_scan
+from batchnav.houses import make_hall, make_house, make_scan, with_pictures, without_pictures
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.cache import made_by
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene, check_baked_for, make_scene
 from batchnav.scene.slots import Capacity
+from batchnav.types import Surface
 
 GENERATED = ("house:", "hall:", "scan:")
 """Begin the ids of scenes that are made from a seed, which follows."""
@@ -111,7 +112,7 @@ def _generated(scene_id: str, settings: NavMeshSettings | None, appearance: bool
     file = _kept(scene_id, settings)
     if file.is_file():
         try:
-            return load_prepared(file, appearance)
+            return _with_surface(load_prepared(file, appearance), with_pictures)
         except MeshError:  # a damaged cache is no reason to fail
             file.unlink(missing_ok=True)
     # With its surface: what is kept, every later run may read, with or without it.
@@ -121,8 +122,14 @@ def _generated(scene_id: str, settings: NavMeshSettings | None, appearance: bool
     else:
         make = make_hall if kind == "hall" else make_house
         scene = make_scene(scene_id, make(int(seed), surface=True), settings=settings)
-    save_prepared(scene, file)
+    save_prepared(_with_surface(scene, without_pictures), file)
     return scene if appearance else scene._replace(mesh=scene.mesh._replace(surface=None))
+
+
+def _with_surface(scene: Scene, change: Callable[[Surface], Surface]) -> Scene:
+    """The scene with its surface changed, where it has one."""
+    surface = scene.mesh.surface
+    return scene._replace(mesh=scene.mesh._replace(surface=surface and change(surface)))
 
 
 def _kept(scene_id: str, settings: NavMeshSettings | None) -> Path:

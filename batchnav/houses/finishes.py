@@ -55,7 +55,7 @@ def make_palette(draw: Draw) -> Palette:
 
 def _of(draw: Draw, family: str, color: Color, mapping: str = METRES) -> Finish:
     """A finish with some texture of a family."""
-    return Finish(color, FIRST[family] + draw.integer(0, FAMILIES[family].count - 1), mapping)
+    return Finish(color, FIRST[family] + draw.integer(0, FAMILIES[family].size - 1), mapping)
 
 
 def _tinted(draw: Draw, color: Color, by: float = 0.06) -> Color:
@@ -80,9 +80,9 @@ def _paint(draw: Draw) -> Color:
     if kind < 0.4:
         return hsv(draw.uniform(0.05, 0.17), draw.uniform(0.0, 0.1), draw.uniform(0.88, 1.0))
     if kind < 0.75:
-        return hsv(draw.uniform(0.0, 1.0), draw.uniform(0.05, 0.22), draw.uniform(0.75, 0.96))
+        return hsv(draw.uniform(0.0, 1.0), draw.uniform(0.03, 0.16), draw.uniform(0.78, 0.97))
     if kind < 0.92:
-        return hsv(draw.uniform(0.0, 1.0), draw.uniform(0.2, 0.42), draw.uniform(0.55, 0.9))
+        return hsv(draw.uniform(0.0, 1.0), draw.uniform(0.12, 0.34), draw.uniform(0.55, 0.9))
     return hsv(draw.uniform(0.0, 1.0), draw.uniform(0.1, 0.45), draw.uniform(0.28, 0.5))
 
 

@@ -7,6 +7,8 @@ which Habitat's depth reads as 0, for a wall at its nose.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from batchnav.houses.hall import make_hall
@@ -81,7 +83,7 @@ def _torn(surface: Surface, origin: np.ndarray) -> Surface:
     within, number = origin[..., :3], origin[:, 0, 3].astype(np.int64)
     is_piece = number < 0
     number[is_piece] = 0
-    columns = {
+    columns: dict[str, Any] = {
         field: np.where(is_piece, blank, array[number]).astype(np.int32)
         for field, blank, array in (
             ("material", len(surface.materials), surface.material), ("object_id", 0, surface.object_id),

@@ -1,7 +1,7 @@
 """The textures of all houses: a fixed library, so that a thousand houses keep each of them in memory once.
 
 Measured: 332 textures of 128 x 128 texels take 21.8 MB, and 29.0 MB with their mip levels, however many houses there
-are; a house uses about 50 of them.
+are; a house uses about 65 of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from batchnav.houses import patterns
 from batchnav.houses.draw import Draw
-from batchnav.types import Texture
+from batchnav.types import Surface, Texture
 
 _TEXTURES = 0x7E87
 """Begins the seeds of textures, so that their draws are nobody else's."""
@@ -24,7 +24,7 @@ class Family(NamedTuple):
     """Textures of one kind."""
 
     pattern: Callable[[Draw], np.ndarray]
-    count: int
+    size: int
     metres: tuple[float, float]
     """How much of a surface one of them covers along U and V; whole pictures cover whatever they are on."""
 
@@ -46,7 +46,7 @@ FAMILIES = {
     "art": Family(patterns.art, 32, (1.0, 1.0)),
     "outdoors": Family(patterns.outdoors, 16, (1.0, 1.0)),
 }
-LIBRARY = tuple((family, i) for family, row in FAMILIES.items() for i in range(row.count))
+LIBRARY = tuple((family, i) for family, row in FAMILIES.items() for i in range(row.size))
 """Family and number of each texture."""
 FIRST = {family: LIBRARY.index((family, 0)) for family in FAMILIES}
 """Row of the library where each family begins."""
@@ -61,4 +61,22 @@ def texture(row: int) -> Texture:
     picture = FAMILIES[family].pattern(Draw((_TEXTURES, FIRST[family], number)))
     pixels = np.full((patterns.SIDE, patterns.SIDE, 4), 255, np.uint8)
     pixels[:, :, :3] = np.round(np.clip(picture, 0.0, 1.0) * 255.0)
+    _ROWS[id(pixels)] = row
     return Texture(pixels)
+
+
+_ROWS: dict[int, int] = {}
+"""Row by the identity of the pixels, which `texture` keeps."""
+
+
+def without_pictures(surface: Surface) -> Surface:
+    """The surface with its textures' rows in place of their pictures, as one texel each: a file of it stays small."""
+    rows = (_ROWS[id(found.pixels)] for found in surface.textures)
+    texels = (np.array([[[row & 255, row >> 8, 0, 255]]], np.uint8) for row in rows)
+    return surface._replace(textures=tuple(map(Texture, texels)))
+
+
+def with_pictures(surface: Surface) -> Surface:
+    """The inverse. The pictures are the library's own, which all houses share."""
+    texels = (found.pixels[0, 0].astype(int) for found in surface.textures)
+    return surface._replace(textures=tuple(texture(int(low | high << 8)) for low, high, *_ in texels))

@@ -91,7 +91,9 @@ class _Quads:
         index = 4 * np.arange(len(corners), dtype=np.int32)[:, None]
         triangles = np.concatenate([index + np.array([[0, 1, 2]]), index + np.array([[0, 2, 3]])])
         record = [(mark, len(list(same))) for mark, same in itertools.groupby(self.marks)]
-        groups = [Group([(material, count, count)], *what) for (material, *what), count in record]
+        groups = [
+            Group([(material, count, count)], category, look, key) for (material, category, look, key), count in record
+        ]
         solids.add_groups(corners.reshape(-1, 3), triangles.astype(np.int32), 2 * groups)
 
     def rect(self, axis: int, side: int, a0: float, a1: float, y0: float, y1: float, across: float) -> None:

@@ -74,7 +74,10 @@ def read_ply(data: bytes, appearance: bool = False) -> tuple[np.ndarray, np.ndar
             faces, ids = corners[parts], _things(ids)[np.repeat(np.arange(len(counts)), counts)[parts[:, 0]]]
     if color is None and ids is None:
         return vertices, faces, None
-    return vertices, faces, surface_of([corners_of(faces, 0, None, color)], [PLAIN], [])._replace(object_id=ids)
+    surface = surface_of([corners_of(faces, 0, None, color)], [PLAIN], [])
+    if surface is None:  # it has no colours
+        surface = Surface(np.zeros(len(faces), np.int32), (PLAIN,))
+    return vertices, faces, surface._replace(object_id=ids)
 
 
 def _things(ids: np.ndarray) -> np.ndarray:

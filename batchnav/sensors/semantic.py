@@ -44,7 +44,7 @@ class _IdSensor:
         """Triangles -> ids."""
         arrays = view(triangle), view(getattr(appearance, self.field)), view(out)
         if out.is_cuda:
-            launch(_look_up_cuda, triangle.numel(), *arrays)
+            launch(_look_up_cuda, out.numel(), *arrays)
         else:
             _look_up_cpu(*arrays)
 

@@ -203,6 +203,10 @@ def test_the_cache_keeps_surfaces_for_those_who_want_them():
     bare = find_scene("house:5", appearance=False)
     assert bare.mesh.surface is None and bare.categories == ("",)
     assert again.categories == CATEGORIES
-    np.testing.assert_array_equal(made.mesh.surface.uv, again.mesh.surface.uv)
+    for name in ("material", "uv", "object_id", "category"):
+        np.testing.assert_array_equal(getattr(made.mesh.surface, name), getattr(again.mesh.surface, name))
+    assert made.mesh.surface.materials == again.mesh.surface.materials
+    pictures = [[id(t.pixels) for t in scene.mesh.surface.textures] for scene in (made, again)]
+    assert pictures[0] == pictures[1]  # the library's own
     assert made.mesh.vertices.tobytes() == bare.mesh.vertices.tobytes()
     assert find_scene("scan:5").categories == CATEGORIES
