@@ -21,7 +21,7 @@ SETTINGS = {
     "settings", "body", "limits", "sliding", "max_distance", "success_distance", "slack_reward", "success_reward",
     "max_steps", "min_ratio", "far", "tan_half_hfov", "backface_culling", "mount", "num_bins", "max_error",
     "max_length", "max_edges", "min_area", "merge_area", "merge_threshold", "walkable_height", "walkable_climb",
-    "chunks", "threads",
+    "chunks", "threads", "radius", "trilinear",
 }  # fmt: skip
 """What stays from call to call: after what is read."""
 STORES = {"store4": 0, "cuda.atomic.add": 0}

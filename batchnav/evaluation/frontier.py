@@ -81,7 +81,7 @@ def _visited(i, bodies, state):
 
 
 @device_function
-def _explore(i, nav, bodies, state, settings, points, scratch, row, plans_out):
+def _explore(i, nav, bodies, state, points, settings, scratch, row, plans_out):
     """The next action."""
     frame = frame_of(point_at(i, state.start), bodies.start_heading[i], settings.cell_size)
     chosen = plans_out.chosen[i]
@@ -106,21 +106,21 @@ def _explore(i, nav, bodies, state, settings, points, scratch, row, plans_out):
 
 
 @cpu_kernel
-def explore_cpu(nav, bodies, state, settings, points, chunks, scratch, plans_out, actions_out):
+def explore_cpu(nav, bodies, state, points, settings, chunks, scratch, plans_out, actions_out):
     """`_explore` of every agent."""
     n = actions_out.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            actions_out[i] = _explore(i, nav, bodies, state, settings, points, scratch, row, plans_out)
+            actions_out[i] = _explore(i, nav, bodies, state, points, settings, scratch, row, plans_out)
 
 
 @cuda_kernel
-def explore_cuda(nav, bodies, state, settings, points, scratch, plans_out, actions_out):
+def explore_cuda(nav, bodies, state, points, settings, scratch, plans_out, actions_out):
     """`_explore` of every agent."""
     i = cuda.grid(1)
     if i < actions_out.shape[0]:
-        actions_out[i] = _explore(i, nav, bodies, state, settings, points, scratch, i, plans_out)
+        actions_out[i] = _explore(i, nav, bodies, state, points, settings, scratch, i, plans_out)
 
 
 class FrontierAgent:
@@ -138,7 +138,7 @@ class FrontierAgent:
         )  # fmt: skip
         self._actions = torch.zeros(n, dtype=torch.int64, device=device)
         settings = Settings(*sim.body, np.float32(env.task.config.cell_size))
-        self._read = sim.bank.navmesh_view, view(sim.bodies), view(env.task.state), settings, view(self._places)
+        self._read = sim.bank.navmesh_view, view(sim.bodies), view(env.task.state), view(self._places), settings
         self._scratch, self._chunks = sim.search_scratch(n), sim.chunks
         self._written = view(self._plans), view(self._actions)
 

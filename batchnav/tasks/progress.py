@@ -186,6 +186,15 @@ def begin_one(i, upcoming, bodies_out, roam_out):
 
 
 @lean_function
+def begin_due(i, everyone, upcoming, bodies_out, roam_out, queue_out):
+    """CPU: begin an episode that is due, and queue its agent; a write in the loop over agents itself would be lost."""
+    due = everyone or bodies_out.done[i]
+    if due:
+        begin_one(i, upcoming, bodies_out, roam_out)
+    queue_out.agents[i] = np.int32(i) if due else np.int32(NOBODY)
+
+
+@lean_function
 def keep_episode(i, scene, start, heading, table_index, upcoming_out):
     """Write down where the agent's next episode begins."""
     keep_start(i, scene, start, heading, upcoming_out)
@@ -345,10 +354,7 @@ def begin_cpu(everyone, upcoming, bodies_out, roam_out, queue_out):
     """Begin the episodes that are due, and queue their agents for drawing."""
     n = queue_out.agents.shape[0]
     for i in prange(n):
-        queue_out.agents[i] = NOBODY
-        if everyone or bodies_out.done[i]:
-            begin_one(np.int64(i), upcoming, bodies_out, roam_out)
-            queue_out.agents[i] = i
+        begin_due(np.int64(i), everyone, upcoming, bodies_out, roam_out, queue_out)
     queue_out.count[0] = n
 
 

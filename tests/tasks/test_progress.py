@@ -80,6 +80,16 @@ def test_returns_are_the_sums_of_rewards(bank, task):
 
 
 @pytest.mark.parametrize("task", NAMES)
+def test_only_agents_whose_episode_began_wait_for_the_next(bank, task):
+    env = make(bank, task)
+    env.reset()
+    for actions in ([1] * N, [0] + [1] * (N - 1)):
+        env.step(torch.tensor(actions))
+        waiting = env.sim.queue.agents
+        assert waiting[waiting >= 0].tolist() == [i for i, action in enumerate(actions) if action == 0]
+
+
+@pytest.mark.parametrize("task", NAMES)
 def test_a_small_island_has_no_start(task):
     import trimesh
 
