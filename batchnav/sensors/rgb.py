@@ -192,7 +192,7 @@ def _within(field, column, depth):
 
 
 @inline_function
-def color_at(column, depth, sight, trilinear, levels, texels):
+def color_at(column, depth, sight, levels, texels, trilinear):
     """Red, green and blue, 0 to 255, of the pixel in this column that sees a triangle of `sight_of` at `depth`."""
     (red, green, blue), first, texture, slope, u, v, tinted, reds, greens, blues = sight
     x, r, g, b = np.float32(column), _WHITE, _WHITE, _WHITE
@@ -201,7 +201,7 @@ def color_at(column, depth, sight, trilinear, levels, texels):
         u_ray, v_ray = fma(x, u[2], u[1]), fma(x, v[2], v[1])
         footprint = _footprint(depth, u, v, slope, u_ray, v_ray)
         place = fma(depth, u_ray, u[0]), fma(depth, v_ray, v[0])
-        r, g, b = read_texture(first, last_level, flags, place, footprint, trilinear, levels, texels)
+        r, g, b = read_texture(first, last_level, flags, place, footprint, levels, texels, trilinear)
     if tinted:
         r, g, b = r * _within(reds, x, depth), g * _within(greens, x, depth), b * _within(blues, x, depth)
     return r * red, g * green, b * blue
@@ -224,7 +224,7 @@ def _rgb_cpu(depth, triangle, position, heading, pitch, paint, tan_half_hfov, tr
                 if number != last:
                     sight, last = sight_of(number, row, place, axes, corner, spacing, paint), number
                 far = depth[i, row, column]
-                red, green, blue = color_at(np.int32(column), far, sight, trilinear, paint.levels, paint.texels)
+                red, green, blue = color_at(np.int32(column), far, sight, paint.levels, paint.texels, trilinear)
             rgb_out[i, 0, row, column] = _byte(red)
             rgb_out[i, 1, row, column] = _byte(green)
             rgb_out[i, 2, row, column] = _byte(blue)
@@ -245,5 +245,5 @@ def _rgb_cuda(depth, triangle, position, heading, pitch, paint, tan_half_hfov, t
         axes, place = camera_axes(heading[i], pitch[i]), (position[i, zero], position[i, one], position[i, two])
         corner = pixel_ray(_FIRST, _FIRST, axes, height, width, tan_half_hfov)
         sight = sight_of(number, row, place, axes, corner, pixel_spacing(width, tan_half_hfov), paint)
-        red, green, blue = color_at(column, depth[i, y, x], sight, trilinear, paint.levels, paint.texels)
+        red, green, blue = color_at(column, depth[i, y, x], sight, paint.levels, paint.texels, trilinear)
     rgb_out[i, zero, y, x], rgb_out[i, one, y, x], rgb_out[i, two, y, x] = _byte(red), _byte(green), _byte(blue)

@@ -107,7 +107,7 @@ def _channels(words):
 
 
 @inline_function
-def read_texture(first_level, last_level, flags, place, footprint, trilinear, levels, texels):
+def read_texture(first_level, last_level, flags, place, footprint, levels, texels, trilinear):
     """Red, green, blue of 0 to 255 at `place` (u, v), where a pixel covers `footprint` texels of the finest level.
 
     Its log2 is the level; below the finest the texture is magnified. `last_level`: 0 where it has no mip levels.
