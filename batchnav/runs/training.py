@@ -31,7 +31,7 @@ from batchnav.runs.progress import TrainingProgress
 from batchnav.runs.shared import SharedFolder
 from batchnav.runs.signals import StopSignals
 from batchnav.runs.tracing import tracing
-from batchnav.runtime.device import make_deterministic
+from batchnav.runtime.device import make_deterministic, resolve_device
 from batchnav.runtime.distributed import Ranks, join
 from batchnav.scene.slots import Capacity, slots_needed
 from batchnav.tasks import TASKS
@@ -109,8 +109,9 @@ def _loop(
             signals.follow(asked)
 
 
-def make_learner(run: PointNavRun, ranks: Ranks) -> Learner:
-    """The learner of a run that begins."""
+def make_learner(run: PointNavRun, ranks: Ranks | None = None) -> Learner:
+    """The learner of a run that begins; `ranks`: the processes that train together, None: this one is alone."""
+    ranks = ranks or Ranks(resolve_device(run.device))
     if run.deterministic:
         make_deterministic()
     torch.manual_seed(run.seed)  # the initial weights
