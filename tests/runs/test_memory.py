@@ -10,11 +10,12 @@ from batchnav.runs.config import PointNavRun
 from batchnav.sensors.camera import CameraConfig
 from batchnav.data.scenes import find_scene, measure_scenes
 from batchnav.runtime.device import resolve_device
-from batchnav.envs.nav import NavEnv, PointNavEnv
+from batchnav.envs.nav import NavEnv, PointNavEnv, needed_appearance
 from batchnav.envs.stream import SceneStream
 from batchnav.runs.memory import predict_memory
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
+from batchnav.scene.bank import SceneBank
 from batchnav.scene.slots import Capacity
 from batchnav.tasks import TASKS
 
@@ -65,7 +66,11 @@ def test_every_tensor_that_stays_is_counted(slots, sensors):
     learner, found = learner_of(run, env), predict_memory(run, capacities, cpu)
     learner.update(0.0)
     sim, bank = env.sim, env.bank
-    scenes = sum(sum(tensors_of(part).values()) for part in (bank.bvh, bank.navmesh, bank.appearance or ()))
+    # Textures that scenes share are counted for each of them, unless slots hold them.
+    fields = needed_appearance(run.nav)
+    banks = [bank] if slots else [SceneBank.pack([scene], "cpu", fields) for scene in bank.scenes]
+    parts = (part for one in banks for part in (one.bvh, one.navmesh, one.appearance or ()))
+    scenes = sum(sum(tensors_of(part).values()) for part in parts)
     assert found["scenes"] == pytest.approx(scenes, rel=1e-4)  # a row of links for each scene
     parts = (sim.bodies, sim.queue, sim.origin, env.task.state, env.task.notes, env.task.upcoming, env.task.finished)
     simulator = sum(sum(tensors_of(part).values()) for part in parts)

@@ -90,15 +90,15 @@ def meshes():
 
 
 def test_a_triangle_takes_no_more_than_it_has():
-    packed = pack_appearance(meshes(), COLOR_FIELDS)
+    packed = pack_appearance(meshes(), COLOR_FIELDS, {"": 0})
     assert (packed.paint < 0).tolist() == [True, True, True, False, False, False, False, False]
     assert len(packed.patches) == 1 + 2 + 2 * 2 and len(packed.normal) == 0
     assert len(packed.materials) == 2 and len(packed.levels) == 3
-    white = pack_appearance(meshes()[:1], COLOR_FIELDS)
+    white = pack_appearance(meshes()[:1], COLOR_FIELDS, {"": 0})
     assert [len(array) for array in white] == [0, 0, 0, 2, 0, 1, 0, 0]
 
 
 def test_rows_are_known_before_they_are_made():
     for mesh in meshes():
-        made, rows = pack_appearance([mesh], Appearance._fields), appearance_rows(mesh)
+        made, rows = pack_appearance([mesh], Appearance._fields, {"": 0}), appearance_rows(mesh)
         assert [len(array) for array in made] == list(rows)
