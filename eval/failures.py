@@ -30,6 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from batchnav.data.episodes import Episode
+from batchnav.envs.nav import needed_appearance
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.play import Recording
 from batchnav.evaluation.run import Evaluation, PolicyPlayer
@@ -68,7 +69,8 @@ class Options:
 def main(options: Options) -> None:
     device = resolve_device(options.device)
     player = PolicyPlayer(options.checkpoint, device)
-    evaluation = Evaluation(options.episodes, device, player.config.body, options.num_envs)
+    appearance = needed_appearance(player.config)
+    evaluation = Evaluation(options.episodes, device, player.config.body, options.num_envs, appearance=appearance)
     played = evaluation.play(player).episodes
     scenes = {scene.name: scene for scene in evaluation.bank.scenes}
     outcome = outcomes(played, player.config.task.max_steps)

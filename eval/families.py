@@ -16,6 +16,7 @@ from pathlib import Path
 
 import tyro
 
+from batchnav.envs.nav import needed_appearance
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.run import Evaluation, PolicyPlayer
 from batchnav.runs.results import append_rows
@@ -48,7 +49,8 @@ def main(options: Options) -> None:
     for path in options.episodes:
         played = {}
         for name, player in players.items():
-            evaluation = Evaluation(path, device, player.config.body, options.num_envs)
+            appearance = needed_appearance(player.config)
+            evaluation = Evaluation(path, device, player.config.body, options.num_envs, appearance=appearance)
             played[name] = evaluation.play(player)
             if options.record:
                 append_rows("pointnav", evaluation.result_rows(played[name]))

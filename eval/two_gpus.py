@@ -110,10 +110,16 @@ def launched(program: str, ranks: int, arguments: list[str], max_restarts: int =
 
 def findings(command: list[str], options: Options) -> list[dict]:
     """The lines of JSON that a command prints; its other words go on to stderr."""
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=options.seconds)
-    lines = done.stdout.splitlines()
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        output, _ = process.communicate(timeout=options.seconds)
+    finally:
+        if process.poll() is None:
+            process.terminate()  # not killed at once: torchrun then ends its own processes
+            process.wait(60)
+    lines = output.splitlines()
     print(*(line for line in lines if not line.startswith("{")), sep="\n", file=sys.stderr, flush=True)
-    assert done.returncode == 0, f"status {done.returncode} of {' '.join(command)}"
+    assert process.returncode == 0, f"status {process.returncode} of {' '.join(command)}"
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
