@@ -195,11 +195,11 @@ class _Document:
         accessor = self.accessors[_index(number, self.accessors)]
         if "sparse" in accessor or "bufferView" not in accessor:
             raise MeshError(f"stores {name} in a sparse or empty accessor, which is not supported")
-        if name == "POSITION" and accessor.get("normalized"):
-            raise MeshError("stores POSITION as normalized integers (KHR_mesh_quantization), which is not supported")
         kind, width = np.dtype(_COMPONENT[accessor["componentType"]]), _WIDTH[accessor["type"]]
         if width not in _WIDTHS.get(name, (3,)):
             raise MeshError(f"stores {name} as {accessor['type']}")
+        if accessor.get("normalized") and kind.kind == "f":
+            raise MeshError(f"stores {name} as normalized {kind}, expected integers where values are normalized")
         view, count = self.view(accessor["bufferView"]), _size(accessor["count"])
         stride = _size(self.views[accessor["bufferView"]].get("byteStride", kind.itemsize * width))
         if stride < kind.itemsize * width:

@@ -22,8 +22,8 @@ from batchnav.types import Material, Texture
 
 _SPECULAR = "KHR_materials_pbrSpecularGlossiness"
 _TRANSFORM = "KHR_texture_transform"
-_SOURCES = ("EXT_texture_webp",)
-"""Extensions that name another image, which is read."""
+_SOURCES = ("EXT_texture_webp", "KHR_texture_basisu")
+"""Extensions that name another image, which is read instead of the plain one."""
 _WRAP = {10497: "repeat", 33648: "mirror", 33071: "clamp"}
 _MAGNIFY = {9728: "nearest", 9729: "linear"}
 _MINIFY = {
@@ -104,6 +104,9 @@ class GltfMaterials:
             named = ", ".join(map(str, extensions)) or "no image"
             raise MeshError(f"found {named}, expected an image that can be read")
         pixels = self._images.read(source, f"image {source}", lambda: self._bytes(source))
+        if pixels is None and source != entry.get("source") and "source" in entry:
+            source = entry["source"]  # what a reader without the extension is to take
+            pixels = self._images.read(source, f"image {source}", lambda: self._bytes(source))
         if pixels is None:
             return None
         sampler = _row(self._document.tree.get("samplers", []), entry["sampler"]) if "sampler" in entry else {}

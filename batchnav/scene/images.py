@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import io
 import warnings
 from collections.abc import Callable, Hashable
@@ -21,6 +23,7 @@ MOST_PIXELS = 2**28
 """Of an image file: 16,384 x 16,384. A small file may claim any size."""
 _DEEP = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
 """Pillow's names of 16-bit grey."""
+_KTX2 = b"\xabKTX 20\xbb\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class Images:
                           f"{_few(self._shrunk)}", stacklevel=2)  # fmt: skip
 
     def _decoded(self, name: str, data: bytes) -> np.ndarray:
+        if data.startswith(_KTX2):
+            return self._transcoded(name, data)
         image = open_image(data)
         try:
             if max(image.size) > self._largest:
@@ -92,6 +97,28 @@ class Images:
             raise
         except Exception as error:  # whatever a broken file makes a decoder stumble over
             raise MeshError(f"cannot be decoded ({type(error).__name__}: {error})") from error
+
+
+    def _transcoded(self, name: str, data: bytes) -> np.ndarray:
+        """A KTX 2 file of Basis Universal (KHR_texture_basisu): its largest level that is not too large."""
+        if importlib.util.find_spec("opengl_basisu") is None:
+            raise MeshError("is a KTX 2 file (KHR_texture_basisu), which needs the package opengl_basisu")
+        try:
+            texture = importlib.import_module("opengl_basisu").open(data)
+            width, height = texture.width, texture.height
+            if max(width, height) > self._largest:
+                self._shrunk.append(f"{name} of {width} x {height}")
+            level = 0
+            while level + 1 < texture.levels and max(width, height) >> level > self._largest:
+                level += 1
+            pixels = texture.transcode("rgba8", level).data
+        except MemoryError:
+            raise
+        except Exception as error:  # the decoder's own, also for a size that the file does not hold
+            raise MeshError(f"cannot be decoded ({type(error).__name__}: {error})") from error
+        while max(pixels.shape[:2]) > self._largest:
+            pixels = halved(pixels)
+        return pixels
 
 
 def open_image(data: bytes) -> Image.Image:

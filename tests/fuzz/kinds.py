@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +37,9 @@ from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.rgb import RGBSensor
 from batchnav.sensors.sensor import Views
 from batchnav.types import Material, Surface, Texture, TriangleMesh
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "scene"))
+from files import Gltf, ktx2  # noqa: E402  which makes the files of the scenes' tests
 
 INSTANCES = 2 * 2**30
 """Bytes that the triangles take which instances in glTF may make of any file."""
@@ -161,6 +165,9 @@ def _materials(folder: Path, see: Callable[[Path], None]) -> Iterator[Kind]:
     (library,), (image,) = folder.glob("*.mtl"), folder.glob("*.png")
     path = folder / "a.glb"
     yield Kind("textured", path, lambda: see(path), (mutate.blindly, mutate.glb, mutate.glb))
+    path = folder / "b.glb"
+    path.write_bytes(Gltf(ktx2(np.random.default_rng(2).integers(0, 256, (4, 4, 4), np.uint8), levels=2)).data())
+    yield Kind("ktx2", path, lambda path=path: see(path), (mutate.blindly, mutate.glb, mutate.glb))
     for name, file in (("mtl", library), ("png", image)):
         yield Kind(name, file, lambda: see(mesh), (mutate.blindly,))
 

@@ -30,6 +30,31 @@ def picture(pixels=PICTURE, form="PNG", mode=None):
     return data.getvalue()
 
 
+def ktx2(colors, width=None, height=None, levels=1):
+    """A KTX 2 file of Basis Universal (UASTC): blocks of 4x4 pixels of one colour each, from u8 [rows, columns, 4].
+
+    Of a smaller level every second block is taken. Layout: KTX 2.0 and the Basis Universal UASTC specification, mode 8.
+    """
+    rows, columns = colors.shape[:2]
+    basic = struct.pack("<2I4B4B8B", 0, 2 | 40 << 16, 166, 1, 2, 0, 3, 3, 0, 0, 16, *[0] * 7)
+    sample = struct.pack("<H2B4B2I", 0, 127, 3, 0, 0, 0, 0, 0, 2**32 - 1)
+    description = struct.pack("<I", 4 + len(basic) + len(sample)) + basic + sample
+    parts = []
+    for level in range(levels):
+        chosen = colors[:: 2**level, :: 2**level].reshape(-1, 4)
+        parts.append(b"".join((23 | int.from_bytes(c.tobytes(), "little") << 5).to_bytes(16, "little") for c in chosen))
+    begin = 80 + 24 * levels
+    data = -(-(begin + len(description)) // 16) * 16
+    header = struct.pack("<9I", 0, 1, width or 4 * columns, height or 4 * rows, 0, 0, 1, levels, 0)
+    header += struct.pack("<4I2Q", begin, len(description), 0, 0, 0, 0)
+    index, end = b"", data + sum(map(len, parts))
+    for part in parts:  # the largest level comes first in the index and last in the file
+        end -= len(part)
+        index += struct.pack("<3Q", end, len(part), len(part))
+    whole = b"\xabKTX 20\xbb\r\n\x1a\n" + header + index + description
+    return whole.ljust(data, b"\0") + b"".join(reversed(parts))
+
+
 class Gltf:
     """A square of one material. `tree` may be edited before `data` is asked for."""
 

@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
-from files import CORNERS, PICTURE, UV, Gltf, picture
+from files import CORNERS, PICTURE, UV, Gltf, ktx2, picture
 from PIL import Image
 
 from batchnav.errors import ArgumentError, ConfigError
@@ -156,8 +156,8 @@ def uri(name):
         (lambda g: g.tree.update(textures=[]), "material 0's texture .*index 0 of 0"),
         (lambda g: g.tree["textures"][0].update(sampler=7), "material 0's texture .*index 7 of 0"),
         (
-            lambda g: g.tree.update(textures=[{"extensions": {"KHR_texture_basisu": {"source": 0}}}]),
-            "KHR_texture_basisu",
+            lambda g: g.tree.update(textures=[{"extensions": {"EXT_texture_avif": {"source": 0}}}]),
+            "EXT_texture_avif",
         ),
         (lambda g: g.base["baseColorTexture"].update(index="x"), "index x of 1"),
         (lambda g: g.base["baseColorTexture"].update(extensions={"KHR_texture_transform": {"scale": 2}}), "texture"),
@@ -243,6 +243,43 @@ def test_large_textures_are_read_smaller(tmp_path):
         surface(tmp_path, Gltf(picture()).data(), appearance=AppearanceConfig(0))
     with pytest.raises(ArgumentError, match="appearance"):
         surface(tmp_path, Gltf(picture()).data(), appearance=512)
+
+
+def with_basisu(data, fallback=None):
+    """A square whose texture is a KTX 2 file, with a plain one beside it for those who cannot read that."""
+    gltf = Gltf(data)
+    gltf.tree |= {"extensionsUsed": [BASISU], "extensionsRequired": [] if fallback else [BASISU]}
+    gltf.tree["textures"] = [{"extensions": {BASISU: {"source": 0}}}]
+    if fallback:
+        gltf.tree["images"].append({"bufferView": gltf._view(fallback)})
+        gltf.tree["textures"][0]["source"] = 1
+    return gltf.data()
+
+
+def test_basis_universal(tmp_path):
+    colors = np.random.default_rng(5).integers(0, 256, (3, 5, 4), np.uint8)
+    expected = np.kron(colors, np.ones((4, 4, 1), np.uint8))
+    found = surface(tmp_path, with_basisu(ktx2(colors, width=18, height=11))).textures[0].pixels
+    np.testing.assert_array_equal(found, expected[:11, :18])
+    with pytest.warns(UserWarning, match=r"larger than largest_texture 8 .*image 0 of 16 x 16"):
+        levels = np.random.default_rng(6).integers(0, 256, (4, 4, 4), np.uint8)
+        data = with_basisu(ktx2(levels, levels=2))
+        found = surface(tmp_path, data, appearance=AppearanceConfig(8)).textures[0].pixels
+    np.testing.assert_array_equal(found, np.kron(levels[::2, ::2], np.ones((4, 4, 1), np.uint8)))
+    with pytest.warns(UserWarning, match="image 0 cannot be decoded"):
+        assert surface(tmp_path, with_basisu(ktx2(colors, width=2**17, height=2**17))) is None
+    with pytest.warns(UserWarning, match="image 0 cannot be decoded"):
+        assert surface(tmp_path, with_basisu(ktx2(colors)[:-40])) is None
+
+
+def test_without_its_decoder_basis_universal_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(images.importlib.util, "find_spec", lambda name: None)
+    data = ktx2(np.zeros((1, 1, 4), np.uint8))
+    with pytest.warns(UserWarning, match=r"image 0 is a KTX 2 file \(KHR_texture_basisu\), which needs the package open"):
+        assert surface(tmp_path, with_basisu(data)) is None
+    with pytest.warns(UserWarning, match="needs the package opengl_basisu"):
+        found = surface(tmp_path, with_basisu(data, fallback=picture())).textures[0].pixels
+    np.testing.assert_array_equal(found, PICTURE)
 
 
 def test_a_texture_that_nothing_uses_is_not_decoded(tmp_path, monkeypatch):

@@ -149,7 +149,7 @@ BAD_FILES = {
     "accessor.glb": (changed(lambda t: t["accessors"][0].update(count=10**12)), "accessor of"),
     "zeros.glb": (changed(lambda t: t["accessors"].__setitem__(0, {**HUGE_ACCESSOR})), "empty accessor"),
     "sparse.glb": (changed(lambda t: t["accessors"][0].update(sparse={})), "sparse"),
-    "normalized.glb": (changed(lambda t: t["accessors"][0].update(normalized=True)), "KHR_mesh_quantization"),
+    "normalized.glb": (changed(lambda t: t["accessors"][0].update(normalized=True)), "stores POSITION as normalized float32"),
     "view.glb": (changed(lambda t: t["accessors"][0].update(bufferView=9)), "not valid glTF"),
     "cycle.glb": (changed(with_parents), "ancestor"),
     "empty.ply": (b"", "is empty"),
@@ -269,6 +269,30 @@ def test_meshes_compressed_with_draco_are_read(tmp_path):
     path.write_bytes(draco_glb(ball.vertices, ball.faces)[:-100] + b"\0" * 100)
     with pytest.raises(MeshError, match=r"a\.glb: holds KHR_draco_mesh_compression that cannot be decoded"):
         load_mesh(path)
+
+
+@pytest.mark.parametrize("kind", ["i1", "i2", "u1", "u2"])
+def test_quantized_positions(tmp_path, kind):
+    """KHR_mesh_quantization: whole numbers, or shares of the largest, which the node scales."""
+    whole = np.array([[1, 2, 3], [4, 0, 0], [0, 5, 6]], kind)
+    share = np.array([[0, 0, 0], [np.iinfo(kind).max, 0, 0], [0, np.iinfo(kind).max, 0]], kind)
+    for values, normalized, expected in ((whole, False, whole), (share, True, [[0, 0, 0], [1, 0, 0], [0, 1, 0]])):
+        tree, _ = triangle_tree()
+        code = {"i1": 5120, "u1": 5121, "i2": 5122, "u2": 5123}[kind]
+        tree["accessors"][0] |= {"componentType": code, "normalized": normalized}
+        padded = np.zeros((3, 4), kind)
+        padded[:, :3] = values
+        data = padded.tobytes() + np.uint16([0, 1, 2]).tobytes()
+        size = padded.nbytes
+        tree["bufferViews"] = [
+            {"buffer": 0, "byteOffset": 0, "byteLength": size, "byteStride": size // 3},
+            {"buffer": 0, "byteOffset": size, "byteLength": 6},
+        ]
+        tree["buffers"] = [{"byteLength": len(data)}]
+        tree["nodes"][0]["scale"] = [2.0, 2.0, 2.0]
+        mesh = load_mesh(written(tmp_path, "a.glb", glb(tree, data)))
+        corners = mesh.vertices[mesh.faces].reshape(3, 3)
+        np.testing.assert_allclose(corners, 2.0 * np.array(expected), atol=1e-6)
 
 
 def test_without_its_decoder_draco_is_refused_by_name(monkeypatch, tmp_path):
