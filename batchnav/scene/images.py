@@ -98,7 +98,6 @@ class Images:
         except Exception as error:  # whatever a broken file makes a decoder stumble over
             raise MeshError(f"cannot be decoded ({type(error).__name__}: {error})") from error
 
-
     def _transcoded(self, name: str, data: bytes) -> np.ndarray:
         """A KTX 2 file of Basis Universal (KHR_texture_basisu): its largest level that is not too large."""
         if importlib.util.find_spec("opengl_basisu") is None:

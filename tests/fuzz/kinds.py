@@ -39,7 +39,7 @@ from batchnav.sensors.sensor import Views
 from batchnav.types import Material, Surface, Texture, TriangleMesh
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "scene"))
-from files import Gltf, ktx2  # noqa: E402  which makes the files of the scenes' tests
+from files import Gltf, ktx2
 
 INSTANCES = 2 * 2**30
 """Bytes that the triangles take which instances in glTF may make of any file."""

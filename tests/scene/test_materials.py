@@ -275,7 +275,7 @@ def test_basis_universal(tmp_path):
 def test_without_its_decoder_basis_universal_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(images.importlib.util, "find_spec", lambda name: None)
     data = ktx2(np.zeros((1, 1, 4), np.uint8))
-    with pytest.warns(UserWarning, match=r"image 0 is a KTX 2 file \(KHR_texture_basisu\), which needs the package open"):
+    with pytest.warns(UserWarning, match=r"image 0 is a KTX 2 file \(KHR_texture_basisu\), which needs the package"):
         assert surface(tmp_path, with_basisu(data)) is None
     with pytest.warns(UserWarning, match="needs the package opengl_basisu"):
         found = surface(tmp_path, with_basisu(data, fallback=picture())).textures[0].pixels
