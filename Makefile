@@ -23,8 +23,8 @@ N ?= 10000
 .PHONY: train test plain lint fuzz
 
 train: $(VENV)/.installed
-	$(RUN) train/pointnav.py --config $(CONFIG) --out $(OUT) --seed $(SEED)
-	$(RUN) eval/pointnav.py --checkpoint $(OUT)/policy.safetensors --split val --out $(OUT)/report --report
+	$(RUN) -m batchnav train --config $(CONFIG) --out $(OUT) --seed $(SEED)
+	$(RUN) -m batchnav evaluate $(OUT) --split val --out $(OUT)/report --report
 
 test: $(VENV)/.installed-dev
 	$(RUN) -m pytest -n auto --dist loadfile
@@ -44,7 +44,7 @@ lint: $(VENV)/.installed-dev
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) pip setuptools
+	$(INSTALL) pip
 	$(INSTALL) torch
 	$(INSTALL) --editable '.$(EXTRA)'
 	touch $@

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -29,9 +28,9 @@ from batchnav.data.generate import generate_episodes, generate_starts
 from batchnav.data.scenes import find_scene
 from batchnav.errors import EpisodeError
 from batchnav.houses import SPLITS
+from batchnav.runtime.bundled import EPISODES
 from batchnav.scene.scene import Scene
 
-FOLDER = Path(__file__).resolve().parents[1] / "assets" / "episodes"
 FILES = {"val": ("house", "val"), "test": ("house", "test"), "hall": ("hall", "val"), "scan": ("scan", "val")}
 """Names of files: what their scenes are, and of which split the seeds."""
 NUM_SCENES = 20
@@ -58,7 +57,7 @@ def write(name: str, candidates: Iterable[Scene], generate: Callable[[Scene, int
         if len(scenes) == NUM_SCENES:
             break
     check_episodes(episodes, {scene.name: scene for scene in scenes})
-    save_episodes(episodes, FOLDER / name)
+    save_episodes(episodes, EPISODES / name)
     distance = np.array([e.info["geodesic_distance"] for e in episodes])
     straight = np.array([math.dist(e.start_position, e.goals[0].position) for e in episodes])
     table = Table(title=f"{name}: {len(episodes)} episodes in {len(scenes)} scenes")

@@ -20,12 +20,11 @@ from batchnav.envs.nav import needed_appearance
 from batchnav.evaluation.run import Evaluation, Player, PolicyPlayer, ReferencePlayer
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.runs.results import append_rows, commit
+from batchnav.runtime.bundled import EPISODES
 from batchnav.runtime.device import machine, resolve_device
 from batchnav.tasks.pointnav import METRIC_SPECS
 from batchnav.view.model_card import write_model_card
 from batchnav.view.terminal import print_agents
-
-EPISODES = Path(__file__).resolve().parents[1] / "assets" / "episodes"
 
 
 @dataclass(frozen=True)

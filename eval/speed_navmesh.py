@@ -1,90 +1,11 @@
 """Navmesh queries per second, and the seconds that baking takes.
 
-    python eval/speed_navmesh.py --device cuda
-
-The scenes of the older rows, where they are: `--scenes ../shared/oracle/house_r4.ply
-../shared/scenes/country_kitchen/country_kitchen.glb ../shared/oracle/aws_small_house.glb`.
-
-Queries go in batches: geodesic distances between random points of the largest island, and steps of 0.25 m from such
-points in random directions. The arrays lie on the device, so that nothing is copied. Baking is always on the CPU.
+The same as `batchnav bench navmesh`, whose options `--help` lists; the code is `batchnav/bench/navmesh.py`.
 """
 
-from __future__ import annotations
+import sys
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-
-import numpy as np
-import torch
-import tyro
-
-from batchnav.data.scenes import find_scenes
-from batchnav.houses import BENCHMARK_HOUSE
-from batchnav.navmesh.navmesh import NavMesh
-from batchnav.runs.results import record, row
-from batchnav.runtime.device import num_threads, resolve_device
-
-FORWARD = 0.25
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to measure."""
-
-    scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
-    """Scenes to bake, as `find_scene` names them; the last one's navmesh is queried."""
-    device: str = "auto"
-    batch: int = 2**20
-    """Queries per call."""
-    repeats: int = 9
-    record: bool = False
-    """Append the figures to eval/results/navmesh.jsonl."""
-
-
-def main(options: Options) -> None:
-    device, bakes, queries = resolve_device(options.device), [], []
-    for scene in find_scenes(options.scenes, appearance=False):
-        mesh, name = scene.mesh, Path(scene.name).stem
-        params = {"scene": name, "triangles": len(mesh.faces), "threads": num_threads()}
-        seconds = measure(lambda mesh=mesh: NavMesh.bake(mesh), options.repeats)
-        bakes.append(row("navmesh", "bake_seconds", seconds, params, "cpu"))
-    record("navmesh", bakes, append=options.record)
-
-    navmesh = NavMesh.bake(mesh).to(device)
-    starts, goals, ends = (torch.from_numpy(points).to(device) for points in draw(navmesh.to("cpu"), options.batch))
-    for metric, query in (
-        ("geodesics_per_second", lambda: navmesh.geodesic_distance(starts, goals)),
-        ("steps_per_second", lambda: navmesh.try_step(starts, ends)),
-    ):
-        rates = options.batch / measure(query, options.repeats)
-        params = {"scene": name, "batch": options.batch}
-        queries.append(row("navmesh", metric, rates, params, device))
-    record("navmesh", queries, append=options.record)
-
-
-def draw(navmesh: NavMesh, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Starts, goals and ends of steps, f32 [number, 3] each, starts and goals on the largest island."""
-    points = navmesh.sample(4 * number)
-    island = navmesh.island(points)
-    points = points[island == np.bincount(island).argmax()][: 2 * number]
-    heading = np.random.default_rng(0).uniform(-np.pi, np.pi, number)
-    ahead = np.stack([-np.sin(heading), np.zeros(number), -np.cos(heading)], 1)
-    return points[:number], points[number:], (points[:number] + FORWARD * ahead).astype(np.float32)
-
-
-def measure(call: Callable[[], object], repeats: int) -> np.ndarray:
-    """Seconds of each repeat, after a call that compiles."""
-    seconds = []
-    for _ in range(1 + repeats):
-        start = time.perf_counter()
-        call()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-    return np.array(seconds[1:])
-
+from batchnav.cli import main
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    main(["bench", "navmesh", *sys.argv[1:]])

@@ -1,17 +1,28 @@
 import gzip
+import importlib
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
 from worlds import write_box, write_floor, write_json
 
-from batchnav.cli import main
+import batchnav
+from batchnav.cli import COMMANDS, main
+from batchnav.config import load_config
 from batchnav.data.catalog import SOURCES, Source
 from batchnav.data.episodes import load_episodes
 from batchnav.data.prepared import load_prepared
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.render.opengl import gl
 from batchnav.runs import doctor, start
+from batchnav.runs.config import PointNavRun
+from batchnav.runtime.bundled import CONFIGS
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture
@@ -182,9 +193,10 @@ def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
     assert words[:6] == [
         "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3", "-m",
     ]  # fmt: skip
-    assert words[6:] == ["batchnav.runs.start", *map(str, options)]
+    assert words[6:9] == ["batchnav", "train", "--gpus"] and words[-len(options) :] == [*map(str, options)]
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")  # what torchrun starts is a process of the run
     monkeypatch.setattr(start, "train", lambda *command: started.append(command))
-    run("train", *options)
+    run("train", "--gpus", "2", *options)
     assert started[1][0].ppo.num_envs == 16 and started[1][1] == tmp_path / "run"
     for wrong, message in ((("--gpus", "0"), "--gpus: found 0"), (("--gpus", "2", "--seed", "-1"), "seed: found -1")):
         with pytest.raises(SystemExit, match=message):
@@ -202,3 +214,62 @@ def test_doctor_says_which_gpus_do_not_reach_each_other(monkeypatch):
     version, links = doctor._nccl()
     assert version.found.startswith("2.27.3") and "NCCL_NVLS_ENABLE=0" in version.found
     assert links.found == "no direct way between cuda:0 and cuda:2" and "nvidia-smi topo -m" in links.advice
+
+
+LIGHT = """
+import sys
+import batchnav
+from batchnav.cli import COMMANDS, main
+from batchnav.config import load_config
+try:
+    main(sys.argv[1:])
+finally:
+    print(*sorted({"torch", "numba", "tyro", "numpy"} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_what_is_asked_for_in_passing_imports_nothing_heavy(option):
+    found = subprocess.run([sys.executable, "-c", LIGHT, option], capture_output=True, text=True)
+    assert found.returncode == 0 and found.stderr.split() == []
+    assert "batchnav" in found.stdout
+
+
+def test_python_m_batchnav_from_any_folder(tmp_path):
+    command = [sys.executable, "-m", "batchnav", "--version"]
+    found = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert found.stdout == f"batchnav {batchnav.__version__}\n"
+
+
+def test_usage_names_every_command(run):
+    with pytest.raises(SystemExit):
+        run("--help")
+    for name in COMMANDS:
+        assert hasattr(importlib.import_module(f"batchnav.cli.{name}"), "command")
+
+
+@pytest.mark.parametrize("name", [name.stem for name in CONFIGS.glob("*.yaml") if not name.stem.startswith("cartpole")])
+def test_configurations_go_by_name(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert start.parse(["--config", name]).run == load_config(CONFIGS / f"{name}.yaml", PointNavRun)
+
+
+def test_without_a_configuration_the_machine_decides(monkeypatch):
+    for has_gpu, name in ((False, "pointnav_cpu"), (True, "pointnav_h200")):
+        monkeypatch.setattr(start.torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
+        assert start.parse([]).run == load_config(CONFIGS / f"{name}.yaml", PointNavRun)
+
+
+def test_train_says_all_its_options(run, capsys):
+    with pytest.raises(SystemExit):
+        run("train", "--help")
+    text = capsys.readouterr().out
+    for option in ("--config", "--out", "--profile", "--allow-changes", "--gpus", "--ppo.num-envs", "--task.max-steps"):
+        assert option in text
+
+
+def test_an_unknown_configuration_names_those_there_are(run):
+    with pytest.raises(SystemExit, match=r"error: cpu: no such file.*pointnav_cpu, pointnav_h200"):
+        run("train", "--config", "cpu")

@@ -1,46 +1,12 @@
-"""Train CartPole with PPO: the whole of it, on one page.
+"""Train CartPole with PPO: `batchnav train cartpole`, from the checkout. The whole of it: `batchnav/cli/cartpole.py`.
 
-    python train/cartpole.py                                        # seconds on a CPU
-    python train/cartpole.py --config configs/cartpole_h200.yaml    # 65,536 environments on a GPU
-
-PPO in turn lets the policy act in all environments, and makes actions likelier that beat the critic's expectation.
+python train/cartpole.py                                        # seconds on a CPU
+python train/cartpole.py --config configs/cartpole_h200.yaml    # 65,536 environments on a GPU
 """
 
-import argparse
 import sys
-import time
 
-import torch
-
-from batchnav.cartpole.env import CartPoleEnv
-from batchnav.cartpole.score import SOLVED, mean_return
-from batchnav.config import CartPoleRun, load_config
-from batchnav.errors import BatchnavError
-from batchnav.policy.actor_critic import ActorCritic
-from batchnav.ppo.learner import Learner
-from batchnav.runtime.device import resolve_device
-
-
-def train(run: CartPoleRun) -> float:
-    """Train until solved, or out of frames; returns the mean return of 100 fresh episodes."""
-    torch.set_num_threads(1)  # batches this small gain nothing from more
-    torch.manual_seed(run.seed)  # the initial weights
-    env = CartPoleEnv(run.ppo.num_envs, resolve_device(run.device), run.seed)
-    judge, score, seconds = CartPoleEnv(100, env.device, run.seed + 1), 0.0, 0.0
-    policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
-    learner = Learner(policy, env, run.ppo, run.seed)
-    while learner.frames < run.ppo.total_frames and score < SOLVED:
-        begin = time.perf_counter()
-        learner.update(learner.frames / run.ppo.total_frames).read()  # reading waits until the device is done
-        seconds, score = seconds + time.perf_counter() - begin, mean_return(policy, judge)
-        print(f"{learner.frames:>12,} frames  {seconds:6.2f} s of training  mean return {score:5.1f}", flush=True)
-    return score
-
+from batchnav.cli import main
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--config", default="configs/cartpole.yaml")
-    try:
-        sys.exit(train(load_config(parser.parse_args().config, CartPoleRun)) < SOLVED)
-    except BatchnavError as error:
-        sys.exit(f"error: {error}")
+    main(["train", "cartpole", *sys.argv[1:]])

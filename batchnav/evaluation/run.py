@@ -70,7 +70,7 @@ class PolicyPlayer:
         return self.policy.act(observations, episode_start, deterministic=not self.sample)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class ReferencePlayer:
     """One of REFERENCE_AGENTS, by name; its task must know it."""
 

@@ -16,6 +16,7 @@ from batchnav.config import PolicyConfig, from_dict, shortened, to_dict
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
+from batchnav.runtime.bundled import find_policy
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files import check_bundled, replacing, safetensors_bytes
 
@@ -60,10 +61,11 @@ def save_policy(
 def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
     """Read a policy that `save_policy` wrote, ready to act on `device`.
 
+    `path`: the file, a run's folder, or the name of a policy that comes with the project, as "pointnav_h200".
     CheckpointError names the file, and the tensor or setting, that is missing, damaged, not finite or unknown. A policy
     that comes with the project has to be the one that its manifest states.
     """
-    path, device = Path(path), resolve_device(device)
+    path, device = find_policy(path), resolve_device(device)
     tensors, metadata = _read(path)
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format is {metadata.get('format')!r}, expected {FORMAT!r}")
@@ -133,8 +135,6 @@ def _digest(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> str:
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    if not path.is_file():
-        raise CheckpointError(f"{path}: no such file")
     check_bundled(path, CheckpointError)
     try:
         with safetensors.safe_open(path, framework="pt") as file:

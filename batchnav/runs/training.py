@@ -31,12 +31,11 @@ from batchnav.runs.progress import TrainingProgress
 from batchnav.runs.shared import SharedFolder
 from batchnav.runs.signals import StopSignals
 from batchnav.runs.tracing import tracing
+from batchnav.runtime.bundled import EPISODES
 from batchnav.runtime.device import make_deterministic, resolve_device
 from batchnav.runtime.distributed import Ranks, join
 from batchnav.scene.slots import Capacity, slots_needed
 from batchnav.tasks import TASKS
-
-EPISODES = Path(__file__).resolve().parents[2] / "assets" / "episodes"
 
 
 def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: bool = False) -> None:

@@ -5,15 +5,16 @@ import json
 import types
 
 from batchnav.runs import results
+from batchnav.runs import start as training
 from eval import batch_study
-from train import pointnav as training
 
 
 def test_runs_are_asked_for_once_drawn_and_recorded(monkeypatch, tmp_path):
     asked = []
 
     def train(command, **_):
-        run, out, *_ = training.parse(command[2:])
+        asked_for = training.parse(command[2:])
+        run, out = asked_for.run, asked_for.out
         ppo = run.ppo
         asked.append((ppo.optimizer, ppo.num_envs, ppo.minibatches, ppo.learning_rate, run.eval_every))
         out.mkdir(parents=True)

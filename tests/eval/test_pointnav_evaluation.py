@@ -1,17 +1,19 @@
 import json
 import math
 import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 import trimesh
 
+from batchnav.cli import evaluate as program
 from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
 from batchnav.errors import ArgumentError, CheckpointError, EpisodeError
 from batchnav.evaluation.intervals import summarise
 from batchnav.tasks.pointnav import METRIC_SPECS, METRICS
 from batchnav.view.terminal import print_scenes
-from eval import pointnav as program
 
 
 def test_greedy_on_open_floors(rooms, tmp_path):
@@ -126,10 +128,34 @@ def test_a_policy_that_sees_through_opengl_scores_the_same(rooms, checkpoint, tm
         assert cast[metric]["low"] <= rasterised[metric]["mean"] <= cast[metric]["high"], metric
 
 
+def test_several_agents_on_the_same_episodes(rooms, checkpoint, tmp_path, capsys):
+    """Policies go by their folders' names; each has results of its own, and a table compares them."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        shutil.copy(checkpoint, tmp_path / name)
+    options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path / "out"}
+    words = (str(tmp_path / "one"), str(tmp_path / "two" / "policy.safetensors"), "greedy")
+    program.main(program.Options(agents=words, **options))
+    found = [json.loads((tmp_path / "out" / n / "results.json").read_text()) for n in ("one", "two", "greedy")]
+    assert found[0]["overall"] == found[1]["overall"] and found[2]["agent"] == "greedy"
+    text = capsys.readouterr().out
+    compared = text[text.index("agents on mine.json.gz") :]
+    assert all(name in compared for name in ("one", "two", "greedy"))
+    with pytest.raises(ArgumentError, match="folders of different names"):
+        program.main(program.Options(agents=(*words, str(tmp_path / "one")), **options))
+
+
+def test_results_go_beside_a_policy_of_ones_own_only(checkpoint):
+    """Nothing is written into the package."""
+    options = program.Options()
+    assert program.default_folder(options, [str(checkpoint)]) == checkpoint.parent / "eval_val"
+    assert program.default_folder(options, ["pointnav_h200"]) == Path("runs/pointnav_h200/eval_val")
+    assert program.default_folder(options, ["greedy"]) == Path("runs/greedy")
+
+
 def test_bad_commands(rooms, tmp_path):
     for options in (
         program.Options(),
-        program.Options(agent="greedy", checkpoint=tmp_path / "x"),
         program.Options(agent="greedy", num_envs=0),
         program.Options(agent="greedy", recordings=-1),
     ):

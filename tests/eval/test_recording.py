@@ -2,7 +2,9 @@
 
 import pytest
 
-from eval import batch_study, model_card, pointnav, speed_navmesh, speed_render, speed_sim, speed_train
+from batchnav.bench import load, navmesh, render, sim, train
+from batchnav.cli import evaluate
+from eval import batch_study, model_card
 
 
 @pytest.mark.parametrize(
@@ -10,11 +12,12 @@ from eval import batch_study, model_card, pointnav, speed_navmesh, speed_render,
     [
         batch_study.Options,
         model_card.Options,
-        pointnav.Options,
-        speed_navmesh.Options,
-        speed_render.Arguments,
-        speed_sim.Options,
-        speed_train.Options,
+        evaluate.Options,
+        load.Options,
+        navmesh.Options,
+        render.Options,
+        sim.Options,
+        train.Options,
     ],
 )
 def test_recording_is_asked_for(options):

@@ -7,13 +7,13 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from batchnav.cli import evaluate as program
 from batchnav.config import PolicyConfig, to_dict
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.weights import save_policy
 from batchnav.tasks import TASKS
-from eval import pointnav as program
 
 
 @pytest.mark.parametrize("task, agent", [("flee", "oracle"), ("explore", "frontier")])

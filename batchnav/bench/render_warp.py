@@ -1,4 +1,4 @@
-"""The same depth images with NVIDIA Warp's mesh query, for eval/speed_render.py."""
+"""The same depth images with NVIDIA Warp's mesh query, for `batchnav bench render`."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 import torch
 
+from batchnav.bench import train as speed_train
 from batchnav.runs import results
 from batchnav.runtime.distributed import Ranks
-from eval import speed_train
 
 N, STEPS = 8, 4
 ALONE = Ranks(torch.device("cpu"))

@@ -1,0 +1,1 @@
+"""Measuring this machine: `batchnav bench`. Each module has `Options` and a function `main` that takes them."""

@@ -1,0 +1,70 @@
+"""Seconds to load what is there: the package, a mesh file, a prepared scene, a house from the cache.
+
+    batchnav bench load
+    batchnav bench load --scenes my/scan.glb
+
+Each scene is written as a mesh file (GLB) and as a prepared scene, and both are read again; files are in the system's
+cache then. The package is imported in a new process, on top of torch, whose own import is not counted.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchnav.data.prepared import load_prepared, save_prepared
+from batchnav.data.scenes import find_scene
+from batchnav.houses import BENCHMARK_HOUSE
+from batchnav.runs.results import record, row
+from batchnav.scene.mesh import load_mesh, save_mesh
+
+IMPORT = "import time, torch; start = time.perf_counter(); import batchnav; print(time.perf_counter() - start)"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure."""
+
+    scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
+    """As `find_scene` names them."""
+    repeats: int = 9
+    record: bool = False
+    """Append the figures to eval/results/load.jsonl."""
+
+
+def main(options: Options) -> None:
+    """Measure, print, and record where that was asked for."""
+    rows = [row("load", "seconds", [imported() for _ in range(options.repeats)], {"what": "import batchnav"}, "cpu")]
+    for name in options.scenes:
+        scene = find_scene(name, appearance=False)
+        params = {"scene": Path(name).stem, "triangles": len(scene.mesh.faces)}
+        with tempfile.TemporaryDirectory() as folder:
+            mesh, prepared = Path(folder) / "a.glb", Path(folder) / "a.scene"
+            save_mesh(scene.mesh, mesh)
+            save_prepared(scene, prepared)
+            runs = {
+                "mesh file": lambda mesh=mesh: load_mesh(mesh, appearance=False),
+                "prepared scene": lambda prepared=prepared: load_prepared(prepared),
+                "find_scene": lambda name=name: find_scene(name, appearance=False),
+            }
+            for what, call in runs.items():
+                seconds = [timed(call) for _ in range(1 + options.repeats)][1:]
+                rows.append(row("load", "seconds", seconds, {"what": what, **params}, "cpu"))
+    record("load", rows, append=options.record)
+
+
+def imported() -> float:
+    """Seconds of `import batchnav` in a new process."""
+    return float(subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True).stdout)
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Seconds of a call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start

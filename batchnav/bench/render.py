@@ -1,0 +1,331 @@
+"""Frames per second of the renderers, and of their peers where those are installed (Embree on the CPU, Warp on CUDA).
+
+    batchnav bench render --device cuda --num-agents 1024 4096 --sizes 64 128 --scenes house:121980 houses:64
+    batchnav bench render --device cuda --renderers opengl --culling --no-peers
+    batchnav bench render --renderers raycast --sensors depth rgb+depth --scenes house.glb --no-peers
+
+Views are drawn from each scene's navigable space with any heading. All renderers see the same views and are timed in
+turn, repetition by repetition, so that a change of clock or load meets all of them. Our own renderers' agents turn by
+10 degrees from call to call, as agents do: a renderer may profit from what the last frame saw, but not draw it twice.
+Where a frame's time goes is taken apart from that, with a wait after each part.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import itertools
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from batchnav.data.scenes import find_scenes
+from batchnav.errors import DeviceError
+from batchnav.houses import BENCHMARK_HOUSE
+from batchnav.render.choose import RENDERERS, random_views
+from batchnav.render.opengl.renderer import OpenGLRenderer
+from batchnav.render.reference import pixel_directions
+from batchnav.runs.results import append_rows, print_table, row
+from batchnav.runtime.device import num_threads, resolve_device
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.scene import Scene
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.depth import DepthConfig
+from batchnav.sensors.rig import MAIN, appearance_needed, make_sensors
+from batchnav.sensors.sensor import Sensor
+from batchnav.sensors.sensor import Views as Sight
+from batchnav.types import Renderer
+
+HOUSES = "houses:"
+TURN = math.radians(10.0)
+CULLING = ("frustum", "occlusion", "pixel")
+
+Views = tuple[torch.Tensor, ...]
+"""Scene, position and heading of each agent, as renderers take them."""
+Aim = Callable[[Views, int], Callable[[], None]]
+"""Views and the images' side -> a function that draws all of them once."""
+
+
+@dataclass
+class Options:
+    """What to measure."""
+
+    device: str = "auto"
+    num_agents: tuple[int, ...] = ()
+    """Views per call; default 4096 on CUDA, 256 on the CPU."""
+    sizes: tuple[int, ...] = (64,)
+    """Square images of these sides."""
+    scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
+    """Scenes as `find_scene` names them, as the path of a mesh file; or houses:K, a batch of K procedural houses."""
+    renderers: tuple[Literal["raycast", "opengl"], ...] = ("raycast", "opengl")
+    sensors: tuple[str, ...] = ("depth",)
+    """What is seen, each measured by itself: names of sensors with a + between them, as rgb+depth."""
+    culling: bool = False
+    """Also OpenGL without each kind of culling, and without any, to show what each gains."""
+    repeats: int = 7
+    peers: bool = True
+    seed: int = 0
+    record: bool = False
+    """Append the figures to eval/results/render.jsonl."""
+    figure: Path | None = None
+    """Where to draw frames/s against the number of agents."""
+
+
+def main(arguments: Options) -> None:
+    """Measure, print, and record where that was asked for."""
+    device = resolve_device(arguments.device)
+    counts = arguments.num_agents or ((4096,) if device.type == "cuda" else (256,))
+    rows = []
+    for name in arguments.scenes:
+        fields = frozenset().union(*(appearance_needed({"": made_of(kind)}) for kind in arguments.sensors))
+        bank = SceneBank.pack(find_scenes(scene_names(name), appearance=bool(fields)), device, fields)
+        others = peers(bank) if arguments.peers else {}
+        triangles = sum(len(scene.mesh.faces) for scene in bank.scenes)
+        for n in counts:
+            views = random_views(bank, n, arguments.seed)
+            for size in arguments.sizes:
+                params = {"scene": Path(name).stem, "triangles": triangles}
+                params |= {"num_agents": n, "height": size, "width": size}
+                found = compare(bank, others, views, params, arguments)
+                if arguments.record:
+                    append_rows("render", found)  # at once: the next may take long
+                rows += found
+    print_results(rows)
+    if arguments.figure is not None:
+        plot(rows, arguments.figure)
+
+
+def print_results(rows: list[dict]) -> None:
+    """The stages of OpenGL, and last the frames per second."""
+    for metric in ("microseconds_per_frame", "frames_per_second"):
+        print_table("render", [r for r in rows if r["metric"] == metric])
+
+
+def scene_names(name: str) -> list[str]:
+    """The scenes of a batch: the seeds from 0 of houses:K, else the one scene named."""
+    return [f"house:{i}" for i in range(int(name.removeprefix(HOUSES)))] if name.startswith(HOUSES) else [name]
+
+
+def compare(bank: SceneBank, others: dict[str, Aim], views: Views, params: dict, arguments: Options) -> list[dict]:
+    """All renderers on the same views: rows of frames/s, and of seconds a frame in each of OpenGL's stages."""
+    n, size, device = params["num_agents"], params["width"], bank.device
+    ours = make(kinds(arguments), bank, n, size)
+    runs = {
+        (name, kind): turning(renderer, views, made_of(kind, size), bank)
+        for name, renderer in ours.items()
+        for kind in arguments.sensors
+    }
+    runs |= {(name, "depth"): aim(views, size) for name, aim in others.items()}
+
+    def describe(renderer: str, sensors: str) -> dict:
+        threads = {"threads": 1 if renderer.startswith("Embree") else num_threads()} if device.type == "cpu" else {}
+        return {"renderer": renderer, "sensors": sensors, **params, **threads}
+
+    seconds = measure(runs, device, arguments.repeats)
+    rows = [row("render", "frames_per_second", n / s, describe(*name), device) for name, s in seconds.items()]
+    if "opengl" in ours:
+        parts = stages(ours["opengl"], turning(ours["opengl"], views), arguments.repeats)
+        rows += [
+            row("render", "microseconds_per_frame", 1e6 * s / n, describe("opengl", "depth") | {"stage": stage}, device)
+            for stage, s in parts.items()
+        ]
+    for renderer in ours.values():
+        if isinstance(renderer, OpenGLRenderer):
+            renderer.release()
+    return rows
+
+
+def kinds(arguments: Options) -> dict[str, tuple[type[Renderer], dict[str, bool]]]:
+    """Our renderers to measure, by name: their class and the options that differ from the defaults."""
+    found = {name: (RENDERERS[name], {}) for name in arguments.renderers}
+    if arguments.culling:
+        found |= {f"opengl without {kind} culling": (OpenGLRenderer, {f"{kind}_culling": False}) for kind in CULLING}
+        found["opengl without culling"] = OpenGLRenderer, {f"{kind}_culling": False for kind in CULLING}
+    return found
+
+
+def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[str, Renderer]:
+    """Those of our renderers that run here, by name."""
+    renderers = {}
+    for name, (kind, options) in kinds.items():
+        try:
+            renderers[name] = kind(bank, n, size, size, **options)
+        except DeviceError as error:
+            print(f"{name}: left out ({error})")
+    return renderers
+
+
+def made_of(kind: str, size: int = 64) -> dict[str, Sensor]:
+    """The sensors of "rgb+depth": depth is what renderers give anyway, and stays in metres."""
+    found = make_sensors(kind.split("+"), {MAIN: CameraConfig(size, size)}, {"depth": DepthConfig()})
+    return {name: sensor for name, sensor in found[MAIN].items() if name != "depth"}
+
+
+def turning(
+    renderer: Renderer, views: Views, sensors: dict[str, Sensor] | None = None, bank: SceneBank | None = None
+) -> Callable[[], None]:
+    """A function that turns all agents by TURN and draws what they see: depth, and what sensors make of it."""
+    scene_id, position, heading = views
+    seen = Sight(scene_id, position, heading.clone(), torch.zeros_like(heading))
+    out = {
+        name: torch.zeros(len(heading), *sensor.spec.shape, dtype=sensor.spec.dtype, device=heading.device)
+        for name, sensor in (sensors or {}).items()
+    }
+
+    def draw():
+        seen.heading.add_(TURN)
+        if not out:
+            renderer.render(*seen)
+            return
+        depth, triangle = renderer.visibility(*seen)
+        for name, sensor in sensors.items():
+            sensor.write(depth, triangle, seen, bank.appearance, out[name])
+
+    return draw
+
+
+def peers(bank: SceneBank) -> dict[str, Aim]:
+    """Other renderers that are installed, by name, with their trees of the bank's scenes."""
+    if bank.device.type == "cpu" and bank.num_scenes == 1 and importlib.util.find_spec("embreex"):
+        return {f"Embree (embreex {_version('embreex')})": embree(bank.scenes[0])}
+    if bank.device.type == "cuda" and importlib.util.find_spec("warp"):
+        from batchnav.bench.render_warp import warp_renderer
+
+        builders = ("lbvh", "sah", "cubql")
+        return {f"warp {_version('warp-lang')} {builder}": warp_renderer(bank, builder) for builder in builders}
+    return {}
+
+
+def embree(scene: Scene) -> Aim:
+    """Views of one scene, ray by ray."""
+    from embreex.mesh_construction import TriangleMesh
+    from embreex.rtcore_scene import EmbreeScene
+
+    tree = EmbreeScene()
+    TriangleMesh(tree, scene.mesh.vertices[scene.mesh.faces])
+
+    def aim(views: Views, size: int) -> Callable[[], None]:
+        _, position, heading = (view.numpy() for view in views)
+        rays = [
+            (
+                np.repeat(p[None], size * size, 0),
+                pixel_directions(h, size, size, 90.0).reshape(-1, 3).astype(np.float32),
+            )
+            for p, h in zip(position, heading, strict=True)
+        ]
+
+        def draw():
+            for origins, directions in rays:
+                tree.run(origins, directions, query="DISTANCE")
+
+        return draw
+
+    return aim
+
+
+def measure(runs: dict[tuple, Callable], device: torch.device, repeats: int) -> dict[tuple, np.ndarray]:
+    """Seconds per call of each renderer, f64 [repeats], taken in turn; each repetition lasts at least 0.2 s."""
+    calls, seconds = {}, {name: [] for name in runs}  # by renderer and sensors
+    for name, draw in runs.items():
+        draw()
+        calls[name] = max(1, math.ceil(0.2 / _timed(draw, 2, device)))
+    for _ in range(repeats):
+        for name, draw in runs.items():
+            seconds[name].append(_timed(draw, calls[name], device))
+    return {name: np.array(values) for name, values in seconds.items()}
+
+
+def stages(renderer: OpenGLRenderer, draw: Callable[[], None], repeats: int) -> dict[str, np.ndarray]:
+    """Seconds per call in each of the renderer's stages, f64 [repeats], each of which waits for its end here."""
+    spent = {stage: [] for stage in renderer.STAGES}
+
+    def wait():
+        renderer.context.mgl.finish()
+        if renderer.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def timed(method: Callable, stage: str) -> Callable:
+        def run(*arguments):
+            wait()
+            start = time.perf_counter()
+            method(*arguments)
+            wait()
+            spent[stage][-1] += time.perf_counter() - start
+
+        return run
+
+    for stage, names in renderer.STAGES.items():
+        for name in names:
+            setattr(renderer, name, timed(getattr(renderer, name), stage))
+    for _ in range(repeats):
+        for seconds in spent.values():
+            seconds.append(0.0)
+        draw()
+    return {stage: np.array(seconds) for stage, seconds in spent.items()}
+
+
+def plot(rows: list[dict], path: Path) -> None:
+    """Frames/s against the number of agents: a panel a scene, a colour a renderer, a dash a size."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    lines = {}
+    for r in rows:
+        if r["metric"] == "frames_per_second":
+            scene, renderer, sensors, size = (r["params"][key] for key in ("scene", "renderer", "sensors", "width"))
+            renderer += "" if sensors == "depth" else f", {sensors}"
+            lines.setdefault((scene, renderer, size), []).append((r["params"]["num_agents"], r["value"]))
+    scenes, renderers, sizes = (list(dict.fromkeys(values)) for values in zip(*lines, strict=True))
+    colours = {renderer: f"C{i}" for i, renderer in enumerate(renderers)}
+    dashes = dict(zip(sizes, itertools.cycle(("-", "--", ":", "-."))))
+
+    counts = sorted({count for points in lines.values() for count, _ in points})
+
+    columns = min(3, len(scenes))
+    deep = -(-len(scenes) // columns)
+    figure = Figure(figsize=(2 + 3.6 * columns, 0.4 + 3.2 * deep), layout="constrained")
+    grid = figure.subplots(deep, columns, sharey=True, squeeze=False)
+    panels = dict(zip(scenes, grid.ravel(), strict=False))
+    for (scene, renderer, size), points in lines.items():
+        style = {"color": colours[renderer], "linestyle": dashes[size], "linewidth": 1.4}
+        panels[scene].loglog(*zip(*sorted(points), strict=True), marker="o", markersize=3, **style)
+    for scene, axes in panels.items():
+        axes.set(title=scene, xlabel="agents")
+        axes.set_xticks(counts, [f"{count:,}" for count in counts])
+        axes.minorticks_off()
+        axes.grid(color="#E5E5E5", linewidth=0.7)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("frames/s")
+    for axes in grid.ravel()[len(scenes) :]:
+        axes.set_visible(False)
+    marks = [Line2D([], [], color=colour, label=renderer) for renderer, colour in colours.items()]
+    marks += [Line2D([], [], color="grey", linestyle=dash, label=f"{size} x {size}") for size, dash in dashes.items()]
+    figure.legend(handles=marks, loc="outside right upper", frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def _timed(draw: Callable, calls: int, device: torch.device) -> float:
+    """Seconds per call: CUDA events around all calls on the GPU, the wall clock on the CPU."""
+    if device.type == "cpu":
+        start = time.perf_counter()
+        for _ in range(calls):
+            draw()
+        return (time.perf_counter() - start) / calls
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(calls):
+        draw()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1000 / calls
+
+
+def _version(package: str) -> str:
+    return importlib.metadata.version(package)

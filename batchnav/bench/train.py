@@ -1,0 +1,345 @@
+"""Training frames per second from end to end, where their time goes, and what the policy alone would allow.
+
+    batchnav bench train --device cuda --num-envs 1024 4096 16384 --sizes 64 128
+    batchnav bench train --device cpu --policies light --num-envs 64 --sizes 32 --minibatch-frames 512 --houses 4
+    batchnav bench train --device cuda --policies paper --num-envs 4096 --sizes 64 --houses 1000 --slots 64
+    torchrun --nproc-per-node 2 -m batchnav bench train --policies paper --num-envs 4096 --minibatch-frames 8192
+
+A frame is one step of one environment, its share of the update included. The policy-only bound is the same learner on
+the same recorded observations, with an environment that does nothing. Parts of a frame's time:
+
+    learning     the update, by the clock of the whole loop
+    inference    collecting the rollout in the policy-only loop
+    render       drawing the views of a rollout and scaling them into its storage, alone
+    simulation   what collecting takes beyond these two: episodes that are drawn beside rendering cost only what they
+                 delay
+    idle         what is left of the loop: the device waits for the host, which reads the statistics
+
+With --slots the houses take turns in so many places, and the whole loop includes moving them. "host_cores" is the CPU
+time of the process by the clock's; "tuned" says that Inductor's coordinate descent tuning was on, which its environment
+variable TORCHINDUCTOR_COORDINATE_DESCENT_TUNING=1 does.
+
+Several processes (docs/several_gpus.md) have so many environments and frames of a minibatch each, and a share of the
+houses; rates are of all together, "per_gpu" of each. "communication" is the share of the loop in which gradients are
+summed over processes, waiting for the slowest included, "all_reduce" the seconds of one such sum when all come at once.
+
+The policy is untrained but for its stop action, which is made rare, so that episodes last as long as a trained agent's.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from torch._inductor import config as inductor
+
+from batchnav.config import PolicyConfig, PPOConfig
+from batchnav.data.scenes import find_scene, find_scenes, measure_scenes
+from batchnav.envs.nav import PointNavEnv
+from batchnav.envs.stream import SceneStream
+from batchnav.envs.wrapper import Wrapper
+from batchnav.policy import ActorCritic
+from batchnav.ppo import Learner
+from batchnav.ppo.stats import Timer
+from batchnav.runs.results import RESULTS, append_rows, commit, print_table, row, rows_of
+from batchnav.runtime.device import make_deterministic
+from batchnav.runtime.distributed import Ranks, join
+from batchnav.runtime.graphs import WARM_UPS, Graphs
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.slots import Capacity
+from batchnav.sim.bodies import STOP
+
+POLICIES = {"paper": PolicyConfig(), "light": PolicyConfig(base_width=32, lstm_layers=1)}
+"""The paper's agent, and one with half as many channels and one LSTM layer."""
+PARTS = ("learning", "inference", "render", "simulation", "idle")
+STOP_LOGIT = -3.5
+"""An untrained policy then stops once in a hundred steps."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure."""
+
+    device: str = "auto"
+    policies: tuple[str, ...] = tuple(POLICIES)
+    sizes: tuple[int, ...] = (64, 128)
+    """Square depth images of these sides."""
+    num_envs: tuple[int, ...] = (1024, 4096, 16384)
+    houses: int = 64
+    """Procedural houses, from seed 0."""
+    slots: int = 0
+    """Houses in memory at a time; 0: all of them."""
+    rollout_steps: int = 32
+    minibatch_frames: int = 16384
+    """Frames of one optimiser step, for every number of environments."""
+    updates: int = 5
+    """Timed, after those that warm up."""
+    compile: bool = True
+    graphs: bool = True
+    deterministic: bool = False
+    """Only operations that give the same bits twice."""
+    one_graph: bool = False
+    """Several processes: record the sum over them within the graph of a minibatch, not between two."""
+    json: bool = False
+    """Print the figures as JSON, a line each."""
+    record: bool = False
+    """Append the figures to eval/results/train.jsonl, and draw this commit's in eval/results/train.png."""
+
+
+class Still(Wrapper):
+    """An environment in which nothing happens: the observations in the rollout stay, so does the last step's result."""
+
+    def observe_into(self, out):
+        """What `step` returns from now on: these tensors keep what they hold."""
+        self.out = out
+
+    def step(self, actions):
+        """The last step's results again."""
+        bodies, task = self.env.sim.bodies, self.env.task
+        info = {"episode": task.metrics, "_episode": bodies.done}
+        return self.out, task.reward, bodies.terminated, bodies.truncated, info
+
+
+class Stopwatch:
+    """Within it, a learner's sums over ranks are timed, on CUDA as the device sees them."""
+
+    def __init__(self, learner: Learner):
+        self.ranks, self.timers = learner.ranks, []
+
+    def __enter__(self) -> Stopwatch:
+        self._sum, self.ranks.sum_ = self.ranks.sum_, self._timed_sum
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ranks.sum_ = self._sum
+
+    def _timed_sum(self, tensor: torch.Tensor) -> None:
+        timer = Timer(self.ranks.device)
+        self._sum(tensor)
+        timer.mark()
+        self.timers.append(timer)
+
+    def seconds(self) -> float:
+        """Of all sums since the last call."""
+        found, self.timers = sum(timer.seconds()[0] for timer in self.timers), []
+        return found
+
+
+def main(options: Options) -> list[dict]:
+    """Measure, print, and record where that was asked for; the rows."""
+    with join(options.device) as ranks:
+        return measure_all(options, ranks)
+
+
+def measure_all(options: Options, ranks: Ranks) -> list[dict]:
+    """The rows of all policies, sizes and numbers of environments; on each rank, but rank 0 prints and records."""
+    if options.deterministic:
+        make_deterministic()
+    make_env = environments(options, ranks)
+    rows = []
+    for name in options.policies:
+        for size in options.sizes:
+            torch.compiler.reset()
+            policy = None
+            for num_envs in options.num_envs:
+                env = make_env(num_envs, size)
+                policy = policy or make_policy(env, name, options)
+                learner = make_learner(env, policy, options, ranks)
+                found = measure(learner, name, options)
+                if options.json and ranks.first:
+                    print(*map(json.dumps, found), sep="\n", flush=True)
+                if options.record and ranks.first:
+                    append_rows("train", found)  # at once: the next may take long, or too much memory
+                rows += found
+                del env, learner
+                gc.collect()  # graphs and learner refer to each other
+    if ranks.first:
+        print_table("train", rows)
+    if options.record and ranks.first:
+        mine = [r for r in rows_of("train") if r["machine"] == rows[0]["machine"] and r["params"]["part"] == "whole"]
+        draw([r for r in mine if r["commit"] == commit()], RESULTS / "train.png")
+    return rows
+
+
+def environments(options: Options, ranks: Ranks) -> Callable[[int, int], PointNavEnv]:
+    """What makes an environment for a number of agents and an image size."""
+    names, device = ranks.share([f"house:{i}" for i in range(options.houses)]), ranks.device
+    if options.slots:
+        room = Capacity.for_all(measure_scenes(names))
+        make = partial(SceneStream, names, find_scene, room, options.slots)
+    else:
+        bank = SceneBank.pack(find_scenes(names, appearance=False), device)
+        make = lambda: bank  # noqa: E731
+    return lambda num_envs, size: PointNavEnv(
+        make(), num_envs, device, height=size, width=size, first_env=ranks.rank * num_envs
+    )
+
+
+def make_policy(env: PointNavEnv, name: str, options: Options) -> ActorCritic:
+    """A policy that stops seldom, shared by the learners of all numbers of environments: their updates compile once."""
+    torch.manual_seed(0)
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, POLICIES[name])
+    with torch.no_grad():
+        policy.actor.bias[STOP] = STOP_LOGIT
+    if options.compile:
+        policy.compile_parts()
+    return policy
+
+
+def make_learner(env: PointNavEnv, policy: ActorCritic, options: Options, ranks: Ranks) -> Learner:
+    """The learner as training makes it."""
+    num_envs = env.num_envs
+    minibatches = max(1, num_envs * options.rollout_steps // options.minibatch_frames)
+    ppo = PPOConfig(num_envs=num_envs, rollout_steps=options.rollout_steps, minibatches=minibatches)
+    return Learner(policy, env, ppo, graphs=options.graphs, ranks=ranks, one_graph=options.one_graph)
+
+
+def measure(learner: Learner, name: str, options: Options) -> list[dict]:
+    """Rows of the whole loop and of the policy alone, for one policy, image size and number of environments."""
+    frames, device, num_envs = learner.frames_per_update, learner.device, learner.env.num_envs
+    ranks, size = learner.ranks, learner.env.config.camera.height
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    whole = time_updates(learner, options.updates)
+    memory = gigabytes(device)
+    render = time_rendering(learner, options)
+    learner.replace_env(Still(learner.env))
+    policy = time_updates(learner, options.updates)
+
+    microseconds = {
+        "learning": np.median(whole["learn"]), "inference": np.median(policy["collect"]), "render": np.median(render),
+    }  # fmt: skip
+    microseconds["simulation"] = np.median(whole["collect"]) - microseconds["inference"] - microseconds["render"]
+    microseconds["idle"] = np.median(whole["loop"]) - np.median(whole["collect"]) - microseconds["learning"]
+    params = {
+        "policy": name, "num_envs": num_envs, "height": size, "width": size, "minibatches": learner.config.minibatches,
+        "houses": options.houses, "slots": options.slots, "compile": options.compile, "graphs": options.graphs,
+        "deterministic": options.deterministic, "tuned": inductor.coordinate_descent_tuning,
+        "ranks": ranks.world_size, "one_graph": options.one_graph and ranks.several,
+    }  # fmt: skip
+    rates = {part: frames / seconds["loop"] for part, seconds in (("whole", whole), ("policy", policy))}
+    rows = [row("train", "frames_per_second", rate, {"part": part, **params}, device) for part, rate in rates.items()]
+    rows[0] |= {
+        "microseconds_per_frame": {part: float(1e6 * microseconds[part] / frames) for part in PARTS},
+        "share_of_policy_only": float(np.median(rates["whole"]) / np.median(rates["policy"])),
+        "gigabytes": memory,
+        "host_cores": float(np.median(whole["host"] / whole["loop"])),
+    }
+    if ranks.several:
+        rows[0] |= {"per_gpu": rows[0]["value"] / ranks.world_size, "all_reduce": time_all_reduce(learner)}
+        if not options.one_graph:
+            rows[0]["communication"] = float(np.median(whole["sum"] / whole["loop"]))
+    if ranks.first:
+        tell(rows[0], name)
+    return rows
+
+
+def tell(row: dict, name: str) -> None:
+    """The whole loop's row as a line."""
+    told = ", ".join(f"{part} {value:.3g}" for part, value in row["microseconds_per_frame"].items())
+    params, several = row["params"], ""
+    if "per_gpu" in row:
+        share = f"{row['communication']:.1%} of the time" if "communication" in row else "within the graph"
+        several = f"{params['ranks']} ranks, {row['per_gpu']:,.0f} each; sums over them {share}, one alone "
+        several += f"{1e3 * row['all_reduce']:.3f} ms; "
+    print(
+        f"{name} {params['height']}x{params['width']} N={params['num_envs']}: {row['value']:,.0f} frames/s, {several}"
+        f"{row['share_of_policy_only']:.0%} of policy-only; us per frame: {told}; "
+        f"host cores {row['host_cores']:.2f}; GB: {row['gigabytes']}",
+        flush=True,
+    )
+
+
+def time_all_reduce(learner: Learner) -> float:
+    """Seconds of summing the gradients over ranks when all come at once: the median of 20."""
+    ranks, seconds = learner.ranks, []
+    for _ in range(22):
+        ranks.meet()
+        timer = Timer(ranks.device)
+        ranks.sum_(learner.bucket.flat)
+        timer.mark()
+        seconds += timer.seconds()
+    return float(np.median(seconds[2:]))
+
+
+def time_updates(learner: Learner, updates: int) -> dict[str, np.ndarray]:
+    """Seconds of each update: the loop's, with its statistics read as training does, of its parts, and of CPU cores."""
+    times = []
+    with Stopwatch(learner) if learner.ranks.several and not learner.one_graph else nullcontext() as watch:
+        for i in range(WARM_UPS + 2 + updates):
+            start, start_host = time.perf_counter(), time.process_time()
+            stats = learner.update(1.0).read()  # the end of the schedule: a small rate, so that stop stays rare
+            learner.ranks.exchange(stats)
+            host, loop = time.process_time() - start_host, time.perf_counter() - start
+            sums = watch.seconds() if watch else 0.0
+            if i >= WARM_UPS + 2:
+                times.append((loop, stats["seconds/collect"], stats["seconds/learn"], host, sums))
+    return dict(zip(("loop", "collect", "learn", "host", "sum"), np.array(times).T, strict=True))
+
+
+def time_rendering(learner: Learner, options: Options) -> np.ndarray:
+    """Seconds that a rollout's views take."""
+    env, rollout, device = learner.env, learner.rollout, learner.device
+
+    def views():
+        for t in range(rollout.num_steps):
+            env.observe_into(rollout.get_obs(t))
+            env.observe()
+
+    views, seconds = Graphs(device, options.graphs).wrap(views), []
+    for _ in range(WARM_UPS + 1 + options.updates):
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        views()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return np.array(seconds[-options.updates :])
+
+
+def gigabytes(device: torch.device) -> dict[str, float]:
+    """GPU memory: the most that tensors took, that torch held, and what the whole device has in use now."""
+    if device.type == "cpu":
+        return {}
+    free, total = torch.cuda.mem_get_info(device)
+    used = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device), total - free
+    return {name: round(n / 1e9, 2) for name, n in zip(("tensors", "torch", "device"), used, strict=True)}
+
+
+def draw(rows: list[dict], path) -> None:
+    """Stacked bars: microseconds per frame by part, with the policy-only bound's share written on top."""
+    order = ("width", "num_envs", "minibatches", "houses")
+    rows = sorted(rows, key=lambda r: (list(POLICIES).index(r["params"]["policy"]), *(r["params"][k] for k in order)))
+    figure, axes = plt.subplots(figsize=(1.6 + 0.9 * len(rows), 4.5), layout="constrained")
+    places, bottom = np.arange(len(rows)), np.zeros(len(rows))
+    for part in PARTS:
+        height = np.maximum([r["microseconds_per_frame"][part] for r in rows], 0.0)
+        axes.bar(places, height, bottom=bottom, label=part)
+        bottom += height
+    for x, r in enumerate(rows):
+        text = f"{r['value'] / 1e3:,.3g}k/s\n{r['share_of_policy_only']:.0%}"
+        axes.text(x, bottom[x], text, ha="center", va="bottom", fontsize=8)
+    axes.set_xticks(places, [label(r["params"]) for r in rows], fontsize=8)
+    axes.set_ylabel("microseconds per frame")
+    axes.set_title(f"{rows[0]['machine']}: frames/s, and share\nof what the policy alone allows", fontsize=10)
+    axes.margins(y=0.15)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def label(params: dict) -> str:
+    """What a bar shows, below it."""
+    lines = ["{policy}\n{width}x{height}\nN = {num_envs}\n{minibatches} minibatches".format(**params)]
+    lines += [f"{params['slots']} of {params['houses']} houses"] if params.get("slots") else []
+    return "\n".join([*lines, *(name for name in ("deterministic", "tuned") if params.get(name))])

@@ -1,0 +1,60 @@
+"""The command line, `batchnav NAME ...`. Each command is a module here, imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from batchnav import __version__
+from batchnav.errors import BatchnavError
+
+
+class Command(NamedTuple):
+    """What the usage says of a command."""
+
+    arguments: str
+    about: str
+
+
+COMMANDS = {
+    "train": Command("[cartpole] [--config NAME] [--out FOLDER] [--gpus N] ...", "train an agent, or go on with a run"),
+    "evaluate": Command("[POLICY ...] [--split val] [--report] ...", "play fixed episodes: success, SPL, intervals"),
+    "bench": Command("{render,sim,train,navmesh,load} ...", "measure this machine's frames and steps per second"),
+    "data": Command("{list,download,import,prepare,episodes,validate} ...", "data sets, scans and episode files"),
+    "navmesh": Command("{bake,info,view} ...", "where agents of a size can walk"),
+    "doctor": Command("", "what this machine can do, and what to install for the rest"),
+}
+"""The modules `batchnav.cli.NAME`; each has a function `command` of the arguments after its name."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The program `batchnav`; `arguments` are those of the command line by default. What is wrong is one line."""
+    name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if name == "--version":
+        print(f"batchnav {__version__}")
+        return
+    if name not in COMMANDS:
+        print(usage())
+        sys.exit(0 if name in ("-h", "--help") else 2)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("batchnav").setLevel(logging.INFO)  # which renderer was taken, and why
+    try:
+        importlib.import_module(f"batchnav.cli.{name}").command(rest)
+    except BatchnavError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def usage() -> str:
+    """All commands, and what each is for."""
+    lines = [
+        f"  batchnav {name} {command.arguments}".rstrip() + f"\n      {command.about}"
+        for name, command in COMMANDS.items()
+    ]
+    return "\n".join(
+        ["usage:", *lines, "  batchnav --version", "", "batchnav train --help, batchnav data list --help ... say more"]
+    )

@@ -1,0 +1,19 @@
+"""What commands share: kinds of arguments, and printing."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+Up = Literal["auto", "y", "z"]
+Words = tyro.conf.Positional
+
+
+def show(thing: Any) -> None:
+    """Print plainly: no markup in names, no line broken where the output is not a terminal."""
+    console = Console(width=None if sys.stdout.isatty() else 240)
+    console.print(thing, markup=False, highlight=False, soft_wrap=not isinstance(thing, Table))

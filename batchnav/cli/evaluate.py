@@ -1,0 +1,192 @@
+"""`batchnav evaluate`: agents on fixed episodes, their task's metrics with 95% intervals over episodes and scenes.
+
+    batchnav evaluate runs/mine --report
+    batchnav evaluate runs/mine runs/other pointnav_h200 greedy --split test
+    batchnav evaluate oracle --task flee
+    batchnav evaluate oracle --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
+    torchrun --nproc-per-node 2 -m batchnav evaluate runs/mine      # share out the episodes
+
+Every episode is played once by each agent. SPL uses the geodesic distance that the navmesh gives at the start, as in
+Habitat; episodes whose file states another are listed. Prints tables and writes `results.json` into --out, or
+`NAME/results.json` for each of several. With --report also a page with learning curves, maps, videos and the reference
+agents, with --record rows of eval/results/TASK.jsonl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+from rich.console import Console
+
+from batchnav.data.source import SCENES_DIR
+from batchnav.envs.config import nav_config
+from batchnav.envs.nav import needed_appearance
+from batchnav.errors import ArgumentError
+from batchnav.evaluation.agents import REFERENCE_AGENTS
+from batchnav.evaluation.run import Evaluation, Played, Player, PolicyPlayer, ReferencePlayer
+from batchnav.runs.results import append_rows
+from batchnav.runtime.bundled import ASSETS, EPISODES, WEIGHTS, find_policy
+from batchnav.runtime.distributed import Ranks, join
+from batchnav.tasks import TASKS
+from batchnav.view.report import write_report
+from batchnav.view.terminal import print_agents, print_scenes
+
+MAX_LISTED = 20
+"""Episodes printed whose file states another distance; all are in results.json."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure."""
+
+    agents: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Policies: files, folders of runs, or names of those that come with batchnav (pointnav_h200). A file says which
+    task it was trained for. Or reference agents of the task: random, forward, greedy, oracle, frontier."""
+    checkpoint: Path | None = None
+    """A policy, as the first of the agents."""
+    agent: str | None = None
+    """A reference agent, as the first of the agents."""
+    task: str = "pointnav"
+    """What a reference agent is to do; a policy's file says what it was trained for."""
+    split: Literal["val", "test", "hall", "scan"] = "val"
+    """Which of the fixed episode files; halls and scans are of PointNav."""
+    episodes: Path | None = None
+    """Or an episode file of one's own, or of Habitat's (with its folder `content`)."""
+    scenes_dir: Path = SCENES_DIR
+    """Folder below which the scenes of Habitat's episodes lie."""
+    device: str = "auto"
+    renderer: Literal["raycast", "opengl", "auto"] = "raycast"
+    num_envs: int = 256
+    """Environments at a time, at most one per episode."""
+    sample: bool = True
+    """Draw the policy's actions, as Habitat's evaluation does; --no-sample takes the most probable ones."""
+    seed: int = 0
+    """Of drawn actions."""
+    out: Path | None = None
+    """Folder for results.json and the report; by default beside the only policy; else in runs."""
+    report: bool = False
+    """Also write the report: index.html, curves, maps, videos."""
+    recordings: int = 6
+    """Episodes to draw in the report, spread evenly over the file."""
+    record: bool = False
+    """Append the figures to eval/results/TASK.jsonl."""
+
+
+def main(options: Options) -> None:
+    """Play, print and write."""
+    if options.num_envs < 1 or options.recordings < 0:
+        raise ArgumentError("options: expected --num-envs >= 1 and --recordings >= 0")
+    words = [str(word) for word in (options.checkpoint, options.agent, *options.agents) if word is not None]
+    if not words:
+        raise ArgumentError("options: found no agent, expected policies, as runs/mine, or reference agents, as greedy")
+    with join(options.device) as ranks:
+        measure(options, words, ranks)
+
+
+def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
+    """Play, on all ranks; rank 0 prints and writes."""
+    players = find_players(options, words, ranks)
+    first = next(iter(players.values()))
+    task = TASKS[first.config.task_name]
+    path = options.episodes or EPISODES / task.episode_file.format(split=options.split)
+    fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
+    evaluation = Evaluation(
+        path, ranks.device, first.config.body, options.num_envs, options.renderer, options.scenes_dir, ranks, fields
+    )
+    played = {name: evaluation.play(player) for name, player in players.items()}
+    others = task.reference_agents if options.report else ()
+    compared = played | {
+        name: evaluation.play(ReferencePlayer(name, first.config)) for name in others if name not in played
+    }
+    if not ranks.first:
+        return
+
+    out = options.out or default_folder(options, words)
+    for name, found in played.items():
+        evaluation.write_results(out / ("" if len(played) == 1 else name) / "results.json", found)
+        print_played(name, found, path.name)
+    if len(compared) > 1:
+        overall = {name: found.overall for name, found in compared.items()}
+        print_agents(f"agents on {path.name}", overall, task.metric_specs)
+    if options.report:
+        Console().print(f"report: {report(options, evaluation, compared, out)}", soft_wrap=True)
+    if options.record:
+        append_rows(
+            first.config.task_name, [row for found in compared.values() for row in evaluation.result_rows(found)]
+        )
+
+
+def find_players(options: Options, words: Sequence[str], ranks: Ranks) -> dict[str, Player]:
+    """The agents by the names that tables give them, the policies first: they say what the task is.
+
+    ArgumentError where they do not go together, or a reference agent does not know the task.
+    """
+    reference = [word for word in words if word in REFERENCE_AGENTS and not Path(word).exists()]
+    policies = [
+        PolicyPlayer(find_policy(word), ranks.device, options.sample, options.seed)
+        for word in words
+        if word not in reference
+    ]
+    several = len(policies) > 1
+    players: dict[str, Player] = {name_of(player.checkpoint) if several else player.name: player for player in policies}
+    if len(players) < len(policies):
+        raise ArgumentError(f"agents: found {', '.join(words)}, expected policies in folders of different names")
+    config = policies[0].config if policies else nav_config(None, {}, options.task)
+    task = TASKS[config.task_name]
+    for name, player in players.items():
+        if (player.config.task, player.config.body) != (config.task, config.body):
+            raise ArgumentError(f"{name}: found another task or body than {next(iter(players))}'s, expected the same")
+    for name in reference:
+        if name not in task.reference_agents:
+            raise ArgumentError(f"agent: found {name!r}, expected one of {', '.join(task.reference_agents)}")
+        players[name] = ReferencePlayer(name, config)
+    return players
+
+
+def name_of(checkpoint: Path) -> str:
+    """What tables call one of several policies: its folder, or its file where that has a name of its own."""
+    return checkpoint.resolve().parent.name if checkpoint.name == WEIGHTS else checkpoint.stem
+
+
+def default_folder(options: Options, words: Sequence[str]) -> Path:
+    """Where results go: beside the only policy, if it does not come with batchnav; else below `runs`."""
+    if len(words) > 1:
+        return Path("runs") / f"compared_{options.split}"
+    if words[0] in REFERENCE_AGENTS:
+        return Path("runs") / words[0]
+    policy = find_policy(words[0])
+    bundled = policy.resolve().is_relative_to(ASSETS)
+    return (Path("runs") / name_of(policy) if bundled else policy.parent) / f"eval_{options.split}"
+
+
+def print_played(name: str, played: Played, episodes: str) -> None:
+    """Tables of an agent, and the episodes whose file states another distance."""
+    console, metrics = Console(), TASKS[played.player.config.task_name].metric_specs
+    print_scenes(f"{name} agent by scene", played.scenes, metrics)
+    for line in played.mismatches[:MAX_LISTED]:
+        console.print(line, markup=False, highlight=False)
+    if len(played.mismatches) > MAX_LISTED:
+        console.print(f"... and {len(played.mismatches) - MAX_LISTED} more such episodes, see results.json")
+    print_agents(f"{name} agent on {episodes}", {name: played.overall}, metrics)
+
+
+def report(options: Options, evaluation: Evaluation, played: Mapping[str, Played], out: Path) -> Path:
+    """Write the page, of the first agent beside the others; its path."""
+    name, found = next(iter(played.items()))
+    player, task = found.player, TASKS[found.player.config.task_name]
+    curves = player.checkpoint.parent / "metrics.jsonl" if isinstance(player, PolicyPlayer) else None
+    return write_report(
+        out, f"{task.title}: {name} agent on {evaluation.path.name}", evaluation.facts(player),
+        {each: found.overall for each, found in played.items()}, found.scenes,
+        evaluation.film(player, evaluation.spread(options.recordings)), evaluation.bank.scenes, task.metric_specs,
+        curves if curves and curves.is_file() else None,
+    )  # fmt: skip
+
+
+def command(arguments: Sequence[str]) -> None:
+    """`batchnav evaluate ...`."""
+    main(tyro.cli(Options, prog="batchnav evaluate", description=__doc__, args=list(arguments)))

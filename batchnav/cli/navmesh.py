@@ -1,0 +1,100 @@
+"""`batchnav navmesh ...`: bake, describe and draw navmeshes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from batchnav.cli.console import Up, Words, show
+from batchnav.errors import BatchnavError
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.files import replacing
+from batchnav.scene.mesh import load_mesh
+from batchnav.view.navmesh import draw_navmesh, island_areas
+
+MAX_ISLANDS = 10
+"""Islands that `navmesh info` lists."""
+
+
+def bake_navmesh(
+    mesh: Words[Path],
+    /,
+    *,
+    out: Path | None = None,
+    up: Up = "auto",
+    settings: Annotated[NavMeshSettings, tyro.conf.arg(name="")],
+) -> None:
+    """Bake a navmesh from a mesh file, with Habitat's settings.
+
+    Args:
+        mesh: a mesh file.
+        out: by default NAME.navmesh beside it.
+        up: the file's up axis; auto is y.
+        settings: Habitat's names and defaults, in metres and degrees.
+    """
+    out = out or mesh.with_suffix(".navmesh")
+    with Console(stderr=True).status(f"baking {mesh}"):
+        navmesh = NavMesh.bake(load_mesh(mesh, up, appearance=False), settings)
+    navmesh.save(out)
+    show(f"{out}: {navmesh.area:.2f} m², {navmesh.num_polygons} polygons, {navmesh.num_islands} islands")
+
+
+def show_info(file: Words[Path], /) -> None:
+    """Show what is in a navmesh file: size, islands, settings.
+
+    Args:
+        file: a .navmesh file.
+    """
+    navmesh = NavMesh.load(file)
+    table = Table(show_header=False)
+    table.add_row("version", "1 (without settings)" if navmesh.settings is None else "2")
+    table.add_row("tiles, polygons", f"{len(navmesh.file.tiles)}, {navmesh.num_polygons}")
+    table.add_row("area", f"{navmesh.area:.6f} m²")
+    table.add_row("bounds", " to ".join(f"({x:.3f}, {y:.3f}, {z:.3f})" for x, y, z in navmesh.bounds))
+    areas = island_areas(navmesh)
+    for k in np.argsort(-areas)[:MAX_ISLANDS]:
+        table.add_row(f"island {k}", f"{areas[k]:.5f} m², radius {navmesh.data.island_radius[k]:.3f} m")
+    if len(areas) > MAX_ISLANDS:
+        table.add_row("further islands", f"{len(areas) - MAX_ISLANDS}")
+    for name, value in dataclasses.asdict(navmesh.settings).items() if navmesh.settings else ():
+        table.add_row(name, f"{value:g}" if isinstance(value, float) else str(value))
+    show(table)
+
+
+def draw(
+    file: Words[Path],
+    /,
+    out: Path | None = None,
+    start: tuple[float, float, float] | None = None,
+    goal: tuple[float, float, float] | None = None,
+    height: float | None = None,
+) -> None:
+    """Draw a navmesh from above: islands, clearance, and a path.
+
+    Args:
+        file: a .navmesh file.
+        out: the .png to write; by default NAME.png beside it.
+        start: x y z, metres; with --goal the ends of the path. By default a long one is chosen.
+        goal: x y z, metres.
+        height: y of the storey; by default that of the largest island.
+    """
+    out = out or file.with_suffix(".png")
+    ends = [None if point is None else np.array(point, np.float32) for point in (start, goal)]
+    figure = draw_navmesh(NavMesh.load(file), *ends, height=height)
+    with replacing(out, BatchnavError) as part:
+        figure.savefig(part, format="png", dpi=120)
+    show(f"{out}")
+
+
+def command(arguments: Sequence[str]) -> None:
+    """`batchnav navmesh ...`."""
+    functions = {"bake": bake_navmesh, "info": show_info, "view": draw}
+    tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav navmesh", args=list(arguments))

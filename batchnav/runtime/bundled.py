@@ -1,0 +1,54 @@
+"""What comes with the project, by name: configurations, fixed episodes and trained policies.
+
+An installed package has them inside, a checkout at its top level, where `pyproject.toml` takes them from.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from batchnav.errors import BatchnavError, CheckpointError, ConfigError, EpisodeError
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def _folder(name: str) -> Path:
+    inside = PACKAGE / name
+    return inside if inside.is_dir() else PACKAGE.parent / name
+
+
+ASSETS, CONFIGS = _folder("assets"), _folder("configs")
+EPISODES, POLICIES = ASSETS / "episodes", ASSETS / "policies"
+WEIGHTS = "policy.safetensors"
+"""The file of a policy in its folder: a run's, or one that comes with the project."""
+
+
+def find_config(name: str | Path) -> Path:
+    """A configuration file by its path, or by name: "pointnav_cpu" is `configs/pointnav_cpu.yaml`. ConfigError."""
+    return _find(name, CONFIGS, "*.yaml", "configuration", ConfigError)
+
+
+def find_episodes(name: str | Path) -> Path:
+    """An episode file by its path, or by name: "val" is `assets/episodes/val.json.gz`. EpisodeError."""
+    return _find(name, EPISODES, "*.json.gz", "episode file", EpisodeError)
+
+
+def find_policy(name: str | Path) -> Path:
+    """A policy's weights: a file, a run's folder, or a name as "pointnav_h200". CheckpointError."""
+    folder = Path(name)
+    if folder.is_dir():
+        name = folder / WEIGHTS
+    return _find(name, POLICIES, f"*/{WEIGHTS}", "policy", CheckpointError)
+
+
+def _find(name: str | Path, folder: Path, pattern: str, what: str, error: type[BatchnavError]) -> Path:
+    """A path that is there, else what `pattern` finds in `folder`, by the part of it that the star stands for."""
+    if Path(name).is_file():
+        return Path(name)
+    before, _, after = pattern.partition("*")
+    known = {file.relative_to(folder).as_posix()[len(before) : -len(after)]: file for file in folder.glob(pattern)}
+    if str(name) not in known:
+        raise error(
+            f"{name}: no such file, nor a {what} of that name, expected a file or one of {', '.join(sorted(known))}"
+        )
+    return known[str(name)]
