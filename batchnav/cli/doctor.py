@@ -16,7 +16,7 @@ def doctor(config: str | None = None) -> None:
     """Say what this machine can do and what will be used; for what is missing, what to install.
 
     Args:
-        config: a training configuration, by file or name: also predict the memory that its run takes (makes its scenes).
+        config: a training configuration, by file or name: also predict the memory that its run takes (makes scenes).
     """
     table = Table("what", "found", "to do")
     for finding in [*examine(), *(memory_findings(find_config(config)) if config else ())]:
