@@ -31,7 +31,7 @@ ARRIVED = np.float32(0.15)
 
 
 class Settings(NamedTuple):
-    """As `sim.bodies.Body`, and the cells' size."""
+    """What planning knows of `sim.bodies.Body`, and the cells' size."""
 
     forward_step: np.float32
     turn: np.float32
@@ -137,7 +137,8 @@ class FrontierAgent:
             turns=torch.zeros(n, 2, dtype=torch.int32, device=device),
         )  # fmt: skip
         self._actions = torch.zeros(n, dtype=torch.int64, device=device)
-        settings = Settings(*sim.body, np.float32(env.task.config.cell_size))
+        body, cell_size = sim.body, np.float32(env.task.config.cell_size)
+        settings = Settings(body.forward_step, body.turn, body.sliding, cell_size)
         self._read = sim.bank.navmesh_view, view(sim.bodies), view(env.task.state), view(self._places), settings
         self._scratch, self._chunks = sim.search_scratch(n), sim.chunks
         self._written = view(self._plans), view(self._actions)

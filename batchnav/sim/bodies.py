@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from batchnav.config import in_range
+from batchnav.geometry.angle import wrapped
 from batchnav.geometry.point import keep_point, point_at, squared_distance
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.walk import try_step
 from batchnav.runtime.kernels import device_function, lean_function
+from batchnav.sim.actuation import MOVE, TURN, motions_of, slip
+from batchnav.sim.episodes import Origin
 
 STOP, FORWARD, LEFT, RIGHT = range(4)
 """The actions, numbered as Habitat numbers them."""
@@ -33,6 +36,11 @@ class BodyConfig:
     turn_angle_deg: float = 10.0
     sliding: bool = True
     """Whether walls let the agent slide along, or stop it."""
+    actuation_noise: float = 0.0
+    """Steps and turns end beside where they should, by so many times the noise of `robot` under `controller` (PyRobot's,
+    `sim/actuation.py`). 0: none."""
+    robot: Literal["LoCoBot", "LoCoBot-Lite"] = "LoCoBot"
+    controller: Literal["ILQR", "Proportional", "Movebase"] = "ILQR"
 
     @property
     def navmesh(self) -> NavMeshSettings:
@@ -45,6 +53,7 @@ class BodyConfig:
         in_range(self, "agent_height", 1e-2, 10.0)
         in_range(self, "forward_step", 1e-3, 10.0)
         in_range(self, "turn_angle_deg", 1e-3, 180.0)
+        in_range(self, "actuation_noise", 0.0, 10.0)
 
 
 class Body(NamedTuple):
@@ -54,12 +63,23 @@ class Body(NamedTuple):
     turn: np.float32
     """Radians."""
     sliding: bool
+    noisy: bool
+    motions: torch.Tensor
+    """f32 [2, 3, 4]: see `actuation.motions_of`."""
+    seed: torch.Tensor
+    """i64 [1], and the next: those of `Origin`, by which noise is drawn."""
+    first_agent: torch.Tensor
 
     @classmethod
-    def of(cls, config: BodyConfig) -> Body:
-        """The body that a configuration describes."""
-        turn = np.float32(np.deg2rad(config.turn_angle_deg))
-        return cls(np.float32(config.forward_step), turn, bool(config.sliding))
+    def of(cls, config: BodyConfig, origin: Origin) -> Body:
+        """The body that a configuration describes; its noise is drawn from `origin`."""
+        step, turn = config.forward_step, math.radians(config.turn_angle_deg)
+        multiplier = config.actuation_noise
+        motions = torch.from_numpy(motions_of(config.robot, config.controller, multiplier, step, turn))
+        return cls(
+            np.float32(step), np.float32(turn), bool(config.sliding), multiplier > 0.0, motions.to(origin.seed.device),
+            origin.seed, origin.first_agent,
+        )  # fmt: skip
 
 
 class Bodies(NamedTuple):
@@ -70,7 +90,7 @@ class Bodies(NamedTuple):
     position: torch.Tensor
     """f32 [N, 3], on the navmesh."""
     heading: torch.Tensor
-    """f32 [N]: start_heading + turns * turn angle, so that no error accumulates."""
+    """f32 [N]: start_heading + turns * turn angle, so that no error accumulates; with noise the true one, within pi."""
     start_heading: torch.Tensor
     """f32 [N]."""
     turns: torch.Tensor
@@ -125,17 +145,32 @@ def level_squared_distance(a, b):
 
 
 @lean_function
+def _aim(i, action, body, bodies_out):
+    """Turn the body. Whether it is to go elsewhere, and where to: a turn moves it only with noise."""
+    point, heading = point_at(i, bodies_out.position), bodies_out.heading[i]
+    if action == STOP:
+        return False, point
+    side = np.int32(0) if action == FORWARD else np.int32(1) if action == LEFT else np.int32(-1)
+    length = body.forward_step if action == FORWARD else np.float32(0.0)
+    bodies_out.turns[i] += side
+    if not body.noisy:
+        if action != FORWARD:
+            bodies_out.heading[i] = bodies_out.start_heading[i] + np.float32(bodies_out.turns[i]) * body.turn
+        return action == FORWARD, ahead(point, heading, length)
+    along, right, yaw = slip(i, MOVE if action == FORWARD else TURN, body, bodies_out)
+    yaw = yaw if action == FORWARD else np.float32(side) * (body.turn + yaw)
+    bodies_out.heading[i] = wrapped(heading + yaw)
+    x, y, z = ahead(point, heading, length + along)
+    return True, (x + right * np.float32(math.cos(heading)), y, z - right * np.float32(math.sin(heading)))
+
+
+@lean_function
 def _go(i, action, nav, body, scratch, row, bodies_out):
-    """Apply an action: squared length moved, squared length wanted. Turning moves nothing."""
-    zero = np.float32(0.0)
-    if action == LEFT or action == RIGHT:
-        bodies_out.turns[i] += np.int32(1) if action == LEFT else np.int32(-1)
-        bodies_out.heading[i] = bodies_out.start_heading[i] + np.float32(bodies_out.turns[i]) * body.turn
-        return zero, zero
-    if action != FORWARD:
-        return zero, zero
+    """Apply an action: squared length moved, squared length wanted."""
+    goes, end = _aim(i, action, body, bodies_out)
+    if not goes:
+        return np.float32(0.0), np.float32(0.0)
     point = point_at(i, bodies_out.position)
-    end = ahead(point, bodies_out.heading[i], body.forward_step)
     reached = try_step(nav, bodies_out.scene[i], point, end, body.sliding, scratch, row)
     keep_point(i, reached, bodies_out.position)
     return squared_distance(point, reached), level_squared_distance(point, end)

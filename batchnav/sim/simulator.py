@@ -63,10 +63,10 @@ class Simulator:
         num_envs, seed = check_int("num_envs", num_envs, 1, MAX_ENVS), check_seed(seed)
         check_int("first_env", first_env, 0, MAX_NUMBER - num_envs)
         self.bank, self.num_envs, self.device = bank, num_envs, bank.device
-        self.body_config, self.body = body, Body.of(body)
         self.bodies = Bodies.empty(num_envs, self.device)
         self.queue = Queue.empty(num_envs, self.device)
         self.origin = Origin.of(seed, num_envs, bank.num_scenes, self.device, first_env)
+        self.body_config, self.body = body, view(Body.of(body, self.origin))
         self._noted, self.noted = host_flag(self.device, 2)
         """What kernels found wrong, as the host and as they see it."""
         self.chunks = min(num_envs, num_threads() * CHUNKS_PER_THREAD)

@@ -1,0 +1,15 @@
+"""Angles: a heading and the same heading a turn later are one."""
+
+import math
+
+import numpy as np
+
+from batchnav.runtime.kernels import device_function
+
+_PI, _TWO_PI = np.float32(math.pi), np.float32(2.0 * math.pi)
+
+
+@device_function
+def wrapped(angle):
+    """The same angle in (-pi, pi], radians."""
+    return angle - _TWO_PI * np.float32(math.ceil((angle - _PI) / _TWO_PI))

@@ -1,0 +1,69 @@
+"""Actuation noise: how far off a robot's wheels take it. PyRobot's models, as habitat-sim's `pyrobotnoisy` actions use them.
+
+Every motion ends beside where it was to end by three independent normal variables: along the way, across it, and in
+heading, whose means and variances Murali et al., "PyRobot: An Open-source Robotics Framework for Research and
+Benchmarking" (2019) measured on two robots under three controllers. They are cut off at 3 standard deviations, and so
+that at least a twentieth of the motion asked for is made. The multiplier scales what was drawn, and so means too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtr
+
+from batchnav.runtime.kernels import lean_function
+from batchnav.runtime.normal import ACTUATION, normal_quantile, step_uniforms
+from batchnav.sim.episodes import agent_number
+
+MEANS_AND_VARIANCES: dict[tuple[str, str], tuple[tuple[float, ...], tuple[float, ...]]] = {
+    ("LoCoBot", "ILQR"): ((0.014, 0.006, 0.009, 0.005, 0.008, 0.004), (0.003, 0.002, 0.003, 0.003, 0.023, 0.012)),
+    ("LoCoBot", "Proportional"): ((0.017, 0.007, 0.042, 0.023, 0.031, 0.026), (0.001, 0.001, 0.005, 0.004, 0.043, 0.017)),
+    ("LoCoBot", "Movebase"): ((0.074, 0.019, 0.036, 0.033, 0.189, 0.038), (0.002, 0.0, 0.003, 0.002, 0.219, 0.019)),
+    ("LoCoBot-Lite", "ILQR"): ((0.142, 0.008, 0.023, 0.008, 0.031, 0.028), (0.002, 0.001, 0.002, 0.002, 0.122, 0.03)),
+    ("LoCoBot-Lite", "Proportional"): (
+        (0.135, 0.007, 0.043, 0.009, 0.049, 0.009), (0.002, 0.002, 0.002, 0.001, 0.054, 0.061)
+    ),
+    ("LoCoBot-Lite", "Movebase"): (
+        (0.192, 0.055, 0.117, 0.144, 0.128, 0.143), (0.002, 0.001, 0.001, 0.001, 0.173, 0.025)
+    ),
+}  # fmt: skip
+"""By robot and controller, for steps forward and for turns: mean and variance along (m, m^2), to the right (m, m^2), and
+of the heading, to the left (rad, rad^2)."""
+CUT_OFF = 3.0
+"""Standard deviations."""
+LEAST_SHARE = 0.95
+"""At most this share of the motion asked for is taken back, before the multiplier."""
+MOVE, TURN = range(2)
+_MEAN, _DEVIATION, _LOWEST, _SPAN = range(4)
+
+
+def motions_of(robot: str, controller: str, multiplier: float, step: float, turn: float) -> np.ndarray:
+    """How a robot that makes steps of so many metres and turns of so many radians goes astray, as kernels read it.
+
+    f32 [2, 3, 4], of steps and turns, along, to the right and in heading: mean and standard deviation, both times the
+    multiplier; the probability of the lowest value, and how much of it there is between that and the highest.
+    """
+    parts = np.array(MEANS_AND_VARIANCES[robot, controller]).reshape(2, 3, 2)
+    mean, deviation = parts[..., 0], np.sqrt(parts[..., 1])
+    lowest = np.full((2, 3), -CUT_OFF)
+    for motion, part, asked in ((MOVE, 0, step), (TURN, 2, turn)):
+        bound = (-LEAST_SHARE * asked - mean[motion, part]) / deviation[motion, part]
+        lowest[motion, part] = max(-CUT_OFF, bound)
+    span = ndtr(CUT_OFF) - ndtr(lowest)
+    return np.stack([multiplier * mean, multiplier * deviation, ndtr(lowest), span], axis=-1).astype(np.float32)
+
+
+@lean_function
+def slip(i, motion, body, bodies):
+    """How far off motion MOVE or TURN of the step that comes ends: metres along and to the right, radians to the left."""
+    agent = agent_number(i, body)
+    u, v, w, _ = step_uniforms(body.seed[0], agent, bodies.episode[i], bodies.steps[i], ACTUATION, 0)
+    return _part(motion, 0, u, body), _part(motion, 1, v, body), _part(motion, 2, w, body)
+
+
+@lean_function
+def _part(motion, part, u, body):
+    """One of the three, by the quantile that u in (0, 1) names."""
+    m = body.motions
+    p = m[motion, part, _LOWEST] + u * m[motion, part, _SPAN]
+    return m[motion, part, _MEAN] + m[motion, part, _DEVIATION] * normal_quantile(p)

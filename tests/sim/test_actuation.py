@@ -1,0 +1,160 @@
+"""Actuation noise: moments against PyRobot's tables, what it is drawn from, walls, and that it is off by default."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import trimesh
+from scipy import stats
+
+from batchnav.envs.nav import NavEnv
+from batchnav.errors import ConfigError
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.scene import make_scene
+from batchnav.sim.actuation import CUT_OFF, MEANS_AND_VARIANCES
+from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
+from batchnav.tasks.pairs import EpisodeTable
+from batchnav.types import TriangleMesh
+
+N = 20_000
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+CENTRE, HEADING = (6.0, 6.0), 0.7
+ROUNDING = 1e-5
+KEPT_VARIANCE = stats.truncnorm(-CUT_OFF, CUT_OFF).var()
+"""What a cut at 3 standard deviations leaves of a variance: 0.97334."""
+
+
+@pytest.fixture(scope="module")
+def floor():
+    slab = trimesh.creation.box(bounds=[(0.0, -0.2, 0.0), (12.0, 0.0, 12.0)])
+    return make_scene("floor", TriangleMesh(slab.vertices.astype(np.float32), slab.faces.astype(np.int32)))
+
+
+def make(scene, n=N, place=CENTRE, heading=HEADING, device="cpu", seed=0, **options):
+    """Agents that all begin at one place."""
+    point = scene.navmesh.snap(np.array([[place[0], 0.0, place[1]]], np.float32))
+    start = torch.from_numpy(point).repeat(n, 1).to(device)
+    headings = torch.full((n,), heading, device=device)
+    table = EpisodeTable(torch.zeros(n, dtype=torch.int32, device=device), start, headings, start)
+    env = NavEnv(
+        SceneBank.pack([scene], device), n, task="flee", sensors=(), episodes=table, seed=seed, max_steps=9, **options
+    )
+    env.reset()
+    return env
+
+
+def act(env, action):
+    """Motion of every agent in its own frame before the step: along, to the right, and turned to the left, f64 [N, 3]."""
+    bodies = env.sim.bodies
+    before, heading = bodies.position.double().clone(), bodies.heading.double().clone()
+    env.step(torch.full((env.num_envs,), action, device=env.device))
+    dx, _, dz = (bodies.position.double() - before).unbind(1)
+    turned = bodies.heading.double() - heading
+    sine, cosine = torch.sin(heading), torch.cos(heading)
+    parts = -dx * sine - dz * cosine, dx * cosine - dz * sine, torch.atan2(torch.sin(turned), torch.cos(turned))
+    return torch.stack(parts, dim=1).cpu().numpy()
+
+
+def expected(robot, controller, action, times, asked):
+    """Frozen SciPy distributions of the three parts, before the multiplier."""
+    values = np.array(MEANS_AND_VARIANCES[robot, controller]).reshape(2, 3, 2)[0 if action == FORWARD else 1]
+    found = []
+    for part, (mean, variance) in enumerate(values):
+        deviation = max(math.sqrt(variance), 1e-9)
+        lowest = -CUT_OFF
+        if part == (0 if action == FORWARD else 2):
+            lowest = max(lowest, (-0.95 * asked - mean) / deviation)
+        found.append(stats.truncnorm(lowest, CUT_OFF, times * mean, times * deviation))
+    return found
+
+
+@pytest.mark.parametrize(("robot", "controller"), MEANS_AND_VARIANCES)
+@pytest.mark.parametrize(("action", "degrees"), [(FORWARD, 10.0), (LEFT, 30.0), (RIGHT, 10.0)])
+def test_motions_have_the_tables_moments(floor, robot, controller, action, degrees):
+    env = make(
+        floor, robot=robot, controller=controller, actuation_noise=0.5, turn_angle_deg=degrees, forward_step=0.25
+    )
+    off = act(env, action)
+    turn = math.radians(degrees)
+    off -= [0.25, 0.0, 0.0] if action == FORWARD else [0.0, 0.0, turn if action == LEFT else -turn]
+    if action == RIGHT:
+        off[:, 2] *= -1.0
+    for part, distribution in enumerate(expected(robot, controller, action, 0.5, 0.25 if action == FORWARD else turn)):
+        mean, deviation = distribution.mean(), distribution.std()
+        assert off[:, part].mean() == pytest.approx(mean, abs=5 * deviation / N**0.5 + ROUNDING)
+        assert off[:, part].std() == pytest.approx(deviation, abs=5 * deviation / (2 * N) ** 0.5 + ROUNDING)
+        if deviation > 1e-3:
+            assert stats.kstest(off[:, part], distribution.cdf).pvalue > 1e-4
+    correlation = np.corrcoef(off, rowvar=False) - np.eye(3)
+    assert np.nanmax(abs(correlation)) < 5 / N**0.5 or controller == "Movebase"
+
+
+def test_published_moments():
+    """Of the 2020 challenge's robot at its full noise, computed elsewhere."""
+    for action, asked, numbers in (
+        (FORWARD, 0.25, ((0.017, 0.0825), (0.042, 0.1496), (0.031, 0.1591))),
+        (LEFT, math.radians(30.0), ((0.001, 0.0312), (0.005, 0.0624), (0.043, 0.1286))),
+    ):
+        for distribution, (mean, deviation) in zip(
+            expected("LoCoBot", "Proportional", action, 1.0, asked), numbers, strict=True
+        ):
+            assert (distribution.mean(), distribution.std()) == pytest.approx((mean, deviation), abs=1e-4)
+    assert pytest.approx(0.97334, abs=1e-5) == KEPT_VARIANCE
+    turn = expected("LoCoBot", "Proportional", LEFT, 1.0, math.radians(10.0))[2]
+    assert (turn.mean(), turn.std()) == pytest.approx((0.0577, 0.1156), abs=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_same_seed_gives_the_same_run(floor, device):
+    noise = {"actuation_noise": 1.0, "controller": "Proportional"}
+    first, again, other = (make(floor, 64, device=device, seed=seed, **noise) for seed in (3, 3, 4))
+    beyond = make(floor, 32, device=device, seed=3, first_env=32, **noise)
+    for action in (FORWARD, LEFT, FORWARD, RIGHT):
+        a, b, c, d = (act(env, action) for env in (first, again, other, beyond))
+        assert np.array_equal(a, b) and not np.array_equal(a, c)
+        assert np.array_equal(a[32:], d)  # counted through all processes
+        assert len(np.unique(a[:, 0])) > 60
+    resumed = make(floor, 64, device=device, seed=9, **noise)
+    resumed.load_state_dict(first.state_dict())
+    assert np.array_equal(act(resumed, FORWARD), act(first, FORWARD))
+    act(first, STOP)
+    assert not np.array_equal(act(first, FORWARD), a)  # another episode
+
+
+@pytest.mark.cuda
+def test_cuda_moves_as_the_cpu(floor):
+    envs = [make(floor, 256, device=device, seed=1, actuation_noise=0.5) for device in ("cpu", "cuda")]
+    for action in (FORWARD, LEFT, FORWARD, RIGHT, FORWARD):
+        a, b = (act(env, action) for env in envs)
+        np.testing.assert_allclose(a, b, atol=1e-4)
+
+
+def test_a_turn_may_collide_and_counts_as_a_way(floor):
+    env = make(floor, 500, place=(0.1, 6.0), heading=math.pi / 2, actuation_noise=1.0, controller="Proportional")
+    act(env, LEFT)  # the west wall is 5 cm ahead
+    bodies = env.sim.bodies
+    assert 20 < bodies.collisions.sum() < 480
+    assert bodies.path_length.min() > 0.0 and bodies.path_length.mean() < 0.2
+    act(env, STOP)
+    assert not env.sim.bodies.path_length.any()
+
+
+def test_without_noise_nothing_is_drawn(floor):
+    exact, noiseless = make(floor, 8), make(floor, 8, actuation_noise=0.0, robot="LoCoBot-Lite", controller="Movebase")
+    for action in (FORWARD, LEFT, FORWARD):
+        assert np.array_equal(act(exact, action), act(noiseless, action))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"actuation_noise": -0.1}, "actuation_noise: found -0.1, expected 0 to 10"),
+        ({"actuation_noise": float("nan")}, "actuation_noise: found nan"),
+        ({"robot": "Spot"}, "robot: found 'Spot', expected one of 'LoCoBot', 'LoCoBot-Lite'"),
+        ({"controller": "proportional"}, "controller: found 'proportional', expected one of 'ILQR'"),
+    ],
+)
+def test_noise_out_of_range_is_refused(floor, options, message):
+    with pytest.raises(ConfigError, match=message):
+        make(floor, 1, **options)
