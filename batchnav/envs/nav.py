@@ -93,7 +93,7 @@ class NavEnv(gym.vector.VectorEnv):
         make_task = lambda sim: TASKS[task](sim, self.config.task, episodes)  # noqa: E731
         self.sim = Simulator(self.bank, num_envs, body, make_task, seed, first_env)
         self.task = self.sim.task
-        self.rig = Rig(self.bank, self.sim.bodies, cameras, made, renderer)
+        self.rig = Rig(self.bank, self.sim.bodies, cameras, made, renderer, self.sim.origin)
         if self.stream is not None:
             self.stream.begin(self.sim)
         elif episodes is None:

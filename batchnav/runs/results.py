@@ -27,7 +27,7 @@ PACKAGES = ("batchnav", "torch", "numba", "numba-cuda", "numpy", "moderngl")
 STYLE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
 """Of tables on a terminal: two spaces between columns, so that many fit."""
 LATER = {
-    "sim": {"task": "pointnav"},
+    "sim": {"task": "pointnav", "actuation_noise": 0.0},
     "train": {"slots": 0, "deterministic": False, "tuned": False, "ranks": 1, "one_graph": False},
 }
 """Parameters that a benchmark got after its first rows, and what those rows had."""

@@ -1,6 +1,7 @@
 """Random numbers of a running episode's steps: uniform ones, and the normal ones that noise is made of.
 
-The same (seed, environment, episode, step, stream, place) gives the same number on every device, in any order of threads.
+The same (seed, environment, episode, step, stream, place) gives the same number on every device, whatever the order of
+threads.
 """
 
 import math

@@ -16,7 +16,7 @@ from batchnav.geometry.pose import forward
 from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.launch import BoundKernel
-from batchnav.sensors.sensor import Views
+from batchnav.sensors.sensor import Draws, Views
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,42 @@ class Carriers(Protocol):
         """f32 [N]."""
         ...
 
+    @property
+    def episode(self) -> torch.Tensor:
+        """i32 [N]: counts each one's episodes."""
+        ...
+
+    @property
+    def steps(self) -> torch.Tensor:
+        """i32 [N]: made in the running episode."""
+        ...
+
+
+class Seeds(Protocol):
+    """What random numbers are drawn from: of the simulator's `Origin`, what noise has to know."""
+
+    @property
+    def seed(self) -> torch.Tensor:
+        """i64 [1]."""
+        ...
+
+    @property
+    def first_agent(self) -> torch.Tensor:
+        """i64 [1]: the first agent's number among those of all processes."""
+        ...
+
 
 class MountedCamera:
-    """The poses of one camera on N bodies: `views`, which `move` brings up to date."""
+    """The poses of one camera on N bodies: `views`, which `move` brings up to date.
 
-    def __init__(self, bodies: Carriers, camera: CameraConfig):
+    `number` is the camera's on its body, and `seeds` what noise is drawn from; None: it has none.
+    """
+
+    def __init__(self, bodies: Carriers, camera: CameraConfig, number: int = 0, seeds: Seeds | None = None):
         n, device = len(bodies.heading), bodies.heading.device
         pitch = torch.full((n,), math.radians(camera.camera_pitch_deg), device=device)
-        self.views = Views(bodies.scene, torch.zeros(n, 3, device=device), torch.zeros(n, device=device), pitch)
+        draws = seeds and Draws(seeds.seed, seeds.first_agent, bodies.episode, bodies.steps, number)
+        self.views = Views(bodies.scene, torch.zeros(n, 3, device=device), torch.zeros(n, device=device), pitch, draws)
         arguments = (
             view(bodies.position), view(bodies.heading), Mount.of(camera), view(self.views.position),
             view(self.views.heading),

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import torch
 
 from batchnav.config import in_range
+from batchnav.errors import ConfigError
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.redwood import RedwoodNoise
 from batchnav.sensors.sensor import Views
 from batchnav.types import Spec
 
@@ -22,12 +24,20 @@ class DepthConfig:
     """Depth is clipped to [min_depth, max_depth] metres and scaled to 0..1."""
     hole_value: float = 0.0
     """What a ray that hits nothing reads, 0..1: 0 is Habitat's convention, 1 makes a hole far."""
+    depth_noise: float = 0.0
+    """Redwood's noise (`sensors/redwood.py`), this many times: 1 is the camera's. 0: none. Above, depth is quantised
+    and distorted, and nothing is measured from 10 m on."""
+    redwood_table: str = ""
+    """A `.npy` file with the camera's distortion, as habitat-sim's `redwood-depth-dist-model.npy`; "": our own."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         in_range(self, "min_depth", 0.0, 1e3)
         in_range(self, "max_depth", self.min_depth + 1e-3, 1e3)
         in_range(self, "hole_value", 0.0, 1.0)
+        in_range(self, "depth_noise", 0.0, 10.0)
+        if self.redwood_table and not self.depth_noise:
+            raise ConfigError(f"redwood_table: found {self.redwood_table!r} with depth_noise 0, expected noise")
 
 
 class DepthSensor:
@@ -39,6 +49,7 @@ class DepthSensor:
         self.config = config
         shape = (1, camera.height, camera.width)
         self.spec = Spec("depth", shape, torch.float32, 0.0, 1.0, torch.bfloat16)
+        self._noise = RedwoodNoise(config.depth_noise, config.redwood_table) if config.depth_noise else None
         # A ray may end at the sensor's range only where a hole reads the same as a far surface.
         self.max_depth = config.max_depth if config.hole_value == 1.0 else float("inf")
 
@@ -51,7 +62,8 @@ class DepthSensor:
         out: torch.Tensor,
     ) -> None:
         """Metres -> 0..1, in as few passes over the images as there can be."""
-        config, metres = self.config, depth.unsqueeze(1)
+        measured = depth if self._noise is None else self._noise.measure(views.draws, depth)
+        config, metres = self.config, measured.unsqueeze(1)
         above = metres - config.min_depth if config.min_depth else metres
         torch.mul(above, 1.0 / (config.max_depth - config.min_depth), out=out)
         out.clamp_(0.0, 1.0)

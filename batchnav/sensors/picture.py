@@ -70,7 +70,7 @@ def render(
         torch.zeros(n, dtype=torch.int32, device=bank.device), places.to(bank.device), headings.to(bank.device),
         torch.zeros(n, device=bank.device),
     )  # fmt: skip
-    depth, triangle = eyes.visibility(*views) if made else (eyes.render(*views), None)
+    depth, triangle = eyes.visibility(*views.pose) if made else (eyes.render(*views.pose), None)
     pictures = {"depth": depth.cpu().numpy().copy()} if "depth" in sensors else {}
     for name, sensor in made.items():
         out = torch.zeros(n, *sensor.spec.shape, dtype=sensor.spec.dtype, device=bank.device)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numba import prange
 
+from batchnav.config import in_range
 from batchnav.geometry.camera import pixel_ray, pixel_spacing, tan_half
 from batchnav.geometry.pose import camera_axes
 from batchnav.runtime.arrays import view
@@ -27,6 +28,7 @@ from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.scene.textures import SIZE
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.noise import ColorNoise, ColorNoiseModel
 from batchnav.sensors.sensor import Views
 from batchnav.sensors.texture import read_texture
 from batchnav.types import Spec
@@ -51,14 +53,30 @@ class Paint(NamedTuple):
 
 @dataclass(frozen=True)
 class RGBConfig:
-    """How textures are read."""
+    """How textures are read, and how noisy the camera is."""
 
     trilinear: bool = True
     """Mix two mip levels where a texture asks for it, as nearly all do. False: read the nearer one alone, which is
     faster and a little less smooth."""
 
+    rgb_noise: Literal["none", "gaussian", "speckle"] = "none"
+    """habitat-sim's: of n ~ N(0, 1), drawn for every channel of every pixel, x = noise_intensity (noise_sigma n +
+    noise_mean) is added to an intensity I of 0 to 1, or I x as speckle. The intensity is `intensity_constant` there."""
+    noise_intensity: float = 0.2
+    noise_mean: float = 0.0
+    noise_sigma: float = 1.0
+
     def validate(self) -> None:
-        """Any value is good."""
+        """ConfigError where a value is out of range."""
+        in_range(self, "noise_intensity", 0.0, 10.0)
+        in_range(self, "noise_mean", -10.0, 10.0)
+        in_range(self, "noise_sigma", 0.0, 10.0)
+
+    @property
+    def noise(self) -> ColorNoise:
+        """As kernels take it."""
+        numbers = map(np.float32, (self.noise_intensity, self.noise_mean, self.noise_sigma))
+        return ColorNoise(*numbers, self.rgb_noise == "speckle")
 
 
 class RGBSensor:
@@ -69,7 +87,9 @@ class RGBSensor:
 
     def __init__(self, camera: CameraConfig, config: RGBConfig | None = None):
         self.spec = Spec("rgb", (3, camera.height, camera.width), torch.uint8, 0.0, 255.0, torch.uint8)
-        self._options = tan_half(camera.hfov_deg), (config or RGBConfig()).trilinear
+        config = config or RGBConfig()
+        self._options = tan_half(camera.hfov_deg), config.trilinear
+        self._noise = None if config.rgb_noise == "none" else ColorNoiseModel(config.noise)
         self._bound: tuple[Appearance | None, Callable[..., None]] | None = None
 
     def write(
@@ -85,6 +105,8 @@ class RGBSensor:
         if self._bound is None or self._bound[0] is not appearance:
             self._bound = appearance, self._bind(appearance, *tensors)
         self._bound[1](*tensors)
+        if self._noise is not None:
+            self._noise.add(views.draws, out)
 
     def _bind(self, appearance: Appearance | None, *tensors: Any) -> Callable[..., None]:
         """A kernel as a function of what changes from call to call; `tensors` are those of the first."""

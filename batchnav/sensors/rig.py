@@ -11,8 +11,8 @@ from batchnav.errors import ConfigError
 from batchnav.render.choose import make_renderer
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import SENSORS
-from batchnav.sensors.camera import CameraConfig, Carriers, MountedCamera
-from batchnav.sensors.sensor import Sensor
+from batchnav.sensors.camera import CameraConfig, Carriers, MountedCamera, Seeds
+from batchnav.sensors.sensor import Sensor, Views
 from batchnav.types import Observation, Spec
 
 MAIN = ""
@@ -62,6 +62,7 @@ class Rig:
         cameras: by name.
         sensors: of `make_sensors`.
         renderer: "raycast", "opengl" or "auto".
+        seeds: what noise is drawn from; sensors with noise refuse to read without.
     """
 
     def __init__(
@@ -71,10 +72,15 @@ class Rig:
         cameras: Mapping[str, CameraConfig],
         sensors: Mapping[str, Mapping[str, Sensor]],
         renderer: str = "raycast",
+        seeds: Seeds | None = None,
     ):
         self.sensors, self.appearance = sensors, bank.appearance
         self.specs = sensor_specs(sensors)
-        self.mounts = {name: MountedCamera(bodies, cameras[name]) for name in sensors}
+        self.mounts = {
+            name: MountedCamera(bodies, camera, number, seeds)
+            for number, (name, camera) in enumerate(cameras.items())
+            if name in sensors
+        }
         self.renderers = {
             name: make_renderer(
                 renderer, bank, len(bodies.heading), height=cameras[name].height, width=cameras[name].width,
@@ -98,17 +104,17 @@ class Rig:
             triangle: torch.Tensor | None = None
             views = self.look_from(camera)
             if any(sensor.needs_triangles for sensor in wanted.values()):
-                depth, triangle = self.renderers[camera].visibility(*views)
+                depth, triangle = self.renderers[camera].visibility(*views.pose)
             else:
-                depth = self.renderers[camera].render(*views)
+                depth = self.renderers[camera].render(*views.pose)
             for name, sensor in wanted.items():
                 sensor.write(depth, triangle, views, self.appearance, out[name])
 
-    def look_from(self, camera: str = MAIN):
-        """Where a camera is now: `Views`."""
+    def look_from(self, camera: str = MAIN) -> Views:
+        """Where a camera is now."""
         self.mounts[camera].move()
         return self.mounts[camera].views
 
     def look(self, camera: str = MAIN) -> torch.Tensor:
         """What a camera sees, in metres: f32 [N, H, W]. The renderer's own tensor, valid until its next call."""
-        return self.renderers[camera].render(*self.look_from(camera))
+        return self.renderers[camera].render(*self.look_from(camera).pose)

@@ -11,8 +11,23 @@ from batchnav.scene.appearance import Appearance
 from batchnav.types import Spec
 
 
-class Views(NamedTuple):
-    """A batch of cameras' poses."""
+class Draws(NamedTuple):
+    """What the noise of a camera's images is drawn by."""
+
+    seed: torch.Tensor
+    """i64 [1]."""
+    first_agent: torch.Tensor
+    """i64 [1]: the first agent's number among those of all processes."""
+    episode: torch.Tensor
+    """i32 [N]: the running episode of each agent."""
+    steps: torch.Tensor
+    """i32 [N]: made in that episode."""
+    camera: int
+    """Number of the camera on its body, from 0 on."""
+
+
+class Pose(NamedTuple):
+    """A batch of cameras' poses, as renderers take them."""
 
     scene: torch.Tensor
     """i32 [N]: rows of the bank."""
@@ -22,6 +37,26 @@ class Views(NamedTuple):
     """f32 [N], radians."""
     pitch: torch.Tensor
     """f32 [N], radians, up is positive."""
+
+
+class Views(NamedTuple):
+    """A batch of cameras' poses, and what sensors may draw noise by."""
+
+    scene: torch.Tensor
+    """i32 [N]: rows of the bank."""
+    position: torch.Tensor
+    """f32 [N, 3]."""
+    heading: torch.Tensor
+    """f32 [N], radians."""
+    pitch: torch.Tensor
+    """f32 [N], radians, up is positive."""
+    draws: Draws | None = None
+    """None: there is nothing to draw by, and sensors with noise refuse to read."""
+
+    @property
+    def pose(self) -> Pose:
+        """Without what noise is drawn by."""
+        return Pose(*self[:4])
 
 
 class Sensor(Protocol):

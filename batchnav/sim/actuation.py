@@ -1,4 +1,4 @@
-"""Actuation noise: how far off a robot's wheels take it. PyRobot's models, as habitat-sim's `pyrobotnoisy` actions use them.
+"""Actuation noise: how far off a robot's wheels take it. PyRobot's models, as habitat-sim's noisy actions use them.
 
 Every motion ends beside where it was to end by three independent normal variables: along the way, across it, and in
 heading, whose means and variances Murali et al., "PyRobot: An Open-source Robotics Framework for Research and
@@ -17,7 +17,9 @@ from batchnav.sim.episodes import agent_number
 
 MEANS_AND_VARIANCES: dict[tuple[str, str], tuple[tuple[float, ...], tuple[float, ...]]] = {
     ("LoCoBot", "ILQR"): ((0.014, 0.006, 0.009, 0.005, 0.008, 0.004), (0.003, 0.002, 0.003, 0.003, 0.023, 0.012)),
-    ("LoCoBot", "Proportional"): ((0.017, 0.007, 0.042, 0.023, 0.031, 0.026), (0.001, 0.001, 0.005, 0.004, 0.043, 0.017)),
+    ("LoCoBot", "Proportional"): (
+        (0.017, 0.007, 0.042, 0.023, 0.031, 0.026), (0.001, 0.001, 0.005, 0.004, 0.043, 0.017)
+    ),
     ("LoCoBot", "Movebase"): ((0.074, 0.019, 0.036, 0.033, 0.189, 0.038), (0.002, 0.0, 0.003, 0.002, 0.219, 0.019)),
     ("LoCoBot-Lite", "ILQR"): ((0.142, 0.008, 0.023, 0.008, 0.031, 0.028), (0.002, 0.001, 0.002, 0.002, 0.122, 0.03)),
     ("LoCoBot-Lite", "Proportional"): (
@@ -27,8 +29,8 @@ MEANS_AND_VARIANCES: dict[tuple[str, str], tuple[tuple[float, ...], tuple[float,
         (0.192, 0.055, 0.117, 0.144, 0.128, 0.143), (0.002, 0.001, 0.001, 0.001, 0.173, 0.025)
     ),
 }  # fmt: skip
-"""By robot and controller, for steps forward and for turns: mean and variance along (m, m^2), to the right (m, m^2), and
-of the heading, to the left (rad, rad^2)."""
+"""By robot and controller, for steps forward and for turns: mean and variance along (m, m^2), to the right (m, m^2),
+and of the heading, to the left (rad, rad^2)."""
 CUT_OFF = 3.0
 """Standard deviations."""
 LEAST_SHARE = 0.95
@@ -55,7 +57,7 @@ def motions_of(robot: str, controller: str, multiplier: float, step: float, turn
 
 @lean_function
 def slip(i, motion, body, bodies):
-    """How far off motion MOVE or TURN of the step that comes ends: metres along and to the right, radians to the left."""
+    """How far off the coming step's MOVE or TURN ends: metres along and to the right, radians to the left."""
     agent = agent_number(i, body)
     u, v, w, _ = step_uniforms(body.seed[0], agent, bodies.episode[i], bodies.steps[i], ACTUATION, 0)
     return _part(motion, 0, u, body), _part(motion, 1, v, body), _part(motion, 2, w, body)

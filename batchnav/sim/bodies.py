@@ -37,8 +37,8 @@ class BodyConfig:
     sliding: bool = True
     """Whether walls let the agent slide along, or stop it."""
     actuation_noise: float = 0.0
-    """Steps and turns end beside where they should, by so many times the noise of `robot` under `controller` (PyRobot's,
-    `sim/actuation.py`). 0: none."""
+    """Steps and turns end beside where they should, by so many times the noise of `robot` under `controller`
+    (PyRobot's, `sim/actuation.py`). 0: none."""
     robot: Literal["LoCoBot", "LoCoBot-Lite"] = "LoCoBot"
     controller: Literal["ILQR", "Proportional", "Movebase"] = "ILQR"
 

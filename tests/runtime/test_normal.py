@@ -38,7 +38,7 @@ def test_what_is_drawn_is_normal_and_independent():
     a, b = np.empty((n, 4), np.float32), np.empty((n, 4), np.float32)
     _draw(5, ACTUATION, a)
     _draw(5, DEPTH, b)
-    assert 0.0 < min(a.min(), b.min()) and max(a.max(), b.max()) < 1.0
+    assert min(a.min(), b.min()) > 0.0 and max(a.max(), b.max()) < 1.0
     normal = np.empty(8 * n, np.float32)
     _quantiles(np.concatenate([a, b], axis=1).ravel(), normal)
     assert stats.kstest(normal, "norm").pvalue > 1e-3

@@ -91,7 +91,7 @@ def test_a_houses_triangles_of_the_second_scene(device):
     bodies = bodies_at(places, headings, device, scene=1)
     rig = make_rig(bank, bodies, camera, ["normals", "depth"], {"depth": DepthConfig()})
     found = observe(rig)["normals"].transpose(0, 2, 3, 1)
-    triangle = rig.renderers[""].visibility(*rig.look_from()).triangle.cpu().numpy() - len(scenes[0].mesh.faces)
+    triangle = rig.renderers[""].visibility(*rig.look_from().pose).triangle.cpu().numpy() - len(scenes[0].mesh.faces)
     seen = triangle >= 0
     assert seen.mean() > 0.9
     np.testing.assert_allclose(np.linalg.norm(found[seen], axis=-1), 1.0, atol=ROUNDING)
@@ -145,7 +145,7 @@ def test_what_is_laid_out_once_writes_where_it_is_told(device):
     expected, views = observe(moved)["normals"], moved.look_from()
     for _ in range(2):
         out = torch.full((4, 3, 16, 16), 9.0, device=device)
-        sensor.write(*renderer.visibility(*views), views, bank.appearance, out)
+        sensor.write(*renderer.visibility(*views.pose), views, bank.appearance, out)
         np.testing.assert_array_equal(out.cpu().numpy(), expected)
     with pytest.raises(ArgumentError, match="normals: found no triangles"):
         sensor.write(renderer.depth, None, views, None, out)

@@ -132,7 +132,7 @@ def pictures(bank, oracle, size, renderer):
     scene = torch.zeros(n, dtype=torch.int32)
     views = Views(scene, torch.from_numpy(oracle["position"]), torch.from_numpy(oracle["heading"]), torch.zeros(n))
     out = torch.zeros(n, 3, size, size, dtype=torch.uint8)
-    depth, triangle = eyes.visibility(*views)
+    depth, triangle = eyes.visibility(*views.pose)
     RGBSensor(camera).write(depth, triangle, views, bank.appearance, out)
     return out.numpy().transpose(0, 2, 3, 1), triangle.numpy().copy()
 

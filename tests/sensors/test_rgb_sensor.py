@@ -50,7 +50,7 @@ def views(bank, camera, scene=0, settings=None, names=("rgb",), renderer="raycas
     bodies = bodies_at(POSITIONS, HEADINGS, bank.device, scene)
     rig = make_rig(bank, bodies, camera, names, settings, renderer)
     seen = observe(rig)
-    depth, triangle = rig.renderers[""].visibility(*rig.look_from())
+    depth, triangle = rig.renderers[""].visibility(*rig.look_from().pose)
     return seen["rgb"].transpose(0, 2, 3, 1), depth.cpu().numpy(), triangle.cpu().numpy()
 
 

@@ -73,7 +73,7 @@ def test_ids_are_what_the_renderers_own_triangles_say(device):
     bodies = bodies_at(scenes[1].navmesh.sample(4, seed=1), HEADINGS, device, scene=1)
     rig = make_rig(bank, bodies, camera, ["semantic", "instance"])
     found = observe(rig)
-    triangle = rig.renderers[""].visibility(*rig.look_from()).triangle.cpu().numpy()
+    triangle = rig.renderers[""].visibility(*rig.look_from().pose).triangle.cpu().numpy()
     own = np.maximum(triangle - len(scenes[0].mesh.faces), 0)
     surface = scenes[1].mesh.surface
     np.testing.assert_array_equal(found["instance"][:, 0], np.where(triangle >= 0, surface.object_id[own], 0))

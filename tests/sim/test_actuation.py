@@ -45,7 +45,7 @@ def make(scene, n=N, place=CENTRE, heading=HEADING, device="cpu", seed=0, **opti
 
 
 def act(env, action):
-    """Motion of every agent in its own frame before the step: along, to the right, and turned to the left, f64 [N, 3]."""
+    """Motion of every agent in its frame before the step: along, to the right, and turned to the left, f64 [N, 3]."""
     bodies = env.sim.bodies
     before, heading = bodies.position.double().clone(), bodies.heading.double().clone()
     env.step(torch.full((env.num_envs,), action, device=env.device))

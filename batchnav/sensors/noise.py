@@ -1,0 +1,102 @@
+"""Noise of colour images: habitat-sim's Gaussian and speckle noise, drawn anew for every pixel of every step."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav.errors import ArgumentError
+from batchnav.runtime.arrays import view
+from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function, lean_function
+from batchnav.runtime.launch import BoundKernel
+from batchnav.runtime.normal import RGB, normal_quantile, step_uniforms
+from batchnav.sensors.sensor import Draws
+
+BLOCK = 128
+"""Pixels of a CUDA block, of one agent."""
+_ZERO, _WHITE = np.float32(0.0), np.float32(255.0)
+
+
+class ColorNoise(NamedTuple):
+    """What is added to a channel I of 0 to 255: 255 x, or for speckle I x, where x = intensity (sigma n + mean)."""
+
+    intensity: np.float32
+    mean: np.float32
+    sigma: np.float32
+    speckle: bool
+
+
+def checked_draws(name: str, draws: Draws | None) -> Draws:
+    """What noise is drawn by; ArgumentError where nothing was given."""
+    if draws is None:
+        raise ArgumentError(f"{name}: found noise and no seed to draw it from, expected views with `draws`")
+    return draws
+
+
+@lean_function
+def pixel_uniforms(i, pixel, draws, stream):
+    """Four float32 in (0, 1), of an agent's pixel in its running step."""
+    agent, episode, step = draws.first_agent[0] + np.int64(i), draws.episode[i], draws.steps[i]
+    return step_uniforms(draws.seed[0], agent, episode, step, stream + 2 * draws.camera, pixel)
+
+
+class ColorNoiseModel:
+    """Adds noise to images in place."""
+
+    def __init__(self, settings: ColorNoise):
+        self._settings = settings
+        self._bound: tuple[Draws, BoundKernel | None] | None = None
+
+    def add(self, draws: Draws | None, rgb: torch.Tensor) -> None:
+        """To u8 [N, 3, H, W]."""
+        draws = checked_draws("rgb", draws)
+        if not rgb.is_cuda:
+            _color_cpu(view(draws), self._settings, rgb.numpy())
+            return
+        if self._bound is None or self._bound[0] is not draws:
+            n, _, height, width = rgb.shape
+            grid = n, -(-height * width // BLOCK), 1
+            arguments: tuple[Any, ...] = view(draws), self._settings, view(rgb)
+            self._bound = draws, BoundKernel(_color_cuda, grid, *arguments, block=BLOCK)
+        self._bound[1].change(2, rgb.data_ptr())
+        self._bound[1]()
+
+
+@device_function
+def _noisy(value, u, settings):
+    """A channel with noise, as a byte."""
+    level = np.float32(value)
+    x = settings.intensity * (settings.sigma * normal_quantile(u) + settings.mean)
+    level += x * (level if settings.speckle else _WHITE)
+    return np.uint8(min(max(level, _ZERO), _WHITE))
+
+
+@lean_function
+def _add(i, row, column, draws, settings, rgb_out):
+    """One pixel."""
+    pixel = np.int32(row) * np.int32(rgb_out.shape[3]) + np.int32(column)
+    u, v, w, _ = pixel_uniforms(i, pixel, draws, RGB)
+    rgb_out[i, 0, row, column] = _noisy(rgb_out[i, 0, row, column], u, settings)
+    rgb_out[i, 1, row, column] = _noisy(rgb_out[i, 1, row, column], v, settings)
+    rgb_out[i, 2, row, column] = _noisy(rgb_out[i, 2, row, column], w, settings)
+
+
+@cpu_kernel
+def _color_cpu(draws, settings, rgb_out):
+    n, _, height, width = rgb_out.shape
+    for task in prange(n * height):
+        i, row = np.int64(task // height), np.int64(task % height)
+        for column in range(width):
+            _add(i, row, column, draws, settings, rgb_out)
+
+
+@cuda_kernel
+def _color_cuda(draws, settings, rgb_out):
+    """A pixel a thread."""
+    i, pixel = cuda.blockIdx.x, np.int32(cuda.blockIdx.y * BLOCK + cuda.threadIdx.x)
+    height, width = np.int32(rgb_out.shape[2]), np.int32(rgb_out.shape[3])
+    if pixel < height * width:
+        _add(i, pixel // width, pixel % width, draws, settings, rgb_out)

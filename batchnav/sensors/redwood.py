@@ -1,0 +1,171 @@
+"""Redwood's noise of a depth camera: shuffled pixels, a distortion that grows with depth, and quantised disparities.
+
+Choi, Zhou and Koltun, "Robust reconstruction of indoor scenes" (CVPR 2015), section 4.1, as habitat-sim's
+`RedwoodDepthNoiseModel` computes it. Their distortion was measured on one camera and comes without a licence, so the
+table here is another, made by a formula; theirs, or one of your own camera, is read from a file.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav.errors import ConfigError
+from batchnav.runtime.arrays import view
+from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, lean_function
+from batchnav.runtime.launch import BoundKernel
+from batchnav.runtime.normal import DEPTH, normal_quantile
+from batchnav.sensors.noise import checked_draws, pixel_uniforms
+from batchnav.sensors.sensor import Draws
+
+CELLS, LAYERS = 80, 5
+"""The table has a row for 6 lines of 480, a column for 8 pixels of 640, and layers at 1, 3, 5, 7 and 9 metres."""
+BASELINE = 35.130
+"""Focal length times baseline of the camera: metres times pixels of disparity."""
+_LARGEST_FACTOR = 10.0
+_LARGEST_ERROR = 3.0
+"""Of our table: by so many eighths of a pixel disparities are off at most."""
+_SEED, _WAVES = 2015, 4
+_UNSEEN = ((0, 2, 0, 80), (78, 80, 0, 80), (0, 80, 0, 1), (0, 80, 76, 80))
+"""Of our table: rows and columns along the picture's edges, where such a camera finds no depth."""
+_SHUFFLE, _FAR = np.float32(0.25), np.float32(10.0)
+_EIGHTHS, _DISPARITY, _DEVIATION = np.float32(8.0), np.float32(BASELINE), np.float32(0.027778)
+_DEPTH_OF_ONE = np.float32(8.0 * BASELINE)
+_LEAST_FACTOR = np.float32(1e-5)
+_ZERO, _HALF, _ONE, _TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
+_LAST_LINE, _LAST_PIXEL = np.float32(479.0), np.float32(639.0)
+_BLOCK = 128
+
+
+def made_table() -> np.ndarray:
+    """A distortion table f32 [80, 80, 5]: true depth over measured depth, 0 where nothing is measured.
+
+    Of a camera whose disparities d, in eighths of a pixel, are off by a smooth e(row, column), at most 3: it measures
+    281.04 / (281.04 / z + e) at depth z, so the factor is 1 + e z / 281.04. e is a sum of 4 x 4 cosines with seeded
+    weights.
+    """
+    weights = np.random.default_rng(_SEED).standard_normal((_WAVES, _WAVES))
+    waves = np.cos(np.pi * np.outer(np.arange(_WAVES), (np.arange(CELLS) + 0.5) / CELLS))
+    error = waves.T @ weights @ waves
+    error *= _LARGEST_ERROR / abs(error).max()
+    metres = 1.0 + 2.0 * np.arange(LAYERS)
+    table = 1.0 + error[:, :, None] * metres / (8.0 * BASELINE)
+    for top, bottom, left, right in _UNSEEN:
+        table[top:bottom, left:right] = 0.0
+    return table.astype(np.float32)
+
+
+def load_table(path: str | Path) -> np.ndarray:
+    """A distortion table from a `.npy` file, as habitat-sim's: numbers [80, 400] or [80, 80, 5] from 0 to 10.
+
+    Returns f32 [80, 80, 5]. ConfigError for a file that is none.
+    """
+    try:
+        table = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ConfigError(f"redwood_table: {path} cannot be read as a .npy file ({error})") from error
+    shapes = (CELLS, CELLS * LAYERS), (CELLS, CELLS, LAYERS)
+    if not isinstance(table, np.ndarray) or table.shape not in shapes or not np.issubdtype(table.dtype, np.floating):
+        found = f"{table.dtype} {list(table.shape)}" if isinstance(table, np.ndarray) else type(table).__name__
+        raise ConfigError(f"redwood_table: {path}: found {found}, expected floats [80, 400] or [80, 80, 5]")
+    good = (table >= 0.0) & (table <= _LARGEST_FACTOR)  # NaN fails here too
+    if not good.all():
+        raise ConfigError(
+            f"redwood_table: {path}: found {table[~good][0]}, expected factors from 0 to {_LARGEST_FACTOR:g}"
+        )
+    return np.ascontiguousarray(table, np.float32).reshape(CELLS, CELLS, LAYERS)
+
+
+class RedwoodNoise:
+    """Makes what a depth camera measures of what it sees.
+
+    Args:
+        multiplier: of the shuffling and of the disparities' noise.
+        path: of a file with a distortion table; "" for `made_table`.
+    """
+
+    def __init__(self, multiplier: float, path: str = ""):
+        self._multiplier = np.float32(multiplier)
+        self._table = torch.from_numpy(load_table(path) if path else made_table())
+        self._bound: tuple[Draws, BoundKernel] | None = None
+        self._noisy = torch.zeros(0)
+
+    def measure(self, draws: Draws | None, depth: torch.Tensor) -> torch.Tensor:
+        """Metres f32 [N, H, W] -> metres, 0 where nothing is measured; valid until the next call."""
+        draws = checked_draws("depth", draws)
+        if self._noisy.shape != depth.shape or self._noisy.device != depth.device:
+            self._noisy, self._bound = torch.zeros_like(depth), None
+        if not depth.is_cuda:
+            _redwood_cpu(depth.numpy(), view(draws), self._table.numpy(), self._multiplier, self._noisy.numpy())
+            return self._noisy
+        if self._bound is None or self._bound[0] is not draws:
+            self._table = self._table.to(depth.device)
+            n, height, width = depth.shape
+            arguments: tuple[Any, ...] = view(depth), view(draws), view(self._table), self._multiplier
+            grid = n, -(-height * width // _BLOCK), 1
+            self._bound = draws, BoundKernel(_redwood_cuda, grid, *arguments, view(self._noisy), block=_BLOCK)
+        self._bound[1].change(0, depth.data_ptr())
+        self._bound[1]()
+        return self._noisy
+
+
+@lean_function
+def _shuffled(place, size, u, multiplier):
+    """Row or column of the pixel that is read in the place of another."""
+    moved = np.float32(place) + _SHUFFLE * multiplier * normal_quantile(u)
+    return np.int32(min(max(moved, _ZERO), np.float32(size - 1)) + _HALF)
+
+
+@lean_function
+def _factor(metres, row, column, height, width, table):
+    """The table's factor at a depth of a picture's row and column."""
+    line = np.int32(_LAST_LINE * np.float32(row) / np.float32(height - 1) + _HALF) // np.int32(6)
+    pixel = np.int32(_LAST_PIXEL * np.float32(column) / np.float32(width - 1) + _HALF) // np.int32(8)
+    above = np.int32((metres + _ONE) / _TWO)
+    share = (metres - np.float32(2 * above - 1)) / _TWO
+    below, above = max(above - 1, 0), min(above, LAYERS - 1)
+    return (_ONE - share) * table[line, pixel, below] + share * table[line, pixel, above]
+
+
+@lean_function
+def _measured(metres, factor, u, multiplier):
+    """The depth of the nearest eighth of a pixel of disparity; 0 where there is none."""
+    if metres >= _FAR or metres <= _ZERO or factor < _LEAST_FACTOR:
+        return _ZERO
+    disparity = _DISPARITY * factor / metres + _DEVIATION * multiplier * normal_quantile(u)
+    eighths = np.float32(math.floor(_EIGHTHS * disparity + _HALF))
+    return _DEPTH_OF_ONE / eighths if eighths > _ZERO else _ZERO
+
+
+@lean_function
+def _measure(i, row, column, depth, draws, table, multiplier, metres_out):
+    """One pixel."""
+    height, width = np.int32(depth.shape[1]), np.int32(depth.shape[2])
+    u, v, w, _ = pixel_uniforms(i, np.int32(row) * width + np.int32(column), draws, DEPTH)
+    y, x = _shuffled(row, height, u, multiplier), _shuffled(column, width, v, multiplier)
+    metres = depth[i, y - y % 2, x - x % 2]
+    factor = _factor(min(metres, _FAR), y, x, height, width, table)
+    metres_out[i, row, column] = _measured(metres, factor, w, multiplier)
+
+
+@cpu_kernel
+def _redwood_cpu(depth, draws, table, multiplier, metres_out):
+    n, height, width = depth.shape
+    for task in prange(n * height):
+        i, row = np.int64(task // height), np.int64(task % height)
+        for column in range(width):
+            _measure(i, row, column, depth, draws, table, multiplier, metres_out)
+
+
+@cuda_kernel
+def _redwood_cuda(depth, draws, table, multiplier, metres_out):
+    """A pixel a thread."""
+    i, pixel = cuda.blockIdx.x, np.int32(cuda.blockIdx.y * _BLOCK + cuda.threadIdx.x)
+    height, width = np.int32(depth.shape[1]), np.int32(depth.shape[2])
+    if pixel < height * width:
+        _measure(i, pixel // width, pixel % width, depth, draws, table, multiplier, metres_out)
