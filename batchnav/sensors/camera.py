@@ -116,7 +116,7 @@ class MountedCamera:
     def __init__(self, bodies: Carriers, camera: CameraConfig, number: int = 0, seeds: Seeds | None = None):
         n, device = len(bodies.heading), bodies.heading.device
         pitch = torch.full((n,), math.radians(camera.camera_pitch_deg), device=device)
-        draws = seeds and Draws(seeds.seed, seeds.first_agent, bodies.episode, bodies.steps, number)
+        draws = Draws(seeds.seed, seeds.first_agent, bodies.episode, bodies.steps, number) if seeds else None
         self.views = Views(bodies.scene, torch.zeros(n, 3, device=device), torch.zeros(n, device=device), pitch, draws)
         arguments = (
             view(bodies.position), view(bodies.heading), Mount.of(camera), view(self.views.position),

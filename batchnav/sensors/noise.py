@@ -48,7 +48,7 @@ class ColorNoiseModel:
 
     def __init__(self, settings: ColorNoise):
         self._settings = settings
-        self._bound: tuple[Draws, BoundKernel | None] | None = None
+        self._bound: tuple[Draws, BoundKernel] | None = None
 
     def add(self, draws: Draws | None, rgb: torch.Tensor) -> None:
         """To u8 [N, 3, H, W]."""

@@ -75,8 +75,8 @@ class RGBConfig:
     @property
     def noise(self) -> ColorNoise:
         """As kernels take it."""
-        numbers = map(np.float32, (self.noise_intensity, self.noise_mean, self.noise_sigma))
-        return ColorNoise(*numbers, self.rgb_noise == "speckle")
+        intensity, mean, sigma = map(np.float32, (self.noise_intensity, self.noise_mean, self.noise_sigma))
+        return ColorNoise(intensity, mean, sigma, self.rgb_noise == "speckle")
 
 
 class RGBSensor:
