@@ -10,13 +10,11 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from batchnav.envs.adapters.observations import PLAIN, boxes_of, by_name
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.runtime.arrays import check_tensor
 from batchnav.runtime.checks import check_open
 from batchnav.types import Observation
-
-PLAIN = "observation"
-"""The name of an observation that is no dict."""
 
 
 class FromGymnasium(VectorEnv):
@@ -49,7 +47,7 @@ class FromGymnasium(VectorEnv):
                 f"env: found autoreset mode {getattr(mode, 'name', mode)}, expected SAME_STEP "
                 '(vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP} where gymnasium.make_vec makes it)'
             )
-        boxes, actions = _boxes(env.single_observation_space), env.single_action_space
+        boxes, actions = boxes_of(env.single_observation_space), env.single_action_space
         if not isinstance(actions, spaces.Discrete) or actions.start != 0:
             raise ArgumentError(f"env: found action space {actions}, expected Discrete(n) starting at 0")
         self.env, self.num_envs, self.device = env, env.num_envs, torch.device("cpu")
@@ -120,7 +118,7 @@ class FromGymnasium(VectorEnv):
 
     def _tensors(self, observation: Any) -> Observation:
         """NumPy observations, copied, by name."""
-        arrays = observation if isinstance(observation, Mapping) else {PLAIN: observation}
+        arrays = by_name(observation)
         tensors = {}
         for name, dtype in self.storage.items():
             array = np.array(arrays[name], order="C")
@@ -146,7 +144,7 @@ class FromGymnasium(VectorEnv):
                     f"info: found no 'final_obs' of environment {i}, whose episode ended; "
                     "expected it, as SAME_STEP environments give it"
                 )
-            own = own if isinstance(own, Mapping) else {PLAIN: own}
+            own = by_name(own)
             for name, tensor in whole.items():
                 tensor[i] = torch.tensor(np.asarray(own[name]))
         return whole
@@ -154,14 +152,6 @@ class FromGymnasium(VectorEnv):
     def _as_observed(self, tensors: Observation) -> Observation | torch.Tensor:
         """By name where the observation space is a Dict, else the one tensor."""
         return tensors if isinstance(self.single_observation_space, spaces.Dict) else tensors[PLAIN]
-
-
-def _boxes(space: spaces.Space) -> dict[str, spaces.Box]:
-    boxes = dict(space.spaces) if isinstance(space, spaces.Dict) else {PLAIN: space}
-    for name, box in boxes.items():
-        if not isinstance(box, spaces.Box):
-            raise ArgumentError(f"env: found {box} for observation {name!r}, expected a Box")
-    return boxes
 
 
 def _storage(box: spaces.Box) -> torch.dtype:

@@ -16,42 +16,13 @@ from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.learner import Learner
 from batchnav.types import VecEnv
+from tests.envs.adapters.counters import counters
 
 SAME_STEP = AutoresetMode.SAME_STEP
 
 
 def carts(num_envs=4, mode=SAME_STEP, **options):
     return SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, autoreset_mode=mode, **options)
-
-
-class Counter(gymnasium.Env):
-    """Counts its steps in a dict of observations; an episode of `length` steps ends by failure if that is odd."""
-
-    observation_space = spaces.Dict({
-        "image": spaces.Box(0, 255, (3, 2, 2), np.uint8),
-        "count": spaces.Box(-np.inf, np.inf, (1,), np.float64),
-    })  # fmt: skip
-    action_space = spaces.Discrete(3)
-
-    def __init__(self, length=3):
-        self.length, self.steps = length, 0
-
-    def _seen(self):
-        return {"image": np.full((3, 2, 2), self.steps, np.uint8), "count": np.array([self.steps], np.float64)}
-
-    def reset(self, *, seed=None, options=None):
-        self.steps = 0
-        return self._seen(), {}
-
-    def step(self, action):
-        self.steps += 1
-        ended = self.steps == self.length
-        failed = ended and self.length % 2 == 1
-        return self._seen(), float(action), failed, ended and not failed, {}
-
-
-def counters(*lengths):
-    return SyncVectorEnv([lambda n=n: Counter(n) for n in lengths], autoreset_mode=SAME_STEP)
 
 
 class Batched(gymnasium.vector.VectorEnv):

@@ -1,49 +1,31 @@
-"""Stable-Baselines3's vector environments as Gymnasium's, by a stand-in with its interface."""
+"""Stable-Baselines3's environments as ours and ours as theirs: the same steps, and honest ends."""
 
 import gymnasium
 import numpy as np
+import pytest
 import torch
 
+from batchnav.cartpole.env import CartPoleEnv
 from batchnav.envs.adapters.gymnasium_vector import FromGymnasium
-from batchnav.envs.adapters.stable_baselines3 import GymnasiumFromSB3
+from batchnav.errors import ArgumentError
+from tests.envs.adapters.counters import ours
 
 
-class StandIn:
-    """CartPole as `DummyVecEnv` gives it: one flag for an end, all else in a list of infos. Three steps at most."""
+@pytest.fixture
+def adapters():
+    pytest.importorskip("stable_baselines3")
+    from batchnav.envs.adapters import stable_baselines3
 
-    def __init__(self, num_envs):
-        self.envs = [gymnasium.make("CartPole-v1", max_episode_steps=3) for _ in range(num_envs)]
-        self.num_envs, self.closed, self.seeds = num_envs, False, [None] * num_envs
-        self.observation_space, self.action_space = self.envs[0].observation_space, self.envs[0].action_space
-
-    def seed(self, seed):
-        self.seeds = [seed + i for i in range(self.num_envs)]
-
-    def reset(self):
-        found = [env.reset(seed=seed)[0] for env, seed in zip(self.envs, self.seeds, strict=True)]
-        self.seeds = [None] * self.num_envs
-        return np.stack(found)
-
-    def step(self, actions):
-        rows = []
-        for env, action in zip(self.envs, actions, strict=True):
-            obs, reward, terminated, truncated, info = env.step(action)
-            info["TimeLimit.truncated"] = truncated and not terminated
-            if terminated or truncated:
-                info["terminal_observation"] = obs
-                obs, _ = env.reset()
-            rows.append((obs, reward, terminated or truncated, info))
-        obs, reward, ended, infos = zip(*rows, strict=True)
-        return np.stack(obs), np.array(reward, np.float32), np.array(ended), infos
-
-    def close(self):
-        self.closed = True
+    return stable_baselines3
 
 
-def test_steps_and_ends():
+def test_theirs_as_ours(adapters):
     """The third step ends every episode: out of time, or, for a cart put off the track, by failure."""
-    inner, twin = StandIn(2), StandIn(2)
-    env = FromGymnasium(GymnasiumFromSB3(inner))
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    make = [lambda: gymnasium.make("CartPole-v1", max_episode_steps=3)] * 2
+    inner, twin = DummyVecEnv(make), DummyVecEnv(make)
+    env = FromGymnasium(adapters.GymnasiumFromSB3(inner))
     twin.seed(4)
     assert np.array_equal(env.reset(seed=4)[0].numpy(), twin.reset())
     actions = torch.tensor([0, 1])
@@ -60,4 +42,54 @@ def test_steps_and_ends():
     for i in range(2):
         assert np.array_equal(info["final_obs"][i].numpy(), infos[i]["terminal_observation"])
     env.close()
-    assert inner.closed
+
+
+def test_ours_as_theirs(adapters):
+    """Beside a twin: the same steps, copied; what is said of ended episodes."""
+    env, twin = adapters.SB3VecEnv(CartPoleEnv(8, seed=1)), CartPoleEnv(8)
+    env.seed(3)
+    seen, expected = env.reset(), twin.reset(seed=3)[0]
+    kept, draw, ends = [], np.random.default_rng(0), 0
+    for _ in range(60):
+        kept.append((seen, expected.numpy().copy()))
+        actions = draw.integers(0, 2, 8)
+        seen, reward, ended, infos = env.step(actions)
+        expected, expected_reward, terminated, truncated, info = twin.step(torch.from_numpy(actions))
+        assert np.array_equal(reward, expected_reward.numpy()) and reward.dtype == np.float32
+        assert np.array_equal(ended, (terminated | truncated).numpy())
+        for i in range(8):
+            assert set(infos[i]) == ({"episode", "terminal_observation", "TimeLimit.truncated"} if ended[i] else set())
+        for i in ended.nonzero()[0]:
+            assert infos[i]["episode"]["r"] == infos[i]["episode"]["l"] == info["episode"]["steps"][i]
+            assert np.array_equal(infos[i]["terminal_observation"], info["final_obs"][i].numpy())
+            assert infos[i]["TimeLimit.truncated"] is False
+            ends += 1
+    assert ends > 5
+    for mine, theirs in kept:
+        assert np.array_equal(mine, theirs), "an observation was written to"
+
+
+def test_dicts_and_ends_by_time(adapters):
+    """An episode of two steps runs out of time, one of three fails."""
+    env = adapters.SB3VecEnv(ours(2, 3))
+    env.reset()
+    told = [env.step(np.array([1, 2]))[3] for _ in range(3)]
+    assert told[1][0]["TimeLimit.truncated"] and not told[2][1]["TimeLimit.truncated"]
+    assert told[1][0]["terminal_observation"]["count"] == 2.0 and told[1][1] == {}
+    assert told[2][1]["episode"]["r"] == 6.0
+    env = adapters.SB3VecEnv(ours(2, 3, final=False))
+    env.reset()
+    _, _, ended, infos = [env.step(np.array([0, 0])) for _ in range(2)][-1]
+    assert ended.tolist() == [True, False] and "TimeLimit.truncated" not in infos[0]
+
+
+def test_single_environments_are_refused(adapters):
+    env = adapters.SB3VecEnv(ours(2, 3))
+    assert env.get_attr("num_envs", 1) == [2] and env.env_is_wrapped(gymnasium.Wrapper) == [False, False]
+    with pytest.raises(ArgumentError, match="set_attr"):
+        env.set_attr("length", 4)
+    with pytest.raises(ArgumentError, match="env_method"):
+        env.env_method("reset")
+    env.close()
+    with pytest.raises(ArgumentError, match="closed"):
+        env.reset()

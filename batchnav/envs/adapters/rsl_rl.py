@@ -1,0 +1,131 @@
+"""Ours as rsl_rl's environments, and the distribution that its actors need for actions that are one of several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from rsl_rl.env import VecEnv as RslRlVecEnv
+from rsl_rl.modules.distribution import Distribution
+from tensordict import TensorDict
+from torch.distributions import OneHotCategorical, kl_divergence
+
+from batchnav.envs.adapters.observations import by_name
+from batchnav.errors import ArgumentError
+from batchnav.types import VecEnv
+
+
+class RslRlEnv(RslRlVecEnv):
+    """Our environments for rsl_rl's runners, on the environment's device.
+
+        runner = OnPolicyRunner(RslRlEnv(CartPoleEnv(num_envs=64), max_episode_length=500), config)
+
+    Observation groups go by our names ("observation" where there is but one), copied; bytes as f32 from 0 to 1. Actions
+    f32 [N, number of actions]: the largest is taken, so with `OneHotActions` as the actor's distribution they are drawn
+    as usual. extras["time_outs"] says where an episode ended out of time: rsl_rl bootstraps there from the value of the
+    observation before the step. extras["log"] has the figures of the episodes that just ended.
+    """
+
+    def __init__(self, env: VecEnv, max_episode_length: int, cfg: dict | None = None):
+        """Reset `env`, which belongs to this one.
+
+        Args:
+            env: any of our environments.
+            max_episode_length: steps after which an episode ends at the latest: rsl_rl asks for it.
+            cfg: settings of the environment, which a run's logs keep.
+        """
+        self.env, self.num_envs, self.device = env, env.num_envs, env.device
+        self.num_actions, self.max_episode_length = int(env.single_action_space.n), max_episode_length
+        self.cfg = cfg or {}
+        self._steps = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
+        self._keep(env.reset()[0])
+
+    @property
+    def episode_length_buf(self) -> torch.Tensor:
+        """i64 [N]: steps taken in each running episode."""
+        return self._steps
+
+    @episode_length_buf.setter
+    def episode_length_buf(self, value: torch.Tensor) -> None:
+        """ArgumentError: `learn(init_at_random_ep_len=True)` would write it."""
+        raise ArgumentError("episode_length_buf: found lengths to set, expected init_at_random_ep_len=False")
+
+    def get_observations(self) -> TensorDict:
+        """The current observations."""
+        return self._observations.clone()
+
+    def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict]:
+        """f32 [N, number of actions] -> observations, reward f32 [N], ended bool [N], extras."""
+        observation, reward, terminated, truncated, info = self.env.step(actions.argmax(1))
+        ended = terminated | truncated
+        self._steps += 1
+        self._steps.masked_fill_(ended, 0)
+        self._keep(observation)
+        log = {name: values[ended] for name, values in info["episode"].items()}
+        extras = {"time_outs": truncated & ~terminated, "log": log}
+        return self.get_observations(), reward.clone(), ended, extras
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
+    def _keep(self, observation: Any) -> None:
+        tensors = {
+            name: tensor.float() / 255.0 if tensor.dtype == torch.uint8 else tensor.clone()
+            for name, tensor in by_name(observation).items()
+        }
+        self._observations = TensorDict(tensors, batch_size=[self.num_envs], device=self.device)
+
+
+class OneHotActions(Distribution):
+    """One of several actions, drawn as a row with a single 1: `distribution_cfg={"class_name": OneHotActions}`."""
+
+    def update(self, mlp_output: torch.Tensor) -> None:
+        """Logits [N, A]."""
+        self._now = OneHotCategorical(logits=mlp_output, validate_args=False)
+
+    def sample(self) -> torch.Tensor:
+        """f32 [N, A]."""
+        return self._now.sample()
+
+    def deterministic_output(self, mlp_output: torch.Tensor) -> torch.Tensor:
+        """The logits: the largest is the likeliest action's."""
+        return mlp_output
+
+    def as_deterministic_output_module(self) -> torch.nn.Module:
+        """`deterministic_output` as a module, for export."""
+        return torch.nn.Identity()
+
+    @property
+    def input_dim(self) -> int:
+        """The number of logits."""
+        return self.output_dim
+
+    @property
+    def mean(self) -> torch.Tensor:
+        """Probabilities [N, A]."""
+        return self._now.mean
+
+    @property
+    def std(self) -> torch.Tensor:
+        """[N, A]."""
+        return self._now.stddev
+
+    @property
+    def entropy(self) -> torch.Tensor:
+        """Nats, [N]."""
+        return self._now.entropy()
+
+    @property
+    def params(self) -> tuple[torch.Tensor, ...]:
+        """(logits [N, A],)."""
+        return (self._now.logits,)
+
+    def log_prob(self, outputs: torch.Tensor) -> torch.Tensor:
+        """[N], of rows that `sample` drew."""
+        return self._now.log_prob(outputs)
+
+    def kl_divergence(self, old_params: tuple[torch.Tensor, ...], new_params: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """KL(old || new), [N]."""
+        old, new = (OneHotCategorical(logits=logits, validate_args=False) for (logits,) in (old_params, new_params))
+        return kl_divergence(old, new)

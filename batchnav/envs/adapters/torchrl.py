@@ -1,0 +1,92 @@
+"""Ours as TorchRL's environments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from tensordict import TensorDict, TensorDictBase
+from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
+from torchrl.envs import EnvBase
+
+from batchnav.envs.adapters.observations import boxes_of, by_name
+from batchnav.errors import ArgumentError
+from batchnav.types import VecEnv
+
+
+class TorchRLEnv(EnvBase):
+    """Our environments for TorchRL's collectors and losses: batch size [N], on the environment's device.
+
+        collector = SyncDataCollector(TorchRLEnv(CartPoleEnv(num_envs=32)), actor, frames_per_batch=2048)
+
+    Observations go by our names ("observation" where there is but one), copied; "action" is i64 [N], "reward" f32
+    [N, 1], and "done", "terminated", "truncated" are bool [N, 1]. Our environments reset themselves within the step.
+    TorchRL expects the last observation of an ended episode in "next", and the next one's first from a reset that
+    follows: it gets both. Where the environment gives no final observation (`NavEnv(final_observation=True)` does),
+    the first takes its place, and an end by time counts as terminated too, so that nobody bootstraps from it.
+
+    `info` is our environment's, of the last step: what was measured of the episodes that ended.
+    """
+
+    def __init__(self, env: VecEnv):
+        """`env`: belongs to this one, which closes it."""
+        n = env.num_envs
+        super().__init__(device=env.device, batch_size=[n])
+        self.env = env
+        self.info: Mapping = {}
+        seen = {name: _spec(box, n, env.device) for name, box in boxes_of(env.single_observation_space).items()}
+        self.observation_spec = Composite(seen, shape=[n])
+        self.action_spec = Categorical(int(env.single_action_space.n), shape=[n], device=env.device)
+        self.reward_spec = Unbounded([n, 1], device=env.device)
+        flag = Binary(shape=[n, 1], dtype=torch.bool, device=env.device)
+        self.done_spec = Composite(done=flag, terminated=flag.clone(), truncated=flag.clone(), shape=[n])
+        self._seed: int | None = None
+        self._first: TensorDict | None = None
+        self._ended = torch.zeros(n, dtype=torch.bool, device=env.device)
+
+    def _reset(self, tensordict: TensorDictBase | None = None, **kwargs) -> TensorDict:
+        """All episodes anew; where TorchRL asks for those that ended only, the observations that they began with."""
+        mask = None if tensordict is None else tensordict.get("_reset", None)
+        if mask is None or self._first is None:
+            observation, self.info = self.env.reset(seed=self._seed)
+            self._seed = None
+            self._first = self._copy(observation)
+        elif not torch.equal(mask.flatten(), self._ended):
+            raise ArgumentError("reset: found a mask of other environments, expected those whose episodes just ended")
+        return self._first.clone()
+
+    def _step(self, tensordict: TensorDictBase) -> TensorDict:
+        observation, reward, terminated, truncated, self.info = self.env.step(tensordict["action"])
+        self._ended, self._first = terminated | truncated, self._copy(observation)
+        last = self._first.clone()
+        if "final_obs" in self.info:
+            last = torch.where(self._ended, self._copy(self.info["final_obs"]), last)
+        else:
+            terminated = self._ended
+        flags = {"done": self._ended, "terminated": terminated, "truncated": truncated}
+        return last.update({
+            "reward": reward.unsqueeze(1).clone(), **{name: flag.unsqueeze(1).clone() for name, flag in flags.items()}
+        })  # fmt: skip
+
+    def _set_seed(self, seed: int | None) -> None:
+        self._seed = seed
+
+    def _copy(self, observation: Any) -> TensorDict:
+        tensors = {name: tensor.clone() for name, tensor in by_name(observation).items()}
+        return TensorDict(tensors, batch_size=self.batch_size, device=self.device)
+
+    def close(self, *, raise_if_closed: bool = True) -> None:
+        """Close the environment."""
+        super().close(raise_if_closed=raise_if_closed)
+        self.env.close()
+
+
+def _spec(box: spaces.Box, n: int, device: torch.device) -> Bounded | Unbounded:
+    """A Box as TorchRL says it; floats are f32 with us, whatever their width was."""
+    low, high = (torch.as_tensor(end).expand(n, *box.shape) for end in (box.low, box.high))
+    dtype = torch.float32 if low.is_floating_point() else low.dtype
+    if not box.is_bounded():
+        return Unbounded([n, *box.shape], device=device, dtype=dtype)
+    return Bounded(low.to(dtype), high.to(dtype), [n, *box.shape], device=device, dtype=dtype)

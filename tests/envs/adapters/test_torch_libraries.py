@@ -1,0 +1,115 @@
+"""Ours in skrl, rsl_rl and TorchRL: what each is given at ends, and that it may keep it."""
+
+import pytest
+import torch
+
+from batchnav.cartpole.env import CartPoleEnv
+from batchnav.errors import ArgumentError
+from tests.envs.adapters.counters import ours
+
+
+@pytest.fixture
+def skrl():
+    pytest.importorskip("skrl")
+    from batchnav.envs.adapters import skrl
+
+    return skrl
+
+
+@pytest.fixture
+def rsl_rl():
+    pytest.importorskip("rsl_rl")
+    from batchnav.envs.adapters import rsl_rl
+
+    return rsl_rl
+
+
+@pytest.fixture
+def torchrl():
+    pytest.importorskip("torchrl")
+    from batchnav.envs.adapters import torchrl
+
+    return torchrl
+
+
+def test_skrl(skrl):
+    """Flat observations (count, then image), [N, 1] for the rest; figures of ended episodes."""
+    env = skrl.SkrlEnv(ours(2, 3))
+    first, _ = env.reset()
+    assert first.shape == (2, 13) and not first.any() and env.num_envs == 2 and env.state() is None
+    steps = [env.step(torch.tensor([[1], [2]])) for _ in range(3)]
+    assert [step[0][:, 0].tolist() for step in steps] == [[1, 1], [0, 2], [1, 0]]
+    assert not first.any(), "an observation was written to"
+    assert [step[1].tolist() for step in steps] == [[[1.0], [2.0]]] * 3
+    assert [step[2].flatten().tolist() for step in steps] == [[False, False], [False, False], [False, True]]
+    assert [step[3].flatten().tolist() for step in steps] == [[False, False], [True, False], [False, False]]
+    assert steps[0][4] == {} and steps[2][4]["episode"]["return"] == 6.0
+    env.render()
+    env.close()
+
+
+def test_rsl_rl(rsl_rl):
+    env = rsl_rl.RslRlEnv(ours(2, 3), max_episode_length=3)
+    assert env.num_actions == 3 and env.get_observations()["image"].dtype == torch.float32
+    first = env.get_observations()
+    actions = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.1, 0.9]])
+    steps = [env.step(actions) for _ in range(3)]
+    assert not first["count"].any(), "an observation was written to"
+    assert [step[0]["count"].flatten().tolist() for step in steps] == [[1, 1], [0, 2], [1, 0]]
+    assert steps[0][0]["image"].max() == pytest.approx(1 / 255)
+    assert [step[2].tolist() for step in steps] == [[False, False], [True, False], [False, True]]
+    assert [step[3]["time_outs"].tolist() for step in steps] == [[False, False], [True, False], [False, False]]
+    assert [step[3]["log"]["return"].tolist() for step in steps] == [[], [2.0], [6.0]]
+    assert env.episode_length_buf.tolist() == [1, 0]
+    with pytest.raises(ArgumentError, match="init_at_random_ep_len"):
+        env.episode_length_buf = torch.zeros(2)
+
+
+def test_one_hot_actions_are_categorical(rsl_rl):
+    """Against torch's Categorical."""
+    torch.manual_seed(0)
+    logits, other = torch.randn(2, 4, 3)
+    made = rsl_rl.OneHotActions(3)
+    made.update(logits)
+    expected = torch.distributions.Categorical(logits=logits)
+    drawn = made.sample()
+    assert drawn.shape == (4, 3) and torch.equal(drawn.sum(1), torch.ones(4))
+    torch.testing.assert_close(made.log_prob(drawn), expected.log_prob(drawn.argmax(1)))
+    torch.testing.assert_close(made.entropy, expected.entropy())
+    kl = torch.distributions.kl_divergence(expected, torch.distributions.Categorical(logits=other))
+    torch.testing.assert_close(made.kl_divergence(made.params, (other,)), kl)
+    assert made.input_dim == 3 and made.mean.shape == made.std.shape == (4, 3)
+    assert torch.equal(made.deterministic_output(logits), made.as_deterministic_output_module()(logits))
+
+
+def test_torchrl_rollouts(torchrl):
+    """ "next" ends an episode, the following root begins one; flags as they are; TorchRL's own check of the specs."""
+    from torchrl.envs.utils import check_env_specs
+
+    env = torchrl.TorchRLEnv(ours(2, 3))
+    check_env_specs(env)
+    rollout = env.rollout(6, break_when_any_done=False)
+    assert rollout["count"][..., 0].tolist() == [[0, 1, 0, 1, 0, 1], [0, 1, 2, 0, 1, 2]]
+    assert rollout["next", "count"][..., 0].tolist() == [[1, 2, 1, 2, 1, 2], [1, 2, 3, 1, 2, 3]]
+    assert rollout["next", "image"].dtype == torch.uint8 and rollout["next", "image"][1, 2].unique() == 3
+    ends = {name: rollout["next", name][..., 0].long().tolist() for name in ("done", "terminated", "truncated")}
+    assert ends["truncated"] == [[0, 1, 0, 1, 0, 1], [0] * 6] and ends["terminated"] == [[0] * 6, [0, 0, 1, 0, 0, 1]]
+    assert ends["done"] == [[0, 1, 0, 1, 0, 1], [0, 0, 1, 0, 0, 1]]
+    assert torch.equal(rollout["next", "reward"][..., 0], rollout["action"].float())
+    env.close()
+
+
+def test_torchrl_without_final_observations(torchrl):
+    """The next episode's first is in the last one's place, and nobody is to bootstrap from it."""
+    env = torchrl.TorchRLEnv(ours(2, 3, final=False))
+    rollout = env.rollout(3, break_when_any_done=False)
+    assert rollout["next", "count"][..., 0].tolist() == [[1, 0, 1], [1, 2, 0]]
+    assert rollout["next", "terminated"][..., 0].long().tolist() == [[0, 1, 0], [0, 0, 1]]
+    with pytest.raises(ArgumentError, match="mask"):
+        env.reset(rollout[:, -1].empty().set("_reset", torch.tensor([[True], [False]])))
+
+
+def test_torchrl_seeds(torchrl):
+    env, twin = torchrl.TorchRLEnv(CartPoleEnv(4)), CartPoleEnv(4)
+    env.set_seed(5)
+    assert torch.equal(env.reset()["observation"], twin.reset(seed=5)[0])

@@ -1,0 +1,133 @@
+"""PPO in one file, in CleanRL's way: all of it is here, and nothing of the project but the environment.
+
+    python train/ppo_single_file.py                                            # CartPole: seconds on a CPU
+    python train/ppo_single_file.py --device cuda --num-envs 4096 --total-frames 20_000_000
+
+Schulman et al., "Proximal policy optimization algorithms" (2017), with the details of Huang et al., "The 37
+implementation details of PPO" (ICLR Blog Track, 2022). For another environment change the two lines that make one, and
+`Agent`, which takes flat observations; what it does with tensors needs no change, since all stay on the device.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+import tyro
+from torch import nn
+from torch.distributions import Categorical
+
+from batchnav import CartPoleEnv
+
+
+@dataclass(frozen=True)
+class Args:
+    """What to train with."""
+
+    seed: int = 0
+    device: str = "cpu"
+    num_envs: int = 32
+    num_steps: int = 64
+    total_frames: int = 60_000
+    learning_rate: float = 2e-3
+    gamma: float = 0.99
+    gae_lambda: float = 0.98
+    update_epochs: int = 10
+    num_minibatches: int = 4
+    clip_coef: float = 0.2
+    vf_coef: float = 0.5
+    max_grad_norm: float = 0.5
+
+
+def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
+    """A linear layer with orthogonal weights."""
+    made = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(made.weight, gain)
+    nn.init.zeros_(made.bias)
+    return made
+
+
+class Agent(nn.Module):
+    """An actor and a critic for observations [..., D]."""
+
+    def __init__(self, inputs: int, actions: int):
+        super().__init__()
+        self.critic = nn.Sequential(layer(inputs, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, 1, 1.0))
+        self.actor = nn.Sequential(layer(inputs, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, actions, 0.01))
+
+    def value(self, obs: torch.Tensor) -> torch.Tensor:
+        """[..., D] -> [...]."""
+        return self.critic(obs).squeeze(-1)
+
+    def policy(self, obs: torch.Tensor) -> Categorical:
+        """The distribution of actions."""
+        return Categorical(logits=self.actor(obs), validate_args=False)
+
+
+def gae(
+    rewards: torch.Tensor, values: torch.Tensor, next_values: torch.Tensor, ends: torch.Tensor, gamma: float, lam: float
+) -> torch.Tensor:
+    """Advantages [T, N] (Schulman et al., 2016); `next_values` are 0 where there is nothing to come."""
+    advantages, running = torch.zeros_like(rewards), torch.zeros_like(rewards[0])
+    for t in reversed(range(len(rewards))):
+        running = rewards[t] + gamma * next_values[t] - values[t] + gamma * lam * (1.0 - ends[t]) * running
+        advantages[t] = running
+    return advantages
+
+
+def train(args: Args) -> Agent:
+    """Train; prints the mean return of the episodes that ended in each rollout."""
+    torch.manual_seed(args.seed)
+    env = CartPoleEnv(args.num_envs, args.device, args.seed)
+    agent = Agent(env.single_observation_space.shape[0], int(env.single_action_space.n)).to(args.device)
+    optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
+    shape, begin, frames = (args.num_steps, args.num_envs), time.perf_counter(), 0
+    obs = torch.zeros(*shape, *env.single_observation_space.shape, device=args.device)
+    actions = torch.zeros(shape, dtype=torch.int64, device=args.device)
+    logprobs, rewards, values, next_values, ends = (torch.zeros(shape, device=args.device) for _ in range(5))
+
+    next_obs, _ = env.reset(seed=args.seed)
+    while frames < args.total_frames:
+        returns, episodes = torch.zeros((), device=args.device), torch.zeros((), device=args.device)
+        with torch.no_grad():
+            for t in range(args.num_steps):
+                obs[t] = next_obs  # a copy: the environment writes into its own tensors again
+                policy = agent.policy(obs[t])
+                actions[t] = policy.sample()
+                logprobs[t], values[t] = policy.log_prob(actions[t]), agent.value(obs[t])
+                next_obs, rewards[t], terminated, truncated, info = env.step(actions[t])
+                # An ended episode has begun anew already: what it ended with is in `final_obs`.
+                ended = terminated | truncated
+                last = torch.where(ended.unsqueeze(1), info["final_obs"], next_obs)
+                next_values[t] = agent.value(last) * ~terminated
+                ends[t] = ended
+                returns += (info["episode"]["return"] * ended).sum()
+                episodes += ended.sum()
+            advantages = gae(rewards, values, next_values, ends, args.gamma, args.gae_lambda)
+        frames += actions.numel()
+
+        flat = [x.flatten(0, 1) for x in (obs, actions, logprobs, advantages, advantages + values)]
+        for _ in range(args.update_epochs):
+            order = torch.randperm(actions.numel(), device=args.device)
+            for rows in order.chunk(args.num_minibatches):
+                b_obs, b_actions, b_logprobs, b_advantages, b_returns = (x[rows] for x in flat)
+                policy = agent.policy(b_obs)
+                ratio = (policy.log_prob(b_actions) - b_logprobs).exp()
+                b_advantages = (b_advantages - b_advantages.mean()) / (b_advantages.std() + 1e-8)
+                clipped = ratio.clamp(1.0 - args.clip_coef, 1.0 + args.clip_coef)
+                policy_loss = -torch.min(b_advantages * ratio, b_advantages * clipped).mean()
+                value_loss = 0.5 * (agent.value(b_obs) - b_returns).square().mean()
+                optimizer.zero_grad()
+                (policy_loss + args.vf_coef * value_loss).backward()
+                nn.utils.clip_grad_norm_(agent.parameters(), args.max_grad_norm)
+                optimizer.step()
+        rate = frames / (time.perf_counter() - begin)
+        print(
+            f"{frames:>12,} frames  {rate:>12,.0f} frames/s  mean return {float(returns / episodes):6.1f}", flush=True
+        )
+    return agent
+
+
+if __name__ == "__main__":
+    train(tyro.cli(Args, description=__doc__))
