@@ -3,6 +3,7 @@
 #   make test    run the tests
 #   make plain   run the small ones with kernels as plain Python, which checks every index
 #   make lint    style, the contracts between rooms, types, and the tables of results
+#   make docs    the documentation, with warnings as errors, to build/site
 #   make fuzz    load N (10000) broken files; SEED says which
 
 PYTHON ?= python3
@@ -20,7 +21,7 @@ SEED ?= 0
 
 N ?= 10000
 
-.PHONY: train test plain lint fuzz
+.PHONY: train test plain lint docs fuzz
 
 train: $(VENV)/.installed
 	$(RUN) -m batchnav train --config $(CONFIG) --out $(OUT) --seed $(SEED)
@@ -32,6 +33,9 @@ test: $(VENV)/.installed-dev
 plain: $(VENV)/.installed-dev
 	NUMBA_DISABLE_JIT=1 $(RUN) -m pytest -m plain -k "not OpenGL"
 
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
+
 fuzz: $(VENV)/.installed-dev
 	$(RUN) tests/fuzz/harness.py --number $(N) --seed $(SEED)
 
@@ -40,7 +44,7 @@ lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/mypy
-	$(RUN) eval/tables.py --check
+	$(RUN) -m eval.tables --check
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
@@ -50,5 +54,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(INSTALL) --editable '.[dev]'
+	$(INSTALL) --editable '.[dev,docs]'
 	touch $@

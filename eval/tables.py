@@ -1,10 +1,11 @@
 """Write the tables of results from eval/results/*.jsonl: the newest row of each figure, with the commit that made it.
 
-    python eval/tables.py            rewrites what is between `<!-- results NAME -->` and `<!-- end -->`
-    python eval/tables.py --check    exits 1 where a file is not what it would write
+    python -m eval.tables            rewrites what is between `<!-- results NAME -->` and `<!-- end -->`
+    python -m eval.tables --check    exits 1 where a file is not what it would write
 
-In README.md and eval/results/README.md. NAME is one of TABLES; `<!-- results pointnav split=val|test seed=0 -->` takes
-only the rows with these values of a parameter, the metric, or the machine ("H200", "CPU").
+In README.md and eval/results/README.md. NAME is `main`, `leaderboard` (eval/summary.py) or one of TABLES;
+`<!-- results pointnav split=val|test seed=0 -->` takes only the rows with these values of a parameter, the metric, or the
+machine ("H200", "CPU").
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import numpy as np
 
 from batchnav.config import PPOConfig
 from batchnav.evaluation.intervals import Interval, format_interval
-from batchnav.runs.results import figure, rows_of, shown, unit
+from batchnav.runs.results import figure, shown, unit
+from eval.summary import SUMMARIES, Row, machine, markdown, parse, wanted_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = (ROOT / "README.md", ROOT / "eval" / "results" / "README.md")
@@ -28,20 +30,24 @@ BLOCK = re.compile(r"(<!-- results (\w+)((?: \w+=\S*)*) -->\n).*?(<!-- end -->)"
 SPLITS = ("val", "test", "test_120", "procthor_unseen", "aws_small_house")
 METRICS = {"success": "success", "spl": "SPL", "soft_spl": "soft SPL"}
 
-Row = dict[str, Any]
-
 
 def main() -> None:
     for path in FILES:
         text = path.read_text(encoding="utf-8")
-        unknown = {match[2] for match in BLOCK.finditer(text)} - set(TABLES)
+        known = (*TABLES, *SUMMARIES)
+        unknown = {match[2] for match in BLOCK.finditer(text)} - set(known)
         if unknown:
-            sys.exit(f"{path}: found <!-- results {min(unknown)} -->, expected one of {', '.join(TABLES)}")
-        new = BLOCK.sub(lambda m: m[1] + table(m[2], parse(m[3])) + m[4], text)
+            sys.exit(f"{path}: found <!-- results {min(unknown)} -->, expected one of {', '.join(known)}")
+        new = BLOCK.sub(lambda m: m[1] + made(m[2], m[3]) + m[4], text)
         if "--check" not in sys.argv:
             path.write_text(new, encoding="utf-8")
         elif new != text:
-            sys.exit(f"{path}: its tables are not those of eval/results: run python eval/tables.py")
+            sys.exit(f"{path}: its tables are not those of eval/results: run python -m eval.tables")
+
+
+def made(name: str, conditions: str) -> str:
+    """A table in Markdown by its name and what its rows are to have."""
+    return SUMMARIES[name]() if name in SUMMARIES else table(name, parse(conditions))
 
 
 class Layout(NamedTuple):
@@ -63,7 +69,7 @@ class Layout(NamedTuple):
 def table(name: str, wanted: dict[str, list[str]]) -> str:
     """A table in Markdown, of the rows that have the wanted values."""
     layout, lines, titles = TABLES[name], {}, {}
-    rows = [row for row in rows_of(layout.benchmark) if is_wanted(row, wanted) and layout.column(row)]
+    rows = [row for row in wanted_rows(layout.benchmark, wanted) if layout.column(row)]
     for row in sorted(rows, key=layout.order) if layout.order else rows:
         title = layout.column(row)
         titles[title] = None
@@ -79,19 +85,7 @@ def table(name: str, wanted: dict[str, list[str]]) -> str:
         commits = dict.fromkeys(row["commit"] for row in found.values())
         figures = (layout.cell(found[title]) if title in found else "" for title in titles)
         cells.append([*(line[i] for i in labels), *figures, ", ".join(commits)])
-    return "".join("| " + " | ".join(line) + " |\n" for line in cells)
-
-
-def is_wanted(row: Row, wanted: dict[str, list[str]]) -> bool:
-    name = "CPU" if row["machine"].startswith("CPU") else machine(row)
-    facts = {**row["params"], "metric": row["metric"], "machine": name}
-    return all(str(facts.get(key, "")) in values for key, values in wanted.items())
-
-
-def parse(conditions: str) -> dict[str, list[str]]:
-    """Values by name, of " name=value|value ..."."""
-    pairs = (condition.split("=", 1) for condition in conditions.split())
-    return {name: values.split("|") for name, values in pairs}
+    return markdown(cells)
 
 
 def param(name: str) -> Callable[[Row], str]:
@@ -103,12 +97,6 @@ def param(name: str) -> Callable[[Row], str]:
         return f"{value:,}" if small else shown(value)
 
     return label
-
-
-def machine(row: Row) -> str:
-    """Its short name: "H200", "2 CPU cores"."""
-    name = row["machine"]
-    return f"{name.rsplit(', ', 1)[1].split()[0]} CPU cores" if name.startswith("CPU") else name.removeprefix("NVIDIA ")
 
 
 def image(row: Row) -> str:

@@ -1,6 +1,5 @@
 """docs/own_task.md: its files are as short as it says, and what it does with them works."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from batchnav.runs.config import PointNavRun
 from batchnav.runs.training import train
 from batchnav.sensors import SENSORS
 from batchnav.tasks import TASKS
+from tests.pages import blocks
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_task.md"
 LINES = {"reach_height": 80, "nearness": 40}
@@ -22,16 +22,16 @@ LINES = {"reach_height": 80, "nearness": 40}
 @pytest.fixture
 def tutorial(tmp_path, monkeypatch):
     """The page's files in a folder of their own, and the program that uses them."""
-    *files, program = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    for (name, most), text in zip(LINES.items(), files, strict=True):
-        assert len(text.splitlines()) <= most
-        (tmp_path / f"{name}.py").write_text(text)
+    *files, program = blocks(PAGE)
+    for (name, most), block in zip(LINES.items(), files, strict=True):
+        assert block.file == f"{name}.py" and len(block.text.splitlines()) <= most
+        (tmp_path / block.file).write_text(block.text)
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("batchnav.tasks.TASKS", TASKS)
     before = dict(TASKS), dict(SENSORS)
-    yield program
+    yield program.text
     for registry, known in zip((TASKS, SENSORS), before, strict=True):
         registry.clear()
         registry.update(known)
@@ -39,8 +39,8 @@ def tutorial(tmp_path, monkeypatch):
 
 def run_tutorial(program, device):
     torch.manual_seed(0)
-    space = {"device": torch.device(device), "updates": 1}
-    exec(compile(program, str(PAGE), "exec"), space)
+    space = {}
+    exec(compile(program.replace('"auto"', repr(device)), str(PAGE), "exec"), space)
     return space
 
 

@@ -24,7 +24,7 @@ def write(name, *rows):
     """Rows of (metric, value, parameters, the row's other entries), in a file."""
     with (results.RESULTS / f"{name}.jsonl").open("a") as file:
         for metric, value, params, others in rows:
-            row = {"metric": metric, "value": value, "params": params, "machine": H200, "commit": "1234567", **others}
+            row = {"metric": metric, "value": value, "params": params, "machine": H200, "commit": "1234567", "date": "2026-11-21", **others}
             file.write(json.dumps(row) + "\n")
 
 
@@ -80,12 +80,37 @@ def test_renderers_share_a_line_and_warps_trees_a_column(files):
     assert sum("2,500,000" in line or "2,100,000" in line for line in lines("render")) == 2
 
 
+def test_the_leaderboard_has_a_line_an_agent_and_says_how(files):
+    def measured(agent, split, success, spl, **params):
+        params = {"agent": agent, "split": split, "episodes": 200, **params}
+        write("pointnav", ("success", success, params, {}), ("spl", spl, params, {}))
+
+    measured("greedy", "val", 0.04, 0.04)
+    measured("learned", "val", 0.985, 0.895, frames=300_023_808, seed=0, sample=True, renderer="raycast")
+    measured("learned", "test", 0.99, 0.925, frames=300_023_808, seed=0, sample=True, renderer="raycast")
+    measured("learned", "val", 0.5, 0.5, frames=300_023_808, seed=0, sample=False)  # other actions: not the agent's line
+    assert tables.made("leaderboard", "").splitlines()[2:] == [
+        "| learned | 300 million | 0.985, 0.895 | 0.990, 0.925 |  |  | 2026-11-21 | 1234567 "
+        "| `batchnav train --config pointnav_h200_300m` |",
+        "| greedy |  | 0.040, 0.040 |  |  |  | 2026-11-21 | 1234567 | `batchnav evaluate greedy` |",
+    ]
+
+
+def test_the_main_table_rounds_and_names_peers(files):
+    assert tables.made("main", "") == "No figures yet.\n"
+    params = {"scene": "aws_small_house", "num_agents": 4096, "height": 64, "width": 64}
+    write("render", ("frames_per_second", 2_519_607.0, {**params, "renderer": "raycast"}, {"commit": "old"}))
+    write("render", ("frames_per_second", 1_013_000.0, {**params, "renderer": "warp 1.19.0 cubql"}, {}))
+    (line,) = tables.made("main", "").splitlines()[2:]
+    assert line.endswith("| **2.5 million** | Warp 1.19: 1 million | old, 1234567 |")
+
+
 def test_the_check_finds_what_is_not_written(files, monkeypatch):
     page = "before\n<!-- results sim num_envs=8 -->\n{}<!-- end -->\nafter\n"
     files.write_text(page.format("stale\n"))
     write("sim", ("steps_per_second", 8.0, {"scene": "a", "num_envs": 8, "actions": "all"}, {}))
     monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
-    with pytest.raises(SystemExit, match="run python eval/tables"):
+    with pytest.raises(SystemExit, match="run python -m eval.tables"):
         tables.main()
     assert "stale" in files.read_text()
     monkeypatch.setattr(sys, "argv", ["tables.py"])

@@ -1,0 +1,52 @@
+"""The site's pages that lie elsewhere in the tree, and links that lead to the same page there and here."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "eval/LOG.md": "log.md",
+    "eval/cartpole.md": "cartpole.md",
+    "eval/results/README.md": "results.md",
+    "assets/policies/pointnav_h200/README.md": "bundled_agent.md",
+}
+"""From the tree's names to the site's."""
+PICTURES = ("eval/results/*.png", "eval/results/figures/*.png", "assets/policies/*/*.png")
+NAMES = {site: tree for tree, site in PAGES.items()}
+LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def on_files(files, config):
+    """Pages and their pictures from elsewhere join those of docs/."""
+    for tree, site in PAGES.items():
+        files.append(File.generated(config, site, abs_src_path=str(ROOT / tree)))
+    for pattern in PICTURES:
+        for path in sorted(ROOT.glob(pattern)):
+            files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Links as the tree has them, as the site has them; to what the site does not have, their text alone."""
+    here = page.file.src_uri
+    folder = posixpath.dirname(NAMES.get(here, f"docs/{here}"))
+
+    def moved(match: re.Match) -> str:
+        text, target, anchor = match[1], match[2], match[3] or ""
+        if ":" in target:
+            return match[0]
+        tree = posixpath.normpath(posixpath.join(folder, target))
+        site = PAGES.get(tree, tree.removeprefix("docs/"))
+        if files.get_file_from_path(site):
+            return f"{text}({posixpath.relpath(site, posixpath.dirname(here) or '.')}{anchor})"
+        return text[1:-1] if (ROOT / tree).exists() else match[0]
+
+    return LINK.sub(moved, markdown)

@@ -1,0 +1,119 @@
+"""README's animation: an agent in houses that nobody trained in, with what it sees and its way on the map.
+
+    python eval/animation.py --out docs/agents.webp
+
+Plays episodes spread evenly over the file, each once, as evaluation does, and draws all of them side by side. The agent
+sees what it was trained on; for people the same views are rendered again, larger, in colour, depth and semantics.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import tyro
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from batchnav.errors import BatchnavError
+from batchnav.evaluation.play import Recording
+from batchnav.evaluation.run import Evaluation, PolicyPlayer
+from batchnav.render import render
+from batchnav.runtime.files import replacing
+from batchnav.scene.appearance import COLOR_FIELDS
+from batchnav.scene.scene import Scene
+from batchnav.view.mosaic import colour_depth
+from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
+from batchnav.view.video import caption
+
+ASSETS = Path(__file__).resolve().parents[1] / "assets"
+SENSORS = ("rgb", "depth", "semantic")
+SEEN = frozenset({*COLOR_FIELDS, "category"})
+"""What of the houses' looks these sensors read."""
+FAR = 10.0
+"""Metres at which depth has its last colour, as far as the agent sees."""
+GAP, LINE = 4, 18
+"""Pixels between pictures, and of a line of text."""
+HOLD = 12
+"""Frames for which the last picture stays."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to show."""
+
+    out: Path
+    """The file, an animated WebP."""
+    checkpoint: Path = ASSETS / "policies" / "pointnav_h200" / "policy.safetensors"
+    episodes: Path = ASSETS / "episodes" / "val.json.gz"
+    count: int = 3
+    """Episodes, one below the other."""
+    side: int = 176
+    """Pixels of a picture's side."""
+    frames_per_second: float = 10.0
+    seed: int = 0
+    """Of the policy's drawn actions."""
+
+
+def main(options: Options) -> None:
+    player = PolicyPlayer(options.checkpoint, torch.device("cpu"), seed=options.seed)
+    evaluation = Evaluation(options.episodes, torch.device("cpu"), player.config.body, appearance=SEEN)
+    recordings = evaluation.film(player, evaluation.spread(options.count))
+    camera_height = player.config.camera.camera_height
+    rows = [film(r, evaluation.bank.scenes[r.scene], camera_height, options.side) for r in recordings]
+    frames = [beside([row[min(i, len(row) - 1)] for row in rows]) for i in range(max(map(len, rows)) + HOLD)]
+    with replacing(options.out, BatchnavError) as part:
+        duration = round(1000 / options.frames_per_second)
+        frames[0].save(
+            part, "WEBP", save_all=True, append_images=frames[1:], duration=duration, loop=0, quality=60, method=4
+        )
+
+
+def film(recording: Recording, scene: Scene, camera_height: float, side: int) -> list[Image.Image]:
+    """A frame a step: the views, and the map with the path so far."""
+    eyes = recording.positions + np.float32([0.0, camera_height, 0.0])
+    seen = render(scene, eyes, recording.headings, SENSORS, side, side)
+    views = np.concatenate([seen["rgb"], colour_depth(seen["depth"], FAR), colour_ids(seen["semantic"])], axis=2)
+    plan = TopDownMap(scene.navmesh, scene.mesh, float(recording.positions[0, 1]), size=2 * side)
+    plan.draw_path(scene.navmesh.shortest_path(recording.positions[0], recording.goal), ORANGE, width=4.0, dash=9.0)
+    plan.draw_goal(recording.goal, recording.goal_radius)
+    return [frame(views[step], plan.copy(), recording, step) for step in range(len(views))]
+
+
+def frame(views: np.ndarray, plan: TopDownMap, recording: Recording, step: int) -> Image.Image:
+    """One row of the animation at one step: views u8 [S, 3 S, 3] and the map, below a line of text."""
+    side = len(views)
+    plan.draw_path(recording.positions[: step + 1], BLUE, width=4.0)
+    plan.draw_start(recording.positions[step], float(recording.headings[step]), BLUE)
+    box = (round(1.5 * side), side)
+    sheet = Image.new("RGB", (3 * (side + GAP) + box[0], LINE + side), PAPER)
+    text = caption(recording, step)
+    ImageDraw.Draw(sheet).text((2, LINE // 2), text, fill=INK, font=ImageFont.load_default(12), anchor="lm")
+    for k in range(len(SENSORS)):
+        sheet.paste(Image.fromarray(views[:, k * side : (k + 1) * side]), (k * (side + GAP), LINE))
+    sheet.paste(ImageOps.pad(plan.image, box, color=PAPER), (3 * (side + GAP), LINE))
+    return sheet
+
+
+def colour_ids(ids: np.ndarray) -> np.ndarray:
+    """Ids i32 [...] -> u8 [..., 3]: the same colour for the same id, black for 0."""
+    hues = np.random.default_rng(7).integers(48, 232, (int(ids.max(initial=0)) + 1, 3), np.uint8)
+    hues[0] = 0
+    return hues[np.maximum(ids, 0)]
+
+
+def beside(rows: list[Image.Image]) -> Image.Image:
+    """All rows, one below the other."""
+    sheet = Image.new("RGB", (rows[0].width, sum(row.height + GAP for row in rows) - GAP), PAPER)
+    for k, row in enumerate(rows):
+        sheet.paste(row, (0, k * (row.height + GAP)))
+    return sheet
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Options, description=__doc__))
+    except BatchnavError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,160 @@
+"""README's table of main figures and the leaderboard of agents, from the rows of eval/results, rounded for people."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from batchnav.runs.results import rows_of
+
+Row = dict[str, Any]
+SPLITS = ("val", "test", "hall", "scan")
+
+
+class Figure(NamedTuple):
+    """A figure of the newest row that meets some conditions."""
+
+    name: str
+    """What it is of; empty for ours."""
+    benchmark: str
+    conditions: str
+    """As in a table's marker."""
+
+
+class Claim(NamedTuple):
+    """A line of the table: what was measured, ours, and what it is read beside."""
+
+    what: str
+    ours: Figure
+    beside: tuple[Figure, ...]
+
+
+def _pointnav(agent: str, metric: str) -> Figure:
+    name = {"learned": "", "oracle": "the shortest path, walked", "blind": "a compass alone"}[agent]
+    seen = " renderer=raycast sample=True frames=300023808" if agent == "learned" else ""
+    return Figure(name, "pointnav", f"metric={metric} split=val agent={agent}{seen}")
+
+
+def _render(name: str, renderer: str, machine: str, agents: int, sensors: str = "|depth") -> Figure:
+    scene = f"scene=aws_small_house{'_textured' if 'rgb' in sensors else ''} width=64 metric=frames_per_second"
+    return Figure(name, "render", f"{scene} renderer={renderer} machine={machine} num_agents={agents} sensors={sensors}")
+
+
+def _training(name: str, part: str) -> Figure:
+    return Figure(
+        name, "train", f"part={part} policy=paper num_envs=4096 minibatches=16 width=64 slots=0 deterministic=False"
+    )
+
+
+def _cartpole(name: str, how: str) -> Figure:
+    return Figure(name, "cartpole", f"part=scaling num_envs=65536 machine=H200 how={how}")
+
+
+CLAIMS = (
+    Claim("PointNav, 20 houses never seen: success", _pointnav("learned", "success"),
+          (_pointnav("oracle", "success"), _pointnav("blind", "success"))),
+    Claim("the same: SPL", _pointnav("learned", "spl"), (_pointnav("oracle", "spl"), _pointnav("blind", "spl"))),
+    Claim("training from end to end, the paper's network, frames/s on one H200", _training("", "whole"),
+          (_training("the network alone", "policy"),)),
+    Claim("depth images of 64x64, a furnished house, frames/s on one H200", _render("", "raycast", "H200", 4096),
+          (_render("Warp 1.19", "warp_1.19.0_cubql", "H200", 4096),)),
+    Claim("the same with colour, textured", _render("", "raycast", "H200", 4096, "rgb|rgb+depth|depth+rgb"), ()),
+    Claim("the same without colour on two CPU cores", _render("", "raycast", "CPU", 256),
+          (_render("Embree", "Embree_(embreex_4.4.0.post1)", "CPU", 256),)),
+    Claim("shortest paths a second on a navmesh, one H200",
+          Figure("", "navmesh", "metric=geodesics_per_second machine=H200"),
+          (Figure("two CPU cores", "navmesh", "metric=geodesics_per_second machine=CPU"),)),
+    Claim("CartPole, 65,536 environments, steps/s on one H200", _cartpole("", "graph"),
+          (_cartpole("gymnax", "gymnax_1.0.1_scan,_jax_0.11.2_gpu"),
+           _cartpole("PyTorch compiled, in a graph", "torch_compiled,_graph"))),
+)  # fmt: skip
+"""What README says first."""
+
+TRAINED_BY = {
+    2_750_464: "batchnav train --config pointnav_cpu",
+    300_023_808: "batchnav train --config pointnav_h200_300m",
+    180_092_928: "batchnav train --config pointnav_best_h200",
+}
+"""By frames, how agents were trained that can be trained again so."""
+
+
+def main_table() -> str:
+    """The claims whose figures there are, in Markdown; "No figures yet." without any."""
+    cells = [["", "batchnav", "beside it", "commit"], ["---", "---:", "---", "---"]]
+    for claim in CLAIMS:
+        ours, peers = newest(claim.ours), [(peer.name, newest(peer)) for peer in claim.beside]
+        if ours:
+            beside = "; ".join(f"{name}: {rounded(row['value'])}" for name, row in peers if row)
+            commits = dict.fromkeys(row["commit"] for row in (ours, *(row for _, row in peers if row)))
+            cells.append([claim.what, f"**{rounded(ours['value'])}**", beside, ", ".join(commits)])
+    return markdown(cells) if len(cells) > 2 else "No figures yet.\n"
+
+
+def leaderboard() -> str:
+    """One line an agent, the best SPL on `val` first: success and SPL on each split, when, commit, how to repeat it."""
+    lines: dict[tuple, dict[tuple[str, str], Row]] = {}
+    for row in wanted_rows("pointnav", parse(f"metric=success|spl split={'|'.join(SPLITS)} sample=|True")):
+        params = row["params"]
+        if params.get("renderer", "raycast") == "raycast":
+            agent = params["agent"], params.get("frames"), params.get("seed") or 0
+            lines.setdefault(agent, {})[params["split"], row["metric"]] = row
+    if not lines:
+        return "No figures yet.\n"
+    best = sorted(lines.items(), key=lambda line: -line[1].get(("val", "spl"), {"value": 0.0})["value"])
+    head = ["agent", "frames", *SPLITS, "when", "commit", "how"]
+    return markdown([head, ["---", "---:", *["---"] * (len(head) - 2)], *(_agent_line(*line) for line in best)])
+
+
+def _agent_line(agent: tuple[str, int | None, int], found: dict[tuple[str, str], Row]) -> list[str]:
+    """An agent's cells: "success, SPL" of each split."""
+    name, frames, seed = agent
+    figures = [[found.get((split, metric)) for metric in ("success", "spl")] for split in SPLITS]
+    cells = [", ".join(f"{row['value']:.3f}" for row in pair if row) for pair in figures]
+    dates, commits = (list(dict.fromkeys(row[key] for row in found.values())) for key in ("date", "commit"))
+    how = TRAINED_BY.get(frames, "") + (f" --seed {seed}" if seed else "") if frames else f"batchnav evaluate {name}"
+    trained = rounded(frames) if frames else ""
+    return [name, trained, *cells, max(dates), ", ".join(commits), f"`{how}`" if how else "see LOG.md"]
+
+
+def newest(figure: Figure) -> Row | None:
+    """The last row that meets the conditions."""
+    found = wanted_rows(figure.benchmark, parse(figure.conditions))
+    return found[-1] if found else None
+
+
+def wanted_rows(benchmark: str, wanted: dict[str, list[str]]) -> list[Row]:
+    """The newest rows of a benchmark that have one of the values wanted of each parameter, metric and machine."""
+    return [row for row in rows_of(benchmark) if is_wanted(row, wanted)]
+
+
+def is_wanted(row: Row, wanted: dict[str, list[str]]) -> bool:
+    name = "CPU" if row["machine"].startswith("CPU") else machine(row)
+    facts = {**row["params"], "metric": row["metric"], "machine": name}
+    return all(str(facts.get(key, "")).replace(" ", "_") in values for key, values in wanted.items())
+
+
+def parse(conditions: str) -> dict[str, list[str]]:
+    """Values by name, of " name=value|value ..."; a space in a value is written "_"."""
+    pairs = (condition.split("=", 1) for condition in conditions.split())
+    return {name: values.replace(" ", "_").split("|") for name, values in pairs}
+
+
+def machine(row: Row) -> str:
+    """Its short name: "H200", "2 CPU cores"."""
+    name = row["machine"]
+    return f"{name.rsplit(', ', 1)[1].split()[0]} CPU cores" if name.startswith("CPU") else name.removeprefix("NVIDIA ")
+
+
+def markdown(cells: list[list[str]]) -> str:
+    """A table's lines."""
+    return "".join("| " + " | ".join(line) + " |\n" for line in cells)
+
+
+def rounded(value: float) -> str:
+    """For people: two digits, in words from a million on; shares with two decimals."""
+    for size, word in ((1e9, "billion"), (1e6, "million")):
+        if value >= size:
+            return f"{float(f'{value / size:.2g}'):g} {word}"
+    return f"{value:.2f}" if value <= 1.0 else f"{float(f'{value:.2g}'):,.0f}"
+
+
+SUMMARIES = {"main": main_table, "leaderboard": leaderboard}

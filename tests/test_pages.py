@@ -1,0 +1,95 @@
+"""Every Python and shell block of README and docs does what it says, in its page's order; or says what it needs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from batchnav.data.episodes import load_episodes, save_episodes
+from batchnav.policy import ENCODERS
+from tests.pages import NEEDS, PAGES, ROOT, Block, blocks
+
+RUN = ("python", "sh")
+OTHERS = ("text", "yaml", "json", "toml", "bash")
+"""Languages of blocks that nothing runs; SLURM's scripts are "bash"."""
+OWN_TEST = ("own_task.md",)
+"""Pages that have tests of their own: tests/test_own_task.py."""
+NUM_EPISODES = 4
+
+
+def runnable(page: Path, wanted: frozenset[str]) -> list[Block]:
+    """The blocks of a page that need no more than what is wanted."""
+    return [block for block in blocks(page) if block.language in RUN and block.needs <= wanted]
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+TESTED = [page for page in PAGES if page.name not in OWN_TEST]
+ANYWHERE = [page for page in TESTED if runnable(page, frozenset())]
+ON_GPU = [page for page in TESTED if any(block.needs for block in runnable(page, frozenset({"gpu"})))]
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """The first episodes of `val`, for what would take minutes with all."""
+    path = tmp_path_factory.mktemp("few") / "few.json.gz"
+    save_episodes(load_episodes(ROOT / "assets" / "episodes" / "val.json.gz")[:NUM_EPISODES], path)
+    return path
+
+
+@pytest.fixture
+def folder(few, tmp_path, monkeypatch):
+    """Where a reader would be, in a checkout, but empty of what was not checked in."""
+    known = dict(ENCODERS)
+    for name in ("assets", "configs", "eval", "train"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / few.name).symlink_to(few)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    yield tmp_path
+    ENCODERS.clear()  # a page adds its own
+    ENCODERS.update(known)
+
+
+def play(page: Path, found: list[Block], folder: Path) -> None:
+    """Run blocks as a reader would: Python in one session, shell lines one by one until one fails."""
+    session = {"__name__": "__main__"}
+    for block in found:
+        if block.file:
+            (folder / block.file).write_text(block.text)
+        elif block.language == "python":
+            # As many empty lines before it as the page has: a traceback then names the page's own line.
+            exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), session)
+        else:
+            command = f"{block.text.rstrip()} {block.short}"
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], capture_output=True, text=True)
+            assert done.returncode == 0, f"{page}:{block.line}: {command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ANYWHERE, ids=name_of)
+def test_blocks_run(page, folder):
+    play(page, runnable(page, frozenset()), folder)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("page", ON_GPU, ids=name_of)
+def test_blocks_run_on_a_gpu(page, folder):
+    play(page, runnable(page, frozenset({"gpu"})), folder)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_says_its_language_and_known_needs(page):
+    for block in blocks(page):
+        assert block.language in RUN + OTHERS, f"{page}:{block.line}: found {block.language!r}"
+        assert block.needs <= NEEDS, f"{page}:{block.line}: found {set(block.needs - NEEDS)}"
+
+
+def test_readme_can_be_read_in_two_minutes():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
