@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -17,9 +19,18 @@ MAX_NAMED = 6
 """Islands in the legend, the largest first."""
 
 
+class Drawing(Figure):
+    """A figure that a notebook shows by itself, whether it has pyplot or not."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
+
+
 def draw_navmesh(
     navmesh: NavMesh, start: np.ndarray | None = None, goal: np.ndarray | None = None, height: float | None = None
-) -> Figure:
+) -> Drawing:
     """A figure of one storey: clearance as colour, islands as outlines, the shortest path as a line.
 
     Args:
@@ -39,7 +50,7 @@ def draw_navmesh(
     if height is None:
         height = float(np.median(triangles[islands == areas.argmax(), :, 1]))
     points, island, clearance = _grid(navmesh, triangles, height)
-    figure = Figure(figsize=(9, 7), layout="constrained")
+    figure = Drawing(figsize=(9, 7), layout="constrained")
     axes = figure.add_subplot()
     x, z = points[0, :, 0], points[:, 0, 2]
     shown = axes.pcolormesh(x, z, np.ma.masked_where(island < 0, clearance), vmin=0, vmax=CLEARANCE, cmap="viridis")

@@ -1,0 +1,29 @@
+"""docs/notebooks/first_agent.ipynb runs from top to bottom, cut short, and shows its pictures."""
+
+import nbclient
+import nbformat
+import pytest
+
+from tests.pages import ROOT
+
+NOTEBOOK = ROOT / "docs" / "notebooks" / "first_agent.ipynb"
+SHORT = "frames, houses, episodes = 4096, 2, 8"
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    (parameters,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ()))
+    parameters.source = SHORT
+    nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": tmp_path}}).execute()
+    shown = [
+        kind
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        for kind in output.get("data", ())
+        if kind.startswith("image/")
+    ]
+    assert shown.count("image/png") >= 3 and "image/gif" in shown  # navmesh, mosaic, curves; the episode
+    said = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
+    assert "4,096 of 4,096 frames" in said and "trained {" in said
