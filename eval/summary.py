@@ -36,7 +36,8 @@ def _pointnav(agent: str, metric: str) -> Figure:
 
 def _render(name: str, renderer: str, machine: str, agents: int, sensors: str = "|depth") -> Figure:
     scene = f"scene=aws_small_house{'_textured' if 'rgb' in sensors else ''} width=64 metric=frames_per_second"
-    return Figure(name, "render", f"{scene} renderer={renderer} machine={machine} num_agents={agents} sensors={sensors}")
+    where = f"machine={machine} num_agents={agents}"
+    return Figure(name, "render", f"{scene} {where} renderer={renderer} sensors={sensors}")
 
 
 def _training(name: str, part: str) -> Figure:

@@ -4,8 +4,8 @@
     python -m eval.tables --check    exits 1 where a file is not what it would write
 
 In README.md and eval/results/README.md. NAME is `main`, `leaderboard` (eval/summary.py) or one of TABLES;
-`<!-- results pointnav split=val|test seed=0 -->` takes only the rows with these values of a parameter, the metric, or the
-machine ("H200", "CPU").
+`<!-- results pointnav split=val|test seed=0 -->` takes only the rows with these values of a parameter, the metric, or
+the machine ("H200", "CPU").
 """
 
 from __future__ import annotations

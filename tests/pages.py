@@ -1,9 +1,9 @@
 """The blocks of code of a page of the documentation, and what comments before them say of running them.
 
-    <!-- needs: minutes -->                          not run by tests: it takes long, or has to have what they have not;
-                                                     `gpu` alone is run on machines with a GPU
-    <!-- short: --ppo.total-frames 2048 -->          options that tests append to a block's last command, to cut it short
-    <!-- file: reach_height.py -->                   the block is a file, which the blocks after it use
+    <!-- needs: minutes -->                   not run by tests: it takes long, or has to have what they have not;
+                                              `gpu` alone is run on machines with a GPU
+    <!-- short: --ppo.total-frames 2048 -->   options that tests append to a block's last command, to cut it short
+    <!-- file: reach_height.py -->            the block is a file, which the blocks after it use
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 """All pages whose blocks are tested."""
 NEEDS = {"gpu", "several GPUs", "data", "minutes", "network", "software"}
-"""What keeps a block from being run everywhere: a GPU, data sets, time, downloads, or programs that CI does not install."""
+"""What keeps a block from being run everywhere: devices, data sets, time, downloads, programs that CI does not have."""
 COMMENT = re.compile(r"<!-- (needs|short|file): (.*?) -->")
 
 

@@ -8,6 +8,7 @@ import pytest
 from batchnav.runs import results
 from eval import tables
 
+STAMP = {"machine": "NVIDIA H200", "commit": "1234567", "date": "2026-11-21"}
 H200, CPU = "NVIDIA H200", "CPU: Some(R) Processor @ 2.50GHz, 2 cores"
 
 
@@ -24,7 +25,7 @@ def write(name, *rows):
     """Rows of (metric, value, parameters, the row's other entries), in a file."""
     with (results.RESULTS / f"{name}.jsonl").open("a") as file:
         for metric, value, params, others in rows:
-            row = {"metric": metric, "value": value, "params": params, "machine": H200, "commit": "1234567", "date": "2026-11-21", **others}
+            row = {"metric": metric, "value": value, "params": params, **STAMP, **others}
             file.write(json.dumps(row) + "\n")
 
 
@@ -88,7 +89,7 @@ def test_the_leaderboard_has_a_line_an_agent_and_says_how(files):
     measured("greedy", "val", 0.04, 0.04)
     measured("learned", "val", 0.985, 0.895, frames=300_023_808, seed=0, sample=True, renderer="raycast")
     measured("learned", "test", 0.99, 0.925, frames=300_023_808, seed=0, sample=True, renderer="raycast")
-    measured("learned", "val", 0.5, 0.5, frames=300_023_808, seed=0, sample=False)  # other actions: not the agent's line
+    measured("learned", "val", 0.5, 0.5, frames=300_023_808, seed=0, sample=False)  # other actions
     assert tables.made("leaderboard", "").splitlines()[2:] == [
         "| learned | 300 million | 0.985, 0.895 | 0.990, 0.925 |  |  | 2026-11-21 | 1234567 "
         "| `batchnav train --config pointnav_h200_300m` |",
@@ -110,7 +111,7 @@ def test_the_check_finds_what_is_not_written(files, monkeypatch):
     files.write_text(page.format("stale\n"))
     write("sim", ("steps_per_second", 8.0, {"scene": "a", "num_envs": 8, "actions": "all"}, {}))
     monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
-    with pytest.raises(SystemExit, match="run python -m eval.tables"):
+    with pytest.raises(SystemExit, match=r"run python -m eval\.tables"):
         tables.main()
     assert "stale" in files.read_text()
     monkeypatch.setattr(sys, "argv", ["tables.py"])
