@@ -1,9 +1,9 @@
 """The blocks of code of a page of the documentation, and what comments before them say of running them.
 
-    <!-- needs: minutes -->                   not run by tests: it takes long, or has to have what they have not;
-                                              `gpu` alone is run on machines with a GPU
-    <!-- short: --ppo.total-frames 2048 -->   options that tests append to a block's last command, to cut it short
-    <!-- file: reach_height.py -->            the block is a file, which the blocks after it use
+<!-- needs: minutes -->                   not run by tests: it takes long, or has to have what they have not;
+                                          `gpu` alone is run on machines with a GPU
+<!-- short: --ppo.total-frames 2048 -->   options that tests append to a block's last command, to cut it short
+<!-- file: reach_height.py -->            the block is a file, which the blocks after it use
 """
 
 from __future__ import annotations
