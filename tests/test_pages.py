@@ -14,8 +14,8 @@ from tests.pages import NEEDS, PAGES, ROOT, Block, blocks
 RUN = ("python", "sh")
 OTHERS = ("text", "yaml", "json", "toml", "bash")
 """Languages of blocks that nothing runs; SLURM's scripts are "bash"."""
-OWN_TEST = ("own_task.md",)
-"""Pages that have tests of their own: tests/test_own_task.py."""
+OWN_TEST = ("own_task.md", "adapters.md")
+"""Pages that have tests of their own: tests/test_own_task.py, tests/envs/adapters/test_adapters_page.py."""
 NUM_EPISODES = 4
 
 

@@ -20,7 +20,8 @@ def required() -> list[Requirement]:
     """All that the project asks for, the tools of its development and of its building among it."""
     extras = PROJECT["project"]["optional-dependencies"].values()
     names = [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]]
-    return [Requirement(line) for line in (*names, *(line for extra in extras for line in extra))]
+    needs = [Requirement(line) for line in (*names, *(line for extra in extras for line in extra))]
+    return [need for need in needs if need.name != PROJECT["project"]["name"]]  # an extra may name another one
 
 
 def test_every_pin_is_one_exact_version():
