@@ -21,9 +21,9 @@ import numpy as np
 import tyro
 
 from batchnav.config import PPOConfig
+from batchnav.runs.metrics import load_metrics
 from batchnav.runs.results import RESULTS, record, row
 from batchnav.runtime.device import resolve_device
-from batchnav.view.curves import load_metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER_MINIBATCHES = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -22,7 +22,8 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.agents import REFERENCE_AGENTS
 from batchnav.evaluation.intervals import Interval, Summary, summarise
-from batchnav.evaluation.play import Agent, Recording, evaluate, record
+from batchnav.evaluation.play import Agent, Images, Recording, evaluate, record
+from batchnav.evaluation.watch import Walk, Watched, seen_along
 from batchnav.policy.weights import load_policy
 from batchnav.runtime.device import machine
 from batchnav.runtime.distributed import Ranks
@@ -94,6 +95,8 @@ class Played(NamedTuple):
     """By scene."""
     mismatches: list[str]
     """Episodes whose file states another distance than the navmesh gives, one line each."""
+    walks: Sequence[Walk]
+    """The way through every episode, in the file's order."""
 
 
 class Evaluation:
@@ -134,8 +137,10 @@ class Evaluation:
         """Play all episodes once, each rank its share; all know the results."""
         mine = self.ranks.share(self.episodes)
         env = self._environment(mine, player.config, player.sees)
-        everyones = self.ranks.exchange(evaluate(player.enter(env), env, len(mine)))
-        found = {name: np.concatenate([part[name] for part in everyones]) for name in everyones[0]}
+        agent = Watched(player.enter(env), env)
+        everyones = self.ranks.exchange((evaluate(agent, env, len(mine)), agent.walks(len(mine))))
+        found = {name: np.concatenate([part[name] for part, _ in everyones]) for name in everyones[0][0]}
+        walks = [walk for _, part in everyones for walk in part]
         metrics = env.task.metric_specs
         by_scene = {
             name: summarise({key: values[found["scene"] == k] for key, values in found.items()}, metrics)
@@ -143,7 +148,7 @@ class Evaluation:
         }
         stated = "start_distance" in found
         mismatches = distance_mismatches(self.episodes, found["start_distance"]) if stated else []
-        return Played(player, found, summarise(found, metrics), by_scene, mismatches)
+        return Played(player, found, summarise(found, metrics), by_scene, mismatches, walks)
 
     def spread(self, count: int) -> np.ndarray:
         """The numbers of so many episodes, spread evenly over the file."""
@@ -153,6 +158,10 @@ class Evaluation:
         """Recordings of the episodes with these numbers."""
         env = self._environment([self.episodes[i] for i in rows], player.config, sees=True)
         return record(player.enter(env), env)
+
+    def pictures(self, config: NavConfig, scenes: np.ndarray, walks: Sequence[Walk]) -> list[dict[str, Images]]:
+        """What the sensors of a configuration see along walks in scenes i32 [...] of the bank, by sensor."""
+        return seen_along(self.bank, config, scenes, walks, self.renderer)
 
     def _environment(self, episodes: list[Episode], config: NavConfig, sees: bool) -> NavEnv:
         """An environment that plays these episodes; nothing is drawn where nobody looks."""

@@ -2,6 +2,7 @@
 
     config.yaml            the configuration; comments say what was changed since, and at which frame
     metrics.jsonl          one row per update (and per evaluation)
+    report.html            curves to look at, which are drawn anew now and then while training
     tensorboard/           the same for TensorBoard
     policy.safetensors     the weights, loadable with `batchnav.load_policy`
     resume.pt              everything else that the next update depends on, as torch saves it, and its SHA-256
@@ -16,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import io
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,15 @@ import yaml
 
 from batchnav.config import load_config, shortened, to_dict
 from batchnav.errors import CheckpointError
+from batchnav.runs.charts import Rows
 from batchnav.runs.curves import Curves, flat
+from batchnav.runs.metrics import load_metrics
+from batchnav.runs.page import RunPage
 from batchnav.runtime.files import lock_folder, remove_leftovers, replacing
 
 _SEAL = b"sha256:"
 """Begins the last 71 bytes of `resume.pt`, which are no part of torch's file: its readers pass over them."""
+PAGE = "report.html"
 _CHANGE = "# from frame "
 """Begins the comments of `config.yaml` that say what was changed."""
 
@@ -58,6 +63,7 @@ class RunFolder:
         self.seconds_before = 0.0
         self._start = self._last_save = time.monotonic()
         self._curves: Curves | None = None
+        self._page: RunPage
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -65,7 +71,7 @@ class RunFolder:
             raise CheckpointError(f"{path}: found {found}, expected a folder, or a place for one") from error
         self._lock = lock_folder(path, CheckpointError)
         try:
-            for file in (self.config_path, self.metrics_path, self.policy_path, self.resume_path):
+            for file in (self.config_path, self.metrics_path, self.policy_path, self.resume_path, path / PAGE):
                 remove_leftovers(file)
             self._changes = self._find_changes(allow_changes)
         except BaseException:
@@ -118,14 +124,20 @@ class RunFolder:
             ) from error
         return state["learner"]
 
-    def begin(self, frames: int, changes: Sequence[str] = ()) -> None:
+    def begin(
+        self, frames: int, changes: Sequence[str] = (), metrics: Mapping[str, tuple[float, float]] | None = None
+    ) -> None:
         """Write the configuration and open the curves: training goes on at `frames`. Rows after it are dropped.
 
-        `changes`: what is told in `config.yaml` beside settings that changed.
+        Args:
+            frames: that are done.
+            changes: what is told in `config.yaml` beside settings that changed.
+            metrics: of the task that the page shows, with their ranges.
         """
         self._changes += changes
         self._curves = Curves(self.path, frames)
         self._write_config(frames)
+        self._page = RunPage(self.path / PAGE, self.config, Rows(*load_metrics(self.metrics_path)), metrics or {})
         self._start = self._last_save = time.monotonic()
 
     def _write_config(self, frames: int) -> None:
@@ -143,7 +155,9 @@ class RunFolder:
 
     def log(self, row: dict[str, Any]) -> None:
         """Append a row ("frames" is its step) to the curves."""
-        self._curves.log({**row, "seconds": round(self.seconds, 3)})
+        row = {**row, "seconds": round(self.seconds, 3)}
+        self._curves.log(row)
+        self._page.add(row)
 
     def save_due(self, every: float) -> bool:
         """Whether `every` seconds have passed since the last save."""
@@ -160,10 +174,13 @@ class RunFolder:
         self._last_save = time.monotonic()
 
     def close(self) -> None:
-        """Close the curves, and leave the folder to others."""
-        if self._curves is not None:
-            self._curves.close()
-        self._lock.close()
+        """Close the curves, write the page a last time, and leave the folder to others."""
+        try:
+            if self._curves is not None:
+                self._curves.close()
+                self._page.write(running=False)
+        finally:
+            self._lock.close()
 
 
 def _unsealed(path: Path) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,10 @@ class SharedFolder:
         if state is not None:
             learner.load_state_dict({**state, **(own or {})}, anew=own is None)
 
-    def begin(self, frames: int) -> None:
+    def begin(self, frames: int, metrics: Mapping[str, tuple[float, float]] | None = None) -> None:
         """`RunFolder.begin`."""
         if self.open:
-            self.open.begin(frames, self._changes)
+            self.open.begin(frames, self._changes, metrics)
 
     def log(self, row: dict[str, Any]) -> None:
         """`RunFolder.log`, of rank 0's row."""

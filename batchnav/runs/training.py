@@ -36,6 +36,7 @@ from batchnav.runtime.device import make_deterministic, resolve_device
 from batchnav.runtime.distributed import Ranks, join
 from batchnav.scene.slots import Capacity, slots_needed
 from batchnav.tasks import TASKS
+from batchnav.types import Metric
 
 
 def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: bool = False) -> None:
@@ -52,7 +53,7 @@ def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: boo
             learner = make_learner(run, ranks)
             folder.resume(learner)
             validation = Validation(run, learner.policy, ranks) if run.eval_every else None
-            folder.begin(learner.frames)
+            folder.begin(learner.frames, {m.name: (m.low, m.high) for m in headline(run)})
             traced = profile and ranks.first
             profiler = tracing(out / "trace.json") if traced else contextlib.nullcontext()
             progress = TrainingProgress(run.ppo.total_frames, learner.frames, quiet=not ranks.first)
@@ -86,7 +87,7 @@ def _loop(
     after_update: Callable[[], None],
 ) -> None:
     """Updates until all frames are done, or a signal asks to end: all ranks do the same after each."""
-    shown = headline(run)
+    shown = [metric.name for metric in headline(run)]
     ranks, asked = learner.ranks, None  # not `signals.status`, which may be of this rank alone
     while learner.frames < run.ppo.total_frames and not asked:
         before = learner.frames
@@ -154,9 +155,9 @@ def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.devi
     return NavEnv(scenes, num_envs, device, episodes=table, **_options(run))
 
 
-def headline(run: PointNavRun) -> tuple[str, ...]:
+def headline(run: PointNavRun) -> tuple[Metric, ...]:
     """The metrics that training shows."""
-    return tuple(metric.name for metric in TASKS[run.task_name].metric_specs if metric.headline)
+    return tuple(metric for metric in TASKS[run.task_name].metric_specs if metric.headline)
 
 
 def summary(stats: dict[str, float], frames: int, metrics: Sequence[str]) -> dict[str, float]:

@@ -10,10 +10,11 @@ import yaml
 
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
+from batchnav.runs.metrics import load_metrics, series, smooth
 from batchnav.runtime.files import replacing
 from batchnav.types import Metric
-from batchnav.view.curves import BLUE, GREY, ORANGE, load_metrics, series, smooth
 
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#6B6B6B"
 PUBLISHED = {
     "DD-PPO, depth, 2.5e9 frames (Gibson val)": 0.956,
     "97% of it, the paper's single GPU": 0.97 * 0.956,

@@ -1,4 +1,4 @@
-"""Depth images as colour pictures, one or many."""
+"""What sensors see as colour pictures, one or many."""
 
 from __future__ import annotations
 
@@ -31,13 +31,31 @@ def colour_depth(depth: np.ndarray, far: float = 1.0) -> np.ndarray:
 
 
 def colour(values: np.ndarray, spec: Spec) -> np.ndarray:
-    """What a sensor saw, [..., C, H, W], as pictures u8 [..., H, W, 3]: one channel as depth, three as colour."""
+    """What a sensor saw, [..., C, H, W], as pictures u8 [..., H, W, 3].
+
+    One channel is shown as depth, or with a colour for each id; three as colour.
+    """
+    if holds_ids(spec):
+        return colour_ids(values[..., 0, :, :])
     if values.shape[-3] == 1:
         return colour_depth(values[..., 0, :, :], spec.high)
     if values.shape[-3] != 3:
         raise ArgumentError(f"{spec.name}: found {values.shape[-3]} channels, expected 1 or 3 to make a picture")
     share = (values.astype(np.float32) - spec.low) / (spec.high - spec.low)
     return np.round(255 * np.moveaxis(np.clip(share, 0.0, 1.0), -3, -1)).astype(np.uint8)
+
+
+def holds_ids(spec: Spec) -> bool:
+    """Whether a sensor's images are of ids, as of categories."""
+    return spec.shape[0] == 1 and not spec.dtype.is_floating_point and spec.high > 255
+
+
+def colour_ids(ids: np.ndarray) -> np.ndarray:
+    """Ids i32 [..., H, W], a colour for each, the same in every picture; 0 dark -> u8 [..., H, W, 3]."""
+    # Multiples of the golden ratio never come close to one another.
+    hue = (np.asarray(ids, np.float64) * 0.618033988749895)[..., None] + np.array([0.0, 2.0, 1.0]) / 3.0
+    colours = 105.0 + 130.0 * np.clip(np.abs(hue % 1.0 * 6.0 - 3.0) - 1.0, 0.0, 1.0)
+    return np.where(np.asarray(ids)[..., None] > 0, np.round(colours), HOLE).astype(np.uint8)
 
 
 def depth_mosaic(

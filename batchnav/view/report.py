@@ -1,142 +1,218 @@
-"""A report as a folder: one HTML page with tables, curves, maps and videos beside it."""
+"""The report of an evaluation: one page that stands alone, with tables, curves, and every episode to look at."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from batchnav.errors import BatchnavError
-from batchnav.evaluation.intervals import Interval, Summary, format_interval
-from batchnav.evaluation.play import Recording
+from batchnav.evaluation.intervals import format_interval
+from batchnav.evaluation.run import Evaluation, Played, Player, PolicyPlayer
+from batchnav.evaluation.watch import Walk
+from batchnav.runs.charts import COLOURS, Chart, Rows, charts, in_words
+from batchnav.runs.metrics import load_metrics
+from batchnav.runs.page import as_yaml, command, now, render
+from batchnav.runs.results import commit, versions
+from batchnav.runtime.device import machine
 from batchnav.runtime.files import replacing
-from batchnav.scene.scene import Scene
+from batchnav.tasks import TASKS
 from batchnav.types import Metric
-from batchnav.view.curves import plot_curves
-from batchnav.view.mosaic import colour, mosaic
-from batchnav.view.topdown import TopDownMap
-from batchnav.view.video import draw_episode, outcome, save_gif, video_frames
+from batchnav.view.breakdown import breakdowns, compared_by, properties
+from batchnav.view.film import Plans, packed_walk, places, shown_steps, strips
 
-MOSAIC_COLUMNS = 8
-"""Images shown of each recorded episode, evenly spaced in time."""
-VIDEO_MAP_SIZE = 360
-
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #2d2d2d; max-width: 1120px; margin: 2em auto; padding: 0 1em }
-h1 { font-size: 1.6em } h2 { font-size: 1.2em; margin-top: 2em }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { padding: .3em .9em; text-align: right; border-bottom: 1px solid #e5e5e5 }
-th:first-child, td:first-child { text-align: left } thead th { border-bottom: 2px solid #2d2d2d }
-tr.first td { font-weight: 600 } small, figcaption { color: #6b6b6b } img { max-width: 100% }
-figure { margin: 0 0 1.5em }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 1em }
-"""
-
-_INTERVALS = """
-<p><small>Means with 95% intervals. The first is over episodes taken as independent (Wilson's for proportions, Student's
-t elsewhere); the second, in brackets, over scenes: a bootstrap that draws scenes with all their episodes. For houses
-that are not among these the second counts.</small></p>
-"""
+MAX_LISTED = 500
+"""Episodes that the page lists; results.json has all."""
+PAGE = "index.html"
 
 
-def write_report(
-    folder: str | Path,
-    title: str,
-    about: Mapping[str, str],
-    agents: Mapping[str, Summary],
-    per_scene: Mapping[str, Summary],
-    recordings: Sequence[Recording],
-    scenes: Sequence[Scene],
-    metrics: Sequence[Metric],
-    curves: Path | None = None,
-) -> Path:
-    """Write `index.html` and its pictures; returns the page's path.
+class Row(NamedTuple):
+    """An episode in the page's list."""
+
+    number: int
+    """Among the episodes of the file."""
+    name: str
+    scene: str
+    distance: float
+    """Metres; NaN where the task has no goal."""
+    detour: float
+    scores: list[Score]
+    """Of each agent."""
+
+
+class Score(NamedTuple):
+    """How an agent did in one episode."""
+
+    success: bool | None
+    """None where the task has nothing that succeeds or fails."""
+    value: float
+    """The metric by which agents are compared."""
+
+
+def write_report(folder: str | Path, evaluation: Evaluation, played: Sequence[Played], films: int = 24) -> Path:
+    """Write `index.html`, a page that needs no other file; returns its path.
 
     Args:
-        folder: made where it is not there; files of an older report are replaced.
-        title: heading.
-        about: facts to list under it, by name.
-        agents: each agent's mean metrics with intervals; the first is the one that the report is about.
-        per_scene: the same for the first agent in each scene.
-        recordings: episodes to draw, `scene` indexing `scenes`.
-        scenes: those of the bank.
-        metrics: what the task says of them; those that are `shown` are the tables' columns.
-        curves: the training run's `metrics.jsonl`.
+        folder: made where it is not there.
+        evaluation: the episodes and their scenes.
+        played: what agents of different names reached in them; the first is the one that the report is about.
+        films: episodes that are shown with what agents saw, failures before others.
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    facts = "".join(f"<li>{html.escape(name)}: {html.escape(value)}</li>" for name, value in about.items())
-    parts = [
-        f"<h1>{html.escape(title)}</h1><ul>{facts}</ul>",
-        "<h2>Agents on the same episodes</h2>",
-        _table(agents, metrics),
-    ]
-    parts.append(_INTERVALS)
-    if curves is not None:
-        plot_curves(curves, folder / "curves.png", metrics)
-        parts.append("<h2>Learning curves</h2><img src='curves.png' alt='learning curves'>")
-    if recordings:
-        goal = " Orange, dashed: the shortest path. Ring: the goal." if recordings[0].goal is not None else ""
-        parts.append(f"<h2>Episodes</h2><p>Blue: the agent's path.{goal}</p>")
-        parts.append("<div class='pair'>")
-        for i, recording in enumerate(recordings, 1):
-            parts.append(_episode(folder, i, recording, scenes[recording.scene]))
-        parts.append("</div>")
-        for name in recordings[0].images:
-            _mosaic(recordings, name).save(folder / f"{name}.png")
-            parts.append(f"<h2>What the agent saw</h2><img src='{name}.png' alt='{name}, one episode a row'>")
-    parts.append("<h2>By scene</h2>" + _table(per_scene, metrics))
-    page = folder / "index.html"
-    text = (
-        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{html.escape(title)}</title>"
-        f"<style>{_STYLE}</style><body>{''.join(parts)}</body></html>\n"
-    )
+    task = TASKS[played[0].player.config.task_name]
+    metric = compared_by(task.metric_specs)
+    names = [each.player.name for each in played]
+    rows = listed(evaluation, played, metric)
+    shown = [m for m in task.metric_specs if m.shown]
+    text = render(
+        "view/pages/report.html",
+        title=f"{task.title}: {', '.join(names)} on {evaluation.path.name}",
+        facts=_facts(evaluation, played), agents=dict(zip(names, COLOURS * len(names), strict=False)),
+        metrics=[in_words(m.name) for m in shown], compared=in_words(metric.name),
+        table={each.player.name: [format_interval(each.overall[m.name]) for m in shown] for each in played},
+        breakdowns=breakdowns(evaluation, played, metric), ends=_ends(metric, played),
+        charts=_charts(played, task.metric_specs),
+        trained=[each.player.name for each in played if _beside(each.player, "metrics.jsonl")],
+        configurations=_configurations(played),
+        rows=rows, total=len(evaluation.episodes), goals=has_goals(played[0]),
+        succeeds=_success(task.metric_specs) is not None,
+        data=json.dumps(_page_data(evaluation, played, rows, films), separators=(",", ":")).replace("</", "<\\/"),
+    )  # fmt: skip
+    page = Path(folder) / PAGE
     with replacing(page, BatchnavError) as part:
         part.write_text(text, encoding="utf-8")
     return page
 
 
-def _table(rows: Mapping[str, Summary], metrics: Sequence[Metric]) -> str:
-    shown = [metric.name for metric in metrics if metric.shown]
-    head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in shown)
-    lines = [f"<table><thead><tr><th></th><th>episodes</th>{head}</tr></thead><tbody>"]
-    for i, (name, summary) in enumerate(rows.items()):
-        cells = "".join(f"<td>{_cell(summary[metric])}</td>" for metric in shown)
-        count = summary[shown[0]].count
-        lines.append(f"<tr{'' if i else ' class=first'}><td>{html.escape(name)}</td><td>{count}</td>{cells}</tr>")
-    return "".join(lines) + "</tbody></table>"
+def listed(evaluation: Evaluation, played: Sequence[Played], metric: Metric) -> list[Row]:
+    """The episodes, those in which the first agent failed or was worst before others; MAX_LISTED at most."""
+    success = _success(TASKS[played[0].player.config.task_name].metric_specs)
+    known = properties(evaluation, played[0])
+    first = played[0].episodes
+    order = np.lexsort([first[metric.name], *([first[success]] if success else [])])[:MAX_LISTED]
+    return [
+        Row(
+            int(i), evaluation.episodes[i].episode_id, evaluation.names[first["scene"][i]],
+            float(known.distance[i]), float(known.detour[i]),
+            [
+                Score(bool(each.episodes[success][i]) if success else None, float(each.episodes[metric.name][i]))
+                for each in played
+            ],
+        )
+        for i in order
+    ]  # fmt: skip
 
 
-def _cell(interval: Interval) -> str:
-    mean, episodes, scenes = format_interval(interval)
-    return f"{mean}<br><small>{episodes}{f'<br>({scenes})' if scenes else ''}</small>"
+def _page_data(evaluation: Evaluation, played: Sequence[Played], rows: Sequence[Row], films: int) -> dict[str, Any]:
+    """What the page's script draws, in the order of the list."""
+    plans = Plans(evaluation.bank.scenes)
+    episodes = [_episode(evaluation, played, row.number, plans) for row in rows]
+    chosen = to_film(len(rows), films)
+    for agent, each in enumerate(played):
+        if each.player.sees and chosen:
+            numbers = [rows[k].number for k in chosen]
+            for k, strip in zip(chosen, _films(evaluation, each, numbers), strict=True):
+                episodes[k]["films"][str(agent)] = strip
+    return {"plans": plans.to_page(), "episodes": episodes}
 
 
-def _episode(folder: Path, number: int, recording: Recording, scene: Scene) -> str:
-    """Draw one episode's map and video; their HTML."""
-    goal = recording.goal
-    shortest = None if goal is None else scene.navmesh.shortest_path(recording.positions[0], goal)
-    height = float(recording.positions[0, 1])
-    plan = TopDownMap(scene.navmesh, scene.mesh, height)
-    draw_episode(plan, recording, shortest)
-    plan.image.save(folder / f"map_{number}.png")
-    small = TopDownMap(scene.navmesh, scene.mesh, height, size=VIDEO_MAP_SIZE)
-    save_gif(video_frames(small, recording, shortest), folder / f"episode_{number}.gif")
-    text = f"{scene.name}: {outcome(recording)}, {len(recording.actions)} steps"
-    return (
-        f"<figure><img src='map_{number}.png' alt='map'><img src='episode_{number}.gif' alt='video'>"
-        f"<figcaption>{html.escape(text)}</figcaption></figure>"
+def to_film(count: int, films: int) -> list[int]:
+    """Which of the episodes in the list are filmed: three quarters are the first ones, the others spread evenly."""
+    worst = min(count, -(-3 * films // 4))
+    spread = np.linspace(worst, count - 1, min(films, count) - worst).round().astype(int)
+    return [*range(worst), *np.unique(spread).tolist()]
+
+
+def _films(evaluation: Evaluation, played: Played, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """What an agent saw in these episodes, drawn anew from where it stood."""
+    config = played.player.config
+    ranges = {name: config.depth for name in config.sensors if name.split("_")[-1] == "depth"}
+    metres = {name: (depth.min_depth, depth.max_depth) for name, depth in ranges.items()}
+    steps = [shown_steps(len(played.walks[i].headings)) for i in numbers]
+    walks = [Walk(*(part[kept] for part in played.walks[i])) for i, kept in zip(numbers, steps, strict=True)]
+    seen = evaluation.pictures(config, played.episodes["scene"][numbers], walks)
+    return [
+        {"every": int(kept[1]) if len(kept) > 1 else 1, "strips": strips(images, metres)}
+        for kept, images in zip(steps, seen, strict=True)
+    ]
+
+
+def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Plans) -> dict[str, Any]:
+    """An episode for the page's script: its plan, goal, shortest path, and every agent's way."""
+    scene = int(played[0].episodes["scene"][i])
+    navmesh = evaluation.bank.scenes[scene].navmesh
+    start = played[0].walks[i].positions[0]
+    number = plans.number(scene, float(start[1]))
+    plan = plans.all[number].map
+    found: dict[str, Any] = {
+        "plan": number, "walks": [packed_walk(plan, each.walks[i]) for each in played], "films": {},
+        "goal": None, "shortest": [],
+    }  # fmt: skip
+    goals = np.array([goal.position for goal in evaluation.episodes[i].goals], np.float32).reshape(-1, 3)
+    if len(goals) and has_goals(played[0]):
+        distance = navmesh.geodesic_distance(np.repeat(start[None], len(goals), axis=0), goals)
+        goal = goals[int(np.argmin(distance))]
+        radius = float(evaluation.episodes[i].goals[0].radius or 0.0)
+        found["goal"] = [*places(plan, goal[None])[0], round(max(radius * plan.pixels_per_metre, 5.0), 1)]
+        found["shortest"] = places(plan, navmesh.shortest_path(start, goal))
+    return found
+
+
+def has_goals(played: Played) -> bool:
+    """Whether the task is to reach the goals of its episodes' file."""
+    return "start_distance" in played.episodes
+
+
+def _facts(evaluation: Evaluation, played: Sequence[Played]) -> dict[str, str]:
+    """What was run, on what and when."""
+    facts = {**evaluation.facts(played[0].player), "command": command(), "commit": commit(), "date": now()}
+    facts["device"] = machine(evaluation.bank.device)
+    facts["versions"] = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return facts
+
+
+def _configurations(played: Sequence[Played]) -> dict[str, str]:
+    """By what they are of: the environments, each once, and how policies were trained."""
+    found: dict[str, str] = {}
+    for each in played:
+        text = as_yaml(each.player.config)
+        if text not in found.values():
+            found[f"environment of {each.player.name}"] = text
+        trained = _beside(each.player, "config.yaml")
+        if trained is not None:
+            found[f"training of {each.player.name}"] = trained.read_text(encoding="utf-8")
+    return found
+
+
+def _charts(played: Sequence[Played], metrics: Sequence[Metric]) -> list[Chart]:
+    """The learning curves of the policies whose runs are beside them; the others keep their colours' places."""
+    runs, any_run = {}, False
+    for each in played:
+        path = _beside(each.player, "metrics.jsonl")
+        any_run |= path is not None
+        runs[each.player.name] = Rows(*load_metrics(path)) if path is not None else Rows([], [])
+    own = {m.name: (m.low, m.high) for m in metrics if m.headline}
+    return charts(runs, own) if any_run else []
+
+
+def _beside(player: Player, name: str) -> Path | None:
+    """A file of the run that a policy is from, where it lies in that run's folder."""
+    if not isinstance(player, PolicyPlayer):
+        return None
+    path = player.checkpoint.parent / name
+    return path if path.is_file() else None
+
+
+def _success(metrics: Sequence[Metric]) -> str | None:
+    """The metric that tells failures."""
+    return next((m.name for m in metrics if m.headline and m.binary), None)
+
+
+def _ends(metric: Metric, played: Sequence[Played]) -> tuple[float, float]:
+    """The range of bars: the metric's own, or as far as intervals reach."""
+    highest = max(
+        max(each.overall[metric.name].mean, *(s[metric.name].mean for s in each.scenes.values())) for each in played
     )
-
-
-def _mosaic(recordings: Sequence[Recording], sensor: str) -> Image.Image:
-    """A row of a sensor's images for each episode."""
-    rows = []
-    for recording in recordings:
-        spec, values = recording.images[sensor]
-        times = np.linspace(0, len(values) - 1, MOSAIC_COLUMNS).round().astype(int)
-        rows.append(colour(values[times], spec))
-    return mosaic(np.concatenate(rows), columns=MOSAIC_COLUMNS, scale=max(1, 112 // rows[0].shape[2]))
+    return metric.low, metric.high if np.isfinite(metric.high) else max(highest, 1e-9)

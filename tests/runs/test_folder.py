@@ -230,7 +230,8 @@ def test_leftovers_are_removed_and_other_files_stay(out, run):
         (out / name).write_text("half")
     reopen(out, run)
     assert sorted(p.name for p in out.iterdir()) == [
-        ".lock", ".notes.0123abcd.part", "config.yaml", "metrics.jsonl", "resume.pt", "resume.txt", "tensorboard",
+        ".lock", ".notes.0123abcd.part", "config.yaml", "metrics.jsonl", "report.html", "resume.pt", "resume.txt",
+        "tensorboard",
     ]  # fmt: skip
 
 
