@@ -8,13 +8,13 @@
 
 Every episode is played once by each agent. SPL uses the geodesic distance that the navmesh gives at the start, as in
 Habitat; episodes whose file states another are listed. Prints tables and writes `results.json` into --out, or
-`NAME/results.json` for each of several. With --report also a page with learning curves, maps, videos and the reference
-agents, with --record rows of eval/results/TASK.jsonl.
+`NAME/results.json` for each of several. With --report also a page with learning curves and all episodes, beside the
+reference agents, with --record rows of eval/results/TASK.jsonl.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -69,9 +69,9 @@ class Options:
     out: Path | None = None
     """Folder for results.json and the report; by default beside the only policy; else in runs."""
     report: bool = False
-    """Also write the report: index.html, curves, maps, videos."""
-    recordings: int = 6
-    """Episodes to draw in the report, spread evenly over the file."""
+    """Also write the report: one page, index.html."""
+    recordings: int = 24
+    """Episodes whose pictures are in the report, failures before others."""
     record: bool = False
     """Append the figures to eval/results/TASK.jsonl."""
 
@@ -113,7 +113,7 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
         overall = {name: found.overall for name, found in compared.items()}
         print_agents(f"agents on {path.name}", overall, task.metric_specs)
     if options.report:
-        Console().print(f"report: {report(options, evaluation, compared, out)}", soft_wrap=True)
+        Console().print(f"report: {write_report(out, evaluation, compared, options.recordings)}", soft_wrap=True)
     if options.record:
         append_rows(
             first.config.task_name, [row for found in compared.values() for row in evaluation.result_rows(found)]
@@ -172,19 +172,6 @@ def print_played(name: str, played: Played, episodes: str) -> None:
     if len(played.mismatches) > MAX_LISTED:
         console.print(f"... and {len(played.mismatches) - MAX_LISTED} more such episodes, see results.json")
     print_agents(f"{name} agent on {episodes}", {name: played.overall}, metrics)
-
-
-def report(options: Options, evaluation: Evaluation, played: Mapping[str, Played], out: Path) -> Path:
-    """Write the page, of the first agent beside the others; its path."""
-    name, found = next(iter(played.items()))
-    player, task = found.player, TASKS[found.player.config.task_name]
-    curves = player.checkpoint.parent / "metrics.jsonl" if isinstance(player, PolicyPlayer) else None
-    return write_report(
-        out, f"{task.title}: {name} agent on {evaluation.path.name}", evaluation.facts(player),
-        {each: found.overall for each, found in played.items()}, found.scenes,
-        evaluation.film(player, evaluation.spread(options.recordings)), evaluation.bank.scenes, task.metric_specs,
-        curves if curves and curves.is_file() else None,
-    )  # fmt: skip
 
 
 def command(arguments: Sequence[str]) -> None:

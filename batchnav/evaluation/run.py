@@ -23,7 +23,7 @@ from batchnav.errors import BatchnavError
 from batchnav.evaluation.agents import REFERENCE_AGENTS
 from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import Agent, Images, Recording, evaluate, record
-from batchnav.evaluation.watch import Walk, Watched, seen_along
+from batchnav.evaluation.watch import Eyes, Walk, Watched, seen_along
 from batchnav.policy.weights import load_policy
 from batchnav.runtime.device import machine
 from batchnav.runtime.distributed import Ranks
@@ -150,10 +150,6 @@ class Evaluation:
         mismatches = distance_mismatches(self.episodes, found["start_distance"]) if stated else []
         return Played(player, found, summarise(found, metrics), by_scene, mismatches, walks)
 
-    def spread(self, count: int) -> np.ndarray:
-        """The numbers of so many episodes, spread evenly over the file."""
-        return np.unique(np.linspace(0, len(self.episodes) - 1, count).round().astype(int))
-
     def film(self, player: Player, rows: np.ndarray) -> list[Recording]:
         """Recordings of the episodes with these numbers."""
         env = self._environment([self.episodes[i] for i in rows], player.config, sees=True)
@@ -161,7 +157,7 @@ class Evaluation:
 
     def pictures(self, config: NavConfig, scenes: np.ndarray, walks: Sequence[Walk]) -> list[dict[str, Images]]:
         """What the sensors of a configuration see along walks in scenes i32 [...] of the bank, by sensor."""
-        return seen_along(self.bank, config, scenes, walks, self.renderer)
+        return seen_along(Eyes(self.bank, config, renderer=self.renderer), scenes, walks)
 
     def _environment(self, episodes: list[Episode], config: NavConfig, sees: bool) -> NavEnv:
         """An environment that plays these episodes; nothing is drawn where nobody looks."""

@@ -82,45 +82,59 @@ class Watched:
         return found
 
 
-@torch.inference_mode()
-def seen_along(
-    bank: SceneBank,
-    config: NavConfig,
-    scenes: np.ndarray,
-    walks: Sequence[Walk],
-    renderer: str = "raycast",
-) -> list[dict[str, Images]]:
-    """What the sensors of a configuration see along walks, by sensor: drawn anew, and exact but for a sensor's noise.
+class Eyes:
+    """The cameras and sensors of a configuration, without a simulator: what they see from anywhere.
 
     Args:
         bank: with the appearance that the sensors need.
         config: cameras and sensors.
-        scenes: i32 [...], rows of the bank, of each walk.
-        walks: as `Watched` notes them, or some of their steps.
+        at_once: poses from which pictures are drawn at a time.
         renderer: "raycast", "opengl" or "auto".
     """
-    device, n = bank.device, VIEWS_AT_ONCE
-    carriers = _Carriers(
-        torch.zeros(n, dtype=torch.int32, device=device),
-        torch.zeros(n, 3, device=device),
-        torch.zeros(n, device=device),
-    )
-    sensors = make_sensors(config.sensors, config.all_cameras, config.sensor_settings)
-    rig = Rig(bank, carriers, config.all_cameras, sensors, renderer)
-    out = {spec.name: torch.zeros(n, *spec.shape, dtype=spec.dtype, device=device) for spec in rig.specs}
+
+    def __init__(self, bank: SceneBank, config: NavConfig, at_once: int = VIEWS_AT_ONCE, renderer: str = "raycast"):
+        n, device = at_once, bank.device
+        self.carriers = _Carriers(
+            torch.zeros(n, dtype=torch.int32, device=device),
+            torch.zeros(n, 3, device=device),
+            torch.zeros(n, device=device),
+        )
+        sensors = make_sensors(config.sensors, config.all_cameras, config.sensor_settings)
+        self.rig = Rig(bank, self.carriers, config.all_cameras, sensors, renderer)
+        self.images = {
+            spec.name: torch.zeros(n, *spec.shape, dtype=spec.dtype, device=device) for spec in self.rig.specs
+        }
+
+    @torch.inference_mode()
+    def look(self, scene: np.ndarray, position: np.ndarray, heading: np.ndarray) -> dict[str, Images]:
+        """What is seen, by sensor: exact, but a noisy sensor's noise is drawn anew.
+
+        Args:
+            scene: i32 [S], rows of the bank.
+            position: f32 [S, 3], on the navmesh, as `Bodies` have it.
+            heading: f32 [S], radians.
+        """
+        n = len(self.carriers.heading)
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in self.images}
+        for first in range(0, len(heading), n):
+            rows = slice(first, first + n)
+            count = len(heading[rows])
+            for target, source in zip(self.carriers, (scene, position, heading), strict=True):
+                target[:count] = torch.as_tensor(source[rows])
+            self.rig.observe(self.images)
+            for name, images in self.images.items():
+                parts[name].append(images[:count].cpu().numpy().copy())
+        return {spec.name: Images(spec, np.concatenate(parts[spec.name])) for spec in self.rig.specs}
+
+
+def seen_along(eyes: Eyes, scenes: np.ndarray, walks: Sequence[Walk]) -> list[dict[str, Images]]:
+    """What eyes see along walks in scenes i32 [...] of the bank, by sensor."""
     lengths = [len(walk.headings) for walk in walks]
-    scene = torch.from_numpy(np.repeat(scenes.astype(np.int32), lengths))
-    position = torch.from_numpy(np.concatenate([walk.positions for walk in walks]))
-    heading = torch.from_numpy(np.concatenate([walk.headings for walk in walks]))
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in out}
-    for first in range(0, len(heading), n):
-        rows = slice(first, min(first + n, len(heading)))
-        count = rows.stop - rows.start
-        for target, source in zip(carriers, (scene, position, heading), strict=True):
-            target[:count] = source[rows].to(device)
-        rig.observe(out)
-        for name, images in out.items():
-            parts[name].append(images[:count].cpu().numpy().copy())
+    seen = eyes.look(
+        np.repeat(scenes.astype(np.int32), lengths),
+        np.concatenate([walk.positions for walk in walks]),
+        np.concatenate([walk.headings for walk in walks]),
+    )
     ends = np.cumsum(lengths)[:-1]
-    films = {spec: np.split(np.concatenate(parts[spec.name]), ends) for spec in rig.specs}
-    return [{spec.name: Images(spec, film[k]) for spec, film in films.items()} for k in range(len(walks))]
+    films = {name: np.split(images.values, ends) for name, images in seen.items()}
+    return [{name: Images(seen[name].spec, film[k]) for name, film in films.items()} for k in range(len(walks))]

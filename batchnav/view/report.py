@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,30 +52,30 @@ class Score(NamedTuple):
     """The metric by which agents are compared."""
 
 
-def write_report(folder: str | Path, evaluation: Evaluation, played: Sequence[Played], films: int = 24) -> Path:
+def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str, Played], films: int = 24) -> Path:
     """Write `index.html`, a page that needs no other file; returns its path.
 
     Args:
         folder: made where it is not there.
         evaluation: the episodes and their scenes.
-        played: what agents of different names reached in them; the first is the one that the report is about.
+        agents: what each reached in them, by name; the first is the one that the report is about.
         films: episodes that are shown with what agents saw, failures before others.
     """
+    played = list(agents.values())
     task = TASKS[played[0].player.config.task_name]
     metric = compared_by(task.metric_specs)
-    names = [each.player.name for each in played]
     rows = listed(evaluation, played, metric)
     shown = [m for m in task.metric_specs if m.shown]
     text = render(
         "view/pages/report.html",
-        title=f"{task.title}: {', '.join(names)} on {evaluation.path.name}",
-        facts=_facts(evaluation, played), agents=dict(zip(names, COLOURS * len(names), strict=False)),
+        title=f"{task.title}: {', '.join(agents)} on {evaluation.path.name}",
+        facts=_facts(evaluation, played), agents=dict(zip(agents, COLOURS * len(agents), strict=False)),
         metrics=[in_words(m.name) for m in shown], compared=in_words(metric.name),
-        table={each.player.name: [format_interval(each.overall[m.name]) for m in shown] for each in played},
+        table={name: [format_interval(each.overall[m.name]) for m in shown] for name, each in agents.items()},
         breakdowns=breakdowns(evaluation, played, metric), ends=_ends(metric, played),
-        charts=_charts(played, task.metric_specs),
-        trained=[each.player.name for each in played if _beside(each.player, "metrics.jsonl")],
-        configurations=_configurations(played),
+        charts=_charts(agents, task.metric_specs),
+        trained=[name for name, each in agents.items() if _beside(each.player, "metrics.jsonl")],
+        configurations=_configurations(agents),
         rows=rows, total=len(evaluation.episodes), goals=has_goals(played[0]),
         succeeds=_success(task.metric_specs) is not None,
         data=json.dumps(_page_data(evaluation, played, rows, films), separators=(",", ":")).replace("</", "<\\/"),
@@ -173,26 +173,26 @@ def _facts(evaluation: Evaluation, played: Sequence[Played]) -> dict[str, str]:
     return facts
 
 
-def _configurations(played: Sequence[Played]) -> dict[str, str]:
+def _configurations(agents: Mapping[str, Played]) -> dict[str, str]:
     """By what they are of: the environments, each once, and how policies were trained."""
     found: dict[str, str] = {}
-    for each in played:
+    for name, each in agents.items():
         text = as_yaml(each.player.config)
         if text not in found.values():
-            found[f"environment of {each.player.name}"] = text
+            found[f"environment of {name}"] = text
         trained = _beside(each.player, "config.yaml")
         if trained is not None:
-            found[f"training of {each.player.name}"] = trained.read_text(encoding="utf-8")
+            found[f"training of {name}"] = trained.read_text(encoding="utf-8")
     return found
 
 
-def _charts(played: Sequence[Played], metrics: Sequence[Metric]) -> list[Chart]:
+def _charts(agents: Mapping[str, Played], metrics: Sequence[Metric]) -> list[Chart]:
     """The learning curves of the policies whose runs are beside them; the others keep their colours' places."""
     runs, any_run = {}, False
-    for each in played:
+    for name, each in agents.items():
         path = _beside(each.player, "metrics.jsonl")
         any_run |= path is not None
-        runs[each.player.name] = Rows(*load_metrics(path)) if path is not None else Rows([], [])
+        runs[name] = Rows(*load_metrics(path)) if path is not None else Rows([], [])
     own = {m.name: (m.low, m.high) for m in metrics if m.headline}
     return charts(runs, own) if any_run else []
 

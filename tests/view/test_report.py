@@ -45,7 +45,9 @@ def played(evaluation):
 
 @pytest.fixture(scope="module")
 def page(evaluation, played, tmp_path_factory):
-    return write_report(tmp_path_factory.mktemp("report"), evaluation, played, films=3).read_text()
+    return write_report(
+        tmp_path_factory.mktemp("report"), evaluation, dict(zip(("forward", "random"), played, strict=True)), films=3
+    ).read_text()
 
 
 def data_of(text):
