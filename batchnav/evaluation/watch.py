@@ -37,6 +37,15 @@ class _Carriers(NamedTuple):
     scene: torch.Tensor
     position: torch.Tensor
     heading: torch.Tensor
+    episode: torch.Tensor
+    steps: torch.Tensor
+
+
+class _Seeds(NamedTuple):
+    """What noise is drawn from there: see `sensors.camera.Seeds`."""
+
+    seed: torch.Tensor
+    first_agent: torch.Tensor
 
 
 class Watched:
@@ -94,13 +103,12 @@ class Eyes:
 
     def __init__(self, bank: SceneBank, config: NavConfig, at_once: int = VIEWS_AT_ONCE, renderer: str = "raycast"):
         n, device = at_once, bank.device
-        self.carriers = _Carriers(
-            torch.zeros(n, dtype=torch.int32, device=device),
-            torch.zeros(n, 3, device=device),
-            torch.zeros(n, device=device),
-        )
+        counts = torch.zeros(3, n, dtype=torch.int32, device=device)
+        place, heading = torch.zeros(n, 3, device=device), torch.zeros(n, device=device)
+        self.carriers = _Carriers(counts[0], place, heading, counts[1], counts[2])
+        seeds = _Seeds(*torch.zeros(2, 1, dtype=torch.int64, device=device))
         sensors = make_sensors(config.sensors, config.all_cameras, config.sensor_settings)
-        self.rig = Rig(bank, self.carriers, config.all_cameras, sensors, renderer)
+        self.rig = Rig(bank, self.carriers, config.all_cameras, sensors, renderer, seeds)
         self.images = {
             spec.name: torch.zeros(n, *spec.shape, dtype=spec.dtype, device=device) for spec in self.rig.specs
         }
@@ -119,8 +127,9 @@ class Eyes:
         for first in range(0, len(heading), n):
             rows = slice(first, first + n)
             count = len(heading[rows])
-            for target, source in zip(self.carriers, (scene, position, heading), strict=True):
+            for target, source in zip(self.carriers[:3], (scene, position, heading), strict=True):
                 target[:count] = torch.as_tensor(source[rows])
+            self.carriers.steps[:count] = torch.arange(first, first + count)
             self.rig.observe(self.images)
             for name, images in self.images.items():
                 parts[name].append(images[:count].cpu().numpy().copy())
