@@ -6,11 +6,14 @@ The public names below are imported when they are first used, so that `import ba
 import importlib
 import os
 
+from batchnav.gym import register_when_imported
+
 # Read by OpenMP when torch loads it: waiting threads sleep instead of spinning. On cores that
 # another program uses too, spinning can bring training nearly to a halt (eval/LOG.md).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
+register_when_imported()
 
 _PUBLIC = {
     "BatchnavError": "batchnav.errors",

@@ -179,7 +179,7 @@ def environments(options: Options, ranks: Ranks) -> Callable[[int, int], PointNa
         bank = SceneBank.pack(find_scenes(names, appearance=False), device)
         make = lambda: bank  # noqa: E731
     return lambda num_envs, size: PointNavEnv(
-        make(), num_envs, device, height=size, width=size, first_env=ranks.rank * num_envs
+        make(), num_envs, device, height=size, width=size, first_env=ranks.rank * num_envs, copy=False
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import gymnasium as gym
 import torch
@@ -16,6 +18,7 @@ from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
 from batchnav.runtime.checks import check_int, check_open, check_seed
 from batchnav.runtime.device import resolve_device
+from batchnav.runtime.exchange import OUTPUTS, as_actions, as_mask, handed
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.rig import Rig, appearance_needed, make_sensors, sensor_specs
@@ -31,16 +34,15 @@ class NavEnv(gym.vector.VectorEnv):
     """N agents, stepped together: a `batchnav.types.VecEnv`.
 
     Observations: a dict with what the sensors give and what the task lets agents observe, as `specs` declares them.
-    Actions: i64 [N]: 0 stop, 1 forward, 2 left, 3 right.
+    Actions: i64 [N]: 0 stop, 1 forward, 2 left, 3 right; whole numbers of other types, NumPy arrays and lists will do.
     Autoreset is SAME_STEP: where an episode ends, the observation is the next one's first, info["episode"] holds the
-    ended one's metrics (f32 [N] each) and the bool [N] info["_episode"] says where. Returned tensors are valid until
-    the next call.
+    ended one's metrics (f32 [N] each) and the bool [N] info["_episode"] says where.
 
     Args:
         scenes: `Scene`s, a packed `SceneBank` (with appearance where a sensor needs it), or a `SceneStream`.
         num_envs: N.
         device: "cpu", "cuda" or "auto". A bank brings its own.
-        seed: of the sampled episodes, from 0 to 2^63 - 1.
+        seed: of the sampled episodes, from 0 to 2^63 - 1; None: a random one.
         task: a name of `batchnav.tasks.TASKS`.
         config: the settings; a preset's name (`batchnav.envs.config.PRESETS`) will do. `options` override fields of its
             body, main camera, sensors and task.
@@ -51,6 +53,11 @@ class NavEnv(gym.vector.VectorEnv):
         renderer: "raycast", "opengl", or "auto" for the faster one on this machine.
         first_env: where several processes share a run, the number of this one's first environment among all: it then
             plays the episodes that it would play in one process, in scenes that it has its share of.
+        copy: return copies. Without, what is returned is the environment's own and valid until the next call, which
+            spares memory traffic; observations that are written elsewhere (`observe_into`) are never copied.
+        output: "torch", or "numpy" for arrays on the host.
+        autoreset_mode: Gymnasium's. With NEXT_STEP the step after an episode's end begins the next one, whatever the
+            action; with DISABLED `reset(options={"reset_mask": ended})` does. The learner takes SAME_STEP.
 
     ArgumentError, ConfigError for what is not as described, and for a step before the first `reset`, or any use after
     `close`; NavMeshError for a scene whose navmesh was baked for
@@ -64,7 +71,7 @@ class NavEnv(gym.vector.VectorEnv):
         scenes: Sequence[Scene] | SceneBank | SceneStream,
         num_envs: int,
         device: str | torch.device = "auto",
-        seed: int = 0,
+        seed: int | None = 0,
         task: str = "pointnav",
         config: NavConfig | str | None = None,
         sensors: Sequence[str] | None = None,
@@ -72,10 +79,21 @@ class NavEnv(gym.vector.VectorEnv):
         final_observation: bool = False,
         renderer: str = "raycast",
         first_env: int = 0,
+        copy: bool = True,
+        output: str = "torch",
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
         **options,
     ):
-        num_envs, seed = check_int("num_envs", num_envs, 1, MAX_ENVS), check_seed(seed)
+        num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
+        seed = secrets.randbits(63) if seed is None else check_seed(seed)
         _check_kinds(task, config, sensors, episodes, renderer)
+        self._copy, self._output, self.metadata = (
+            copy,
+            output,
+            self.metadata | {"autoreset_mode": _mode(autoreset_mode)},
+        )
+        if output not in OUTPUTS:
+            raise ArgumentError(f"output: found {shortened(output)}, expected one of {', '.join(OUTPUTS)}")
         self.config = nav_config(config, options, task)
         validate(self.config)
         cameras = self.config.all_cameras
@@ -105,6 +123,7 @@ class NavEnv(gym.vector.VectorEnv):
         self._final = self._new_observation() if final_observation else None
         self.single_observation_space = gym.spaces.Dict({spec.name: spec.box for spec in self.specs})
         self.single_action_space = gym.spaces.Discrete(NUM_ACTIONS)
+        self._action_type = torch.int64
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
@@ -115,12 +134,27 @@ class NavEnv(gym.vector.VectorEnv):
         }
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Observation, dict]:
-        """Begin all episodes anew; with a seed, from that seed's first episodes on."""
+        """Begin all episodes anew; with a seed, from that seed's first episodes on.
+
+        `options`: {"reset_mask": bool [N]} begins the next episode of these agents alone.
+        """
         check_open(self)
+        if unknown := set(options or ()) - {"reset_mask"}:
+            raise ArgumentError(f"options: found {shortened(min(unknown, key=str))}, expected 'reset_mask' alone")
+        if options:
+            if seed is not None:
+                raise ArgumentError(
+                    f"seed: found {shortened(seed)} with a reset_mask, expected None: it is of all agents"
+                )
+            self._check_playing()
+            self._begin_next(as_mask(options["reset_mask"], self.num_envs, self.device))
+            return self.observe(), {}
         if seed is not None:
             self.sim.origin.seed.fill_(check_seed(seed))
             self.sim.bodies.episode.fill_(-1)
         self.sim.reset()
+        for flags in (self.sim.bodies.done, self.sim.bodies.terminated, self.sim.bodies.truncated):
+            flags.zero_()
         self._playing = True
         return self.observe(), {}
 
@@ -129,23 +163,49 @@ class NavEnv(gym.vector.VectorEnv):
         check_open(self)
         self._out = self._own if out is None else out
 
-    def step(self, actions: torch.Tensor) -> tuple[Observation, torch.Tensor, torch.Tensor, torch.Tensor, dict]:
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:
         """One step of every agent: i64 [N] -> observation, reward, terminated, truncated, info."""
         self._check_playing()
-        bodies = self.sim.bodies
-        self.sim.advance(actions)
+        bodies, mode = self.sim.bodies, self.metadata["autoreset_mode"]
+        ended = bodies.done.clone() if mode == AutoresetMode.NEXT_STEP else None
+        self.sim.advance(as_actions(actions, self.device, self._action_type))
         info = {"episode": self.task.metrics, "_episode": bodies.done}
-        if self._final is not None:
-            info |= {"final_obs": self._observe(self._final), "_final_obs": bodies.done}
-        self.sim.reset_done()
+        if mode == AutoresetMode.SAME_STEP:
+            if self._final is not None:
+                info |= {"final_obs": self._observe(self._final), "_final_obs": bodies.done}
+            self.sim.reset_done()
+        elif ended is not None:
+            self._begin_next(ended)
         observation = self.observe()
         self.sim.finish()
-        return observation, self.task.reward, bodies.terminated, bodies.truncated, info
+        return observation, *self._handed((self.task.reward, bodies.terminated, bodies.truncated, info))
+
+    def _begin_next(self, agents: torch.Tensor) -> None:
+        """Begin the next episode of these agents, bool [N], whose last step, if it was one, counts for nothing."""
+        bodies = self.sim.bodies
+        self.sim.finish()  # reward and metrics are found from the flags below
+        ended = bodies.done & ~agents
+        bodies.done.copy_(agents)
+        self.sim.reset_done()
+        bodies.done.copy_(ended)
+        for flags in (bodies.terminated, bodies.truncated):
+            flags.masked_fill_(agents, False)
+        self.task.reward.masked_fill_(agents, 0.0)
 
     def observe(self) -> Observation:
         """The current observation, drawn anew."""
         self._check_playing()
-        return self._observe(self._out)
+        observation = self._observe(self._out)
+        return self._handed(observation) if self._out is self._own else observation
+
+    @property
+    def seen(self) -> Observation:
+        """The last observation; tensors that the next call overwrites."""
+        return self._out
+
+    def _handed(self, result: Any) -> Any:
+        """What the caller gets: the environment's own tensors, copies, or arrays."""
+        return handed(result, self._copy, self._output)
 
     def _observe(self, out: Observation) -> Observation:
         self.rig.observe(out)
@@ -252,6 +312,15 @@ def _check_kinds(task, config, sensors, episodes, renderer) -> None:
     ):
         if not good:
             raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")
+
+
+def _mode(mode: AutoresetMode | str) -> AutoresetMode:
+    """A mode by itself, its name or its value. ArgumentError for what is none."""
+    for known in AutoresetMode:
+        if mode in (known, known.name, known.value):
+            return known
+    names = ", ".join(known.name for known in AutoresetMode)
+    raise ArgumentError(f"autoreset_mode: found {shortened(mode)}, expected one of {names}")
 
 
 def _bank(scenes, num_envs: int, device: str | torch.device, appearance: frozenset[str]) -> SceneBank:

@@ -165,7 +165,7 @@ class Evaluation:
         table = episode_table(episodes, self.names, self.bank.device)
         n = min(self.num_envs, len(episodes))
         renderer = self.renderer if sees else "raycast"
-        return NavEnv(self.bank, n, task=config.task_name, config=config, episodes=table, renderer=renderer)
+        return NavEnv(self.bank, n, task=config.task_name, config=config, episodes=table, renderer=renderer, copy=False)
 
     def facts(self, player: Player) -> dict[str, str]:
         """What was played, in words, for a report's head."""

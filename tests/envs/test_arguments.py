@@ -29,7 +29,9 @@ def make(bank, **options):
     ("name", "value"),
     [
         *(("num_envs", value) for value in (True, 0, -1, 2.0, "4", None, 10**12)),
-        *(("seed", value) for value in (True, -1, 1.5, "a", None, 2**63, 2**64)),
+        *(("seed", value) for value in (True, -1, 1.5, "a", 2**63, 2**64)),
+        *(("output", value) for value in (None, "jax")),
+        *(("autoreset_mode", value) for value in (None, "SOMETIMES")),
         *(("scenes", value) for value in (None, 5, [], "house:3", ["house:3"], [None])),
         *(("height", value) for value in ("16", 16.0, -16, None)),
         *(("task", value) for value in (None, [], "pointnaf")),

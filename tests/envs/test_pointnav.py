@@ -168,10 +168,12 @@ def test_holes_read_what_the_task_says():
     [
         torch.full((N,), 4),
         torch.full((N,), -1),
-        torch.zeros(N, dtype=torch.int32),
+        torch.zeros(N, dtype=torch.bool),
         torch.zeros(N + 1, dtype=torch.int64),
         torch.zeros(N),
-        [0] * N,
+        [0.5] * N,
+        ["stop"] * N,
+        [[0], [0, 1]],
     ],
 )
 def test_bad_actions_are_named(bank, bad):

@@ -1,0 +1,142 @@
+"""What `gymnasium.make_vec` makes: our environments with Gymnasium's names for what an episode leaves, and pictures."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+
+from batchnav.cartpole.env import CartPoleEnv
+from batchnav.data.scenes import load_scenes
+from batchnav.envs.config import NavConfig, nav_config
+from batchnav.envs.nav import NavEnv, needed_appearance
+from batchnav.errors import ArgumentError
+from batchnav.gym.picture import Pictures
+from batchnav.runtime.exchange import OUTPUTS, as_actions, handed
+from batchnav.scene.appearance import FROM_FILES
+from batchnav.scene.scene import Scene
+
+RGB_ARRAY = "rgb_array"
+
+
+class GymnasiumNav(NavEnv):
+    """A `NavEnv` whose info is named as Gymnasium's own vector environments name it, and that can be rendered.
+
+    With SAME_STEP autoreset an ended episode's metrics are info["final_info"], each with its mask, elsewhere they are
+    in info itself: "episode" is left to `gymnasium.wrappers.vector.RecordEpisodeStatistics`.
+    """
+
+    metadata = {**NavEnv.metadata, "render_modes": [RGB_ARRAY], "render_fps": 10}  # noqa: RUF012 (Gymnasium's form)
+
+    def __init__(self, scenes: Any, num_envs: int, render_mode: str | None = None, **options: Any):
+        if render_mode not in (None, RGB_ARRAY):
+            raise ArgumentError(f"render_mode: found {render_mode!r}, expected None or {RGB_ARRAY!r}")
+        super().__init__(scenes, num_envs, **options)
+        self.render_mode = render_mode
+        self._pictures = Pictures(self) if render_mode else None
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        """As `NavEnv.reset`."""
+        result = super().reset(seed=seed, options=options)
+        if self._pictures:
+            self._pictures.follow()
+        return result
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:
+        """As `NavEnv.step`, but for the names in info."""
+        *result, info = super().step(actions)
+        if self._pictures:
+            self._pictures.follow()
+        ended = info["_episode"]
+        metrics = {**info["episode"], **{f"_{name}": ended for name in info["episode"]}}
+        if self.metadata["autoreset_mode"] != AutoresetMode.SAME_STEP:
+            return *result, metrics
+        final = {name: info[name] for name in ("final_obs", "_final_obs") if name in info}
+        return *result, {"final_info": metrics, "_final_info": ended, **final}
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """What each agent sees, beside the map with its path: u8 [H, W, 3] each."""
+        self._check_playing()
+        return self._pictures.draw() if self._pictures else None
+
+
+class GymnasiumCartPole(CartPoleEnv):
+    """`CartPoleEnv` with actions of any array's kind, and results that are the caller's own.
+
+    `copy` and `output` are as of `NavEnv`. Autoreset is SAME_STEP, its only mode; info holds "final_info" (the ended
+    episode's return and steps) and "final_obs" with their masks.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        device: Any = "cpu",
+        seed: int | None = None,
+        copy: bool = True,
+        output: str = "torch",
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        render_mode: None = None,
+    ):
+        if output not in OUTPUTS:
+            raise ArgumentError(f"output: found {output!r}, expected one of {', '.join(OUTPUTS)}")
+        mode = AutoresetMode.SAME_STEP
+        if autoreset_mode not in (mode, mode.name, mode.value):
+            raise ArgumentError(f"autoreset_mode: found {autoreset_mode!r}, expected SAME_STEP")
+        if render_mode is not None:
+            raise ArgumentError(f"render_mode: found {render_mode!r}, expected None")
+        super().__init__(num_envs, device, secrets.randbits(63) if seed is None else seed)
+        self._copy, self._output, self.render_mode = copy, output, render_mode
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, Mapping]:
+        """Start all episodes anew; ArgumentError for options, of which there are none."""
+        if options:
+            raise ArgumentError(f"options: found {', '.join(map(str, options))}, expected none: all carts begin anew")
+        return handed(super().reset(seed=seed)[0], self._copy, self._output), {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:
+        """One step of every cart."""
+        kept = actions.dtype if isinstance(actions, torch.Tensor) and actions.dtype == torch.uint8 else torch.int64
+        *result, info = super().step(as_actions(actions, self.device, kept))
+        ended = info["_episode"]
+        final = {**info["episode"], **{f"_{name}": ended for name in info["episode"]}}
+        final_info = {"final_info": final, "_final_info": ended}
+        named = {**final_info, "final_obs": info["final_obs"], "_final_obs": info["_final_obs"]}
+        return handed((*result, named), self._copy, self._output)
+
+
+def make_nav(
+    num_envs: int = 1,
+    task: str = "pointnav",
+    scenes: Sequence[str | Scene] | Any = ("house:0",),
+    config: NavConfig | str | None = None,
+    sensors: Sequence[str] | None = None,
+    render_mode: str | None = None,
+    **options: Any,
+) -> GymnasiumNav:
+    """A navigation environment; `scenes` may be names, as `batchnav.load_scenes` takes them, or what `NavEnv` takes.
+
+    `options` are those of `NavEnv`, the fields of its configuration among them; without a seed it is a random one.
+    """
+    if isinstance(scenes, str):
+        raise ArgumentError(f"scenes: found {scenes!r}, expected a list of names, as [{scenes!r}]")
+    own = {"seed": None} | {name: options.pop(name) for name in NAV_ARGUMENTS & options.keys()}
+    made = nav_config(config, options, task)
+    if isinstance(scenes, Sequence) and all(isinstance(name, str) for name in scenes):
+        fields = needed_appearance(made if sensors is None else NavConfig(**{**vars(made), "sensors": tuple(sensors)}))
+        scenes = load_scenes(scenes, settings=made.body.navmesh, appearance=bool(fields & FROM_FILES))
+    return GymnasiumNav(scenes, num_envs, render_mode, task=task, config=made, sensors=sensors, **own)
+
+
+NAV_ARGUMENTS = {
+    "device", "seed", "episodes", "final_observation", "renderer", "first_env", "copy", "output", "autoreset_mode",
+}  # fmt: skip
+"""The arguments of `NavEnv` that are no fields of a configuration."""
+
+
+def make_cartpole(num_envs: int = 1, **options: Any) -> GymnasiumCartPole:
+    """CartPole environments."""
+    return GymnasiumCartPole(num_envs, **options)

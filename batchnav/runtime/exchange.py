@@ -1,0 +1,62 @@
+"""What environments are given and give away: actions of any array's kind, results of their caller's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from batchnav.errors import ArgumentError
+
+OUTPUTS = ("torch", "numpy")
+"""The kinds of arrays that results may be."""
+
+
+def as_actions(actions: Any, device: torch.device, dtype: torch.dtype = torch.int64) -> Any:
+    """Actions as a tensor of `dtype`: lists and NumPy arrays go to the device, whole numbers of any width will do.
+
+    Tensors stay on their device, and those of `dtype` are handed through. ArgumentError for what is no array of
+    numbers, or where whole numbers are expected and others found.
+    """
+    if isinstance(actions, torch.Tensor):
+        tensor = actions
+    else:
+        try:
+            tensor = torch.from_numpy(np.ascontiguousarray(actions)).to(device)
+        except (TypeError, ValueError) as error:
+            found = type(actions).__name__
+            raise ArgumentError(f"actions: found {found} ({error}), expected an array of numbers") from error
+    if tensor.dtype == dtype:
+        return tensor
+    if not dtype.is_floating_point and (tensor.is_floating_point() or tensor.dtype == torch.bool):
+        raise ArgumentError(f"actions: found {tensor.dtype}, expected whole numbers")
+    return tensor.to(dtype)
+
+
+def as_mask(mask: Any, num_envs: int, device: torch.device) -> torch.Tensor:
+    """Which environments are meant, bool [N]: a tensor or an array. ArgumentError for what is not, or names none."""
+    found = mask if isinstance(mask, torch.Tensor) else torch.as_tensor(np.asarray(mask))
+    if found.dtype != torch.bool or found.shape != (num_envs,) or not found.any():
+        raise ArgumentError(
+            f"reset_mask: found {found.dtype} {list(found.shape)}, {int(found.sum())} of them set, expected "
+            f"torch.bool [{num_envs}] with at least one that is set"
+        )
+    return found.to(device)
+
+
+def handed(value: Any, copy: bool, output: str) -> Any:
+    """A result, with the tensors in its tuples and mappings copied, or as NumPy arrays, where that is wanted."""
+    if not copy and output == "torch":
+        return value
+    if isinstance(value, torch.Tensor):
+        tensor = (
+            value.detach().clone() if copy and (output == "torch" or value.device.type == "cpu") else value.detach()
+        )
+        return tensor.cpu().numpy() if output == "numpy" else tensor
+    if isinstance(value, Mapping):
+        return {name: handed(part, copy, output) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(handed(part, copy, output) for part in value)
+    return value

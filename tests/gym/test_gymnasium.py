@@ -1,0 +1,232 @@
+"""What Gymnasium's users do with our environments: make them by name, wrap them, check them."""
+
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers import FrameStackObservation, RecordEpisodeStatistics
+from gymnasium.wrappers import vector as vector_wrappers
+from worlds import write_floor
+
+import batchnav
+from batchnav.errors import ArgumentError
+from batchnav.gym import TASKS as NAMES
+from batchnav.tasks import TASKS
+
+N = 3
+SMALL = {"height": 16, "width": 16, "device": "cpu", "max_steps": 6}
+NAV, CARTPOLE = "batchnav/PointNav-v0", "batchnav/CartPole-v0"
+
+
+@pytest.fixture(scope="module")
+def floor(tmp_path_factory):
+    return batchnav.load_scene(write_floor(tmp_path_factory.mktemp("floor") / "floor.ply"))
+
+
+@pytest.fixture
+def make(floor):
+    def call(name=NAV, num_envs=N, **options):
+        nav = {} if name == CARTPOLE else {"scenes": [floor], **SMALL}
+        return gymnasium.make_vec(name, num_envs=num_envs, **{"seed": 0, **nav, **options})
+
+    return call
+
+
+@pytest.fixture
+def single(floor):
+    def call(name=NAV, **options):
+        nav = {} if name == CARTPOLE else {"scenes": [floor], **SMALL}
+        return gymnasium.make(name, **{**nav, **options})
+
+    return call
+
+
+@pytest.mark.parametrize("order", ["import batchnav, gymnasium", "import gymnasium, batchnav"])
+def test_names_are_known_in_either_order_of_imports(order):
+    code = f"{order}; print(*(n for n in gymnasium.registry if n.startswith('batchnav/')))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert found == [*(f"batchnav/{name}-v0" for name in NAMES), CARTPOLE]
+
+
+def test_every_task_has_a_name():
+    assert set(NAMES.values()) == set(TASKS)
+
+
+@pytest.mark.parametrize("name", [*(f"batchnav/{name}-v0" for name in NAMES), CARTPOLE])
+@pytest.mark.parametrize("output", ["torch", "numpy"])
+def test_vector_environments_keep_gymnasiums_word(make, name, output):
+    """Spaces, shapes, types, copies; actions of all kinds."""
+    env = make(name, output=output)
+    assert isinstance(env, gymnasium.vector.VectorEnv) and env.num_envs == N
+    assert isinstance(env.metadata["autoreset_mode"], AutoresetMode)
+    observation, info = env.reset(seed=5)
+    array = np.ndarray if output == "numpy" else torch.Tensor
+
+    def host(value):
+        return {k: np.asarray(v) for k, v in value.items()} if isinstance(value, dict) else np.asarray(value)
+
+    assert env.observation_space.contains(host(observation)) and info == {}
+    sampled = env.action_space.sample()
+    for actions in (sampled, sampled.tolist(), sampled.astype(np.int32), torch.from_numpy(sampled)):
+        before, kept = observation, str(observation)
+        observation, reward, terminated, truncated, info = env.step(actions)
+        assert observation is not before and str(before) == kept
+        assert isinstance(info, dict) and env.observation_space.contains(host(observation))
+        for value in (reward, terminated, truncated):
+            assert isinstance(value, array) and value.shape == (N,)
+        assert str(terminated.dtype).endswith("bool") and str(reward.dtype).endswith("float32")
+    same = make(name, output=output).reset(seed=5)[0]
+    again = env.reset(seed=5)[0]
+    for a, b in zip(*(x.values() if isinstance(x, dict) else [x] for x in (same, again)), strict=True):
+        assert np.array_equal(np.asarray(a), np.asarray(b))
+    env.close()
+    with pytest.raises(ArgumentError, match="closed"):
+        env.step(sampled)
+
+
+@pytest.mark.parametrize("name", [NAV, CARTPOLE])
+def test_gymnasiums_own_statistics_and_rewards(make, name):
+    env = vector_wrappers.RecordEpisodeStatistics(make(name, output="numpy"))
+    env = vector_wrappers.TransformReward(env, lambda reward: 2 * reward)
+    env.reset(seed=1)
+    total, steps, ended = np.zeros(N), np.zeros(N), 0
+    for _ in range(40):
+        _, reward, terminated, truncated, info = env.step(np.ones(N, int))
+        total, steps = total + reward / 2, steps + 1
+        over = terminated | truncated
+        for i in over.nonzero()[0]:
+            assert info["episode"]["l"][i] == steps[i] and info["episode"]["r"][i] == pytest.approx(total[i], abs=1e-4)
+            assert info["_final_info"][i]
+        ended += over.sum()
+        total[over], steps[over] = 0, 0
+    assert ended > N
+
+
+def test_metrics_are_the_ended_episodes(make):
+    env = make()
+    env.reset()
+    *_, info = env.step([0] * N)
+    assert info["_final_info"].all() and info["final_info"]["_success"].all()
+    assert set(info["final_info"]) >= {"success", "spl", "distance_to_goal"}
+
+
+def test_next_step_begins_the_next_episode_one_step_later(make):
+    """The same episodes as with SAME_STEP, whose final observation is seen instead of the next one's first."""
+    same, later = make(final_observation=True), make(autoreset_mode="NEXT_STEP")
+    first, _ = same.reset(seed=3)
+    assert torch.equal(first["depth"], later.reset(seed=3)[0]["depth"])
+    stop = [0, 1, 1]
+    observation, reward, terminated, truncated, info = later.step(stop)
+    expected, wanted, *_, final = same.step(stop)
+    assert torch.equal(reward, wanted) and terminated.tolist() == [True, False, False]
+    assert torch.equal(observation["pointgoal"][0], final["final_obs"]["pointgoal"][0])
+    assert info["_success"].tolist() == [True, False, False]
+    observation, reward, terminated, truncated, info = later.step([1, 2, 2])
+    assert reward[0] == 0 and not (terminated | truncated).any() and not info["_success"].any()
+    assert torch.equal(observation["depth"][0], expected["depth"][0])
+    moved, *_ = later.step([1, 2, 2])
+    assert not torch.equal(moved["pointgoal"][0], observation["pointgoal"][0])
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_a_mask_begins_the_episodes_of_some(make, mode):
+    env = make(autoreset_mode=mode)
+    env.reset()
+    before, *_ = env.step([1] * N)
+    mask = np.array([False, True, False])
+    after, _ = env.reset(options={"reset_mask": mask})
+    changed = [not torch.equal(after["pointgoal"][i], before["pointgoal"][i]) for i in range(N)]
+    assert changed == mask.tolist() and env.unwrapped.sim.bodies.steps.tolist() == [1, 0, 1]
+
+
+def test_disabled_waits_for_the_mask(make):
+    env = make(autoreset_mode="DISABLED")
+    env.reset()
+    _, _, terminated, _, _ = env.step([0, 1, 1])
+    assert terminated.tolist() == [True, False, False]
+    env.reset(options={"reset_mask": terminated})
+    assert env.unwrapped.sim.bodies.episode.tolist() == [1, 0, 0]
+    assert not env.step([1] * N)[2].any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reset_mask": np.zeros(N, bool)}, "reset_mask: found .* 0 of them set"),
+        ({"reset_mask": np.ones(N)}, "reset_mask: found torch.float64"),
+        ({"reset_mask": np.ones(N + 1, bool)}, "reset_mask: found .*4"),
+        ({"mask": None}, "options: found 'mask'"),
+    ],
+)
+def test_options_that_are_none_are_named(make, options, message):
+    env = make()
+    env.reset()
+    with pytest.raises(ArgumentError, match=message):
+        env.reset(options=options)
+    with pytest.raises(ArgumentError, match="expected whole numbers"):
+        env.step(np.zeros(N))
+
+
+@pytest.mark.parametrize("name", [NAV, CARTPOLE])
+def test_gymnasiums_checker_finds_nothing(single, name):
+    env = single(name, **({"render_mode": "rgb_array"} if name == NAV else {})).unwrapped
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*(infinity|is -inf|is inf|not.*normalized|render).*")
+        check_env(env, skip_render_check=True)
+
+
+def test_one_environment_with_gymnasiums_wrappers(single):
+    env = FrameStackObservation(RecordEpisodeStatistics(single()), 4)
+    observation, _ = env.reset(seed=2)
+    assert observation["depth"].shape == (4, 1, 16, 16) and env.observation_space.contains(observation)
+    over = False
+    while not over:
+        observation, reward, terminated, truncated, info = env.step(1)
+        over = terminated or truncated
+    assert isinstance(reward, float) and info["episode"]["l"] == 6 and truncated
+    assert info["success"] == 0.0
+
+
+def test_what_is_rendered(single, make):
+    env = single(render_mode="rgb_array")
+    env.reset(seed=0)
+    first = env.render()
+    env.step(1)
+    second = env.render()
+    assert first.dtype == np.uint8 and first.shape == second.shape and first.shape[2] == 3
+    assert not np.array_equal(first, second)
+    vector = make(render_mode="rgb_array")
+    vector.reset()
+    assert len(vector.render()) == N
+    with pytest.raises(ArgumentError, match="render_mode: found 'human'"):
+        make(render_mode="human")
+
+
+def test_a_closed_environment_is_refused(single):
+    for name in (NAV, CARTPOLE):
+        env = single(name).unwrapped
+        env.reset()
+        env.close()
+        for call in (env.reset, lambda env=env: env.step(1), env.render):
+            with pytest.raises(ArgumentError, match="closed"):
+                call()
+
+
+def test_scenes_go_by_name():
+    env = gymnasium.make_vec(NAV, num_envs=2, scenes=["house:3-4"], **SMALL)
+    assert env.unwrapped.bank.names == ("house:3", "house:4")
+    env.close()
+    with pytest.raises(ArgumentError, match=r"expected a list of names, as \['house:3'\]"):
+        gymnasium.make_vec(NAV, num_envs=2, scenes="house:3")
+
+
+def test_without_a_seed_runs_differ(floor):
+    goals = [batchnav.PointNavEnv([floor], 2, seed=None, **SMALL).reset()[0]["pointgoal"] for _ in range(2)]
+    assert not torch.equal(*goals)
