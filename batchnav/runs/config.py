@@ -25,7 +25,8 @@ class PointNavRun(NavConfig):
     """auto: both draw a few batches at each start, and the faster is taken; the choice is logged."""
     seed: int = 0
     init_from: str = ""
-    """A policy to begin with: the path of its `policy.safetensors`. The optimiser begins anew."""
+    """A policy to begin with: a file, a run's folder, or the name of one that comes with batchnav. The optimiser begins
+    anew."""
     compile: bool = False
     """Run the policy through torch.compile."""
     graphs: bool = False
@@ -37,7 +38,10 @@ class PointNavRun(NavConfig):
     save_every: float = 60.0
     """Seconds between two saves of weights and resume state."""
     eval_every: int = 0
-    """Frames between two evaluations on the validation episodes; 0: none while training."""
+    """Frames between two evaluations on the validation episodes, the best of which is kept as `best.safetensors`; 0: none
+    while training."""
+    keep_every: int = 0
+    """Frames between two policies that are kept in `checkpoints`; 0: none but the last."""
     on_sigusr1: Literal["restart", "save"] = "restart"
     """What SIGUSR1 asks for: a save and an end with status 0, for a scheduler that starts the run again; or a save."""
 
@@ -48,6 +52,7 @@ class PointNavRun(NavConfig):
             raise ConfigError(f"renderer: found {self.renderer!r} with scenes that take turns, expected 'raycast'")
         in_range(self, "save_every", 0.0, 1e9)
         in_range(self, "eval_every", 0, 10**13)
+        in_range(self, "keep_every", 0, 10**13)
         in_range(self, "seed", 0, 2**62)
 
     @property

@@ -8,13 +8,15 @@ import math
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
+from torch.utils.tensorboard import summary
 
 from batchnav.errors import CheckpointError
 from batchnav.runtime.files import replacing
@@ -23,10 +25,12 @@ from batchnav.runtime.files import replacing
 class Curves:
     """Opens the curves in the folder `path` and cuts them back to the rows up to `frames`; others are made again.
 
+    `settings`, of the run by name, are TensorBoard's hyperparameters.
+
     CheckpointError where rows to be kept cannot be read, or nothing can be written.
     """
 
-    def __init__(self, path: Path, frames: int):
+    def __init__(self, path: Path, frames: int, settings: Mapping[str, Any]):
         self.metrics_path, board_path = path / "metrics.jsonl", path / "tensorboard"
         kept = rows_until(self.metrics_path, frames)
         with replacing(self.metrics_path, CheckpointError) as part:
@@ -42,6 +46,10 @@ class Curves:
         self._put(Event(file_version="brain.Event:2"))
         self._put(Event(step=frames + 1, session_log=SessionLog(status=SessionLog.START)))  # later points are void
 
+        plain = {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in settings.items()}
+        for part in summary.hparams(plain, {}):
+            self._put(Event(step=frames, summary=part))
+
     def log(self, row: dict[str, Any]) -> None:
         """Append a row ("frames" is its step)."""
         with _writing(self.metrics_path):
@@ -53,6 +61,13 @@ class Curves:
             if isinstance(value, (int, float)) and math.isfinite(value) and name != "frames"
         ]
         self._put(Event(step=row["frames"], summary=Summary(value=values)))
+
+    def show(self, frames: int, images: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray]) -> None:
+        """Pictures u8 [C, H, W], and numbers as histograms, by name: for TensorBoard alone."""
+        parts = [summary.image(name, image, dataformats="CHW") for name, image in images.items()]
+        parts += [summary.histogram(name, np.asarray(v), "auto") for name, v in numbers.items()]
+        for part in parts:
+            self._put(Event(step=frames, summary=part))
 
     def sync(self) -> None:
         """Wait until all rows are on the disk."""

@@ -17,10 +17,11 @@ from __future__ import annotations
 import hashlib
 import io
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 
@@ -32,6 +33,7 @@ from batchnav.runs.metrics import load_metrics
 from batchnav.runs.page import RunPage
 from batchnav.runtime.files import lock_folder, remove_leftovers, replacing
 
+CONFIG_NAME = "config.yaml"
 _SEAL = b"sha256:"
 """Begins the last 71 bytes of `resume.pt`, which are no part of torch's file: its readers pass over them."""
 PAGE = "report.html"
@@ -58,12 +60,14 @@ class RunFolder:
 
     def __init__(self, path: Path, config: Any, allow_changes: bool = False):
         self.path, self.config = path, config
-        self.config_path, self.metrics_path = path / "config.yaml", path / "metrics.jsonl"
+        self.config_path, self.metrics_path = path / CONFIG_NAME, path / "metrics.jsonl"
         self.policy_path, self.resume_path = path / "policy.safetensors", path / "resume.pt"
         self.seconds_before = 0.0
         self._start = self._last_save = time.monotonic()
         self._curves: Curves | None = None
         self._page: RunPage
+        self.listeners: list[Callable[[dict[str, Any]], None]] = []
+        """Who gets every row, too."""
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -104,7 +108,7 @@ class RunFolder:
             key = different[0]
             raise CheckpointError(
                 f"{self.path}: holds a run with {key} = {shortened(found.get(key))}, expected {shortened(expected[key])} "
-                f"as asked for now; choose another --out, or go on with the change by --allow-changes"
+                f"as asked for now; choose another --out, or go on with the change by --resume, or by --allow-changes"
             )
         return [f"{key} = {expected[key]!r}, was {found.get(key)!r}" for key in different]
 
@@ -135,7 +139,7 @@ class RunFolder:
             metrics: of the task that the page shows, with their ranges.
         """
         self._changes += changes
-        self._curves = Curves(self.path, frames)
+        self._curves = Curves(self.path, frames, flat(to_dict(self.config)))
         self._write_config(frames)
         self._page = RunPage(self.path / PAGE, self.config, Rows(*load_metrics(self.metrics_path)), metrics or {})
         self._start = self._last_save = time.monotonic()
@@ -158,6 +162,12 @@ class RunFolder:
         row = {**row, "seconds": round(self.seconds, 3)}
         self._curves.log(row)
         self._page.add(row)
+        for listener in self.listeners:
+            listener(row)
+
+    def show(self, frames: int, images: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray]) -> None:
+        """`Curves.show`."""
+        self._curves.show(frames, images, numbers)
 
     def save_due(self, every: float) -> bool:
         """Whether `every` seconds have passed since the last save."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -11,6 +13,30 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 SECONDS_BETWEEN_LINES = 15.0
 """Where the output is no terminal, a line this often."""
+RECENT = 1000
+"""Episodes."""
+
+
+class RecentEpisodes:
+    """Means of metrics over the last `RECENT` episodes or a few more: one update's are too few to tell a trend."""
+
+    def __init__(self, metrics: Sequence[str]):
+        self.metrics = tuple(metrics)
+        self._updates: deque[tuple[float, tuple[float, ...]]] = deque()
+
+    def add(self, row: Mapping[str, float]) -> dict[str, float]:
+        """Count an update's row in; the means, NaN where no episode has ended yet."""
+        if row["episodes"]:
+            self._updates.append((row["episodes"], tuple(row[name] for name in self.metrics)))
+        while sum(count for count, _ in self._updates) - (self._updates[0][0] if self._updates else 0) >= RECENT:
+            self._updates.popleft()
+        weight = sum(count for count, _ in self._updates)
+        if not weight:
+            return dict.fromkeys(self.metrics, math.nan)
+        return {
+            name: sum(count * values[k] for count, values in self._updates) / weight
+            for k, name in enumerate(self.metrics)
+        }
 
 
 class TrainingProgress:
@@ -52,9 +78,11 @@ class TrainingProgress:
         if not self.console.is_terminal and (last or now - self._last_line >= SECONDS_BETWEEN_LINES):
             self._last_line = now
             rate = (frames - self.first) / max(now - self.start, 1e-9)
-            left = (self.total - frames) / max(rate, 1e-9)
+            left = max(self.total - frames, 0) / max(rate, 1e-9)  # the last update may do more than was asked for
             self.console.print(
-                f"{frames:,} of {self.total:,} frames  {text}  {left:,.0f} s left", highlight=False, soft_wrap=True
+                f"{frames:,} of {max(self.total, frames):,} frames  {text}  {left:,.0f} s left",
+                highlight=False,
+                soft_wrap=True,
             )
 
 

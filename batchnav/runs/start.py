@@ -15,6 +15,7 @@ import tyro
 from batchnav.config import load_config, validate
 from batchnav.errors import ConfigError
 from batchnav.runs.config import PointNavRun
+from batchnav.runs.folder import CONFIG_NAME
 from batchnav.runs.training import train
 from batchnav.runtime.bundled import find_config
 
@@ -33,6 +34,11 @@ class Command(NamedTuple):
     GPU, else pointnav_cpu. Every field of it is an option."""
     out: Path = Path("runs/pointnav")
     """The run's folder."""
+    resume: bool = False
+    """Go on with the run in the folder, as it is configured there; settings given here are changed from now on, which is
+    recorded: `--resume --out runs/mine --ppo.total-frames 5_000_000`."""
+    wandb: bool = False
+    """Send the curves to Weights & Biases too, where that is installed."""
     profile: bool = False
     """Leave a torch profiler's trace of two updates in the folder."""
     allow_changes: bool = False
@@ -48,9 +54,14 @@ def parse(arguments: Sequence[str]) -> Command:
     """The configuration with the command line's overrides, the run's folder, and what else to do."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", default="")
-    name = parser.parse_known_args(arguments)[0].config or default_config()
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--out", type=Path, default=Command._field_defaults["out"])
+    known = parser.parse_known_args(arguments)[0]
+    if known.resume and known.config:
+        raise ConfigError(f"--config: found {known.config} with --resume, expected the configuration of {known.out}")
+    name = str(known.out / CONFIG_NAME) if known.resume else known.config or default_config()
     default = load_config(find_config(name), PointNavRun)
-    command = tyro.cli(Command, default=Command(default, name), args=list(arguments), prog="batchnav train")
+    command = tyro.cli(Command, default=Command(default, known.config), args=list(arguments), prog="batchnav train")
     validate(command.run)
     for name, value, least in (("gpus", command.gpus, 1), ("max-restarts", command.max_restarts, 0)):
         if value < least:
@@ -67,7 +78,7 @@ def start(arguments: Sequence[str]) -> None:
     """`batchnav train`: in this process, or in place of it torchrun with as many as `--gpus` says."""
     command = parse(arguments)  # what is wrong with it is said once
     if command.gpus == 1 and command.max_restarts == 0 or torch.distributed.is_torchelastic_launched():
-        train(command.run, command.out, command.profile, command.allow_changes)
+        train(command.run, command.out, command.profile, command.allow_changes or command.resume, command.wandb)
     else:
         os.execv(sys.executable, torchrun(command.gpus, command.max_restarts, arguments))
 

@@ -25,21 +25,28 @@ from batchnav.policy.agent import Agent
 from batchnav.policy.weights import load_weights, save_policy
 from batchnav.ppo.learner import Learner
 from batchnav.ppo.stats import SOUND, merged
+from batchnav.runs.checkpoints import Checkpoints
 from batchnav.runs.config import PointNavRun
 from batchnav.runs.folder import RunFolder
-from batchnav.runs.progress import TrainingProgress
+from batchnav.runs.glimpses import pictures, spreads
+from batchnav.runs.progress import RecentEpisodes, TrainingProgress
 from batchnav.runs.shared import SharedFolder
 from batchnav.runs.signals import StopSignals
 from batchnav.runs.tracing import tracing
+from batchnav.runs.wandb import wandb_log
 from batchnav.runtime.bundled import EPISODES
-from batchnav.runtime.device import make_deterministic, resolve_device
+from batchnav.runtime.device import machine, make_deterministic, resolve_device
 from batchnav.runtime.distributed import Ranks, join
 from batchnav.scene.slots import Capacity, slots_needed
 from batchnav.tasks import TASKS
 from batchnav.types import Metric
 
+log = logging.getLogger(__name__)
 
-def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: bool = False) -> None:
+
+def train(
+    run: PointNavRun, out: Path, profile: bool = False, allow_changes: bool = False, wandb: bool = False
+) -> None:
     """Train as configured, from the beginning or from where the folder `out` was left.
 
     Leaves weights, curves and resume state in the folder, and a trace, if asked for by `profile`. `allow_changes`: go
@@ -54,6 +61,9 @@ def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: boo
             folder.resume(learner)
             validation = Validation(run, learner.policy, ranks) if run.eval_every else None
             folder.begin(learner.frames, {m.name: (m.low, m.high) for m in headline(run)})
+            if wandb and folder.open:
+                folder.open.listeners.append(wandb_log(out, to_dict(run)))
+            log.info("%s", opening(run, learner, out))
             traced = profile and ranks.first
             profiler = tracing(out / "trace.json") if traced else contextlib.nullcontext()
             progress = TrainingProgress(run.ppo.total_frames, learner.frames, quiet=not ranks.first)
@@ -61,6 +71,8 @@ def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: boo
                 after_update = profiler.step if traced else lambda: None
                 _loop(run, learner, folder, validation, signals, progress, after_update)
                 save(learner, run, folder)
+            if signals.status is None:
+                log.info("%s", closing(learner.frames, out))
         if signals.status is not None:
             ranks.agree_to_end(signals.status)
         signals.end(f"saved at frame {learner.frames:,}")
@@ -88,6 +100,9 @@ def _loop(
 ) -> None:
     """Updates until all frames are done, or a signal asks to end: all ranks do the same after each."""
     shown = [metric.name for metric in headline(run)]
+    recent, kept = RecentEpisodes(shown), None
+    if folder.open:
+        kept = Checkpoints(folder.path, run.keep_every, shown, lambda path: save_weights(learner, run, path))
     ranks, asked = learner.ranks, None  # not `signals.status`, which may be of this rank alone
     while learner.frames < run.ppo.total_frames and not asked:
         before = learner.frames
@@ -98,9 +113,14 @@ def _loop(
         row = summary(merged(found), learner.frames_per_update, shown)
         check_finite(row, folder, where_it_began(found, ranks))
         folder.log(row)
-        progress.show(row["frames"], **{name: row[name] for name in ("frames_per_second", *shown)})
+        progress.show(row["frames"], frames_per_second=row["frames_per_second"], **recent.add(row))
+        if kept:
+            kept.after_update(before, learner.frames)
         if validation and before // run.eval_every != learner.frames // run.eval_every:
-            folder.log({"frames": learner.frames, "eval": validation.measure()})
+            measured = validation.measure()
+            folder.log({"frames": learner.frames, "eval": measured})
+            if kept:
+                kept.after_validation(measured)
         if any(report.save for report in reports):
             save(learner, run, folder)
         after_update()
@@ -144,7 +164,7 @@ def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
 
 def _options(run: PointNavRun) -> dict[str, Any]:
     """What an environment of this run is made with."""
-    return {"task": run.task_name, "config": run.nav, "renderer": run.renderer, "final_observation": run.ppo.timeout_bootstrap}
+    return {"task": run.task_name, "config": run.nav, "renderer": run.renderer, "final_observation": run.ppo.timeout_bootstrap, "copy": False}
 
 
 def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.device, num_envs: int) -> NavEnv:
@@ -199,9 +219,35 @@ def where_it_began(found: list[dict[str, float]], ranks: Ranks) -> str:
 def save(learner: Learner, run: PointNavRun, folder: SharedFolder) -> None:
     """Keep the weights, then the state to resume from."""
     if folder.open:
-        about = {"env": to_dict(run.nav), "frames": learner.frames, "seed": run.seed}
-        save_policy(learner.policy, folder.open.policy_path, about)
+        save_weights(learner, run, folder.open.policy_path)
+        folder.open.show(learner.frames, pictures(learner.rollout), spreads(learner.rollout))
     folder.save(learner)
+
+
+def save_weights(learner: Learner, run: PointNavRun, path: Path) -> None:
+    """Write the policy as it is now."""
+    save_policy(learner.policy, path, {"env": to_dict(run.nav), "frames": learner.frames, "seed": run.seed})
+
+
+def opening(run: PointNavRun, learner: Learner, out: Path) -> str:
+    """What begins: on what, in what, by how large a policy, and where it can be watched."""
+    scenes = run.scenes.episodes or f"{len(scene_ids(run.scenes.names)):,} scenes"
+    parameters = sum(weights.numel() for weights in learner.policy.parameters())
+    several = f"{learner.ranks.world_size} x " if learner.ranks.several else ""
+    begun = f" from frame {learner.frames:,}" if learner.frames else ""
+    return (
+        f"training {run.task_name}{begun} to {run.ppo.total_frames:,} on {several}{machine(learner.device)}: {scenes}, "
+        f"{run.ppo.num_envs:,} environments, a policy of {parameters:,} parameters\n"
+        f"{out}: policy.safetensors, metrics.jsonl; curves: tensorboard --logdir {out}"
+    )
+
+
+def closing(frames: int, out: Path) -> str:
+    """What is done, and what may come next."""
+    return (
+        f"{frames:,} frames are done. Next: batchnav evaluate {out} --report\n"
+        f"or more of them: batchnav train --resume --out {out} --ppo.total-frames {2 * frames}"
+    )
 
 
 class Validation:
