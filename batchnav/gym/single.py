@@ -6,10 +6,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 
 from batchnav.errors import ArgumentError
 from batchnav.gym import vector
+from batchnav.gym.vector import GymnasiumCartPole, GymnasiumNav
 from batchnav.runtime.checks import check_open
 
 
@@ -20,7 +21,7 @@ class SingleEnv(gymnasium.Env):
     ArgumentError for every call after `close`.
     """
 
-    def __init__(self, env: VectorEnv):
+    def __init__(self, env: GymnasiumNav | GymnasiumCartPole):
         self.vector, self.render_mode = env, env.render_mode
         self.metadata = {name: env.metadata[name] for name in ("render_modes", "render_fps") if name in env.metadata}
         self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
@@ -50,8 +51,7 @@ class SingleEnv(gymnasium.Env):
     def render(self) -> np.ndarray | None:
         """What the agent sees, beside its map: u8 [H, W, 3]."""
         check_open(self.vector)
-        frames = self.vector.render() if self.render_mode else None
-        return None if frames is None else frames[0]
+        return self.vector.render()[0] if isinstance(self.vector, GymnasiumNav) and self.render_mode else None
 
     def close(self) -> None:
         """Free what it holds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from batchnav.errors import ArgumentError
 from batchnav.gym.picture import Pictures
 from batchnav.runtime.exchange import OUTPUTS, as_actions, handed
 from batchnav.scene.appearance import FROM_FILES
-from batchnav.scene.scene import Scene
 
 RGB_ARRAY = "rgb_array"
 
@@ -58,10 +57,10 @@ class GymnasiumNav(NavEnv):
         final = {name: info[name] for name in ("final_obs", "_final_obs") if name in info}
         return *result, {"final_info": metrics, "_final_info": ended, **final}
 
-    def render(self) -> tuple[np.ndarray, ...] | None:
-        """What each agent sees, beside the map with its path: u8 [H, W, 3] each."""
+    def render(self) -> tuple[np.ndarray, ...]:
+        """What each agent sees, beside the map with its path: u8 [H, W, 3] each; none without a render mode."""
         self._check_playing()
-        return self._pictures.draw() if self._pictures else None
+        return self._pictures.draw() if self._pictures else ()
 
 
 class GymnasiumCartPole(CartPoleEnv):
@@ -91,7 +90,7 @@ class GymnasiumCartPole(CartPoleEnv):
         super().__init__(num_envs, device, secrets.randbits(63) if seed is None else seed)
         self._copy, self._output, self.render_mode = copy, output, render_mode
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, Mapping]:
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
         """Start all episodes anew; ArgumentError for options, of which there are none."""
         if options:
             raise ArgumentError(f"options: found {', '.join(map(str, options))}, expected none: all carts begin anew")
@@ -111,7 +110,7 @@ class GymnasiumCartPole(CartPoleEnv):
 def make_nav(
     num_envs: int = 1,
     task: str = "pointnav",
-    scenes: Sequence[str | Scene] | Any = ("house:0",),
+    scenes: Any = ("house:0",),
     config: NavConfig | str | None = None,
     sensors: Sequence[str] | None = None,
     render_mode: str | None = None,
