@@ -8,6 +8,9 @@ scenes are the first of the split's seeds (of validation, for halls and scans) t
 that already gives a mean geodesic over Euclidean distance of more than 1.3, from straight lines to long detours, so
 nothing is picked by difficulty.
 
+`wide_val` and `wide_test` are such episodes in the houses of `val` and `test` for the body of the Habitat challenges of
+2020 and 2021, of radius 0.18 m and height 0.88 m: some of the others begin or end nearer to a wall than it can be.
+
 Flee and Explore have no goal, so they share the files `starts_val` and `starts_test`: starts uniform over the same
 islands, and as a goal, for Flee's oracle and for maps, the place that is farthest by path.
 
@@ -26,6 +29,7 @@ from rich.table import Table
 from batchnav.data.episodes import Episode, check_episodes, save_episodes
 from batchnav.data.generate import generate_episodes, generate_starts
 from batchnav.data.scenes import find_scene
+from batchnav.envs.config import PRESETS
 from batchnav.errors import EpisodeError
 from batchnav.houses import SPLITS
 from batchnav.runtime.bundled import EPISODES
@@ -40,7 +44,10 @@ EPISODES_PER_SCENE = 10
 def main() -> None:
     for name, (kind, split) in FILES.items():
         write(f"{name}.json.gz", (find_scene(f"{kind}:{seed}") for seed in SPLITS[split]), generate_episodes)
+    navmesh = PRESETS["challenge_2020"].body.navmesh
     for split in ("val", "test"):
+        houses = (find_scene(f"house:{seed}", settings=navmesh, appearance=False) for seed in SPLITS[split])
+        write(f"wide_{split}.json.gz", houses, generate_episodes)
         houses = (find_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split])
         write(f"starts_{split}.json.gz", houses, generate_starts)
 

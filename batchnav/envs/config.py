@@ -34,7 +34,7 @@ class NavConfig:
     cameras: dict[str, CameraConfig] = field(default_factory=dict)
     """Further cameras by name: a sensor of camera "left" is asked for as "left_depth"."""
     sensors: tuple[str, ...] = ("depth",)
-    """Names of `batchnav.sensors.SENSORS`."""
+    """Names of `batchnav.sensors.SENSORS`, and of `batchnav.sensors.pose.POSE_SENSORS`."""
     depth: DepthConfig = field(default_factory=DepthConfig)
     rgb: RGBConfig = field(default_factory=RGBConfig)
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
@@ -95,15 +95,27 @@ def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
     return dataclasses.replace(config, **parts)
 
 
+_CHALLENGE = {
+    "height": 360, "width": 640, "hfov_deg": 70.0, "camera_height": 0.88, "min_depth": 0.1, "turn_angle_deg": 30.0,
+    "sliding": False, "agent_radius": 0.18, "agent_height": 0.88, "success_distance": 0.36,
+}  # fmt: skip
+"""What the Habitat challenges of 2020 and 2021 have in common, noise apart."""
+_HARD = _CHALLENGE | {
+    "gps_compass": False, "actuation_noise": 0.5, "robot": "LoCoBot", "controller": "Proportional", "depth_noise": 1.0,
+    "rgb_noise": "gaussian", "noise_intensity": 0.1,
+}  # fmt: skip
+"""And all that made them hard."""
+
 PRESETS: dict[str, NavConfig] = {
     "habitat_pointnav_v1": with_options(NavConfig(), {"height": 256, "width": 256}),
     "bps_depth64": NavConfig(),
-    "challenge_2020_noiseless": with_options(NavConfig(), {
-        "height": 360, "width": 640, "hfov_deg": 70.0, "camera_height": 0.88, "min_depth": 0.1,
-        "turn_angle_deg": 30.0, "sliding": False, "agent_radius": 0.18, "agent_height": 0.88, "success_distance": 0.36,
-    }),
-}  # fmt: skip
-"""Published variants by name. The 2020 challenge without its sensor and actuation noise."""
+    "challenge_2020_noiseless": with_options(NavConfig(), _CHALLENGE),
+    "challenge_2020": with_options(NavConfig(sensors=("rgb", "depth")), _HARD),
+    "challenge_2021": with_options(NavConfig(sensors=("rgb", "depth")), _HARD | {"camera_pitch_deg": -20.0}),
+}
+"""Published variants by name. The 2020 challenge also without noise, and with GPS and compass; with them alone is
+`NavEnv(config="challenge_2020", gps_compass=True)`. Its noise of depth distorts by a table of our own
+(`sensors/redwood.py`)."""
 
 
 def nav_config(config: NavConfig | str | None, options: Mapping[str, Any], task: str = "pointnav") -> NavConfig:

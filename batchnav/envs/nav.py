@@ -21,7 +21,7 @@ from batchnav.runtime.device import resolve_device
 from batchnav.runtime.exchange import OUTPUTS, as_actions, as_mask, handed
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene, check_body
-from batchnav.sensors.rig import Rig, appearance_needed, make_sensors, sensor_specs
+from batchnav.sensors.rig import Rig, appearance_needed, make_pose_sensors, make_sensors, sensor_specs
 from batchnav.sim.bodies import NUM_ACTIONS
 from batchnav.sim.places import check_places
 from batchnav.sim.simulator import MAX_ENVS, Simulator
@@ -46,7 +46,8 @@ class NavEnv(gym.vector.VectorEnv):
         task: a name of `batchnav.tasks.TASKS`.
         config: the settings; a preset's name (`batchnav.envs.config.PRESETS`) will do. `options` override fields of its
             body, main camera, sensors and task.
-        sensors: names of `batchnav.sensors.SENSORS`; None: the configuration's.
+        sensors: names of `batchnav.sensors.SENSORS` and `batchnav.sensors.pose.POSE_SENSORS`; None: the
+            configuration's.
         episodes: fixed episodes to play in turn instead of sampled ones.
         final_observation: also give info["final_obs"], the last observation of an ended episode, meaningful where
             info["_final_obs"] is set; costs a rendering.
@@ -112,11 +113,13 @@ class NavEnv(gym.vector.VectorEnv):
         self.sim = Simulator(self.bank, num_envs, body, make_task, seed, first_env)
         self.task = self.sim.task
         self.rig = Rig(self.bank, self.sim.bodies, cameras, made, renderer, self.sim.origin)
+        self._pose_sensors = make_pose_sensors(names)
         if self.stream is not None:
             self.stream.begin(self.sim)
         elif episodes is None:
             self.sim.try_scenes()
-        self.specs: tuple[Spec, ...] = (*self.rig.specs, *self.task.specs)
+        told = (sensor.spec for sensor in self._pose_sensors.values())
+        self.specs: tuple[Spec, ...] = (*self.rig.specs, *told, *self.task.specs)
         """What is observed."""
         self.storage: Mapping[str, torch.dtype] = {spec.name: spec.stored_on(self.device) for spec in self.specs}
         self._own = self._out = self._new_observation()
@@ -209,6 +212,9 @@ class NavEnv(gym.vector.VectorEnv):
 
     def _observe(self, out: Observation) -> Observation:
         self.rig.observe(out)
+        for name, sensor in self._pose_sensors.items():
+            if name in out:
+                sensor.write(self.sim.bodies, out[name])
         for name, value in self.task.observations.items():
             if name in out:
                 out[name].copy_(value)
@@ -261,9 +267,9 @@ class NavEnv(gym.vector.VectorEnv):
         """The lowest and highest values in a state that kernels can go on from, by name, where not all are good."""
         count, finite = (0, torch.iinfo(torch.int32).max), (-MAX_FLOAT, MAX_FLOAT)
         return {
-            "scene": (0, self.bank.num_scenes - 1), "position": finite, "heading": finite, "start_heading": finite,
-            "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count, "episode": (-1, count[1]),
-            **self.task.ranges,
+            "scene": (0, self.bank.num_scenes - 1), "position": finite, "heading": finite, "start": finite,
+            "start_heading": finite, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
+            "episode": (-1, count[1]), **self.task.ranges,
         }  # fmt: skip
 
     def close_extras(self, **kwargs) -> None:
@@ -290,7 +296,8 @@ class PointNavEnv(NavEnv):
 def specs_of(config: NavConfig) -> tuple[Spec, ...]:
     """What an environment of this configuration observes, without one."""
     sensors = make_sensors(config.sensors, config.all_cameras, config.sensor_settings)
-    return (*sensor_specs(sensors), *TASKS[config.task_name].specs)
+    told = (sensor.spec for sensor in make_pose_sensors(config.sensors).values())
+    return (*sensor_specs(sensors), *told, *TASKS[config.task_name].specs)
 
 
 def needed_appearance(config: NavConfig) -> frozenset[str]:

@@ -83,7 +83,7 @@ def _visited(i, bodies, state):
 @device_function
 def _explore(i, nav, bodies, state, points, settings, scratch, row, plans_out):
     """The next action."""
-    frame = frame_of(point_at(i, state.start), bodies.start_heading[i], settings.cell_size)
+    frame = frame_of(point_at(i, bodies.start), bodies.start_heading[i], settings.cell_size)
     chosen = plans_out.chosen[i]
     if chosen >= 0:
         if plans_out.steps_left[i] == 0:

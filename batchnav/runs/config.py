@@ -42,6 +42,8 @@ class PointNavRun(NavConfig):
     while training."""
     keep_every: int = 0
     """Frames between two policies that are kept in `checkpoints`; 0: none but the last."""
+    eval_split: Literal["val", "wide_val"] = "val"
+    """Which those are: "wide_val" has PointNav episodes for bodies as wide as the Habitat challenges' (radius 0.18 m)."""
     on_sigusr1: Literal["restart", "save"] = "restart"
     """What SIGUSR1 asks for: a save and an end with status 0, for a scheduler that starts the run again; or a save."""
 

@@ -255,7 +255,7 @@ class Validation:
 
     def __init__(self, run: PointNavRun, policy: ActorCritic, ranks: Ranks):
         self.ranks = ranks
-        episodes = ranks.share(load_episodes(EPISODES / TASKS[run.task_name].episode_file.format(split="val")))
+        episodes = ranks.share(load_episodes(EPISODES / TASKS[run.task_name].episode_file.format(split=run.eval_split)))
         self.env = fixed_episodes(episodes, run, ranks.device, len(episodes))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
         network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, run.policy)

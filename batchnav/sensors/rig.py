@@ -12,6 +12,7 @@ from batchnav.render.choose import make_renderer
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import SENSORS
 from batchnav.sensors.camera import CameraConfig, Carriers, MountedCamera, Seeds
+from batchnav.sensors.pose import POSE_SENSORS, PoseSensor
 from batchnav.sensors.sensor import Sensor, Views
 from batchnav.types import Observation, Spec
 
@@ -22,21 +23,28 @@ MAIN = ""
 def make_sensors(
     names: Sequence[str], cameras: Mapping[str, CameraConfig], settings: Mapping[str, Any]
 ) -> dict[str, dict[str, Sensor]]:
-    """The sensors asked for, by camera and by the name of the observation; ConfigError for a name that is unknown.
+    """The cameras' sensors asked for, by camera and by the name of the observation; ConfigError for an unknown name.
 
     Args:
-        names: "SENSOR" reads the main camera, "CAMERA_SENSOR" another.
+        names: "SENSOR" reads the main camera, "CAMERA_SENSOR" another; those of POSE_SENSORS read none.
         cameras: by name; MAIN is the main one.
         settings: of the sensors that have some, by sensor.
     """
     made: dict[str, dict[str, Sensor]] = {}
     offered = {f"{camera}_{sensor}" if camera else sensor: (camera, sensor) for camera in cameras for sensor in SENSORS}
     for name in dict.fromkeys(names):
+        if name in POSE_SENSORS:
+            continue
         if name not in offered:
-            raise ConfigError(f"sensors: found {name!r}, expected some of {', '.join(offered)}")
+            raise ConfigError(f"sensors: found {name!r}, expected some of {', '.join((*offered, *POSE_SENSORS))}")
         camera, sensor = offered[name]
         made.setdefault(camera, {})[name] = SENSORS[sensor](cameras[camera], settings.get(sensor))
     return made
+
+
+def make_pose_sensors(names: Sequence[str]) -> dict[str, PoseSensor]:
+    """The sensors asked for that read a body's pose, by name."""
+    return {name: POSE_SENSORS[name]() for name in dict.fromkeys(names) if name in POSE_SENSORS}
 
 
 def appearance_needed(sensors: Mapping[str, Mapping[str, Sensor]]) -> frozenset[str]:

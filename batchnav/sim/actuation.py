@@ -56,7 +56,7 @@ def motions_of(robot: str, controller: str, multiplier: float, step: float, turn
 
 
 @lean_function
-def slip(i, motion, body, bodies):
+def slip(i, motion, bodies, body):
     """How far off the coming step's MOVE or TURN ends: metres along and to the right, radians to the left."""
     agent = agent_number(i, body)
     u, v, w, _ = step_uniforms(body.seed[0], agent, bodies.episode[i], bodies.steps[i], ACTUATION, 0)

@@ -91,6 +91,8 @@ class Bodies(NamedTuple):
     """f32 [N, 3], on the navmesh."""
     heading: torch.Tensor
     """f32 [N]: start_heading + turns * turn angle, so that no error accumulates; with noise the true one, within pi."""
+    start: torch.Tensor
+    """f32 [N, 3]: where the episode began."""
     start_heading: torch.Tensor
     """f32 [N]."""
     turns: torch.Tensor
@@ -118,9 +120,9 @@ class Bodies(NamedTuple):
         terminated, truncated, done = torch.zeros(3, n, dtype=torch.bool, device=device)
         return cls(
             scene=torch.zeros(n, **i32), position=torch.zeros(n, 3, **f32), heading=torch.zeros(n, **f32),
-            start_heading=torch.zeros(n, **f32), turns=torch.zeros(n, **i32), path_length=torch.zeros(n, **f32),
-            collisions=torch.zeros(n, **i32), steps=torch.zeros(n, **i32), episode=torch.full((n,), -1, **i32),
-            terminated=terminated, truncated=truncated, done=done,
+            start=torch.zeros(n, 3, **f32), start_heading=torch.zeros(n, **f32), turns=torch.zeros(n, **i32),
+            path_length=torch.zeros(n, **f32), collisions=torch.zeros(n, **i32), steps=torch.zeros(n, **i32),
+            episode=torch.full((n,), -1, **i32), terminated=terminated, truncated=truncated, done=done,
         )  # fmt: skip
 
 
@@ -157,7 +159,7 @@ def _aim(i, action, body, bodies_out):
         if action != FORWARD:
             bodies_out.heading[i] = bodies_out.start_heading[i] + np.float32(bodies_out.turns[i]) * body.turn
         return action == FORWARD, ahead(point, heading, length)
-    along, right, yaw = slip(i, MOVE if action == FORWARD else TURN, body, bodies_out)
+    along, right, yaw = slip(i, MOVE if action == FORWARD else TURN, bodies_out, body)
     yaw = yaw if action == FORWARD else np.float32(side) * (body.turn + yaw)
     bodies_out.heading[i] = wrapped(heading + yaw)
     x, y, z = ahead(point, heading, length + along)
@@ -208,7 +210,9 @@ def begin(i, upcoming, bodies_out):
     """Put the agent where its next episode begins."""
     bodies_out.episode[i] += np.int32(1)
     bodies_out.scene[i] = upcoming.scene[i]
-    keep_point(i, point_at(i, upcoming.position), bodies_out.position)
+    place = point_at(i, upcoming.position)
+    keep_point(i, place, bodies_out.position)
+    keep_point(i, place, bodies_out.start)
     heading = upcoming.heading[i]
     bodies_out.start_heading[i], bodies_out.heading[i], bodies_out.turns[i] = heading, heading, np.int32(0)
     bodies_out.path_length[i] = np.float32(0.0)

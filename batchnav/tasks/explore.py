@@ -73,7 +73,6 @@ class Settings(NamedTuple):
 class ExploreState(NamedTuple):
     """As `tasks.progress.Roam`, and the cells that were visited."""
 
-    start: torch.Tensor
     target: torch.Tensor
     reachable: torch.Tensor
     """f32 [N]: cells that can be visited, the start's apart."""

@@ -36,8 +36,6 @@ from batchnav.types import Metric, Spec
 class Roam(NamedTuple):
     """Every agent's running episode."""
 
-    start: torch.Tensor
-    """f32 [N, 3]."""
     target: torch.Tensor
     """f32 [N, 3]: where most progress is made, where the task has such a place; else the start."""
     reachable: torch.Tensor
@@ -52,10 +50,9 @@ class Roam(NamedTuple):
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Roam:
         """Of `n` agents before their first episode."""
-        start, target = (torch.zeros(n, 3, device=device) for _ in range(2))
         reachable, progress, earned = (torch.zeros(n, device=device) for _ in range(3))
         table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
-        return cls(start, target, reachable, progress, earned, table_index)
+        return cls(torch.zeros(n, 3, device=device), reachable, progress, earned, table_index)
 
 
 class Notes(NamedTuple):
@@ -147,7 +144,7 @@ def advance_one(i, action, nav, roam, body, max_steps, scratch, row, bodies_out,
     notes_out.moved[i] = walk(i, action, nav, body, scratch, row, bodies_out)
     end(i, action == STOP, max_steps, bodies_out)
     keep_point(i, point_at(i, bodies_out.position), notes_out.position)
-    keep_point(i, point_at(i, roam.start), notes_out.start)
+    keep_point(i, point_at(i, bodies_out.start), notes_out.start)
     notes_out.heading[i], notes_out.start_heading[i] = bodies_out.heading[i], bodies_out.start_heading[i]
     notes_out.path_length[i], notes_out.collisions[i] = bodies_out.path_length[i], bodies_out.collisions[i]
     notes_out.steps[i], notes_out.reachable[i] = bodies_out.steps[i], roam.reachable[i]
@@ -180,7 +177,6 @@ def share_of(progress, reachable):
 def begin_one(i, upcoming, bodies_out, roam_out):
     """Begin the episode that was drawn ahead."""
     begin(i, upcoming, bodies_out)
-    keep_point(i, point_at(i, upcoming.position), roam_out.start)
     keep_point(i, point_at(i, upcoming.target), roam_out.target)
     roam_out.reachable[i], roam_out.table_index[i] = upcoming.reachable[i], upcoming.table_index[i]
 
@@ -261,7 +257,7 @@ class ProgressTask:
         self.facts: Mapping[str, torch.Tensor] = {"reachable": self.roam.reachable}
         finite = -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)
         self.ranges: dict[str, tuple[float, float]] = {
-            "start": finite, "target": finite, "progress": finite, "table_index": (-1, self.num_fixed - 1)
+            "target": finite, "progress": finite, "table_index": (-1, self.num_fixed - 1)
         }  # fmt: skip
         self.target: torch.Tensor | None = None
         self.target_radius = 0.0

@@ -1,0 +1,87 @@
+"""GPS, compass and heading: closed forms, and with the static goal what GPS and compass make of it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from batchnav.data.scenes import find_scene
+from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import NavEnv, specs_of
+from batchnav.errors import ConfigError
+from batchnav.scene.bank import SceneBank
+from batchnav.sensors.pose import POSE_SENSORS
+from batchnav.sensors.rig import make_pose_sensors
+from batchnav.sim.bodies import Bodies
+
+ROUNDING = 1e-5
+STARTS = [(0.0, (1.0, 2.0)), (math.pi / 2, (0.0, 0.0)), (-2.5, (-3.0, 1.0)), (3.0, (0.5, -9.0))]
+MOVES = [((0.0, -2.0), 0.4), ((-1.0, 0.0), -3.0), ((0.3, 0.7), 3.0), ((0.0, 0.0), 6.5)]
+"""Steps in x and z, and turns to the left."""
+
+
+def told(device):
+    n = len(STARTS)
+    bodies = Bodies.empty(n, torch.device(device))
+    start = np.array([(x, 0.5, z) for _, (x, z) in STARTS], np.float32)
+    step = np.array([(x, 0.1, z) for (x, z), _ in MOVES], np.float32)
+    headings, turns = np.float32([h for h, _ in STARTS]), np.float32([t for _, t in MOVES])
+    for tensor, value in (
+        (bodies.start, start), (bodies.position, start + step), (bodies.start_heading, headings),
+        (bodies.heading, headings + turns),
+    ):  # fmt: skip
+        tensor.copy_(torch.from_numpy(value))
+    found = {}
+    for name, sensor in make_pose_sensors(("depth", *POSE_SENSORS)).items():
+        out = torch.full((n, *sensor.spec.shape), 9.0, device=device)
+        sensor.write(bodies, out)
+        found[name] = out.cpu().numpy()
+    return found
+
+
+def test_closed_forms(device):
+    found = told(device)
+    assert found.keys() == POSE_SENSORS.keys()
+    expected = []
+    for (heading, _), ((dx, dz), _) in zip(STARTS, MOVES, strict=True):
+        ahead, right = (-math.sin(heading), -math.cos(heading)), (math.cos(heading), -math.sin(heading))
+        expected.append((dx * ahead[0] + dz * ahead[1], dx * right[0] + dz * right[1]))
+    np.testing.assert_allclose(found["gps"], expected, atol=ROUNDING)
+    np.testing.assert_allclose(found["gps"][:2], [(2.0, 0.0), (1.0, 0.0)], atol=ROUNDING)
+    turned = [0.4, -3.0, 3.0, 6.5 - 2 * math.pi]
+    np.testing.assert_allclose(found["compass"][:, 0], turned, atol=ROUNDING)
+    now = [0.4, math.pi / 2 - 3.0, 0.5, 9.5 - 2 * math.pi]
+    now[3] -= 2 * math.pi if now[3] > math.pi else 0.0
+    np.testing.assert_allclose(found["heading"][:, 0], now, atol=ROUNDING)
+
+
+def test_with_the_static_goal_they_say_where_the_goal_lies(device):
+    bank = SceneBank.pack([find_scene("house:3")], device)
+    names = ("gps", "compass", "heading")
+    follows, stays = (
+        NavEnv(bank, 8, sensors=names, max_steps=9, seed=2, gps_compass=known, actuation_noise=0.5)
+        for known in (True, False)
+    )
+    for env in (follows, stays):
+        observation, _ = env.reset()
+        assert not observation["gps"].any() and not observation["compass"].any()
+        assert env.single_observation_space["gps"].shape == (2,)
+        assert env.specs == specs_of(NavConfig(sensors=names))
+    for action in torch.randint(1, 4, (20, 8), generator=torch.Generator().manual_seed(0)):
+        (now, *_), (then, *_) = (env.step(action.to(env.device)) for env in (follows, stays))
+        assert torch.equal(now["gps"], then["gps"])
+        rho, angle = then["pointgoal"].unbind(1)
+        ahead, left = rho * torch.cos(angle) - then["gps"][:, 0], rho * torch.sin(angle) + then["gps"][:, 1]
+        compass = then["compass"][:, 0]
+        expected = torch.hypot(ahead, left), torch.atan2(left, ahead) - compass
+        torch.testing.assert_close(now["pointgoal"][:, 0], expected[0], atol=1e-4, rtol=0.0)
+        off = now["pointgoal"][:, 1] - expected[1]
+        assert torch.hypot(torch.sin(off), torch.cos(off) - 1.0).max() < 1e-2
+        facing = then["heading"][:, 0] - stays.sim.bodies.start_heading - compass
+        torch.testing.assert_close(torch.cos(facing), torch.ones_like(facing), atol=1e-4, rtol=0.0)
+
+
+def test_unknown_names_are_refused_by_all_that_there_are():
+    with pytest.raises(ConfigError, match=r"found 'compas', expected some of depth.*gps, compass, heading"):
+        specs_of(NavConfig(sensors=("gps", "compas")))
