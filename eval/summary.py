@@ -101,14 +101,16 @@ def leaderboard() -> str:
     if not lines:
         return "No figures yet.\n"
     best = sorted(lines.items(), key=lambda line: -line[1].get(("val", "spl"), {"value": 0.0})["value"])
-    head = ["agent", "frames", *SPLITS, "when", "commit", "how"]
-    return markdown([head, ["---", "---:", *["---"] * (len(head) - 2)], *(_agent_line(*line) for line in best)])
+    splits = [split for split in SPLITS if any((split, "spl") in found for found in lines.values())]
+    head = ["agent", "frames", *splits, "when", "commit", "how"]
+    cells = (_agent_line(agent, found, splits) for agent, found in best)
+    return markdown([head, ["---", "---:", *["---"] * (len(head) - 2)], *cells])
 
 
-def _agent_line(agent: tuple[str, int | None, int], found: dict[tuple[str, str], Row]) -> list[str]:
+def _agent_line(agent: tuple[str, int | None, int], found: dict[tuple[str, str], Row], splits: list[str]) -> list[str]:
     """An agent's cells: "success, SPL" of each split."""
     name, frames, seed = agent
-    figures = [[found.get((split, metric)) for metric in ("success", "spl")] for split in SPLITS]
+    figures = [[found.get((split, metric)) for metric in ("success", "spl")] for split in splits]
     cells = [", ".join(f"{row['value']:.3f}" for row in pair if row) for pair in figures]
     dates, commits = (list(dict.fromkeys(row[key] for row in found.values())) for key in ("date", "commit"))
     how = TRAINED_BY.get(frames, "") + (f" --seed {seed}" if seed else "") if frames else f"batchnav evaluate {name}"

@@ -91,9 +91,9 @@ def test_the_leaderboard_has_a_line_an_agent_and_says_how(files):
     measured("learned", "test", 0.99, 0.925, frames=300_023_808, seed=0, sample=True, renderer="raycast")
     measured("learned", "val", 0.5, 0.5, frames=300_023_808, seed=0, sample=False)  # other actions
     assert tables.made("leaderboard", "").splitlines()[2:] == [
-        "| learned | 300 million | 0.985, 0.895 | 0.990, 0.925 |  |  | 2026-11-21 | 1234567 "
+        "| learned | 300 million | 0.985, 0.895 | 0.990, 0.925 | 2026-11-21 | 1234567 "
         "| `batchnav train --config pointnav_h200_300m` |",
-        "| greedy |  | 0.040, 0.040 |  |  |  | 2026-11-21 | 1234567 | `batchnav evaluate greedy` |",
+        "| greedy |  | 0.040, 0.040 |  | 2026-11-21 | 1234567 | `batchnav evaluate greedy` |",
     ]
 
 
