@@ -1,14 +1,18 @@
 """Every Python and shell block of README and docs does what it says, in its page's order; or says what it needs."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import tyro
 
+from batchnav.cli import evaluate
 from batchnav.data.episodes import load_episodes, save_episodes
 from batchnav.policy import ENCODERS
+from batchnav.runs import start
 from tests.pages import NEEDS, PAGES, ROOT, Block, blocks
 
 RUN = ("python", "sh")
@@ -82,6 +86,18 @@ def test_blocks_run(page, folder):
 @pytest.mark.parametrize("page", ON_GPU, ids=name_of)
 def test_blocks_run_on_a_gpu(page, folder):
     play(page, runnable(page, frozenset({"gpu"})), folder)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_that_are_not_run_are_understood(page):
+    """Options, names of configurations and values of what would take long, on other machines or for minutes."""
+    for block in blocks(page):
+        for command in block.text.replace("\\\n", " ").splitlines() if block.language == "sh" and block.needs else ():
+            words = shlex.split(command, comments=True)
+            if words[:2] == ["batchnav", "train"] and "..." not in words:
+                start.parse(words[2:])
+            elif words[:2] == ["batchnav", "evaluate"] and "..." not in words:
+                tyro.cli(evaluate.Options, args=words[2:])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
