@@ -83,9 +83,7 @@ def charts(runs: Mapping[str, Rows], metrics: Mapping[str, tuple[float, float]])
     return [chart for chart in drawn if chart is not None]
 
 
-def _chart(
-    key: str, title: str, unit: str, runs: Sequence[Rows], possible: tuple[float, float] | None
-) -> Chart | None:
+def _chart(key: str, title: str, unit: str, runs: Sequence[Rows], possible: tuple[float, float] | None) -> Chart | None:
     """The curves of one key; None where no run has it."""
     curves = [_condensed(*series(run.training, key)) for run in runs]
     tests = [series([{"frames": r["frames"], **r["eval"]} for r in run.evaluations], key) for run in runs]

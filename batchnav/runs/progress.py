@@ -1,4 +1,4 @@
-"""Live progress of a training run: a bar on a terminal, plain lines elsewhere."""
+"""Live progress of a training run: a bar on a terminal and in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 SECONDS_BETWEEN_LINES = 15.0
 """Where the output is no terminal, a line this often."""
+SECONDS_BETWEEN_PICTURES = 1.0
+"""In a notebook, where each is a message to the browser."""
 RECENT = 1000
 """Episodes."""
 
@@ -51,7 +54,9 @@ class TrainingProgress:
     def __init__(self, total: int, done: int = 0, quiet: bool = False):
         self.console = Console(quiet=quiet)
         self.total, self.first, self.start = total, done, time.monotonic()
-        self._last_line = -math.inf
+        self._last_shown = -math.inf
+        self._in_notebook = self.console.is_jupyter and not quiet
+        self._picture: Any = None
         self._bar = Progress(
             TextColumn("{task.fields[figures]}"),
             BarColumn(),
@@ -64,6 +69,10 @@ class TrainingProgress:
 
     def __enter__(self) -> TrainingProgress:
         self._bar.start()
+        if self._in_notebook:  # rich's own live display there needs widgets
+            from IPython.display import display
+
+            self._picture = display(self._bar, display_id=True)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
@@ -74,16 +83,23 @@ class TrainingProgress:
         text = "  ".join(f"{name} {_short(value)}" for name, value in figures.items() if not math.isnan(value))
         self._bar.update(self._task, completed=frames, figures=text)
         now = time.monotonic()
-        last = frames >= self.total
-        if not self.console.is_terminal and (last or now - self._last_line >= SECONDS_BETWEEN_LINES):
-            self._last_line = now
-            rate = (frames - self.first) / max(now - self.start, 1e-9)
-            left = max(self.total - frames, 0) / max(rate, 1e-9)  # the last update may do more than was asked for
-            self.console.print(
-                f"{frames:,} of {max(self.total, frames):,} frames  {text}  {left:,.0f} s left",
-                highlight=False,
-                soft_wrap=True,
-            )
+        pause = SECONDS_BETWEEN_PICTURES if self._picture else SECONDS_BETWEEN_LINES
+        if self.console.is_terminal or (frames < self.total and now - self._last_shown < pause):
+            return
+        self._last_shown = now
+        if self._picture:
+            self._picture.update(self._bar)
+        else:
+            self._print_line(frames, text, now - self.start)
+
+    def _print_line(self, frames: int, text: str, seconds: float) -> None:
+        rate = (frames - self.first) / max(seconds, 1e-9)
+        left = max(self.total - frames, 0) / max(rate, 1e-9)  # the last update may do more than was asked for
+        self.console.print(
+            f"{frames:,} of {max(self.total, frames):,} frames  {text}  {left:,.0f} s left",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _short(value: float) -> str:

@@ -44,9 +44,7 @@ from batchnav.types import Metric
 log = logging.getLogger(__name__)
 
 
-def train(
-    run: PointNavRun, out: Path, profile: bool = False, allow_changes: bool = False, wandb: bool = False
-) -> None:
+def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: bool = False, wandb: bool = False) -> None:
     """Train as configured, from the beginning or from where the folder `out` was left.
 
     Leaves weights, curves and resume state in the folder, and a trace, if asked for by `profile`. `allow_changes`: go
@@ -164,7 +162,13 @@ def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
 
 def _options(run: PointNavRun) -> dict[str, Any]:
     """What an environment of this run is made with."""
-    return {"task": run.task_name, "config": run.nav, "renderer": run.renderer, "final_observation": run.ppo.timeout_bootstrap, "copy": False}
+    return {
+        "task": run.task_name,
+        "config": run.nav,
+        "renderer": run.renderer,
+        "final_observation": run.ppo.timeout_bootstrap,
+        "copy": False,
+    }
 
 
 def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.device, num_envs: int) -> NavEnv:
