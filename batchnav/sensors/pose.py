@@ -63,20 +63,27 @@ class PoseSensor:
     """
 
     def __init__(self, kind: int, spec: Spec):
-        self.spec, self._kind = spec, kind
-        self._bound: tuple[torch.Tensor, Callable[[], Any]] | None = None
+        self.spec, self._kind = spec, np.int32(kind)
+        self._bound: tuple[Travellers, Callable[[torch.Tensor], None]] | None = None
 
     def write(self, bodies: Travellers, out: torch.Tensor) -> None:
         """Fill f32 [N, ...]."""
-        if self._bound is None or self._bound[0] is not out:
-            self._bound = out, self._bind(bodies, out)
-        self._bound[1]()
+        if self._bound is None or self._bound[0] is not bodies:
+            self._bound = bodies, self._bind(bodies, out)
+        self._bound[1](out)
 
-    def _bind(self, bodies: Travellers, out: torch.Tensor) -> Callable[[], Any]:
+    def _bind(self, bodies: Travellers, example: torch.Tensor) -> Callable[[torch.Tensor], None]:
+        """A kernel as a function of what it writes."""
         poses = Poses(*map(view, (bodies.position, bodies.heading, bodies.start, bodies.start_heading)))
-        if not out.is_cuda:
-            return partial(_tell_cpu, self._kind, poses, out.numpy())
-        return BoundKernel(_tell_cuda, len(out), np.int32(self._kind), poses, view(out))
+        if not example.is_cuda:
+            return lambda out: _tell_cpu(self._kind, poses, out.numpy())
+        kernel = BoundKernel(_tell_cuda, len(example), self._kind, poses, view(example))
+
+        def tell(out: torch.Tensor) -> None:
+            kernel.change(2, out.data_ptr())
+            kernel()
+
+        return tell
 
 
 def _number(name: str, size: int, low: float, high: float) -> Spec:

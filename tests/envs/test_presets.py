@@ -6,6 +6,7 @@ import torch
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import PRESETS, nav_config
 from batchnav.envs.nav import NavEnv
+from batchnav.runtime.graphs import Graphs
 from batchnav.scene.bank import SceneBank
 
 HARD = ("challenge_2020", "challenge_2021")
@@ -34,20 +35,45 @@ def test_the_noiseless_one_is_2020s_without_noise():
     assert noiseless.body.actuation_noise == 0.0 and noiseless.rgb.rgb_noise == "none"
 
 
+SMALL = {"height": 36, "width": 64, "agent_radius": 0.1, "agent_height": 1.5}
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("name", HARD)
-def test_they_run_with_all_their_noise(name):
-    bank = SceneBank.pack([find_scene("house:3")], "cpu", appearance=True)
-    small = {"height": 36, "width": 64, "agent_radius": 0.1, "agent_height": 1.5}
+def test_they_run_with_all_their_noise(name, device):
+    bank = SceneBank.pack([find_scene("house:3")], device, appearance=True)
     runs = []
     for _ in range(2):
-        env = NavEnv(bank, 2, config=name, seed=4, **small)
+        env = NavEnv(bank, 2, config=name, seed=4, **SMALL)
         first = {key: value.clone() for key, value in env.reset()[0].items()}
         seen = [first]
         for _ in range(3):
-            seen.append({key: value.clone() for key, value in env.step(torch.tensor([1, 2]))[0].items()})
+            seen.append({key: value.clone() for key, value in env.step(torch.tensor([1, 2], device=device))[0].items()})
         assert torch.equal(seen[3]["pointgoal"], first["pointgoal"])  # no GPS, no compass
         assert len(first["rgb"].unique()) > 100 and len(first["depth"][0].unique()) > 10
         assert env.sim.bodies.path_length.min() > 0.0
         runs.append(seen)
     for a, b in zip(*runs, strict=True):
         assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+@pytest.mark.cuda
+def test_replayed_graphs_draw_noise_anew():
+    bank = SceneBank.pack([find_scene("house:3")], "cuda", appearance=True)
+    sensors = ("rgb", "depth", "gps", "compass", "heading")
+    envs = [NavEnv(bank, 8, config="challenge_2020", sensors=sensors, seed=4, **SMALL) for _ in range(2)]
+    turn = torch.full((8,), 2, device="cuda")
+
+    def step(env):
+        observation = env.step(turn)[0]
+        env.settle()
+        return observation
+
+    for env in envs:
+        env.reset()
+    replayed, before = Graphs(torch.device("cuda"), enabled=True).wrap(lambda: step(envs[0])), None
+    for _ in range(6):
+        found, expected = replayed(), step(envs[1])
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+        assert before is None or not torch.equal(found["depth"], before)
+        before = found["depth"].clone()

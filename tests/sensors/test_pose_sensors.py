@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from numba import types as nb
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, specs_of
 from batchnav.errors import ConfigError
 from batchnav.scene.bank import SceneBank
-from batchnav.sensors.pose import POSE_SENSORS
+from batchnav.sensors.pose import POSE_SENSORS, Poses, _tell_cuda
 from batchnav.sensors.rig import make_pose_sensors
 from batchnav.sim.bodies import Bodies
 
@@ -80,6 +81,17 @@ def test_with_the_static_goal_they_say_where_the_goal_lies(device):
         assert torch.hypot(torch.sin(off), torch.cos(off) - 1.0).max() < 1e-2
         facing = then["heading"][:, 0] - stays.sim.bodies.start_heading - compass
         torch.testing.assert_close(torch.cos(facing), torch.ones_like(facing), atol=1e-4, rtol=0.0)
+
+
+def test_they_compile_for_the_gpu_and_write_where_they_are_told(compile_ptx):
+    poses = nb.NamedTuple((nb.float32[:, ::1], nb.float32[::1]) * 2, Poses)
+    assert ".f64" not in compile_ptx(_tell_cuda, nb.int32, poses, nb.float32[:, ::1])
+    bodies, (sensor,) = Bodies.empty(3, torch.device("cpu")), make_pose_sensors(["heading"]).values()
+    for turned in (0.5, 1.0):
+        bodies.heading.fill_(turned)
+        out = torch.zeros(3, 1)
+        sensor.write(bodies, out)
+        assert (out == turned).all()
 
 
 def test_unknown_names_are_refused_by_all_that_there_are():
