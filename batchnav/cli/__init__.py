@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(format="%(message)s")
     logging.getLogger("batchnav").setLevel(logging.INFO)  # which renderer was taken, and why
     try:
-        importlib.import_module(f"batchnav.cli.{name}").command(rest)
+        command = importlib.import_module(f"batchnav.cli.{name}").command
+        importlib.import_module("batchnav.runtime.announce")  # from here on kernels that compile say so
+        command(rest)
     except BatchnavError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

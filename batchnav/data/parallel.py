@@ -5,36 +5,49 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import pickle
-import sys
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from joblib.externals.loky import ProcessPoolExecutor
+from rich.console import Console
 from rich.progress import Progress
 
 from batchnav.errors import BatchnavError
+from batchnav.runtime.announce import tell
 from batchnav.runtime.device import num_threads
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+SECONDS_BETWEEN_LINES = 5.0
+"""Where nobody can see a bar."""
+
 
 def in_parallel(work: Callable[[T], R], items: Iterable[T], title: str, per_worker: int = 1) -> list[R]:
     """`work` of each item, in order, in as many processes as there are threads and get `per_worker` items or more.
+
+    A bar on a terminal and in a notebook shows how far it is, a line now and then elsewhere.
 
     From any script or notebook: the caller's main module is not imported again (loky), and needs no guard. A daemonic
     process, which may start none, does the work itself. BatchnavError where a process is killed.
     """
     items, results = list(items), []
     workers = min(num_threads(), len(items) // per_worker)
-    with Progress(transient=True, disable=not sys.stderr.isatty()) as progress:
+    console, last = Console(stderr=True), time.monotonic()
+    shown = console.is_terminal or console.is_jupyter
+    with Progress(transient=True, console=console, disable=not shown) as progress:
         task = progress.add_task(title, total=len(items))
 
         def take(some: Iterable[R]) -> None:
+            nonlocal last
             for result in some:
                 results.append(result)
                 progress.advance(task)
+                if not shown and time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+                    last = time.monotonic()
+                    tell(f"{title}: {len(results)} of {len(items)}")
 
         take(map(work, items[:1]))  # compiles what is not compiled yet, once, for all processes
         if workers < 2 or multiprocessing.current_process().daemon:

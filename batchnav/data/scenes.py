@@ -23,6 +23,7 @@ from batchnav.houses import make_hall, make_house, make_scan, with_pictures, wit
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.cache import made_by
 from batchnav.scene.images import AppearanceConfig
+from batchnav.scene.mesh import SUFFIXES
 from batchnav.scene.scene import Scene, check_baked_for, make_scene
 from batchnav.scene.slots import Capacity
 from batchnav.types import Surface
@@ -40,13 +41,16 @@ def load_scene(
 ) -> Scene:
     """Read a mesh file and its navmesh: NAME.navmesh beside it, else one baked with `settings` and cached.
 
+    Or make the scene of a name: "house:3", "hall:3", "scan:3", or what else `find_scene` finds.
     Where NAME.scene beside it, which `batchnav data prepare` makes, is up to date, that is read instead, which is fast;
     its own path does too. Without `settings` a navmesh that is there is taken as it is, and one is baked with the
     default ones. With them, one that was baked for another agent_radius or agent_height is refused. A `.glb` below a
     folder `scene_datasets` is +Z up, as Habitat's stages are, any other +Y. `appearance` is as in `load_mesh`: what
     surfaces look like is read, too, but where depth alone is wanted. Raises MeshError, NavMeshError.
     """
-    path = Path(path)
+    name, path = str(path), Path(path)
+    if name.startswith(GENERATED) or DATASET_CONFIG + ":" in name:
+        return find_scene(name, settings=settings, appearance=appearance)
     if path.suffix == SUFFIX:
         scene = load_prepared(path, appearance is not False)
         if settings is not None:
@@ -146,27 +150,29 @@ def load_scenes(
     """Scenes by name, in parallel processes where many are to be made, with progress.
 
     A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "hall:" and
-    "scan:"), or a folder of prepared scenes. With `settings`, for their body, and with or without `appearance`, as
+    "scan:"), or a folder: the prepared scenes in it, or where there are none its mesh files. With `settings`, for their body, and with or without `appearance`, as
     `load_scene` does. Raises MeshError, NavMeshError.
     """
     return find_scenes(scene_ids(names), settings=settings, appearance=appearance)
 
 
 def scene_ids(names: Iterable[str]) -> list[str]:
-    """Scene ids, where "house:FIRST-LAST" stands for houses by their seeds, and a folder for the prepared scenes in it.
+    """Scene ids, where "house:FIRST-LAST" stands for houses by their seeds, and a folder for the scenes in it.
 
     MeshError for a range or a folder that holds none.
     """
     ids: list[str] = []
-    for name in names:
+    if isinstance(names, (str, Path)):
+        raise MeshError(f"names: found {str(names)!r}, expected a list of names, as [{str(names)!r}]")
+    for name in map(str, names):
         seeds = RANGE.fullmatch(name)
         if seeds:
             kind, first, last = seeds.groups()
             found = [f"{kind}{seed}" for seed in range(int(first), int(last) + 1)]
         else:
-            found = [str(file) for file in prepared_in(Path(name))] if os.path.isdir(name) else [name]
+            found = [str(file) for file in scenes_in(Path(name))] if os.path.isdir(name) else [str(name)]
         if not found:
-            what = "a range without seeds" if seeds else f"a folder without prepared scenes (*{SUFFIX})"
+            what = "a range without seeds" if seeds else f"a folder without prepared scenes (*{SUFFIX}) or mesh files"
             raise MeshError(f"{name}: found {what}, expected some")
         ids += found
     return ids
@@ -175,6 +181,11 @@ def scene_ids(names: Iterable[str]) -> list[str]:
 def prepared_in(folder: Path) -> list[Path]:
     """The prepared scenes in a folder, but for those that only stand in for meshes beside them."""
     return [file for file in sorted(folder.glob(f"*{SUFFIX}")) if not file.with_suffix(".glb").is_file()]
+
+
+def scenes_in(folder: Path) -> list[Path]:
+    """The prepared scenes in a folder, or where there are none its mesh files."""
+    return prepared_in(folder) or sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
 
 
 def find_scenes(

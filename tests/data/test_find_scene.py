@@ -47,5 +47,5 @@ def test_a_folder_stands_for_its_prepared_scenes(tmp_path):
     folder = str(tmp_path)
     assert scene_ids(["house:1", folder]) == ["house:1", f"{folder}/a.scene", f"{folder}/b.scene"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(MeshError, match=r"empty: found a folder without prepared scenes \(\*\.scene\)"):
+    with pytest.raises(MeshError, match=r"empty: found a folder without prepared scenes \(\*\.scene\) or mesh files"):
         scene_ids([f"{folder}/empty"])

@@ -1,0 +1,60 @@
+"""What takes long the first time says so: kernels that compile, scenes that are made."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import Any
+
+from numba.core import event as events
+
+from batchnav.runtime.cache import cache_folder
+
+SECONDS = 1.0
+"""Kernels that took less to compile are counted, and not named."""
+log = logging.getLogger("batchnav")
+
+
+def tell(text: str) -> None:
+    """A line for whoever waits: in the log where there is one, else on stderr, in terminals and notebooks alike."""
+    if log.hasHandlers():
+        log.info("%s", text)
+    elif log.isEnabledFor(logging.INFO) or log.level == logging.NOTSET:
+        print(text, file=sys.stderr, flush=True)
+
+
+class Compilations(events.Listener):
+    """Tells which kernels numba compiles, one within another as one."""
+
+    def __init__(self) -> None:
+        self.count, self.seconds = 0, 0.0
+        self._depth, self._start = 0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        """A compilation begins."""
+        if self._depth == 0:
+            self._start = time.perf_counter()
+            if self.count == 0:
+                tell(f"compiling kernels, which is done once and kept in {cache_folder()}: the first is {_name(event)}")
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        """A compilation is over."""
+        self._depth -= 1
+        if self._depth == 0:
+            took = time.perf_counter() - self._start
+            self.count, self.seconds = self.count + 1, self.seconds + took
+            if took >= SECONDS:
+                tell(f"compiled {_name(event)} in {took:.0f} s; {self.count} kernels so far, {self.seconds:.0f} s")
+
+
+def _name(event: Any) -> str:
+    if not isinstance(event.data, dict) or "dispatcher" not in event.data:
+        return "one for CUDA"  # whose compiler names none
+    function = event.data["dispatcher"].py_func
+    return f"{function.__module__.removeprefix('batchnav.')}.{function.__name__}"
+
+
+compilations = Compilations()
+events.register("numba:compile", compilations)
