@@ -150,8 +150,8 @@ def load_scenes(
     """Scenes by name, in parallel processes where many are to be made, with progress.
 
     A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "hall:" and
-    "scan:"), or a folder: the prepared scenes in it, or where there are none its mesh files. With `settings`, for their body, and with or without `appearance`, as
-    `load_scene` does. Raises MeshError, NavMeshError.
+    "scan:"), or a folder: the prepared scenes in it, or where there are none its mesh files. With `settings`, for their
+    body, and with or without `appearance`, as `load_scene` does. Raises MeshError, NavMeshError.
     """
     return find_scenes(scene_ids(names), settings=settings, appearance=appearance)
 
