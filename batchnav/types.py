@@ -199,7 +199,10 @@ class Task(Protocol):
     """What is wrong with a scene that has no episode to offer."""
 
     def advance(self, actions: torch.Tensor) -> None:
-        """Actions i64 [N], contiguous: walk every body, say whether its episode is at its end, leave notes."""
+        """Walk every body, say whether its episode is at its end, leave notes.
+
+        Actions are i64 [N], or speeds f32 [N, 2], contiguous: what the body's control is (`sim.bodies.BodyConfig`).
+        """
         ...
 
     def judge(self) -> None:
@@ -237,6 +240,7 @@ class VecEnv(Protocol):
     single_observation_space: Any
     """A Box, or a Dict of Boxes by name."""
     single_action_space: Any
+    """Discrete, or a Box of floats [A]."""
     storage: Mapping[str, torch.dtype]
     """How a rollout keeps each observation on this device, by name ("observation" where there is but one): an image may
     be kept in bfloat16, as the network reads it; an id never is."""
@@ -263,7 +267,9 @@ class VecEnv(Protocol):
         ...
 
     def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor, Mapping]:
-        """i64 [N] -> observation, reward f32 [N], terminated bool [N], truncated bool [N], info.
+        """Actions -> observation, reward f32 [N], terminated bool [N], truncated bool [N], info.
+
+        Actions are i64 [N], or f32 [N, A] where the action space is a Box.
 
         info["episode"] holds f32 [N] tensors by name, meaningful where the bool [N] info["_episode"] is set;
         info["final_obs"], where the environment was asked for it, is the observation before the reset, meaningful where

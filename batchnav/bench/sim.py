@@ -26,7 +26,7 @@ from batchnav.runs.results import append_rows, figure, print_table, row
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.bodies import FORWARD, LEFT, NUM_ACTIONS, STOP, BodyConfig
+from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, BodyConfig
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks import TASKS
 
@@ -35,7 +35,7 @@ WARM_UP = 100
 TIMED = 20
 """The last of these, from which it is known how long a step takes."""
 LEAST_STEPS = 10
-ACTIONS = {"all": (STOP, NUM_ACTIONS), "moving": (FORWARD, NUM_ACTIONS), "forward": (FORWARD, LEFT)}
+ACTIONS = {"all": (STOP, RIGHT + 1), "moving": (FORWARD, RIGHT + 1), "forward": (FORWARD, LEFT)}
 """The first action that is drawn, and the one after the last."""
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from batchnav.data.annotations import annotate, annotation_file
 from batchnav.data.files import is_number, read_json, short
-from batchnav.errors import MeshError, NavMeshError
+from batchnav.errors import MeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.images import AppearanceConfig
@@ -161,10 +161,7 @@ class SceneSource:
             if settings is not None:
                 check_baked_for(navmesh, str(self.navmesh), settings)
             return navmesh
-        try:
-            return bake_cached(mesh, settings or NavMeshSettings())
-        except NavMeshError as error:
-            raise NavMeshError(f"{self.name}: {error}") from error
+        return bake_cached(mesh, self.name, settings or NavMeshSettings())
 
     def load(self, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True) -> Scene:
         """The scene with its navmesh, see `load_navmesh`. MeshError, NavMeshError."""

@@ -22,7 +22,6 @@ from batchnav.runtime.exchange import OUTPUTS, as_actions, as_mask, handed
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.rig import Rig, appearance_needed, make_pose_sensors, make_sensors, sensor_specs
-from batchnav.sim.bodies import NUM_ACTIONS
 from batchnav.sim.places import check_places
 from batchnav.sim.simulator import MAX_ENVS, Simulator
 from batchnav.tasks import TASKS
@@ -34,7 +33,9 @@ class NavEnv(gym.vector.VectorEnv):
     """N agents, stepped together: a `batchnav.types.VecEnv`.
 
     Observations: a dict with what the sensors give and what the task lets agents observe, as `specs` declares them.
-    Actions: i64 [N]: 0 stop, 1 forward, 2 left, 3 right; whole numbers of other types, NumPy arrays and lists will do.
+    Actions: i64 [N]: 0 stop, 1 forward, 2 left, 3 right, and with `control="v1"` 4 look up, 5 look down; or, with
+    `control="velocity"`, f32 [N, 2]: the speeds ahead and to the left, from -1 (lowest) to 1 (highest). Numbers
+    of other types, NumPy arrays and lists will do.
     Autoreset is SAME_STEP: where an episode ends, the observation is the next one's first, info["episode"] holds the
     ended one's metrics (f32 [N] each) and the bool [N] info["_episode"] says where.
 
@@ -125,8 +126,8 @@ class NavEnv(gym.vector.VectorEnv):
         self._own = self._out = self._new_observation()
         self._final = self._new_observation() if final_observation else None
         self.single_observation_space = gym.spaces.Dict({spec.name: spec.box for spec in self.specs})
-        self.single_action_space = gym.spaces.Discrete(NUM_ACTIONS)
-        self._action_type = torch.int64
+        self.single_action_space = body.action_space
+        self._action_type = body.no_actions(0, self.device).dtype
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
@@ -167,7 +168,7 @@ class NavEnv(gym.vector.VectorEnv):
         self._out = self._own if out is None else out
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:
-        """One step of every agent: i64 [N] -> observation, reward, terminated, truncated, info."""
+        """One step of every agent: actions -> observation, reward, terminated, truncated, info."""
         self._check_playing()
         bodies, mode = self.sim.bodies, self.metadata["autoreset_mode"]
         ended = bodies.done.clone() if mode == AutoresetMode.NEXT_STEP else None
@@ -268,7 +269,7 @@ class NavEnv(gym.vector.VectorEnv):
         count, finite = (0, torch.iinfo(torch.int32).max), (-MAX_FLOAT, MAX_FLOAT)
         return {
             "scene": (0, self.bank.num_scenes - 1), "position": finite, "heading": finite, "start": finite,
-            "start_heading": finite, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
+            "start_heading": finite, "tilt": finite, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
             "episode": (-1, count[1]), **self.task.ranges,
         }  # fmt: skip
 

@@ -11,8 +11,10 @@ import math
 import torch
 
 from batchnav.envs.nav import NavEnv
+from batchnav.errors import ConfigError
 from batchnav.evaluation.follow import OracleAgent
 from batchnav.evaluation.frontier import FrontierAgent
+from batchnav.evaluation.play import Agent
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
 GOAL_SENSOR = "pointgoal"
@@ -61,7 +63,7 @@ class GreedyAgent(ForwardAgent):
 
     def __init__(self, env: NavEnv):
         super().__init__(env)
-        self.tolerance = math.radians(env.config.body.turn_angle_deg) / 2
+        self.tolerance = math.radians(env.config.body.widest_turn_deg) / 2
 
     def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
         """Forward, or a turn towards the goal."""
@@ -74,4 +76,38 @@ REFERENCE_AGENTS: dict[str, type] = {
     "random": RandomAgent, "forward": ForwardAgent, "greedy": GreedyAgent, "oracle": OracleAgent,
     "frontier": FrontierAgent,
 }  # fmt: skip
-"""By name; each is made from the environment it will act in."""
+"""By name; each is made from the environment it will act in, and chooses among steps and turns."""
+
+
+def make_reference_agent(name: str, env: NavEnv) -> Agent:
+    """One of REFERENCE_AGENTS, by name, for this environment's body. ConfigError for speeds that it cannot do with."""
+    agent = REFERENCE_AGENTS[name](env)
+    return agent if env.config.body.is_discrete else BySpeeds(agent, env)
+
+
+class BySpeeds:
+    """An agent that chooses among steps and turns, in a body that is told speeds.
+
+    It goes ahead at the highest speed, and turns on the spot at the highest. The body's ranges must have 0 m/s in them,
+    and turns to the right as fast as to the left.
+    """
+
+    def __init__(self, agent: Agent, env: NavEnv):
+        self.agent, velocity = agent, env.config.body.velocity
+        (low, high), (right, left) = velocity.lin_vel_range, velocity.ang_vel_range_deg
+        if not (low <= 0.0 < high and right == -left):
+            raise ConfigError(
+                f"body.velocity: found {low:g} to {high:g} m/s and {right:g} to {left:g} deg/s, expected speeds with "
+                "which one can stand, and turn as fast to either side: reference agents choose among steps and turns"
+            )
+        speeds = torch.tensor([[0.0, 0.0], [high, 0.0], [0.0, left], [0.0, right]], device=env.device)  # as numbered
+        lowest, highest = torch.tensor([[low, right], [high, left]], device=env.device)
+        self._actions = 2.0 * (speeds - lowest) / (highest - lowest) - 1.0
+
+    def reset(self, num_envs: int) -> None:
+        """As of the agent."""
+        self.agent.reset(num_envs)
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """Actions f32 [N, 2]."""
+        return self._actions[self.agent.act(observations, episode_start)]

@@ -24,7 +24,7 @@ class Agent(Protocol):
         ...
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
-        """Observations and the bool [N] mask of first observations of an episode -> actions i64 [N]."""
+        """Observations and the bool [N] mask of first observations of an episode -> actions i64 [N], or f32 [N, 2]."""
         ...
 
 
@@ -46,7 +46,7 @@ class Recording(NamedTuple):
     headings: np.ndarray
     """f32 [S], radians."""
     actions: np.ndarray
-    """i64 [S]."""
+    """i64 [S], or f32 [S, 2]."""
     images: dict[str, Images]
     """By sensor."""
     goal: np.ndarray | None

@@ -20,7 +20,7 @@ from batchnav.data.validate import distance_mismatches
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import BatchnavError
-from batchnav.evaluation.agents import REFERENCE_AGENTS
+from batchnav.evaluation.agents import make_reference_agent
 from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import Agent, Images, Recording, evaluate, record
 from batchnav.evaluation.watch import Eyes, Walk, Watched, seen_along
@@ -81,7 +81,7 @@ class ReferencePlayer:
 
     def enter(self, env: NavEnv) -> Agent:
         """The agent that is made from this environment."""
-        return REFERENCE_AGENTS[self.name](env)
+        return make_reference_agent(self.name, env)
 
 
 class Played(NamedTuple):
@@ -170,10 +170,11 @@ class Evaluation:
     def facts(self, player: Player) -> dict[str, str]:
         """What was played, in words, for a report's head."""
         camera, body, task = player.config.camera, player.config.body, player.config.task
+        most = "" if body.is_discrete else "at most "
         facts = {
             "episodes": f"{len(self.episodes)} in {len(self.names)} scenes",
             "task": f"{', '.join(player.config.sensors)} {camera.width}x{camera.height} over {camera.hfov_deg:g}°, "
-            f"turns of {body.turn_angle_deg:g}°, steps of {body.forward_step:g} m; "
+            f"turns of {most}{body.widest_turn_deg:g}°, steps of {most}{body.longest_step:g} m; "
             + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in to_dict(task).items()),
         }
         if isinstance(player, PolicyPlayer) and "frames" in player.info:

@@ -1,7 +1,7 @@
-"""The policy network: what is observed and what was done last, through a memory, to action probabilities and a value.
+"""The policy network: what is observed and what was done last, through a memory, to actions' odds and a value.
 
     images ---- encoder ---------.
-    vectors --- linear ----------+-- concat -- LSTM (or two tanh layers) --.-- actor:  logits [num_actions]
+    vectors --- linear ----------+-- concat -- LSTM (or two tanh layers) --.-- actor:  of actions
     last action - embedding -----'                                         '-- critic: value
 
 Vectors, memory and the last action are there or not as spaces and settings say.
@@ -19,6 +19,7 @@ from torch import nn
 
 from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
+from batchnav.policy.actions import actions_of
 from batchnav.policy.encoder import ENCODERS
 from batchnav.policy.lstm import EpisodicLSTM, lstm_cell
 from batchnav.policy.normalize import RunningNorm
@@ -32,7 +33,7 @@ class Act(NamedTuple):
     """One step of B agents."""
 
     action: torch.Tensor
-    """i64 [B]."""
+    """i64 [B], or f32 [B, A] of a Box."""
     log_prob: torch.Tensor
     """f32 [B], of the action taken."""
     value: torch.Tensor
@@ -53,13 +54,13 @@ class Evaluation(NamedTuple):
 
 
 class ActorCritic(nn.Module):
-    """Actor and critic with one body, for a dict of observations and a discrete action space.
+    """Actor and critic with one body, for a dict of observations, and actions that are discrete or a Box of floats.
 
     A 3-D box [C, H, W] is an image, floats in 0..1 or bytes, and read by the encoder that the configuration names,
     unless it makes the agent blind; images of one size are channels of one, each further size has an encoder of its
     own. 1-D boxes go through a linear layer each; those named in `config.polar` are [r, angle] and read as
-    [r, cos, sin]. A plain box is the dict {"observation": box}. With memory, the previous action is embedded too
-    (index 0: an episode's first step); a policy without memory sees the observation alone.
+    [r, cos, sin]. A plain box is the dict {"observation": box}. With memory, the previous action is embedded too;
+    a policy without memory sees the observation alone.
 
     ConfigError for spaces and settings that do not go together.
     """
@@ -70,9 +71,9 @@ class ActorCritic(nn.Module):
         """The `PolicyConfig` it was made from."""
         self.observation_shapes = _observation_shapes(observation_space, config.blind)
         """What it reads: shape of one environment's observation by name."""
-        if not isinstance(action_space, spaces.Discrete) or action_space.start != 0:
-            raise ConfigError(f"action space: found {action_space}, expected Discrete(n) starting at 0")
-        self.num_actions = int(action_space.n)
+        self.action_space = action_space
+        self.actions = actions_of(action_space)
+        """How actions are drawn and judged."""
         self.images = _by_size(self.observation_shapes)
         """Names of the images that are read together, for each size."""
         images = {name: shape for name, shape in self.observation_shapes.items() if len(shape) == 3}
@@ -87,13 +88,13 @@ class ActorCritic(nn.Module):
                 self.embeddings[name] = nn.Linear(self._vector_size(name, shape), config.embedding_size)
                 width += config.embedding_size
         if config.lstm_layers:
-            self.previous_action = nn.Embedding(self.num_actions + 1, config.embedding_size)
+            self.previous_action = self.actions.embedding(config.embedding_size)
             self.body = EpisodicLSTM(width + config.embedding_size, config.hidden_size, config.lstm_layers)
         elif width:
             self.body = _feed_forward(width, config.hidden_size)
         else:
             raise ConfigError("blind: a policy with neither images, vector observations nor memory has no input")
-        self.actor = nn.Linear(config.hidden_size, self.num_actions)
+        self.actor = nn.Linear(config.hidden_size, self.actions.num_outputs)
         self.critic = nn.Linear(config.hidden_size, 1)
         _init_heads(self.actor, self.critic)
 
@@ -113,15 +114,13 @@ class ActorCritic(nn.Module):
 
         Args:
             obs: [B, ...] by name.
-            prev_action: i64 [B], the action taken before this observation; ignored where an episode starts.
+            prev_action: as `Act.action`: the one taken before this observation; ignored where an episode starts.
             start_mask: bool [B], set where this is an episode's first observation.
             state: f32 [2, L, B, H], memory after the previous step.
-            uniforms: f32 [B] in [0, 1), from which actions are drawn; None takes the most probable.
+            uniforms: f32 [B, *actions.shape] in [0, 1), from which actions are drawn; None takes the most probable.
         """
-        logits, value, state = self._step(obs, prev_action, start_mask, state)
-        log_probs = torch.log_softmax(logits, dim=-1)
-        action = logits.argmax(-1) if uniforms is None else sample(log_probs, uniforms)
-        log_prob = log_probs.gather(-1, action[:, None]).squeeze(-1)
+        outputs, value, state = self._step(obs, prev_action, start_mask, state)
+        action, log_prob = self.actions.draw(outputs, uniforms)
         return Act(action, log_prob, value, state)
 
     def value(
@@ -138,14 +137,12 @@ class ActorCritic(nn.Module):
         state0: torch.Tensor,
         actions: torch.Tensor,
     ) -> Evaluation:
-        """Sequences: obs [T, B, ...], prev_action and actions i64 [T, B], starts bool [T, B], state0 [2, L, B, H].
+        """Sequences: obs [T, B, ...], prev_action and actions [T, B, ...], starts bool [T, B], state0 [2, L, B, H].
 
         Memory restarts inside a sequence where `starts` is set, as it did in `act`.
         """
-        logits, value, _ = self._sequence(obs, prev_action, starts, state0)
-        log_probs = torch.log_softmax(logits, dim=-1)
-        entropy = -(log_probs.exp() * log_probs).sum(-1)
-        return Evaluation(log_probs.gather(-1, actions[..., None]).squeeze(-1), entropy, value)
+        outputs, value, _ = self._sequence(obs, prev_action, starts, state0)
+        return Evaluation(*self.actions.judge(outputs, actions), value)
 
     def compile_parts(self) -> None:
         """Run the encoder and the LSTM's cell through torch.compile, in place, for static shapes."""
@@ -156,11 +153,11 @@ class ActorCritic(nn.Module):
 
     def _step(self, obs, prev_action, start_mask, state):
         obs = {name: value[None] for name, value in as_dict(obs).items()}
-        logits, value, state = self._sequence(obs, prev_action[None], start_mask[None], state)
-        return logits[0], value[0], state
+        outputs, value, state = self._sequence(obs, prev_action[None], start_mask[None], state)
+        return outputs[0], value[0], state
 
     def _sequence(self, obs, prev_action, starts, state):
-        """Logits f32 [T, B, A], value f32 [T, B], state after the last step."""
+        """The actor's outputs f32 [T, B, num_outputs], value f32 [T, B], state after the last step."""
         x = self._features(as_dict(obs), prev_action, starts)
         if self.config.lstm_layers:
             x, state = self.body(x, starts, state)
@@ -181,7 +178,7 @@ class ActorCritic(nn.Module):
                 vector = torch.cat([r, torch.cos(angle), torch.sin(angle)], dim=-1)
             parts.append(embed(vector))
         if self.config.lstm_layers:
-            parts.append(self._embed_previous((prev_action + 1) * ~starts))
+            parts.append(self.actions.embed(self.previous_action, prev_action, starts))
         return torch.cat(parts, dim=-1)
 
     def watch(
@@ -198,12 +195,6 @@ class ActorCritic(nn.Module):
         """An image as the encoder reads it: bytes as 0..1, then normalised where that is asked for."""
         floats = image / 255.0 if image.dtype == torch.uint8 else image
         return self.norms[name](floats) if name in self.norms else floats
-
-    def _embed_previous(self, index: torch.Tensor) -> torch.Tensor:
-        """Rows of the embedding as a product with one-hot vectors, whose gradient adds up in a fixed order."""
-        rows = torch.arange(self.num_actions + 1, device=index.device)
-        weight = self.previous_action.weight
-        return (index[..., None] == rows).to(weight.dtype) @ weight
 
     def _encoders(self) -> list[nn.Module]:
         """One for each entry of `images`."""
@@ -254,12 +245,6 @@ def _together(images: list[torch.Tensor]) -> torch.Tensor:
     return images[0] if len(images) == 1 else torch.cat(images, dim=2)
 
 
-def sample(log_probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Actions i64 [B] by the inverse of the cumulative distribution: f32 [B, A] and f32 [B] in [0, 1)."""
-    below = log_probs.exp().cumsum(-1) <= uniforms[:, None]
-    return below[:, :-1].sum(-1)  # the last action takes what rounding leaves of the sum
-
-
 def _feed_forward(width: int, hidden_size: int) -> nn.Sequential:
     body = nn.Sequential(nn.Linear(width, hidden_size), nn.Tanh(), nn.Linear(hidden_size, hidden_size), nn.Tanh())
     for layer in (body[0], body[2]):
@@ -269,7 +254,7 @@ def _feed_forward(width: int, hidden_size: int) -> nn.Sequential:
 
 
 def _init_heads(actor: nn.Linear, critic: nn.Linear) -> None:
-    """Near-uniform actions and near-zero values at the start, as in the paper's release."""
+    """Near-uniform actions, or Gaussians of mean 0 and deviation 1, and near-zero values: as in the paper's release."""
     nn.init.orthogonal_(actor.weight, gain=0.01)
     nn.init.zeros_(actor.bias)
     nn.init.normal_(critic.weight)

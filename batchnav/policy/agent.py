@@ -37,7 +37,8 @@ class Agent:
             raise ArgumentError(f"num_envs: found {num_envs}, expected at least 1")
         self._generator.manual_seed(seed)
         self._state = self.network.initial_state(num_envs, self.device)
-        self._prev_action = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
+        actions = self.network.actions
+        self._prev_action = torch.zeros(num_envs, *actions.shape, dtype=actions.dtype, device=self.device)
         self._start = torch.ones(num_envs, dtype=torch.bool, device=self.device)
 
     @torch.no_grad()
@@ -53,11 +54,11 @@ class Agent:
             observations: tensors or arrays [N, ...] by name; a single tensor where there is one unnamed observation.
             episode_start: bool [N], set where these observations begin an episode; None: nowhere (everywhere at the
                 first call after `reset`).
-            deterministic: take the most probable action. By default one is drawn, as in Habitat's evaluation: it frees
-                an agent that would otherwise repeat itself against a wall.
+            deterministic: take the most probable action, of a Gaussian its mean. By default one is drawn, as in
+                Habitat's evaluation: it frees an agent that would otherwise repeat itself against a wall.
 
         Returns:
-            i64 [N] on the policy's device.
+            i64 [N], or f32 [N, A] of a Box, on the policy's device.
         """
         if self._state is None:
             raise ArgumentError("act: found no memory, expected reset(num_envs) to be called before")
@@ -73,7 +74,8 @@ class Agent:
             self._start = self._start | episode_start
         uniforms = None
         if not deterministic:
-            uniforms = torch.rand(num_envs, generator=self._generator, device=self.device)
+            shape = self.network.actions.shape
+            uniforms = torch.rand(num_envs, *shape, generator=self._generator, device=self.device)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
             act = self.network.act(obs, self._prev_action, self._start, self._state, uniforms)
         self._state, self._prev_action = act.state, act.action

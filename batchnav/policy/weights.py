@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors
 import torch
 from gymnasium import spaces
@@ -23,8 +24,8 @@ from batchnav.runtime.files import check_bundled, replacing, safetensors_bytes
 FORMAT = "batchnav policy 1"
 DTYPES = (torch.float32, torch.bfloat16)
 """Types of weights in a file; a network always has float32."""
-MAX_METADATA, MAX_OBSERVATIONS, MAX_NUMBERS, MAX_ACTIONS = 2**20, 64, 2**22, 2**16
-"""What a file may ask for: characters of metadata, observations, numbers in one of them, actions."""
+MAX_METADATA, MAX_OBSERVATIONS, MAX_NUMBERS, MAX_ACTIONS, MAX_ACTION_SIZE = 2**20, 64, 2**22, 2**16, 2**10
+"""What a file may ask for: characters of metadata, observations, numbers in one of them, actions, numbers in one."""
 
 
 def save_policy(
@@ -50,7 +51,7 @@ def save_policy(
         "format": FORMAT,
         "policy": json.dumps(to_dict(policy.config)),
         "observations": json.dumps(policy.observation_shapes),
-        "num_actions": json.dumps(policy.num_actions),
+        **_actions_metadata(policy),
         "info": json.dumps(info or {}),
     }
     metadata["sha256"] = _digest(tensors, metadata)
@@ -74,7 +75,7 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
     try:
         config = from_dict(PolicyConfig, json.loads(metadata["policy"]))
         space = _observation_space(json.loads(metadata["observations"]))
-        actions = spaces.Discrete(_whole(json.loads(metadata["num_actions"]), "num_actions", MAX_ACTIONS))
+        actions = _action_space(metadata)
         info = dict(json.loads(metadata["info"]))
         with torch.device("meta"):  # nothing is allocated before the file's tensors are known to fit
             expected = ActorCritic(space, actions, config).state_dict()
@@ -99,11 +100,26 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
     CheckpointError says what differs, or what is wrong with the file.
     """
     found = load_policy(path).network
-    for name in ("config", "observation_shapes", "num_actions"):
+    for name in ("config", "observation_shapes", "action_space"):
         has, expected = getattr(found, name), getattr(policy, name)
         if has != expected:
             raise CheckpointError(f"{path}: {name}: found {has}, expected {expected}")
     policy.load_state_dict(found.state_dict())
+
+
+def _actions_metadata(policy: ActorCritic) -> dict[str, str]:
+    """What a file says of actions: how many there are, or of how many numbers one is."""
+    if policy.actions.shape:
+        return {"action_size": json.dumps(policy.actions.shape[0])}
+    return {"num_actions": json.dumps(policy.actions.num_outputs)}
+
+
+def _action_space(metadata: dict[str, str]) -> spaces.Space:
+    """The inverse of `_actions_metadata`. ConfigError where it asks for too much."""
+    if "action_size" in metadata:
+        size = _whole(json.loads(metadata["action_size"]), "action_size", MAX_ACTION_SIZE)
+        return spaces.Box(-1.0, 1.0, (size,), np.float32)
+    return spaces.Discrete(_whole(json.loads(metadata["num_actions"]), "num_actions", MAX_ACTIONS))
 
 
 def _observation_space(shapes: dict[str, list[int]]) -> spaces.Dict:

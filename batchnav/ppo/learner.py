@@ -82,14 +82,15 @@ class Learner:
         self.optimizer = _make_optimizer(self.policy, config, self.lr)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.state = self.policy.initial_state(env.num_envs, self.device)
+        T, actions = config.rollout_steps, self.policy.actions
         self.rollout = Rollout(
-            self.policy.observation_shapes, env.storage, config.rollout_steps, env.num_envs, self.device, self.state
+            self.policy.observation_shapes, env.storage, T, env.num_envs, self.device, self.state, actions
         )
-        self.uniforms = torch.empty(config.rollout_steps, env.num_envs, device=self.device)
+        self.uniforms = torch.empty(T, env.num_envs, *actions.shape, device=self.device)
         if self.ranks.several:
             self.bucket = Bucket(self.policy.parameters())
             self.bucket.copy_first_(self.ranks)
-            self._all_uniforms = self.uniforms.repeat(1, self.ranks.world_size)
+            self._all_uniforms = torch.cat([self.uniforms] * self.ranks.world_size, dim=1)
         self.minibatch = torch.zeros(config.num_envs // config.minibatches, dtype=torch.int64, device=self.device)
         self.episodes = EpisodeSums(env.num_envs, self.device)
         self._graphs, self.one_graph = graphs, one_graph

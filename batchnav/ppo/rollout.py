@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import torch
 
+from batchnav.policy.actions import Actions
+
 
 class Rollout:
     """T steps of N environments, and the observation that follows them.
@@ -22,6 +24,7 @@ class Rollout:
         num_envs: int,
         device: torch.device,
         state: torch.Tensor,
+        actions: Actions,
     ):
         """Room for a rollout.
 
@@ -32,6 +35,7 @@ class Rollout:
             num_envs: N.
             device: where.
             state: the policy's initial memory [2, L, N, H].
+            actions: what they are.
         """
 
         def empty(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -40,7 +44,7 @@ class Rollout:
         self.num_steps = num_steps
         self.obs = {name: empty(num_steps + 1, num_envs, *shape, dtype=dtypes[name]) for name, shape in shapes.items()}
         self.start = empty(num_steps + 1, num_envs, dtype=torch.bool)
-        self.prev_action = empty(num_steps + 1, num_envs, dtype=torch.int64)
+        self.prev_action = empty(num_steps + 1, num_envs, *actions.shape, dtype=actions.dtype)
         self.action = self.prev_action[1:]
         self.log_prob = empty(num_steps, num_envs)
         self.value = empty(num_steps, num_envs)

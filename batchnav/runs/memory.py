@@ -16,7 +16,7 @@ from batchnav.runs.config import PointNavRun
 from batchnav.runtime.device import num_threads
 from batchnav.scene.slots import Capacity, slots_needed
 from batchnav.sensors.rig import make_sensors
-from batchnav.sim.bodies import NUM_ACTIONS, Bodies
+from batchnav.sim.bodies import Bodies
 from batchnav.sim.episodes import Queue
 from batchnav.sim.simulator import CHUNKS_PER_THREAD
 from batchnav.tasks import TASKS
@@ -50,7 +50,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
     slots = slots_needed(scenes, run.scenes.slots, run.scenes.gigabytes)
     storage = {spec.name: spec.stored_on(device) for spec in specs}
     observations = spaces.Dict({spec.name: spec.box for spec in specs})
-    policy = ActorCritic(observations, spaces.Discrete(NUM_ACTIONS), run.policy).to(device)
+    policy = ActorCritic(observations, run.body.action_space, run.policy).to(device)
     weights = sum(parameter.nbytes for parameter in policy.parameters())
     frames = run.ppo.frames_per_update // run.ppo.minibatches
     return {
@@ -94,7 +94,7 @@ def _images(run: PointNavRun, specs: Sequence[Spec]) -> int:
 def _rollout(run: PointNavRun, policy: ActorCritic, storage: Mapping[str, torch.dtype]) -> int:
     """Bytes of the rollout and of the memory that the next one begins with."""
     state = policy.initial_state(run.ppo.num_envs, META)
-    rollout = Rollout(policy.observation_shapes, storage, run.ppo.rollout_steps, run.ppo.num_envs, META, state)
+    rollout = Rollout(policy.observation_shapes, storage, run.ppo.rollout_steps, run.ppo.num_envs, META, state, policy.actions)
     total = state.nbytes + sum(value.nbytes for value in vars(rollout).values() if isinstance(value, torch.Tensor))
     total += sum(slots.nbytes for slots in rollout.obs.values())
     return total - rollout.action.nbytes  # a view
@@ -127,8 +127,10 @@ def _kept(policy: ActorCritic, dtypes: Mapping[str, torch.dtype], device: torch.
         name: torch.rand(SAMPLE_STEPS, envs, *shape, device=device).to(dtypes[name])
         for name, shape in policy.observation_shapes.items()
     }
-    actions = torch.zeros(SAMPLE_STEPS, envs, dtype=torch.int64, device=device)
-    starts, state = torch.zeros_like(actions, dtype=torch.bool), policy.initial_state(envs, device)
+    kind = policy.actions
+    actions = torch.zeros(SAMPLE_STEPS, envs, *kind.shape, dtype=kind.dtype, device=device)
+    starts = torch.zeros(SAMPLE_STEPS, envs, dtype=torch.bool, device=device)
+    state = policy.initial_state(envs, device)
     with (
         torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"),
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),

@@ -42,7 +42,7 @@ def make_scene(
 ) -> Scene:
     """A scene of a mesh in memory; without a navmesh, one is baked with `settings`, or the default ones, and cached."""
     mesh = check_mesh(mesh, name)
-    return Scene(name, mesh, navmesh or bake_cached(mesh, settings or NavMeshSettings()), build_bvh(mesh))
+    return Scene(name, mesh, navmesh or bake_cached(mesh, name, settings or NavMeshSettings()), build_bvh(mesh))
 
 
 def check_body(scene: Scene, agent_radius: float, agent_height: float) -> None:
@@ -86,8 +86,11 @@ def _body(settings: NavMeshSettings) -> str:
     return f"agent_radius {settings.agent_radius:g} and agent_height {settings.agent_height:g}"
 
 
-def bake_cached(mesh: TriangleMesh, settings: NavMeshSettings) -> NavMesh:
-    """`NavMesh.bake`, kept on disk under a hash of the mesh, the settings and the baker's sources."""
+def bake_cached(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> NavMesh:
+    """`NavMesh.bake`, kept on disk under a hash of the mesh, the settings and the baker's sources.
+
+    NavMeshError, which begins with `name` and the body, where that finds no room, or the mesh is not one to bake.
+    """
     digest = hashlib.sha256(f"{baker_version()} {settings} {mesh.vertices.shape}".encode())
     digest.update(mesh.vertices.tobytes() + mesh.faces.tobytes())
     file = cache_folder() / "navmesh" / f"{digest.hexdigest()[:32]}.navmesh"
@@ -96,7 +99,10 @@ def bake_cached(mesh: TriangleMesh, settings: NavMeshSettings) -> NavMesh:
             return NavMesh.load(file)
         except NavMeshError:  # a damaged cache is no reason to fail
             file.unlink(missing_ok=True)
-    navmesh = NavMesh.bake(mesh, settings)
+    try:
+        navmesh = NavMesh.bake(mesh, settings)
+    except NavMeshError as error:
+        raise NavMeshError(f"{name}, for a body of {_body(settings)}: {error}") from error
     file.parent.mkdir(parents=True, exist_ok=True)
     navmesh.save(file)
     return navmesh

@@ -56,12 +56,14 @@ class Mount(NamedTuple):
     left: np.float32
     up: np.float32
     heading: np.float32
+    pitch: np.float32
 
     @classmethod
     def of(cls, camera: CameraConfig) -> Mount:
         """The mount that a configuration describes."""
         places = (camera.camera_forward, camera.camera_left, camera.camera_height)
-        return cls(*map(np.float32, (*places, math.radians(camera.camera_heading_deg))))
+        angles = math.radians(camera.camera_heading_deg), math.radians(camera.camera_pitch_deg)
+        return cls(*map(np.float32, (*places, *angles)))
 
 
 class Carriers(Protocol):
@@ -80,6 +82,11 @@ class Carriers(Protocol):
     @property
     def heading(self) -> torch.Tensor:
         """f32 [N]."""
+        ...
+
+    @property
+    def tilt(self) -> torch.Tensor:
+        """f32 [N], radians, up is positive: added to every camera's pitch."""
         ...
 
     @property
@@ -115,13 +122,11 @@ class MountedCamera:
 
     def __init__(self, bodies: Carriers, camera: CameraConfig, number: int = 0, seeds: Seeds | None = None):
         n, device = len(bodies.heading), bodies.heading.device
-        pitch = torch.full((n,), math.radians(camera.camera_pitch_deg), device=device)
         draws = Draws(seeds.seed, seeds.first_agent, bodies.episode, bodies.steps, number) if seeds else None
-        self.views = Views(bodies.scene, torch.zeros(n, 3, device=device), torch.zeros(n, device=device), pitch, draws)
-        arguments = (
-            view(bodies.position), view(bodies.heading), Mount.of(camera), view(self.views.position),
-            view(self.views.heading),
-        )  # fmt: skip
+        heading, pitch = (torch.zeros(n, device=device) for _ in range(2))
+        self.views = Views(bodies.scene, torch.zeros(n, 3, device=device), heading, pitch, draws)
+        read = map(view, (bodies.position, bodies.heading, bodies.tilt))
+        arguments = *read, Mount.of(camera), *map(view, (self.views.position, heading, pitch))
         if device.type == "cuda":
             self.move: Callable[[], Any] = BoundKernel(_place_cuda, n, *arguments)
         else:
@@ -129,23 +134,23 @@ class MountedCamera:
 
 
 @device_function
-def _place(i, position, heading, mount, position_out, heading_out):
+def _place(i, position, heading, tilt, mount, position_out, heading_out, pitch_out):
     """Put camera i where its body carries it."""
     fx, fz = forward(heading[i])  # left is (fz, 0, -fx)
     position_out[i, 0] = position[i, 0] + mount.forward * fx + mount.left * fz
     position_out[i, 1] = position[i, 1] + mount.up
     position_out[i, 2] = position[i, 2] + mount.forward * fz - mount.left * fx
-    heading_out[i] = heading[i] + mount.heading
+    heading_out[i], pitch_out[i] = heading[i] + mount.heading, tilt[i] + mount.pitch
 
 
 @cpu_kernel
-def _place_cpu(position, heading, mount, position_out, heading_out):
+def _place_cpu(position, heading, tilt, mount, position_out, heading_out, pitch_out):
     for i in prange(len(heading)):
-        _place(i, position, heading, mount, position_out, heading_out)
+        _place(i, position, heading, tilt, mount, position_out, heading_out, pitch_out)
 
 
 @cuda_kernel
-def _place_cuda(position, heading, mount, position_out, heading_out):
+def _place_cuda(position, heading, tilt, mount, position_out, heading_out, pitch_out):
     i = cuda.grid(1)
     if i < len(heading):
-        _place(i, position, heading, mount, position_out, heading_out)
+        _place(i, position, heading, tilt, mount, position_out, heading_out, pitch_out)

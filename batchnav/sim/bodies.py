@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from batchnav.config import in_range
+from batchnav.errors import ArgumentError, ConfigError
 from batchnav.geometry.angle import wrapped
 from batchnav.geometry.point import keep_point, point_at, squared_distance
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.walk import try_step
+from batchnav.runtime.arrays import check_tensor
 from batchnav.runtime.kernels import device_function, lean_function
 from batchnav.sim.actuation import MOVE, TURN, motions_of, slip
 from batchnav.sim.episodes import Origin
+from batchnav.sim.velocity import ACTION_SIZE, VelocityConfig, is_stop, speeds
 
-STOP, FORWARD, LEFT, RIGHT = range(4)
+STOP, FORWARD, LEFT, RIGHT, LOOK_UP, LOOK_DOWN = range(6)
 """The actions, numbered as Habitat numbers them."""
-NUM_ACTIONS = 4
+ACTIONS = ("stop", "forward", "left", "right", "look up", "look down")
+NUM_ACTIONS = {"v0": 4, "v1": 6}
+"""How many of them the controls that are discrete have; habitat-lab's names of its action spaces."""
 COLLISION_EPSILON = np.float32(1e-5)
 """Habitat's: a step collides where its squared length falls short of what was asked for by more than this (m^2)."""
 
@@ -32,8 +38,16 @@ class BodyConfig:
     agent_radius: float = 0.1
     agent_height: float = 1.5
     """Metres; a scene's navmesh has to be one for this body."""
+    control: Literal["v0", "v1", "velocity"] = "v0"
+    """What an agent chooses at a step: one of Habitat's four actions (v0), one of six, which look up and down too (v1),
+    or two speeds."""
     forward_step: float = 0.25
     turn_angle_deg: float = 10.0
+    tilt_angle_deg: float = 30.0
+    """By which a look up or down tilts every camera: that of Habitat's ObjectNav."""
+    max_tilt_deg: float = 60.0
+    """Up or down: no look goes beyond."""
+    velocity: VelocityConfig = field(default_factory=VelocityConfig)
     sliding: bool = True
     """Whether walls let the agent slide along, or stop it."""
     actuation_noise: float = 0.0
@@ -47,6 +61,56 @@ class BodyConfig:
         """How a navmesh for this body is baked."""
         return NavMeshSettings(agent_radius=self.agent_radius, agent_height=self.agent_height)
 
+    @property
+    def is_discrete(self) -> bool:
+        """Whether an action is a number out of a few."""
+        return self.control != "velocity"
+
+    @property
+    def action_space(self) -> spaces.Space:
+        """One agent's actions, as Gymnasium says it."""
+        if self.is_discrete:
+            return spaces.Discrete(NUM_ACTIONS[self.control])
+        return spaces.Box(-1.0, 1.0, (ACTION_SIZE,), np.float32)
+
+    @property
+    def longest_step(self) -> float:
+        """Metres that a step goes ahead at most."""
+        return self.forward_step if self.is_discrete else self.velocity.lin_vel_range[1] * self.velocity.time_step
+
+    @property
+    def widest_turn_deg(self) -> float:
+        """Degrees that a step turns to the left at most."""
+        velocity = self.velocity
+        return self.turn_angle_deg if self.is_discrete else velocity.ang_vel_range_deg[1] * velocity.time_step
+
+    def no_actions(self, n: int, device: torch.device) -> torch.Tensor:
+        """Room for actions of `n` agents: i64 [n], or f32 [n, 2]."""
+        if self.is_discrete:
+            return torch.zeros(n, dtype=torch.int64, device=device)
+        return torch.zeros(n, ACTION_SIZE, device=device)
+
+    def check_actions(self, actions: torch.Tensor, n: int, device: torch.device) -> None:
+        """ArgumentError where actions are not of the shape and type of `no_actions`, or, on the CPU, out of range."""
+        if self.is_discrete:
+            check_tensor("actions", actions, (n,), torch.int64, device)
+            if device.type == "cpu" and (actions.min() < 0 or actions.max() >= NUM_ACTIONS[self.control]):
+                unknown = (actions < 0) | (actions >= NUM_ACTIONS[self.control])
+                raise ArgumentError(f"actions: found {actions[unknown][0]}, expected {self.known_actions}")
+        else:
+            check_tensor("actions", actions, (n, ACTION_SIZE), torch.float32, device)
+            if device.type == "cpu" and actions.isnan().any():
+                unknown = actions.isnan().any(1)
+                raise ArgumentError(f"actions: found {actions[unknown][0].tolist()}, expected {self.known_actions}")
+
+    @property
+    def known_actions(self) -> str:
+        """The actions in words, for messages."""
+        if not self.is_discrete:
+            return "numbers from -1 to 1, forward and to the left; what is beyond is cut off"
+        named = [f"{number} ({name})" for number, name in enumerate(ACTIONS[: NUM_ACTIONS[self.control]])]
+        return f"{', '.join(named[:-1])} or {named[-1]}"
+
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         in_range(self, "agent_radius", 0.0, 10.0)
@@ -54,14 +118,28 @@ class BodyConfig:
         in_range(self, "forward_step", 1e-3, 10.0)
         in_range(self, "turn_angle_deg", 1e-3, 180.0)
         in_range(self, "actuation_noise", 0.0, 10.0)
+        if self.actuation_noise and not self.is_discrete:
+            raise ConfigError(
+                f"actuation_noise: found {self.actuation_noise:g} with control {self.control!r}, expected 0: PyRobot's "
+                "noise is one of steps and turns"
+            )
+        in_range(self, "tilt_angle_deg", 1e-3, 90.0)
+        in_range(self, "max_tilt_deg", 0.0, 90.0)
 
 
 class Body(NamedTuple):
     """The numbers of `BodyConfig` that kernels need."""
 
     forward_step: np.float32
+    """The longest, where steps have several lengths."""
     turn: np.float32
+    """Radians; the widest, where turns have several angles."""
+    tilt: np.float32
     """Radians."""
+    max_tilt: np.float32
+    """Radians."""
+    num_actions: np.int32
+    """0 where they are speeds."""
     sliding: bool
     noisy: bool
     motions: torch.Tensor
@@ -69,16 +147,27 @@ class Body(NamedTuple):
     seed: torch.Tensor
     """i64 [1], and the next: those of `Origin`, by which noise is drawn."""
     first_agent: torch.Tensor
+    linear_low: np.float32
+    linear_high: np.float32
+    angular_low: np.float32
+    angular_high: np.float32
+    least_linear: np.float32
+    least_angular: np.float32
+    time_step: np.float32
+    """Speeds are metres and radians a second: `VelocityConfig`, flat, since parallel loops take no tuples in tuples."""
 
     @classmethod
     def of(cls, config: BodyConfig, origin: Origin) -> Body:
         """The body that a configuration describes; its noise is drawn from `origin`."""
-        step, turn = config.forward_step, math.radians(config.turn_angle_deg)
+        angles = config.widest_turn_deg, config.tilt_angle_deg, config.max_tilt_deg
+        step, (turn, tilt, most) = config.longest_step, map(math.radians, angles)
         multiplier = config.actuation_noise
         motions = torch.from_numpy(motions_of(config.robot, config.controller, multiplier, step, turn))
         return cls(
-            np.float32(step), np.float32(turn), bool(config.sliding), multiplier > 0.0, motions.to(origin.seed.device),
-            origin.seed, origin.first_agent,
+            forward_step=np.float32(step), turn=np.float32(turn), tilt=np.float32(tilt), max_tilt=np.float32(most),
+            num_actions=np.int32(NUM_ACTIONS.get(config.control, 0)), sliding=bool(config.sliding),
+            noisy=multiplier > 0.0, motions=motions.to(origin.seed.device), seed=origin.seed,
+            first_agent=origin.first_agent, **config.velocity.numbers,
         )  # fmt: skip
 
 
@@ -90,13 +179,16 @@ class Bodies(NamedTuple):
     position: torch.Tensor
     """f32 [N, 3], on the navmesh."""
     heading: torch.Tensor
-    """f32 [N]: start_heading + turns * turn angle, so that no error accumulates; with noise the true one, within pi."""
+    """f32 [N]: start_heading + turns * turn angle, so that no error accumulates; with noise, or where turns are speeds,
+    the true one, within pi."""
     start: torch.Tensor
     """f32 [N, 3]: where the episode began."""
     start_heading: torch.Tensor
     """f32 [N]."""
     turns: torch.Tensor
     """i32 [N]: left turns less right turns."""
+    tilt: torch.Tensor
+    """f32 [N], radians: by how much every camera looks up, beside its own pitch."""
     path_length: torch.Tensor
     """f32 [N]: metres walked."""
     collisions: torch.Tensor
@@ -121,6 +213,7 @@ class Bodies(NamedTuple):
         return cls(
             scene=torch.zeros(n, **i32), position=torch.zeros(n, 3, **f32), heading=torch.zeros(n, **f32),
             start=torch.zeros(n, 3, **f32), start_heading=torch.zeros(n, **f32), turns=torch.zeros(n, **i32),
+            tilt=torch.zeros(n, **f32),
             path_length=torch.zeros(n, **f32), collisions=torch.zeros(n, **i32), steps=torch.zeros(n, **i32),
             episode=torch.full((n,), -1, **i32), terminated=terminated, truncated=truncated, done=done,
         )  # fmt: skip
@@ -146,10 +239,35 @@ def level_squared_distance(a, b):
     return dx * dx + dz * dz
 
 
+# `actions` below are i64 [N], or f32 [N, 2] where they are speeds. Which branch is meant follows from their type, so
+# the other is not compiled.
+
+
+@lean_function
+def is_unknown(i, actions, body):
+    """Whether an action is none of those that there are, or not a number."""
+    if actions.ndim == 1:
+        return actions[i] < 0 or actions[i] >= body.num_actions
+    return math.isnan(actions[i, 0]) or math.isnan(actions[i, 1])
+
+
+@lean_function
+def stops(i, actions, body):
+    """Whether an agent calls stop."""
+    if actions.ndim == 1:
+        return actions[i] == STOP
+    linear, angular = speeds(i, actions, body)
+    return is_stop(linear, angular, body)
+
+
 @lean_function
 def _aim(i, action, body, bodies_out):
-    """Turn the body. Whether it is to go elsewhere, and where to: a turn moves it only with noise."""
+    """Turn the body, or tilt its cameras. Whether it is to go elsewhere, and where to: turns do so only with noise."""
     point, heading = point_at(i, bodies_out.position), bodies_out.heading[i]
+    if action == LOOK_UP or action == LOOK_DOWN:
+        tilt = bodies_out.tilt[i] + (body.tilt if action == LOOK_UP else -body.tilt)
+        bodies_out.tilt[i] = min(max(tilt, -body.max_tilt), body.max_tilt)
+        return False, point
     if action == STOP:
         return False, point
     side = np.int32(0) if action == FORWARD else np.int32(1) if action == LEFT else np.int32(-1)
@@ -167,9 +285,24 @@ def _aim(i, action, body, bodies_out):
 
 
 @lean_function
-def _go(i, action, nav, body, scratch, row, bodies_out):
+def _aim_by_speeds(i, actions, body, bodies_out):
+    """As `_aim`: to go along the heading that the body has, and turn then."""
+    point, heading = point_at(i, bodies_out.position), bodies_out.heading[i]
+    linear, angular = speeds(i, actions, body)
+    if is_stop(linear, angular, body):
+        return False, point
+    length = linear * body.time_step
+    bodies_out.heading[i] = wrapped(heading + angular * body.time_step)
+    return length != np.float32(0.0), ahead(point, heading, length)
+
+
+@lean_function
+def _go(i, actions, nav, body, scratch, row, bodies_out):
     """Apply an action: squared length moved, squared length wanted."""
-    goes, end = _aim(i, action, body, bodies_out)
+    if actions.ndim == 1:
+        goes, end = _aim(i, actions[i], body, bodies_out)
+    else:
+        goes, end = _aim_by_speeds(i, actions, body, bodies_out)
     if not goes:
         return np.float32(0.0), np.float32(0.0)
     point = point_at(i, bodies_out.position)
@@ -179,9 +312,9 @@ def _go(i, action, nav, body, scratch, row, bodies_out):
 
 
 @lean_function
-def walk(i, action, nav, body, scratch, row, bodies_out):
-    """Walk, turn or stay, and count. Whether the agent is elsewhere now."""
-    moved, wanted = _go(i, action, nav, body, scratch, row, bodies_out)
+def walk(i, actions, nav, body, scratch, row, bodies_out):
+    """Walk, turn, look or stay, and count. Whether the agent is elsewhere now."""
+    moved, wanted = _go(i, actions, nav, body, scratch, row, bodies_out)
     if moved > np.float32(0.0):
         bodies_out.path_length[i] += np.float32(math.sqrt(moved))
     if collided(moved, wanted):
@@ -215,5 +348,5 @@ def begin(i, upcoming, bodies_out):
     keep_point(i, place, bodies_out.start)
     heading = upcoming.heading[i]
     bodies_out.start_heading[i], bodies_out.heading[i], bodies_out.turns[i] = heading, heading, np.int32(0)
-    bodies_out.path_length[i] = np.float32(0.0)
+    bodies_out.tilt[i], bodies_out.path_length[i] = np.float32(0.0), np.float32(0.0)
     bodies_out.collisions[i], bodies_out.steps[i] = np.int32(0), np.int32(0)

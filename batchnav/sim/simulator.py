@@ -1,6 +1,6 @@
 """The order of one step, on one page. What a step does is the task's; when it is done, and beside what, is said here.
 
-advance   the action moves or turns the body; walls stop it or let it slide; is the episode at its end?
+advance   the action moves, turns or tilts the body; walls stop it or let it slide; is the episode at its end?
 judge     reward and metrics
 begin     where the episode has ended: the next one, which was drawn ahead
 draw      where an episode began: the one after it
@@ -19,11 +19,11 @@ from typing import Any
 import torch
 
 from batchnav.errors import ArgumentError, EpisodeError
-from batchnav.runtime.arrays import check_tensor, host_flag, view
+from batchnav.runtime.arrays import host_flag, view
 from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.device import num_threads
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.bodies import NUM_ACTIONS, Bodies, Body, BodyConfig
+from batchnav.sim.bodies import Bodies, Body, BodyConfig
 from batchnav.sim.episodes import Origin, Queue
 from batchnav.types import Task
 
@@ -95,8 +95,7 @@ class Simulator:
         self._noted[:] = 0
         if agent >= 0:
             raise ArgumentError(
-                f"actions: found one out of range for environment {agent}, expected 0 (stop), 1 (forward), 2 (left) or "
-                "3 (right)"
+                f"actions: found one out of range for environment {agent}, expected {self.body_config.known_actions}"
             )
         if scene >= 0:
             raise EpisodeError(f"scene {self.bank.names[scene]!r}: {self.task.no_episode}")
@@ -132,16 +131,13 @@ class Simulator:
         Reward and metrics are there after `finish`; `reset_done` must come before the next `advance`.
 
         Args:
-            actions: i64 [N], 0 stop, 1 forward, 2 left, 3 right. Out of range: ArgumentError; on CUDA, where looking
-                would stall the pipeline, at a later `check`.
+            actions: i64 [N], 0 stop, 1 forward, 2 left, 3 right, and, where the body's control is "v1", 4 look up, 5
+                look down; or, where it is "velocity", f32 [N, 2], forward and to the left, -1 to 1. Unknown ones:
+                ArgumentError; on CUDA, where looking would stall the pipeline, at a later `check`.
         """
-        check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
+        self.body_config.check_actions(actions, self.num_envs, self.device)
         actions = actions.contiguous()  # kernels are compiled for rows without gaps
         if self.device.type == "cpu":
-            array = actions.numpy()
-            if array.min() < 0 or array.max() >= NUM_ACTIONS:
-                bad = array[(array < 0) | (array >= NUM_ACTIONS)][0]
-                raise ArgumentError(f"actions: found {bad}, expected 0 (stop), 1 (forward), 2 (left) or 3 (right)")
             self.task.advance(actions)
             self.task.judge()
             return

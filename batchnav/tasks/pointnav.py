@@ -22,7 +22,7 @@ from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.bodies import NUM_ACTIONS, STOP, Bodies, BodyConfig, begin, end, keep_start, walk
+from batchnav.sim.bodies import Bodies, BodyConfig, begin, end, is_unknown, keep_start, stops, walk
 from batchnav.sim.episodes import NOBODY, agent_number, draw_scene
 from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
 from batchnav.tasks.measures import goal_in_agent_frame, soft_spl, spl, step_reward
@@ -195,11 +195,11 @@ class Upcoming(NamedTuple):
 
 
 @lean_function
-def advance_one(i, action, nav, goals, body, settings, scratch, row, bodies_out, notes_out):
+def advance_one(i, actions, nav, goals, body, settings, scratch, row, bodies_out, notes_out):
     """Walk, end, and leave the notes for `judge_one`."""
     notes_out.scene[i] = bodies_out.scene[i]
-    notes_out.moved[i] = walk(i, action, nav, body, scratch, row, bodies_out)
-    end(i, action == STOP, settings.max_steps, bodies_out)
+    notes_out.moved[i] = walk(i, actions, nav, body, scratch, row, bodies_out)
+    end(i, stops(i, actions, body), settings.max_steps, bodies_out)
     keep_point(i, point_at(i, bodies_out.position), notes_out.position)
     notes_out.path_length[i], notes_out.collisions[i] = bodies_out.path_length[i], bodies_out.collisions[i]
     notes_out.steps[i] = bodies_out.steps[i]
@@ -371,7 +371,7 @@ class PointNav:
             self.begin = lambda everyone: begin_cpu(everyone, upcoming, *begun)
             self.draw = partial(draw_cpu, nav, bodies, queue, origin, table, settings, chunks, scratch, upcoming, noted)
             return
-        actions = view(torch.zeros(n, dtype=torch.int64, device=sim.device))
+        actions = view(sim.body_config.no_actions(n, sim.device))
         walk_all = BoundKernel(
             advance_cuda, n, actions, nav, goals, body, settings, scratch, bodies, notes, followed, noted
         )
@@ -418,7 +418,7 @@ def advance_cpu(actions, nav, goals, body, settings, chunks, scratch, bodies_out
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            advance_one(i, actions[i], nav, goals, body, settings, scratch, row, bodies_out, notes_out)
+            advance_one(i, actions, nav, goals, body, settings, scratch, row, bodies_out, notes_out)
             observe_one(i, bodies_out, goals, pointgoal_out)
 
 
@@ -462,10 +462,9 @@ def advance_cuda(actions, nav, goals, body, settings, scratch, bodies_out, notes
     """`advance_one` of every agent."""
     i = cuda.grid(1)
     if i < actions.shape[0]:
-        action = actions[i]
-        if action < 0 or action >= NUM_ACTIONS:
+        if is_unknown(i, actions, body):
             noted_out[BAD_ACTION] = np.int32(i + 1)  # several may write; any of them will do
-        advance_one(i, action, nav, goals, body, settings, scratch, i, bodies_out, notes_out)
+        advance_one(i, actions, nav, goals, body, settings, scratch, i, bodies_out, notes_out)
         observe_one(i, bodies_out, goals, pointgoal_out)
 
 

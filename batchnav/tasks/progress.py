@@ -25,7 +25,7 @@ from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.launch import BoundKernel
 from batchnav.runtime.rng import uniform4
-from batchnav.sim.bodies import NUM_ACTIONS, STOP, Bodies, begin, end, keep_start, walk
+from batchnav.sim.bodies import Bodies, begin, end, is_unknown, keep_start, stops, walk
 from batchnav.sim.episodes import FIRST_DRAW, NOBODY, agent_number, draw_scene
 from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
 from batchnav.tasks.pairs import MAX_CANDIDATES, MIN_ISLAND_RADIUS, EpisodeTable
@@ -137,12 +137,12 @@ def progress_metrics(progress: Metric, share: Metric) -> tuple[Metric, ...]:
 
 
 @lean_function
-def advance_one(i, action, nav, roam, body, max_steps, scratch, row, bodies_out, notes_out):
+def advance_one(i, actions, nav, roam, body, max_steps, scratch, row, bodies_out, notes_out):
     """Walk, end, and leave the notes."""
     first = bodies_out.steps[i] == np.int32(0)
     notes_out.scene[i] = bodies_out.scene[i]
-    notes_out.moved[i] = walk(i, action, nav, body, scratch, row, bodies_out)
-    end(i, action == STOP, max_steps, bodies_out)
+    notes_out.moved[i] = walk(i, actions, nav, body, scratch, row, bodies_out)
+    end(i, stops(i, actions, body), max_steps, bodies_out)
     keep_point(i, point_at(i, bodies_out.position), notes_out.position)
     keep_point(i, point_at(i, bodies_out.start), notes_out.start)
     notes_out.heading[i], notes_out.start_heading[i] = bodies_out.heading[i], bodies_out.start_heading[i]
@@ -319,7 +319,7 @@ class ProgressTask:
             self.begin = lambda everyone: begin_cpu(everyone, upcoming, bodies, roam, queue)
             self.draw_starts: Callable[[], Any] = partial(draw_cpu, nav, bodies, queue, origin, table, upcoming, noted)
             return
-        actions = view(torch.zeros(n, dtype=torch.int64, device=sim.device))
+        actions = view(sim.body_config.no_actions(n, sim.device))
         walk_all = BoundKernel(advance_cuda, n, actions, nav, roam, body, max_steps, self.scratch, bodies, notes, noted)
 
         def advance(actions: torch.Tensor) -> None:
@@ -342,7 +342,7 @@ def advance_cpu(actions, nav, roam, body, max_steps, chunks, scratch, bodies_out
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            advance_one(i, actions[i], nav, roam, body, max_steps, scratch, row, bodies_out, notes_out)
+            advance_one(i, actions, nav, roam, body, max_steps, scratch, row, bodies_out, notes_out)
 
 
 @cpu_kernel
@@ -368,10 +368,9 @@ def advance_cuda(actions, nav, roam, body, max_steps, scratch, bodies_out, notes
     """`advance_one` of every agent."""
     i = cuda.grid(1)
     if i < actions.shape[0]:
-        action = actions[i]
-        if action < 0 or action >= NUM_ACTIONS:
+        if is_unknown(i, actions, body):
             noted_out[BAD_ACTION] = np.int32(i + 1)  # several may write; any of them will do
-        advance_one(i, action, nav, roam, body, max_steps, scratch, i, bodies_out, notes_out)
+        advance_one(i, actions, nav, roam, body, max_steps, scratch, i, bodies_out, notes_out)
 
 
 @exact_cuda_kernel

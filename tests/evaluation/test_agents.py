@@ -16,8 +16,15 @@ import pytest
 import torch
 
 from batchnav.envs.nav import PointNavEnv
-from batchnav.errors import ArgumentError
-from batchnav.evaluation.agents import REFERENCE_AGENTS, ForwardAgent, GreedyAgent, OracleAgent, RandomAgent
+from batchnav.errors import ArgumentError, ConfigError
+from batchnav.evaluation.agents import (
+    REFERENCE_AGENTS,
+    ForwardAgent,
+    GreedyAgent,
+    OracleAgent,
+    RandomAgent,
+    make_reference_agent,
+)
 from batchnav.evaluation.play import evaluate, record
 from batchnav.scene.scene import make_scene
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
@@ -207,3 +214,22 @@ def test_the_oracle_arrives_on_the_gpu(room):
     result = evaluate(OracleAgent(env), env, 3)
     assert result["success"].tolist() == [1.0] * 3
     assert result["spl"].min() > 0.9
+
+
+def test_reference_agents_act_by_speeds_as_by_steps(room):
+    """Habitat's highest speeds are its steps and turns, a second each."""
+    episodes = [(1.0, 3.0, SOUTH, 5.0, 3.0), (1.0, 5.0, EAST, 2.0, 5.0)]
+    for name in ("oracle", "greedy", "forward", "random"):
+        found = []
+        for control in ("v0", "velocity"):
+            env = make_env(room, episodes, control=control, max_steps=100)
+            found.append(evaluate(make_reference_agent(name, env), env, 2))
+        for metric, values in found[0].items():
+            np.testing.assert_allclose(found[1][metric], values, atol=1e-3, err_msg=f"{name}: {metric}")
+
+
+@pytest.mark.parametrize("velocity", [{"lin_vel_range": [0.1, 0.25]}, {"ang_vel_range_deg": [-20.0, 10.0]}])
+def test_speeds_that_reference_agents_cannot_do_with_are_named(room, velocity):
+    env = make_env(room, [(1.0, 3.0, SOUTH, 5.0, 3.0)], control="velocity", velocity=velocity)
+    with pytest.raises(ConfigError, match=r"body\.velocity: found .* m/s and .* deg/s, expected speeds"):
+        make_reference_agent("oracle", env)

@@ -248,7 +248,7 @@ def act(agent: Agent) -> None:
     shapes = agent.network.observation_shapes
     for _ in range(2):
         action = agent.act({name: torch.full((2, *shape), 0.5) for name, shape in shapes.items()})
-        assert action.min() >= 0 and action.max() < agent.network.num_actions
+        assert action.min() >= 0 and action.max() < agent.network.action_space.n
 
 
 def configure(run: PointNavRun) -> None:

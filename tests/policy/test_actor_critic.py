@@ -10,7 +10,7 @@ from gymnasium import spaces
 from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
 from batchnav.policy import ActorCritic
-from batchnav.policy.actor_critic import sample
+from batchnav.policy.actions import sample
 from batchnav.policy.lstm import EpisodicLSTM
 
 ROUNDING = 1e-5  # float32, the same sums in batches of another size

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from toys import Bandit, RememberBit
+from toys import Bandit, Point, RememberBit
 
 from batchnav.config import PolicyConfig, PPOConfig
 from batchnav.errors import CheckpointError, ConfigError
@@ -55,6 +55,27 @@ def test_learns_to_remember():
     learner = make(RememberBit())
     best = max(learner.update(0.01 + i / 80).read()["episode/return"] for i in range(40))
     assert best > 0.95  # half by chance, and without memory
+
+
+def test_learns_to_point():
+    """Actions are numbers: with mean 0 and deviation 1 the reward is below 0, and 1 is the most."""
+    ppo = settings(rollout_steps=8, entropy_coef=0.0, learning_rate=3e-3)
+    learner = make(Point(), PolicyConfig(lstm_layers=0, hidden_size=32), ppo)
+    first, *_, last = [learner.update(0.01 + i / 60).read() for i in range(40)]
+    assert first["episode/return"] < 0.0 and last["episode/return"] > 0.9
+    assert last["loss/entropy"] < first["loss/entropy"]
+
+
+def test_a_resumed_run_of_numbers_continues_to_the_bit(tmp_path):
+    ppo = settings(num_envs=16, minibatches=4)
+    straight = make(Point(16), ppo=ppo)
+    straight.update(0.0)
+    torch.save(straight.state_dict(), tmp_path / "state.pt")
+    resumed = make(Point(16), ppo=ppo, seed=5)
+    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    for learner in (straight, resumed):
+        learner.update(0.5)
+    assert_same_state(straight, resumed)
 
 
 def test_two_runs_are_equal_to_the_bit():

@@ -59,6 +59,41 @@ class Bandit(Toy):
         self.target.copy_(state["target"])
 
 
+class Point(Toy):
+    """Contextual bandit of numbers, one step an episode: the reward is 1 less the squared distance of the action, cut
+    off at -1 and 1, from the observation.
+    """
+
+    def __init__(self, num_envs=64, size=2, device="cpu"):
+        self.num_envs, self.size, self.device = num_envs, size, torch.device(device)
+        self.single_observation_space = spaces.Box(-1.0, 1.0, (size,))
+        self.single_action_space = spaces.Box(-1.0, 1.0, (size,))
+        self.generator = torch.Generator(self.device)
+        self.target = torch.zeros(num_envs, size, device=self.device)
+
+    def reset(self, *, seed=None, options=None):
+        self.generator.manual_seed(seed + 1)  # not the numbers that a learner of this seed draws actions from
+        return self._observe(), {}
+
+    def _observe(self):
+        shape = self.num_envs, self.size
+        self.target = torch.rand(shape, generator=self.generator, device=self.device) * 1.6 - 0.8
+        return self.target
+
+    def step(self, actions):
+        reward = 1.0 - (actions.clamp(-1.0, 1.0) - self.target).square().sum(1)
+        ended = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        info = {"episode": {"return": reward}, "_episode": ended}
+        return self._observe(), reward, ended, torch.zeros_like(ended), info
+
+    def state_dict(self):
+        return {"generator": self.generator.get_state(), "target": self.target.clone()}
+
+    def load_state_dict(self, state):
+        self.generator.set_state(state["generator"])
+        self.target = state["target"].clone()
+
+
 class RememberBit(Toy):
     """A bit is shown at an episode's first step and asked for `delay` steps later, where the last step's reward is 1
     for the action that repeats it. Starts are staggered, so that episodes begin anywhere inside a rollout.

@@ -3,7 +3,8 @@ import pytest
 import torch
 
 import batchnav.scene.scene as scenes
-from batchnav.errors import ArgumentError, DeviceError, MeshError
+from batchnav.errors import ArgumentError, DeviceError, MeshError, NavMeshError
+from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
 from batchnav.types import TriangleMesh
@@ -41,3 +42,18 @@ def test_bad_banks_are_named(cache):
         SceneBank.pack([floor()])
     with pytest.raises(DeviceError, match="device"):
         SceneBank.pack([make_scene("room", floor())], "abacus")
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [({"agent_radius": 3.0}, "agent_radius 3 and agent_height 1.5"), ({"agent_height": 3.0}, "agent_height 3")],
+)
+def test_a_body_that_no_navmesh_fits_is_named(cache, body, what):
+    """Too wide for a floor of 4 m, or too tall for a room of 2.5 m."""
+    low, high = floor(), floor()
+    ceiling = high.vertices + np.float32([0, 2.5, 0])
+    faces = np.concatenate([low.faces, high.faces[:, ::-1] + 4])
+    mesh = TriangleMesh(np.concatenate([low.vertices, ceiling]), np.ascontiguousarray(faces))
+    make_scene("room", mesh)
+    with pytest.raises(NavMeshError, match=rf"room, for a body of .*{what}: mesh: found no "):
+        make_scene("room", mesh, settings=NavMeshSettings(**body))

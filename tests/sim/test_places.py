@@ -23,7 +23,8 @@ def test_kernels_compile_for_the_gpu(bank, compile_ptx):
     points, floats = nb.Array(nb.float32, 2, "C"), nb.Array(nb.float32, 1, "C")
     scenes = nb.Array(nb.int32, 1, "C")
     assert ".entry" in compile_ptx(snap_cuda, typeof(bank.navmesh_view), scenes, points, points)
-    assert ".entry" in compile_ptx(camera._place_cuda, points, floats, typeof(Mount.of(CameraConfig())), points, floats)
+    mount = typeof(Mount.of(CameraConfig()))
+    assert ".entry" in compile_ptx(camera._place_cuda, points, floats, floats, mount, points, floats, floats)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
