@@ -27,8 +27,10 @@ class Walk(NamedTuple):
     """f32 [S, 3]: where the agent stood when it chose each action."""
     headings: np.ndarray
     """f32 [S], radians."""
+    tilts: np.ndarray
+    """f32 [S], radians: of every camera, up is positive."""
     actions: np.ndarray
-    """i64 [S]."""
+    """i64 [S], or f32 [S, 2]."""
 
 
 class _Carriers(NamedTuple):
@@ -37,6 +39,7 @@ class _Carriers(NamedTuple):
     scene: torch.Tensor
     position: torch.Tensor
     heading: torch.Tensor
+    tilt: torch.Tensor
     episode: torch.Tensor
     steps: torch.Tensor
 
@@ -61,10 +64,10 @@ class Watched:
         self._kept: list[list[np.ndarray]] = []
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
-        """The agent's actions i64 [N]."""
+        """The agent's actions."""
         bodies = self.env.sim.bodies
         # The pose is noted before, since an agent may turn the body that it plays with to look around.
-        pose = bodies.position.clone(), bodies.heading.clone()
+        pose = bodies.position.clone(), bodies.heading.clone(), bodies.tilt.clone()
         actions = self.agent.act(observations, episode_start)
         self._steps.append((*pose, actions.clone(), episode_start.clone()))
         if len(self._steps) == STEPS_KEPT:
@@ -79,7 +82,7 @@ class Watched:
     def walks(self, num_episodes: int) -> list[Walk]:
         """The ways through the first episodes, as `evaluate` numbers them: i, i + N, ... are environment i's."""
         self._keep()
-        positions, headings, actions, start = (np.concatenate(rows) for rows in zip(*self._kept, strict=True))
+        *noted, start = (np.concatenate(rows) for rows in zip(*self._kept, strict=True))
         steps, n = start.shape
         found: list[Walk] = []
         begins = [np.flatnonzero(start[:, i]) for i in range(n)]
@@ -87,7 +90,7 @@ class Watched:
             i, k = number % n, number // n
             end = begins[i][k + 1] if k + 1 < len(begins[i]) else steps
             rows = slice(begins[i][k], end)
-            found.append(Walk(positions[rows, i], headings[rows, i], actions[rows, i]))
+            found.append(Walk(*(part[rows, i] for part in noted)))
         return found
 
 
@@ -104,8 +107,8 @@ class Eyes:
     def __init__(self, bank: SceneBank, config: NavConfig, at_once: int = VIEWS_AT_ONCE, renderer: str = "raycast"):
         n, device = at_once, bank.device
         counts = torch.zeros(3, n, dtype=torch.int32, device=device)
-        place, heading = torch.zeros(n, 3, device=device), torch.zeros(n, device=device)
-        self.carriers = _Carriers(counts[0], place, heading, counts[1], counts[2])
+        place, (heading, tilt) = torch.zeros(n, 3, device=device), (torch.zeros(n, device=device) for _ in range(2))
+        self.carriers = _Carriers(counts[0], place, heading, tilt, counts[1], counts[2])
         seeds = _Seeds(*torch.zeros(2, 1, dtype=torch.int64, device=device))
         sensors = make_sensors(config.sensors, config.all_cameras, config.sensor_settings)
         self.rig = Rig(bank, self.carriers, config.all_cameras, sensors, renderer, seeds)
@@ -114,20 +117,21 @@ class Eyes:
         }
 
     @torch.inference_mode()
-    def look(self, scene: np.ndarray, position: np.ndarray, heading: np.ndarray) -> dict[str, Images]:
+    def look(self, scene: np.ndarray, position: np.ndarray, heading: np.ndarray, tilt: np.ndarray) -> dict[str, Images]:
         """What is seen, by sensor: exact, but a noisy sensor's noise is drawn anew.
 
         Args:
             scene: i32 [S], rows of the bank.
             position: f32 [S, 3], on the navmesh, as `Bodies` have it.
             heading: f32 [S], radians.
+            tilt: f32 [S], radians, of every camera.
         """
         n = len(self.carriers.heading)
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.images}
         for first in range(0, len(heading), n):
             rows = slice(first, first + n)
             count = len(heading[rows])
-            for target, source in zip(self.carriers[:3], (scene, position, heading), strict=True):
+            for target, source in zip(self.carriers[:4], (scene, position, heading, tilt), strict=True):
                 target[:count] = torch.as_tensor(source[rows])
             self.carriers.steps[:count] = torch.arange(first, first + count)
             self.rig.observe(self.images)
@@ -143,6 +147,7 @@ def seen_along(eyes: Eyes, scenes: np.ndarray, walks: Sequence[Walk]) -> list[di
         np.repeat(scenes.astype(np.int32), lengths),
         np.concatenate([walk.positions for walk in walks]),
         np.concatenate([walk.headings for walk in walks]),
+        np.concatenate([walk.tilts for walk in walks]),
     )
     ends = np.cumsum(lengths)[:-1]
     films = {name: np.split(images.values, ends) for name, images in seen.items()}
