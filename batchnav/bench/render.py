@@ -181,9 +181,9 @@ def turning(
     def draw():
         seen.heading.add_(TURN)
         if not out:
-            renderer.render(*seen)
+            renderer.render(*seen.pose)
             return
-        depth, triangle = renderer.visibility(*seen)
+        depth, triangle = renderer.visibility(*seen.pose)
         for name, sensor in sensors.items():
             sensor.write(depth, triangle, seen, bank.appearance, out[name])
 
