@@ -16,6 +16,8 @@ LEARNED = 150.0
 
 @pytest.fixture(autouse=True)
 def same_run_each_time():
+    """In one thread, as small networks like it: set after numba's threads began, which set OpenMP's number anew."""
+    CartPoleEnv(2)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -1,0 +1,74 @@
+"""A policy as habitat-lab's `habitat.Agent`: its observations in, its actions out, one episode at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from batchnav.envs.config import NavConfig, config_of
+from batchnav.errors import ArgumentError
+from batchnav.policy.agent import Agent
+from batchnav.policy.weights import load_policy
+
+
+class HabitatAgent:
+    """What `habitat.Benchmark` and `habitat.Challenge` evaluate: `reset` before each episode, `act` at each step.
+
+        habitat.Benchmark("pointnav.yaml").evaluate(HabitatAgent("pointnav_h200"), num_episodes=100)
+
+    habitat-lab asks for these two methods alone, so it need not be installed for the import. Observations, unbatched:
+    "depth" f32 [H, W, 1], normalised to 0..1 over the policy's range (`normalize_depth`, Habitat's default), "rgb" u8
+    [H, W, 3], "semantic" i32 [H, W, 1], "pointgoal_with_gps_compass" f32 [2] (or "pointgoal", for a policy trained
+    without GPS and compass). Sizes, field of view and heights are to be configured as in the policy's training:
+    `config` says how. Actions go by the indices of PointNav's: 0 stop, 1 move_forward, 2 turn_left, 3 turn_right.
+    """
+
+    def __init__(
+        self, policy: Agent | str | Path, device: str | torch.device = "cpu", sample: bool = True, seed: int = 0
+    ):
+        """Load a policy, unless it is one.
+
+        Args:
+            policy: what `load_policy` takes, or what it returned.
+            device: where it acts.
+            sample: draw actions, as Habitat's evaluation does; else take the most probable ones.
+            seed: of drawn actions; each episode begins with it.
+        """
+        self.policy = policy if isinstance(policy, Agent) else load_policy(policy, device)
+        self.sample, self.seed = sample, seed
+        self.config: NavConfig = config_of(self.policy.info)
+        self._names = {name: name for name in self.policy.network.observation_shapes}
+        if "pointgoal" in self._names:
+            self._names["pointgoal"] = goal_sensor(self.config)
+
+    def reset(self) -> None:
+        """Begin an episode."""
+        self.policy.reset(1, self.seed)
+
+    def act(self, observations: Mapping[str, Any]) -> dict[str, int]:
+        """{"action": index} for Habitat's observations; ArgumentError where one is missing or is not as described."""
+        batch = {}
+        for ours, theirs in self._names.items():
+            if theirs not in observations:
+                raise ArgumentError(f"observations: found {', '.join(observations) or 'none'}, expected {theirs!r} too")
+            value = torch.as_tensor(np.array(observations[theirs]))
+            if value.ndim == 3:
+                value = value.permute(2, 0, 1)
+            batch[ours] = (self._depth(value, theirs) if ours.endswith("depth") else value).unsqueeze(0)
+        return {"action": int(self.policy.act(batch, deterministic=not self.sample))}
+
+    def _depth(self, depth: torch.Tensor, name: str) -> torch.Tensor:
+        """0..1, where holes, which Habitat has at 0, read what they read in training."""
+        if depth.max() > 1.0:
+            raise ArgumentError(f"{name}: found {float(depth.max()):g}, expected 0 to 1 (normalize_depth: True)")
+        hole = self.config.depth.hole_value
+        return depth.masked_fill(depth == 0.0, hole) if hole > 0.0 else depth
+
+
+def goal_sensor(config: NavConfig) -> str:
+    """Habitat's name of the sensor that tells a PointNav policy of this configuration where its goal lies."""
+    return "pointgoal_with_gps_compass" if config.task.gps_compass else "pointgoal"

@@ -1,0 +1,145 @@
+"""Play an episode file in habitat-sim beside our simulator, with the same policy: what differs first, and by how much.
+
+    python eval/habitat.py pointnav_h200 --episodes assets/episodes/val.json.gz --count 20
+    python eval/habitat.py runs/mine --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
+
+habitat-sim renders and walks on its own navmesh: the one beside Habitat's scene files, or the one that it bakes from
+our scenes' triangles. It has to be installed (conda install habitat-sim headless -c conda-forge -c aihabitat); in such
+an environment `pip install batchnav` puts this project beside it. The most probable actions are taken. Prints a
+comparison and writes it, with every episode, into --out. docs/from_habitat.md says what to expect.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from batchnav.data.episodes import Episode, group_by_scene, load_episodes
+from batchnav.data.scenes import find_played
+from batchnav.data.source import SCENES_DIR
+from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.evaluation.habitat_agent import HabitatAgent
+from batchnav.evaluation.habitat_sim import check_comparable
+from batchnav.evaluation.side_by_side import Pair, side_by_side
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.files import replacing
+
+COMPARED = ("success", "spl", "steps", "collisions", "path_length", "distance_to_goal")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to play."""
+
+    policy: tyro.conf.Positional[str]
+    """A trained policy: a file, a run's folder, or the name of one that comes with batchnav."""
+    episodes: Path
+    """An episode file, ours or Habitat's."""
+    scenes_dir: Path = SCENES_DIR
+    """Folder below which the scenes of Habitat's episodes lie."""
+    count: int = 0
+    """So many episodes, from the file's first on; 0: all."""
+    device: str = "cpu"
+    """Of our simulator and of the policy in both."""
+    out: Path = Path("runs/habitat.json")
+
+
+def main(options: Options) -> None:
+    """Play, print, write."""
+    if options.count < 0:
+        raise ArgumentError(f"count: found {options.count}, expected 0 or more")
+    console, agent = Console(), HabitatAgent(options.policy, resolve_device(options.device), sample=False)
+    check_comparable(agent.config)
+    episodes = load_episodes(options.episodes)[: options.count or None]
+    scenes = {
+        scene.name: scene
+        for scene in find_played(episodes, options.scenes_dir, agent.config.body.navmesh, appearance=False)
+    }
+    played: list[tuple[Episode, Pair]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, some in group_by_scene(episodes).items():
+            pairs = side_by_side(scenes[name], some, agent, options.scenes_dir, Path(folder))
+            for episode, pair in zip(some, pairs, strict=True):
+                played.append((episode, pair))
+                console.print(f"{len(played)} of {len(episodes)}: {line(episode, pair)}", highlight=False, markup=False)
+    pairs = [pair for _, pair in played]
+    console.print(table(pairs))
+    same = sum(pair.same_actions for pair in pairs)
+    console.print(f"of {len(pairs)} episodes {same_outcome(pairs)} end alike, {same} with the same actions")
+    write(options.out, options, played)
+    console.print(f"written: {options.out}", soft_wrap=True)
+
+
+def line(episode: Episode, pair: Pair) -> str:
+    """An episode in a line: what differs, the earliest first."""
+    found = sorted(pair.firsts.items(), key=lambda item: item[1].step)
+    what = "; ".join(f"{name} from step {first.step} on ({first.by})" for name, first in found)
+    return f"episode {episode.episode_id} of {episode.scene_id}: {what or 'no difference'}"
+
+
+def same_outcome(pairs: Sequence[Pair]) -> int:
+    """In how many episodes both or neither had success."""
+    return sum(pair.ours.metrics["success"] == pair.theirs.metrics["success"] for pair in pairs)
+
+
+def means(pairs: Sequence[Pair]) -> Mapping[str, tuple[float, float]]:
+    """Of each metric: ours and theirs."""
+    return {
+        name: (
+            float(np.mean([pair.ours.metrics[name] for pair in pairs])),
+            float(np.mean([pair.theirs.metrics[name] for pair in pairs])),
+        )
+        for name in COMPARED
+    }
+
+
+def table(pairs: Sequence[Pair]) -> Table:
+    """Means, and the largest difference of an episode."""
+    made = Table(title=f"{len(pairs)} episodes")
+    for column in ("", "batchnav", "habitat-sim", "largest difference"):
+        made.add_column(column, justify="right" if column else "left")
+    for name, (ours, theirs) in means(pairs).items():
+        largest = max(abs(pair.ours.metrics[name] - pair.theirs.metrics[name]) for pair in pairs)
+        made.add_row(name.replace("_", " "), f"{ours:.4f}", f"{theirs:.4f}", f"{largest:.4f}")
+    return made
+
+
+def write(path: Path, options: Options, played: Sequence[tuple[Episode, Pair]]) -> None:
+    """All that was found, whole or not at all."""
+    pairs = [pair for _, pair in played]
+    data = {
+        "policy": options.policy, "episodes_file": str(options.episodes), "episodes": len(pairs),
+        "same_outcome": same_outcome(pairs), "same_actions": sum(pair.same_actions for pair in pairs),
+        "batchnav": {name: ours for name, (ours, _) in means(pairs).items()},
+        "habitat": {name: theirs for name, (_, theirs) in means(pairs).items()},
+        "largest": {name: max(pair.largest[name] for pair in pairs) for name in pairs[0].largest},
+        "per_episode": [
+            {
+                "episode_id": episode.episode_id, "scene_id": episode.scene_id, "largest": pair.largest,
+                "first": {name: {"step": first.step, "by": first.by} for name, first in pair.firsts.items()},
+                **{
+                    name: {**run.metrics, "actions": "".join(str(step.action) for step in run.steps)}
+                    for name, run in (("batchnav", pair.ours), ("habitat", pair.theirs))
+                },
+            }
+            for episode, pair in played
+        ],
+    }  # fmt: skip
+    with replacing(path, BatchnavError) as part:
+        part.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Options, description=__doc__))
+    except BatchnavError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,121 @@
+"""eval/habitat.py and the agent for habitat-lab, against a stand-in for habitat-sim."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+import trimesh
+
+from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
+from batchnav.errors import ArgumentError, DeviceError
+from batchnav.evaluation.habitat_agent import HabitatAgent
+from batchnav.policy.weights import load_policy
+from eval import habitat as program
+from tests.eval.habitat_stand_in import Tampering, module
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Puts a simulator in habitat-sim's place: stand_in(tampering)."""
+    return lambda *tampering: monkeypatch.setitem(sys.modules, "habitat_sim", module(*tampering))
+
+
+def play(checkpoint, episodes, tmp_path, **options):
+    out = tmp_path / "out.json"
+    program.main(program.Options(str(checkpoint), episodes=episodes, out=out, **options))
+    return json.loads(out.read_text())
+
+
+def test_the_same_world_gives_the_same_episodes(rooms, checkpoint, tmp_path, stand_in, capsys):
+    stand_in(Tampering())
+    found = play(checkpoint, rooms / "mine.json.gz", tmp_path)
+    assert found["episodes"] == found["same_outcome"] == found["same_actions"] == 10
+    assert found["batchnav"] == pytest.approx(found["habitat"], abs=1e-5)
+    assert found["largest"]["position"] < 1e-5 and found["largest"]["heading"] < 1e-5
+    for episode in found["per_episode"]:
+        assert episode["first"] == {} and episode["batchnav"]["actions"] == episode["habitat"]["actions"]
+        assert len(episode["habitat"]["actions"]) == episode["habitat"]["steps"]
+    text = capsys.readouterr().out
+    assert "10 of 10: episode 4" in text and "no difference" in text
+    assert "of 10 episodes 10 end alike, 10 with the same actions" in text
+
+
+def test_what_differs_first_is_reported(rooms, checkpoint, tmp_path, stand_in, monkeypatch):
+    """An agent that only goes forward, so that what it sees changes nothing: steps grow longer, surfaces nearer."""
+    monkeypatch.setattr(HabitatAgent, "act", lambda self, observations: {"action": 1})
+    monkeypatch.setattr(
+        "batchnav.policy.agent.Agent.act", lambda self, observations, **_: torch.ones(1, dtype=torch.int64)
+    )
+    stand_in(Tampering(step=3, forward=0.05))
+    (found,) = play(checkpoint, rooms / "mine.json.gz", tmp_path, count=1)["per_episode"]
+    assert found["first"]["position"] == {"step": 3, "by": "0.05 m"} and "action" not in found["first"]
+    stand_in(Tampering(step=5, nearer=0.5))
+    (found,) = play(checkpoint, rooms / "mine.json.gz", tmp_path, count=1)["per_episode"]
+    assert set(found["first"]) == {"depth"} and found["first"]["depth"]["step"] == 5
+    assert found["first"]["depth"]["by"].startswith("0.5 m at most, ")
+
+
+def test_an_action_that_differs_ends_the_comparison(rooms, checkpoint, tmp_path, stand_in, monkeypatch):
+    stand_in(Tampering())
+    taken = iter([1, 1, 2, 0])
+    monkeypatch.setattr(HabitatAgent, "act", lambda self, observations: {"action": next(taken)})
+    monkeypatch.setattr(
+        "batchnav.policy.agent.Agent.act", lambda self, observations, **_: torch.ones(1, dtype=torch.int64)
+    )
+    found = play(checkpoint, rooms / "mine.json.gz", tmp_path, count=1)
+    assert found["same_actions"] == 0
+    (episode,) = found["per_episode"]
+    assert episode["first"] == {"action": {"step": 2, "by": "1 here, 2 in habitat-sim"}}
+    assert episode["habitat"]["actions"] == "1120" and episode["habitat"]["steps"] == 4.0
+
+
+def test_habitats_own_stages(checkpoint, tmp_path, stand_in):
+    """Below --scenes-dir habitat-sim gets the file itself: +Z up, and its own navmesh where one is beside."""
+    stand_in(Tampering())
+    floor = trimesh.creation.box((6.0, 8.0, 0.2))
+    (tmp_path / "scenes" / "gibson").mkdir(parents=True)
+    floor.export(tmp_path / "scenes" / "gibson" / "Adrian.glb")
+    episode = Episode("0", "gibson/Adrian.glb", (0.0, 0.1, 3.0), rotation_of(0.3), (Goal((1.0, 0.1, -1.0)),))
+    save_episodes([episode], tmp_path / "e.json.gz")
+    found = play(checkpoint, tmp_path / "e.json.gz", tmp_path, scenes_dir=tmp_path / "scenes")
+    assert found["same_actions"] == 1 and found["per_episode"][0]["first"] == {}
+
+
+def test_the_agent_acts_as_the_policy(checkpoint):
+    """Habitat's observations, one at a time, give what ours give in a batch of one; `reset` begins anew."""
+    agent, twin = HabitatAgent(checkpoint, sample=False), load_policy(checkpoint)
+    draw = np.random.default_rng(0)
+    seen = [
+        {"depth": draw.random((32, 32, 1), np.float32), "pointgoal_with_gps_compass": np.float32([3.0, 0.1 * k])}
+        for k in range(6)
+    ]
+    for _ in range(2):
+        agent.reset()
+        twin.reset(1)
+        for one in seen:
+            ours = {
+                "depth": torch.from_numpy(one["depth"]).permute(2, 0, 1).unsqueeze(0),
+                "pointgoal": torch.from_numpy(one["pointgoal_with_gps_compass"]).unsqueeze(0),
+            }
+            assert agent.act(one) == {"action": int(twin.act(ours, deterministic=True))}
+
+
+def test_what_the_agent_refuses(checkpoint):
+    agent = HabitatAgent(checkpoint)
+    agent.reset()
+    depth, goal = np.zeros((32, 32, 1), np.float32), np.zeros(2, np.float32)
+    with pytest.raises(ArgumentError, match="found depth, expected 'pointgoal_with_gps_compass'"):
+        agent.act({"depth": depth})
+    with pytest.raises(ArgumentError, match="found 4, expected 0 to 1"):
+        agent.act({"depth": depth + 4.0, "pointgoal_with_gps_compass": goal})
+    with pytest.raises(ArgumentError, match=r"shape \[1, 1, 64, 64\]"):
+        agent.act({"depth": np.zeros((64, 64, 1), np.float32), "pointgoal_with_gps_compass": goal})
+
+
+def test_without_habitat_sim(rooms, checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "habitat_sim", None)
+    with pytest.raises(DeviceError, match="conda install habitat-sim"):
+        play(checkpoint, rooms / "mine.json.gz", tmp_path, count=1)
+    assert not (tmp_path / "out.json").exists()
