@@ -79,7 +79,7 @@ def test_the_same_actions_lead_to_the_same_ends(runs, tmp_path):
     ("record", "same"), [("aws_small_house_100", 89), ("house_110020_20", 19), ("house_110022_20", 18)]
 )
 def test_the_records_of_the_bundled_policy(shared, tmp_path, record, same):
-    """What it did with us (its weights were 7fadb87's), done again: the same ends, the means, as many episodes alike."""
+    """What it did with us, done again (with 7fadb87's weights): the same ends, means and episodes alike."""
     folder = shared / "oracle" / "habitat_runs"
     data = json.loads((folder / f"{record}.json").read_text())
     ours, theirs = ([recorded(row) for row in data["per_episode"][side]] for side in ("batchnav", "habitat"))
