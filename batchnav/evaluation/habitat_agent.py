@@ -13,6 +13,7 @@ from batchnav.envs.config import NavConfig, config_of
 from batchnav.errors import ArgumentError
 from batchnav.policy.agent import Agent
 from batchnav.policy.weights import load_policy
+from batchnav.tasks.pointnav import PointNavConfig
 
 
 class HabitatAgent:
@@ -71,4 +72,8 @@ class HabitatAgent:
 
 def goal_sensor(config: NavConfig) -> str:
     """Habitat's name of the sensor that tells a PointNav policy of this configuration where its goal lies."""
-    return "pointgoal_with_gps_compass" if config.task.gps_compass else "pointgoal"
+    return (
+        "pointgoal_with_gps_compass"
+        if isinstance(config.task, PointNavConfig) and config.task.gps_compass
+        else "pointgoal"
+    )

@@ -20,6 +20,7 @@ from batchnav.errors import ArgumentError, DeviceError
 from batchnav.evaluation.habitat_agent import goal_sensor
 from batchnav.scene.scene import Scene
 from batchnav.sim.bodies import STOP
+from batchnav.tasks.pointnav import PointNavConfig
 
 ACTIONS = {1: "move_forward", 2: "turn_left", 3: "turn_right"}
 """habitat-sim's names; it knows no stop."""
@@ -59,6 +60,8 @@ class HabitatSim:
     def __init__(self, stage: Stage, config: NavConfig):
         check_comparable(config)
         self._api, self.config = _import(), config
+        assert isinstance(config.task, PointNavConfig)
+        self._task = config.task
         self._sim = self._api.Simulator(self._configuration(stage))
         self._bake_if_needed()
 
@@ -113,7 +116,7 @@ class HabitatSim:
         """One action of ours (0 stop, 1 forward, 2 left, 3 right): the next observations."""
         self.steps += 1
         self.stopped = action == STOP
-        self.over = self.stopped or self.steps >= self.config.task.max_steps
+        self.over = self.stopped or self.steps >= self._task.max_steps
         if self.stopped:
             return self._observe(self._sim.get_sensor_observations())
         before = self.position
@@ -127,7 +130,7 @@ class HabitatSim:
     @property
     def metrics(self) -> dict[str, float]:
         """Of the episode: habitat-lab's Success, SPL (Anderson et al., 2018), DistanceToGoal, Collisions."""
-        success = float(self.stopped and self.distance < self.config.task.success_distance)
+        success = float(self.stopped and self.distance < self._task.success_distance)
         return {
             "success": success, "spl": success * self.start_distance / max(self.start_distance, self.path_length, 1e-9),
             "distance_to_goal": self.distance, "collisions": float(self.collisions), "path_length": self.path_length,
@@ -159,7 +162,7 @@ class HabitatSim:
         depth, limits = np.array(seen["depth"], np.float32), self.config.depth
         near, far = np.float32(limits.min_depth), np.float32(limits.max_depth)
         shape = self.config.camera.height, self.config.camera.width, 1
-        position, heading = (self.position, self.heading) if self.config.task.gps_compass else self._start
+        position, heading = (self.position, self.heading) if self._task.gps_compass else self._start
         east, _, south = self._goals[0] - position
         left = -(math.cos(heading) * east - math.sin(heading) * south)
         ahead = -(math.sin(heading) * east + math.cos(heading) * south)

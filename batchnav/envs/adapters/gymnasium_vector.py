@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from batchnav.envs.adapters.observations import PLAIN, boxes_of, by_name
+from batchnav.envs.adapters.observations import PLAIN, boxes_of, by_name, check_autoreset
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.runtime.arrays import check_tensor
 from batchnav.runtime.checks import check_open
@@ -41,12 +41,7 @@ class FromGymnasium(VectorEnv):
         """`env`: belongs to this one from now on, which closes it."""
         if not isinstance(env, VectorEnv):
             raise ArgumentError(f"env: found {type(env).__name__}, expected a gymnasium.vector.VectorEnv")
-        mode = env.metadata.get("autoreset_mode")
-        if mode != AutoresetMode.SAME_STEP:
-            raise ArgumentError(
-                f"env: found autoreset mode {getattr(mode, 'name', mode)}, expected SAME_STEP "
-                '(vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP} where gymnasium.make_vec makes it)'
-            )
+        check_autoreset(env)
         boxes, actions = boxes_of(env.single_observation_space), env.single_action_space
         if not isinstance(actions, spaces.Discrete) or actions.start != 0:
             raise ArgumentError(f"env: found action space {actions}, expected Discrete(n) starting at 0")

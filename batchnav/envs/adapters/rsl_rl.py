@@ -10,7 +10,7 @@ from rsl_rl.modules.distribution import Distribution
 from tensordict import TensorDict
 from torch.distributions import OneHotCategorical, kl_divergence
 
-from batchnav.envs.adapters.observations import by_name
+from batchnav.envs.adapters.observations import by_name, check_autoreset, figures_of
 from batchnav.errors import ArgumentError
 from batchnav.types import VecEnv
 
@@ -34,6 +34,7 @@ class RslRlEnv(RslRlVecEnv):
             max_episode_length: steps after which an episode ends at the latest: rsl_rl asks for it.
             cfg: settings of the environment, which a run's logs keep.
         """
+        check_autoreset(env)
         self.env, self.num_envs, self.device = env, env.num_envs, env.device
         self.num_actions, self.max_episode_length = int(env.single_action_space.n), max_episode_length
         self.cfg = cfg or {}
@@ -61,7 +62,7 @@ class RslRlEnv(RslRlVecEnv):
         self._steps += 1
         self._steps.masked_fill_(ended, 0)
         self._keep(observation)
-        log = {name: values[ended] for name, values in info["episode"].items()}
+        log = {name: values[ended] for name, values in figures_of(info).items()}
         extras = {"time_outs": truncated & ~terminated, "log": log}
         return self.get_observations(), reward.clone(), ended, extras
 

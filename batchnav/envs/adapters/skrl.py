@@ -9,6 +9,7 @@ from gymnasium import spaces
 from skrl.envs.wrappers.torch import Wrapper
 from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 
+from batchnav.envs.adapters.observations import check_autoreset, figures_of
 from batchnav.types import VecEnv
 
 
@@ -31,6 +32,7 @@ class SkrlEnv(Wrapper):
 
     def __init__(self, env: VecEnv):
         """`env`: belongs to this one, which closes it."""
+        check_autoreset(env)
         super().__init__(env)
 
     @property
@@ -53,7 +55,7 @@ class SkrlEnv(Wrapper):
         observation, reward, terminated, truncated, info = self._env.step(actions.flatten().to(torch.int64))
         ended, infos = terminated | truncated, {}
         if ended.any():
-            infos["episode"] = {name: values[ended].mean() for name, values in info["episode"].items()}
+            infos["episode"] = {name: values[ended].mean() for name, values in figures_of(info).items()}
         out_of_time = truncated & ~terminated
         return (
             self._flat(observation), reward.unsqueeze(1).clone(), terminated.unsqueeze(1).clone(),

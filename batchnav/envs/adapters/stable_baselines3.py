@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from stable_baselines3.common import vec_env
 
+from batchnav.envs.adapters.observations import check_autoreset, figures_of
 from batchnav.errors import ArgumentError
 from batchnav.types import VecEnv
 
@@ -31,6 +32,7 @@ class SB3VecEnv(vec_env.VecEnv):
 
     def __init__(self, env: VecEnv):
         """`env`: belongs to this one, which closes it."""
+        check_autoreset(env)
         self.env = env
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
 
@@ -55,7 +57,7 @@ class SB3VecEnv(vec_env.VecEnv):
 
     def _tell(self, infos: list[dict], ended: np.ndarray, out_of_time: np.ndarray, info: Mapping) -> None:
         """Write what is known of the episodes that ended."""
-        figures = _to_numpy(info["episode"])
+        figures = _to_numpy(figures_of(info))
         final = _to_numpy(info["final_obs"]) if "final_obs" in info else None
         for i in ended:
             episode = {name: float(values[i]) for name, values in figures.items()}

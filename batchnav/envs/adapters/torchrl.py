@@ -11,7 +11,7 @@ from tensordict import TensorDict, TensorDictBase
 from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
 from torchrl.envs import EnvBase
 
-from batchnav.envs.adapters.observations import boxes_of, by_name
+from batchnav.envs.adapters.observations import boxes_of, by_name, check_autoreset
 from batchnav.errors import ArgumentError
 from batchnav.types import VecEnv
 
@@ -32,6 +32,7 @@ class TorchRLEnv(EnvBase):
 
     def __init__(self, env: VecEnv):
         """`env`: belongs to this one, which closes it."""
+        check_autoreset(env)
         n = env.num_envs
         super().__init__(device=env.device, batch_size=[n])
         self.env = env

@@ -1,7 +1,9 @@
 """Ours in skrl, rsl_rl and TorchRL: what each is given at ends, and that it may keep it."""
 
+import gymnasium
 import pytest
 import torch
+from gymnasium.vector import AutoresetMode
 
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.errors import ArgumentError
@@ -46,6 +48,19 @@ def test_skrl(skrl):
     assert steps[0][4] == {} and steps[2][4]["episode"]["return"] == 6.0
     env.render()
     env.close()
+
+
+def test_what_gymnasium_makes(skrl):
+    """Its names for what an episode leaves will do; another autoreset will not."""
+    env = skrl.SkrlEnv(gymnasium.make_vec("batchnav/CartPole-v0", num_envs=8, seed=0))
+    env.reset()
+    told = [env.step(torch.ones(8, 1, dtype=torch.int64))[4] for _ in range(12)]
+    lengths = [info["episode"]["steps"] for info in told if info]
+    assert lengths and all(8 <= length <= 12 for length in lengths)
+    batched = ours(2, 3)
+    batched.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    with pytest.raises(ArgumentError, match="found autoreset mode NEXT_STEP, expected SAME_STEP"):
+        skrl.SkrlEnv(batched)
 
 
 def test_rsl_rl(rsl_rl):
