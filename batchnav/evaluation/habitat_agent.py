@@ -72,8 +72,5 @@ class HabitatAgent:
 
 def goal_sensor(config: NavConfig) -> str:
     """Habitat's name of the sensor that tells a PointNav policy of this configuration where its goal lies."""
-    return (
-        "pointgoal_with_gps_compass"
-        if isinstance(config.task, PointNavConfig) and config.task.gps_compass
-        else "pointgoal"
-    )
+    knows = isinstance(config.task, PointNavConfig) and config.task.gps_compass
+    return "pointgoal_with_gps_compass" if knows else "pointgoal"

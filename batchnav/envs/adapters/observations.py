@@ -29,7 +29,7 @@ def boxes_of(space: spaces.Space) -> dict[str, spaces.Box]:
     return boxes
 
 
-def check_autoreset(env: VecEnv) -> None:
+def check_autoreset(env: VecEnv | VectorEnv) -> None:
     """ArgumentError for an environment that does not begin the next episode within the step that ends one."""
     mode = env.metadata.get("autoreset_mode") if isinstance(env, VectorEnv) else AutoresetMode.SAME_STEP
     if mode != AutoresetMode.SAME_STEP:
