@@ -6,6 +6,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+FUSED_SEQUENCES = 512
+"""At most so many at a time learn with `lstm_triton`'s kernels (measured with 256)."""
+FUSED_SIZES = 64
+"""Hidden sizes that they take are multiples."""
+
 
 class EpisodicLSTM(nn.LSTM):
     """`nn.LSTM` (same parameters by name and shape) whose state is zeroed where an episode starts.
@@ -25,6 +30,8 @@ class EpisodicLSTM(nn.LSTM):
 
         Where starts[t] is set, step t begins from a zero state.
         """
+        if self._is_fused(x):
+            return self._fused(x, starts, state)
         keep = (~starts).to(state.dtype)[..., None].unbind(0)
         hidden, carry = [], []
         for layer in range(self.num_layers):
@@ -38,6 +45,25 @@ class EpisodicLSTM(nn.LSTM):
                 outputs.append(h)
             x = torch.stack(outputs)
             hidden.append(h.to(c.dtype))
+            carry.append(c)
+        return x, torch.stack([torch.stack(hidden), torch.stack(carry)])
+
+    def _is_fused(self, x: torch.Tensor) -> bool:
+        """Whether these inputs are learned from on CUDA in bfloat16, with few enough sequences for kernels of our own.
+
+        More of them fill the GPU with a step's product alone, as those of a rollout do.
+        """
+        learning = torch.is_grad_enabled() and x.is_cuda and torch.is_autocast_enabled("cuda")
+        return learning and x.shape[1] <= FUSED_SEQUENCES and self.hidden_size % FUSED_SIZES == 0
+
+    def _fused(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """`forward` with `lstm_triton`; no gradient goes to the state."""
+        from batchnav.policy.lstm_triton import lstm_layer  # Triton comes with torch for CUDA alone
+
+        x, hidden, carry = x.to(torch.get_autocast_dtype("cuda")), [], []
+        for layer, weights in enumerate(self.all_weights):
+            x, c = lstm_layer(x, starts, state[0, layer], state[1, layer], weights)
+            hidden.append(x[-1].detach().to(c.dtype))
             carry.append(c)
         return x, torch.stack([torch.stack(hidden), torch.stack(carry)])
 

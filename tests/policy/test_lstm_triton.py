@@ -1,0 +1,66 @@
+"""The LSTM's own kernels against the plain loop, which is their specification: forward and gradient."""
+
+import pytest
+import torch
+
+from batchnav.policy import lstm as lstm_module
+from batchnav.policy.lstm import EpisodicLSTM
+
+SLACK = 2.0
+"""The plain loop rounds to bfloat16 as often as the kernels do; sums of what is rounded differ by chance."""
+LEAST = 5e-3
+"""Relative error that bfloat16, with its 8 bits, may have even where the plain loop has luck."""
+
+
+def error(found, expected):
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+def learn(lstm, x, starts, state, weight, bfloat16):
+    """Outputs, last state and all gradients, by name."""
+    lstm.zero_grad()
+    x = x.clone().requires_grad_()
+    with torch.autocast("cuda", torch.bfloat16, enabled=bfloat16):
+        out, last = lstm(x, starts, state)
+    (out.float() * weight).sum().backward()
+    found = {"out": out.detach(), "state": last.detach(), "x": x.grad}
+    return found | {name: parameter.grad.clone() for name, parameter in lstm.named_parameters()}
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(("hidden", "batch"), [(512, 256), (64, 5), (192, 100)])
+def test_kernels_are_the_plain_loop(hidden, batch, monkeypatch):
+    torch.manual_seed(0)
+    lstm = EpisodicLSTM(40, hidden, 2).cuda()
+    x, starts = torch.randn(7, batch, 40, device="cuda"), torch.rand(7, batch, device="cuda") < 0.2
+    state, weight = 0.3 * torch.randn(2, 2, batch, hidden, device="cuda"), torch.randn(7, batch, hidden, device="cuda")
+    fused = learn(lstm, x, starts, state, weight, bfloat16=True)
+    exact = learn(lstm, x, starts, state, weight, bfloat16=False)
+    monkeypatch.setattr(lstm_module, "FUSED_SEQUENCES", 0)
+    plain = learn(lstm, x, starts, state, weight, bfloat16=True)
+    assert not torch.equal(fused["weight_hh_l0"], plain["weight_hh_l0"])  # two ways, not one twice
+    for name, expected in exact.items():
+        assert error(fused[name], expected) < max(SLACK * error(plain[name], expected), LEAST), name
+
+
+@pytest.mark.cuda
+def test_kernels_give_the_same_bits_twice_and_in_a_graph():
+    torch.manual_seed(0)
+    lstm = EpisodicLSTM(40, 128, 2).cuda()
+    x, starts = torch.randn(5, 64, 40, device="cuda"), torch.rand(5, 64, device="cuda") < 0.2
+    state, weight = torch.zeros(2, 2, 64, 128, device="cuda"), torch.randn(5, 64, 128, device="cuda")
+    first, second = (learn(lstm, x, starts, state, weight, bfloat16=True) for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        replayed = learn(lstm, x, starts, state, weight, bfloat16=True)
+    graph.replay()
+    assert all(torch.equal(first[name], replayed[name]) for name in first)
+
+
+def test_the_cpu_has_the_plain_loop():
+    lstm = EpisodicLSTM(4, 64, 1)
+    x = torch.randn(3, 2, 4)
+    out, _ = lstm(x, torch.zeros(3, 2, dtype=torch.bool), torch.zeros(2, 1, 2, 64))
+    expected, _ = torch.nn.LSTM.forward(lstm, x)
+    torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)
