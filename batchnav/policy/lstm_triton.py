@@ -7,6 +7,8 @@ a product for each step in the weights' type.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
@@ -101,7 +103,7 @@ def _backward_step(
 class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, starts, hidden, carry, w_ih, w_hh, b_ih, b_hh):
-        steps, batch, size, kind = *x.shape[:2], w_hh.shape[1], x.dtype
+        (steps, batch, _), size, kind = x.shape, w_hh.shape[1], x.dtype
         with torch.autocast(x.device.type, enabled=False):
             w_ih, w_hh = w_ih.to(kind), w_hh.to(kind)
             gates = torch.addmm((b_ih + b_hh).to(kind), x.flatten(0, 1), w_ih.t()).view(steps, batch, -1)
@@ -123,7 +125,7 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad, _):
         x, keep, hiddens, carries, gates, w_ih, w_hh = ctx.saved_tensors
-        steps, batch, size = *x.shape[:2], w_hh.shape[1]
+        (steps, batch, _), size = x.shape, w_hh.shape[1]
         grad, grads, carry_grad = grad.contiguous(), torch.empty_like(gates), torch.zeros_like(carries[0])
         grid = triton.cdiv(batch, BACKWARD["BM"]), size // BACKWARD["BN"]
         for t in reversed(range(steps)):
@@ -139,7 +141,7 @@ class _Layer(torch.autograd.Function):
 
 
 def lstm_layer(
-    x: torch.Tensor, starts: torch.Tensor, hidden: torch.Tensor, carry: torch.Tensor, weights: list[torch.Tensor]
+    x: torch.Tensor, starts: torch.Tensor, hidden: torch.Tensor, carry: torch.Tensor, weights: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A layer over T steps: outputs [T, B, H] of x's type, and the carry f32 [B, H] after the last step.
 
