@@ -34,7 +34,11 @@ from batchnav.runtime.distributed import Ranks, join
 from batchnav.tasks import TASKS
 from batchnav.view.report import write_report
 from batchnav.view.terminal import print_agents, print_scenes
+from batchnav.view.topdown import TopDownMap
+from batchnav.view.video import save_gif, save_mp4, video_frames
 
+FILMED, VIDEO_MAP_SIZE = 6, 360
+"""Episodes that are shown in videos, and the longer side of their maps in pixels."""
 MAX_LISTED = 20
 """Episodes printed whose file states another distance; all are in results.json."""
 
@@ -73,6 +77,8 @@ class Options:
     """Also write the report: one page, index.html."""
     recordings: int = 24
     """Episodes whose pictures are in the report, failures before others."""
+    videos: Literal["none", "gif", "mp4"] = "none"
+    """Also write videos of six episodes of the first agent, spread evenly over the file: GIF, or MP4 (PyAV)."""
     record: bool = False
     """Append the figures to eval/results/TASK.jsonl."""
 
@@ -115,10 +121,26 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
         print_agents(f"agents on {path.name}", overall, task.metric_specs)
     if options.report:
         Console().print(f"report: {write_report(out, evaluation, compared, options.recordings)}", soft_wrap=True)
+    if options.videos != "none":
+        film(evaluation, first, out / "videos", options.videos)
     if options.record:
         append_rows(
             first.config.task_name, [row for found in compared.values() for row in evaluation.result_rows(found)]
         )
+
+
+def film(evaluation: Evaluation, player: Player, folder: Path, kind: str) -> None:
+    """Write a few episodes as videos: what the agent saw, beside its map."""
+    rows = evaluation.spread(FILMED)
+    for row, recording in zip(rows, evaluation.film(player, rows), strict=True):
+        scene = evaluation.bank.scenes[recording.scene]
+        shortest = None
+        if recording.goal is not None:
+            shortest = scene.navmesh.shortest_path(recording.positions[0], recording.goal)
+        plan = TopDownMap(scene.navmesh, scene.mesh, float(recording.positions[0, 1]), VIDEO_MAP_SIZE)
+        path = folder / f"episode_{row:04d}.{kind}"
+        {"gif": save_gif, "mp4": save_mp4}[kind](video_frames(plan, recording, shortest), path)
+    Console().print(f"videos: {folder}", soft_wrap=True)
 
 
 def find_players(options: Options, words: Sequence[str], ranks: Ranks) -> dict[str, Player]:

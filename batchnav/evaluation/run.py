@@ -150,6 +150,10 @@ class Evaluation:
         mismatches = distance_mismatches(self.episodes, found["start_distance"]) if stated else []
         return Played(player, found, summarise(found, metrics), by_scene, mismatches, walks)
 
+    def spread(self, count: int) -> np.ndarray:
+        """The numbers of so many episodes, spread evenly over the file."""
+        return np.unique(np.linspace(0, len(self.episodes) - 1, count).round().astype(int))
+
     def film(self, player: Player, rows: np.ndarray) -> list[Recording]:
         """Recordings of the episodes with these numbers."""
         env = self._environment([self.episodes[i] for i in rows], player.config, sees=True)

@@ -21,6 +21,9 @@ from batchnav.runtime.device import num_threads, resolve_device
 
 PACKAGES = ("torch", "numba", "numba-cuda", "cuda-bindings", "numpy", "moderngl", "glcontext")
 
+CUDA_PACKAGES = ("nvidia-nvvm", "nvidia-cuda-nvrtc", "nvidia-nvjitlink")
+"""What compiles kernels for a GPU; conda and the system's toolkit may offer the same under other names."""
+
 
 class Finding(NamedTuple):
     """A line of the report."""
@@ -56,11 +59,11 @@ def memory_findings(config: Path) -> list[Finding]:
     return [Finding(f"memory: {name}", f"{size / 1e9:.3f} GB") for name, size in sizes.items()]
 
 
-def _package(name: str) -> Finding:
+def _package(name: str, advice: str = "") -> Finding:
     try:
         return Finding(name, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "missing", f"pip install {name}")
+        return Finding(name, "missing", advice or f"pip install {name}")
 
 
 def _cuda() -> list[Finding]:
@@ -71,7 +74,7 @@ def _cuda() -> list[Finding]:
         ]
     if not torch.cuda.is_available():
         return [Finding("CUDA", "no device", "on an NVIDIA GPU: install its driver (nvidia-smi shows it)")]
-    findings = []
+    findings = [_package(name, "pip install 'batchnav[cuda]'") for name in CUDA_PACKAGES]
     for i in range(torch.cuda.device_count()):
         free, total = (size / 2**30 for size in torch.cuda.mem_get_info(i))
         findings.append(

@@ -48,6 +48,26 @@ def save_gif(frames: list[Image.Image], path: str | Path, frames_per_second: flo
         paletted[0].save(part, "GIF", save_all=True, append_images=paletted[1:], duration=durations, loop=0)
 
 
+def save_mp4(frames: list[Image.Image], path: str | Path, frames_per_second: int = 12) -> None:
+    """Write frames as an MP4 (H.264), atomically. BatchnavError where PyAV is not installed."""
+    try:
+        import av
+    except ImportError as error:
+        raise BatchnavError(
+            f"{path}: found no PyAV, expected it: pip install 'batchnav[viewer]'"
+        ) from error
+    width, height = (side + side % 2 for side in frames[0].size)  # H.264 knows even sizes alone
+    shown = [*frames, *[frames[-1]] * round(HOLD_SECONDS * frames_per_second)]
+    with replacing(Path(path), BatchnavError) as part, av.open(str(part), "w", format="mp4") as file:
+        stream = file.add_stream("libx264", rate=frames_per_second)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        for frame in shown:
+            whole = Image.new("RGB", (width, height), PAPER)
+            whole.paste(frame)
+            file.mux(stream.encode(av.VideoFrame.from_image(whole)))
+        file.mux(stream.encode())
+
+
 def _palette(last: Image.Image) -> Image.Image:
     """One palette for all frames, or colours would flicker: the depth colours, and those of the last frame's map."""
     ramp = colour_depth(np.linspace(0.0, 1.0, DEPTH_COLOURS, dtype=np.float32)[None])[0]

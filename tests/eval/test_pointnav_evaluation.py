@@ -142,6 +142,13 @@ def test_several_agents_on_the_same_episodes(rooms, checkpoint, tmp_path, capsys
         program.main(program.Options(agents=(*words, str(tmp_path / "one")), **options))
 
 
+def test_videos_of_a_few_episodes(rooms, checkpoint, tmp_path):
+    options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path / "out"}
+    program.main(program.Options(checkpoint=checkpoint, videos="gif", **options))
+    found = sorted(path.name for path in (tmp_path / "out" / "videos").iterdir())
+    assert found == [f"episode_{row:04d}.gif" for row in (0, 2, 4, 5, 7, 9)]
+
+
 def test_results_go_beside_a_policy_of_ones_own_only(checkpoint):
     """Nothing is written into the package."""
     options = program.Options()

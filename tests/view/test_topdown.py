@@ -1,17 +1,20 @@
 """Maps of a room that one can draw: 6 x 4 m with a table in it and a block that reaches the cut of the walls."""
 
+import sys
+
+import av
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from batchnav.errors import ArgumentError
+from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.play import Images, Recording
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.tasks.pointnav import METRIC_SPECS, METRICS
 from batchnav.types import Spec, TriangleMesh
 from batchnav.view.topdown import BLUE, FLOOR, GREEN, INK, ORANGE, PAPER, TopDownMap, slice_mesh
-from batchnav.view.video import CAPTION, MAX_FRAMES, caption, draw_episode, save_gif, video_frames
+from batchnav.view.video import CAPTION, MAX_FRAMES, caption, draw_episode, save_gif, save_mp4, video_frames
 
 DEPTH = Spec("depth", (1, 16, 16), torch.float32, 0.0, 1.0, torch.bfloat16)
 
@@ -134,6 +137,19 @@ def test_video_frames(room, steps, tmp_path):
     with Image.open(tmp_path / "episode.gif") as gif:
         assert gif.size == frames[0].size and gif.format == "GIF"
     assert [p.name for p in tmp_path.iterdir()] == ["episode.gif"]
+
+
+def test_a_film_is_an_mp4_of_all_frames(tmp_path, monkeypatch):
+    frames = [Image.new("RGB", (33, 21), (10 * k, 0, 0)) for k in range(10)]
+    save_mp4(frames, tmp_path / "episode.mp4", 10)
+    with av.open(str(tmp_path / "episode.mp4")) as film:
+        pictures = [frame.to_image() for frame in film.decode(video=0)]
+    assert len(pictures) == 10 + 15 and pictures[0].size == (34, 22)  # the last stays for 1.5 s; sides are even
+    assert abs(pictures[8].getpixel((10, 10))[0] - 80) < 12
+    assert [p.name for p in tmp_path.iterdir()] == ["episode.mp4"]
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(BatchnavError, match=r"pip install 'batchnav\[viewer\]'"):
+        save_mp4(frames, tmp_path / "other.mp4")
 
 
 def test_a_drawn_episode_shows_its_path(room):
