@@ -53,9 +53,7 @@ def save_mp4(frames: list[Image.Image], path: str | Path, frames_per_second: int
     try:
         import av
     except ImportError as error:
-        raise BatchnavError(
-            f"{path}: found no PyAV, expected it: pip install 'batchnav[viewer]'"
-        ) from error
+        raise BatchnavError(f"{path}: found no PyAV, expected it: pip install 'batchnav[video]'") from error
     width, height = (side + side % 2 for side in frames[0].size)  # H.264 knows even sizes alone
     shown = [*frames, *[frames[-1]] * round(HOLD_SECONDS * frames_per_second)]
     with replacing(Path(path), BatchnavError) as part, av.open(str(part), "w", format="mp4") as file:
