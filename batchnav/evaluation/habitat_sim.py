@@ -177,7 +177,7 @@ def check_comparable(config: NavConfig) -> None:
     noise = config.body.actuation_noise or config.depth.depth_noise
     for name, found, expected in (
         ("task", config.task_name, "pointnav"), ("sensors", ", ".join(config.sensors), "depth"),
-        ("noise", noise, 0.0),
+        ("noise", noise, 0.0), ("control", config.body.control, "v0"),
     ):  # fmt: skip
         if found != expected:
             raise ArgumentError(f"{name}: found {found}, expected {expected}")

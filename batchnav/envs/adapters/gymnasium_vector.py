@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from batchnav.envs.adapters.observations import PLAIN, boxes_of, by_name, check_autoreset
+from batchnav.envs.adapters.observations import PLAIN, boxes_of, by_name, check_autoreset, num_actions
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.runtime.arrays import check_tensor
 from batchnav.runtime.checks import check_open
@@ -42,11 +42,9 @@ class FromGymnasium(VectorEnv):
         if not isinstance(env, VectorEnv):
             raise ArgumentError(f"env: found {type(env).__name__}, expected a gymnasium.vector.VectorEnv")
         check_autoreset(env)
-        boxes, actions = boxes_of(env.single_observation_space), env.single_action_space
-        if not isinstance(actions, spaces.Discrete) or actions.start != 0:
-            raise ArgumentError(f"env: found action space {actions}, expected Discrete(n) starting at 0")
+        boxes, self._num_actions = boxes_of(env.single_observation_space), num_actions(env)
         self.env, self.num_envs, self.device = env, env.num_envs, torch.device("cpu")
-        self.single_observation_space, self.single_action_space = env.single_observation_space, actions
+        self.single_observation_space, self.single_action_space = env.single_observation_space, env.single_action_space
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.storage: Mapping[str, torch.dtype] = {name: _storage(box) for name, box in boxes.items()}
         self._shapes = {name: (env.num_envs, *box.shape) for name, box in boxes.items()}
@@ -68,7 +66,7 @@ class FromGymnasium(VectorEnv):
         if not self._was_reset:
             raise ArgumentError("step: found an environment that was never reset, expected reset() before it")
         check_tensor("actions", actions, (self.num_envs,), torch.int64, self.device)
-        n = int(self.single_action_space.n)
+        n = self._num_actions
         if actions.min() < 0 or actions.max() >= n:
             raise ArgumentError(f"actions: found {int(actions.min())} to {int(actions.max())}, expected 0 to {n - 1}")
         observation, reward, terminated, truncated, info = self.env.step(actions.numpy().copy())

@@ -39,6 +39,14 @@ def check_autoreset(env: VecEnv | VectorEnv) -> None:
         )
 
 
+def num_actions(env: VecEnv | VectorEnv) -> int:
+    """How many actions there are; ArgumentError for an environment whose actions are no Discrete(n) from 0 on."""
+    space = env.single_action_space
+    if not isinstance(space, spaces.Discrete) or space.start != 0:
+        raise ArgumentError(f"env: found action space {space}, expected Discrete(n) starting at 0")
+    return int(space.n)
+
+
 def figures_of(info: Mapping) -> Observation:
     """What was measured of episodes, f32 [N] by name; `gymnasium.make_vec` leaves it in Gymnasium's "final_info"."""
     if "episode" in info:

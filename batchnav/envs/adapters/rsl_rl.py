@@ -10,7 +10,7 @@ from rsl_rl.modules.distribution import Distribution
 from tensordict import TensorDict
 from torch.distributions import OneHotCategorical, kl_divergence
 
-from batchnav.envs.adapters.observations import by_name, check_autoreset, figures_of
+from batchnav.envs.adapters.observations import by_name, check_autoreset, figures_of, num_actions
 from batchnav.errors import ArgumentError
 from batchnav.types import VecEnv
 
@@ -36,7 +36,7 @@ class RslRlEnv(RslRlVecEnv):
         """
         check_autoreset(env)
         self.env, self.num_envs, self.device = env, env.num_envs, env.device
-        self.num_actions, self.max_episode_length = int(env.single_action_space.n), max_episode_length
+        self.num_actions, self.max_episode_length = num_actions(env), max_episode_length
         self.cfg = cfg or {}
         self._steps = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         self._keep(env.reset()[0])

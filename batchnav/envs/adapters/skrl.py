@@ -9,7 +9,7 @@ from gymnasium import spaces
 from skrl.envs.wrappers.torch import Wrapper
 from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 
-from batchnav.envs.adapters.observations import check_autoreset, figures_of
+from batchnav.envs.adapters.observations import check_autoreset, figures_of, num_actions
 from batchnav.types import VecEnv
 
 
@@ -33,6 +33,7 @@ class SkrlEnv(Wrapper):
     def __init__(self, env: VecEnv):
         """`env`: belongs to this one, which closes it."""
         check_autoreset(env)
+        num_actions(env)  # those of a Box are not handed on
         super().__init__(env)
 
     @property

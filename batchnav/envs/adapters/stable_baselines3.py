@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from stable_baselines3.common import vec_env
 
-from batchnav.envs.adapters.observations import check_autoreset, figures_of
+from batchnav.envs.adapters.observations import check_autoreset, figures_of, num_actions
 from batchnav.errors import ArgumentError
 from batchnav.types import VecEnv
 
@@ -33,6 +33,7 @@ class SB3VecEnv(vec_env.VecEnv):
     def __init__(self, env: VecEnv):
         """`env`: belongs to this one, which closes it."""
         check_autoreset(env)
+        num_actions(env)  # those of a Box are not handed on
         self.env = env
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
 

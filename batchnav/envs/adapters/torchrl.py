@@ -11,7 +11,7 @@ from tensordict import TensorDict, TensorDictBase
 from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
 from torchrl.envs import EnvBase
 
-from batchnav.envs.adapters.observations import boxes_of, by_name, check_autoreset
+from batchnav.envs.adapters.observations import boxes_of, by_name, check_autoreset, num_actions
 from batchnav.errors import ArgumentError
 from batchnav.types import VecEnv
 
@@ -39,7 +39,7 @@ class TorchRLEnv(EnvBase):
         self.info: Mapping = {}
         seen = {name: _spec(box, n, env.device) for name, box in boxes_of(env.single_observation_space).items()}
         self.observation_spec = Composite(seen, shape=[n])
-        self.action_spec = Categorical(int(env.single_action_space.n), shape=[n], device=env.device)
+        self.action_spec = Categorical(num_actions(env), shape=[n], device=env.device)
         self.reward_spec = Unbounded([n, 1], device=env.device)
         flag = Binary(shape=[n, 1], dtype=torch.bool, device=env.device)
         self.done_spec = Composite(done=flag, terminated=flag.clone(), truncated=flag.clone(), shape=[n])

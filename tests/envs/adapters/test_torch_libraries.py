@@ -1,5 +1,7 @@
 """Ours in skrl, rsl_rl and TorchRL: what each is given at ends, and that it may keep it."""
 
+import importlib
+
 import gymnasium
 import pytest
 import torch
@@ -128,3 +130,20 @@ def test_torchrl_seeds(torchrl):
     env, twin = torchrl.TorchRLEnv(CartPoleEnv(4)), CartPoleEnv(4)
     env.set_seed(5)
     assert torch.equal(env.reset()["observation"], twin.reset(seed=5)[0])
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "options"),
+    [
+        ("skrl", "SkrlEnv", {}), ("rsl_rl", "RslRlEnv", {"max_episode_length": 3}), ("torchrl", "TorchRLEnv", {}),
+        ("stable_baselines3", "SB3VecEnv", {}),
+    ],
+)  # fmt: skip
+def test_actions_that_are_a_box_are_refused(library, name, options):
+    """They would be read as numbers of actions."""
+    pytest.importorskip(library)
+    adapter = getattr(importlib.import_module(f"batchnav.envs.adapters.{library}"), name)
+    env = ours(2, 3)
+    env.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    with pytest.raises(ArgumentError, match=r"found action space Box.*, expected Discrete\(n\) starting at 0"):
+        adapter(env, **options)
