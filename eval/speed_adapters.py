@@ -1,0 +1,229 @@
+"""CartPole trained by other libraries through our adapters, beside our learner: frames/s from end to end.
+
+    python eval/speed_adapters.py --device cuda --num-envs 4096
+    python eval/speed_adapters.py --libraries ours skrl
+
+All collect rollouts of one size in one kind of environment and take as many steps of as many frames, with two layers of
+64; our network has an embedding of the previous action and a shared trunk instead. Libraries are measured in turn,
+several times over. Prints the median and the lowest and highest of each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+import tyro
+
+from batchnav.cartpole.env import CartPoleEnv
+from batchnav.config import PolicyConfig, PPOConfig
+from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.policy.actor_critic import ActorCritic
+from batchnav.ppo.learner import Learner
+from batchnav.runtime.device import machine, resolve_device
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure."""
+
+    device: str = "cpu"
+    num_envs: int = 4096
+    num_steps: int = 64
+    epochs: int = 4
+    minibatches: int = 4
+    seconds: float = 5.0
+    """For each library at a time."""
+    repeats: int = 3
+    libraries: tuple[str, ...] = ("ours", "single file", "stable_baselines3", "skrl", "rsl_rl", "torchrl")
+
+
+Train = Callable[[int], None]
+"""Makes so many updates."""
+
+
+def ours(options: Options, env: CartPoleEnv) -> Train:
+    config = PPOConfig(
+        num_envs=options.num_envs, rollout_steps=options.num_steps, epochs=options.epochs,
+        minibatches=options.minibatches, optimizer="adamw", timeout_bootstrap=True,
+    )  # fmt: skip
+    policy = ActorCritic(
+        env.single_observation_space, env.single_action_space, PolicyConfig(hidden_size=64, embedding_size=32)
+    )
+    learner = Learner(policy, env, config, graphs=env.device.type == "cuda")
+
+    def train(updates: int) -> None:
+        for _ in range(updates):
+            stats = learner.update(0.0)
+        stats.read()
+
+    return train
+
+
+def single_file(options: Options, env: CartPoleEnv) -> Train:
+    from train.ppo_single_file import Args
+    from train.ppo_single_file import train as whole
+
+    frames = options.num_envs * options.num_steps
+    args = Args(
+        device=str(env.device), num_envs=options.num_envs, num_steps=options.num_steps, update_epochs=options.epochs,
+        num_minibatches=options.minibatches,
+    )  # fmt: skip
+    return lambda updates: whole(Args(**{**vars(args), "total_frames": updates * frames})) and None
+
+
+def stable_baselines3(options: Options, env: CartPoleEnv) -> Train:
+    from stable_baselines3 import PPO
+
+    from batchnav.envs.adapters.stable_baselines3 import SB3VecEnv
+
+    frames = options.num_envs * options.num_steps
+    model = PPO(
+        "MlpPolicy", SB3VecEnv(env), n_steps=options.num_steps, batch_size=frames // options.minibatches,
+        n_epochs=options.epochs, device=env.device,
+    )  # fmt: skip
+    return lambda updates: model.learn(updates * frames, reset_num_timesteps=False) and None
+
+
+def skrl(options: Options, env: CartPoleEnv) -> Train:
+    from skrl.agents.torch.ppo import PPO, PPO_CFG
+    from skrl.memories.torch import RandomMemory
+    from skrl.trainers.torch import SequentialTrainer
+    from skrl.utils.model_instantiators.torch import categorical_model, deterministic_model
+
+    from batchnav.envs.adapters.skrl import SkrlEnv
+
+    made = SkrlEnv(env)
+    spaces = {"observation_space": made.observation_space, "action_space": made.action_space, "device": made.device}
+    net = [{"name": "net", "input": "OBSERVATIONS", "layers": [64, 64], "activations": "tanh"}]
+    models = {
+        "policy": categorical_model(**spaces, network=net, output="ACTIONS"),
+        "value": deterministic_model(**spaces, network=net, output="ONE"),
+    }
+    config = PPO_CFG(rollouts=options.num_steps, mini_batches=options.minibatches, learning_epochs=options.epochs)
+    config.experiment.write_interval = config.experiment.checkpoint_interval = 0
+    memory = RandomMemory(memory_size=options.num_steps, num_envs=options.num_envs, device=made.device)
+    agent = PPO(models=models, memory=memory, cfg=config, **spaces)
+
+    def train(updates: int) -> None:
+        settings = {
+            "timesteps": updates * options.num_steps, "disable_progressbar": True, "headless": True,
+            "close_environment_at_exit": False,
+        }  # fmt: skip
+        SequentialTrainer(env=made, agents=agent, cfg=settings).train()
+
+    return train
+
+
+def rsl_rl(options: Options, env: CartPoleEnv) -> Train:
+    from rsl_rl.runners import OnPolicyRunner
+
+    from batchnav.envs.adapters.rsl_rl import OneHotActions, RslRlEnv
+
+    network = {"class_name": "MLPModel", "hidden_dims": [64, 64], "activation": "tanh"}
+    config = {
+        "num_steps_per_env": options.num_steps, "save_interval": 1 << 30,
+        "obs_groups": {"actor": ["observation"], "critic": ["observation"]},
+        "algorithm": {
+            "class_name": "PPO", "num_learning_epochs": options.epochs, "num_mini_batches": options.minibatches,
+            "schedule": "fixed",
+        },
+        "actor": {**network, "distribution_cfg": {"class_name": OneHotActions}}, "critic": network,
+    }  # fmt: skip
+    return OnPolicyRunner(RslRlEnv(env, 500), config, device=str(env.device)).learn
+
+
+def torchrl(options: Options, env: CartPoleEnv) -> Train:
+    from tensordict.nn import TensorDictModule
+    from torchrl.collectors import Collector
+    from torchrl.modules import MLP, ProbabilisticActor, ValueOperator
+    from torchrl.objectives import ClipPPOLoss
+    from torchrl.objectives.value import GAE
+
+    from batchnav.envs.adapters.torchrl import TorchRLEnv
+
+    made, frames = TorchRLEnv(env), options.num_envs * options.num_steps
+    shape = {"num_cells": [64, 64], "device": env.device}
+    net = TensorDictModule(MLP(in_features=4, out_features=2, **shape), ["observation"], ["logits"])
+    actor = ProbabilisticActor(
+        net, in_keys=["logits"], spec=made.action_spec, distribution_class=torch.distributions.Categorical,
+        return_log_prob=True,
+    )  # fmt: skip
+    critic = ValueOperator(MLP(in_features=4, out_features=1, **shape), in_keys=["observation"])
+    loss, gae = ClipPPOLoss(actor, critic), GAE(gamma=0.99, lmbda=0.95, value_network=critic)
+    optimizer = torch.optim.Adam(loss.parameters(), lr=1e-3)
+    collector = Collector(
+        made, actor, frames_per_batch=frames, total_frames=-1, device=env.device, auto_register_policy_transforms=False
+    )
+    batches = iter(collector)
+
+    def train(updates: int) -> None:
+        for _ in range(updates):
+            batch = next(batches)
+            for _ in range(options.epochs):
+                gae(batch)
+                order = torch.randperm(frames, device=env.device)
+                for rows in order.chunk(options.minibatches):
+                    losses = loss(batch.reshape(-1)[rows])
+                    (losses["loss_objective"] + losses["loss_critic"] + losses["loss_entropy"]).backward()
+                    torch.nn.utils.clip_grad_norm_(loss.parameters(), 0.5)
+                    optimizer.step()
+                    optimizer.zero_grad()
+
+    return train
+
+
+LIBRARIES = {
+    "ours": ours, "single file": single_file, "stable_baselines3": stable_baselines3, "skrl": skrl, "rsl_rl": rsl_rl,
+    "torchrl": torchrl,
+}  # fmt: skip
+
+
+def rate(train: Train, frames: int, seconds: float, device: torch.device) -> float:
+    """Frames/s over about so many seconds; what libraries print is dropped."""
+    updates, spent, begin = 0, 0.0, time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        while updates == 0 or spent < seconds:
+            more = max(1, updates)  # twice as many each time
+            train(more)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            updates, spent = updates + more, time.perf_counter() - begin
+    return updates * frames / spent
+
+
+def main(options: Options) -> dict[str, list[float]]:
+    """Measure in turn, print; frames/s of each, in the order of measuring."""
+    device, found, made = resolve_device(options.device), {}, {}
+    frames = options.num_envs * options.num_steps
+    for name in options.libraries:
+        if name not in LIBRARIES:
+            raise ArgumentError(f"libraries: found {name!r}, expected some of {', '.join(LIBRARIES)}")
+    print(f"{machine(device)}, torch {torch.__version__}: {options}")
+    for name in options.libraries:
+        try:
+            made[name] = LIBRARIES[name](options, CartPoleEnv(options.num_envs, device, seed=0))
+        except ImportError as error:
+            print(f"{name:<18} not measured: {error}")
+            continue
+        rate(made[name], frames, 0.0, device)  # what is compiled at first
+        found[name] = []
+    for _ in range(options.repeats):
+        for name, rates in found.items():
+            rates.append(rate(made[name], frames, options.seconds, device))
+    for name, rates in found.items():
+        print(f"{name:<18} {median(rates):>12,.0f} frames/s ({min(rates):,.0f} to {max(rates):,.0f})", flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Options, description=__doc__))
+    except BatchnavError as error:
+        sys.exit(f"error: {error}")
