@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.play import Recording
 from batchnav.runtime.files import replacing
+from batchnav.types import Metric
 from batchnav.view.mosaic import colour, colour_depth
 from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
 
@@ -110,10 +112,15 @@ def caption(recording: Recording, step: int) -> str:
 
 
 def outcome(recording: Recording) -> str:
+    """How an episode went, in words."""
+    return outcome_of(recording.metric_specs, recording.metrics)
+
+
+def outcome_of(metric_specs: Sequence[Metric], metrics: Mapping[str, float]) -> str:
     """The metrics by which agents are compared, in words: success or failure for one that says so."""
     words = []
-    for metric in recording.metric_specs:
-        value = recording.metrics[metric.name]
+    for metric in metric_specs:
+        value = metrics[metric.name]
         if metric.headline and metric.binary:
             words.append(metric.name if value else f"no {metric.name}")
         elif metric.headline:
