@@ -22,6 +22,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "train": Command("[cartpole] [--config NAME] [--out FOLDER] [--gpus N] ...", "train an agent, or go on with a run"),
     "evaluate": Command("[POLICY ...] [--split val] [--report] ...", "play fixed episodes: success, SPL, intervals"),
+    "view": Command("[SCENE ...] [--policy NAME ...] [--episodes FILE]", "a scene and agents in it, in the browser"),
     "bench": Command("{render,sim,train,navmesh,load} ...", "measure this machine's frames and steps per second"),
     "data": Command("{list,download,import,prepare,episodes,validate} ...", "data sets, scans and episode files"),
     "navmesh": Command("{bake,info,view} ...", "where agents of a size can walk"),

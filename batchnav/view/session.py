@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -78,7 +78,7 @@ class Session:
     Args:
         bank: of the episodes' scenes, with the appearance that the agents' sensors need.
         episodes: at least one; their scenes are in the bank.
-        players: agents by name; all of one task and body.
+        players: agents by the names that they are shown by; all of one task and body.
         config: what `YOU` play in, and what is seen; by default the first player's.
         renderer: "raycast", "opengl" or "auto".
     """
@@ -87,15 +87,15 @@ class Session:
         self,
         bank: SceneBank,
         episodes: Sequence[Episode],
-        players: Sequence[Player] = (),
+        players: Mapping[str, Player] | None = None,
         config: NavConfig | None = None,
         renderer: str = "raycast",
     ):
         if not episodes:
             raise ArgumentError("episodes: found none, expected at least one to look at")
         self.bank, self.episodes, self.renderer = bank, list(episodes), renderer
-        self.players = {player.name: player for player in players}
-        self.config = config or (players[0].config if players else NavConfig())
+        self.players = dict(players or {})
+        self.config = config or next((player.config for player in self.players.values()), NavConfig())
         self.names = [scene.name for scene in bank.scenes]
         self.agents = (*self.players, YOU)
         self._eyes = {

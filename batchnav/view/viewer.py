@@ -6,7 +6,7 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ SPEEDS = (2, 5, 10, 20, 40)
 def open_session(
     scenes: tuple[str, ...],
     episodes: Path | None,
-    players: list[Player],
+    players: Mapping[str, Player],
     device: torch.device,
     renderer: str = "raycast",
     scenes_dir: Path = SCENES_DIR,
@@ -58,13 +58,13 @@ def open_session(
     Args:
         scenes: scene ids (`data.scenes.find_scene`); with `episodes` only episodes in these are kept, all where none.
         episodes: an episode file.
-        players: agents of one task and body.
+        players: agents of one task and body, by name; without any, a person sees depth and colours.
         device: that agents run on.
         renderer: for agents that look.
         scenes_dir: folder below which the scenes of Habitat's episodes lie.
         per_scene: episodes drawn in each scene.
     """
-    config = players[0].config if players else NavConfig(sensors=("depth", "rgb"))
+    config = next((player.config for player in players.values()), NavConfig(sensors=("depth", "rgb")))
     ids, found = scene_ids(scenes), []
     if episodes is not None:
         found = [e for e in load_episodes(episodes) if not ids or e.scene_id in ids]
@@ -76,7 +76,7 @@ def open_session(
         found = [e for scene in loaded for e in generate_episodes(scene, per_scene, seed=0)]
     else:
         raise ArgumentError("view: found neither scenes nor --episodes, expected some, as house:7")
-    fields = frozenset().union(*(needed_appearance(c) for c in (config, *(p.config for p in players))))
+    fields = frozenset().union(*(needed_appearance(c) for c in (config, *(p.config for p in players.values()))))
     return Session(SceneBank.pack(loaded, device, fields), found, players, config, renderer)
 
 
@@ -103,7 +103,6 @@ class Viewer:
         # One thing at a time: viser answers each click on a thread of its own.
         self._lock = threading.RLock()
         self._scene_shown: tuple[Any, ...] = ()
-        self._updating = False
         self._make_panel()
         self.show_episode()
 
@@ -181,13 +180,12 @@ class Viewer:
             box.on_update(self._locked(lambda _: self.show_episode()))
 
     def _locked(self, answer: Callable[[Any], None]) -> Callable[[Any], None]:
-        """An answer that waits for the others, and leaves out what our own changes to the panel set off."""
+        """An answer that waits for the others; what this program changes in the panel is no click."""
 
         def call(event: Any) -> None:
-            if self._updating:
-                return
-            with self._lock:
-                answer(event)
+            if event.client is not None:
+                with self._lock:
+                    answer(event)
 
         return call
 
@@ -209,7 +207,7 @@ class Viewer:
     def drive(self, action: int) -> None:
         """Let the agent that a person drives do this."""
         self.playing = False
-        self._set(self.boxes[YOU], True)
+        self.boxes[YOU].value = True
         self.session.driver.step(action)
         self.show_episode()
         self.go_to(len(self.session.track(YOU).walk.headings) - 1)
@@ -232,16 +230,8 @@ class Viewer:
     def go_to(self, step: int) -> None:
         """Show a step."""
         self.step = min(max(step, 0), self.last_step)
-        self._set(self.time, self.step)
+        self.time.value = self.step
         self._show_step()
-
-    def _set(self, widget: Any, value: Any) -> None:
-        """Change what a widget says, which is no click."""
-        self._updating = True
-        try:
-            widget.value = value
-        finally:
-            self._updating = False
 
     # What is shown.
 
@@ -259,7 +249,7 @@ class Viewer:
             self._line("/paths/shortest", path, ORANGE, 0.03)
             if session.goal is not None:
                 self.server.scene.add_icosphere("/goal", 0.15, color=ORANGE, position=session.goal + UP * 0.15)
-            self._set(self.episode, session.number)
+            self.episode.value = session.number
             self.time.max = max(1, self.last_step)
             self.go_to(self.step)
 

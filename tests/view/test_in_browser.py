@@ -1,0 +1,74 @@
+"""The report and the viewer in a browser, where there is one."""
+
+import numpy as np
+import pytest
+import torch
+from browser import browser
+from test_session import CONFIG, bank  # noqa: F401 (a fixture)
+from worlds import episodes_on, write_episodes, write_floor
+
+from batchnav.evaluation.run import Evaluation, ReferencePlayer
+from batchnav.view.report import write_report
+from batchnav.view.session import Session
+
+
+class Seeing(ReferencePlayer):
+    """An agent of which pictures are shown."""
+
+    sees = True
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with browser(tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    episodes = write_episodes(folder / "mine.json.gz", [str(write_floor(folder / "floor.ply"))])
+    evaluation = Evaluation(episodes, torch.device("cpu"), CONFIG.body)
+    players = {"random": Seeing("random", CONFIG), "forward": ReferencePlayer("forward", CONFIG)}
+    agents = {name: evaluation.play(player) for name, player in players.items()}
+    return write_report(folder, evaluation, agents).as_uri()
+
+
+@pytest.mark.parametrize("width", [400, 900, 1600])
+def test_a_report_fits_its_window(page, report, width):
+    page.open(report, width)
+    assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert page.run("document.getElementById('stage').getBoundingClientRect().right") <= width
+
+
+def test_episodes_are_shown_and_sorted(page, report):
+    page.open(report, 900)
+    assert page.run("document.querySelectorAll('#map .agent').length") == 2
+    assert page.run("document.querySelectorAll('#views image').length") == 1
+    assert page.run("document.querySelectorAll('#list tr.shown').length") == 1
+    assert page.run("document.querySelector('#list tr.shown').classList.contains('failed')")
+    last = page.run("+document.getElementById('step').value")
+    page.run("document.getElementById('back').click()")
+    assert page.run("+document.getElementById('step').value") == last - 1
+    distances = "[...document.querySelectorAll('#list tbody tr')].map(row => +row.cells[2].textContent)"
+    for order in (1, -1):
+        page.run("document.querySelectorAll('#list th button')[2].click()")
+        assert (order * np.diff(page.run(distances)) >= 0).all()
+
+
+def test_the_viewer_is_served(page, bank):  # noqa: F811
+    pytest.importorskip("viser", reason="the viewer's library is not installed")
+    from batchnav.view.viewer import Viewer
+
+    players = {"forward": ReferencePlayer("forward", CONFIG)}
+    viewer = Viewer(Session(bank, episodes_on(bank.scenes[0].name), players), port=18090)
+    try:
+        page.open(f"http://127.0.0.1:{viewer.server.get_port()}", 1200)
+        page.wait_for("document.body.innerText.includes('1 of 3') && document.querySelector('canvas') != null")
+        press = "[...document.querySelectorAll('button')].find(button => button.textContent == '{}').click()"
+        page.run(press.format("next"))
+        page.wait_for("document.body.innerText.includes('2 of 3')")
+        page.run(press.format("forward"))
+        page.wait_for("document.body.innerText.includes('you: step 2 of 2')")
+    finally:
+        viewer.server.stop()

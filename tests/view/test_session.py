@@ -1,0 +1,115 @@
+"""What a viewer shows: agents' ways through episodes on a floor, and one that is driven."""
+
+import numpy as np
+import pytest
+import torch
+import trimesh
+from worlds import episodes_on, write_floor
+
+from batchnav.data.scenes import find_scenes
+from batchnav.envs.config import NavConfig, with_options
+from batchnav.errors import ArgumentError
+from batchnav.evaluation.run import ReferencePlayer
+from batchnav.scene.bank import SceneBank
+from batchnav.sim.bodies import FORWARD, LEFT, STOP
+from batchnav.types import Material, Surface, Texture, TriangleMesh
+from batchnav.view.model import to_glb
+from batchnav.view.session import YOU, Session
+from batchnav.view.topdown import BLUE, ORANGE
+
+CONFIG = with_options(NavConfig(), {"height": 8, "width": 12, "max_steps": 20})
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory):
+    path = write_floor(tmp_path_factory.mktemp("floor") / "floor.ply")
+    return SceneBank.pack(find_scenes([str(path)], settings=CONFIG.body.navmesh), torch.device("cpu"))
+
+
+@pytest.fixture
+def session(bank):
+    players = {name: ReferencePlayer(name, CONFIG) for name in ("forward", "random")}
+    return Session(bank, episodes_on(bank.scenes[0].name), players)
+
+
+def test_an_episode_is_played_once_by_each_agent(session):
+    track = session.track("forward")
+    assert track is session.track("forward") and track.metrics["success"] == 1.0
+    assert len(track.walk.actions) == track.metrics["steps"] and track.walk.actions[-1] == STOP
+    session.pick(1)
+    assert session.track("forward").metrics["path_length"] > track.metrics["path_length"]
+    session.pick(4)
+    assert session.number == 1 and session.episode.episode_id == "1"
+
+
+def test_the_next_failure_is_found(session):
+    assert not session.next_failure("forward") and session.number == 0
+    failing = [k for k in range(3) if session.pick(k) or session.failed("random")]
+    session.pick(0)
+    found = session.next_failure("random")
+    assert found == bool([k for k in failing if k > 0])
+    assert not found or session.number == min(k for k in failing if k > 0)
+
+
+def test_a_person_drives(session):
+    driver = session.driver
+    start = driver.track.walk.positions[-1]
+    driver.step(FORWARD)
+    moved = driver.track.walk.positions[-1] - start
+    assert moved[[0, 2]] == pytest.approx([0.0, -0.25], abs=1e-4)
+    driver.step(LEFT)
+    walk, metrics = session.track(YOU)
+    assert len(walk.headings) == 3 and metrics == {}
+    assert walk.headings[-1] == pytest.approx(np.deg2rad(10.0))
+    driver.step(STOP)
+    assert session.track(YOU).metrics["success"] == 0.0 and session.failed(YOU)
+    driver.step(FORWARD)  # it has ended
+    assert session.track(YOU).walk.actions.tolist() == [FORWARD, LEFT, STOP]
+    session.pick(0)
+    assert len(session.track(YOU).walk.headings) == 1
+
+
+def test_what_is_seen_and_the_map(session):
+    seen = session.seen("forward", 3)
+    assert seen["depth"].shape == (8, 12, 3) and seen["depth"].dtype == np.uint8
+    last = len(session.track("forward").walk.headings) - 1
+    np.testing.assert_array_equal(session.seen("forward", 1000)["depth"], session.seen("forward", last)["depth"])
+    picture = np.asarray(session.plan(1000, {"forward": BLUE})).reshape(-1, 3)
+    for colour in (BLUE, ORANGE):
+        assert (picture == colour).all(axis=1).sum() > 20
+    assert session.shortest_path[-1] == pytest.approx(session.goal, abs=0.05)
+
+
+def test_without_episodes_there_is_nothing_to_see(bank):
+    with pytest.raises(ArgumentError, match="episodes: found none"):
+        Session(bank, [])
+
+
+def loaded(glb, tmp_path):
+    (tmp_path / "mesh.glb").write_bytes(glb)
+    return trimesh.load_scene(tmp_path / "mesh.glb")
+
+
+def test_a_glb_without_what_is_above_the_cut(tmp_path):
+    box = trimesh.creation.box((4.0, 3.0, 4.0))  # from -1.5 to 1.5
+    mesh = TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32))
+    below = loaded(to_glb(mesh, 1.0), tmp_path).to_geometry()
+    assert len(below.faces) == 10 and below.bounds[1][1] == 1.5  # walls stay whole, the top's two triangles go
+    assert len(loaded(to_glb(mesh, 2.0), tmp_path).to_geometry().faces) == 12
+
+
+def test_a_glb_with_colours_and_textures(tmp_path):
+    corners = np.array([(0, 0, 0), (1, 0, 0), (0, 0, 1), (1, 0, 1)], np.float32)
+    texture = Texture(np.full((2, 2, 4), (10, 200, 30, 255), np.uint8))
+    surface = Surface(
+        material=np.array([0, 1], np.int32), materials=(Material((1.0, 0.5, 0.0, 1.0)), Material(texture=0)),
+        textures=(texture,), uv=np.array([[(0, 0), (1, 0), (0, 1)]] * 2, np.float32),
+    )  # fmt: skip
+    mesh = TriangleMesh(corners, np.array([(0, 2, 1), (1, 2, 3)], np.int32), surface=surface)
+    plain, textured = sorted(
+        loaded(to_glb(mesh, 1.0), tmp_path).geometry.values(), key=lambda g: g.visual.kind == "texture"
+    )
+    # sRGB 128 is 55 of 255 in linear light, which is how glTF keeps colours at corners.
+    assert plain.visual.vertex_colors[0].tolist() == [255, 55, 0, 255]
+    assert np.asarray(textured.visual.material.baseColorTexture.convert("RGB"))[0, 0].tolist() == [10, 200, 30]
+    assert np.ptp(textured.visual.uv, axis=0).tolist() == [1.0, 1.0]
