@@ -27,7 +27,7 @@ WIDTH, HEIGHT = 360, 200
 """Of a chart, in its own units: about pixels on a telephone."""
 LEFT, RIGHT, TOP, BOTTOM = 46, 352, 8, 180
 """The box of its axes."""
-TICKS = 4
+TICKS = 5
 """Intervals on an axis, at most: labels of six letters have room."""
 MAX_POINTS = 400
 """Longer curves are drawn by the means of so many parts."""

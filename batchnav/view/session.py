@@ -45,16 +45,15 @@ class Driver:
     def __init__(self, env: NavEnv):
         self.env, self.ended = env, False
         self.env.reset()
-        self.rows: list[tuple[np.ndarray, float, int]] = []
+        self.rows: list[tuple[np.ndarray, float, float, int]] = []
         self.metrics: dict[str, float] = {}
 
     @property
     def track(self) -> Track:
         """The way so far, the place where the agent stands now at its end."""
         rows = self.rows if self.ended else [*self.rows, (*self._pose(), STOP)]
-        positions, headings, actions = zip(*rows, strict=True)
-        walk = Walk(np.stack(positions), np.array(headings, np.float32), np.array(actions, np.int64))
-        return Track(walk, self.metrics)
+        positions, headings, tilts, actions = (np.array(column) for column in zip(*rows, strict=True))
+        return Track(Walk(positions, headings.astype(np.float32), tilts.astype(np.float32), actions), self.metrics)
 
     @torch.inference_mode()
     def step(self, action: int) -> None:
@@ -67,9 +66,9 @@ class Driver:
         if self.ended:
             self.metrics = {name: float(values[0]) for name, values in info["episode"].items()}
 
-    def _pose(self) -> tuple[np.ndarray, float]:
+    def _pose(self) -> tuple[np.ndarray, float, float]:
         bodies = self.env.sim.bodies
-        return bodies.position[0].cpu().numpy().copy(), float(bodies.heading[0])
+        return bodies.position[0].cpu().numpy().copy(), float(bodies.heading[0]), float(bodies.tilt[0])
 
 
 class Session:
@@ -160,7 +159,8 @@ class Session:
     def driver(self) -> Driver:
         """Of the agent that a person drives: the episode begins when it is first asked for."""
         if self._driver is None:
-            self._driver = Driver(self._environment(self.config, sees=False))
+            body = dataclasses.replace(self.config.body, control="v1")  # a person may look up and down
+            self._driver = Driver(self._environment(dataclasses.replace(self.config, body=body), sees=False))
         return self._driver
 
     def failed(self, name: str) -> bool:
@@ -183,7 +183,9 @@ class Session:
         walk = self.track(name).walk
         k = min(step, len(walk.headings) - 1)
         scene = np.array([self.scene_index], np.int32)
-        images = self._eyes[name].look(scene, walk.positions[k : k + 1], walk.headings[k : k + 1])
+        images = self._eyes[name].look(
+            scene, *(part[k : k + 1] for part in (walk.positions, walk.headings, walk.tilts))
+        )
         return {sensor: colour(values[0], spec) for sensor, (spec, values) in images.items()}
 
     def plan(self, step: int, colours: dict[str, tuple[int, int, int]]) -> Image.Image:

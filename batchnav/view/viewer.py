@@ -21,8 +21,9 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ArgumentError, DeviceError
 from batchnav.evaluation.run import Player
+from batchnav.evaluation.watch import Walk
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
+from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
 from batchnav.view.model import to_glb
 from batchnav.view.navmesh import island_areas
 from batchnav.view.session import YOU, Session
@@ -38,7 +39,10 @@ CUT = 2.0
 LIFT = 0.04
 """Metres by which the navmesh is lifted, and lines twice that, so that no floor hides them."""
 UP = np.array([0.0, 1.0, 0.0], np.float32)
-KEYS = {"forward": ("W", FORWARD), "left": ("A", LEFT), "right": ("D", RIGHT), "stop": ("X", STOP)}
+KEYS = {
+    "forward": ("W", FORWARD), "left": ("A", LEFT), "right": ("D", RIGHT), "look up": ("R", LOOK_UP),
+    "look down": ("F", LOOK_DOWN), "stop": ("X", STOP),
+}  # fmt: skip
 """What a person drives by: keys and actions."""
 SPEEDS = (2, 5, 10, 20, 40)
 """Steps a second."""
@@ -307,9 +311,7 @@ class Viewer:
             track = session.track(name)
             k = min(self.step, len(track.walk.headings) - 1)
             images = session.seen(name, self.step)
-            self._show_agent(
-                name, track.walk.positions[k], float(track.walk.headings[k]), next(iter(images.values()), None)
-            )
+            self._show_agent(name, track.walk, k, next(iter(images.values()), None))
             for sensor, image in images.items():
                 self._show_view(f"{name}: {sensor}", image)
             ended = track.metrics and k == len(track.walk.headings) - 1
@@ -322,18 +324,20 @@ class Viewer:
         head = f"episode {episode.episode_id} in {episode.scene_id}, {session.number + 1} of {len(session.episodes)}"
         self.status.content = "  \n".join([head, *lines])
 
-    def _show_agent(self, name: str, position: np.ndarray, heading: float, image: np.ndarray | None) -> None:
+    def _show_agent(self, name: str, walk: Walk, step: int, image: np.ndarray | None) -> None:
         """The body as a cylinder, and the camera with what it sees."""
         body, camera = self.session.config.body, self.session.config.camera
         place, colour = f"/agents/{_plain(name)}", self.colours[name]
+        position = walk.positions[step]
         middle = position + UP * camera.camera_height / 2
         self.server.scene.add_cylinder(
             f"{place}/body", radius=body.agent_radius, height=camera.camera_height, color=colour,
             wxyz=(math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0), position=middle,
         )  # fmt: skip
         fov = 2 * math.atan(math.tan(math.radians(camera.hfov_deg) / 2) * camera.height / camera.width)
-        # The camera looks along its +Z with +Y down; heading 0 is -Z: half a turn about X, after the turn about Y.
-        turned = (0.0, math.cos(heading / 2), 0.0, -math.sin(heading / 2))
+        # viser's cameras look along +Z with +Y down: half a turn about X; then tilt about X, heading about Y.
+        (cy, sy), (cx, sx) = ((math.cos(a / 2), math.sin(a / 2)) for a in (walk.headings[step], walk.tilts[step]))
+        turned = (-cy * sx, cy * cx, -sy * sx, -sy * cx)
         self.server.scene.add_camera_frustum(
             f"{place}/camera", fov, camera.width / camera.height, scale=0.35, color=colour, image=image, wxyz=turned,
             position=position + UP * camera.camera_height,
