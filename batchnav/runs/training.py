@@ -34,6 +34,7 @@ from batchnav.runs.shared import SharedFolder
 from batchnav.runs.signals import StopSignals
 from batchnav.runs.tracing import tracing
 from batchnav.runs.wandb import wandb_log
+from batchnav.runtime.ahead import compile_ahead
 from batchnav.runtime.bundled import EPISODES
 from batchnav.runtime.device import machine, make_deterministic, resolve_device
 from batchnav.runtime.distributed import Ranks, join
@@ -143,6 +144,8 @@ def make_learner(run: PointNavRun, ranks: Ranks | None = None) -> Learner:
 def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
     """Freshly sampled episodes in this rank's share of the scenes, or its share of the episodes in theirs."""
     n = run.ppo.num_envs
+    if ranks.first and ranks.device.type == "cpu":
+        compile_ahead(run.task_name, run.sensors)
     if run.scenes.episodes:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
         return fixed_episodes(ranks.share(episodes), run, ranks.device, n)

@@ -1,0 +1,56 @@
+"""Compile the kernels of an environment before it is made: python -m batchnav.envs.ahead TASK SENSOR ...
+
+It plays a step in an empty room of ten metres, which needs no navmesh to be baked, nor anything else that is compiled
+elsewhere. `runtime.ahead` starts it beside the first house.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from batchnav.envs.nav import NavEnv
+from batchnav.navmesh import file as navmesh_file
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, WALKABLE, Tile
+from batchnav.scene.scene import Scene, make_scene
+from batchnav.types import TriangleMesh
+
+SIDE = 10.0
+"""Metres of the room."""
+FORWARD = 1
+
+
+def main(task: str, sensors: Sequence[str]) -> None:
+    """Play a step of `task` with `sensors` in the room."""
+    env = NavEnv([empty_room()], num_envs=1, device="cpu", task=task, sensors=sensors)
+    env.reset()
+    env.step(torch.full((1,), FORWARD))
+
+
+def empty_room() -> Scene:
+    """A floor without walls, and the navmesh that a baker would make of it: one polygon of two triangles."""
+    settings = NavMeshSettings()
+    low, high = settings.agent_radius, SIDE - settings.agent_radius
+    corners = np.array([(low, 0, low), (low, 0, high), (high, 0, high), (high, 0, low)], np.float32)
+    polygon, detail = np.zeros(1, POLYGON), np.zeros(1, DETAIL)
+    polygon["vertices"][0, :4], polygon["num_vertices"], polygon["flags"] = range(4), 4, WALKABLE
+    detail["num_triangles"] = 2
+    leaf = np.zeros(1, BV_NODE)
+    leaf["high"] = np.uint16(SIDE / settings.cell_size)
+    tile = Tile(
+        corners, polygon, detail, np.zeros((0, 3), np.float32), np.array([(3, 0, 2, 17), (0, 1, 2, 5)], np.uint8),
+        leaf, np.zeros(3, np.float32), np.array([SIDE, settings.agent_height, SIDE], np.float32),
+        settings.agent_height, settings.agent_radius, settings.agent_max_climb, 1 / settings.cell_size, 4,
+    )  # fmt: skip
+    ground = np.array([(0, 0, 0), (0, 0, SIDE), (SIDE, 0, SIDE), (SIDE, 0, 0)], np.float32)
+    mesh = TriangleMesh(ground, np.array([(0, 1, 2), (0, 2, 3)], np.int32))
+    return make_scene("empty room", mesh, NavMesh(navmesh_file.single_tile_file(tile, settings)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

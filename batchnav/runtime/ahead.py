@@ -1,0 +1,45 @@
+"""A process beside this one that compiles what will be needed next."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import torch
+from numba import config
+
+from batchnav.runtime.announce import tell
+from batchnav.runtime.cache import made_by
+from batchnav.runtime.device import num_threads
+
+PROGRAM = "batchnav.envs.ahead"
+"""It stands above this room, and is a program of its own."""
+_started: list[subprocess.Popen] = []
+
+
+def compile_ahead(task: str = "pointnav", sensors: Sequence[str] = ("depth",)) -> None:
+    """Have the CPU's kernels of an environment compiled by another process, while this one makes its scenes.
+
+    Once in a process, where there is a second core, no GPU that would play instead, and no such kernel in the cache.
+    """
+    folder = made_by("kernels", f"batchnav.tasks.{task}")
+    idle = config.DISABLE_JIT or num_threads() < 2 or torch.cuda.is_available()
+    if _started or idle or any(folder.rglob("*.nbi")):
+        return
+    _started.append(
+        subprocess.Popen(
+            [sys.executable, "-m", PROGRAM, task, *sensors], env={**os.environ, "NUMBA_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+    )  # fmt: skip
+    atexit.register(_started[0].kill)
+
+
+def wait_for_compilation() -> None:
+    """Wait until that process is done, if there is one: from here on its kernels are needed."""
+    if _started and _started[0].poll() is None:
+        tell("waiting for the environment's kernels, which another process compiles")
+        _started[0].wait()

@@ -1,0 +1,59 @@
+"""What is compiled ahead is what an environment needs."""
+
+import torch
+
+from batchnav import PointNavEnv, load_scenes
+from batchnav.envs import ahead
+from batchnav.render.raycast import packet
+from batchnav.runtime import ahead as process
+from batchnav.tasks import pointnav
+
+KERNELS = (
+    pointnav.advance_cpu, pointnav.judge_cpu, pointnav.begin_cpu, pointnav.draw_cpu, packet.depth_cpu,
+)  # fmt: skip
+
+
+def test_the_room_needs_the_kernels_that_a_house_needs():
+    ahead.main("pointnav", ["depth"])
+    compiled = [set(kernel.signatures) for kernel in KERNELS]
+    assert all(compiled)
+    env = PointNavEnv(load_scenes(["house:0"]), num_envs=2, device="cpu")
+    env.reset()
+    env.step(torch.ones(2, dtype=torch.int64))
+    assert [set(kernel.signatures) for kernel in KERNELS] == compiled
+
+
+def test_a_process_is_started_once_and_only_for_an_empty_cache(monkeypatch, tmp_path):
+    started = []
+    (tmp_path / "tasks").mkdir()  # as numba makes it before it compiles anything
+    monkeypatch.setattr(process, "_started", [])
+    monkeypatch.setattr(process, "made_by", lambda kind, module: tmp_path)
+    monkeypatch.setattr(process, "num_threads", lambda: 2)
+    monkeypatch.setattr(process.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(process.config, "DISABLE_JIT", 0)
+    monkeypatch.setattr(process.atexit, "register", lambda end: None)
+    monkeypatch.setattr(process.subprocess, "Popen", lambda command, **_: started.append(command) or Still())
+    process.compile_ahead("flee", ["depth", "rgb"])
+    process.compile_ahead()
+    process.wait_for_compilation()
+    assert process._started[0].waited
+    assert [command[1:] for command in started] == [["-m", "batchnav.envs.ahead", "flee", "depth", "rgb"]]
+    monkeypatch.setattr(process, "_started", [])
+    (tmp_path / "tasks" / "draw_cpu.nbi").touch()
+    process.compile_ahead()
+    assert len(started) == 1
+
+
+class Still:
+    """A process that ends when it is waited for."""
+
+    waited = False
+
+    def poll(self):
+        return 0 if self.waited else None
+
+    def wait(self):
+        self.waited = True
+
+    def kill(self):
+        """Nothing runs."""
