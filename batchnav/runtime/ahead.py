@@ -26,7 +26,7 @@ def compile_ahead(task: str = "pointnav", sensors: Sequence[str] = ("depth",)) -
     Once in a process, where there is a second core, no GPU that would play instead, and no such kernel in the cache.
     """
     folder = made_by("kernels", f"batchnav.tasks.{task}")
-    idle = config.DISABLE_JIT or num_threads() < 2 or torch.cuda.is_available()
+    idle = config.DISABLE_JIT or num_threads() < 2 or torch.cuda.is_available()  # type: ignore[attr-defined]
     if _started or idle or any(folder.rglob("*.nbi")):
         return
     _started.append(
