@@ -287,7 +287,7 @@ class Viewer:
         middle, size = (low + high) / 2, float(np.linalg.norm((high - low)[[0, 2]]))
         middle[1] = floor
         camera = self.server.initial_camera
-        camera.position, camera.look_at = middle + size * np.array([0.0, 0.85, 0.45]), middle
+        camera.position, camera.look_at = middle + size * np.array([0.0, 0.95, 0.3]), middle
         for client in self.server.get_clients().values():
             client.camera.position, client.camera.look_at = camera.position, camera.look_at
 
