@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import multiprocessing
 import pickle
 import time
@@ -28,7 +29,7 @@ SECONDS_BETWEEN_LINES = 5.0
 def in_parallel(work: Callable[[T], R], items: Iterable[T], title: str, per_worker: int = 1) -> list[R]:
     """`work` of each item, in order, in as many processes as there are threads and get `per_worker` items or more.
 
-    A bar on a terminal and in a notebook shows how far it is, a line now and then elsewhere.
+    A bar on a terminal, and in a notebook that has widgets, shows how far it is, a line now and then elsewhere.
 
     From any script or notebook: the caller's main module is not imported again (loky), and needs no guard. A daemonic
     process, which may start none, does the work itself. BatchnavError where a process is killed.
@@ -36,7 +37,7 @@ def in_parallel(work: Callable[[T], R], items: Iterable[T], title: str, per_work
     items, results = list(items), []
     workers = min(num_threads(), len(items) // per_worker)
     console, last = Console(stderr=True), time.monotonic()
-    shown = console.is_terminal or console.is_jupyter
+    shown = console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
     with Progress(transient=True, console=console, disable=not shown) as progress:
         task = progress.add_task(title, total=len(items))
 
