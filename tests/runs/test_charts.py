@@ -77,7 +77,7 @@ def test_a_chart_for_each_curve(metrics):
     at = points(success.lines[0].faint)
     assert at[:, 0] == pytest.approx(LEFT + (RIGHT - LEFT) * np.arange(300, 900, 100) / 800, abs=0.06)
     assert at[:, 1] == pytest.approx(BOTTOM + (TOP - BOTTOM) * np.arange(0.2, 0.75, 0.1), abs=0.06)
-    assert [mark.text for mark in success.up] == ["0", "0.25", "0.5", "0.75", "1"]
+    assert [mark.text for mark in success.up] == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
     (dot,) = success.lines[0].dots
     assert dot == pytest.approx((LEFT + (RIGHT - LEFT) * 500 / 800, BOTTOM + (TOP - BOTTOM) * 0.3), abs=0.06)
     assert success.last == [(COLOURS[0], "0.7")]
