@@ -17,9 +17,9 @@ from batchnav.config import PolicyConfig, from_dict, shortened, to_dict
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
-from batchnav.runtime.bundled import find_policy
+from batchnav.runtime.bundled import check_bundled, find_policy
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files import check_bundled, replacing, safetensors_bytes
+from batchnav.runtime.files import replacing, safetensors_bytes
 
 FORMAT = "batchnav policy 1"
 DTYPES = (torch.float32, torch.bfloat16)

@@ -19,9 +19,9 @@ from batchnav.runs.config import PointNavRun
 from batchnav.runs.memory import predict_memory
 from batchnav.runtime.device import num_threads, resolve_device
 
-PACKAGES = ("torch", "numba", "numba-cuda", "cuda-bindings", "numpy", "moderngl", "glcontext")
+PACKAGES = ("torch", "numba", "numpy", "moderngl", "glcontext")
 
-CUDA_PACKAGES = ("nvidia-nvvm", "nvidia-cuda-nvrtc", "nvidia-nvjitlink")
+CUDA_PACKAGES = ("numba-cuda", "cuda-bindings", "nvidia-nvvm", "nvidia-cuda-nvrtc", "nvidia-nvjitlink")
 """What compiles kernels for a GPU; conda and the system's toolkit may offer the same under other names."""
 
 

@@ -5,6 +5,8 @@ An installed package has them inside, a checkout at its top level, where `pyproj
 
 from __future__ import annotations
 
+import hashlib
+import tomllib
 from pathlib import Path
 
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError, EpisodeError
@@ -39,6 +41,22 @@ def find_policy(name: str | Path) -> Path:
     if folder.is_dir():
         name = folder / WEIGHTS
     return _find(name, POLICIES, f"*/{WEIGHTS}", "policy", CheckpointError)
+
+
+def check_bundled(path: Path, error: type[BatchnavError]) -> None:
+    """Raise `error` where a file that comes with the project is not the one whose SHA-256 assets/MANIFEST.toml states.
+
+    Other files, also those in `assets` that it does not list, pass.
+    """
+    path, manifest = path.resolve(), ASSETS / "MANIFEST.toml"
+    if not path.is_relative_to(ASSETS) or not manifest.is_file():
+        return
+    listed = tomllib.loads(manifest.read_text(encoding="utf-8")).get(path.relative_to(ASSETS).as_posix())
+    if listed is None:
+        return
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != listed["sha256"]:
+        raise error(f"{path}: found a file of SHA-256 {found}, expected {listed['sha256']}, which {manifest} states")
 
 
 def _find(name: str | Path, folder: Path, pattern: str, what: str, error: type[BatchnavError]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 from pathlib import Path
@@ -26,6 +27,11 @@ def resolve_device(device: str | torch.device) -> torch.device:
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise DeviceError(f"device {str(device)!r} was asked for, but torch sees no CUDA device")
+        if importlib.util.find_spec("numba_cuda") is None:
+            raise DeviceError(
+                f"device {str(device)!r}: found no numba-cuda to compile kernels for it, expected it: pip install "
+                f"'batchnav[cuda]', or --device cpu"
+            )
         if device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
         if device.index >= torch.cuda.device_count():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -13,7 +12,6 @@ import platform
 import secrets
 import stat
 import time
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
@@ -24,8 +22,6 @@ import torch
 
 from batchnav.errors import BatchnavError
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
-"""What comes with the project: fixed episodes and trained policies."""
 log = logging.getLogger(__name__)
 
 
@@ -97,22 +93,6 @@ def safetensors_bytes(arrays: Mapping[str, torch.Tensor | np.ndarray], metadata:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # tensors are aligned
     return len(text).to_bytes(8, "little") + text + data[end:]
-
-
-def check_bundled(path: Path, error: type[BatchnavError]) -> None:
-    """Raise `error` where a file that comes with the project is not the one whose SHA-256 assets/MANIFEST.toml states.
-
-    Other files, also those in `assets` that it does not list, pass.
-    """
-    path, manifest = path.resolve(), ASSETS / "MANIFEST.toml"
-    if not path.is_relative_to(ASSETS) or not manifest.is_file():
-        return
-    listed = tomllib.loads(manifest.read_text(encoding="utf-8")).get(path.relative_to(ASSETS).as_posix())
-    if listed is None:
-        return
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != listed["sha256"]:
-        raise error(f"{path}: found a file of SHA-256 {found}, expected {listed['sha256']}, which {manifest} states")
 
 
 def _sync(path: Path) -> None:

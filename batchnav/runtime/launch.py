@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from cuda.bindings import driver
 from numba import types
 
 from batchnav.errors import DeviceError
@@ -36,6 +35,8 @@ class BoundKernel:
         capability 9.0 and later; "programmatic dependent launch"). Such a kernel must call `wait_for_predecessor`
         before it touches memory.
         """
+        from cuda.bindings import driver  # part of the extra "cuda": a CPU does without
+
         compiled = kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in args))
         values: list[Any] = []
         keep: list[Any] = []

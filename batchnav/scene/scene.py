@@ -30,6 +30,10 @@ class Scene(NamedTuple):
     navmesh: NavMesh
     bvh: BVH
 
+    def __repr__(self) -> str:
+        """A line, and not pages of arrays."""
+        return f"Scene({self.name!r}, {len(self.mesh.faces):,} triangles, {self.navmesh.area:.1f} m² to walk on)"
+
     @property
     def categories(self) -> tuple[str, ...]:
         """Names of what its triangles are, as `mesh.surface.category` counts them; row 0 is what has none."""

@@ -10,8 +10,8 @@ import torch
 
 from batchnav.errors import CheckpointError
 from batchnav.policy.weights import load_policy, save_policy
-from batchnav.runtime import files
-from batchnav.runtime.files import ASSETS
+from batchnav.runtime import bundled
+from batchnav.runtime.bundled import ASSETS
 
 BUNDLED = "policies/pointnav_h200/policy.safetensors"
 EXPLAINED = {".md", ".png", ".toml"}
@@ -34,7 +34,7 @@ def test_bundled_weights_that_were_changed_are_refused(tmp_path, monkeypatch):
     agent = load_policy(ASSETS / BUNDLED)
     save_policy(agent.network, copy, {"frames": 1}, torch.bfloat16)  # a whole policy, but not the bundled one
     load_policy(copy)
-    monkeypatch.setattr(files, "ASSETS", tmp_path)
+    monkeypatch.setattr(bundled, "ASSETS", tmp_path)
     with pytest.raises(CheckpointError, match=r"policy\.safetensors: found a file of SHA-256 .*MANIFEST\.toml states"):
         load_policy(copy)
     load_policy(shutil.copy(copy, tmp_path / "mine.safetensors"))  # not listed
