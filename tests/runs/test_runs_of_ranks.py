@@ -31,7 +31,7 @@ def test_all_frames_count_and_one_process_writes(whole):
     assert [row["frames"] for row in rows(whole)] == [2 * FRAMES * (i + 1) for i in range(UPDATES)]
     state = torch.load(whole / "resume.pt", weights_only=True)["learner"]
     assert state["frames"] == 2 * UPDATES * FRAMES and len(state["others"]) == 1
-    lines = log_of(whole).splitlines()
+    lines = [line for line in log_of(whole).splitlines() if not line.startswith("compil")]  # slow the first time
     assert lines and all(" frames  " in line for line in lines) and len(lines) == len(set(lines))  # rank 0's progress
 
 
