@@ -1,5 +1,6 @@
 """Bodies that are told speeds, from training to evaluation, in a room without walls."""
 
+import numpy as np
 import pytest
 import torch
 from worlds import episodes_on, write_floor
@@ -48,8 +49,10 @@ def test_a_run_trains_and_its_policy_is_evaluated(floor, tmp_path):
     reference = evaluation.play(ReferencePlayer("oracle", run.nav))
     assert reference.overall["success"].mean == 1.0
     assert "turns of at most 10°, steps of at most 0.25 m" in evaluation.facts(player)["task"]
-    recording = evaluation.film(player, evaluation.spread(1))[0]
-    assert recording.actions.shape == (len(recording.positions), 2)
+    walk = played.walks[0]
+    assert walk.actions.shape == (len(walk.positions), 2) and walk.tilts.shape == walk.headings.shape
+    seen = evaluation.pictures(player.config, np.zeros(1, np.int32), [walk])[0]["depth"]
+    assert seen.values.shape == (len(walk.positions), 1, 16, 16)
 
 
 def test_memory_is_predicted_for_speeds(floor):
