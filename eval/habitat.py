@@ -4,9 +4,8 @@
     python eval/habitat.py runs/mine --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
 
 habitat-sim renders and walks on its own navmesh: the one beside Habitat's scene files, or the one that it bakes from
-our scenes' triangles. It has to be installed (conda install habitat-sim headless -c conda-forge -c aihabitat); in such
-an environment `pip install batchnav` puts this project beside it. The most probable actions are taken. Prints a
-comparison and writes it, with every episode, into --out. docs/from_habitat.md says what to expect.
+our scenes' triangles. It has to be there, built from source for this Python. The most probable actions are taken.
+Prints a comparison and writes it, with every episode, into --out. docs/from_habitat.md says what to expect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """habitat-sim as a place to play PointGoal episodes in: its renderer and PathFinder, habitat-lab's formulas.
 
-It is on no package registry (`conda install habitat-sim headless -c conda-forge -c aihabitat`), so it is imported when
-a `HabitatSim` is made. Written for habitat-sim 0.3; what is used of it is what its documentation names.
+It is on no package registry, and conda's packages are for Python 3.9, so it is built from source
+where this project runs, and imported when a `HabitatSim` is made. Written for habitat-sim 0.3; what is used of it is
+what its documentation names.
 """
 
 from __future__ import annotations
@@ -188,7 +189,6 @@ def _import() -> Any:
         import habitat_sim
     except ImportError as error:
         raise DeviceError(
-            "habitat_sim: found none, expected habitat-sim 0.3 "
-            "(conda install habitat-sim headless -c conda-forge -c aihabitat)"
+            "habitat_sim: found none, expected habitat-sim 0.3 built from source (docs/from_habitat.md)"
         ) from error
     return habitat_sim
