@@ -208,7 +208,8 @@ def main(options: Options) -> dict[str, list[float]]:
     print(f"{machine(device)}, torch {torch.__version__}: {options}")
     for name in options.libraries:
         try:
-            made[name] = LIBRARIES[name](options, CartPoleEnv(options.num_envs, device, seed=0))
+            with contextlib.redirect_stdout(io.StringIO()):
+                made[name] = LIBRARIES[name](options, CartPoleEnv(options.num_envs, device, seed=0))
         except ImportError as error:
             print(f"{name:<18} not measured: {error}")
             continue
