@@ -30,7 +30,7 @@ class Claim(NamedTuple):
 
 def _pointnav(agent: str, metric: str) -> Figure:
     name = {"learned": "", "oracle": "the shortest path, walked", "blind": "a compass alone"}[agent]
-    seen = " renderer=raycast sample=True frames=300023808" if agent == "learned" else ""
+    seen = " renderer=raycast sample=True frames=180092928" if agent == "learned" else ""
     return Figure(name, "pointnav", f"metric={metric} split=val agent={agent}{seen}")
 
 
@@ -40,10 +40,9 @@ def _render(name: str, renderer: str, machine: str, agents: int, sensors: str = 
     return Figure(name, "render", f"{scene} {where} renderer={renderer} sensors={sensors}")
 
 
-def _training(name: str, part: str) -> Figure:
-    return Figure(
-        name, "train", f"part={part} policy=paper num_envs=4096 minibatches=16 width=64 slots=0 deterministic=False"
-    )
+def _training(name: str, part: str, ranks: int = 1) -> Figure:
+    how = "policy=paper num_envs=4096 minibatches=16 width=64 slots=0 deterministic=False"
+    return Figure(name, "train", f"part={part} ranks={ranks} {how}")
 
 
 def _cartpole(name: str, how: str) -> Figure:
@@ -56,6 +55,7 @@ CLAIMS = (
     Claim("the same: SPL", _pointnav("learned", "spl"), (_pointnav("oracle", "spl"), _pointnav("blind", "spl"))),
     Claim("training from end to end, the paper's network, frames/s on one H200", _training("", "whole"),
           (_training("the network alone", "policy"),)),
+    Claim("the same on two H200", _training("", "whole", 2), ()),
     Claim("depth images of 64x64, a furnished house, frames/s on one H200", _render("", "raycast", "H200", 4096),
           (_render("Warp 1.19", "warp_1.19.0_cubql", "H200", 4096),)),
     Claim("the same with colour, textured", _render("", "raycast", "H200", 4096, "rgb|rgb+depth|depth+rgb"), ()),
@@ -153,10 +153,12 @@ def markdown(cells: list[list[str]]) -> str:
 
 
 def rounded(value: float) -> str:
-    """For people: two digits, in words from a million on; shares with two decimals."""
+    """For people: two digits, in words from a million on; shares with two decimals, or three where two would be all."""
     for size, word in ((1e9, "billion"), (1e6, "million")):
         if value >= size:
             return f"{float(f'{value / size:.2g}'):g} {word}"
+    if 0.995 <= value < 1.0:
+        return f"{value:.3f}"
     return f"{value:.2f}" if value <= 1.0 else f"{float(f'{value:.2g}'):,.0f}"
 
 
