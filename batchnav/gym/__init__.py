@@ -38,14 +38,13 @@ def register_when_imported() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds Gymnasium as Python does, once, and has it registered in when it is loaded."""
+    """Finds Gymnasium as Python does, and has it registered in when it is loaded; looked for it may be before, too."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if name != GYMNASIUM:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
             spec.loader = _Loader(spec.loader.name, spec.loader.path)
@@ -55,4 +54,5 @@ class _Finder(importlib.abc.MetaPathFinder):
 class _Loader(importlib.machinery.SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
         register()

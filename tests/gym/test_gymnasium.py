@@ -54,6 +54,16 @@ def test_names_are_known_in_either_order_of_imports(order):
     assert found == [*(f"batchnav/{name}-v0" for name in NAMES), CARTPOLE]
 
 
+def test_names_are_known_where_gymnasium_was_only_looked_for_at_first():
+    code = (
+        "import importlib.util, sys, batchnav; importlib.util.find_spec('gymnasium'); "
+        "import gymnasium; print('batchnav/PointNav-v0' in gymnasium.registry); "
+        "print(any('batchnav' in type(finder).__module__ for finder in sys.meta_path))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert found == ["True", "False"]
+
+
 def test_every_task_has_a_name():
     assert set(NAMES.values()) == set(TASKS)
 
