@@ -65,7 +65,7 @@ class RunFolder:
         self.seconds_before = 0.0
         self._start = self._last_save = time.monotonic()
         self._curves: Curves | None = None
-        self._page: RunPage
+        self._page: RunPage | None = None
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         """Who gets every row, too."""
         try:
@@ -107,8 +107,9 @@ class RunFolder:
         if different and not allowed:
             key = different[0]
             raise CheckpointError(
-                f"{self.path}: holds a run with {key} = {shortened(found.get(key))}, expected {shortened(expected[key])} "
-                f"as asked for now; choose another --out, or go on with the change by --resume, or by --allow-changes"
+                f"{self.path}: holds a run with {key} = {shortened(found.get(key))}, expected "
+                f"{shortened(expected[key])} as asked for now; choose another --out, or go on with the change by "
+                f"--resume, or by --allow-changes"
             )
         return [f"{key} = {expected[key]!r}, was {found.get(key)!r}" for key in different]
 
@@ -188,6 +189,7 @@ class RunFolder:
         try:
             if self._curves is not None:
                 self._curves.close()
+            if self._page is not None:
                 self._page.write(running=False)
         finally:
             self._lock.close()

@@ -73,7 +73,7 @@ class RunPage:
         self.path, self.config, self.metrics = path, config, metrics
         self.rows = Rows([self._of_charts(row) for row in rows.training], list(rows.evaluations))
         self._facts = {"command": command(), "commit": commit(), "started": now()}
-        self._first, self._due = time.monotonic(), time.monotonic() + FIRST_SECONDS
+        self._due = time.monotonic() + FIRST_SECONDS
 
     def add(self, row: dict[str, Any]) -> None:
         """Take a row of the curves, and write the page where that is due."""

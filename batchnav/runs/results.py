@@ -6,7 +6,6 @@ import datetime
 import functools
 import importlib.metadata
 import json
-import os
 import platform
 import subprocess
 from pathlib import Path
@@ -21,7 +20,8 @@ from rich.table import Table
 from batchnav.runtime.device import machine
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "eval" / "results"
+RESULTS = (ROOT if (ROOT / "pyproject.toml").is_file() else Path()) / "eval" / "results"
+"""In a checkout; of a package that is installed elsewhere, below the current folder."""
 COMMIT_FILE = ".commit"
 PACKAGES = ("batchnav", "torch", "numba", "numba-cuda", "numpy", "moderngl")
 STYLE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
@@ -57,7 +57,7 @@ def append_rows(name: str, rows: list[dict]) -> None:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }  # fmt: skip
     path = RESULTS / f"{name}.jsonl"
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps({**r, **stamp}) + "\n" for r in rows)
 

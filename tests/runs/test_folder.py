@@ -263,6 +263,13 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, run):
         RunFolder(type(tmp_path)(out), run)
 
 
+def test_a_start_that_fails_says_why(out, run, monkeypatch):
+    """What closes the folder does not hide it."""
+    monkeypatch.setattr(RunFolder, "_write_config", lambda self, frames: (_ for _ in ()).throw(CheckpointError("full")))
+    with pytest.raises(CheckpointError, match="full"):
+        reopen(out, run)
+
+
 def test_a_failed_save_leaves_the_last_one(out, run, monkeypatch):
     before = (out / "resume.pt").read_bytes()
     with RunFolder(out, run) as folder:

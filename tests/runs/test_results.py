@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -108,4 +109,18 @@ def test_a_table_is_readable_in_80_columns(capsys, monkeypatch):
 
 def test_figures():
     assert [results.figure(v) for v in (0.12345, 99.94, 320906.4, 124.4)] == ["0.123", "99.9", "321,000", "124"]
-    assert [results.shown(v) for v in (300_023_808, 2_750_464, 4096, None, True)] == ["300 M", "2.75 M", "4096", "", "True"]
+    assert [results.shown(v) for v in (300_023_808, 2_750_464, 4096, None, True)] == [
+        "300 M",
+        "2.75 M",
+        "4096",
+        "",
+        "True",
+    ]
+
+
+def test_rows_are_kept_in_a_folder_that_has_none_yet(tmp_path, monkeypatch):
+    """As of a package that is installed: below the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(results, "RESULTS", Path("eval/results"))
+    results.append_rows("sim", [row(1.0)])
+    assert len((tmp_path / "eval" / "results" / "sim.jsonl").read_text().splitlines()) == 1
