@@ -38,12 +38,13 @@ class PointNavRun(NavConfig):
     save_every: float = 60.0
     """Seconds between two saves of weights and resume state."""
     eval_every: int = 0
-    """Frames between two evaluations on the validation episodes, the best of which is kept as `best.safetensors`; 0: none
-    while training."""
+    """Frames between two evaluations on the validation episodes, the best of which is kept as `best.safetensors`; 0:
+    none while training."""
     keep_every: int = 0
     """Frames between two policies that are kept in `checkpoints`; 0: none but the last."""
     eval_split: Literal["val", "wide_val"] = "val"
-    """Which those are: "wide_val" has PointNav episodes for bodies as wide as the Habitat challenges' (radius 0.18 m)."""
+    """Which those are: "wide_val" has PointNav episodes for bodies as wide as the Habitat challenges' (radius 0.18
+    m)."""
     on_sigusr1: Literal["restart", "save"] = "restart"
     """What SIGUSR1 asks for: a save and an end with status 0, for a scheduler that starts the run again; or a save."""
 

@@ -46,7 +46,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
         device: where it will run. The network is tried out there on a few frames.
     """
     scenes = [scene.with_appearance(needed_appearance(run.nav)) for scene in scenes]
-    n, room, specs = run.ppo.num_envs, Capacity.for_all(scenes), specs_of(run)
+    room, specs = Capacity.for_all(scenes), specs_of(run)
     slots = slots_needed(scenes, run.scenes.slots, run.scenes.gigabytes)
     storage = {spec.name: spec.stored_on(device) for spec in specs}
     observations = spaces.Dict({spec.name: spec.box for spec in specs})
@@ -94,7 +94,9 @@ def _images(run: PointNavRun, specs: Sequence[Spec]) -> int:
 def _rollout(run: PointNavRun, policy: ActorCritic, storage: Mapping[str, torch.dtype]) -> int:
     """Bytes of the rollout and of the memory that the next one begins with."""
     state = policy.initial_state(run.ppo.num_envs, META)
-    rollout = Rollout(policy.observation_shapes, storage, run.ppo.rollout_steps, run.ppo.num_envs, META, state, policy.actions)
+    rollout = Rollout(
+        policy.observation_shapes, storage, run.ppo.rollout_steps, run.ppo.num_envs, META, state, policy.actions
+    )
     total = state.nbytes + sum(value.nbytes for value in vars(rollout).values() if isinstance(value, torch.Tensor))
     total += sum(slots.nbytes for slots in rollout.obs.values())
     return total - rollout.action.nbytes  # a view

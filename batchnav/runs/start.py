@@ -35,8 +35,8 @@ class Command(NamedTuple):
     out: Path = Path("runs/pointnav")
     """The run's folder."""
     resume: bool = False
-    """Go on with the run in the folder, as it is configured there; settings given here are changed from now on, which is
-    recorded: `--resume --out runs/mine --ppo.total-frames 5_000_000`."""
+    """Go on with the run in the folder, as it is configured there; settings given here are changed from now on, which
+    is recorded: `--resume --out runs/mine --ppo.total-frames 5_000_000`."""
     wandb: bool = False
     """Send the curves to Weights & Biases too, where that is installed."""
     profile: bool = False
@@ -77,7 +77,7 @@ def default_config() -> str:
 def start(arguments: Sequence[str]) -> None:
     """`batchnav train`: in this process, or in place of it torchrun with as many as `--gpus` says."""
     command = parse(arguments)  # what is wrong with it is said once
-    if command.gpus == 1 and command.max_restarts == 0 or torch.distributed.is_torchelastic_launched():
+    if (command.gpus, command.max_restarts) == (1, 0) or torch.distributed.is_torchelastic_launched():
         train(command.run, command.out, command.profile, command.allow_changes or command.resume, command.wandb)
     else:
         os.execv(sys.executable, torchrun(command.gpus, command.max_restarts, arguments))

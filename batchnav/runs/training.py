@@ -209,7 +209,8 @@ def check_finite(row: dict[str, float], folder: RunFolder | SharedFolder, where:
                 else "nothing was saved yet; a lower --ppo.learning-rate may help"
             )
             raise DivergenceError(
-                f"{where}update to frame {row['frames']:,}: found {name} {row[name]}, expected a finite number; {advice}"
+                f"{where}update to frame {row['frames']:,}: found {name} {row[name]}, expected a finite number; "
+                f"{advice}"
             )
 
 
@@ -258,7 +259,7 @@ def closing(frames: int, out: Path) -> str:
 
 
 class Validation:
-    """The fixed validation episodes in unseen houses, played now and then with the policy as it is; ranks share them."""
+    """The fixed validation episodes in unseen houses, played now and then by the policy as it is; ranks share them."""
 
     def __init__(self, run: PointNavRun, policy: ActorCritic, ranks: Ranks):
         self.ranks = ranks

@@ -69,7 +69,8 @@ def points(text):
 def test_a_chart_for_each_curve(metrics):
     drawn = {chart.title: chart for chart in charts({"mine": Rows(*load_metrics(metrics))}, SHOWN)}
     assert list(drawn) == [
-        "success", "SPL", "return of an episode", "entropy", "KL divergence, approximate", "policy loss", "value loss", "speed",
+        "success", "SPL", "return of an episode", "entropy", "KL divergence, approximate", "policy loss", "value loss",
+        "speed",
     ]  # fmt: skip
     assert drawn["speed"].unit == "frames/s" and drawn["entropy"].unit == "nats"
     success = drawn["success"]
@@ -83,7 +84,9 @@ def test_a_chart_for_each_curve(metrics):
     assert success.last == [(COLOURS[0], "0.7")]
 
 
-@pytest.mark.parametrize("end, values", [(128, (0.0, 1e-4)), (3e8, (-40.0, 900.0)), (7e7, (0.3, 0.3)), (1, (-2.0, -1.0))])
+@pytest.mark.parametrize(
+    "end, values", [(128, (0.0, 1e-4)), (3e8, (-40.0, 900.0)), (7e7, (0.3, 0.3)), (1, (-2.0, -1.0))]
+)
 def test_ticks_are_round_and_do_not_overlap(end, values):
     rows = [{"frames": end * k / 9, "return": v} for k, v in enumerate(np.linspace(*values, 10))]
     (chart,) = charts({"mine": Rows(rows, [])}, {})
@@ -92,7 +95,12 @@ def test_ticks_are_round_and_do_not_overlap(end, values):
     assert np.diff([-mark.at for mark in chart.up]).min() > 14.0
     assert len({mark.text for mark in chart.up}) == len(chart.up)
     at = points(chart.lines[0].faint)
-    assert (at[:, 0] >= LEFT).all() and (at[:, 0] <= RIGHT).all() and (at[:, 1] >= TOP).all() and (at[:, 1] <= BOTTOM).all()
+    assert (
+        (at[:, 0] >= LEFT).all()
+        and (at[:, 0] <= RIGHT).all()
+        and (at[:, 1] >= TOP).all()
+        and (at[:, 1] <= BOTTOM).all()
+    )
 
 
 def test_long_curves_are_drawn_by_means():

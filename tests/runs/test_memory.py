@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from batchnav.config import PolicyConfig, PPOConfig, ScenesConfig
-from batchnav.runs.config import PointNavRun
-from batchnav.sensors.camera import CameraConfig
 from batchnav.data.scenes import find_scene, measure_scenes
-from batchnav.runtime.device import resolve_device
 from batchnav.envs.nav import NavEnv, PointNavEnv, needed_appearance
 from batchnav.envs.stream import SceneStream
-from batchnav.runs.memory import predict_memory
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
+from batchnav.runs.config import PointNavRun
+from batchnav.runs.memory import predict_memory
+from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.slots import Capacity
+from batchnav.sensors.camera import CameraConfig
 from batchnav.tasks import TASKS
 
 RUN = PointNavRun(

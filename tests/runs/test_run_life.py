@@ -93,7 +93,9 @@ def test_rows_go_to_wandb_where_it_is(tmp_path, monkeypatch):
     sent = []
     fake = types.SimpleNamespace(log=lambda row, step: sent.append((step, row)))
     asked = {}
-    monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=lambda **options: asked.update(options) or fake))
+    monkeypatch.setitem(
+        sys.modules, "wandb", types.SimpleNamespace(init=lambda **options: asked.update(options) or fake)
+    )
     with RunFolder(tmp_path, make_run()) as folder:
         folder.begin(0)
         folder.listeners.append(wandb_log(tmp_path, {"seed": 1}))
