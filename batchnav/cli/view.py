@@ -20,8 +20,7 @@ import tyro
 from batchnav.cli.evaluate import Options as EvaluateOptions
 from batchnav.cli.evaluate import find_players
 from batchnav.data.source import SCENES_DIR
-from batchnav.errors import ArgumentError
-from batchnav.runtime.bundled import EPISODES
+from batchnav.runtime.bundled import find_episodes
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed import Ranks
 from batchnav.view.session import Session
@@ -38,8 +37,8 @@ class Options:
     """Agents, side by side: policies (files, folders of runs, names of those that come with batchnav) or reference
     agents of PointNav. Without any, one drives."""
     episodes: str | None = None
-    """An episode file, or val, test, hall or scan of those that come with batchnav. By default episodes are drawn in
-    the scenes."""
+    """An episode file, or the name of one that comes with batchnav, as val, test, hall or scan. By default episodes are
+    drawn in the scenes."""
     scenes_dir: Path = SCENES_DIR
     """Folder below which the scenes of Habitat's episodes lie."""
     device: str = "auto"
@@ -65,10 +64,5 @@ def session_of(options: Options) -> Session:
     device = resolve_device(options.device)
     asked = EvaluateOptions(sample=options.sample)
     players = find_players(asked, options.policy, Ranks(device)) if options.policy else {}
-    path = None
-    if options.episodes is not None:
-        bundled = EPISODES / f"{options.episodes}.json.gz"
-        path = bundled if bundled.is_file() else Path(options.episodes)
-        if not path.is_file():
-            raise ArgumentError(f"--episodes: found {options.episodes!r}, expected a file, or val, test, hall or scan")
+    path = None if options.episodes is None else find_episodes(options.episodes)
     return open_session(options.scenes, path, players, device, options.renderer, options.scenes_dir)

@@ -14,6 +14,7 @@ from batchnav.cartpole.env import CartPoleEnv
 from batchnav.data.scenes import load_scenes
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.nav import NavEnv, needed_appearance
+from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.gym.picture import Pictures
 from batchnav.runtime.exchange import OUTPUTS, as_actions, handed
@@ -34,6 +35,8 @@ class GymnasiumNav(NavEnv):
     def __init__(self, scenes: Any, num_envs: int, render_mode: str | None = None, **options: Any):
         if render_mode not in (None, RGB_ARRAY):
             raise ArgumentError(f"render_mode: found {render_mode!r}, expected None or {RGB_ARRAY!r}")
+        if render_mode and isinstance(scenes, SceneStream):
+            raise ArgumentError(f"render_mode: found {render_mode!r} with scenes that take turns, expected None")
         super().__init__(scenes, num_envs, **options)
         self.render_mode = render_mode
         self._pictures = Pictures(self) if render_mode else None

@@ -15,8 +15,11 @@ from gymnasium.wrappers import vector as vector_wrappers
 from worlds import write_floor
 
 import batchnav
+from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.gym import TASKS as NAMES
+from batchnav.gym.vector import GymnasiumNav
+from batchnav.scene.slots import Capacity
 from batchnav.tasks import TASKS
 
 N = 3
@@ -217,6 +220,13 @@ def test_what_is_rendered(single, make):
     assert len(vector.render()) == N
     with pytest.raises(ArgumentError, match="render_mode: found 'human'"):
         make(render_mode="human")
+
+
+def test_scenes_that_take_turns_are_not_rendered(floor):
+    """Their maps would have to be made anew with every scene that comes."""
+    stream = SceneStream(["a"], lambda name: floor, Capacity.of(floor), 1)
+    with pytest.raises(ArgumentError, match="render_mode: found 'rgb_array' with scenes that take turns"):
+        GymnasiumNav(stream, N, render_mode="rgb_array", **SMALL)
 
 
 def test_a_closed_environment_is_refused(single):
