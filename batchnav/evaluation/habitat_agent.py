@@ -31,7 +31,7 @@ class HabitatAgent:
     def __init__(
         self, policy: Agent | str | Path, device: str | torch.device = "cpu", sample: bool = True, seed: int = 0
     ):
-        """Load a policy, unless it is one.
+        """Load a policy, unless it is one. ArgumentError for one that is told speeds.
 
         Args:
             policy: what `load_policy` takes, or what it returned.
@@ -42,6 +42,9 @@ class HabitatAgent:
         self.policy = policy if isinstance(policy, Agent) else load_policy(policy, device)
         self.sample, self.seed = sample, seed
         self.config: NavConfig = config_of(self.policy.info)
+        body = self.config.body
+        if not body.is_discrete:
+            raise ArgumentError(f"policy: found control {body.control!r}, expected v0 or v1, whose actions are indices")
         self._names = {name: name for name in self.policy.network.observation_shapes}
         if "pointgoal" in self._names:
             self._names["pointgoal"] = goal_sensor(self.config)
@@ -63,9 +66,13 @@ class HabitatAgent:
         return {"action": int(self.policy.act(batch, deterministic=not self.sample))}
 
     def _depth(self, depth: torch.Tensor, name: str) -> torch.Tensor:
-        """0..1, where holes, which Habitat has at 0, read what they read in training."""
+        """As in training; ArgumentError for depth in metres."""
         if depth.max() > 1.0:
             raise ArgumentError(f"{name}: found {float(depth.max()):g}, expected 0 to 1 (normalize_depth: True)")
+        return self.with_holes(depth)
+
+    def with_holes(self, depth: torch.Tensor) -> torch.Tensor:
+        """Habitat's depth of 0..1, its holes as in training."""
         hole = self.config.depth.hole_value
         return depth.masked_fill(depth == 0.0, hole) if hole > 0.0 else depth
 

@@ -88,12 +88,14 @@ class HabitatSim:
     def _bake_if_needed(self) -> None:
         """As habitat-lab: a navmesh that is not there, or is another body's, is baked."""
         body, finder = self.config.body, self._sim.pathfinder
-        if finder.is_loaded:
-            found = finder.nav_mesh_settings
-            if math.isclose(found.agent_radius, body.agent_radius, abs_tol=1e-5) and math.isclose(
-                found.agent_height, body.agent_height, abs_tol=1e-5
-            ):
-                return
+        found = finder.nav_mesh_settings  # None without a navmesh, or of a file that says nothing of them
+        if (
+            finder.is_loaded
+            and found is not None
+            and math.isclose(found.agent_radius, body.agent_radius, abs_tol=1e-5)
+            and math.isclose(found.agent_height, body.agent_height, abs_tol=1e-5)
+        ):
+            return
         settings = self._api.NavMeshSettings()
         settings.set_defaults()
         settings.agent_radius, settings.agent_height = body.agent_radius, body.agent_height

@@ -117,7 +117,8 @@ def play_theirs(sim: HabitatSim, episodes: list[Episode], agent: HabitatAgent) -
         observations, steps = sim.begin(episode), []
         while not sim.over:
             action = agent.act(observations)["action"]
-            depth = _metres(torch.from_numpy(observations["depth"][..., 0]), sim.config.depth)
+            seen = agent.with_holes(torch.from_numpy(observations["depth"][..., 0]))
+            depth = _metres(seen, sim.config.depth)
             steps.append(Step(sim.position.copy(), sim.heading, depth, action))
             observations = sim.step(action)
         yield Run(steps, sim.metrics)

@@ -11,7 +11,7 @@ import trimesh
 from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
 from batchnav.errors import ArgumentError, DeviceError
 from batchnav.evaluation.habitat_agent import HabitatAgent
-from batchnav.policy.weights import load_policy
+from batchnav.policy.weights import load_policy, save_policy
 from eval import habitat as program
 from tests.eval.habitat_stand_in import Tampering, module
 
@@ -100,6 +100,23 @@ def test_the_agent_acts_as_the_policy(checkpoint):
                 "pointgoal": torch.from_numpy(one["pointgoal_with_gps_compass"]).unsqueeze(0),
             }
             assert agent.act(one) == {"action": int(twin.act(ours, deterministic=True))}
+
+
+def test_holes_are_compared_as_in_training(rooms, checkpoint, tmp_path, stand_in):
+    """A policy to which holes are far meets them as such in both."""
+    policy = load_policy(checkpoint)
+    policy.info["env"]["depth"]["hole_value"] = 1.0
+    save_policy(policy.network, tmp_path / "far.safetensors", policy.info)
+    stand_in(Tampering())
+    found = play(tmp_path / "far.safetensors", rooms / "mine.json.gz", tmp_path, count=2)
+    assert [episode["first"] for episode in found["per_episode"]] == [{}, {}]
+
+
+def test_a_policy_that_is_told_speeds_is_refused(checkpoint):
+    policy = load_policy(checkpoint)
+    policy.info["env"]["body"]["control"] = "velocity"
+    with pytest.raises(ArgumentError, match="found control 'velocity', expected v0 or v1"):
+        HabitatAgent(policy)
 
 
 def test_what_the_agent_refuses(checkpoint):
