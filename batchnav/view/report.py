@@ -72,7 +72,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
         facts=_facts(evaluation, played), agents=dict(zip(agents, COLOURS * len(agents), strict=False)),
         metrics=[in_words(m.name) for m in shown], compared=in_words(metric.name),
         table={name: [format_interval(each.overall[m.name]) for m in shown] for name, each in agents.items()},
-        breakdowns=breakdowns(evaluation, played, metric), ends=_ends(metric, played),
+        breakdowns=breakdowns(evaluation, played, metric), ends=bar_ends(metric, played),
         charts=_charts(agents, task.metric_specs),
         trained=[name for name, each in agents.items() if _beside(each.player, "metrics.jsonl")],
         configurations=_configurations(agents),
@@ -210,9 +210,8 @@ def _success(metrics: Sequence[Metric]) -> str | None:
     return next((m.name for m in metrics if m.headline and m.binary), None)
 
 
-def _ends(metric: Metric, played: Sequence[Played]) -> tuple[float, float]:
-    """The range of bars: the metric's own, or as far as intervals reach."""
-    highest = max(
-        max(each.overall[metric.name].mean, *(s[metric.name].mean for s in each.scenes.values())) for each in played
-    )
-    return metric.low, metric.high if np.isfinite(metric.high) else max(highest, 1e-9)
+def bar_ends(metric: Metric, played: Sequence[Played]) -> tuple[float, float]:
+    """The range of bars: the metric's own, or as far as means reach, with 0 in it."""
+    means = [mean[metric.name].mean for each in played for mean in (each.overall, *each.scenes.values())]
+    low = metric.low if np.isfinite(metric.low) else min(0.0, *means)
+    return low, metric.high if np.isfinite(metric.high) else max(*means, low + 1e-9)

@@ -21,6 +21,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sim.bodies import STOP
 from batchnav.tasks import TASKS
+from batchnav.tasks.progress import ProgressTask
 from batchnav.types import Metric
 from batchnav.view.mosaic import colour
 from batchnav.view.topdown import ORANGE, TopDownMap
@@ -133,6 +134,8 @@ class Session:
     @property
     def goal(self) -> np.ndarray | None:
         """f32 [3]: of several goals that which is nearest to walk to; None where the task has none."""
+        if issubclass(TASKS[self.config.task_name], ProgressTask):  # files of starts have goals, which do not matter
+            return None
         goals = np.array([goal.position for goal in self.episode.goals], np.float32).reshape(-1, 3)
         if not len(goals):
             return None
@@ -170,12 +173,12 @@ class Session:
 
     def next_failure(self, name: str) -> bool:
         """Go to the next episode in which an agent fails, playing those on the way; False where there is no other."""
-        begin = self.number
+        begin, driver = self.number, self._driver
         for step in range(1, len(self.episodes)):
             self.pick(begin + step)
             if self.failed(name):
                 return True
-        self.pick(begin)
+        self.number, self._driver = begin, driver
         return False
 
     def seen(self, name: str, step: int) -> dict[str, np.ndarray]:

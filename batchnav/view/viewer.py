@@ -22,6 +22,7 @@ from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ArgumentError, DeviceError
 from batchnav.evaluation.run import Player
 from batchnav.evaluation.watch import Walk
+from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
 from batchnav.view.model import to_glb
@@ -158,7 +159,7 @@ class Viewer:
             self.options = {name: gui.add_checkbox(name, True) for name in ("navmesh", "shortest path")}
             self.cut = gui.add_slider("cut at (m)", 0.5, 6.0, 0.1, CUT)
         self.seen = gui.add_folder("What is seen")
-        self.views: dict[str, Any] = {}
+        self.views: dict[tuple[str, str], Any] = {}
         with gui.add_folder("Map"):
             self.map = gui.add_image(np.full((64, 64, 3), 255, np.uint8))
         self._answer()
@@ -189,6 +190,7 @@ class Viewer:
         def call(event: Any) -> None:
             if event.client is not None:
                 with self._lock:
+                    resolve_device(self.session.bank.device)  # each thread has a CUDA device of its own
                     answer(event)
 
         return call
@@ -313,12 +315,12 @@ class Viewer:
             images = session.seen(name, self.step)
             self._show_agent(name, track.walk, k, next(iter(images.values()), None))
             for sensor, image in images.items():
-                self._show_view(f"{name}: {sensor}", image)
+                self._show_view((name, sensor), image)
             ended = track.metrics and k == len(track.walk.headings) - 1
             how = outcome_of(session.metric_specs, track.metrics) if ended else ""
             lines.append(f"**{name}**: step {k + 1} of {len(track.walk.headings)} {how}")
-        for label in [label for label in self.views if label.split(": ")[0] not in self.shown]:
-            self.views.pop(label).remove()
+        for view in [view for view in self.views if view[0] not in self.shown]:
+            self.views.pop(view).remove()
         self.map.image = np.asarray(session.plan(self.step, {name: self.colours[name] for name in self.shown}))
         episode = session.episode
         head = f"episode {episode.episode_id} in {episode.scene_id}, {session.number + 1} of {len(session.episodes)}"
@@ -343,14 +345,14 @@ class Viewer:
             position=position + UP * camera.camera_height,
         )  # fmt: skip
 
-    def _show_view(self, label: str, image: np.ndarray) -> None:
+    def _show_view(self, view: tuple[str, str], image: np.ndarray) -> None:
         """A picture in the panel, enlarged without blurring."""
         large = image.repeat(max(1, 256 // image.shape[1]), axis=0).repeat(max(1, 256 // image.shape[1]), axis=1)
-        if label in self.views:
-            self.views[label].image = large
+        if view in self.views:
+            self.views[view].image = large
         else:
             with self.seen:
-                self.views[label] = self.server.gui.add_image(large, label=label)
+                self.views[view] = self.server.gui.add_image(large, label=": ".join(view))
 
 
 def _plain(name: str) -> str:

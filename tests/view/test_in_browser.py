@@ -29,7 +29,7 @@ def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     episodes = write_episodes(folder / "mine.json.gz", [str(write_floor(folder / "floor.ply"))])
     evaluation = Evaluation(episodes, torch.device("cpu"), CONFIG.body)
-    players = {"random": Seeing("random", CONFIG), "forward": ReferencePlayer("forward", CONFIG)}
+    players = {"<i>random": Seeing("random", CONFIG), "forward": ReferencePlayer("forward", CONFIG)}
     agents = {name: evaluation.play(player) for name, player in players.items()}
     return write_report(folder, evaluation, agents).as_uri()
 
@@ -47,6 +47,8 @@ def test_episodes_are_shown_and_sorted(page, report):
     assert page.run("document.querySelectorAll('#views image').length") == 1
     assert page.run("document.querySelectorAll('#list tr.shown').length") == 1
     assert page.run("document.querySelector('#list tr.shown').classList.contains('failed')")
+    caption = "document.getElementById('caption')"
+    assert page.run(f"{caption}.innerText.includes('<i>random') && {caption}.querySelector('i') == null")
     last = page.run("+document.getElementById('step').value")
     page.run("document.getElementById('back').click()")
     assert page.run("+document.getElementById('step').value") == last - 1

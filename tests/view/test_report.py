@@ -15,11 +15,11 @@ from batchnav.data.episodes import Episode, Goal, rotation_of
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.evaluation.run import Evaluation, ReferencePlayer
 from batchnav.tasks.pointnav import METRIC_SPECS
-from batchnav.types import Spec
+from batchnav.types import Metric, Spec
 from batchnav.view.breakdown import compared_by, quantiles, straight_line
 from batchnav.view.film import MAX_PICTURES, SUBPIXELS, shown_steps
 from batchnav.view.mosaic import HOLE, colour
-from batchnav.view.report import listed, to_film, write_report
+from batchnav.view.report import bar_ends, listed, to_film, write_report
 
 CONFIG = with_options(NavConfig(), {"height": 8, "width": 12, "max_steps": 20})
 
@@ -124,6 +124,13 @@ def test_parts_and_properties():
     episode = Episode("0", "a", (0.0, 0.0, 0.0), rotation_of(0.0), (Goal((3.0, 0.0, 4.0)), Goal((1.0, 0.0, 0.0))))
     assert straight_line(episode) == 1.0
     assert compared_by(METRIC_SPECS).name == "spl"
+
+
+def test_bars_end_where_a_metric_or_its_means_do(played):
+    assert bar_ends(compared_by(METRIC_SPECS), played) == (0.0, 1.0)
+    low, high = bar_ends(Metric("return", low=-np.inf), played)
+    returns = [each.overall["return"].mean for each in played]
+    assert -np.inf < low <= min(0.0, *returns) and max(returns) <= high < np.inf and low < high
 
 
 def test_what_is_shown_of_many():

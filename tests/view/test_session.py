@@ -7,7 +7,7 @@ import trimesh
 from worlds import episodes_on, write_floor
 
 from batchnav.data.scenes import find_scenes
-from batchnav.envs.config import NavConfig, with_options
+from batchnav.envs.config import NavConfig, nav_config, with_options
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.run import ReferencePlayer
 from batchnav.scene.bank import SceneBank
@@ -49,6 +49,18 @@ def test_the_next_failure_is_found(session):
     found = session.next_failure("random")
     assert found == bool([k for k in failing if k > 0])
     assert not found or session.number == min(k for k in failing if k > 0)
+
+
+def test_looking_for_a_failure_in_vain_leaves_the_driver_be(session):
+    session.driver.step(FORWARD)
+    assert not session.next_failure("forward")
+    assert session.track(YOU).walk.actions.tolist() == [FORWARD, STOP]
+
+
+def test_the_goals_of_starts_are_not_shown(bank):
+    """Files of starts have goals, since the format wants some; a task without a goal has none to go to."""
+    flee = Session(bank, episodes_on(bank.scenes[0].name), config=nav_config(None, {"height": 8, "width": 12}, "flee"))
+    assert flee.goal is None and flee.shortest_path.shape == (0, 3)
 
 
 def test_a_person_drives(session):

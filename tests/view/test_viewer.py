@@ -31,7 +31,7 @@ def test_what_is_shown_at_first(viewer):
     assert {"/scene", "/goal", "/paths/forward", "/paths/shortest", "/agents/forward/camera"} <= shown
     assert any(name.startswith("/navmesh/") for name in shown)
     assert "1 of 3" in viewer.status.content and "**random**: step 1 of" in viewer.status.content
-    assert {"forward: depth", "random: depth"} == set(viewer.views)
+    assert {("forward", "depth"), ("random", "depth")} == set(viewer.views)
     assert np.ptp(viewer.map.image) > 100
 
 
@@ -59,7 +59,7 @@ def test_driving_shows_the_driver(viewer):
     for _ in range(2):
         viewer.drive(FORWARD)
     assert YOU in viewer.shown and "**you**: step 3 of 3" in viewer.status.content
-    assert f"/paths/{YOU}" in nodes(viewer) and f"{YOU}: depth" in viewer.views
+    assert f"/paths/{YOU}" in nodes(viewer) and (YOU, "depth") in viewer.views
 
 
 def test_what_is_not_wanted_goes(viewer):
@@ -70,4 +70,4 @@ def test_what_is_not_wanted_goes(viewer):
     assert not any(
         name.startswith(("/navmesh", "/agents/random", "/paths/random", "/paths/shortest")) for name in shown
     )
-    assert set(viewer.views) == {"forward: depth"}
+    assert set(viewer.views) == {("forward", "depth")}

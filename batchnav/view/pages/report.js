@@ -4,6 +4,13 @@ const get = id => document.getElementById(id);
 const body = get("list").tBodies[0], slider = get("step");
 let shown = null, ways = [], timer = null;
 
+// Text as HTML: agents are named after folders, whose names hold anything.
+function escaped(text) {
+  const element = document.createElement("span");
+  element.textContent = text;
+  return element.innerHTML;
+}
+
 // A way is base64 of int16: column, row and heading of every step.
 function unpack(text) {
   const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0)), view = new DataView(bytes.buffer);
@@ -49,7 +56,7 @@ function draw() {
     image.setAttribute("y", -Math.floor(k / d.columns) * d.height);
   });
   get("caption").innerHTML = `<b>${cells[0].innerHTML}</b> in ${cells[1].innerHTML}, step ${step + 1} of ${+slider.max + 1}` +
-    names.map((name, a) => `<span class="key" style="--colour: ${colours[a]}">${heads[4 + a].textContent}: ${cells[4 + a].innerHTML} in ${ways[a].length} steps</span>`).join("");
+    names.map((name, a) => `<span class="key" style="--colour: ${colours[a]}">${escaped(heads[4 + a].textContent)}: ${cells[4 + a].innerHTML} in ${ways[a].length} steps</span>`).join("");
 }
 
 function move(by) { slider.value = +slider.value + by; draw(); }
