@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+import os
+import shutil
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -10,6 +15,8 @@ FUSED_SEQUENCES = 512
 """At most so many at a time learn with `lstm_triton`'s kernels (measured with 256)."""
 FUSED_SIZES = 64
 """Hidden sizes that they take are multiples."""
+FUSED_CAPABILITY = 8, 0
+"""The least that a GPU needs for their products in bfloat16."""
 
 
 class EpisodicLSTM(nn.LSTM):
@@ -28,7 +35,8 @@ class EpisodicLSTM(nn.LSTM):
     def forward(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs [T, B, I], starts bool [T, B], state [2, L, B, H] (h and c) -> outputs [T, B, H], state after step T.
 
-        Where starts[t] is set, step t begins from a zero state.
+        Where starts[t] is set, step t begins from a zero state. With the kernels of `lstm_triton` no gradient goes
+        through the states, neither the one given nor the one returned.
         """
         if self._is_fused(x):
             return self._fused(x, starts, state)
@@ -54,7 +62,8 @@ class EpisodicLSTM(nn.LSTM):
         More of them fill the GPU with a step's product alone, as those of a rollout do.
         """
         learning = torch.is_grad_enabled() and x.is_cuda and torch.is_autocast_enabled("cuda")
-        return learning and x.shape[1] <= FUSED_SEQUENCES and self.hidden_size % FUSED_SIZES == 0
+        fits = x.shape[1] <= FUSED_SEQUENCES and self.hidden_size % FUSED_SIZES == 0
+        return learning and fits and torch.cuda.get_device_capability(x.device) >= FUSED_CAPABILITY and _has_triton()
 
     def _fused(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """`forward` with `lstm_triton`; no gradient goes to the state."""
@@ -66,6 +75,13 @@ class EpisodicLSTM(nn.LSTM):
             hidden.append(x[-1].detach().to(c.dtype))
             carry.append(c)
         return x, torch.stack([torch.stack(hidden), torch.stack(carry)])
+
+
+@functools.cache
+def _has_triton() -> bool:
+    """Whether Triton is there, and the C compiler that it needs before it runs its first kernel."""
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    return compiler is not None and importlib.util.find_spec("triton") is not None
 
 
 def lstm_cell(

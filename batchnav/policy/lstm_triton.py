@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 import triton
 import triton.language as tl
+from torch.autograd.function import once_differentiable
 
 FORWARD = {"BM": 64, "BN": 16, "BK": 64, "num_warps": 4, "num_stages": 3}
 BACKWARD = {"BM": 64, "BN": 16, "BK": 128, "num_warps": 4, "num_stages": 4}
@@ -107,7 +108,8 @@ class _Layer(torch.autograd.Function):
         with torch.autocast(x.device.type, enabled=False):
             w_ih, w_hh = w_ih.to(kind), w_hh.to(kind)
             gates = torch.addmm((b_ih + b_hh).to(kind), x.flatten(0, 1), w_ih.t()).view(steps, batch, -1)
-        keep, weight = (~starts).float(), w_hh.t().contiguous()
+        # kernels read rows without gaps: not all that is cast is laid out so, starts that were [B, T], say
+        keep, weight = (~starts).float().contiguous(), w_hh.t().contiguous()
         # row 0 is the state before the first step
         hiddens = torch.cat([hidden[None].to(kind), x.new_empty(steps, batch, size)])
         carries = torch.cat([carry[None], carry.new_empty(steps, batch, size)])
@@ -123,6 +125,7 @@ class _Layer(torch.autograd.Function):
         return hiddens[1:], last
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad, _):
         x, keep, hiddens, carries, gates, w_ih, w_hh = ctx.saved_tensors
         (steps, batch, _), size = x.shape, w_hh.shape[1]

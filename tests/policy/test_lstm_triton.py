@@ -44,6 +44,17 @@ def test_kernels_are_the_plain_loop(hidden, batch, monkeypatch):
 
 
 @pytest.mark.cuda
+def test_starts_may_be_laid_out_in_any_way():
+    torch.manual_seed(0)
+    lstm = EpisodicLSTM(40, 64, 1).cuda()
+    x, starts = torch.randn(7, 5, 40, device="cuda"), torch.rand(7, 5, device="cuda") < 0.4
+    state, weight = torch.zeros(2, 1, 5, 64, device="cuda"), torch.randn(7, 5, 64, device="cuda")
+    turned = starts.t().contiguous().t()
+    first, second = (learn(lstm, x, laid, state, weight, bfloat16=True) for laid in (starts, turned))
+    assert not turned.is_contiguous() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.cuda
 def test_kernels_give_the_same_bits_twice_and_in_a_graph():
     torch.manual_seed(0)
     lstm = EpisodicLSTM(40, 128, 2).cuda()
@@ -56,6 +67,16 @@ def test_kernels_give_the_same_bits_twice_and_in_a_graph():
         replayed = learn(lstm, x, starts, state, weight, bfloat16=True)
     graph.replay()
     assert all(torch.equal(first[name], replayed[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    ("compiler", "installed", "expected"), [("gcc", True, True), (None, True, False), ("gcc", False, False)]
+)
+def test_without_triton_or_its_compiler_there_is_the_plain_loop(monkeypatch, compiler, installed, expected):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(lstm_module.shutil, "which", lambda name: compiler)
+    monkeypatch.setattr(lstm_module.importlib.util, "find_spec", lambda name: installed or None)
+    assert lstm_module._has_triton.__wrapped__() == expected
 
 
 def test_the_cpu_has_the_plain_loop():
