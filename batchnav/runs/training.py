@@ -144,7 +144,7 @@ def make_learner(run: PointNavRun, ranks: Ranks | None = None) -> Learner:
 def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
     """Freshly sampled episodes in this rank's share of the scenes, or its share of the episodes in theirs."""
     n = run.ppo.num_envs
-    if ranks.first and ranks.device.type == "cpu":
+    if ranks.first and ranks.device.type == "cpu" and run.body.is_discrete:  # `envs.ahead` plays by steps
         compile_ahead(run.task_name, run.sensors)
     if run.scenes.episodes:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)

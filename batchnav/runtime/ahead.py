@@ -27,15 +27,17 @@ def compile_ahead(task: str = "pointnav", sensors: Sequence[str] = ("depth",)) -
     """
     folder = made_by("kernels", f"batchnav.tasks.{task}")
     idle = config.DISABLE_JIT or num_threads() < 2 or torch.cuda.is_available()  # type: ignore[attr-defined]
-    if _started or idle or any(folder.rglob("*.nbi")):
+    if _started or idle or not sys.executable or any(folder.rglob("*.nbi")):
         return
-    _started.append(
-        subprocess.Popen(
+    try:
+        process = subprocess.Popen(
             [sys.executable, "-m", PROGRAM, task, *sensors], env={**os.environ, "NUMBA_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )
-    )  # fmt: skip
-    atexit.register(_started[0].kill)
+        )  # fmt: skip
+    except OSError:  # no more processes, or no memory for one: this one compiles when it gets there
+        return
+    _started.append(process)
+    atexit.register(process.kill)
 
 
 def wait_for_compilation() -> None:

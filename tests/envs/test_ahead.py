@@ -1,5 +1,6 @@
 """What is compiled ahead is what an environment needs."""
 
+import pytest
 import torch
 
 from batchnav import PointNavEnv, load_scenes
@@ -23,8 +24,9 @@ def test_the_room_needs_the_kernels_that_a_house_needs():
     assert [set(kernel.signatures) for kernel in KERNELS] == compiled
 
 
-def test_a_process_is_started_once_and_only_for_an_empty_cache(monkeypatch, tmp_path):
-    started = []
+@pytest.fixture
+def idle(monkeypatch, tmp_path):
+    """A machine on which a process would be started: what does so in `Popen`'s place is the test's to say."""
     (tmp_path / "tasks").mkdir()  # as numba makes it before it compiles anything
     monkeypatch.setattr(process, "_started", [])
     monkeypatch.setattr(process, "made_by", lambda kind, module: tmp_path)
@@ -32,6 +34,11 @@ def test_a_process_is_started_once_and_only_for_an_empty_cache(monkeypatch, tmp_
     monkeypatch.setattr(process.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(process.config, "DISABLE_JIT", 0)
     monkeypatch.setattr(process.atexit, "register", lambda end: None)
+    return tmp_path
+
+
+def test_a_process_is_started_once_and_only_for_an_empty_cache(monkeypatch, idle):
+    started = []
     monkeypatch.setattr(process.subprocess, "Popen", lambda command, **_: started.append(command) or Still())
     process.compile_ahead("flee", ["depth", "rgb"])
     process.compile_ahead()
@@ -39,9 +46,22 @@ def test_a_process_is_started_once_and_only_for_an_empty_cache(monkeypatch, tmp_
     assert process._started[0].waited
     assert [command[1:] for command in started] == [["-m", "batchnav.envs.ahead", "flee", "depth", "rgb"]]
     monkeypatch.setattr(process, "_started", [])
-    (tmp_path / "tasks" / "draw_cpu.nbi").touch()
+    (idle / "tasks" / "draw_cpu.nbi").touch()
     process.compile_ahead()
     assert len(started) == 1
+
+
+def test_where_no_process_can_be_started_nothing_is_awaited(monkeypatch, idle):
+    def refuse(*_, **__):
+        raise OSError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(process.subprocess, "Popen", refuse)
+    process.compile_ahead()
+    monkeypatch.setattr(process.sys, "executable", "")  # Python inside another program
+    monkeypatch.setattr(process.subprocess, "Popen", lambda *_, **__: pytest.fail("found a process of no program"))
+    process.compile_ahead()
+    process.wait_for_compilation()
+    assert not process._started
 
 
 class Still:
