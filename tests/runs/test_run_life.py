@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from gymnasium import spaces
 from small import make_run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from batchnav.config import to_dict
 from batchnav.errors import ConfigError
+from batchnav.policy.actions import actions_of
 from batchnav.ppo.rollout import Rollout
 from batchnav.runs import progress, start
 from batchnav.runs.checkpoints import Checkpoints
@@ -71,7 +73,9 @@ def test_resume_takes_the_folders_configuration_and_what_is_changed(tmp_path):
 def test_tensorboard_has_settings_pictures_and_histograms(tmp_path):
     shapes, dtypes = {"depth": (1, 4, 6), "semantic": (1, 4, 6), "goal": (2,)}, {"depth": torch.float32}
     dtypes |= {"semantic": torch.int32, "goal": torch.float32}
-    rollout = Rollout(shapes, dtypes, 3, 5, torch.device("cpu"), torch.zeros(2, 1, 5, 8))
+    rollout = Rollout(
+        shapes, dtypes, 3, 5, torch.device("cpu"), torch.zeros(2, 1, 5, 8), actions_of(spaces.Discrete(4))
+    )
     rollout.obs["depth"][-1] = 0.5
     images = pictures(rollout)
     assert set(images) == {"depth"} and images["depth"].shape == (1, 4, 30) and (images["depth"] == 127).all()
