@@ -54,5 +54,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(INSTALL) --editable '.[dev,docs]'
+	$(INSTALL) --editable '.[dev]'
 	touch $@

@@ -16,7 +16,7 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     (parameters,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ()))
     parameters.source = SHORT
-    nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": tmp_path}}).execute()
+    nbclient.NotebookClient(notebook, timeout=3600, resources={"metadata": {"path": tmp_path}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     shown = [kind for output in outputs for kind in output.get("data", ())]
     assert shown.count("image/png") >= 3 and "image/gif" in shown  # navmesh, mosaic, curves; the episode
