@@ -44,8 +44,12 @@ def test_lines_go_to_the_log_or_to_stderr(capsys, caplog, monkeypatch):
     monkeypatch.setattr(announce.log, "hasHandlers", lambda: False)
     announce.tell("two")
     assert capsys.readouterr().err == "two\n"
-    monkeypatch.setattr(announce.log, "level", logging.ERROR)  # as ranks but the first
-    announce.tell("three")
+    level = announce.log.level
+    announce.log.setLevel(logging.ERROR)  # as ranks but the first
+    try:
+        announce.tell("three")
+    finally:
+        announce.log.setLevel(level)
     assert capsys.readouterr().err == ""
 
 

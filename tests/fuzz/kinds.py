@@ -164,7 +164,7 @@ def _materials(folder: Path, see: Callable[[Path], None]) -> Iterator[Kind]:
     mesh = folder / "a.obj"
     (library,), (image,) = folder.glob("*.mtl"), folder.glob("*.png")
     path = folder / "a.glb"
-    yield Kind("textured", path, lambda: see(path), (mutate.blindly, mutate.glb, mutate.glb))
+    yield Kind("textured", path, lambda path=path: see(path), (mutate.blindly, mutate.glb, mutate.glb))
     path = folder / "b.glb"
     path.write_bytes(Gltf(ktx2(np.random.default_rng(2).integers(0, 256, (4, 4, 4), np.uint8), levels=2)).data())
     yield Kind("ktx2", path, lambda path=path: see(path), (mutate.blindly, mutate.glb, mutate.glb))
