@@ -177,13 +177,14 @@ def name_of(checkpoint: Path) -> str:
 
 def default_folder(options: Options, words: Sequence[str]) -> Path:
     """Where results go: beside the only policy, if it does not come with batchnav; else below `runs`."""
+    played = options.split if options.episodes is None else options.episodes.name.partition(".")[0]
     if len(words) > 1:
-        return Path("runs") / f"compared_{options.split}"
+        return Path("runs") / f"compared_{played}"
     if words[0] in REFERENCE_AGENTS:
         return Path("runs") / words[0]
     policy = find_policy(words[0])
     bundled = policy.resolve().is_relative_to(ASSETS)
-    return (Path("runs") / name_of(policy) if bundled else policy.parent) / f"eval_{options.split}"
+    return (Path("runs") / name_of(policy) if bundled else policy.parent) / f"eval_{played}"
 
 
 def print_played(name: str, played: Played, episodes: str) -> None:

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 import re
@@ -154,6 +155,8 @@ def test_results_go_beside_a_policy_of_ones_own_only(checkpoint):
     options = program.Options()
     assert program.default_folder(options, [str(checkpoint)]) == checkpoint.parent / "eval_val"
     assert program.default_folder(options, ["pointnav_h200"]) == Path("runs/pointnav_h200/eval_val")
+    mine = dataclasses.replace(options, episodes=Path("data/mine.json.gz"))
+    assert program.default_folder(mine, [str(checkpoint)]) == checkpoint.parent / "eval_mine"
     assert program.default_folder(options, ["greedy"]) == Path("runs/greedy")
 
 
