@@ -22,6 +22,9 @@ OWN_TEST = ("own_task.md", "adapters.md")
 """Pages that have tests of their own: tests/test_own_task.py, tests/envs/adapters/test_adapters_page.py."""
 NUM_EPISODES = 4
 
+LONGEST = 1200.0
+"""Seconds that a block may take on a busy machine; one that hangs ends here."""
+
 
 def runnable(page: Path, wanted: frozenset[str]) -> list[Block]:
     """The blocks of a page that need no more than what is wanted."""
@@ -72,7 +75,8 @@ def play(page: Path, found: list[Block], folder: Path) -> None:
             exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), session)
         else:
             command = f"{block.text.rstrip()} {block.short}"
-            done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], capture_output=True, text=True)
+            shell = ["bash", "-euo", "pipefail", "-c", command]
+            done = subprocess.run(shell, capture_output=True, text=True, timeout=LONGEST)
             assert done.returncode == 0, f"{page}:{block.line}: {command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
 
 

@@ -17,6 +17,8 @@ from batchnav.runtime.device import num_threads
 
 PROGRAM = "batchnav.envs.ahead"
 """It stands above this room, and is a program of its own."""
+LONGEST = 600.0
+"""Seconds that it is waited for; then this process compiles by itself."""
 _started: list[subprocess.Popen] = []
 
 
@@ -41,7 +43,10 @@ def compile_ahead(task: str = "pointnav", sensors: Sequence[str] = ("depth",)) -
 
 
 def wait_for_compilation() -> None:
-    """Wait until that process is done, if there is one: from here on its kernels are needed."""
+    """Wait until that process is done, if there is one, for its kernels are needed now; after LONGEST end it."""
     if _started and _started[0].poll() is None:
         tell("waiting for the environment's kernels, which another process compiles")
-        _started[0].wait()
+        try:
+            _started[0].wait(LONGEST)
+        except subprocess.TimeoutExpired:
+            _started[0].kill()

@@ -64,6 +64,12 @@ def test_where_no_process_can_be_started_nothing_is_awaited(monkeypatch, idle):
     assert not process._started
 
 
+def test_a_process_that_hangs_is_ended(monkeypatch):
+    monkeypatch.setattr(process, "_started", [Hanging()])
+    process.wait_for_compilation()
+    assert process._started[0].killed
+
+
 class Still:
     """A process that ends when it is waited for."""
 
@@ -72,8 +78,20 @@ class Still:
     def poll(self):
         return 0 if self.waited else None
 
-    def wait(self):
+    def wait(self, timeout):
         self.waited = True
 
     def kill(self):
         """Nothing runs."""
+
+
+class Hanging(Still):
+    """A process that never ends by itself."""
+
+    killed = False
+
+    def wait(self, timeout):
+        raise process.subprocess.TimeoutExpired("batchnav.envs.ahead", timeout)
+
+    def kill(self):
+        self.killed = True
