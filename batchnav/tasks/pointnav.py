@@ -1,6 +1,7 @@
 """PointGoal navigation: go to a point that the goal sensor tells, and stop there. Habitat's `habitat_pointnav_v1`.
 
-In this order: settings, what is known of every agent, the functions for one agent, the task, and its kernels.
+In this order: settings, what is known of every agent, the functions for one agent, the task, and its kernels. How
+episodes are drawn is in `tasks/pairs.py`.
 """
 
 from __future__ import annotations
@@ -22,19 +23,21 @@ from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.bodies import Bodies, BodyConfig, begin, end, is_unknown, keep_start, stops, walk
-from batchnav.sim.episodes import NOBODY, agent_number, draw_scene
-from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
+from batchnav.sim.bodies import Bodies, BodyConfig, begin, end, is_unknown, stops, walk
+from batchnav.sim.episodes import NOBODY
+from batchnav.sim.simulator import BAD_ACTION, Simulator
 from batchnav.tasks.measures import goal_in_agent_frame, soft_spl, spl, step_reward
-from batchnav.tasks.pairs import MAX_CANDIDATES, STARTS_PER_GOAL, EpisodeTable, sample_goal, try_candidate
+from batchnav.tasks.pairs import (
+    DRAWING_BLOCK,
+    MAX_CANDIDATES,
+    EpisodeTable,
+    Upcoming,
+    draw_cpu,
+    draw_cuda,
+    drawing_threads,
+)
 from batchnav.tasks.settings import TaskConfig
 from batchnav.types import Metric, Spec
-
-SEARCHERS = 16
-"""CUDA: threads that try candidates for one agent's episode at a time; a power of two, at most a warp."""
-BLOCK = 128
-DRAWING_THREADS = 65536
-"""CUDA: threads that draw episodes at a time, about as many as an H200 holds."""
 
 
 @dataclass(frozen=True)
@@ -168,29 +171,6 @@ class Notes(NamedTuple):
         })  # fmt: skip
 
 
-class Upcoming(NamedTuple):
-    """Every agent's next episode, drawn while the running one lasts, so that no step waits for the search."""
-
-    scene: torch.Tensor
-    """i32 [N]."""
-    position: torch.Tensor
-    """f32 [N, 3]: where it begins."""
-    heading: torch.Tensor
-    """f32 [N], radians."""
-    goal: torch.Tensor
-    """f32 [N, 3]."""
-    distance: torch.Tensor
-    """f32 [N]: geodesic, from start to goal."""
-    table_index: torch.Tensor
-    """i32 [N]: row of the episode table, -1 where there is none."""
-
-    @classmethod
-    def empty(cls, n: int, device: torch.device) -> Upcoming:
-        """Of `n` agents."""
-        bodies, goals = Bodies.empty(n, device), Goals.empty(n, device)
-        return cls(bodies.scene, bodies.position, bodies.heading, goals.goal, goals.distance, goals.table_index)
-
-
 # One agent.
 
 
@@ -248,53 +228,6 @@ def observe_one(i, bodies, goals, pointgoal_out):
     """The goal in the agent's frame."""
     rho, minus_phi = goal_in_agent_frame(point_at(i, bodies.position), bodies.heading[i], point_at(i, goals.goal))
     pointgoal_out[i, 0], pointgoal_out[i, 1] = rho, minus_phi
-
-
-@lean_function
-def keep_episode(i, scene, heading, start, goal, distance, table_index, upcoming_out):
-    """Write down the agent's next episode."""
-    keep_start(i, scene, start, heading, upcoming_out)
-    keep_point(i, goal, upcoming_out.goal)
-    upcoming_out.distance[i], upcoming_out.table_index[i] = distance, table_index
-
-
-@lean_function
-def draw_from_table(i, episode, nav, table, num_agents, scratch, row, upcoming_out):
-    """The agent's next episode is the table's next for it; beyond its end it begins again, which evaluation ignores."""
-    rows = table.scene.shape[0]
-    index = np.int64(i) + np.int64(episode) * np.int64(num_agents)
-    table_index = np.int32(index) if index < rows else np.int32(-1)
-    index %= rows
-    start, goal = point_at(index, table.start), point_at(index, table.goal)
-    distance = geodesic_distance(nav, table.scene[index], start, goal, scratch, row)
-    keep_episode(i, table.scene[index], table.heading[index], start, goal, distance, table_index, upcoming_out)
-
-
-@lean_function
-def limits_of(settings):
-    """What `try_candidate` holds a candidate to."""
-    return settings.closest_goal, settings.furthest_goal, settings.min_detour_ratio
-
-
-@lean_function
-def draw_one(i, nav, bodies, origin, table, settings, scratch, row, upcoming_out, noted_out):
-    """Draw the agent's next episode: the table's next for this agent, or the first candidate that makes one."""
-    episode = bodies.episode[i] + np.int32(1)
-    if table.scene.shape[0] > 0:
-        draw_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, row, upcoming_out)
-        return
-    seed, limits = origin.seed[0], limits_of(settings)
-    scene, heading = draw_scene(i, episode, origin)
-    agent = agent_number(i, origin)
-    goal = sample_goal(agent, episode, 0, nav, scene, seed)
-    for candidate in range(MAX_CANDIDATES):
-        if candidate > 0 and candidate % STARTS_PER_GOAL == 0:
-            goal = sample_goal(agent, episode, candidate, nav, scene, seed)
-        found, start, distance = try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scratch, row)
-        if found:
-            keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), upcoming_out)
-            return
-    noted_out[NO_EPISODE] = scene + np.int32(1)
 
 
 class PointNav:
@@ -386,7 +319,7 @@ class PointNav:
         self.begin = lambda everyone: begins[everyone]()
         self.draw = BoundKernel(
             draw_cuda, drawing_threads(n), nav, bodies, queue, origin, table, settings, *beside, upcoming, noted,
-            block=BLOCK,
+            block=DRAWING_BLOCK,
         )  # fmt: skip
 
 
@@ -401,11 +334,6 @@ def pointnav_simulator(
     """The simulator of an environment without sensors; the arguments are as of `NavEnv`."""
     config = config or PointNavConfig()
     return Simulator(bank, num_envs, body or BodyConfig(), lambda sim: PointNav(sim, config, episodes), seed)
-
-
-def drawing_threads(num_envs: int) -> int:
-    """CUDA threads that draw episodes: whole blocks, since those of a last one would search too."""
-    return -(-min(num_envs * SEARCHERS, DRAWING_THREADS) // BLOCK) * BLOCK
 
 
 # All agents: on the CPU in chunks, each with a row of memory to search in; on CUDA one per thread.
@@ -445,18 +373,6 @@ def begin_cpu(everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_ou
     queue_out.count[0] = n
 
 
-@cpu_kernel
-def draw_cpu(nav, bodies, queued, origin, table, settings, chunks, scratch, upcoming_out, noted_out):
-    """`draw_one` of the queued agents."""
-    n = np.int64(queued.count[0])
-    for chunk in prange(chunks):
-        row = np.int64(chunk)
-        for k in range(row * n // chunks, (row + 1) * n // chunks):
-            i = np.int64(queued.agents[k])
-            if i != NOBODY:
-                draw_one(i, nav, bodies, origin, table, settings, scratch, row, upcoming_out, noted_out)
-
-
 @exact_cuda_kernel
 def advance_cuda(actions, nav, goals, body, settings, scratch, bodies_out, notes_out, pointgoal_out, noted_out):
     """`advance_one` of every agent."""
@@ -484,35 +400,3 @@ def begin_cuda(everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_o
         begin_one(i, upcoming, bodies_out, goals_out)
         queue_out.agents[cuda.atomic.add(queue_out.count, 0, 1)] = i
         observe_one(i, bodies_out, goals_out, pointgoal_out)
-
-
-@exact_cuda_kernel
-def draw_cuda(nav, bodies, queued, origin, table, settings, scratch, upcoming_out, noted_out):
-    """`draw_one` of the queued agents; SEARCHERS neighbouring threads try an agent's candidates side by side."""
-    thread = cuda.grid(1)
-    searcher = thread % SEARCHERS
-    shift = cuda.laneid // SEARCHERS * SEARCHERS
-    group = ((1 << SEARCHERS) - 1) << shift
-    seed, limits = origin.seed[0], limits_of(settings)
-    for k in range(thread // SEARCHERS, queued.count[0], cuda.gridsize(1) // SEARCHERS):
-        i = np.int64(queued.agents[k])
-        episode = bodies.episode[i] + np.int32(1)
-        if table.scene.shape[0] > 0:
-            if searcher == 0:
-                draw_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, thread, upcoming_out)
-            continue
-        scene, heading = draw_scene(i, episode, origin)
-        agent = agent_number(i, origin)
-        hits, first = 0, 0
-        while hits == 0 and first < MAX_CANDIDATES:
-            candidate = first + searcher
-            goal = sample_goal(agent, episode, candidate, nav, scene, seed)
-            found, start, distance = try_candidate(
-                agent, episode, candidate, nav, scene, seed, goal, limits, scratch, thread
-            )
-            hits = (cuda.ballot_sync(group, found and candidate < MAX_CANDIDATES) & group) >> shift
-            if hits & ((2 << searcher) - 1) == 1 << searcher:  # found, and by none before
-                keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), upcoming_out)
-            first += SEARCHERS
-        if hits == 0 and searcher == 0:
-            noted_out[NO_EPISODE] = scene + np.int32(1)

@@ -7,10 +7,10 @@ from batchnav import PointNavEnv, load_scenes
 from batchnav.envs import ahead
 from batchnav.render.raycast import packet
 from batchnav.runtime import ahead as process
-from batchnav.tasks import pointnav
+from batchnav.tasks import pairs, pointnav
 
 KERNELS = (
-    pointnav.advance_cpu, pointnav.judge_cpu, pointnav.begin_cpu, pointnav.draw_cpu, packet.depth_cpu,
+    pointnav.advance_cpu, pointnav.judge_cpu, pointnav.begin_cpu, pairs.draw_cpu, packet.depth_cpu,
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.runtime.arrays import view
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.places import MAX_SNAP_HEIGHT
-from batchnav.tasks import pointnav
+from batchnav.tasks import pairs, pointnav
 from batchnav.tasks.pairs import EpisodeTable
 from batchnav.tasks.pointnav import PointNavConfig, Settings, pointnav_simulator
 
@@ -38,7 +38,7 @@ def test_kernels_compile_for_the_gpu(scene, compile_ptx):
         ),
         pointnav.judge_cuda: (nav, bodies, notes, settings, scratch, goals, metrics, reward),
         pointnav.begin_cuda: (True, upcoming, bodies, goals, queue, pointgoal),
-        pointnav.draw_cuda: (nav, bodies, queue, origin, table, settings, scratch, upcoming, sim.noted),
+        pairs.draw_cuda: (nav, bodies, queue, origin, table, settings, scratch, upcoming, sim.noted),
     }  # fmt: skip
     for kernel, arguments in kernels.items():
         ptx = compile_ptx(kernel, *map(typeof, arguments))
