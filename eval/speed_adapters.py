@@ -5,18 +5,19 @@
 
 All collect rollouts of one size in one kind of environment and take as many steps of as many frames, with two layers of
 64; our network has an embedding of the previous action and a shared trunk instead. Libraries are measured in turn,
-several times over. Prints the median and the lowest and highest of each.
+several times over; one that is not installed or fails is left out, which is said. With --record it appends rows to
+eval/results/cartpole.jsonl.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import io
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
 
 import torch
 import tyro
@@ -26,7 +27,8 @@ from batchnav.config import PolicyConfig, PPOConfig
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.learner import Learner
-from batchnav.runtime.device import machine, resolve_device
+from batchnav.runs.results import record, row
+from batchnav.runtime.device import resolve_device
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Options:
     """For each library at a time."""
     repeats: int = 3
     libraries: tuple[str, ...] = ("ours", "single file", "stable_baselines3", "skrl", "rsl_rl", "torchrl")
+    record: bool = False
+    """Append rows to eval/results/cartpole.jsonl."""
 
 
 Train = Callable[[int], None]
@@ -183,6 +187,8 @@ LIBRARIES = {
     "ours": ours, "single file": single_file, "stable_baselines3": stable_baselines3, "skrl": skrl, "rsl_rl": rsl_rl,
     "torchrl": torchrl,
 }  # fmt: skip
+PACKAGES = {"stable_baselines3": "stable_baselines3", "skrl": "skrl", "rsl_rl": "rsl-rl-lib", "torchrl": "torchrl"}
+"""Whose version a row says."""
 
 
 def rate(train: Train, frames: int, seconds: float, device: torch.device) -> float:
@@ -198,29 +204,42 @@ def rate(train: Train, frames: int, seconds: float, device: torch.device) -> flo
     return updates * frames / spent
 
 
-def main(options: Options) -> dict[str, list[float]]:
-    """Measure in turn, print; frames/s of each, in the order of measuring."""
-    device, found, made = resolve_device(options.device), {}, {}
-    frames = options.num_envs * options.num_steps
+def rates(options: Options, device: torch.device) -> dict[str, list[float]]:
+    """Frames/s of each library, measured in turn; the first turn, not counted, compiles."""
+    frames, found = options.num_envs * options.num_steps, {name: [] for name in options.libraries}
+    made: dict[str, Train] = {}
+    for turn in range(1 + options.repeats):
+        for name in list(found):
+            try:
+                if not turn:
+                    with contextlib.redirect_stdout(io.StringIO()):
+                        made[name] = LIBRARIES[name](options, CartPoleEnv(options.num_envs, device, seed=0))
+                measured = rate(made[name], frames, options.seconds if turn else 0.0, device)
+            except ImportError as error:
+                print(f"not measured: {name}: not installed ({error.name or error})")
+                del found[name]
+            except Exception as error:  # a library's own trouble must not end our run
+                print(f"not measured: {name}: {type(error).__name__}: {str(error)[:200]}")
+                del found[name]
+            else:
+                found[name] += [measured] * bool(turn)
+    return found
+
+
+def main(options: Options) -> list[dict]:
+    """Measure and print; a row for each library."""
+    device = resolve_device(options.device)
     for name in options.libraries:
         if name not in LIBRARIES:
             raise ArgumentError(f"libraries: found {name!r}, expected some of {', '.join(LIBRARIES)}")
-    print(f"{machine(device)}, torch {torch.__version__}: {options}")
-    for name in options.libraries:
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                made[name] = LIBRARIES[name](options, CartPoleEnv(options.num_envs, device, seed=0))
-        except ImportError as error:
-            print(f"{name:<18} not measured: {error}")
-            continue
-        rate(made[name], frames, 0.0, device)  # what is compiled at first
-        found[name] = []
-    for _ in range(options.repeats):
-        for name, rates in found.items():
-            rates.append(rate(made[name], frames, options.seconds, device))
-    for name, rates in found.items():
-        print(f"{name:<18} {median(rates):>12,.0f} frames/s ({min(rates):,.0f} to {max(rates):,.0f})", flush=True)
-    return found
+    size = {name: getattr(options, name) for name in ("num_envs", "num_steps", "epochs", "minibatches")}
+    rows = []
+    for name, samples in rates(options, device).items():
+        version = importlib.metadata.version(PACKAGES[name]) if name in PACKAGES else ""
+        params = {"part": "adapters", "library": f"{name} {version}".strip(), **size}
+        rows.append(row("cartpole", "frames_per_second", samples, params, device))
+    record("cartpole", rows, append=options.record)
+    return rows
 
 
 if __name__ == "__main__":
