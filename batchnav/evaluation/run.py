@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -159,8 +159,8 @@ class Evaluation:
         env = self._environment([self.episodes[i] for i in rows], player.config, sees=True)
         return record(player.enter(env), env)
 
-    def pictures(self, config: NavConfig, scenes: np.ndarray, walks: Sequence[Walk]) -> list[dict[str, Images]]:
-        """What the sensors of a configuration see along walks in scenes i32 [...] of the bank, by sensor."""
+    def pictures(self, config: NavConfig, scenes: np.ndarray, walks: Sequence[Walk]) -> Iterator[dict[str, Images]]:
+        """What the sensors of a configuration see along walks in scenes i32 [...] of the bank: `watch.seen_along`."""
         return seen_along(Eyes(self.bank, config, renderer=self.renderer), scenes, walks)
 
     def _environment(self, episodes: list[Episode], config: NavConfig, sees: bool) -> NavEnv:

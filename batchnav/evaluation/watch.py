@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +16,8 @@ from batchnav.sensors.rig import Rig, make_sensors
 
 STEPS_KEPT = 64
 """Steps whose poses are kept on the device, before they go to the host together."""
-VIEWS_AT_ONCE = 256
-"""Poses from which pictures are drawn at a time."""
+VIEWS_AT_ONCE = 32
+"""Poses from which pictures are drawn at a time: few, since what a way has too few for is drawn in vain."""
 
 
 class Walk(NamedTuple):
@@ -140,15 +140,8 @@ class Eyes:
         return {spec.name: Images(spec, np.concatenate(parts[spec.name])) for spec in self.rig.specs}
 
 
-def seen_along(eyes: Eyes, scenes: np.ndarray, walks: Sequence[Walk]) -> list[dict[str, Images]]:
-    """What eyes see along walks in scenes i32 [...] of the bank, by sensor."""
-    lengths = [len(walk.headings) for walk in walks]
-    seen = eyes.look(
-        np.repeat(scenes.astype(np.int32), lengths),
-        np.concatenate([walk.positions for walk in walks]),
-        np.concatenate([walk.headings for walk in walks]),
-        np.concatenate([walk.tilts for walk in walks]),
-    )
-    ends = np.cumsum(lengths)[:-1]
-    films = {name: np.split(images.values, ends) for name, images in seen.items()}
-    return [{name: Images(seen[name].spec, film[k]) for name, film in films.items()} for k in range(len(walks))]
+def seen_along(eyes: Eyes, scenes: np.ndarray, walks: Sequence[Walk]) -> Iterator[dict[str, Images]]:
+    """What eyes see along walks in scenes i32 [...] of the bank, by sensor: drawn walk by walk, when asked for."""
+    for scene, walk in zip(scenes, walks, strict=True):
+        where = np.full(len(walk.headings), scene, np.int32)
+        yield eyes.look(where, walk.positions, walk.headings, walk.tilts)

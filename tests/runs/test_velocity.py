@@ -51,7 +51,7 @@ def test_a_run_trains_and_its_policy_is_evaluated(floor, tmp_path):
     assert "turns of at most 10°, steps of at most 0.25 m" in evaluation.facts(player)["task"]
     walk = played.walks[0]
     assert walk.actions.shape == (len(walk.positions), 2) and walk.tilts.shape == walk.headings.shape
-    seen = evaluation.pictures(player.config, np.zeros(1, np.int32), [walk])[0]["depth"]
+    seen = next(evaluation.pictures(player.config, np.zeros(1, np.int32), [walk]))["depth"]
     assert seen.values.shape == (len(walk.positions), 1, 16, 16)
 
 

@@ -14,6 +14,7 @@ from worlds import write_episodes, write_floor
 from batchnav.data.episodes import Episode, Goal, rotation_of
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.evaluation.run import Evaluation, ReferencePlayer
+from batchnav.evaluation.watch import Eyes
 from batchnav.tasks.pointnav import METRIC_SPECS
 from batchnav.types import Metric, Spec
 from batchnav.view.breakdown import compared_by, quantiles, straight_line
@@ -115,6 +116,16 @@ def test_pictures_are_drawn_from_where_the_agent_stood(evaluation):
     np.testing.assert_array_equal(seen["depth"].values, film.images["depth"].values)
     np.testing.assert_array_equal(played.walks[2].positions, film.positions)
     np.testing.assert_array_equal(played.walks[2].actions, film.actions)
+
+
+def test_pictures_are_drawn_a_walk_at_a_time(evaluation, played, monkeypatch):
+    """A report of many large pictures holds those of one episode."""
+    drawn = []
+    monkeypatch.setattr(Eyes, "look", lambda eyes, scene, *pose: drawn.append((scene, *pose)))
+    walks = played[0].walks[:3]
+    for k, _ in enumerate(evaluation.pictures(CONFIG, np.array([1, 0, 1]), walks)):
+        assert len(drawn) == k + 1 and drawn[k][0].tolist() == [(1, 0, 1)[k]] * len(walks[k].headings)
+        assert all(found is part for found, part in zip(drawn[k][1:], walks[k], strict=False))
 
 
 def test_parts_and_properties():
