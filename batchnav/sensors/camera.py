@@ -133,6 +133,19 @@ class MountedCamera:
             self.move = lambda: _place_cpu(*arguments)
 
 
+def camera_poses(
+    camera: CameraConfig, position: np.ndarray, heading: np.ndarray, tilt: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where a camera is on bodies that stand at `position` f32 [N, 3] with `heading` and `tilt` f32 [N].
+
+    Returns:
+        Its place f32 [N, 3], and its heading and pitch f32 [N], radians.
+    """
+    out = np.zeros_like(position), np.zeros_like(heading), np.zeros_like(tilt)
+    _place_cpu(position, heading, tilt, Mount.of(camera), *out)
+    return out
+
+
 @device_function
 def _place(i, position, heading, tilt, mount, position_out, heading_out, pitch_out):
     """Put camera i where its body carries it."""

@@ -19,6 +19,8 @@ from batchnav.evaluation.run import Player
 from batchnav.evaluation.watch import Eyes, Walk, Watched
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.rig import MAIN
 from batchnav.sim.bodies import STOP
 from batchnav.tasks import TASKS
 from batchnav.tasks.progress import ProgressTask
@@ -190,6 +192,10 @@ class Session:
             scene, *(part[k : k + 1] for part in (walk.positions, walk.headings, walk.tilts))
         )
         return {sensor: colour(values[0], spec) for sensor, (spec, values) in images.items()}
+
+    def camera(self, name: str) -> CameraConfig:
+        """The camera of an agent's that the first of `seen` is from; the main one where nothing is seen."""
+        return self._config(name).all_cameras[next(iter(self._eyes[name].rig.sensors), MAIN)]
 
     def plan(self, step: int, colours: dict[str, tuple[int, int, int]]) -> Image.Image:
         """The map with the shortest path, and the ways up to a step of the agents that have a colour."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from batchnav.data.episodes import load_episodes
+from batchnav.data.episodes import check_episodes, load_episodes
 from batchnav.data.generate import generate_episodes
 from batchnav.data.scenes import find_played, find_scenes, scene_ids
 from batchnav.data.source import SCENES_DIR
@@ -24,6 +24,7 @@ from batchnav.evaluation.run import Player
 from batchnav.evaluation.watch import Walk
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
+from batchnav.sensors.camera import camera_poses
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
 from batchnav.view.model import to_glb
 from batchnav.view.navmesh import island_areas
@@ -68,6 +69,8 @@ def open_session(
         renderer: for agents that look.
         scenes_dir: folder below which the scenes of Habitat's episodes lie.
         per_scene: episodes drawn in each scene.
+
+    ArgumentError where there is nothing to look at, EpisodeError for an episode of the file that cannot be played.
     """
     config = next((player.config for player in players.values()), NavConfig(sensors=("depth", "rgb")))
     ids, found = scene_ids(scenes), []
@@ -76,6 +79,7 @@ def open_session(
         if not found:
             raise ArgumentError(f"{episodes}: found no episode in {', '.join(ids)}, expected some")
         loaded = find_played(found, scenes_dir, config.body.navmesh, True)
+        check_episodes(found, {scene.name: scene for scene in loaded})
     elif ids:
         loaded = find_scenes(ids, scenes_dir, config.body.navmesh)
         found = [e for scene in loaded for e in generate_episodes(scene, per_scene, seed=0)]
@@ -328,7 +332,7 @@ class Viewer:
 
     def _show_agent(self, name: str, walk: Walk, step: int, image: np.ndarray | None) -> None:
         """The body as a cylinder, and the camera with what it sees."""
-        body, camera = self.session.config.body, self.session.config.camera
+        body, camera = self.session.config.body, self.session.camera(name)
         place, colour = f"/agents/{_plain(name)}", self.colours[name]
         position = walk.positions[step]
         middle = position + UP * camera.camera_height / 2
@@ -337,12 +341,14 @@ class Viewer:
             wxyz=(math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0), position=middle,
         )  # fmt: skip
         fov = 2 * math.atan(math.tan(math.radians(camera.hfov_deg) / 2) * camera.height / camera.width)
-        # viser's cameras look along +Z with +Y down: half a turn about X; then tilt about X, heading about Y.
-        (cy, sy), (cx, sx) = ((math.cos(a / 2), math.sin(a / 2)) for a in (walk.headings[step], walk.tilts[step]))
+        now = slice(step, step + 1)
+        (place_of_camera,), *angles = camera_poses(camera, walk.positions[now], walk.headings[now], walk.tilts[now])
+        # viser's cameras look along +Z with +Y down: half a turn about X; then pitch about X, heading about Y.
+        (cy, sy), (cx, sx) = ((math.cos(a / 2), math.sin(a / 2)) for (a,) in angles)
         turned = (-cy * sx, cy * cx, -sy * sx, -sy * cx)
         self.server.scene.add_camera_frustum(
             f"{place}/camera", fov, camera.width / camera.height, scale=0.35, color=colour, image=image, wxyz=turned,
-            position=position + UP * camera.camera_height,
+            position=place_of_camera,
         )  # fmt: skip
 
     def _show_view(self, view: tuple[str, str], image: np.ndarray) -> None:

@@ -1,14 +1,21 @@
 """The viewer's panel and scene, by viser's own state of them: what a browser would show."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+import torch
+from scipy.spatial.transform import Rotation
 from test_session import CONFIG, bank  # noqa: F401 (a fixture)
 from worlds import episodes_on
 
+from batchnav.data.episodes import save_episodes
+from batchnav.envs.config import with_options
+from batchnav.errors import EpisodeError
 from batchnav.evaluation.run import ReferencePlayer
 from batchnav.sim.bodies import FORWARD
 from batchnav.view.session import YOU, Session
-from batchnav.view.viewer import Viewer
+from batchnav.view.viewer import Viewer, open_session
 
 pytest.importorskip("viser", reason="the viewer's library is not installed")
 
@@ -33,6 +40,34 @@ def test_what_is_shown_at_first(viewer):
     assert "1 of 3" in viewer.status.content and "**random**: step 1 of" in viewer.status.content
     assert {("forward", "depth"), ("random", "depth")} == set(viewer.views)
     assert np.ptp(viewer.map.image) > 100
+
+
+def test_the_camera_stands_where_it_is_mounted(bank):  # noqa: F811
+    """Before the agent, a quarter turn to its left, looking down: as `seen` is drawn, not as the body stands."""
+    mounted = {"camera_forward": 0.2, "camera_left": 0.1, "camera_heading_deg": 90.0, "camera_pitch_deg": -30.0}
+    viewer = Viewer(
+        Session(bank, episodes_on(bank.scenes[0].name), config=with_options(CONFIG, mounted)), port=18081
+    )  # fmt: skip
+    viewer.boxes[YOU].value = True
+    viewer.show_episode()
+    walk = viewer.session.track(YOU).walk
+    camera = viewer.server.scene._handle_from_node_name[f"/agents/{YOU}/camera"]
+    viewer.server.stop()
+    ahead = np.array([-np.sin(walk.headings[0]), 0.0, -np.cos(walk.headings[0])])
+    left = np.array([ahead[2], 0.0, -ahead[0]])
+    expected = walk.positions[0] + 0.2 * ahead + 0.1 * left + np.array([0.0, CONFIG.camera.camera_height, 0.0])
+    assert camera.position == pytest.approx(expected, abs=1e-5)
+    axes = Rotation.from_quat(np.roll(camera.wxyz, -1)).as_matrix()  # it looks along +Z, with +Y down
+    assert axes[:, 2] == pytest.approx(np.cos(np.pi / 6) * left - np.array([0.0, 0.5, 0.0]), abs=1e-5)
+    assert axes[:, 0] == pytest.approx(ahead, abs=1e-5)  # the picture's right is where the agent looks
+
+
+def test_episodes_that_cannot_be_played_are_refused(bank, tmp_path):  # noqa: F811
+    name = bank.scenes[0].name
+    first = episodes_on(name)[0]
+    save_episodes([dataclasses.replace(first, start_position=(0.0, 50.0, 0.0))], tmp_path / "a.json.gz")
+    with pytest.raises(EpisodeError, match=r"start_position"):
+        open_session((), tmp_path / "a.json.gz", {}, torch.device("cpu"))
 
 
 def test_playing_ends_at_the_last_step(viewer):
