@@ -1,17 +1,18 @@
-"""Compile the kernels of an environment before it is made: python -m batchnav.envs.ahead TASK SENSOR ...
+"""Compile the kernels of an environment before it is made: python -m batchnav.envs.ahead '{"sensors": ["rgb"]}'
 
-It plays a step in an empty room of ten metres, which needs no navmesh to be baked, nor anything else that is compiled
-elsewhere. `runtime.ahead` starts it beside the first house.
+The argument is a `NavConfig` in JSON. It plays a step in an empty room of ten metres, which needs no navmesh to be
+baked, nor anything else that is compiled elsewhere. `runtime.ahead` starts it beside the first house.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Sequence
 
 import numpy as np
-import torch
 
+from batchnav.config import from_dict
+from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
@@ -22,19 +23,18 @@ from batchnav.types import TriangleMesh
 
 SIDE = 10.0
 """Metres of the room."""
-FORWARD = 1
 
 
-def main(task: str, sensors: Sequence[str]) -> None:
-    """Play a step of `task` with `sensors` in the room."""
-    env = NavEnv([empty_room()], num_envs=1, device="cpu", task=task, sensors=sensors)
+def main(config: NavConfig) -> None:
+    """Play a step of an environment in the room."""
+    room = empty_room(config.body.navmesh)
+    env = NavEnv([room], num_envs=1, device="cpu", task=config.task_name, config=config)
     env.reset()
-    env.step(torch.full((1,), FORWARD))
+    env.step(config.body.no_actions(1, env.device))
 
 
-def empty_room() -> Scene:
+def empty_room(settings: NavMeshSettings) -> Scene:
     """A floor without walls, and the navmesh that a baker would make of it: one polygon of two triangles."""
-    settings = NavMeshSettings()
     low, high = settings.agent_radius, SIDE - settings.agent_radius
     corners = np.array([(low, 0, low), (low, 0, high), (high, 0, high), (high, 0, low)], np.float32)
     polygon, detail = np.zeros(1, POLYGON), np.zeros(1, DETAIL)
@@ -53,4 +53,4 @@ def empty_room() -> Scene:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(from_dict(NavConfig, json.loads(sys.argv[1])))

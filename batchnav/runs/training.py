@@ -144,8 +144,8 @@ def make_learner(run: PointNavRun, ranks: Ranks | None = None) -> Learner:
 def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
     """Freshly sampled episodes in this rank's share of the scenes, or its share of the episodes in theirs."""
     n = run.ppo.num_envs
-    if ranks.first and ranks.device.type == "cpu" and run.body.is_discrete:  # `envs.ahead` plays by steps
-        compile_ahead(run.task_name, run.sensors)
+    if ranks.first and ranks.device.type == "cpu":
+        compile_ahead(to_dict(run.nav))
     if run.scenes.episodes:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
         return fixed_episodes(ranks.share(episodes), run, ranks.device, n)

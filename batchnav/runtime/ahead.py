@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from numba import config
@@ -22,18 +24,22 @@ LONGEST = 600.0
 _started: list[subprocess.Popen] = []
 
 
-def compile_ahead(task: str = "pointnav", sensors: Sequence[str] = ("depth",)) -> None:
+def compile_ahead(env: Mapping[str, Any] | None = None) -> None:
     """Have the CPU's kernels of an environment compiled by another process, while this one makes its scenes.
 
     Once in a process, where there is a second core, no GPU that would play instead, and no such kernel in the cache.
+
+    Args:
+        env: an `envs.config.NavConfig` as `config.to_dict` gives it; None: the defaults, which are PointNav with depth.
     """
+    task = env["task"]["name"] if env else "pointnav"
     folder = made_by("kernels", f"batchnav.tasks.{task}")
     idle = config.DISABLE_JIT or num_threads() < 2 or torch.cuda.is_available()  # type: ignore[attr-defined]
     if _started or idle or not sys.executable or any(folder.rglob("*.nbi")):
         return
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", PROGRAM, task, *sensors], env={**os.environ, "NUMBA_NUM_THREADS": "1"},
+            [sys.executable, "-m", PROGRAM, json.dumps(env or {})], env={**os.environ, "NUMBA_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
     except OSError:  # no more processes, or no memory for one: this one compiles when it gets there

@@ -1,12 +1,17 @@
 """What is compiled ahead is what an environment needs."""
 
+import json
+
 import pytest
 import torch
 
-from batchnav import PointNavEnv, load_scenes
+from batchnav import NavEnv, PointNavEnv, load_scenes
+from batchnav.config import from_dict, to_dict
 from batchnav.envs import ahead
+from batchnav.envs.config import NavConfig, with_options
 from batchnav.render.raycast import packet
 from batchnav.runtime import ahead as process
+from batchnav.sensors.camera import CameraConfig
 from batchnav.tasks import pairs, pointnav
 
 KERNELS = (
@@ -15,13 +20,24 @@ KERNELS = (
 
 
 def test_the_room_needs_the_kernels_that_a_house_needs():
-    ahead.main("pointnav", ["depth"])
+    ahead.main(NavConfig())
     compiled = [set(kernel.signatures) for kernel in KERNELS]
     assert all(compiled)
     env = PointNavEnv(load_scenes(["house:0"]), num_envs=2, device="cpu")
     env.reset()
     env.step(torch.ones(2, dtype=torch.int64))
     assert [set(kernel.signatures) for kernel in KERNELS] == compiled
+
+
+def test_further_cameras_noise_and_speeds_are_compiled_ahead(monkeypatch):
+    """All of an environment's configuration reaches the process, as JSON."""
+    played = []
+    monkeypatch.setattr(ahead, "NavEnv", lambda *args, **kwargs: played.append(NavEnv(*args, **kwargs)) or played[0])
+    config = NavConfig(sensors=("left_depth",), cameras={"left": CameraConfig(height=8, width=8)})
+    config = with_options(config, {"control": "velocity", "depth_noise": 1.0})
+    ahead.main(from_dict(NavConfig, json.loads(json.dumps(to_dict(config)))))
+    assert played[0].config == config and played[0].sim.bodies.position.isfinite().all()
+    assert played[0].single_observation_space["left_depth"].shape == (1, 8, 8)
 
 
 @pytest.fixture
@@ -40,11 +56,12 @@ def idle(monkeypatch, tmp_path):
 def test_a_process_is_started_once_and_only_for_an_empty_cache(monkeypatch, idle):
     started = []
     monkeypatch.setattr(process.subprocess, "Popen", lambda command, **_: started.append(command) or Still())
-    process.compile_ahead("flee", ["depth", "rgb"])
+    env = {"task": {"name": "flee"}, "sensors": ["rgb"]}
+    process.compile_ahead(env)
     process.compile_ahead()
     process.wait_for_compilation()
     assert process._started[0].waited
-    assert [command[1:] for command in started] == [["-m", "batchnav.envs.ahead", "flee", "depth", "rgb"]]
+    assert [command[1:] for command in started] == [["-m", "batchnav.envs.ahead", json.dumps(env)]]
     monkeypatch.setattr(process, "_started", [])
     (idle / "tasks" / "draw_cpu.nbi").touch()
     process.compile_ahead()
