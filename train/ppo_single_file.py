@@ -3,6 +3,8 @@
     python train/ppo_single_file.py                                            # CartPole: seconds on a CPU
     python train/ppo_single_file.py --device cuda --num-envs 4096 --total-frames 20_000_000
 
+`--device auto` takes a GPU where there is one.
+
 Schulman et al., "Proximal policy optimization algorithms" (2017), with the details of Huang et al., "The 37
 implementation details of PPO" (ICLR Blog Track, 2022). For another environment change the two lines that make one, and
 `Agent`, which takes flat observations; what it does with tensors needs no change, since all stay on the device.
@@ -80,16 +82,17 @@ def train(args: Args) -> Agent:
     """Train; prints the mean return of the episodes that ended in each rollout."""
     torch.manual_seed(args.seed)
     env = CartPoleEnv(args.num_envs, args.device, args.seed)
-    agent = Agent(env.single_observation_space.shape[0], int(env.single_action_space.n)).to(args.device)
+    device = env.device  # "auto" has become one
+    agent = Agent(env.single_observation_space.shape[0], int(env.single_action_space.n)).to(device)
     optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
     shape, begin, frames = (args.num_steps, args.num_envs), time.perf_counter(), 0
-    obs = torch.zeros(*shape, *env.single_observation_space.shape, device=args.device)
-    actions = torch.zeros(shape, dtype=torch.int64, device=args.device)
-    logprobs, rewards, values, next_values, ends = (torch.zeros(shape, device=args.device) for _ in range(5))
+    obs = torch.zeros(*shape, *env.single_observation_space.shape, device=device)
+    actions = torch.zeros(shape, dtype=torch.int64, device=device)
+    logprobs, rewards, values, next_values, ends = (torch.zeros(shape, device=device) for _ in range(5))
 
     next_obs, _ = env.reset(seed=args.seed)
     while frames < args.total_frames:
-        returns, episodes = torch.zeros((), device=args.device), torch.zeros((), device=args.device)
+        returns, episodes = torch.zeros((), device=device), torch.zeros((), device=device)
         with torch.no_grad():
             for t in range(args.num_steps):
                 obs[t] = next_obs  # a copy: the environment writes into its own tensors again
@@ -109,7 +112,7 @@ def train(args: Args) -> Agent:
 
         flat = [x.flatten(0, 1) for x in (obs, actions, logprobs, advantages, advantages + values)]
         for _ in range(args.update_epochs):
-            order = torch.randperm(actions.numel(), device=args.device)
+            order = torch.randperm(actions.numel(), device=device)
             for rows in order.chunk(args.num_minibatches):
                 b_obs, b_actions, b_logprobs, b_advantages, b_returns = (x[rows] for x in flat)
                 policy = agent.policy(b_obs)

@@ -7,7 +7,7 @@ from PIL import Image
 
 from batchnav.envs.nav import NavEnv
 from batchnav.view.mosaic import colour
-from batchnav.view.topdown import BLUE, PAPER, TopDownMap
+from batchnav.view.topdown import BLUE, FOOT, PAPER, TopDownMap
 
 MAP_SIZE = 320
 """Pixels of a map's longer side."""
@@ -58,12 +58,12 @@ class Pictures:
         return plan
 
     def _beside(self, views: list[Image.Image], plan: TopDownMap) -> np.ndarray:
-        """Pictures in a row of one height, the map at the right."""
-        side = max(MAP_SIZE, plan.size[1])  # so that frames of one scene have one size
+        """Pictures in a row of one height, the map at the right; of one size whatever the scene, as videos need it."""
+        side = MAP_SIZE + FOOT
         scaled = [
             view.resize((round(side * view.width / view.height), side), Image.Resampling.NEAREST) for view in views
         ]
-        frame = Image.new("RGB", (sum(view.width for view in scaled) + plan.size[0], side), PAPER)
+        frame = Image.new("RGB", (sum(view.width for view in scaled) + MAP_SIZE, side), PAPER)
         left = 0
         for picture in (*scaled, plan.image):
             frame.paste(picture, (left, 0))

@@ -17,6 +17,7 @@ from batchnav.errors import ConfigError
 from batchnav.runs.config import PointNavRun
 from batchnav.runs.folder import CONFIG_NAME
 from batchnav.runs.training import train
+from batchnav.runs.wandb import find_wandb
 from batchnav.runtime.bundled import find_config
 
 
@@ -66,6 +67,8 @@ def parse(arguments: Sequence[str]) -> Command:
     for name, value, least in (("gpus", command.gpus, 1), ("max-restarts", command.max_restarts, 0)):
         if value < least:
             raise ConfigError(f"--{name}: found {value}, expected {least} or more")
+    if command.wandb:
+        find_wandb()  # before anything is made
     return command
 
 

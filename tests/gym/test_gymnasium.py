@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import types
 import warnings
 
 import gymnasium
@@ -10,9 +11,9 @@ import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
-from gymnasium.wrappers import FrameStackObservation, RecordEpisodeStatistics
+from gymnasium.wrappers import FrameStackObservation, RecordEpisodeStatistics, RecordVideo, TransformReward
 from gymnasium.wrappers import vector as vector_wrappers
-from worlds import write_floor
+from worlds import write_box, write_floor
 
 import batchnav
 from batchnav.envs.stream import SceneStream
@@ -196,15 +197,58 @@ def test_gymnasiums_checker_finds_nothing(single, name):
 
 
 def test_one_environment_with_gymnasiums_wrappers(single):
-    env = FrameStackObservation(RecordEpisodeStatistics(single()), 4)
+    env = TransformReward(FrameStackObservation(RecordEpisodeStatistics(single()), 4), lambda reward: 2.0 * reward)
     observation, _ = env.reset(seed=2)
     assert observation["depth"].shape == (4, 1, 16, 16) and env.observation_space.contains(observation)
-    over = False
+    over, total, last = False, 0.0, observation["depth"][-1]
     while not over:
         observation, reward, terminated, truncated, info = env.step(1)
-        over = terminated or truncated
+        over, total = terminated or truncated, total + reward / 2.0
+        assert np.array_equal(observation["depth"][-2], last), "the frame before the last is the last step's"
+        last = observation["depth"][-1]
     assert isinstance(reward, float) and info["episode"]["l"] == 6 and truncated
-    assert info["success"] == 0.0
+    assert info["episode"]["r"] == pytest.approx(total, abs=1e-4) and info["success"] == 0.0
+
+
+@pytest.fixture
+def films(monkeypatch):
+    """What Gymnasium's RecordVideo hands to MoviePy, which is not installed for tests: (rate, pictures, path) each."""
+    written = []
+
+    def clip(frames, fps):
+        return types.SimpleNamespace(write_videofile=lambda path, logger: written.append((fps, np.stack(frames), path)))
+
+    for name in ("moviepy", "moviepy.video", "moviepy.video.io", "moviepy.video.io.ImageSequenceClip"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setattr(sys.modules["moviepy.video.io.ImageSequenceClip"], "ImageSequenceClip", clip, raising=False)
+    return written
+
+
+def test_a_video_of_one_environment(single, films, tmp_path):
+    env = RecordVideo(single(render_mode="rgb_array"), str(tmp_path), episode_trigger=lambda episode: episode == 1)
+    for _ in range(2):
+        env.reset()
+        for _ in range(6):
+            env.step(1)
+    env.close()
+    ((rate, frames, path),) = films
+    assert rate == 10 and path.endswith("episode-1.mp4") and len(frames) == 7
+    assert not np.array_equal(frames[0], frames[-1])
+
+
+def test_a_video_of_scenes_of_any_shape(make, floor, films, tmp_path):
+    """The agents' pictures make one, so maps of a wide scene and of a deep one take the same room."""
+    narrow = batchnav.load_scene(write_box(tmp_path / "narrow.ply", (0.0, -0.1, 0.0), (9.0, 0.0, 3.0)))
+    env = make(num_envs=2, scenes=[floor, narrow], render_mode="rgb_array")
+    options = {"step_trigger": lambda step: step == 0, "video_length": 4}
+    video = vector_wrappers.RecordVideo(env, str(tmp_path / "videos"), **options)
+    video.reset()
+    assert set(env.sim.bodies.scene.tolist()) == {0, 1}
+    sizes = {picture.shape for picture in env.render()}
+    for _ in range(5):
+        video.step([1, 2])
+    ((_, frames, _),) = films
+    assert len(sizes) == 1 and frames.dtype == np.uint8 and len(frames) == 5
 
 
 def test_what_is_rendered(single, make):

@@ -10,7 +10,7 @@ from rsl_rl.modules.distribution import Distribution
 from tensordict import TensorDict
 from torch.distributions import OneHotCategorical, kl_divergence
 
-from batchnav.envs.adapters.observations import by_name, check_autoreset, figures_of, num_actions
+from batchnav.envs.adapters.observations import by_name, check_autoreset, check_torch, figures_of, num_actions
 from batchnav.errors import ArgumentError
 from batchnav.types import VecEnv
 
@@ -39,7 +39,9 @@ class RslRlEnv(RslRlVecEnv):
         self.num_actions, self.max_episode_length = num_actions(env), max_episode_length
         self.cfg = cfg or {}
         self._steps = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
-        self._keep(env.reset()[0])
+        observation, _ = env.reset()
+        check_torch(observation)
+        self._keep(observation)
 
     @property
     def episode_length_buf(self) -> torch.Tensor:

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from skrl.envs.wrappers.torch import Wrapper
 from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 
-from batchnav.envs.adapters.observations import check_autoreset, figures_of, num_actions
+from batchnav.envs.adapters.observations import check_autoreset, check_torch, figures_of, num_actions
 from batchnav.types import VecEnv
 
 
@@ -49,6 +49,7 @@ class SkrlEnv(Wrapper):
     def reset(self) -> tuple[torch.Tensor, dict[str, Any]]:
         """Start all episodes anew: observation, {}."""
         observation, _ = self._env.reset()
+        check_torch(observation)
         return self._flat(observation), {}
 
     def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict]:

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from stable_baselines3.common import vec_env
 
-from batchnav.envs.adapters.observations import check_autoreset, figures_of, num_actions
+from batchnav.envs.adapters.observations import check_autoreset, check_torch, figures_of, num_actions
 from batchnav.errors import ArgumentError
 from batchnav.types import VecEnv
 
@@ -40,6 +40,7 @@ class SB3VecEnv(vec_env.VecEnv):
     def reset(self) -> Any:
         """Start all episodes anew, with the first of the seeds that `seed` gave; the other environments' follow."""
         observation, _ = self.env.reset(seed=self._seeds[0])
+        check_torch(observation)
         self._reset_seeds()
         return _to_numpy(observation)
 

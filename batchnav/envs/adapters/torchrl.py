@@ -11,7 +11,7 @@ from tensordict import TensorDict, TensorDictBase
 from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
 from torchrl.envs import EnvBase
 
-from batchnav.envs.adapters.observations import boxes_of, by_name, check_autoreset, num_actions
+from batchnav.envs.adapters.observations import boxes_of, by_name, check_autoreset, check_torch, num_actions
 from batchnav.errors import ArgumentError
 from batchnav.types import VecEnv
 
@@ -50,12 +50,17 @@ class TorchRLEnv(EnvBase):
     def _reset(self, tensordict: TensorDictBase | None = None, **kwargs) -> TensorDict:
         """All episodes anew; where TorchRL asks for those that ended only, the observations that they began with."""
         mask = None if tensordict is None else tensordict.get("_reset", None)
-        if mask is None or self._first is None:
-            observation, self.info = self.env.reset(seed=self._seed)
-            self._seed = None
-            self._first = self._copy(observation)
-        elif not torch.equal(mask.flatten(), self._ended):
-            raise ArgumentError("reset: found a mask of other environments, expected those whose episodes just ended")
+        if mask is not None and self._first is not None and torch.equal(mask.flatten(), self._ended):
+            return self._first.clone()
+        if mask is not None and not mask.all():
+            found = f"{int(mask.sum())} of {self.env.num_envs}"
+            raise ArgumentError(
+                f"reset: found a mask of {found} environments, expected all, or those whose episodes just ended"
+            )
+        observation, self.info = self.env.reset(seed=self._seed)
+        check_torch(observation)
+        self._seed, self._first = None, self._copy(observation)
+        self._ended.zero_()
         return self._first.clone()
 
     def _step(self, tensordict: TensorDictBase) -> TensorDict:

@@ -53,7 +53,7 @@ def test_an_example_learns(heading, library, monkeypatch, tmp_path):
 
 
 def test_the_single_file_learns(capsys):
-    agent = ppo_single_file.train(ppo_single_file.Args(total_frames=50_000))
+    agent = ppo_single_file.train(ppo_single_file.Args(total_frames=50_000, device="auto")).cpu()
     assert mean_return(lambda observation: agent.actor(observation).argmax(1)) > LEARNED
     *_, last = capsys.readouterr().out.splitlines()
     assert "51,200 frames" in last and "mean return" in last

@@ -126,19 +126,48 @@ def test_torchrl_without_final_observations(torchrl):
         env.reset(rollout[:, -1].empty().set("_reset", torch.tensor([[True], [False]])))
 
 
+def test_torchrl_begins_all_anew_with_a_full_mask(torchrl):
+    """In the midst of episodes, too; what just ended has begun anew already, and is handed out."""
+    env = torchrl.TorchRLEnv(ours(2, 4))
+    every, step = torch.ones(2, 1, dtype=torch.bool), {"action": torch.ones(2, dtype=torch.int64)}
+    first = env.reset()
+    for steps in (1, 3):
+        for _ in range(steps):
+            state = env.step(first.clone().update(step))
+        assert (state["next", "count"] > 0).all()
+        assert not env.reset(first.empty().set("_reset", every))["count"].any()
+        assert env.env.env.get_attr("steps") == (0, 0)
+    for _ in range(4):
+        env.step(first.clone().update(step))
+    assert not env.reset(first.empty().set("_reset", every))["count"].any()
+
+
 def test_torchrl_seeds(torchrl):
     env, twin = torchrl.TorchRLEnv(CartPoleEnv(4)), CartPoleEnv(4)
     env.set_seed(5)
     assert torch.equal(env.reset()["observation"], twin.reset(seed=5)[0])
 
 
-@pytest.mark.parametrize(
+every_adapter = pytest.mark.parametrize(
     ("library", "name", "options"),
     [
         ("skrl", "SkrlEnv", {}), ("rsl_rl", "RslRlEnv", {"max_episode_length": 3}), ("torchrl", "TorchRLEnv", {}),
         ("stable_baselines3", "SB3VecEnv", {}),
     ],
 )  # fmt: skip
+
+
+@every_adapter
+def test_arrays_are_refused(library, name, options):
+    """All convert tensors themselves, or keep them."""
+    pytest.importorskip(library)
+    adapter = getattr(importlib.import_module(f"batchnav.envs.adapters.{library}"), name)
+    env = gymnasium.make_vec("batchnav/CartPole-v0", num_envs=2, output="numpy")
+    with pytest.raises(ArgumentError, match=r"found ndarray for observation 'observation', .*output=\"torch\""):
+        adapter(env, **options).reset()
+
+
+@every_adapter
 def test_actions_that_are_a_box_are_refused(library, name, options):
     """They would be read as numbers of actions."""
     pytest.importorskip(library)
