@@ -23,8 +23,8 @@ from batchnav.policy.cells import CELL, one_hot_cells
 SMALLEST_IMAGE = 16
 """Pixels a side: fewer leave nothing to do for the strides of the last two blocks."""
 
-CHUNK = 4096
-"""Cells whose one-hot rows (2.6 MB for ten bins) the CPU's gradient holds at a time."""
+CHUNK = 1024
+"""Cells whose one-hot rows (0.7 MB for ten bins) the CPU's gradient holds at a time."""
 
 SE_REDUCTION = 16
 """Squeeze-and-excitation squeezes to a sixteenth of the channels."""
