@@ -25,8 +25,9 @@ from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_f
 from batchnav.runtime.launch import BoundKernel
 from batchnav.sim.episodes import NOBODY
 from batchnav.sim.simulator import Simulator
+from batchnav.tasks.measures import path_efficiency
 from batchnav.tasks.pairs import EpisodeTable
-from batchnav.tasks.progress import ProgressTask, judge_progress, progress_metrics
+from batchnav.tasks.progress import ProgressTask, judge_progress, progress_metrics, share_of
 from batchnav.tasks.settings import TaskConfig
 from batchnav.types import Metric
 
@@ -63,10 +64,11 @@ def distance_from_start(i, nav, notes, scratch, row):
 
 
 @lean_function
-def judge_one(i, nav, notes, distance_reward, scratch, row, roam_out, figures_out, reward_out):
+def judge_one(i, nav, notes, distance_reward, scratch, row, roam_out, ppl_out, figures_out, reward_out):
     """Distance, reward and figures of a step, from its notes."""
     distance = distance_from_start(i, nav, notes, scratch, row)
     reward = distance_reward * (distance - notes.progress[i])
+    ppl_out[i] = share_of(distance, notes.reachable[i]) * path_efficiency(distance, notes.path_length[i])
     judge_progress(i, notes, distance, reward, roam_out, figures_out, reward_out)
 
 
@@ -93,14 +95,19 @@ def keep_farthest(i, candidates, upcoming_out):
 class Flee(ProgressTask):
     """The task of the N agents of a simulator: a `batchnav.types.Task`, made as `ProgressTask` is.
 
-    Its target is the farthest place (`navmesh/farthest.py` says how it is found), its progress the distance.
+    Its target is the farthest place (`navmesh/farthest.py` says how it is found), its progress the distance. The metric
+    "ppl" is progress weighted by path length (Wani et al., "MultiON", 2020): the share of the farthest that was
+    reached, times the shortest way there over the way walked.
     """
 
     Config = FleeConfig
     title = "Flee"
     reference_agents = ("random", "forward", "oracle")
-    metric_specs = progress_metrics(
-        Metric("distance_from_start", headline=True), Metric("share_of_farthest", high=1.0, headline=True)
+    metric_specs = (
+        *progress_metrics(
+            Metric("distance_from_start", headline=True), Metric("share_of_farthest", high=1.0, headline=True)
+        ),
+        Metric("ppl", high=1.0),
     )
 
     def __init__(self, sim: Simulator, config: FleeConfig, episodes: EpisodeTable | None = None):
@@ -132,7 +139,7 @@ class Flee(ProgressTask):
         sim, n = self.sim, self.sim.num_envs
         nav, scale, queue = sim.bank.navmesh_view, np.float32(self.config.distance_reward), view(sim.queue)
         notes, upcoming, candidates = view(self.notes), view(self.upcoming), view(self.own[0])
-        written = view(self.roam), view(self.finished), view(self.reward)
+        written = view(self.roam), view(self.metrics["ppl"]), view(self.finished), view(self.reward)
         if sim.device.type == "cpu":
             chunks, scratch = sim.chunks, self.scratch
             self._judge: Callable[[], Any] = partial(judge_cpu, nav, notes, scale, chunks, scratch, *written)
@@ -155,13 +162,13 @@ def drawing_threads(num_envs: int) -> int:
 
 
 @cpu_kernel
-def judge_cpu(nav, notes, distance_reward, chunks, scratch, roam_out, figures_out, reward_out):
+def judge_cpu(nav, notes, distance_reward, chunks, scratch, roam_out, ppl_out, figures_out, reward_out):
     """`judge_one` of every agent."""
     n = reward_out.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            judge_one(i, nav, notes, distance_reward, scratch, row, roam_out, figures_out, reward_out)
+            judge_one(i, nav, notes, distance_reward, scratch, row, roam_out, ppl_out, figures_out, reward_out)
 
 
 @cpu_kernel
@@ -181,11 +188,11 @@ def farthest_cpu(nav, queued, chunks, scratch, candidates_out, upcoming_out):
 
 
 @exact_cuda_kernel
-def judge_cuda(nav, notes, distance_reward, scratch, roam_out, figures_out, reward_out):
+def judge_cuda(nav, notes, distance_reward, scratch, roam_out, ppl_out, figures_out, reward_out):
     """`judge_one` of every agent."""
     i = cuda.grid(1)
     if i < reward_out.shape[0]:
-        judge_one(i, nav, notes, distance_reward, scratch, i, roam_out, figures_out, reward_out)
+        judge_one(i, nav, notes, distance_reward, scratch, i, roam_out, ppl_out, figures_out, reward_out)
 
 
 @exact_cuda_kernel

@@ -40,6 +40,7 @@ def test_rewards_are_the_change_of_distance_and_add_up_to_it(rooms):
     assert metrics["distance_from_start"] == pytest.approx(0.5, abs=ROUNDING)  # the last, and not the largest
     assert metrics["return"] == pytest.approx(0.5, abs=ROUNDING)
     assert metrics["path_length"] == pytest.approx(1.5, abs=ROUNDING) and metrics["steps"] == 25
+    assert metrics["ppl"] == pytest.approx(metrics["share_of_farthest"] * 0.5 / 1.5, abs=ROUNDING)
 
 
 def test_the_farthest_place_of_an_empty_room_is_its_farthest_corner(rooms):

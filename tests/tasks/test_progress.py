@@ -125,7 +125,16 @@ def kernels(bank):
         roam, notes, upcoming, figures = map(view, (task.roam, task.notes, task.upcoming, task.finished))
         reward, actions = view(task.reward), np.zeros(n, np.int64)
         if name == "flee":
-            found[flee.judge_cuda] = (nav, notes, np.float32(1.0), scratch, roam, figures, reward)
+            found[flee.judge_cuda] = (
+                nav,
+                notes,
+                np.float32(1.0),
+                scratch,
+                roam,
+                view(task.metrics["ppl"]),
+                figures,
+                reward,
+            )
             found[flee.farthest_cuda] = (nav, queue, scratch, view(task.own[0]), upcoming)
             found[progress.advance_cuda] = (
                 actions, nav, roam, sim.body, np.int32(9), scratch, bodies, notes, noted
