@@ -55,6 +55,43 @@ def ktx2(colors, width=None, height=None, levels=1):
     return whole.ljust(data, b"\0") + b"".join(reversed(parts))
 
 
+def triangle_tree(**changes) -> tuple[dict, bytes]:
+    """glTF of one triangle; `changes` replace its top-level entries."""
+    corners, indices = np.float32([[0, 0, 0], [1, 0, 0], [0, 1, 0]]), np.uint16([0, 1, 2])
+    data = corners.tobytes() + indices.tobytes()
+    tree = {
+        "asset": {"version": "2.0"}, "scene": 0, "scenes": [{"nodes": [0]}], "nodes": [{"mesh": 0}],
+        "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1}]}],
+        "accessors": [
+            {"bufferView": 0, "componentType": 5126, "count": 3, "type": "VEC3"},
+            {"bufferView": 1, "componentType": 5123, "count": 3, "type": "SCALAR"},
+        ],
+        "bufferViews": [
+            {"buffer": 0, "byteOffset": 0, "byteLength": 36}, {"buffer": 0, "byteOffset": 36, "byteLength": 6},
+        ],
+        "buffers": [{"byteLength": len(data)}],
+    }  # fmt: skip
+    return {**tree, **changes}, data
+
+
+def compressed(name):
+    """A GLB that says that it is compressed with an extension, but holds nothing of the kind."""
+    tree, data = triangle_tree()
+    tree["extensionsRequired"] = tree["extensionsUsed"] = [name]
+    if "draco" in name:
+        tree["meshes"][0]["primitives"][0]["extensions"] = {name: {"bufferView": 0, "attributes": {"POSITION": 0}}}
+    else:
+        tree["bufferViews"][0]["extensions"] = {name: {"buffer": 0, "byteLength": 36, "byteStride": 12, "count": 3}}
+    return glb(tree, data)
+
+
+def written(tmp_path, name, data):
+    """Write a file; returns its path."""
+    path = tmp_path / name
+    path.write_bytes(data)
+    return path
+
+
 class Gltf:
     """A square of one material. `tree` may be edited before `data` is asked for."""
 
