@@ -35,7 +35,7 @@ class Carts(NamedTuple):
     record: torch.Tensor
     """f32 [N, 8]: final states and lengths of the episodes that ended in the last step, as `episodes` lays them out. A
     block's records lie next to each other, from the row of its first cart, in no particular order."""
-    count: torch.Tensor
+    count: torch.Tensor  # type: ignore[assignment]  # hides what tuples have by this name
     """i32 [blocks]: how many records a block has."""
     invalid: np.ndarray
     """i32 [1]: 1 + the number of an environment that was given an action other than 0 and 1, else 0."""

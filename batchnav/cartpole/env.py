@@ -193,10 +193,8 @@ class CartPoleEnv(VectorEnv):
         for name, tensor in expected.items():
             found = state.get(name)
             if not isinstance(found, torch.Tensor) or found.shape != tensor.shape or found.dtype != tensor.dtype:
-                found = (
-                    f"{found.dtype} {list(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
-                )
-                raise CheckpointError(f"{name}: found {found}, expected {tensor.dtype} {list(tensor.shape)}")
+                kind = f"{found.dtype} {list(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
+                raise CheckpointError(f"{name}: found {kind}, expected {tensor.dtype} {list(tensor.shape)}")
         self.carts.state.copy_(state["state"])
         self.carts.clock.copy_(state["clock"])
         self._set_steps(state["steps"].to(self.device))

@@ -250,7 +250,8 @@ class CartPoleRollout:
         # numba's launch takes no empty arrays
         self._weights = view(weights if self._linear else torch.zeros((1, 4), device=env.device))
         self._final_steps = view(self.final_steps)
-        self._trajectory = view((trajectory if self._write else Trajectory.empty(1, 1, env.device)).flat())
+        written = Trajectory.empty(1, 1, env.device) if trajectory is None else trajectory
+        self._trajectory = view(written.flat())
 
     def __call__(self) -> None:
         """Take the steps; on CUDA, on torch's current stream. ArgumentError where the environment is closed."""

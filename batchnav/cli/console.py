@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
 Up = Literal["auto", "y", "z"]
-Words = tyro.conf.Positional
 
 
 def show(thing: Any) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import tyro
 from rich.table import Column, Table
+from tyro.conf import Positional
 
-from batchnav.cli.console import Up, Words, show
+from batchnav.cli.console import Up, show
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.datasets import load_dataset
 from batchnav.data.download import Login, download
@@ -52,7 +54,7 @@ def list_data(data_path: Path = DATA) -> None:
 
 
 def download_data(
-    uids: Words[tuple[str, ...]],
+    uids: Positional[tuple[str, ...]],
     /,
     data_path: Path = DATA,
     username: str = "",
@@ -75,7 +77,7 @@ def download_data(
 
 
 def import_data(
-    source: Words[Path],
+    source: Positional[Path],
     /,
     out: Path,
     up: Up = "auto",
@@ -101,7 +103,7 @@ def import_data(
     _report(prepare(sources, out))
 
 
-def prepare_data(paths: Words[tuple[Path, ...]], /, split: str = "train", out: Path | None = None) -> None:
+def prepare_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", out: Path | None = None) -> None:
     """Bake, build and pack scenes into one file each, which loads at once; again to go on after a break.
 
     Args:
@@ -113,7 +115,7 @@ def prepare_data(paths: Words[tuple[Path, ...]], /, split: str = "train", out: P
 
 
 def make_episodes(
-    scenes: Words[tuple[str, ...]],
+    scenes: Positional[tuple[str, ...]],
     /,
     out: Path,
     per_scene: int = 100,
@@ -145,7 +147,7 @@ def make_episodes(
     show(f"{out}: {len(episodes)} episodes in {len({e.scene_id for e in episodes})} scenes")
 
 
-def validate_data(paths: Words[tuple[Path, ...]], /, split: str = "train", scenes_dir: Path = SCENES_DIR) -> None:
+def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", scenes_dir: Path = SCENES_DIR) -> None:
     """Find and name what is wrong in scenes, navmeshes and episode files; exit status 1 where something is.
 
     Args:
@@ -195,7 +197,7 @@ def _report(outcomes: Sequence[Outcome]) -> None:
 
 def command(arguments: Sequence[str]) -> None:
     """`batchnav data ...`."""
-    functions = {
+    functions: dict[str, Callable[..., Any]] = {
         "list": list_data, "download": download_data, "import": import_data, "prepare": prepare_data,
         "episodes": make_episodes, "validate": validate_data,
     }  # fmt: skip

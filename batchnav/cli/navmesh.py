@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
+from tyro.conf import Positional
 
-from batchnav.cli.console import Up, Words, show
+from batchnav.cli.console import Up, show
 from batchnav.errors import BatchnavError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
@@ -25,7 +26,7 @@ MAX_ISLANDS = 10
 
 
 def bake_navmesh(
-    mesh: Words[Path],
+    mesh: Positional[Path],
     /,
     *,
     out: Path | None = None,
@@ -47,7 +48,7 @@ def bake_navmesh(
     show(f"{out}: {navmesh.area:.2f} m², {navmesh.num_polygons} polygons, {navmesh.num_islands} islands")
 
 
-def show_info(file: Words[Path], /) -> None:
+def show_info(file: Positional[Path], /) -> None:
     """Show what is in a navmesh file: size, islands, settings.
 
     Args:
@@ -70,7 +71,7 @@ def show_info(file: Words[Path], /) -> None:
 
 
 def draw(
-    file: Words[Path],
+    file: Positional[Path],
     /,
     out: Path | None = None,
     start: tuple[float, float, float] | None = None,
@@ -87,8 +88,8 @@ def draw(
         height: y of the storey; by default that of the largest island.
     """
     out = out or file.with_suffix(".png")
-    ends = [None if point is None else np.array(point, np.float32) for point in (start, goal)]
-    figure = draw_navmesh(NavMesh.load(file), *ends, height=height)
+    begin, end = (None if point is None else np.array(point, np.float32) for point in (start, goal))
+    figure = draw_navmesh(NavMesh.load(file), begin, end, height)
     with replacing(out, BatchnavError) as part:
         figure.savefig(part, format="png", dpi=120)
     show(f"{out}")
@@ -96,5 +97,5 @@ def draw(
 
 def command(arguments: Sequence[str]) -> None:
     """`batchnav navmesh ...`."""
-    functions = {"bake": bake_navmesh, "info": show_info, "view": draw}
+    functions: dict[str, Callable[..., Any]] = {"bake": bake_navmesh, "info": show_info, "view": draw}
     tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav navmesh", args=list(arguments))

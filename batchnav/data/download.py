@@ -167,7 +167,7 @@ def _listing(source: Source, login: Login) -> list[tuple[str, int, bool, str]]:
             raise DownloadError(f"{page}: cannot be read ({error}); try again") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DownloadError(f"{page}: found no list of files ({error})") from error
-        page = following and urllib.parse.urljoin(page, following[1])
+        page = urllib.parse.urljoin(page, following[1]) if following else ""
     if not rows:
         raise DownloadError(f"{source.url}: found no files at version {source.version}, expected some")
     try:
@@ -190,6 +190,7 @@ def fetch_file(url: str, path: Path, authorization: str, progress: Progress, tit
     failures = 0
     while True:
         begin = part.stat().st_size if part.is_file() else 0
+        problem: Exception | str
         try:
             done = _append(url, part, authorization, progress, task)
         except urllib.error.HTTPError as error:

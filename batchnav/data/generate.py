@@ -56,6 +56,6 @@ def _episodes(scene: Scene, sim: Simulator, goal: torch.Tensor, distance: torch.
     ]
 
 
-def shortest_floats(values: torch.Tensor) -> tuple[float, ...]:
+def shortest_floats(values: torch.Tensor) -> tuple:
     """float32 values as the shortest decimals that read back as them."""
     return tuple(float(str(value)) for value in values.numpy())

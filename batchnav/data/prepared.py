@@ -65,7 +65,7 @@ def save_prepared(scene: Scene, path: str | Path, made_from: str = "") -> None:
     }  # fmt: skip
     surface, looks = _surface_arrays(scene.mesh.surface)
     arrays = {name: np.ascontiguousarray(array) for name, array in (arrays | looks).items()}
-    sums = {name: zlib.crc32(array) for name, array in arrays.items()}
+    sums = {name: zlib.crc32(array.data) for name, array in arrays.items()}
     metadata = {
         "kind": _KIND, "name": scene.name, "made_from": made_from, "dropped": str(scene.mesh.num_dropped),
         "sums": json.dumps(sums), "tree": _tree_version(), "surface": surface,
@@ -94,7 +94,7 @@ def load_prepared(path: str | Path, appearance: bool = True) -> Scene:
             if array.dtype != kind or array.shape[1:] != (() if width is None else (width,)):
                 raise MeshError(f"{path}: array {key!r}: found {array.dtype} {list(array.shape)}, expected {kind}")
         for key, array in arrays.items():
-            if zlib.crc32(np.ascontiguousarray(array)) != sums[key]:
+            if zlib.crc32(np.ascontiguousarray(array).data) != sums[key]:
                 raise MeshError(f"{path}: array {key!r} is damaged: its check sum differs; prepare the scene again")
         name, dropped = metadata["name"], int(metadata["dropped"])
         if dropped < 0:
@@ -193,5 +193,5 @@ def _metadata(file, path: Path) -> dict[str, str]:
 @functools.cache
 def _tree_version() -> str:
     """A hash of the sources that say what the rows of a tree mean."""
-    sources = [Path(module.__file__).read_bytes() for module in (bvh, triangle)]
+    sources = [Path(str(module.__file__)).read_bytes() for module in (bvh, triangle)]
     return hashlib.sha256(b"".join(sources)).hexdigest()[:16]

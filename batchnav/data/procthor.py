@@ -202,7 +202,8 @@ def _add_objects(solids: Solids, looks: Looks, objects: Any, sizes: Sizes, depth
             unknown.add(asset)
         else:
             box = Solids(detail=1)
-            box.box(*(np.array(size) / 2 * sign for sign in (-1, 1)))
+            half = np.array(size) / 2
+            box.box(-half, half)
             corners, faces = box.arrays()
             position = [float(item["position"][axis]) for axis in "xyz"]
             angle = np.deg2rad(float(item["rotation"]["y"]))

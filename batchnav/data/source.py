@@ -254,7 +254,7 @@ def vector(data: dict, field: str, where: str, default: tuple[float, ...] | None
     return tuple(float(v) for v in value)
 
 
-def unit(values: tuple[float, ...]) -> tuple[float, ...] | None:
+def unit(values: tuple[float, ...]) -> tuple | None:
     """A vector scaled to length 1; None where it has no direction."""
     length = math.hypot(*values)
     return tuple(v / length for v in values) if 1e-12 < length < math.inf else None

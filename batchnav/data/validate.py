@@ -130,8 +130,8 @@ def _check_episode_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
         key = episode.scene_id, episode.episode_id
         (repeated if key in seen else seen).add(key)
     if repeated:
-        scene, number = min(repeated)
-        yield Finding("warning", f"{path}: {len(repeated)} episode ids come twice, as {number!r} of scene {scene!r}")
+        scene_id, number = min(repeated)
+        yield Finding("warning", f"{path}: {len(repeated)} episode ids come twice, as {number!r} of scene {scene_id!r}")
     for name in dict.fromkeys(episode.scene for episode in episodes):
         mine = [episode for episode in episodes if episode.scene == name]
         try:

@@ -30,7 +30,7 @@ class Interval(NamedTuple):
     low: float
     """Over episodes, taken as independent."""
     high: float
-    count: int
+    count: int  # type: ignore[assignment]  # hides what tuples have by this name
     """Episodes."""
     scene_low: float = math.nan
     """Over scenes, each drawn with all its episodes."""

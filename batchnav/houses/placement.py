@@ -208,8 +208,8 @@ class Arranger:
             self.solids.material = "metal"
             across = face.plane + face.side * (width - 0.05)
             for side in (low - 0.05, low + 0.05):
-                ends = [(a, 1.02, across) if face.axis == 0 else (across, 1.02, a) for a in (side, low + 0.02)]
-                self.solids.rod(*ends, 0.02, 0.012)
+                start, end = ((a, 1.02, across) if face.axis == 0 else (across, 1.02, a) for a in (side, low + 0.02))
+                self.solids.rod(start, end, 0.02, 0.012)
 
     def _take(self, box: Box) -> None:
         self.blocked[_cells(box)] = True

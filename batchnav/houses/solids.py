@@ -33,7 +33,7 @@ _LEAF_FACES = np.array(
     [[0, 2, 4], [2, 1, 4], [1, 3, 4], [3, 0, 4], [2, 0, 5], [1, 2, 5], [3, 1, 5], [0, 3, 5]], dtype=np.int32
 )
 
-Point = Sequence[float]
+Point = Sequence[float] | np.ndarray
 
 
 def circle(n: int) -> np.ndarray:
@@ -275,7 +275,7 @@ def _cushion_unit(k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rise = np.array([-_SIN[i * quarter] for i in range(k, -1, -1)] + [_SIN[i * quarter] for i in range(k + 1)])
     out = np.array([_COS[i * quarter] for i in range(k, -1, -1)] + [_COS[i * quarter] for i in range(k + 1)])
     up = np.repeat([-1.0, 1.0], k + 1)
-    signs = np.empty((len(up), n, 3))
+    signs: np.ndarray = np.empty((len(up), n, 3))
     signs[:, :, 0], signs[:, :, 1], signs[:, :, 2] = signs2[:, 0], up[:, None], signs2[:, 1]
     directions = np.empty_like(signs)
     directions[:, :, 0], directions[:, :, 2] = out[:, None] * flat[:, 0], out[:, None] * flat[:, 1]

@@ -94,8 +94,8 @@ def _polygon_rows(file: NavMeshFile, links: Links) -> np.ndarray:
     count = np.concatenate([tile.polygons["num_vertices"] for tile in file.tiles]).astype(np.int32)
     rows = np.zeros(len(count), POLYGON_ROW)
     rows["vertices"] = count
-    corners = [tile.vertices[np.minimum(tile.polygons["vertices"], len(tile.vertices) - 1)] for tile in file.tiles]
-    corners = np.concatenate(corners).astype(np.float32)
+    parts = [tile.vertices[np.minimum(tile.polygons["vertices"], len(tile.vertices) - 1)] for tile in file.tiles]
+    corners = np.concatenate(parts).astype(np.float32)
     total = np.zeros((len(count), 3), np.float32)
     for k in range(MAX_VERTICES):
         used = k < count

@@ -126,7 +126,7 @@ def _observation_space(shapes: dict[str, list[int]]) -> spaces.Dict:
     """The space of observations of these shapes. ConfigError where they ask for too much."""
     if len(shapes) > MAX_OBSERVATIONS:
         raise ConfigError(f"observations: found {len(shapes)}, expected {MAX_OBSERVATIONS} at most")
-    boxes = {}
+    boxes: dict[str, spaces.Space] = {}
     for name, shape in shapes.items():
         what = f"observation {shortened(name)}"
         sizes = tuple(_whole(size, what, MAX_NUMBERS) for size in shape[:4])  # `ActorCritic` refuses four
@@ -146,7 +146,7 @@ def _digest(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> str:
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for name, value in sorted(tensors.items()):
         digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

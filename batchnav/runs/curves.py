@@ -108,7 +108,7 @@ def rows_until(path: Path, frames: int) -> list[str]:
             f"{path}, line {steps.index(None) + 1}: is damaged, expected a row that training wrote; move the file away "
             f"to go on without its rows"
         )
-    return [line for line, step in zip(lines[:count], steps, strict=False) if step <= frames]
+    return [line for line, step in zip(lines[:count], steps, strict=False) if step is not None and step <= frames]
 
 
 def flat(tree: dict, prefix: str = "") -> dict[str, Any]:

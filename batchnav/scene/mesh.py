@@ -9,7 +9,7 @@ import io
 import logging
 import warnings
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import trimesh
@@ -110,7 +110,7 @@ def save_mesh(mesh: TriangleMesh, path: str | Path) -> None:
     if suffix not in (".glb", ".ply"):
         raise MeshError(f"{path}: found suffix {suffix!r}, expected .glb or .ply")
     plain = trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
-    data = trimesh.Scene(plain).export(file_type="glb") if suffix == ".glb" else plain.export(file_type="ply")
+    data: Any = trimesh.Scene(plain).export(file_type="glb") if suffix == ".glb" else plain.export(file_type="ply")
     with replacing(path, MeshError, make_folder=False) as part:
         part.write_bytes(data)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class _Property(NamedTuple):
 
 class _Element(NamedTuple):
     name: str
-    count: int
+    rows: int
     properties: list[_Property]
 
 
@@ -107,7 +107,7 @@ def _header(text: str) -> tuple[str, list[_Element]]:
             form = words[1]
         elif words[:1] == ["element"]:
             elements.append(_Element(words[1], int(words[2]), []))
-            if elements[-1].count < 0:
+            if elements[-1].rows < 0:
                 raise ValueError(f"element {words[1]} of {words[2]} rows")
         elif words[:2] == ["property", "list"]:
             elements[-1].properties.append(_Property(words[4], _TYPES[words[3]], _TYPES[words[2]]))
@@ -121,14 +121,15 @@ def _header(text: str) -> tuple[str, list[_Element]]:
 def _text_rows(body: bytes, elements: list[_Element]):
     """Every element with its columns by name: an array, or of lists all items and the lengths."""
     lines = [line for line in body.replace(b"\r", b"\n").split(b"\n") if line.strip()]
-    expected = sum(element.count for element in elements)
+    expected = sum(element.rows for element in elements)
     if len(lines) < expected:
         raise MeshError(f"is truncated: {len(lines)} rows, its header says {expected}")
     first = 0
     for element in elements:
-        rows = [line.split() for line in lines[first : first + element.count]]
-        first += element.count
-        columns, at = {}, [0] * len(rows)
+        rows = [line.split() for line in lines[first : first + element.rows]]
+        first += element.rows
+        columns: dict[str, Any] = {}
+        at = [0] * len(rows)
         for entry in element.properties:
             if entry.counter is None:
                 values = np.array([float(row[i]) for row, i in zip(rows, at, strict=True)])
@@ -154,22 +155,24 @@ def _binary_rows(body: bytes, elements: list[_Element], order: str):
 
 def _equal_rows(body: bytes, offset: int, element: _Element, order: str) -> tuple[dict, int] | None:
     """An element whose lists are all as long as those of its first row, and where it ends; None where they are not."""
-    fields, at = [], offset
+    fields: list[tuple] = []
+    at = offset
     for k, entry in enumerate(element.properties):
-        length = ()
+        length: tuple[int, ...] = ()
         if entry.counter is not None:
             counter = np.dtype(order + entry.counter)
-            length = (int(np.frombuffer(body, counter, 1, at)[0]),) if element.count else (0,)
+            length = (int(np.frombuffer(body, counter, 1, at)[0]),) if element.rows else (0,)
             fields.append((f"{k} length", counter))
             at += counter.itemsize
         fields.append((str(k), order + entry.kind, length))
         at += np.dtype(entry.kind).itemsize * (length[0] if length else 1)
     row = np.dtype(fields)
-    if offset + element.count * row.itemsize > len(body):
+    if offset + element.rows * row.itemsize > len(body):
         if any(entry.counter is not None for entry in element.properties):
             return None
-        raise MeshError(f"is truncated: element {element.name!r} has {element.count} rows of {row.itemsize} bytes")
-    rows, columns = np.frombuffer(body, row, element.count, offset), {}
+        raise MeshError(f"is truncated: element {element.name!r} has {element.rows} rows of {row.itemsize} bytes")
+    rows = np.frombuffer(body, row, element.rows, offset)
+    columns: dict[str, Any] = {}
     for k, entry in enumerate(element.properties):
         values = rows[str(k)]
         if entry.counter is None:
@@ -179,16 +182,16 @@ def _equal_rows(body: bytes, offset: int, element: _Element, order: str) -> tupl
         if len(counts) and (counts != values.shape[1]).any():
             return None
         columns[entry.name] = values.astype(np.int64).ravel(), counts
-    return columns, offset + element.count * row.itemsize
+    return columns, offset + element.rows * row.itemsize
 
 
 def _walked_rows(body: bytes, offset: int, element: _Element, order: str) -> tuple[dict, int]:
     """An element whose lists are of any length, row by row."""
     items: list[list[np.ndarray]] = [[] for _ in element.properties]
     lengths: list[list[int]] = [[] for _ in element.properties]
-    if element.count > len(body) - offset:
-        raise MeshError(f"is truncated: element {element.name!r} has {element.count} rows")
-    for _ in range(element.count):
+    if element.rows > len(body) - offset:
+        raise MeshError(f"is truncated: element {element.name!r} has {element.rows} rows")
+    for _ in range(element.rows):
         for k, entry in enumerate(element.properties):
             length = 1
             if entry.counter is not None:

@@ -69,9 +69,10 @@ def check_baked_for(navmesh: NavMesh, name: str, settings: NavMeshSettings) -> N
 
     Radius and height decide; cell sizes and the rest are the navmesh's own.
     """
-    if not is_baked_for(navmesh, settings):
+    found = navmesh.settings
+    if found is not None and not is_baked_for(navmesh, settings):
         raise NavMeshError(
-            f"{name}: found a navmesh that was baked for {_body(navmesh.settings)}, expected {_body(settings)} "
+            f"{name}: found a navmesh that was baked for {_body(found)}, expected {_body(settings)} "
             f"(`batchnav navmesh bake` makes one)"
         )
 

@@ -51,7 +51,7 @@ class Queue(NamedTuple):
 
     agents: torch.Tensor
     """i32 [N], in any order; NOBODY between them on the CPU, where each agent has its own place."""
-    count: torch.Tensor
+    count: torch.Tensor  # type: ignore[assignment]  # hides what tuples have by this name
     """i32 [1]: how many of these places are in use."""
 
     @classmethod

@@ -7,7 +7,7 @@ episodes are drawn is in `tasks/pairs.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -131,9 +131,9 @@ class Goals(NamedTuple):
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Goals:
         """Of `n` agents before their first episode."""
-        f32: dict[str, Any] = {"dtype": torch.float32, "device": device}
-        numbers = (torch.zeros(n, **f32) for _ in range(3))
-        return cls(torch.zeros(n, 3, **f32), *numbers, torch.full((n,), -1, dtype=torch.int32, device=device))
+        start_distance, distance, earned = (torch.zeros(n, device=device) for _ in range(3))
+        table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
+        return cls(torch.zeros(n, 3, device=device), start_distance, distance, earned, table_index)
 
 
 class Notes(NamedTuple):
@@ -167,7 +167,7 @@ class Notes(NamedTuple):
         """Of `n` agents that have not moved."""
         bodies, goals = Bodies.empty(n, device)._asdict(), Goals.empty(n, device)._asdict()
         return cls(torch.zeros(n, dtype=torch.bool, device=device), **{
-            name: (goals.get(name) if name in goals else bodies[name]) for name in cls._fields if name != "moved"
+            name: (goals[name] if name in goals else bodies[name]) for name in cls._fields if name != "moved"
         })  # fmt: skip
 
 
@@ -300,9 +300,13 @@ class PointNav:
             self.advance = lambda actions: advance_cpu(
                 actions.numpy(), nav, goals, body, settings, chunks, scratch, *moved
             )
-            self.judge = partial(judge_cpu, nav, bodies, notes, settings, chunks, scratch, goals, metrics, reward)
+            self.judge: Callable[[], Any] = partial(
+                judge_cpu, nav, bodies, notes, settings, chunks, scratch, goals, metrics, reward
+            )
             self.begin = lambda everyone: begin_cpu(everyone, upcoming, *begun)
-            self.draw = partial(draw_cpu, nav, bodies, queue, origin, table, settings, chunks, scratch, upcoming, noted)
+            self.draw: Callable[[], Any] = partial(
+                draw_cpu, nav, bodies, queue, origin, table, settings, chunks, scratch, upcoming, noted
+            )
             return
         actions = view(sim.body_config.no_actions(n, sim.device))
         walk_all = BoundKernel(

@@ -71,7 +71,7 @@ def save_mp4(frames: list[Image.Image], path: str | Path, frames_per_second: int
 def _palette(last: Image.Image) -> Image.Image:
     """One palette for all frames, or colours would flicker: the depth colours, and those of the last frame's map."""
     ramp = colour_depth(np.linspace(0.0, 1.0, DEPTH_COLOURS, dtype=np.float32)[None])[0]
-    drawn = last.quantize(256 - DEPTH_COLOURS, method=Image.Quantize.MAXCOVERAGE).getpalette()
+    drawn = last.quantize(256 - DEPTH_COLOURS, method=Image.Quantize.MAXCOVERAGE).getpalette() or []
     palette = Image.new("P", (1, 1))
     palette.putpalette([*ramp.flatten().tolist(), *drawn[: 3 * (256 - DEPTH_COLOURS)]])
     return palette

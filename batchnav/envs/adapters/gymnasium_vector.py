@@ -51,7 +51,7 @@ class FromGymnasium(VectorEnv):
         self._return, self._steps = torch.zeros(env.num_envs), torch.zeros(env.num_envs)
         self._was_reset = False
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, Mapping]:
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
         """Start all episodes anew: observation, {}. Gymnasium gives environment i the seed `seed + i`."""
         check_open(self)
         observation, _ = self.env.reset(seed=seed, options=options)
@@ -60,7 +60,7 @@ class FromGymnasium(VectorEnv):
         self._was_reset = True
         return self._as_observed(self._tensors(observation)), {}
 
-    def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor, Mapping]:
+    def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """i64 [N] -> observation, reward f32 [N], terminated bool [N], truncated bool [N], info."""
         check_open(self)
         if not self._was_reset:
@@ -128,6 +128,7 @@ class FromGymnasium(VectorEnv):
         """
         whole = {name: tensor.clone() for name, tensor in tensors.items()}
         for i in ended.nonzero().flatten().tolist():
+            own: Any
             if isinstance(final, Mapping):
                 own = {name: final[name][i] for name in whole}
             else:

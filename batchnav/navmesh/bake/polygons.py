@@ -22,7 +22,7 @@ class PolygonMesh(NamedTuple):
     """i32 [V, 3], (x cell, floor, z cell)."""
     corners: np.ndarray
     """i32 [P, vertices_per_polygon], vertices, padded with -1."""
-    count: np.ndarray
+    count: np.ndarray  # type: ignore[assignment]  # hides what tuples have by this name
     """i32 [P], number of corners."""
     neighbours: np.ndarray
     """i32 [P, vertices_per_polygon], the polygon beyond the edge that starts at a corner, -1 for a wall."""

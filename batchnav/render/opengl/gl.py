@@ -10,7 +10,7 @@ import os
 from ctypes import c_char_p, c_int, c_ssize_t, c_uint, c_void_p
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,7 +33,7 @@ _VIDEO_MEMORY = 0x9049
 _EGL_EXTENSIONS, _EGL_RENDERER, _EGL_VENDOR, _EGL_UUID, _EGL_CUDA_DEVICE = 0x3055, 0x335F, 0x3053, 0x335C, 0x323A
 _MAX_EGL_DEVICES = 64
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "glGetString": (c_char_p, c_uint),
     "glGetIntegerv": (None, c_uint, c_void_p),
     "glClipControl": (None, c_uint, c_uint),
@@ -54,7 +54,7 @@ _FUNCTIONS = {
 class EGLDevice(NamedTuple):
     """One of EGL's devices, as far as its driver describes it."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides what tuples have by this name
     name: str
     uuid: str
     """Hexadecimal without dashes; empty where the driver does not tell."""
