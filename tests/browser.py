@@ -14,7 +14,7 @@ FLAGS = (
     "--disable-sync", "--disable-quic", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
     "--remote-debugging-port=0",
 )  # fmt: skip
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds for what takes two on a quiet machine."""
 
 

@@ -12,7 +12,7 @@ from batchnav.runtime.distributed import join
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["batchnav.runs.training", "torch._dynamo"])  # torch imports it late
-PATIENCE = 200.0
+PATIENCE = 900.0
 """Seconds for what takes a few on a quiet machine with compiled kernels."""
 
 

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -75,9 +76,20 @@ def play(page: Path, found: list[Block], folder: Path) -> None:
             exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), session)
         else:
             command = f"{block.text.rstrip()} {block.short}"
-            shell = ["bash", "-euo", "pipefail", "-c", command]
-            done = subprocess.run(shell, capture_output=True, text=True, timeout=LONGEST)
-            assert done.returncode == 0, f"{page}:{block.line}: {command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+            out, errors, status = run_shell(command)
+            assert status == 0, f"{page}:{block.line}: {command}\n{out[-2000:]}\n{errors[-4000:]}"
+
+
+def run_shell(command: str) -> tuple[str, str, int]:
+    """Output, errors and exit status of shell lines; what they have started ends with the test that waits in vain."""
+    shell = ["bash", "-euo", "pipefail", "-c", command]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(shell, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        try:
+            return *process.communicate(timeout=LONGEST), process.returncode
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
 
 
 @pytest.mark.slow

@@ -139,7 +139,9 @@ class CartPoleEnv(VectorEnv):
 
     def _report_invalid(self) -> None:
         environment, self._invalid[0] = int(self._invalid[0]) - 1, 0
-        raise ArgumentError(f"actions: found one other than 0 (left) and 1 (right) for environment {environment}")
+        raise ArgumentError(
+            f"actions: found an unknown one for environment {environment}, expected 0 (left) or 1 (right)"
+        )
 
     def observe_into(self, out: Observation | None) -> None:
         """Changes nothing: the observation is the state itself, so `step` goes on returning that."""

@@ -85,8 +85,9 @@ class Options:
 
 def main(options: Options) -> None:
     """Play, print and write."""
-    if options.num_envs < 1 or options.recordings < 0:
-        raise ArgumentError("options: expected --num-envs >= 1 and --recordings >= 0")
+    for name, value, least in (("num-envs", options.num_envs, 1), ("recordings", options.recordings, 0)):
+        if value < least:
+            raise ArgumentError(f"--{name}: found {value}, expected {least} or more")
     words = [str(word) for word in (options.checkpoint, options.agent, *options.agents) if word is not None]
     if not words:
         raise ArgumentError("options: found no agent, expected policies, as runs/mine, or reference agents, as greedy")
@@ -176,15 +177,16 @@ def name_of(checkpoint: Path) -> str:
 
 
 def default_folder(options: Options, words: Sequence[str]) -> Path:
-    """Where results go: beside the only policy, if it does not come with batchnav; else below `runs`."""
+    """Where results go: below the only policy's folder, or below `runs` for what comes with batchnav or is compared."""
     played = options.split if options.episodes is None else options.episodes.name.partition(".")[0]
     if len(words) > 1:
         return Path("runs") / f"compared_{played}"
-    if words[0] in REFERENCE_AGENTS:
-        return Path("runs") / words[0]
-    policy = find_policy(words[0])
-    bundled = policy.resolve().is_relative_to(ASSETS)
-    return (Path("runs") / name_of(policy) if bundled else policy.parent) / f"eval_{played}"
+    folder = Path("runs") / words[0]
+    if words[0] not in REFERENCE_AGENTS:
+        policy = find_policy(words[0])
+        bundled = policy.resolve().is_relative_to(ASSETS)
+        folder = Path("runs") / name_of(policy) if bundled else policy.parent
+    return folder / f"eval_{played}"
 
 
 def print_played(name: str, played: Played, episodes: str) -> None:

@@ -18,8 +18,6 @@ _PIECE = 4096
 MAX_RATIO, MAX_UNPACKED = 20, 16 * 2**20
 """A gzip file's text may have so many times its bytes, and so many bytes beside: more is a bomb. That of data has 4 to
 10 times its file's."""
-JSON_MEMORY = 33
-"""JSON takes at most so many times its text in memory; objects of nothing but an object take the most."""
 
 
 def write_json_gz(data: Any, path: Path, error: type[BatchnavError]) -> None:

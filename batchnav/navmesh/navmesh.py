@@ -207,7 +207,7 @@ class NavMesh:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
             raise ArgumentError(f"seed: found {seed!r}, expected an integer from 0 to 2**63 - 1")
         if not len(self.data.island_radius):
-            raise ArgumentError("sample: the navmesh has no walkable polygon")
+            raise ArgumentError("sample: found a navmesh without a walkable polygon, expected one to draw points from")
         out = torch.empty((int(n), 3), dtype=torch.float32, device=self.device)
         self._run("sample", len(out), int(seed), out)
         return self._answer(out, False)

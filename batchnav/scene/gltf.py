@@ -194,7 +194,9 @@ class _Document:
         """An accessor's values, f64 [count, width]; `name` is what errors call it."""
         accessor = self.accessors[_index(number, self.accessors)]
         if "sparse" in accessor or "bufferView" not in accessor:
-            raise MeshError(f"stores {name} in a sparse or empty accessor, which is not supported")
+            raise MeshError(
+                f"stores {name} in a sparse or empty accessor, expected one that is whole and in a buffer view"
+            )
         kind, width = np.dtype(_COMPONENT[accessor["componentType"]]), _WIDTH[accessor["type"]]
         if width not in _WIDTHS.get(name, (3,)):
             raise MeshError(f"stores {name} as {accessor['type']}")
@@ -276,8 +278,10 @@ def _chunks(data: bytes) -> tuple[dict, bytes | None]:
     if len(data) < 20:
         raise MeshError(f"is truncated: {len(data)} bytes, expected a GLB header of 20")
     magic, version, length, json_length, kind = struct.unpack_from("<5I", data)
-    if magic != _GLB_MAGIC or kind != _JSON_CHUNK or version != 2:
-        raise MeshError("is not a GLB file of version 2")
+    if magic != _GLB_MAGIC or kind != _JSON_CHUNK:
+        raise MeshError("is not a GLB file, expected one of version 2")
+    if version != 2:
+        raise MeshError(f"is a GLB file of version {version}, expected version 2")
     if length > len(data) or 20 + json_length > length:
         raise MeshError(f"is truncated: {len(data)} bytes, expected {max(length, 20 + json_length)}")
     tree, begin = _parse(data[20 : 20 + json_length]), 20 + json_length

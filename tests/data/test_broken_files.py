@@ -5,8 +5,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from batchnav.data.files import JSON_MEMORY, first_containing, read_json
+from batchnav.data.files import first_containing, read_json
 from batchnav.errors import MeshError
+
+JSON_MEMORY = 33
+"""JSON takes at most so many times its text in memory; objects of nothing but an object take the most."""
 
 
 @pytest.mark.parametrize(

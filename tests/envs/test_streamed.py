@@ -19,6 +19,8 @@ from batchnav.types import TriangleMesh
 
 N, SLOTS, ROOMS, ROLLOUT = 12, 4, 12, 8
 TASK = {"height": 16, "width": 16, "max_steps": 6}
+STALL = 0.3
+"""Seconds for which a scene is waited for."""
 devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 
 
@@ -152,22 +154,31 @@ def test_agents_stay_until_their_episode_ends(rooms):
     assert torch.equal(env.sim.bodies.scene != before, sent)
 
 
-def test_scenes_are_loaded_beside_and_stalls_are_told(rooms):
-    threads = []
+def test_scenes_are_loaded_beside_and_stalls_are_told(rooms, monkeypatch):
+    threads, gate, clock = [], threading.Event(), time.perf_counter
+    gate.set()
 
     def load(name):
         threads.append(threading.current_thread().name)
-        time.sleep(0.3)
+        gate.wait()
         return rooms[name]
+
+    def read_clock():
+        """From the moment on at which a wait begins, its scene takes as long as STALL."""
+        threading.Timer(STALL, gate.set).start()
+        return clock()
 
     env = make(rooms, load=load)
     env.reset()
-    time.sleep(1.0)
+    for _, ahead in env.stream._loads:
+        ahead.result()
     ready = env.between_rollouts()
-    assert ready["scenes_loaded"] == 1 and ready["scene_stall"] < 0.2
+    assert ready["scenes_loaded"] == 1 and ready["scene_stall"] < STALL
     play(env, 1, actions(1))  # all episodes are shorter than this: a slot is free, and asked for at the next call
-    assert env.between_rollouts() == {"scenes_loaded": 0, "scene_stall": pytest.approx(0.0, abs=0.2)}
-    assert env.between_rollouts()["scene_stall"] > 0.05
+    gate.clear()
+    assert env.between_rollouts() == {"scenes_loaded": 0, "scene_stall": 0.0}
+    monkeypatch.setattr(time, "perf_counter", read_clock)
+    assert env.between_rollouts()["scene_stall"] > 0.9 * STALL
     assert all(name.startswith("scenes") for name in threads)
     env.close()
 

@@ -157,7 +157,7 @@ def test_results_go_beside_a_policy_of_ones_own_only(checkpoint):
     assert program.default_folder(options, ["pointnav_h200"]) == Path("runs/pointnav_h200/eval_val")
     mine = dataclasses.replace(options, episodes=Path("data/mine.json.gz"))
     assert program.default_folder(mine, [str(checkpoint)]) == checkpoint.parent / "eval_mine"
-    assert program.default_folder(options, ["greedy"]) == Path("runs/greedy")
+    assert program.default_folder(options, ["greedy"]) == Path("runs/greedy/eval_val")
 
 
 def test_bad_commands(rooms, tmp_path):

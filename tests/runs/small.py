@@ -26,8 +26,9 @@ CONTEXT.set_forkserver_preload(
 )  # torch imports it late
 FRAMES = 8 * 16
 """Of an update."""
-PATIENCE = 300.0
-"""Seconds for what takes two on a quiet machine with compiled kernels."""
+PATIENCE = 900.0
+"""Seconds for what takes two on a quiet machine with compiled kernels, and minutes on a busy one without."""
+BEGUN = "a rollout begins"
 
 
 def make_run(updates=30, save_every=0.0, **changes):
@@ -43,7 +44,7 @@ def make_run(updates=30, save_every=0.0, **changes):
 
 
 class Carts(CartPoleEnv):
-    """Of each rank its own, which one day fails as asked: {rank: what}."""
+    """Of each rank its own, which one day fails as asked, or says that a rollout begins: {rank: what}."""
 
     def __init__(self, num_envs, ranks, seed, faults):
         super().__init__(num_envs, ranks.device, seed)
@@ -54,7 +55,9 @@ class Carts(CartPoleEnv):
 
     def between_rollouts(self):
         self.rollouts += 1
-        if self.fault and self.rollouts == 3:
+        if self.fault == BEGUN:
+            print(BEGUN, flush=True)
+        elif self.fault and self.rollouts == 3:
             if self.fault == "sleep":
                 time.sleep(PATIENCE)
             elif self.fault != "nan":

@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from small import FRAMES, assert_same_run, finish, log_of, make_run, rows, start, wait_until
+from small import BEGUN, FRAMES, PATIENCE, assert_same_run, finish, log_of, make_run, rows, start, wait_until
 
 from batchnav.runs.signals import SIGNALS, StopSignals
 
@@ -104,10 +104,10 @@ def test_a_second_signal_ends_a_run_at_once_and_the_last_save_stays_good(tmp_pat
     assert finish(process) == 143
     before = (out / "resume.pt").read_bytes()
     slow = make_run(10_000, ppo={"epochs": 1000, "minibatches": 8, "total_frames": 10_000 * FRAMES})
-    process = start(slow, out, allow_changes=True)
-    wait_until(process, lambda: "minibatches = 8" in (out / "config.yaml").read_text())
-    time.sleep(0.3)  # it is within its update
-    for _ in range(2):
+    process = start(slow, out, allow_changes=True, faults={0: BEGUN})
+    wait_until(process, lambda: BEGUN in log_of(out))
+    until = time.monotonic() + PATIENCE
+    while process.is_alive() and time.monotonic() < until:  # a process that does not get to run sees two as one
         os.kill(process.pid, signal.SIGTERM)
         time.sleep(0.2)
     assert finish(process) == -signal.SIGTERM

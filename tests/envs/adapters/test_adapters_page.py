@@ -45,6 +45,7 @@ def mean_return(act):
 def test_an_example_learns(heading, library, monkeypatch, tmp_path):
     pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)  # where skrl leaves its logs
+    monkeypatch.setenv("SB3_LOGDIR", str(tmp_path))
     monkeypatch.setattr("atexit.register", lambda call: call)  # skrl would log when all streams are closed
     example = re.search(rf"^## {heading}\n\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1]
     space = {}
