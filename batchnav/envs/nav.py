@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,8 +64,8 @@ class NavEnv(gym.vector.VectorEnv):
             action; with DISABLED `reset(options={"reset_mask": ended})` does. The learner takes SAME_STEP.
 
     ArgumentError, ConfigError for what is not as described, and for a step before the first `reset`, or any use after
-    `close`; NavMeshError for a scene whose navmesh was baked for
-    another body; EpisodeError for one that has no episode to offer.
+    `close`; NavMeshError for a scene whose navmesh was baked for another body; EpisodeError for one that has no episode
+    to offer.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's form)
@@ -90,17 +91,15 @@ class NavEnv(gym.vector.VectorEnv):
         num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
         seed = secrets.randbits(63) if seed is None else check_seed(seed)
         _check_kinds(task, config, sensors, episodes, renderer)
-        self._copy, self._output, self.metadata = (
-            copy,
-            output,
-            self.metadata | {"autoreset_mode": _mode(autoreset_mode)},
-        )
+        self._copy, self._output = copy, output
+        self.metadata = self.metadata | {"autoreset_mode": _mode(autoreset_mode)}
         if output not in OUTPUTS:
             raise ArgumentError(f"output: found {shortened(output)}, expected one of {', '.join(OUTPUTS)}")
         self.config = nav_config(config, options, task)
+        if sensors is not None:
+            self.config = dataclasses.replace(self.config, sensors=tuple(sensors))
         validate(self.config)
-        cameras = self.config.all_cameras
-        names = self.config.sensors if sensors is None else sensors
+        cameras, names = self.config.all_cameras, self.config.sensors
         made = make_sensors(names, cameras, self.config.sensor_settings)
         self.stream = scenes if isinstance(scenes, SceneStream) else None
         if self.stream is not None and episodes is not None:

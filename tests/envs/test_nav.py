@@ -90,6 +90,11 @@ def test_the_final_observation_is_what_was_seen_before_the_reset(bank, sensors):
     assert all(not torch.equal(observation[name], info["final_obs"][name]) for name in first)
 
 
+def test_the_configuration_says_what_is_seen(bank):
+    assert NavEnv(bank, N, sensors=["normals", "gps"], **SMALL).config.sensors == ("normals", "gps")
+    assert NavEnv(bank, N, **SMALL).config.sensors == ("depth",)
+
+
 def test_there_is_no_final_observation_where_none_was_asked_for(bank):
     env = NavEnv(bank, N, **SMALL)
     env.reset()
