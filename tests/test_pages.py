@@ -1,6 +1,7 @@
 """Every Python and shell block of README and docs does what it says, in its page's order; or says what it needs."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -22,6 +23,8 @@ OTHERS = ("text", "yaml", "json", "toml", "bash")
 OWN_TEST = ("own_task.md", "adapters.md")
 """Pages that have tests of their own: tests/test_own_task.py, tests/envs/adapters/test_adapters_page.py."""
 NUM_EPISODES = 4
+NAMED = re.compile(r"`((?:assets|batchnav|configs|docs|eval|tests|train)/[a-z0-9_./]+\.[a-z]+)`")
+"""Files of the tree; those of capitals, as NAME.py, stand for others."""
 
 LONGEST = 1200.0
 """Seconds that a block may take on a busy machine; one that hangs ends here."""
@@ -114,6 +117,12 @@ def test_commands_that_are_not_run_are_understood(page):
                 start.parse(words[2:])
             elif words[:2] == ["batchnav", "evaluate"] and "..." not in words:
                 tyro.cli(evaluate.Options, args=words[2:])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_that_are_named_are_there(page):
+    for path in NAMED.findall(page.read_text(encoding="utf-8")):
+        assert (ROOT / path).is_file(), f"{page}: names {path}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -161,12 +161,12 @@ def test_results_go_beside_a_policy_of_ones_own_only(checkpoint):
 
 
 def test_bad_commands(rooms, tmp_path):
-    for options in (
-        program.Options(),
-        program.Options(agent="greedy", num_envs=0),
-        program.Options(agent="greedy", recordings=-1),
+    for options, message in (
+        (program.Options(), "options: found no agent"),
+        (program.Options(agent="greedy", num_envs=0), "--num-envs: found 0, expected 1 or more"),
+        (program.Options(agent="greedy", recordings=-1), "--recordings: found -1, expected 0 or more"),
     ):
-        with pytest.raises(ArgumentError, match="options"):
+        with pytest.raises(ArgumentError, match=message):
             program.main(options)
     with pytest.raises(CheckpointError, match="absent"):
         program.main(program.Options(checkpoint=tmp_path / "absent.safetensors"))
