@@ -36,6 +36,16 @@ def run(capsys):
     return call
 
 
+@pytest.mark.parametrize("words", [["--help"], ["data", "list"]])
+def test_a_reader_that_has_had_enough(words):
+    """As `batchnav --help | head -1`: no traceback, and the status that a shell gives a broken pipe."""
+    read, write = os.pipe()
+    os.close(read)
+    found = subprocess.run([sys.executable, "-m", "batchnav", *words], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert found.stderr == "" and found.returncode in (1, 141)  # rich says 1
+
+
 def test_from_a_scan_to_episodes(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_floor(tmp_path / "scan.glb", up="z")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,22 +35,31 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """The program `batchnav`; `arguments` are those of the command line by default. What is wrong is one line."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
-    if name == "--version":
-        print(f"batchnav {__version__}")
-        return
-    if name not in COMMANDS:
-        print(usage())
-        sys.exit(0 if name in ("-h", "--help") else 2)
-    logging.basicConfig(format="%(message)s")
-    logging.getLogger("batchnav").setLevel(logging.INFO)  # which renderer was taken, and why
     try:
-        command = importlib.import_module(f"batchnav.cli.{name}").command
-        importlib.import_module("batchnav.runtime.announce")  # from here on kernels that compile say so
-        command(rest)
+        if name == "--version":
+            print(f"batchnav {__version__}", flush=True)
+        elif name in COMMANDS:
+            _run(name, rest)
+        else:
+            print(usage(), flush=True)
+            sys.exit(0 if name in ("-h", "--help") else 2)
     except BatchnavError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # whoever read has had enough, as `| head`; what is still to be written goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def _run(name: str, arguments: Sequence[str]) -> None:
+    """A command, with what the package says of itself."""
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("batchnav").setLevel(logging.INFO)  # which renderer was taken, and why
+    command = importlib.import_module(f"batchnav.cli.{name}").command
+    importlib.import_module("batchnav.runtime.announce")  # from here on kernels that compile say so
+    command(arguments)
+    sys.stdout.flush()
 
 
 def usage() -> str:

@@ -26,6 +26,7 @@ from batchnav.ppo.rollout import Rollout
 from batchnav.ppo.schedule import learning_rate
 from batchnav.ppo.stats import EpisodeSums, Timer, UpdateStats
 from batchnav.runtime.distributed import Ranks
+from batchnav.runtime.exchange import check_torch
 from batchnav.runtime.graphs import Graphs
 from batchnav.types import VecEnv
 
@@ -100,6 +101,7 @@ class Learner:
     def _begin(self, seed: int) -> None:
         """Begin all episodes anew, without memory."""
         obs, _ = self.env.reset(seed=seed)
+        check_torch(obs)
         self.rollout.put_obs(-1, as_dict(obs))
         self.rollout.start[-1] = True
 

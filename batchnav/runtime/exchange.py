@@ -46,6 +46,16 @@ def as_mask(mask: Any, num_envs: int, device: torch.device) -> torch.Tensor:
     return found.to(device)
 
 
+def check_torch(observation: Any) -> None:
+    """ArgumentError for what an environment returned as its observation where that is not torch's."""
+    for value in observation.values() if isinstance(observation, Mapping) else (observation,):
+        if not isinstance(value, torch.Tensor):
+            raise ArgumentError(
+                f"env: found {type(value).__name__} as an observation, expected a torch.Tensor: that of an environment "
+                'made with output="torch"'
+            )
+
+
 def handed(value: Any, copy: bool, output: str) -> Any:
     """A result, with the tensors in its tuples and mappings copied, or as NumPy arrays, where that is wanted."""
     if not copy and output == "torch":

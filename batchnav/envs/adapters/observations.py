@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
@@ -38,16 +37,6 @@ def check_autoreset(env: VecEnv | VectorEnv) -> None:
             f"env: found autoreset mode {getattr(mode, 'name', mode)}, expected SAME_STEP "
             '(vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP} where gymnasium.make_vec makes it)'
         )
-
-
-def check_torch(observation: Any) -> None:
-    """ArgumentError for what an environment of ours returned where that is no tensors, but arrays."""
-    for name, value in by_name(observation).items():
-        if not isinstance(value, torch.Tensor):
-            raise ArgumentError(
-                f"env: found {type(value).__name__} for observation {name!r}, expected a torch.Tensor: "
-                'that of an environment made with output="torch"'
-            )
 
 
 def num_actions(env: VecEnv | VectorEnv) -> int:

@@ -10,8 +10,9 @@ from rsl_rl.modules.distribution import Distribution
 from tensordict import TensorDict
 from torch.distributions import OneHotCategorical, kl_divergence
 
-from batchnav.envs.adapters.observations import by_name, check_autoreset, check_torch, figures_of, num_actions
+from batchnav.envs.adapters.observations import by_name, check_autoreset, figures_of, num_actions
 from batchnav.errors import ArgumentError
+from batchnav.runtime.exchange import check_torch
 from batchnav.types import VecEnv
 
 

@@ -9,7 +9,8 @@ from gymnasium import spaces
 from skrl.envs.wrappers.torch import Wrapper
 from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 
-from batchnav.envs.adapters.observations import check_autoreset, check_torch, figures_of, num_actions
+from batchnav.envs.adapters.observations import check_autoreset, figures_of, num_actions
+from batchnav.runtime.exchange import check_torch
 from batchnav.types import VecEnv
 
 

@@ -10,9 +10,11 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from stable_baselines3.common import vec_env
+from stable_baselines3.common.monitor import Monitor
 
-from batchnav.envs.adapters.observations import check_autoreset, check_torch, figures_of, num_actions
+from batchnav.envs.adapters.observations import check_autoreset, figures_of, num_actions
 from batchnav.errors import ArgumentError
+from batchnav.runtime.exchange import check_torch
 from batchnav.types import VecEnv
 
 
@@ -87,8 +89,13 @@ class SB3VecEnv(vec_env.VecEnv):
         raise ArgumentError(f"env_method: found {method_name!r}, expected a call of the batched environment's")
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-        """False for each index: returns and lengths are reported without `Monitor`."""
-        return [False] * len(list(self._get_indices(indices)))
+        """Whether each does what `wrapper_class` does: true of `Monitor`, since returns and lengths are reported."""
+        return [wrapper_class is Monitor] * len(list(self._get_indices(indices)))
+
+    def get_images(self) -> list[np.ndarray | None]:
+        """What each agent sees beside its map, u8 [H, W, 3], of an environment made with render_mode="rgb_array"."""
+        (render,) = self.get_attr("render", 0)  # Gymnasium's: the learner asks for none
+        return list(render())
 
 
 class GymnasiumFromSB3(VectorEnv):

@@ -11,8 +11,9 @@ from tensordict import TensorDict, TensorDictBase
 from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
 from torchrl.envs import EnvBase
 
-from batchnav.envs.adapters.observations import boxes_of, by_name, check_autoreset, check_torch, num_actions
+from batchnav.envs.adapters.observations import boxes_of, by_name, check_autoreset, num_actions
 from batchnav.errors import ArgumentError
+from batchnav.runtime.exchange import check_torch
 from batchnav.types import VecEnv
 
 

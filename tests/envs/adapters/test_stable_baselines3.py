@@ -1,14 +1,21 @@
 """Stable-Baselines3's environments as ours and ours as theirs: the same steps, and honest ends."""
 
+import types
+import warnings
+
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from worlds import write_floor
 
+import batchnav
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.envs.adapters.gymnasium_vector import FromGymnasium
 from batchnav.errors import ArgumentError
 from tests.envs.adapters.counters import ours
+
+NAV = "batchnav/PointNav-v0"
 
 
 @pytest.fixture
@@ -81,6 +88,22 @@ def test_dicts_and_ends_by_time(adapters):
     env.reset()
     _, _, ended, infos = [env.step(np.array([0, 0])) for _ in range(2)][-1]
     assert ended.tolist() == [True, False] and "TimeLimit.truncated" not in infos[0]
+
+
+def test_evaluation_and_pictures(adapters, tmp_path):
+    """Figures need no `Monitor`, and no warning that there is none; what `render` shows makes one picture."""
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    floor = batchnav.load_scene(write_floor(tmp_path / "floor.ply"))
+    options = {"scenes": [floor], "device": "cpu", "seed": 0, "height": 16, "width": 16, "max_steps": 4}
+    env = adapters.SB3VecEnv(gymnasium.make_vec(NAV, num_envs=4, render_mode="rgb_array", **options))
+    stop = types.SimpleNamespace(predict=lambda seen, state, **_: (np.zeros(4, int), state))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        returns, lengths = evaluate_policy(stop, env, n_eval_episodes=8, return_episode_rewards=True)
+    assert lengths == [1] * 8 and len(returns) == 8
+    picture, whole = env.get_images()[0], env.render()
+    assert env.render_mode == "rgb_array" and whole.shape == (2 * picture.shape[0], 2 * picture.shape[1], 3)
 
 
 def test_single_environments_are_refused(adapters):
