@@ -203,7 +203,8 @@ def from_dict(kind: type[T], data: Any, where: str = "") -> T:
     """Build the dataclass `kind` from nested dicts, strictly, and validate it."""
     if not isinstance(data, dict):
         raise ConfigError(f"{where or kind.__name__}: found {type(data).__name__}, expected a mapping")
-    hints, known = typing.get_type_hints(kind), {f.name: f for f in dataclasses.fields(kind)}
+    fields: tuple[dataclasses.Field, ...] = dataclasses.fields(kind)  # type: ignore[arg-type]  # a dataclass
+    hints, known = typing.get_type_hints(kind), {f.name: f for f in fields}
     values: dict[str, Any] = {}
     for key, value in data.items():
         key = key if isinstance(key, str) and key.isidentifier() and len(key) <= 80 else shortened(key)
@@ -215,11 +216,10 @@ def from_dict(kind: type[T], data: Any, where: str = "") -> T:
         if isinstance(value, dict) and KINDS in default.metadata:
             values[key] = _of_kind(default, value, name)
         elif isinstance(value, dict) and dataclasses.is_dataclass(hints[key]):
-            base = default.default_factory() if default.default is dataclasses.MISSING else default.default
-            values[key] = from_dict(hints[key], {**to_dict(base), **value}, name)
+            values[key] = from_dict(hints[key], {**to_dict(_default(default)), **value}, name)
         else:
             values[key] = _convert(value, hints[key], name)
-    result = kind(**values)
+    result: Any = kind(**values)
     try:
         result.validate()
     except ConfigError as error:
@@ -244,11 +244,16 @@ def to_dict(config: Any) -> dict:
     return values
 
 
+def _default(field: dataclasses.Field) -> Any:
+    """The value of a field that nobody sets."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
 def _of_kind(field: dataclasses.Field, data: dict, where: str) -> Any:
     """Settings of which there are several kinds: `name` says which, without it they are of the default's."""
     kinds, values = field.metadata[KINDS](), dict(data)
     if "name" not in values:
-        return from_dict(type(field.default_factory()), values, where)
+        return from_dict(type(_default(field)), values, where)
     name = values.pop("name")
     if not isinstance(name, str) or name not in kinds:
         raise ConfigError(f"{where}.name: found {shortened(name)}, expected one of {', '.join(kinds)}")
@@ -280,7 +285,8 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
         if isinstance(value, dict):
             return {str(k): _convert(v, arguments[1], f"{name}.{k}") for k, v in value.items()}
         raise ConfigError(f"{name}: found {value!r}, expected a mapping")
-    if dataclasses.is_dataclass(hint) and isinstance(value, (dict, hint)):
+    is_part = dataclasses.is_dataclass(hint)
+    if is_part and isinstance(value, (dict, hint)):
         return value if isinstance(value, hint) else from_dict(hint, value, name)
     if origin is tuple:
         if isinstance(value, (list, tuple)):
@@ -326,7 +332,7 @@ class _Loader(yaml.SafeLoader):
             raise yaml.YAMLError(f"with its aliases written out it has more than {MAX_VALUES:,} values")
         return node
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node:
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise yaml.YAMLError(f"it is nested deeper than {MAX_DEPTH} levels")

@@ -68,7 +68,8 @@ def connect_tiles(tiles: list[Tile], walkable: np.ndarray) -> Links:
     ends = np.concatenate([portals[::-1], *(part[1] for part in inside)])
     order = np.argsort(rows[:, 0], kind="stable")
     order = order[walkable[rows[order, 0]] & walkable[rows[order, 1]]]
-    return Links(*rows[order].T.copy(), ends[order, :3].copy(), ends[order, 3:].copy())
+    polygon, target, edge, side = rows[order].T.copy()
+    return Links(polygon, target, edge, side, ends[order, :3].copy(), ends[order, 3:].copy())
 
 
 def _inside(tile: Tile, base: int) -> tuple[np.ndarray, np.ndarray]:

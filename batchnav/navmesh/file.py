@@ -8,6 +8,7 @@ by its file's size (measured: up to 15 times it, and 10 microseconds a byte wher
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections import Counter
 from pathlib import Path
@@ -91,7 +92,9 @@ def parse(data: bytes, name: str) -> NavMeshFile:
             reader.fail("settings", values, "finite values")
         # The shortest decimals that give the same float32: 0.05, not 0.05000000074505806.
         decimals = [float(str(np.float32(value))) for value in values]
-        settings = NavMeshSettings(*decimals, *(flag != 0 for flag in flags[:3]), flags[3] == 1)
+        switches = *(flag != 0 for flag in flags[:3]), flags[3] == 1
+        names = (field.name for field in dataclasses.fields(NavMeshSettings))
+        settings = NavMeshSettings(**dict(zip(names, (*decimals, *switches), strict=True)))
     tiles, references = [], []
     for index in range(num_tiles):
         reference, size = reader.take(TILE_REF, f"tile {index} reference")
@@ -177,9 +180,10 @@ def _parse_tile(reader: _Reader, index: int, end: int) -> Tile:
     triangles = reader.array(num_triangles, u1, (4,), end, where + "number of detail triangles")
     nodes = reader.array(num_nodes, BV_NODE, (), end, where + "number of BV nodes")
     reader.expect(where + "size", f"{end - reader.offset} bytes too many", "0 bytes too many")
+    low, high = (np.array(corner, np.float32) for corner in (header[18:21], header[21:24]))
+    height, radius, climb = header[15:18]
     tile = Tile(
-        vertices, polygons, details, detail_vertices, triangles, nodes,
-        np.array(header[18:21], np.float32), np.array(header[21:24], np.float32), *header[15:18], header[24],
+        vertices, polygons, details, detail_vertices, triangles, nodes, low, high, height, radius, climb, header[24],
         max_links, x, y, layer, user_id, links,
     )  # fmt: skip
     check_tile(tile, f"{reader.name}: tile {index}")
