@@ -2,8 +2,10 @@
 
 import multiprocessing
 import os
+import queue
 import socket
 import sys
+import time
 import traceback
 
 import torch
@@ -69,8 +71,14 @@ def statuses(processes):
 
 
 def results_of(work, world_size, log, *arguments, device="cpu"):
-    """What `work` gives on each rank."""
+    """What `work` gives on each rank; where a process fails, its log at once."""
     processes, results = start(work, world_size, log, *arguments, device=device)
-    found = dict(results.get(timeout=PATIENCE) for _ in processes)
+    found, until = {}, time.monotonic() + PATIENCE
+    while len(found) < world_size:
+        try:
+            rank, result = results.get(timeout=1.0)
+            found[rank] = result
+        except queue.Empty:
+            assert not any(process.exitcode for process in processes) and time.monotonic() < until, log.read_text()
     assert statuses(processes) == [0] * world_size, log.read_text()
     return [found[rank] for rank in range(world_size)]
