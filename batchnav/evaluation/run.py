@@ -19,7 +19,7 @@ from batchnav.data.source import SCENES_DIR
 from batchnav.data.validate import distance_mismatches
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
-from batchnav.errors import BatchnavError
+from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.agents import make_reference_agent
 from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import Agent, Images, Recording, evaluate, record
@@ -111,6 +111,9 @@ class Evaluation:
         scenes_dir: folder below which the scenes of Habitat's episodes lie.
         ranks: processes that share out the episodes, each with an `Evaluation`; None: this one is alone.
         appearance: fields that the agents' sensors read beyond depth (`envs.nav.needed_appearance`).
+
+    ArgumentError where there are more processes than episodes; EpisodeError, MeshError, NavMeshError for what cannot be
+    played.
     """
 
     def __init__(
@@ -128,6 +131,9 @@ class Evaluation:
         self.path, self.num_envs, self.renderer = path, num_envs, renderer
         self.split = path.name.removesuffix(".json.gz")
         self.episodes = load_episodes(path)
+        if len(self.episodes) < self.ranks.world_size:  # one that two played would count twice
+            found = f"{len(self.episodes)} episodes for {self.ranks.world_size} processes"
+            raise ArgumentError(f"{path}: found {found}, expected one for each at least")
         scenes = find_played(self.episodes, scenes_dir, body.navmesh, bool(appearance & FROM_FILES))
         self.names = [scene.name for scene in scenes]
         check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))

@@ -1,14 +1,23 @@
 """What an evaluation plays in."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from worlds import write_episodes, write_floor
 
-from batchnav.errors import NavMeshError
+from batchnav.errors import ArgumentError, NavMeshError
 from batchnav.evaluation.run import Evaluation
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.scene.mesh import load_mesh
 from batchnav.sim.bodies import BodyConfig
+
+
+def test_more_processes_than_episodes_are_refused(tmp_path):
+    """They would play some twice."""
+    path = write_episodes(tmp_path / "mine.json.gz", [str(write_floor(tmp_path / "floor.ply"))])
+    with pytest.raises(ArgumentError, match="found 3 episodes for 4 processes"):
+        Evaluation(path, torch.device("cpu"), BodyConfig(), ranks=SimpleNamespace(world_size=4))
 
 
 def test_scenes_are_for_the_agents_body(tmp_path):
