@@ -40,7 +40,7 @@ class PolicyConfig:
     """A name from `batchnav.policy.ENCODERS`; an image observation is read by it."""
     base_width: int = 64
     depth_bins: int = 10
-    """One-hot channels appended to a one-channel image, each a tenth of its range for 10; 0 appends none."""
+    """One-hot channels that se_resnet9 appends to a one-channel image, each a tenth of its range for 10; 0: none."""
     visual_size: int = 512
     hidden_size: int = 512
     lstm_layers: int = 2

@@ -1,8 +1,8 @@
-"""Image encoders: SE-ResNet9 without normalisation layers, the paper's network, and the table to add one's own.
+"""Image encoders: SE-ResNet9 without normalisation layers, the paper's network; a small one; the table of all.
 
 An encoder is a callable `(image_shape, config) -> nn.Module`, image_shape being (channels, height, width) and config
 the `PolicyConfig`. The module reads float images [B, C, H, W] in 0..1 and returns [B, output_size], and has that width
-as the attribute `output_size`. To plug one in, before the policy is made or loaded:
+as the attribute `output_size`. To plug in one's own, before the policy is made or loaded:
 
     batchnav.policy.ENCODERS["my_cnn"] = MyCNN        # then PolicyConfig(encoder="my_cnn")
 """
@@ -21,7 +21,7 @@ from batchnav.errors import ConfigError
 from batchnav.policy.cells import CELL, one_hot_cells
 
 SMALLEST_IMAGE = 16
-"""Pixels a side: fewer leave nothing to do for the strides of the last two blocks."""
+"""Pixels a side: fewer leave nothing to do for the strides of the last blocks."""
 
 CHUNK = 1024
 """Cells whose one-hot rows (0.7 MB for ten bins) the CPU's gradient holds at a time."""
@@ -79,14 +79,10 @@ class SEResNet9(nn.Module):
     def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
         super().__init__()
         channels, height, width = image_shape
-        if min(height, width) < SMALLEST_IMAGE:
-            raise ConfigError(
-                f"image: found {height}x{width} pixels, expected at least {SMALLEST_IMAGE} a side for se_resnet9"
-            )
         base = config.base_width
         self.output_size = config.visual_size
         self.depth_bins = config.depth_bins if channels == 1 else 0
-        self.padding = (0, -width % CELL, 0, -height % CELL)
+        self.padding = _to_whole_cells(height, width)
         self.stem = nn.Conv2d(CELL * CELL * channels * (1 + self.depth_bins), base, 1, bias=False)
         _he_normal(self.stem.weight)
         widths, strides = (base, base, 2 * base, 4 * base, 8 * base), (1, 2, 2, 2)
@@ -99,9 +95,7 @@ class SEResNet9(nn.Module):
         self.compress = nn.Conv2d(8 * base, compressed, 3, padding=1)
         _he_normal(self.compress.weight)
         nn.init.zeros_(self.compress.bias)
-        self.project = nn.Sequential(
-            nn.Linear(compressed * cells, self.output_size, bias=False), nn.LayerNorm(self.output_size), nn.ReLU()
-        )
+        self.project = _projection(compressed * cells, self.output_size)
         self.to(memory_format=torch.channels_last)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
@@ -144,6 +138,40 @@ class SEResNet9(nn.Module):
         return (x.float() * self.depth_bins).to(torch.int32).clamp(0, self.depth_bins - 1)
 
 
+class SimpleCNN(nn.Module):
+    """Three convolutions and a linear layer: a small network for few frames, after DQN's (Mnih et al. 2015).
+
+    4x4 pixels with a stride of 4 to 2 `base_width` channels, 3x3 with a stride of 2 to twice as many, 3x3 once more. No
+    depth bins. Images as of `SEResNet9`.
+    """
+
+    def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
+        super().__init__()
+        channels, height, width = image_shape
+        base = config.base_width
+        self.output_size = config.visual_size
+        self.padding = _to_whole_cells(height, width)
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(channels, 2 * base, CELL, CELL), nn.ReLU(),
+            nn.Conv2d(2 * base, 4 * base, 3, 2, padding=1), nn.ReLU(),
+            nn.Conv2d(4 * base, 4 * base, 3, padding=1), nn.ReLU(),
+        )  # fmt: skip
+        for name, parameter in self.convolutions.named_parameters():
+            if name.endswith("weight"):
+                nn.init.orthogonal_(parameter, gain=2**0.5)
+            else:
+                nn.init.zeros_(parameter)
+        cells = math.ceil(height / (2 * CELL)) * math.ceil(width / (2 * CELL))
+        self.project = _projection(4 * base * cells, self.output_size)
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        """[B, C, H, W] in 0..1 -> [B, visual_size]."""
+        if any(self.padding):
+            image = F.pad(image, self.padding)
+        return self.project(self.convolutions(image).flatten(1))
+
+
 class _OneHotProduct(torch.autograd.Function):
     """sum over i of table[i * bins + which[:, i]], which is one_hot(which) @ table with no one-hot matrix made.
 
@@ -171,10 +199,25 @@ class _OneHotProduct(torch.autograd.Function):
         return None, table_grad
 
 
+def _to_whole_cells(height: int, width: int) -> tuple[int, int, int, int]:
+    """Zeros to add to each side, as `F.pad` takes them. ConfigError for too small an image."""
+    if min(height, width) < SMALLEST_IMAGE:
+        raise ConfigError(f"image: found {height}x{width} pixels, expected at least {SMALLEST_IMAGE} a side")
+    return 0, -width % CELL, 0, -height % CELL
+
+
+def _projection(features: int, size: int) -> nn.Sequential:
+    """What an encoder ends with: flattened cells to features of one scale."""
+    return nn.Sequential(nn.Linear(features, size, bias=False), nn.LayerNorm(size), nn.ReLU())
+
+
 def _he_normal(weight: torch.Tensor, gain: float = 1.0) -> None:
     """He et al. 2015 for a ReLU network, by fan-out, as Fixup takes it: std = gain * sqrt(2 / (k * k * C_out))."""
     nn.init.normal_(weight, std=gain * math.sqrt(2.0 / (weight.shape[0] * weight[0, 0].numel())))
 
 
-ENCODERS: dict[str, Callable[[tuple[int, int, int], PolicyConfig], nn.Module]] = {"se_resnet9": SEResNet9}
+ENCODERS: dict[str, Callable[[tuple[int, int, int], PolicyConfig], nn.Module]] = {
+    "se_resnet9": SEResNet9,
+    "simple_cnn": SimpleCNN,
+}
 """Encoders by the name that `PolicyConfig.encoder` gives."""

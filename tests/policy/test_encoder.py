@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
 from batchnav.policy import ENCODERS, ActorCritic, cells
-from batchnav.policy.encoder import SEFixupBlock, SEResNet9, _OneHotProduct
+from batchnav.policy.encoder import SEFixupBlock, SEResNet9, SimpleCNN, _OneHotProduct
 
 PAPER_PARAMETERS = 10_988_085  # counted by the released system's own log
 ROUNDING = 1e-5  # float32 sums of some hundred terms of size 1, in another order
@@ -73,20 +73,33 @@ def test_cost_is_the_papers(size, mega_macs):
     assert macs_per_frame(paper_policy(height=size, width=size), size, size) / 1e6 == pytest.approx(mega_macs, abs=0.05)
 
 
+@pytest.mark.parametrize("kind", [SEResNet9, SimpleCNN])
 @pytest.mark.parametrize(("height", "width"), [(16, 16), (32, 32), (48, 48), (18, 70), (33, 100), (90, 160)])
-def test_any_size_of_at_least_16(height, width):
-    encoder = SEResNet9((1, height, width), PolicyConfig(base_width=8, visual_size=24))
+def test_any_size_of_at_least_16(height, width, kind):
+    encoder = kind((1, height, width), PolicyConfig(base_width=8, visual_size=24))
     assert encoder(torch.rand(3, 1, height, width)).shape == (3, 24)
 
 
+@pytest.mark.parametrize("kind", [SEResNet9, SimpleCNN])
 @pytest.mark.parametrize(("height", "width"), [(15, 64), (64, 8)])
-def test_smaller_images_are_refused(height, width):
+def test_smaller_images_are_refused(height, width, kind):
     with pytest.raises(ConfigError, match=f"{height}x{width}"):
-        SEResNet9((1, height, width), PolicyConfig())
+        kind((1, height, width), PolicyConfig())
+
+
+def test_simple_cnn_has_the_layers_that_it_says():
+    encoder = SimpleCNN((3, 24, 30), PolicyConfig(base_width=8, visual_size=20))
+    first, second, third = (layer for layer in encoder.convolutions if isinstance(layer, torch.nn.Conv2d))
+    assert [count(layer) for layer in (first, second, third)] == [
+        16 * (3 * 4 * 4 + 1), 32 * (16 * 3 * 3 + 1), 32 * (32 * 3 * 3 + 1),
+    ]  # fmt: skip
+    assert count(encoder.project) == 3 * 4 * 32 * 20 + 2 * 20  # three by four places, as 24x32 pixels have
+    image = torch.rand(2, 3, 24, 30)
+    torch.testing.assert_close(encoder(image), encoder(F.pad(image, (0, 2))))  # beyond the edge there are zeros
 
 
 def test_unknown_encoder_is_named():
-    with pytest.raises(ConfigError, match=r"'resnet1000'.*se_resnet9"):
+    with pytest.raises(ConfigError, match=r"'resnet1000'.*se_resnet9, simple_cnn"):
         ActorCritic(point_goal_space(), spaces.Discrete(4), PolicyConfig(encoder="resnet1000", polar=()))
 
 
