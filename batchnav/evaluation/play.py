@@ -124,14 +124,14 @@ def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
         for i in np.flatnonzero(start.cpu().numpy() & (lengths == 0)):
             lengths[i] = len(positions)
             metrics[i] = {name: float(info["episode"][name][i]) for name in info["episode"]}
-    places, turned, done = (np.stack(rows, axis=1) for rows in (positions, headings, actions))
+    all_positions, all_headings, all_actions = (np.stack(rows, axis=1) for rows in (positions, headings, actions))
     films = {spec: np.stack(seen[spec.name], axis=1) for spec in env.specs if spec.name in seen}
     return [
         Recording(
             scene=scenes[i],
-            positions=places[i, : lengths[i]],
-            headings=turned[i, : lengths[i]],
-            actions=done[i, : lengths[i]],
+            positions=all_positions[i, : lengths[i]],
+            headings=all_headings[i, : lengths[i]],
+            actions=all_actions[i, : lengths[i]],
             images={spec.name: Images(spec, film[i, : lengths[i]]) for spec, film in films.items()},
             goal=None if goals is None else goals[i],
             goal_radius=env.task.target_radius,
