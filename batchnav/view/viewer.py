@@ -46,6 +46,8 @@ KEYS = {
     "look down": ("F", LOOK_DOWN), "stop": ("X", STOP),
 }  # fmt: skip
 """What a person drives by: keys and actions."""
+DRAWN = 20
+"""Episodes in each scene, where there is no file of them."""
 SPEEDS = (2, 5, 10, 20, 40)
 """Steps a second."""
 
@@ -57,7 +59,6 @@ def open_session(
     device: torch.device,
     renderer: str = "raycast",
     scenes_dir: Path = SCENES_DIR,
-    per_scene: int = 20,
 ) -> Session:
     """A session in scenes by name, of episodes from a file, or drawn by the rules of Habitat's generator.
 
@@ -68,7 +69,6 @@ def open_session(
         device: that agents run on.
         renderer: for agents that look.
         scenes_dir: folder below which the scenes of Habitat's episodes lie.
-        per_scene: episodes drawn in each scene.
 
     ArgumentError where there is nothing to look at, EpisodeError for an episode of the file that cannot be played.
     """
@@ -82,7 +82,7 @@ def open_session(
         check_episodes(found, {scene.name: scene for scene in loaded})
     elif ids:
         loaded = find_scenes(ids, scenes_dir, config.body.navmesh)
-        found = [e for scene in loaded for e in generate_episodes(scene, per_scene, seed=0)]
+        found = [e for scene in loaded for e in generate_episodes(scene, DRAWN, seed=0)]
     else:
         raise ArgumentError("view: found neither scenes nor --episodes, expected some, as house:7")
     fields = frozenset().union(*(needed_appearance(c) for c in (config, *(p.config for p in players.values()))))

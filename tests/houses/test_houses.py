@@ -20,7 +20,6 @@ from batchnav.houses.solids import Solids
 from batchnav.navmesh.navmesh import NavMesh
 
 SEEDS = (0, 3, 7, 17, 100_001, 110_005)
-AGENT_RADIUS = 0.1
 _PIECES = {
     f"{module.__name__.rpartition('.')[2]}.{name}": value
     for module in (bathroom, beds, decor, kitchen, seating, storage, tables)

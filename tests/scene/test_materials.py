@@ -16,7 +16,6 @@ from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import load_mesh
 from batchnav.types import Material
 
-WHITE = (1.0, 1.0, 1.0, 1.0)
 BASISU = "KHR_texture_basisu"
 FACTOR = (0.25, 0.5, 1.0, 0.75)
 
