@@ -1,7 +1,8 @@
 """What annotations beside a mesh file say of its triangles: which thing each is part of, and its category.
 
 - HM3D: `X.semantic.glb`, whose texture has a colour for each thing, and `X.semantic.txt`: after a line that says what
-  it is, rows `id,RRGGBB,"category",region`. A triangle has the colour in its middle.
+  it is, rows `id,RRGGBB,"category",region`. A triangle has the colour in its middle. Colours that are only nearly those
+  of the list, as lossy compression leaves them (JPEG, most KTX 2), are refused.
 - Replica: `mesh_semantic.ply`, whose faces have an `object_id`, and `info_semantic.json` with `objects` of `id` and
   `class_name`.
 - Gibson: `X_semantic.ply` likewise, and `X.scn` with `objects` of `id` and `class_`.
@@ -26,6 +27,9 @@ from batchnav.types import Surface, TriangleMesh
 
 _HM3D_HEADER = "HM3D Semantic Annotations"
 _COLORED = ".semantic.glb"
+_NEAR, _MOST_NEAR, _COLORS_ASKED = 16, 0.01, 2000
+"""A colour no farther from a listed one, in its worst channel, is taken for it, spoilt by compression; so many of a
+scene's triangles may have such colours by chance; and so many of its colours are looked at, the commonest."""
 _NAMES = {"info_semantic.json": "class_name", ".scn": "class_"}
 """The field of an object that names its category, by how the file's name ends."""
 
@@ -52,6 +56,7 @@ def annotate(mesh: TriangleMesh, path: Path) -> TriangleMesh:
         found = _colors_in_the_middle(surface)
         keys = np.array(sorted(ids), np.int64)
         at = np.minimum(np.searchsorted(keys, found), len(keys) - 1)
+        _refuse_lossy(path, found[keys[at] != found], len(found), keys)
         numbers = np.array([ids[key] for key in keys.tolist()], np.int32)[at]
         object_id = np.where(keys[at] == found, numbers, 0).astype(np.int32)
     elif surface.object_id is not None:
@@ -86,6 +91,22 @@ def _colors_in_the_middle(surface: Surface) -> np.ndarray:
             shade[of_it] *= pixels[line, column, :3] / 255.0
     red, green, blue = np.round(shade * 255.0).astype(np.int64).T
     return red << 16 | green << 8 | blue
+
+
+def _refuse_lossy(path: Path, unlisted: np.ndarray, num_triangles: int, keys: np.ndarray) -> None:
+    """MeshError where many of the triangles' colours are near one of the list, but not it. Far ones are of no thing."""
+    colors, counts = np.unique(unlisted, return_counts=True)
+    most = np.argsort(-counts)[:_COLORS_ASKED]
+    channels = [(keys >> shift & 255, colors[most] >> shift & 255) for shift in (16, 8, 0)]
+    off = np.max([np.abs(listed - found[:, None]) for listed, found in channels], axis=0)  # [colours, keys]
+    near = off.min(1) <= _NEAR
+    if counts[most][near].sum() > _MOST_NEAR * num_triangles:
+        worst = int(near.argmax())
+        found, listed = int(colors[most][worst]), int(keys[off[worst].argmin()])
+        raise MeshError(
+            f"{path}: {counts[most][near].sum()} of {num_triangles} triangles have colours near those of the "
+            f"annotations: found {found:06X}, expected {listed:06X} exactly; store the texture without loss, as PNG"
+        )
 
 
 def _read_hm3d(path: Path) -> tuple[dict[int, int], dict[int, str]]:

@@ -1,6 +1,8 @@
 """Annotations beside mesh files, on small files in the data sets' formats."""
 
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,9 @@ from batchnav.data.annotations import annotation_file
 from batchnav.data.source import mesh_source
 from batchnav.errors import MeshError
 from batchnav.scene.mesh import load_mesh
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "scene"))
+from files import Gltf, ktx2
 
 IDS = (3, 5, 5, -1)
 """Of the four faces of the file, the second of which is a square."""
@@ -97,6 +102,24 @@ def test_hm3d(tmp_path):
     rows = ["HM3D Semantic Annotations", '1,FF0000,"door frame",0', '7,000AC8,"chair, armchair",2', '8,00FF00,"bed",2']
     (tmp_path / "TEEsavR23oF.semantic.txt").write_text("\n".join(rows) + "\n")
     assert by_thing(load(path)) == ({0: "", 1: "door frame", 7: "chair, armchair"}, [1, 1, 0, 0, 0, 0, 0, 1])
+
+
+@pytest.mark.parametrize(("off", "exact"), [(0, True), (3, False), (60, True)])
+def test_colours_of_hm3d_in_a_ktx2_texture_are_read_exactly_or_refused(tmp_path, off, exact):
+    """Basis Universal keeps a block of one colour exactly; where it did not, ids would be lost or mistaken."""
+    things = np.uint8([[(200, 0, 0, 255), (200, 0, 0, 255), (0, 10, 120, 255), (0, 10, 120, 255)]])
+    stored = things + np.uint8([off, 0, 0, 0]) * np.uint8([[[1], [1], [0], [0]]])
+    gltf = Gltf(ktx2(stored))  # 16 x 4 texels, a colour for either triangle of the square
+    gltf.tree["textures"] = [{"extensions": {"KHR_texture_basisu": {"source": 0}}}]
+    gltf.tree["extensionsUsed"] = gltf.tree["extensionsRequired"] = ["KHR_texture_basisu"]
+    path = tmp_path / "TEEsavR23oF.semantic.glb"
+    path.write_bytes(gltf.data())
+    (tmp_path / "TEEsavR23oF.semantic.txt").write_text(_HEADER + '1,C80000,"wall",0\n2,000A78,"chair",0\n')
+    if not exact:
+        with pytest.raises(MeshError, match=r"semantic\.glb: 1 of 2 .* found CB0000, expected C80000 exactly"):
+            load(path)
+    else:
+        assert np.bincount(load(path).surface.object_id, minlength=3).tolist() == ([0, 1, 1] if off == 0 else [1, 0, 1])
 
 
 _HEADER = "HM3D Semantic Annotations\n"
