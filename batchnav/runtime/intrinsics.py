@@ -6,7 +6,9 @@ import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
+from numba.core.cpu import CPUContext
 from numba.extending import intrinsic
+from numba.np.numpy_support import from_dtype
 
 
 def _instruction(plain):
@@ -48,6 +50,11 @@ def load4(typingctx, array, row, column):
 
     def codegen(context, builder, signature, args):
         pointer = _vector_pointer(context, builder, signature, args)
+        if isinstance(context, CPUContext):  # where a loop over such loads is to become vectors of neighbouring rows
+            element = context.get_data_type(signature.args[0].dtype)
+            first = builder.bitcast(pointer, element.as_pointer())
+            places = [builder.gep(first, [ir.Constant(ir.IntType(64), i)], inbounds=True) for i in range(4)]
+            return context.make_tuple(builder, signature.return_type, [builder.load(place) for place in places])
         vector = builder.load(pointer, align=16)
         lanes = [builder.extract_element(vector, ir.Constant(ir.IntType(32), i)) for i in range(4)]
         return context.make_tuple(builder, signature.return_type, lanes)
@@ -55,18 +62,20 @@ def load4(typingctx, array, row, column):
     return signature, codegen
 
 
-def room_for_ints(size):
-    """A device function that gives a thread's own int32 array of `size`, not initialised.
+def room_for(size, dtype):
+    """A device function that gives a thread's own array of `size` numbers of four bytes, not initialised.
 
-    numba's `cuda.local.array` is filled with zeros, which a short-lived thread pays for in each of its rows.
+    numba's `cuda.local.array` is filled with zeros, which a short-lived thread pays for in each of its rows. On the CPU
+    nothing else can point into it, which compilers know, so that they move other loads past what is stored here.
     """
-    kind = types.Array(types.int32, 1, "C")
+    element = from_dtype(np.dtype(dtype))
+    kind = types.Array(element, 1, "C")
 
-    @_instruction(lambda: np.empty(size, np.int32))
+    @_instruction(lambda: np.empty(size, dtype))
     def room(typingctx):
         def codegen(context, builder, signature, args):
             with builder.goto_entry_block():
-                memory = builder.alloca(ir.ArrayType(ir.IntType(32), size))
+                memory = builder.alloca(ir.ArrayType(context.get_data_type(element), size))
             array = context.make_array(kind)(context, builder)
             data = builder.bitcast(memory, array.data.type)
             length, width = (ir.Constant(ir.IntType(64), n) for n in (size, 4))

@@ -1,18 +1,14 @@
 """The colour sensor: what surfaces look like, unlit: base colour x texture x vertex colour, bytes as files have them.
 
 Nothing is decoded, lit or blended, and what nothing is seen at is black: habitat-sim's conventions for scenes without
-lights, and those of the paper's renderer. Where a pixel meets its triangle follows
-from its ray and depth; how many texels it covers, and so the mip level, from how the texture's coordinates change from
-that ray to its neighbours' on the same plane: what a rasteriser takes from differences between neighbouring pixels, in
-closed form (Heckbert, "Survey of Texture Mapping", IEEE CG&A 6(11), 1986). Ray cones (Akenine-Moeller et al., JCGT
-10(1), 2021) know one radius in place of two axes, and are for rays that were reflected.
+lights, and those of the paper's renderer. `shade.py` has the colour of a pixel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,33 +18,18 @@ from batchnav.config import in_range
 from batchnav.geometry.camera import pixel_ray, pixel_spacing, tan_half
 from batchnav.geometry.pose import camera_axes
 from batchnav.runtime.arrays import view
-from batchnav.runtime.intrinsics import float_bits, fma, load4
-from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function, inline_function
+from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel
 from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
-from batchnav.scene.textures import SIZE
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.noise import ColorNoise, ColorNoiseModel
 from batchnav.sensors.sensor import Views
-from batchnav.sensors.texture import read_texture
+from batchnav.sensors.shade import LANES, Paint, as_byte, color_at, shade_lanes
 from batchnav.types import Spec
 
 BLOCK = 128
 """Pixels of a CUDA block, of one agent."""
-_ZERO, _HALF, _ONE, _WHITE = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(255.0)
-_A, _U, _V, _N = np.int32(0), np.int32(4), np.int32(8), np.int32(12)
-"""Where the four vectors of a patch begin."""
-_COLOR, _TEXTURE, _FIRST = np.int32(0), np.int32(SIZE), np.int32(0)
-
-
-class Paint(NamedTuple):
-    """The fields of `Appearance` that colours take, as kernels read them."""
-
-    paint: Any
-    patches: Any
-    materials: Any
-    levels: Any
-    texels: Any
+_ZERO = np.float32(0.0)
 
 
 @dataclass(frozen=True)
@@ -126,130 +107,15 @@ class RGBSensor:
         return run
 
 
-@device_function
-def _byte(value):
-    """0 to 255, rounded as OpenGL does."""
-    return np.uint8(np.int32(min(value, _WHITE) + _HALF))
-
-
-@device_function
-def _dot(a, b):
-    return fma(a[0], b[0], fma(a[1], b[1], a[2] * b[2]))
-
-
-@inline_function
-def _field(start, gradient, away, row, axes, first_ray, spacing):
-    """A value that is linear in space, as a row of pixels sees it: `start` + gradient . (P - A) at P = o + depth d.
-
-    That is s + depth (gradient . d), of which the last is linear over the image. Returns s, gradient . d in the row's
-    first column, and by how much it grows to the right and downwards; `away` is o - A.
-    """
-    right, up, _ = axes
-    to_right, down = spacing * _dot(gradient, right), -spacing * _dot(gradient, up)
-    return start + _dot(gradient, away), fma(np.float32(row), down, _dot(gradient, first_ray)), to_right, down
-
-
-@inline_function
-def sight_of(number, row, place, axes, first_ray, spacing, paint):
-    """What a row of pixels needs to know of a triangle that some of them see from `place`; see `Appearance`.
-
-    Returns its colour (red, green, blue, each 0 to 1), its texture (first level or -1; last level, flags), by how much
-    1 / depth grows to the right and downwards with the texture's width and height, U and V as `_field`s, and of the
-    corners' colours whether there are any, and three fields.
-    """
-    patch = paint.paint[np.uint32(number)]
-    material, tint, first = np.int32(~patch), np.int32(-1), np.int32(-1)
-    nothing = _ZERO, _ZERO, _ZERO, _ZERO
-    u, v, texture, slope = nothing, nothing, (_ZERO, _FIRST), (_ZERO, _ZERO, _ZERO, _ZERO)
-    reds = greens = blues = nothing
-    if patch >= 0:
-        _, _, _, bits = load4(paint.patches, patch, _N)
-        material, tint = float_bits(bits), patch
-    red, green, blue, bits = load4(paint.materials, material, _COLOR)
-    if patch >= 0:
-        first = float_bits(bits)
-    if first >= 0:
-        nx, ny, nz, _ = load4(paint.patches, patch, _N)
-        ax, ay, az, u_start = load4(paint.patches, patch, _A)
-        ux, uy, uz, v_start = load4(paint.patches, patch, _U)
-        vx, vy, vz, link = load4(paint.patches, patch, _V)
-        width, height, flags, last_level = load4(paint.materials, material, _TEXTURE)
-        away = place[0] - ax, place[1] - ay, place[2] - az
-        u = _field(u_start, (ux, uy, uz), away, row, axes, first_ray, spacing)
-        v = _field(v_start, (vx, vy, vz), away, row, axes, first_ray, spacing)
-        right, up, _ = axes
-        # The plane is met where depth (n . d) = n . (A - o).
-        steeper = -spacing / _dot((nx, ny, nz), away)
-        slope = steeper * _dot((nx, ny, nz), right), -steeper * _dot((nx, ny, nz), up), width, height
-        texture, tint = (last_level, float_bits(flags)), float_bits(link)
-    if tint >= 0:
-        ax, ay, az, r_start = load4(paint.patches, tint, _A)
-        rx, ry, rz, g_start = load4(paint.patches, tint, _U)
-        gx, gy, gz, b_start = load4(paint.patches, tint, _V)
-        bx, by, bz, _ = load4(paint.patches, tint, _N)
-        away = place[0] - ax, place[1] - ay, place[2] - az
-        reds = _field(r_start, (rx, ry, rz), away, row, axes, first_ray, spacing)
-        greens = _field(g_start, (gx, gy, gz), away, row, axes, first_ray, spacing)
-        blues = _field(b_start, (bx, by, bz), away, row, axes, first_ray, spacing)
-    return (red, green, blue), first, texture, slope, u, v, tint >= 0, reds, greens, blues
-
-
-@inline_function
-def _footprint(depth, u, v, slope, u_ray, v_ray):
-    """Square of how many texels of the finest level a pixel covers, along the longer of its two axes on the surface.
-
-    With s + depth g and 1 / depth linear in x: d(s + depth g)/dx = depth (dg/dx - depth g d(1 / depth)/dx).
-    """
-    right, down = depth * slope[0], depth * slope[1]
-    across_u, across_v = depth * slope[2], depth * slope[3]
-    u_right, v_right = across_u * (u[2] - right * u_ray), across_v * (v[2] - right * v_ray)
-    u_down, v_down = across_u * (u[3] - down * u_ray), across_v * (v[3] - down * v_ray)
-    return max(fma(u_right, u_right, v_right * v_right), fma(u_down, u_down, v_down * v_down))
-
-
-@device_function
-def _within(field, column, depth):
-    """A channel of the corners' colours at a pixel, 0 to 1."""
-    return min(max(fma(depth, fma(column, field[2], field[1]), field[0]), _ZERO), _ONE)
-
-
-@inline_function
-def color_at(column, depth, sight, levels, texels, trilinear):
-    """Red, green and blue, 0 to 255, of the pixel in this column that sees a triangle of `sight_of` at `depth`."""
-    (red, green, blue), first, texture, slope, u, v, tinted, reds, greens, blues = sight
-    x, r, g, b = np.float32(column), _WHITE, _WHITE, _WHITE
-    if first >= 0:
-        last_level, flags = texture
-        u_ray, v_ray = fma(x, u[2], u[1]), fma(x, v[2], v[1])
-        footprint = _footprint(depth, u, v, slope, u_ray, v_ray)
-        place = fma(depth, u_ray, u[0]), fma(depth, v_ray, v[0])
-        r, g, b = read_texture(first, last_level, flags, place, footprint, levels, texels, trilinear)
-    if tinted:
-        r, g, b = r * _within(reds, x, depth), g * _within(greens, x, depth), b * _within(blues, x, depth)
-    return r * red, g * green, b * blue
-
-
 @cpu_kernel
 def _rgb_cpu(depth, triangle, position, heading, pitch, paint, tan_half_hfov, trilinear, rgb_out):
-    """A thread's task is a row of a picture; neighbours that see one triangle share what they know of it."""
+    """A thread's task is a row of a picture."""
     n, height, width = triangle.shape
-    spacing = pixel_spacing(np.int32(width), tan_half_hfov)
     for task in prange(n * height):
-        i, row = np.uint32(task // height), np.int32(task % height)
+        i, row = np.uint32(task // height), np.uint32(task % height)
         axes, place = camera_axes(heading[i], pitch[i]), (position[i, 0], position[i, 1], position[i, 2])
-        corner = pixel_ray(_FIRST, _FIRST, axes, np.int32(height), np.int32(width), tan_half_hfov)
-        last, known = np.int32(-1), np.int32(0)
-        sight = sight_of(known, row, place, axes, corner, spacing, paint)
-        for column in range(width):
-            number, red, green, blue = triangle[i, row, column], _ZERO, _ZERO, _ZERO
-            if number >= 0:
-                if number != last:
-                    sight, last = sight_of(number, row, place, axes, corner, spacing, paint), number
-                far = depth[i, row, column]
-                red, green, blue = color_at(np.int32(column), far, sight, paint.levels, paint.texels, trilinear)
-            rgb_out[i, 0, row, column] = _byte(red)
-            rgb_out[i, 1, row, column] = _byte(green)
-            rgb_out[i, 2, row, column] = _byte(blue)
+        for column in range(0, width, LANES):
+            shade_lanes(row, column, depth[i], triangle[i], place, axes, tan_half_hfov, paint, trilinear, rgb_out[i])
 
 
 @cuda_kernel
@@ -265,7 +131,6 @@ def _rgb_cuda(depth, triangle, position, heading, pitch, paint, tan_half_hfov, t
     number, red, green, blue = triangle[i, y, x], _ZERO, _ZERO, _ZERO
     if number >= 0:
         axes, place = camera_axes(heading[i], pitch[i]), (position[i, zero], position[i, one], position[i, two])
-        corner = pixel_ray(_FIRST, _FIRST, axes, height, width, tan_half_hfov)
-        sight = sight_of(number, row, place, axes, corner, pixel_spacing(width, tan_half_hfov), paint)
-        red, green, blue = color_at(column, depth[i, y, x], sight, paint.levels, paint.texels, trilinear)
-    rgb_out[i, zero, y, x], rgb_out[i, one, y, x], rgb_out[i, two, y, x] = _byte(red), _byte(green), _byte(blue)
+        ray, spacing = pixel_ray(row, column, axes, height, width, tan_half_hfov), pixel_spacing(width, tan_half_hfov)
+        red, green, blue = color_at(number, depth[i, y, x], ray, place, axes, spacing, paint, trilinear)
+    rgb_out[i, zero, y, x], rgb_out[i, one, y, x], rgb_out[i, two, y, x] = as_byte(red), as_byte(green), as_byte(blue)

@@ -13,7 +13,7 @@ from batchnav.geometry.camera import inverse_direction, pixel_ray
 from batchnav.geometry.pose import camera_axes
 from batchnav.geometry.triangle import ray_triangle
 from batchnav.render.options import NEAR
-from batchnav.runtime.intrinsics import room_for_ints
+from batchnav.runtime.intrinsics import room_for
 from batchnav.runtime.kernels import cuda, cuda_kernel, device_function, inline_function
 from batchnav.scene.bvh import MAX_LEVELS, read_leaf, read_node
 
@@ -21,7 +21,7 @@ BLOCK_WIDTH, BLOCK_HEIGHT = 16, 8
 """Pixels of a CUDA block; a warp's 8 x 4 are neighbours, so that their rays visit the same nodes."""
 NOTHING = np.int32(-1)
 """The triangle of a pixel that sees none."""
-_room_for_stack = room_for_ints(MAX_LEVELS)
+_room_for_stack = room_for(MAX_LEVELS, np.int32)
 
 
 @inline_function

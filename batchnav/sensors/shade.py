@@ -1,0 +1,311 @@
+"""The colour of a pixel: where on its triangle it lies, how many texels it covers, what the texture and corners say.
+
+Where a pixel meets its triangle follows from its ray and depth; how many texels it covers, and so the mip level, from
+how the texture's coordinates change from that ray to its neighbours' on the same plane: what a rasteriser takes from
+differences between neighbouring pixels, in closed form (Heckbert, "Survey of Texture Mapping", IEEE CG&A 6(11), 1986).
+Ray cones (Akenine-Moeller et al., JCGT 10(1), 2021) know one radius in place of two axes, and are for rays that were
+reflected.
+
+On the GPU a thread follows one pixel to its end (`color_at`). On the CPU pixels that have a patch are collected, and
+each part of the way is a loop over them, which LLVM turns into vector instructions with gathers: half the time of a
+pixel after the other. For that the arrays between the loops are the function's own (`room_for`), since loads whose
+place is not known beforehand are moved only past stores that cannot be to the same memory. Copying each patch to the
+pixels that see it, in place of gathers, was measured to be slower.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchnav.geometry.camera import pixel_ray, pixel_spacing
+from batchnav.runtime.intrinsics import float_bits, fma, load4, room_for
+from batchnav.runtime.kernels import device_function, inline_function
+from batchnav.scene.textures import SIZE, WRAP_V_SHIFT
+from batchnav.sensors.texture import WRAP_BITS, mip_level, read_level, wrapped
+
+_ZERO, _ONE, _WHITE, _FULL = np.float32(0.0), np.float32(1.0), np.float32(255.0), np.float32(255.0 * 256.0)
+_HALF, _PART = np.float32(0.5), np.float32(1.0 / 256.0)
+_A, _U, _V, _N = np.int32(0), np.int32(4), np.int32(8), np.int32(12)
+"""Where the four vectors of a patch begin."""
+_COLOR, _TEXTURE, _FIRST, _UNIT = np.int32(0), np.int32(SIZE), np.int32(0), np.int32(1)
+LANES = 64
+"""Pixels that the CPU shades together."""
+_GROUP = 16
+"""Of which so many are the smallest part that vector instructions work on, whatever their length."""
+_floats, _ints = room_for(LANES, np.float32), room_for(LANES, np.int32)
+
+
+class Paint(NamedTuple):
+    """The fields of `Appearance` that colours take, as kernels read them."""
+
+    paint: Any
+    patches: Any
+    materials: Any
+    levels: Any
+    texels: Any
+
+
+@device_function
+def as_byte(value):
+    """0 to 255, rounded as OpenGL does."""
+    return np.uint8(np.int32(min(value, _WHITE) + _HALF))
+
+
+@device_function
+def _dot(a, b):
+    return fma(a[0], b[0], fma(a[1], b[1], a[2] * b[2]))
+
+
+@device_function
+def _times(factor, a):
+    return factor * a[0], factor * a[1], factor * a[2]
+
+
+@inline_function
+def _row(rows, row, column):
+    """A vector of a patch's row, and the number behind it."""
+    x, y, z, last = load4(rows, row, column)
+    return (x, y, z), last
+
+
+@inline_function
+def _from_corner(patch, depth, ray, place, patches):
+    """From corner A of a patch's triangle to the point that a pixel sees of it; and the number behind A."""
+    corner, start = _row(patches, patch, _A)
+    x, y, z = place[0] - corner[0], place[1] - corner[1], place[2] - corner[2]
+    return (fma(depth, ray[0], x), fma(depth, ray[1], y), fma(depth, ray[2], z)), start
+
+
+@inline_function
+def _footprint(depth, ray, axes, spacing, normal, u, v, size):
+    """Square of how many texels of the finest level a pixel covers, along the longer of its two axes on the surface.
+
+    On the plane depth (n . ray) is the same for all rays. So where a ray grows by s, the point moves by
+    depth (s - ray (n . s) / (n . ray)).
+    """
+    right, up, _ = axes
+    steeper = spacing / _dot(normal, ray)
+    to_right, down = _times(spacing, right), _times(-spacing, up)
+    slope_right, slope_down = -steeper * _dot(normal, right), steeper * _dot(normal, up)
+    across = (
+        fma(slope_right, ray[0], to_right[0]),
+        fma(slope_right, ray[1], to_right[1]),
+        fma(slope_right, ray[2], to_right[2]),
+    )
+    along = fma(slope_down, ray[0], down[0]), fma(slope_down, ray[1], down[1]), fma(slope_down, ray[2], down[2])
+    width, height = depth * size[0], depth * size[1]
+    u_across, v_across = width * _dot(u, across), height * _dot(v, across)
+    u_along, v_along = width * _dot(u, along), height * _dot(v, along)
+    return max(fma(u_across, u_across, v_across * v_across), fma(u_along, u_along, v_along * v_along))
+
+
+@inline_function
+def _look_up(patch, material, depth, ray, place, axes, spacing, paint, trilinear):
+    """Where and how the texture of a patch is read.
+
+    Returns u and v, each within 0 to 1, the level, the next one's share, whether texels are mixed, the texture's flags,
+    and the patch's tint.
+    """
+    normal, _ = _row(paint.patches, patch, _N)
+    u, v_start = _row(paint.patches, patch, _U)
+    v, tint = _row(paint.patches, patch, _V)
+    width, height, bits, last_level = load4(paint.materials, material, _TEXTURE)
+    away, u_start = _from_corner(patch, depth, ray, place, paint.patches)
+    footprint = _footprint(depth, ray, axes, spacing, normal, u, v, (width, height))
+    flags = float_bits(bits)
+    level, share, linear = mip_level(footprint, last_level, flags, trilinear)
+    u_there = wrapped(u_start + _dot(u, away), flags & WRAP_BITS)
+    v_there = wrapped(v_start + _dot(v, away), np.int32(flags >> WRAP_V_SHIFT) & WRAP_BITS)
+    return u_there, v_there, level, share, linear, flags, float_bits(tint)
+
+
+@device_function
+def _within(start, gradient, away):
+    """A channel of the corners' colours at a point, 0 to 1."""
+    return min(max(start + _dot(gradient, away), _ZERO), _ONE)
+
+
+@inline_function
+def _tinted(tint, depth, ray, place, patches):
+    """The corners' colours at a pixel: red, green, blue, each 0 to 1."""
+    away, red_start = _from_corner(tint, depth, ray, place, patches)
+    red, green_start = _row(patches, tint, _U)
+    green, blue_start = _row(patches, tint, _V)
+    blue, _ = _row(patches, tint, _N)
+    return _within(red_start, red, away), _within(green_start, green, away), _within(blue_start, blue, away)
+
+
+@inline_function
+def color_at(number, depth, ray, place, axes, spacing, paint, trilinear):
+    """Red, green and blue, 0 to 255, of the pixel with this ray that sees a triangle at `depth`."""
+    patch = paint.paint[np.uint32(number)]
+    material, tint = np.int32(~patch), patch
+    if patch >= 0:
+        _, bits = _row(paint.patches, patch, _N)
+        material = float_bits(bits)
+    red, green, blue, bits = load4(paint.materials, material, _COLOR)
+    r, g, b = _FULL, _FULL, _FULL
+    first = float_bits(bits)
+    if patch >= 0 and first >= 0:
+        u, v, level, share, linear, flags, tint = _look_up(
+            patch, material, depth, ray, place, axes, spacing, paint, trilinear
+        )
+        level = max(np.int32(first + level), _FIRST)
+        r, g, b = read_level(level, linear, u, v, flags, paint.levels, paint.texels)
+        if share > _ZERO:
+            r1, g1, b1 = read_level(np.int32(level + _UNIT), linear, u, v, flags, paint.levels, paint.texels)
+            r, g, b = fma(share, r1 - r, r), fma(share, g1 - g, g), fma(share, b1 - b, b)
+    if tint >= 0:
+        tinted = _tinted(tint, depth, ray, place, paint.patches)
+        r, g, b = r * tinted[0], g * tinted[1], b * tinted[2]
+    return r * _PART * red, g * _PART * green, b * _PART * blue
+
+
+class _Lanes(NamedTuple):
+    """Pixels of a row that have a patch, a field an array [LANES]."""
+
+    column: Any
+    patch: Any
+    level: Any
+    """A row of `levels`; -1: the patch has no texture."""
+    flags: Any
+    linear: Any
+    tint: Any
+    u: Any
+    v: Any
+    share: Any
+    r: Any
+    """Red of the texture, times 256."""
+    g: Any
+    b: Any
+    red: Any
+    """Red that the texture's is to be multiplied with."""
+    green: Any
+    blue: Any
+
+
+@inline_function
+def shade_lanes(row, column, depth, triangle, place, axes, tan_half_hfov, paint, trilinear, rgb_out):
+    """The pixels of a row from `column` on, at most LANES: depth f32 [H, W], triangle i32 [H, W] -> u8 [3, H, W]."""
+    lanes = _Lanes(
+        _ints(), _ints(), _ints(), _ints(), _ints(), _ints(), _floats(), _floats(), _floats(), _floats(), _floats(),
+        _floats(), _floats(), _floats(), _floats(),
+    )  # fmt: skip
+    count = _collect(row, column, triangle, paint, lanes, rgb_out)
+    if count == 0:
+        return
+    padded = np.int32((count + np.int32(_GROUP - 1)) & np.int32(-_GROUP))  # the rest is shaded, too, and not shown
+    for k in range(count, padded):
+        lanes.column[k], lanes.patch[k] = lanes.column[0], lanes.patch[0]
+    level, tint = _find_places(padded, row, depth, place, axes, tan_half_hfov, paint, trilinear, lanes)
+    if level >= 0:
+        _read_nearer(padded, paint.levels, paint.texels, lanes)
+        if trilinear:
+            _mix_farther(padded, paint.levels, paint.texels, lanes)
+    if tint >= 0:
+        _tint(padded, row, depth, place, axes, tan_half_hfov, paint.patches, lanes)
+    red, green, blue = _ints(), _ints(), _ints()
+    for k in range(np.int32(0), padded):
+        red[k] = np.int32(as_byte(lanes.r[k] * _PART * lanes.red[k]))
+        green[k] = np.int32(as_byte(lanes.g[k] * _PART * lanes.green[k]))
+        blue[k] = np.int32(as_byte(lanes.b[k] * _PART * lanes.blue[k]))
+    for k in range(np.int32(0), count):
+        c = np.uint32(lanes.column[k])
+        rgb_out[0, row, c], rgb_out[1, row, c] = np.uint8(red[k]), np.uint8(green[k])
+        rgb_out[2, row, c] = np.uint8(blue[k])
+
+
+@inline_function
+def _collect(row, column, triangle, paint, lanes_out, rgb_out):
+    """Paint pixels of one colour, note down the others; returns how many those are."""
+    count = np.int32(0)
+    for c in range(np.uint32(column), np.uint32(min(column + LANES, triangle.shape[1]))):
+        number, red, green, blue = triangle[row, c], _ZERO, _ZERO, _ZERO
+        if number >= 0:
+            patch = paint.paint[np.uint32(number)]
+            if patch >= 0:
+                lanes_out.column[count], lanes_out.patch[count] = np.int32(c), patch
+                count = np.int32(count + np.int32(1))
+            else:
+                red, green, blue, _ = load4(paint.materials, np.int32(~patch), _COLOR)
+        rgb_out[0, row, c], rgb_out[1, row, c] = as_byte(red * _WHITE), as_byte(green * _WHITE)
+        rgb_out[2, row, c] = as_byte(blue * _WHITE)
+    return count
+
+
+@inline_function
+def _find_places(padded, row, depth, place, axes, tan_half_hfov, paint, trilinear, lanes_out):
+    """Where each pixel's texture is read. Returns the greatest level and tint: -1 where no pixel has any."""
+    height, width = np.int32(depth.shape[0]), np.int32(depth.shape[1])
+    spacing = pixel_spacing(width, tan_half_hfov)
+    most_level, most_tint = np.int32(-1), np.int32(-1)
+    for k in range(np.int32(0), padded):
+        column, patch = lanes_out.column[k], lanes_out.patch[k]
+        ray = pixel_ray(np.int32(row), column, axes, height, width, tan_half_hfov)
+        _, bits = _row(paint.patches, patch, _N)
+        material = float_bits(bits)
+        red, green, blue, bits = load4(paint.materials, material, _COLOR)
+        lanes_out.red[k], lanes_out.green[k], lanes_out.blue[k] = red, green, blue
+        u, v, level, share, linear, flags, tint = _look_up(
+            patch, material, depth[row, np.uint32(column)], ray, place, axes, spacing, paint, trilinear
+        )
+        first = float_bits(bits)
+        textured = first >= 0
+        level = max(np.int32(first + level), _FIRST) if textured else np.int32(-1)
+        tint = tint if textured else patch
+        lanes_out.u[k], lanes_out.v[k], lanes_out.share[k] = u, v, share if textured else _ZERO
+        lanes_out.level[k], lanes_out.flags[k], lanes_out.tint[k] = level, flags, tint
+        lanes_out.linear[k] = np.int32(linear)
+        lanes_out.r[k] = lanes_out.g[k] = lanes_out.b[k] = _FULL
+        most_level, most_tint = max(most_level, level), max(most_tint, tint)
+    return most_level, most_tint
+
+
+@inline_function
+def _read_nearer(padded, levels, texels, lanes_out):
+    """The textures' colours on each pixel's level."""
+    for k in range(np.int32(0), padded):
+        level = lanes_out.level[k]
+        r, g, b = read_level(
+            max(level, _FIRST),
+            lanes_out.linear[k] != 0,
+            lanes_out.u[k],
+            lanes_out.v[k],
+            lanes_out.flags[k],
+            levels,
+            texels,
+        )
+        lanes_out.r[k] = r if level >= 0 else _FULL
+        lanes_out.g[k] = g if level >= 0 else _FULL
+        lanes_out.b[k] = b if level >= 0 else _FULL
+
+
+@inline_function
+def _mix_farther(padded, levels, texels, lanes_out):
+    """Mix in the colours of the next level, where it has a share."""
+    for k in range(np.int32(0), padded):
+        share = lanes_out.share[k]
+        level = max(lanes_out.level[k], _FIRST)
+        if share > _ZERO:
+            level = np.int32(level + _UNIT)
+        r, g, b = read_level(
+            level, lanes_out.linear[k] != 0, lanes_out.u[k], lanes_out.v[k], lanes_out.flags[k], levels, texels
+        )
+        lanes_out.r[k] = fma(share, r - lanes_out.r[k], lanes_out.r[k])
+        lanes_out.g[k] = fma(share, g - lanes_out.g[k], lanes_out.g[k])
+        lanes_out.b[k] = fma(share, b - lanes_out.b[k], lanes_out.b[k])
+
+
+@inline_function
+def _tint(padded, row, depth, place, axes, tan_half_hfov, patches, lanes_out):
+    """Multiply with the corners' colours, where there are any."""
+    height, width = np.int32(depth.shape[0]), np.int32(depth.shape[1])
+    for k in range(np.int32(0), padded):
+        column, tint = lanes_out.column[k], lanes_out.tint[k]
+        ray = pixel_ray(np.int32(row), column, axes, height, width, tan_half_hfov)
+        red, green, blue = _tinted(max(tint, _FIRST), depth[row, np.uint32(column)], ray, place, patches)
+        lanes_out.r[k] *= red if tint >= 0 else _ONE
+        lanes_out.g[k] *= green if tint >= 0 else _ONE
+        lanes_out.b[k] *= blue if tint >= 0 else _ONE
