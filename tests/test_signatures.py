@@ -54,7 +54,8 @@ def compiled_functions() -> dict[str, tuple[ast.FunctionDef, dict]]:
 
 
 def _is_compiled(function: ast.FunctionDef) -> bool:
-    return any(isinstance(d, ast.Name) and d.id in DECORATORS for d in function.decorator_list)
+    named = [d.args[0] if isinstance(d, ast.Call) and d.args else d for d in function.decorator_list]  # of a partial
+    return any(isinstance(d, ast.Name) and d.id in DECORATORS for d in named)
 
 
 def arguments(function: ast.FunctionDef) -> list[str]:

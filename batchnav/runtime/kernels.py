@@ -69,9 +69,12 @@ def cpu_function(function):
     return _with_kernel_folder(numba.njit(error_model="numpy", cache=True), function)
 
 
-def cuda_kernel(function):
-    """Compile a function as a CUDA kernel, at its first launch. Start it with `launch`."""
-    return cuda.jit(fastmath=True)(function)
+def cuda_kernel(function, max_registers=None):
+    """Compile a function as a CUDA kernel, at its first launch. Start it with `launch`.
+
+    `max_registers`: of a thread, where fewer than the compiler would take let more threads work at a time.
+    """
+    return cuda.jit(fastmath=True, max_registers=max_registers)(function)
 
 
 def exact_cuda_kernel(function):

@@ -6,6 +6,7 @@ lights, and those of the paper's renderer. `shade.py` has the colour of a pixel.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -27,8 +28,8 @@ from batchnav.sensors.sensor import Views
 from batchnav.sensors.shade import LANES, Paint, as_byte, color_at, shade_lanes
 from batchnav.types import Spec
 
-BLOCK = 128
-"""Pixels of a CUDA block, of one agent."""
+TILE_WIDTH, TILE_HEIGHT, ROWS = 16, 8, 2
+"""Pixels of a CUDA block's tile, one a thread; and how many tiles it has, one below the other."""
 _ZERO = np.float32(0.0)
 
 
@@ -96,7 +97,8 @@ class RGBSensor:
             return lambda *now: _rgb_cpu(*map(view, now[:-1]), paint, *self._options, view(now[-1]))
         n, _, height, width = out.shape
         arguments = (*map(view, read), paint, *self._options, view(out))
-        kernel = BoundKernel(_rgb_cuda, (n, -(-height * width // BLOCK), 1), *arguments, block=BLOCK)
+        blocks = n, -(-width // TILE_WIDTH), -(-height // (TILE_HEIGHT * ROWS))
+        kernel = BoundKernel(_rgb_cuda, blocks, *arguments, block=TILE_WIDTH * TILE_HEIGHT)
         places = *range(len(read)), len(arguments) - 1
 
         def run(*now: torch.Tensor) -> None:
@@ -115,22 +117,32 @@ def _rgb_cpu(depth, triangle, position, heading, pitch, paint, tan_half_hfov, tr
         i, row = np.uint32(task // height), np.uint32(task % height)
         axes, place = camera_axes(heading[i], pitch[i]), (position[i, 0], position[i, 1], position[i, 2])
         for column in range(0, width, LANES):
-            shade_lanes(row, column, depth[i], triangle[i], place, axes, tan_half_hfov, paint, trilinear, rgb_out[i])
+            shade_lanes(row, column, depth[i], triangle[i], place, axes, paint, tan_half_hfov, trilinear, rgb_out[i])
 
 
-@cuda_kernel
+@functools.partial(cuda_kernel, max_registers=48)
 def _rgb_cuda(depth, triangle, position, heading, pitch, paint, tan_half_hfov, trilinear, rgb_out):
-    """A pixel a thread; a warp's are neighbours in a row."""
-    i, pixel = np.uint32(cuda.blockIdx.x), np.int32(cuda.blockIdx.y * BLOCK + cuda.threadIdx.x)
+    """A thread has a pixel in each of ROWS tiles of 16 x 8, one below the other; a warp's are 8 x 4 neighbours."""
+    i, thread = np.uint32(cuda.blockIdx.x), np.int32(cuda.threadIdx.x)
     height, width = np.int32(triangle.shape[1]), np.int32(triangle.shape[2])
-    if pixel >= height * width:
+    column = np.int32(cuda.blockIdx.y * TILE_WIDTH + (((thread >> 5) & 1) << 3) + (thread & 7))
+    first = np.int32(cuda.blockIdx.z * (TILE_HEIGHT * ROWS) + ((thread >> 6) << 2) + ((thread >> 3) & 3))
+    if column >= width:
         return
-    row = np.int32(np.uint32(pixel) // np.uint32(width))
-    column = np.int32(pixel - np.int32(row * width))
-    y, x, zero, one, two = np.uint32(row), np.uint32(column), np.uint32(0), np.uint32(1), np.uint32(2)
-    number, red, green, blue = triangle[i, y, x], _ZERO, _ZERO, _ZERO
-    if number >= 0:
-        axes, place = camera_axes(heading[i], pitch[i]), (position[i, zero], position[i, one], position[i, two])
-        ray, spacing = pixel_ray(row, column, axes, height, width, tan_half_hfov), pixel_spacing(width, tan_half_hfov)
-        red, green, blue = color_at(number, depth[i, y, x], ray, place, axes, spacing, paint, trilinear)
-    rgb_out[i, zero, y, x], rgb_out[i, one, y, x], rgb_out[i, two, y, x] = as_byte(red), as_byte(green), as_byte(blue)
+    x, zero, one, two = np.uint32(column), np.uint32(0), np.uint32(1), np.uint32(2)
+    axes, place = camera_axes(heading[i], pitch[i]), (position[i, zero], position[i, one], position[i, two])
+    spacing = pixel_spacing(width, tan_half_hfov)
+    for k in range(np.int32(ROWS)):
+        row = np.int32(first + np.int32(np.int32(k) * np.int32(TILE_HEIGHT)))
+        if row >= height:
+            return
+        y = np.uint32(row)
+        number, red, green, blue = triangle[i, y, x], _ZERO, _ZERO, _ZERO
+        if number >= 0:
+            ray = pixel_ray(row, column, axes, height, width, tan_half_hfov)
+            red, green, blue = color_at(number, depth[i, y, x], ray, place, axes, spacing, paint, trilinear)
+        rgb_out[i, zero, y, x], rgb_out[i, one, y, x], rgb_out[i, two, y, x] = (
+            as_byte(red),
+            as_byte(green),
+            as_byte(blue),
+        )

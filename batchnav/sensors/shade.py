@@ -187,7 +187,7 @@ class _Lanes(NamedTuple):
 
 
 @inline_function
-def shade_lanes(row, column, depth, triangle, place, axes, tan_half_hfov, paint, trilinear, rgb_out):
+def shade_lanes(row, column, depth, triangle, place, axes, paint, tan_half_hfov, trilinear, rgb_out):
     """The pixels of a row from `column` on, at most LANES: depth f32 [H, W], triangle i32 [H, W] -> u8 [3, H, W]."""
     lanes = _Lanes(
         _ints(), _ints(), _ints(), _ints(), _ints(), _ints(), _floats(), _floats(), _floats(), _floats(), _floats(),
@@ -199,13 +199,13 @@ def shade_lanes(row, column, depth, triangle, place, axes, tan_half_hfov, paint,
     padded = np.int32((count + np.int32(_GROUP - 1)) & np.int32(-_GROUP))  # the rest is shaded, too, and not shown
     for k in range(count, padded):
         lanes.column[k], lanes.patch[k] = lanes.column[0], lanes.patch[0]
-    level, tint = _find_places(padded, row, depth, place, axes, tan_half_hfov, paint, trilinear, lanes)
+    level, tint = _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinear, lanes)
     if level >= 0:
         _read_nearer(padded, paint.levels, paint.texels, lanes)
         if trilinear:
             _mix_farther(padded, paint.levels, paint.texels, lanes)
     if tint >= 0:
-        _tint(padded, row, depth, place, axes, tan_half_hfov, paint.patches, lanes)
+        _tint(padded, row, depth, place, axes, paint.patches, tan_half_hfov, lanes)
     red, green, blue = _ints(), _ints(), _ints()
     for k in range(np.int32(0), padded):
         red[k] = np.int32(as_byte(lanes.r[k] * _PART * lanes.red[k]))
@@ -236,7 +236,7 @@ def _collect(row, column, triangle, paint, lanes_out, rgb_out):
 
 
 @inline_function
-def _find_places(padded, row, depth, place, axes, tan_half_hfov, paint, trilinear, lanes_out):
+def _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinear, lanes_out):
     """Where each pixel's texture is read. Returns the greatest level and tint: -1 where no pixel has any."""
     height, width = np.int32(depth.shape[0]), np.int32(depth.shape[1])
     spacing = pixel_spacing(width, tan_half_hfov)
@@ -299,7 +299,7 @@ def _mix_farther(padded, levels, texels, lanes_out):
 
 
 @inline_function
-def _tint(padded, row, depth, place, axes, tan_half_hfov, patches, lanes_out):
+def _tint(padded, row, depth, place, axes, patches, tan_half_hfov, lanes_out):
     """Multiply with the corners' colours, where there are any."""
     height, width = np.int32(depth.shape[0]), np.int32(depth.shape[1])
     for k in range(np.int32(0), padded):
