@@ -34,6 +34,10 @@ def _pointnav(agent: str, metric: str) -> Figure:
     return Figure(name, "pointnav", f"metric={metric} split=val agent={agent}{seen}")
 
 
+def _task(task: str, metric: str, agent: str, name: str = "") -> Figure:
+    return Figure(name, task, f"metric={metric} split=val agent={agent}")
+
+
 def _render(name: str, renderer: str, machine: str, agents: int, sensors: str = "|depth") -> Figure:
     scene = f"scene=aws_small_house{'_textured' if 'rgb' in sensors else ''} width=64 metric=frames_per_second"
     where = f"machine={machine} num_agents={agents}"
@@ -53,6 +57,12 @@ CLAIMS = (
     Claim("PointNav, 20 houses never seen: success", _pointnav("learned", "success"),
           (_pointnav("oracle", "success"), _pointnav("blind", "success"))),
     Claim("the same: SPL", _pointnav("learned", "spl"), (_pointnav("oracle", "spl"), _pointnav("blind", "spl"))),
+    Claim("Flee, the same houses: share of the farthest place", _task("flee", "share_of_farthest", "learned"),
+          (_task("flee", "share_of_farthest", "oracle", "knowing the map"),
+           _task("flee", "share_of_farthest", "random", "steps at random"))),
+    Claim("Explore, the same houses: square metres visited in 500 steps", _task("explore", "cells", "learned"),
+          (_task("explore", "cells", "frontier", "knowing the map, to the frontier"),
+           _task("explore", "cells", "random", "steps at random"))),
     Claim("training from end to end, the paper's network, frames/s on one H200", _training("", "whole"),
           (_training("the network alone", "policy"),)),
     Claim("the same on two H200", _training("", "whole", 2), ()),

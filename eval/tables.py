@@ -114,20 +114,23 @@ def agent(row: Row) -> str:
     notes = [f"seed {params['seed']}"] if params.get("seed") else []
     notes += ["likeliest actions"] if params.get("sample") is False else []
     notes += ["sees by OpenGL"] if params.get("renderer") == "opengl" else []
+    notes += ["noisy wheels"] if params.get("actuation_noise") else []
+    notes += ["no GPS and compass"] if params.get("gps_compass") is False else []
     return ", ".join([params["agent"], *notes])
 
 
 def agent_order(row: Row) -> tuple[int, int, int]:
     """By episodes, then from those that trained longest to those that learn nothing."""
-    params = row["params"]
+    params, metrics = row["params"], list(METRICS)
     split = SPLITS.index(params["split"]) if params["split"] in SPLITS else len(SPLITS)
-    return split, -(params.get("frames") or 0), list(METRICS).index(row["metric"])
+    return split, -(params.get("frames") or 0), metrics.index(row["metric"]) if row["metric"] in metrics else 0
 
 
 def interval(row: Row) -> str:
     """A mean with its intervals, over episodes and, after the semicolon, over scenes."""
     ends = [math.nan if row.get(name) is None else row[name] for name in ("low", "high", "scene_low", "scene_high")]
-    ends = np.clip(ends, 0.0, 1.0)  # as METRICS are; older rows have Student's t as it came
+    if row["metric"] in METRICS:  # shares; older rows have Student's t as it came
+        ends = np.clip(ends, 0.0, 1.0)
     mean, episodes, scenes = format_interval(Interval(row["value"], *ends[:2], 0, *ends[2:]))
     return f"**{mean}** ({episodes}{f'; {scenes}' if scenes else ''})"
 
@@ -163,14 +166,11 @@ def beside_depth(row: Row) -> str:
     return ", ".join(name for name in sensors if name != "depth")
 
 
+PLAYED = {"agent": agent, "trained for": param("frames"), "episodes of": param("split"), "number": param("episodes")}
 TABLES = {
-    "pointnav": Layout(
-        "pointnav",
-        {"agent": agent, "trained for": param("frames"), "episodes of": param("split"), "number": param("episodes")},
-        lambda row: METRICS[row["metric"]],
-        order=agent_order,
-        cell=interval,
-    ),
+    "pointnav": Layout("pointnav", PLAYED, lambda row: METRICS[row["metric"]], order=agent_order, cell=interval),
+    "flee": Layout("flee", PLAYED, lambda row: unit(row["metric"]), order=agent_order, cell=interval),
+    "explore": Layout("explore", PLAYED, lambda row: unit(row["metric"]), order=agent_order, cell=interval),
     "train": Layout(
         "train",
         {

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -194,7 +194,7 @@ class Evaluation:
     def result_rows(self, played: Played) -> list[dict]:
         """Rows for the file of eval/results that has the task's name."""
         player = played.player
-        params = {"agent": player.name, "split": self.split, "episodes": len(self.episodes)}
+        params = {"agent": player.name, "split": self.split, "episodes": len(self.episodes), **unusual(player.config)}
         if isinstance(player, PolicyPlayer):
             params |= {"checkpoint": "/".join(player.checkpoint.parts[-2:]), "sample": player.sample}
             params |= {"renderer": self.renderer, "frames": player.info.get("frames"), "seed": player.info.get("seed")}
@@ -231,6 +231,15 @@ class Evaluation:
         }  # fmt: skip
         with replacing(path, BatchnavError) as part:
             part.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def unusual(config: NavConfig) -> dict[str, Any]:
+    """Settings of body and task that are not the defaults, by name: agents told apart by them alone do not compare."""
+    found: dict[str, Any] = {}
+    for part in (config.body, config.task):
+        default = to_dict(type(part)())
+        found |= {name: value for name, value in to_dict(part).items() if value != default[name]}
+    return found
 
 
 def _plain(interval: Interval) -> dict[str, float | int | None]:

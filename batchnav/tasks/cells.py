@@ -51,12 +51,11 @@ def cell_of(point, frame):
 
 @inline_function
 def was_visited(i, cell, count, cells):
-    """Whether a cell is the start's or among the first `count` of row i of cells i32 [N, M]."""
+    """Whether a cell is the start's or among the first `count` of row i of cells i32 [N, M], the newest first."""
     found = cell == 0
-    k = 0
-    while not found and k < count:
-        found = cells[i, k] == cell
-        k += 1
+    while not found and count > 0:  # an agent mostly is where it just was
+        count -= np.int32(1)
+        found = cells[i, count] == cell
     return found
 
 

@@ -51,6 +51,21 @@ def test_an_agent_is_one_line_with_both_intervals(files):
     assert lines("pointnav", split="absent") == ["No figures yet."]
 
 
+def test_agents_under_other_conditions_have_lines_of_their_own(files):
+    params = {"agent": "learned", "split": "wide_val", "frames": 55_050_240, "actuation_noise": 0.5}
+    ends = {"low": 0.4, "high": 0.5}
+    write("pointnav", ("spl", 0.45, params, ends), ("spl", 0.41, params | {"gps_compass": False}, ends))
+    assert [line.split(" | ")[0] for line in lines("pointnav")[2:]] == [
+        "| learned, noisy wheels",
+        "| learned, noisy wheels, no GPS and compass",
+    ]
+
+
+def test_figures_of_other_tasks_are_no_shares(files):
+    write("flee", ("distance_from_start", 8.185, {"agent": "oracle", "split": "val"}, {"low": 7.459, "high": 8.910}))
+    assert lines("flee")[2] == "| oracle | val | **8.185** (7.459–8.910) | 1234567 |"
+
+
 def test_training_says_the_minibatch_and_the_share(files):
     params = {
         "part": "whole", "policy": "paper", "num_envs": 4096, "height": 64, "width": 64, "minibatches": 16,

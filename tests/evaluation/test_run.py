@@ -6,8 +6,9 @@ import pytest
 import torch
 from worlds import write_episodes, write_floor
 
+from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import ArgumentError, NavMeshError
-from batchnav.evaluation.run import Evaluation
+from batchnav.evaluation.run import Evaluation, unusual
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.scene.mesh import load_mesh
 from batchnav.sim.bodies import BodyConfig
@@ -28,3 +29,10 @@ def test_scenes_are_for_the_agents_body(tmp_path):
     NavMesh.bake(load_mesh(floor), BodyConfig().navmesh).save(tmp_path / "floor.navmesh")
     with pytest.raises(NavMeshError, match="baked for"):
         Evaluation(episodes, cpu, wide)
+
+
+def test_rows_name_what_is_not_as_usual():
+    assert unusual(NavConfig()) == {}
+    found = unusual(PRESETS["challenge_2020"])
+    assert found.items() >= {"agent_radius": 0.18, "actuation_noise": 0.5, "gps_compass": False}.items()
+    assert "forward_step" not in found and "max_steps" not in found
