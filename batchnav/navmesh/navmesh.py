@@ -86,6 +86,10 @@ class NavMesh:
         other._place(resolve_device(device))
         return other
 
+    def __repr__(self) -> str:
+        """A line."""
+        return f"NavMesh({self.area:.1f} m², {self.num_polygons:,} polygons)"
+
     @property
     def settings(self) -> NavMeshSettings | None:
         """The settings it was baked with; None where the file (version 1) does not say."""

@@ -31,6 +31,11 @@ class Agent:
         self._generator = torch.Generator(self.device)
         self._state: torch.Tensor | None = None
 
+    def __repr__(self) -> str:
+        """A line: its size, what it sees, and where it is."""
+        size = sum(parameter.numel() for parameter in self.network.parameters())
+        return f"Agent({size:,} parameters, sees {', '.join(self.network.observation_shapes)}, on {self.device})"
+
     def reset(self, num_envs: int, seed: int = 0) -> None:
         """Forget everything: the next observations are `num_envs` episodes' first. `seed` is for drawn actions."""
         if num_envs < 1:

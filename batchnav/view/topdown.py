@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 
 import numpy as np
@@ -79,6 +80,12 @@ class TopDownMap:
     def image(self) -> Image.Image:
         """The picture as drawn so far, a copy."""
         return self._image.reduce(OVERSAMPLING)
+
+    def _repr_png_(self) -> bytes:
+        """The picture, as a notebook shows it."""
+        buffer = io.BytesIO()
+        self.image.save(buffer, format="png")
+        return buffer.getvalue()
 
     def copy(self) -> TopDownMap:
         """A map of its own to draw on."""

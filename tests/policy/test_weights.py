@@ -76,6 +76,8 @@ def test_the_bundled_policy_acts():
 def test_round_trip_acts_alike_and_carries_its_info(policy, saved):
     agent = load_policy(saved)
     assert agent.network.config == CONFIG
+    size = sum(parameter.numel() for parameter in policy.parameters())
+    assert repr(agent) == f"Agent({size:,} parameters, sees depth, goal, on cpu)"
     assert agent.info == {"frames": 7, "task": {"height": 64}}
     for name, value in policy.state_dict().items():
         assert torch.equal(agent.network.state_dict()[name], value)

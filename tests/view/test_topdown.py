@@ -1,5 +1,6 @@
 """Maps of a room that one can draw: 6 x 4 m with a table in it and a block that reaches the cut of the walls."""
 
+import io
 import sys
 
 import av
@@ -102,6 +103,14 @@ def test_slices_of_a_box():
     assert (segments[:, :, 1] == 0.25).all()
     assert np.linalg.norm(segments[:, 1] - segments[:, 0], axis=1).sum() == pytest.approx(2 * (2.0 + 3.0))
     assert len(slice_mesh(vertices[faces], 1.5)) == 0
+
+
+def test_what_a_notebook_shows(room):
+    _, navmesh = room
+    plan = TopDownMap(navmesh, size=SIZE)
+    with Image.open(io.BytesIO(plan._repr_png_())) as shown:
+        assert np.array_equal(np.asarray(shown), np.asarray(plan.image))
+    assert repr(navmesh) == f"NavMesh({navmesh.area:.1f} m², {navmesh.num_polygons} polygons)"
 
 
 def test_bad_arguments(room):
