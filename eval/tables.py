@@ -3,9 +3,9 @@
     python -m eval.tables            rewrites what is between `<!-- results NAME -->` and `<!-- end -->`
     python -m eval.tables --check    exits 1 where a file is not what it would write
 
-In README.md and eval/results/README.md. NAME is `main`, `leaderboard` (eval/summary.py) or one of TABLES;
-`<!-- results pointnav split=val|test seed=0 -->` takes only the rows with these values of a parameter, the metric, or
-the machine ("H200", "CPU").
+In README.md, eval/results/README.md and docs/adapters.md. NAME is `main`, `leaderboard` (eval/summary.py) or one of
+TABLES; `<!-- results pointnav split=val|test seed=0 -->` takes only the rows with these values of a parameter, the
+metric, or the machine ("H200", "CPU").
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from batchnav.runs.results import figure, shown, unit
 from eval.summary import SUMMARIES, Row, machine, markdown, parse, wanted_rows
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = (ROOT / "README.md", ROOT / "eval" / "results" / "README.md")
+FILES = tuple(ROOT / name for name in ("README.md", "eval/results/README.md", "docs/adapters.md"))
 BLOCK = re.compile(r"(<!-- results (\w+)((?: \w+=\S*)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 SPLITS = ("val", "test", "test_120", "procthor_unseen", "aws_small_house")
 METRICS = {"success": "success", "spl": "SPL", "soft_spl": "soft SPL"}
@@ -217,6 +217,12 @@ TABLES = {
         {"machine": machine, "scene": param("scene"), "agents": param("num_envs")},
         lambda row: "{}, {actions}".format(unit(row["metric"]), **row["params"]),
         order=lambda row: ("CPU" in row["machine"], row["params"]["num_envs"]),
+    ),
+    "adapters": Layout(
+        "cartpole",
+        {"library": param("library")},
+        lambda row: unit(row["metric"]) if row["params"]["part"] == "adapters" else None,
+        order=lambda row: -row["value"],
     ),
     "navmesh": Layout(
         "navmesh",
