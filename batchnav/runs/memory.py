@@ -15,7 +15,7 @@ from batchnav.ppo.rollout import Rollout
 from batchnav.runs.config import PointNavRun
 from batchnav.runtime.device import num_threads
 from batchnav.scene.slots import Capacity, slots_needed
-from batchnav.sensors.rig import make_sensors
+from batchnav.sensors.rig import by_drawing, make_sensors
 from batchnav.sim.bodies import Bodies
 from batchnav.sim.episodes import Queue
 from batchnav.sim.simulator import CHUNKS_PER_THREAD
@@ -85,9 +85,12 @@ def _tensors(part) -> Iterator[torch.Tensor]:
 def _images(run: PointNavRun, specs: Sequence[Spec]) -> int:
     """Bytes of what cameras see, as their sensors declare it, and of the environment's own observations."""
     n, total = run.ppo.num_envs, 0
-    for camera, of_camera in make_sensors(run.sensors, run.all_cameras, run.sensor_settings).items():
-        config, both = run.all_cameras[camera], any(sensor.needs_triangles for sensor in of_camera.values())
-        total += n * config.height * config.width * BYTES_SEEN * (2 if both else 1)
+    made = make_sensors(run.sensors, run.all_cameras, run.sensor_settings)
+    for camera, scale, readers in by_drawing(made).values():
+        config, both = run.all_cameras[camera], any(sensor.needs_triangles for sensor in readers.values())
+        total += n * scale**2 * config.height * config.width * BYTES_SEEN * (2 if both else 1)
+        if scale > 1:  # samples of what is given
+            total += sum(n * scale**2 * math.prod(s.spec.shape) * s.spec.dtype.itemsize for s in readers.values())
     return total + sum(n * math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
 
 

@@ -43,7 +43,7 @@ class DepthConfig:
 class DepthSensor:
     """f32 [N, 1, H, W] in 0..1; a rollout on CUDA keeps it in bfloat16, as the network reads it."""
 
-    needs_triangles, needs_appearance = False, ()
+    needs_triangles, needs_appearance, scale = False, (), 1
 
     def __init__(self, camera: CameraConfig, config: DepthConfig):
         self.config = config

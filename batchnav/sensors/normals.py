@@ -28,7 +28,7 @@ _PLACES = (0, 1, 2, 5)
 class NormalSensor:
     """f32 [N, 3, H, W]: unit vectors (right, up, back) of the side that is seen; 0 where nothing is."""
 
-    needs_triangles, needs_appearance = True, ("normal",)
+    needs_triangles, needs_appearance, scale = True, ("normal",), 1
     max_depth = float("inf")
 
     def __init__(self, camera: CameraConfig, config: None = None):

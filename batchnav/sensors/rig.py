@@ -61,8 +61,21 @@ def sensor_specs(sensors: Mapping[str, Mapping[str, Sensor]]) -> tuple[Spec, ...
     )
 
 
+def by_drawing(sensors: Mapping[str, Mapping[str, Sensor]]) -> dict[str, tuple[str, int, dict[str, Sensor]]]:
+    """What is to be drawn for the sensors of `make_sensors`: by its name the camera, the scale, and who reads it.
+
+    The name is the camera's, with the scale behind it where that is not 1.
+    """
+    drawings: dict[str, tuple[str, int, dict[str, Sensor]]] = {}
+    for camera, of_camera in sensors.items():
+        for name, sensor in of_camera.items():
+            key = camera if sensor.scale == 1 else f"{camera} x{sensor.scale}"
+            drawings.setdefault(key, (camera, sensor.scale, {}))[2][name] = sensor
+    return drawings
+
+
 class Rig:
-    """The cameras and sensors of N bodies. A camera is drawn once, however many sensors read it, and only if one does.
+    """The cameras and sensors of N bodies. A camera is drawn once for all sensors of a scale, and only if one reads it.
 
     Args:
         bank: with appearance where a sensor needs it.
@@ -89,13 +102,15 @@ class Rig:
             for number, (name, camera) in enumerate(cameras.items())
             if name in sensors
         }
+        self._drawings = by_drawing(sensors)
         self.renderers = {
-            name: make_renderer(
-                renderer, bank, len(bodies.heading), height=cameras[name].height, width=cameras[name].width,
-                hfov_deg=cameras[name].hfov_deg, backface_culling=cameras[name].backface_culling,
-                max_depth=max(sensor.max_depth for sensor in of_camera.values()),
+            key: make_renderer(
+                renderer, bank, len(bodies.heading), height=scale * cameras[name].height,
+                width=scale * cameras[name].width, hfov_deg=cameras[name].hfov_deg,
+                backface_culling=cameras[name].backface_culling,
+                max_depth=max(sensor.max_depth for sensor in readers.values()),
             )
-            for name, of_camera in sensors.items()
+            for key, (name, scale, readers) in self._drawings.items()
         }  # fmt: skip
 
     @property
@@ -105,16 +120,16 @@ class Rig:
 
     def observe(self, out: Observation) -> None:
         """Fill those tensors of `out` that are sensors', by name; what is not there is not drawn."""
-        for camera, of_camera in self.sensors.items():
-            wanted = {name: sensor for name, sensor in of_camera.items() if name in out}
+        for key, (camera, _, readers) in self._drawings.items():
+            wanted = {name: sensor for name, sensor in readers.items() if name in out}
             if not wanted:
                 continue
             triangle: torch.Tensor | None = None
             views = self.look_from(camera)
             if any(sensor.needs_triangles for sensor in wanted.values()):
-                depth, triangle = self.renderers[camera].visibility(*views.pose)
+                depth, triangle = self.renderers[key].visibility(*views.pose)
             else:
-                depth = self.renderers[camera].render(*views.pose)
+                depth = self.renderers[key].render(*views.pose)
             for name, sensor in wanted.items():
                 sensor.write(depth, triangle, views, self.appearance, out[name])
 
@@ -124,5 +139,8 @@ class Rig:
         return self.mounts[camera].views
 
     def look(self, camera: str = MAIN) -> torch.Tensor:
-        """What a camera sees, in metres: f32 [N, H, W]. The renderer's own tensor, valid until its next call."""
+        """What a camera sees, in metres: f32 [N, H, W], where a sensor of scale 1 reads it.
+
+        The renderer's own tensor, valid until its next call.
+        """
         return self.renderers[camera].render(*self.look_from(camera).pose)

@@ -26,7 +26,7 @@ class _IdSensor:
 
     name: str
     field: str
-    needs_triangles = True
+    needs_triangles, scale = True, 1
     max_depth = float("inf")
 
     def __init__(self, camera: CameraConfig, config: None = None):

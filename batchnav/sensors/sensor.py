@@ -70,6 +70,8 @@ class Sensor(Protocol):
     """Fields of `Appearance` that it reads: a bank keeps no others."""
     max_depth: float
     """Metres beyond which it need not tell surfaces from holes."""
+    scale: int
+    """How many times as many rows and columns are to be drawn for it as its observation has."""
 
     def write(
         self,

@@ -17,6 +17,7 @@ from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.slots import Capacity
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.rgb import RGBConfig
 from batchnav.tasks import TASKS
 
 RUN = PointNavRun(
@@ -98,6 +99,18 @@ def test_what_every_camera_sees_is_counted():
     main = env.rig.renderers[""]
     found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
     assert found["images"] == drawn + main._triangle.nbytes + seen
+
+
+def test_samples_of_a_pixel_are_counted():
+    """Four of each are drawn by a renderer of its own, and kept until their mean is taken."""
+    run = dataclasses.replace(RUN, sensors=("depth", "rgb"), rgb=RGBConfig(samples=4))
+    env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.nav)
+    env.reset()
+    seen = sum(tensor.nbytes for tensor in env._own.values())
+    plain, fine = env.rig.renderers.values()
+    samples = env.rig.sensors[""]["rgb"]._fine.nbytes
+    found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
+    assert found["images"] == plain.depth.nbytes + fine.depth.nbytes + fine._triangle.nbytes + samples + seen
 
 
 def test_learning_grows_with_the_frames_of_a_minibatch():

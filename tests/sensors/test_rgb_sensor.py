@@ -15,6 +15,7 @@ from batchnav.scene.slots import Capacity, SlotBank
 from batchnav.scene.textures import halved, num_levels
 from batchnav.sensors import rgb
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.rgb import RGBConfig, RGBSensor
 from batchnav.types import Material, Surface, Texture
 
@@ -225,6 +226,24 @@ def test_the_wildest_gradients_do_no_harm(device, broken):
     assert (views(bank, CameraConfig(16, 16))[0] == 77).all()
 
 
+@pytest.mark.parametrize("renderer", ["raycast", "opengl"])
+def test_four_samples_are_a_picture_of_twice_the_size(renderer, device, request):
+    """The mean of each two by two pixels, rounded; other sensors of the camera keep their size."""
+    if renderer == "opengl":
+        request.getfixturevalue("opengl")
+    color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8)
+    bank = SceneBank.pack([painted(surface()._replace(color=color))], device, COLOR_FIELDS)
+    fine = views(bank, CameraConfig(24, 40), renderer=renderer)[0].astype(int)
+    bodies, names = bodies_at(POSITIONS, HEADINGS, bank.device), ["rgb", "depth"]
+    settings = {"rgb": RGBConfig(samples=4), "depth": DepthConfig()}
+    seen = observe(make_rig(bank, bodies, CameraConfig(12, 20), names, settings, renderer))
+    mean = (fine.reshape(4, 12, 2, 20, 2, 3).sum((2, 4)) + 2) // 4
+    np.testing.assert_array_equal(seen["rgb"].transpose(0, 2, 3, 1), mean)
+    plain = observe(make_rig(bank, bodies, CameraConfig(12, 20), names, settings | {"rgb": RGBConfig()}, renderer))
+    np.testing.assert_array_equal(seen["depth"], plain["depth"])
+    assert (seen["rgb"] != plain["rgb"]).any()
+
+
 def test_in_an_environment():
     scene = painted(surface())
     env = NavEnv([scene], 2, "cpu", sensors=("rgb", "depth"), height=12, width=16, camera_height=1.0)
@@ -247,3 +266,4 @@ def test_cuda_kernel_has_no_float64(compile_ptx):
     ptx = compile_ptx(rgb._rgb_cuda, images, ids, rows, angles, angles, paint, nb.float32, nb.boolean, out)
     assert ".f64" not in ptx and "div.rn" not in ptx
     assert ptx.count(".v4.") >= 4 + 4 + 3
+    assert ".f64" not in compile_ptx(rgb._average_cuda, out, out)
