@@ -69,12 +69,15 @@ def cpu_function(function):
     return _with_kernel_folder(numba.njit(error_model="numpy", cache=True), function)
 
 
-def cuda_kernel(function, max_registers=None):
+def cuda_kernel(function, max_registers=None, lto=None):
     """Compile a function as a CUDA kernel, at its first launch. Start it with `launch`.
 
-    `max_registers`: of a thread, where fewer than the compiler would take let more threads work at a time.
+    `max_registers`: of a thread, where fewer than the compiler would take let more threads work at a time. `lto`:
+    whether it is optimised when it is linked, as it is by default where it can be; divisions then are subroutines
+    (numba-cuda 0.30.4), where `fastmath` has a few instructions.
     """
-    return cuda.jit(fastmath=True, max_registers=max_registers)(function)
+    # jit(...)(function) would lose `lto`.
+    return cuda.jit(function, fastmath=True, max_registers=max_registers, lto=lto)
 
 
 def exact_cuda_kernel(function):

@@ -171,7 +171,7 @@ def _rgb_cpu(depth, triangle, position, heading, pitch, paint, tan_half_hfov, tr
             shade_lanes(row, column, depth[i], triangle[i], place, axes, paint, tan_half_hfov, trilinear, rgb_out[i])
 
 
-@functools.partial(cuda_kernel, max_registers=48)
+@functools.partial(cuda_kernel, max_registers=48, lto=False)
 def _rgb_cuda(depth, triangle, position, heading, pitch, paint, tan_half_hfov, trilinear, rgb_out):
     """A thread has a pixel in each of ROWS tiles, one below the other; a warp's are neighbours in a row."""
     i, thread = np.uint32(cuda.blockIdx.x), np.uint32(cuda.threadIdx.x)

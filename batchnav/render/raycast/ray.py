@@ -6,6 +6,8 @@ vector instructions (`packet.py`).
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from batchnav.geometry.box import ray_boxes
@@ -104,7 +106,7 @@ def cast(i, row, column, bvh, poses, size, tan_half_hfov, far, backface_culling,
     return closest_hit(bvh, bvh.roots[np.uint32(scene)], place, direction, far, backface_culling, stack)
 
 
-@cuda_kernel
+@functools.partial(cuda_kernel, max_registers=40, lto=False)
 def depth_cuda(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out):
     """Every agent's depth, a pixel a thread."""
     i, row, column = own_pixel()
@@ -116,7 +118,7 @@ def depth_cuda(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, b
     depth_out[i, np.uint32(row), np.uint32(column)] = depth if depth < far else np.float32(0.0)
 
 
-@cuda_kernel
+@functools.partial(cuda_kernel, max_registers=40, lto=False)
 def visibility_cuda(
     bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out, triangle_out
 ):
