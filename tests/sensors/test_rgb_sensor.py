@@ -140,6 +140,19 @@ def test_textures_are_read_as_opengl_says(device, wrap, minify, magnify):
     assert 0.1 < np.mean(kinds) < 0.9, "both kinds are to be seen"
 
 
+@pytest.mark.parametrize("wrap", ["repeat", "mirror", "clamp"])
+def test_the_widest_texture(device, wrap):
+    """Each of 16,384 texels is found at its middle, the last ones, too."""
+    number = np.arange(16384)
+    pixels = np.stack([number & 255, number >> 8, 0 * number, 0 * number + 255], -1).astype(np.uint8)[None]
+    texels = np.array([0, 1, 2, 255, 256, 4095, 8191, 8192, 12345, 16381, 16382, 16383])
+    uv = np.stack([np.repeat((texels[:, None] + 0.5) / 16384, 3, 1), np.full((12, 3), 0.5)], -1).astype(np.float32)
+    texture = Texture(pixels, wrap=(wrap, wrap))
+    scene = painted(Surface(np.zeros(12, np.int32), (Material(texture=0),), (texture,), uv))
+    found, _, triangle = views(SceneBank.pack([scene], device, COLOR_FIELDS), CameraConfig(24, 24))
+    np.testing.assert_array_equal(found, pixels[0, texels[triangle], :3])
+
+
 def test_the_nearer_level_alone(device):
     scene, camera = painted(surface()), CameraConfig(40, 40)
     only = painted(scene.mesh.surface._replace(textures=(surface(minify="linear_mipmap_nearest").textures[0],)))
