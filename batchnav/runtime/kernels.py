@@ -14,6 +14,7 @@ import numba
 from numba import cuda
 
 from batchnav.runtime.cache import made_by
+from batchnav.runtime.compiler import LoopCompiler, PartCompiler
 
 
 def _called_by_kernels(**options):
@@ -23,6 +24,7 @@ def _called_by_kernels(**options):
     of the time to compile.
     """
     options |= {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    options |= {"pipeline_class": PartCompiler}
 
     def decorate(function):
         def refuse(*args, **kwargs):
@@ -60,7 +62,9 @@ def _with_kernel_folder(decorate, function):
 
 def cpu_kernel(function):
     """Compile a function with `prange` loops for all CPU threads; cached on disk."""
-    decorate = numba.njit(error_model="numpy", parallel=True, cache=True, fastmath={"contract"})
+    decorate = numba.njit(
+        error_model="numpy", parallel=True, cache=True, fastmath={"contract"}, pipeline_class=LoopCompiler
+    )
     return _with_kernel_folder(decorate, function)
 
 
