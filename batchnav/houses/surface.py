@@ -10,6 +10,7 @@ a textured one. Measured on houses 0 to 63: 21% of the triangles are textured, f
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -171,12 +172,17 @@ def _without_small(finishes: list[Finish], finish_of: np.ndarray, area: np.ndarr
     used, places = np.unique(finish_of[small], return_inverse=True)
     plain = []
     for finish in (finishes[i] for i in used.tolist()):
-        mean = texture(finish.texture).pixels[:, :, :3].mean(axis=(0, 1)) / 255.0
-        r, g, b = (float(part * channel) for part, channel in zip(mean, finish.color, strict=True))
+        r, g, b = (float(part * channel) for part, channel in zip(_mean(finish.texture), finish.color, strict=True))
         plain.append(finish._replace(color=(r, g, b), texture=-1))
     finish_of = finish_of.copy()
     finish_of[small] = len(finishes) + places
     return finishes + plain, finish_of
+
+
+@functools.cache
+def _mean(row: int) -> np.ndarray:
+    """f64 [3]: the colour of a texture as a whole, 0..1."""
+    return texture(row).pixels[:, :, :3].mean(axis=(0, 1)) / 255.0
 
 
 def _unwrap(corners, normal, flat: _Runs, counts, finishes: list[Finish], finish_of: np.ndarray) -> np.ndarray:
