@@ -56,6 +56,8 @@ def _run(name: str, arguments: Sequence[str]) -> None:
     """A command, with what the package says of itself."""
     logging.basicConfig(format="%(message)s")
     logging.getLogger("batchnav").setLevel(logging.INFO)  # which renderer was taken, and why
+    if name == "train" and os.environ.get("RANK", "0") == "0":
+        logging.getLogger("batchnav").info("batchnav %s: starting", __version__)  # what it imports takes seconds
     command = importlib.import_module(f"batchnav.cli.{name}").command
     importlib.import_module("batchnav.runtime.announce")  # from here on kernels that compile say so
     command(arguments)
