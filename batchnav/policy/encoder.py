@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import nn
@@ -18,6 +19,7 @@ from torch.nn import functional as F
 
 from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
+from batchnav.policy.available import has_triton
 from batchnav.policy.cells import CELL, one_hot_cells
 
 SMALLEST_IMAGE = 16
@@ -25,6 +27,9 @@ SMALLEST_IMAGE = 16
 
 CHUNK = 1024
 """Cells whose one-hot rows (0.7 MB for ten bins) the CPU's gradient holds at a time."""
+
+FUSED_WIDTHS, FUSED_BINS = (16, 32, 64), 15
+"""Base widths, and how many depth bins at most, that `encoder_triton`'s tiles have room for."""
 
 SE_REDUCTION = 16
 """Squeeze-and-excitation squeezes to a sixteenth of the channels."""
@@ -58,7 +63,7 @@ class SEFixupBlock(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[B, C_in, H, W] -> [B, C_out, ceil(H / stride), ceil(W / stride)]."""
         y = x + self.fixup_bias1a
-        shortcut = x if self.skip is None else self.skip(F.avg_pool2d(y, 3, self.stride, padding=1))
+        shortcut = x if self.skip is None else self.skip(_mean_pool(y, self.stride))
         bias1b = self.fixup_bias1b.expand(self.conv1.out_channels)
         y = F.conv2d(y, self.conv1.weight, bias1b, self.stride, padding=1)
         y = F.relu(y) + self.fixup_bias2a
@@ -100,8 +105,32 @@ class SEResNet9(nn.Module):
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         """[B, C, H, W] in 0..1 -> [B, visual_size]."""
-        x = F.relu(self.compress(self.blocks(self.read_cells(image))))
-        return self.project(x.flatten(1))
+        x = self._fused(image) if self._is_fused(image) else self.blocks(self.read_cells(image))
+        return self.project(F.relu(self.compress(x)).flatten(1))
+
+    def _is_fused(self, image: torch.Tensor) -> bool:
+        """Whether `encoder_triton` takes these images: depth in bfloat16 on CUDA."""
+        fits = 0 < self.depth_bins <= FUSED_BINS and self.stem.out_channels in FUSED_WIDTHS
+        return fits and image.dtype == torch.bfloat16 and has_triton(image.device)
+
+    def _fused(self, image: torch.Tensor) -> torch.Tensor:
+        """Stem and blocks with `encoder_triton`."""
+        from batchnav.policy.encoder_triton import BlockWeights, trunk  # Triton comes with torch for CUDA alone
+
+        if any(self.padding):
+            image = F.pad(image, self.padding)
+        kind, blocks = image.dtype, [cast(SEFixupBlock, block) for block in self.blocks]
+        shifts = [block.fixup_bias1a for block in blocks] + [torch.zeros_like(blocks[0].fixup_bias1a)]
+        weights = [
+            BlockWeights(
+                block.conv1.weight.to(kind), (block.conv2.weight * block.fixup_scale).to(kind),
+                None if block.skip is None else block.skip.weight.to(kind),
+                block.fixup_bias1b, block.fixup_bias2a, block.fixup_bias2b, shift,
+                block.squeeze.weight, block.squeeze.bias, block.excite.weight.t().contiguous(), block.excite.bias,
+            )
+            for block, shift in zip(blocks, shifts[1:], strict=True)
+        ]  # fmt: skip
+        return trunk(image, self.depth_bins, self.stem_by_bin(), shifts[0], weights)
 
     def read_cells(self, image: torch.Tensor) -> torch.Tensor:
         """SpaceToDepth, depth bins, 1x1 convolution, ReLU: [B, C, H, W] -> [B, base, ceil(H / 4), ceil(W / 4)].
@@ -209,6 +238,15 @@ def _to_whole_cells(height: int, width: int) -> tuple[int, int, int, int]:
 def _projection(features: int, size: int) -> nn.Sequential:
     """What an encoder ends with: flattened cells to features of one scale."""
     return nn.Sequential(nn.Linear(features, size, bias=False), nn.LayerNorm(size), nn.ReLU())
+
+
+def _mean_pool(x: torch.Tensor, stride: int) -> torch.Tensor:
+    """Means over 3x3 pixels at every `stride`-th, zeros around.
+
+    Padded beforehand on CUDA, where torch's own gradient for channels_last images with padding is wrong (seen in 2.11;
+    pytorch/pytorch#188344).
+    """
+    return F.avg_pool2d(F.pad(x, (1, 1, 1, 1)), 3, stride) if x.is_cuda else F.avg_pool2d(x, 3, stride, padding=1)
 
 
 def _he_normal(weight: torch.Tensor, gain: float = 1.0) -> None:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-import os
-import shutil
-
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from batchnav.policy.available import has_triton
 
 FUSED_SEQUENCES = 512
 """At most so many at a time learn with `lstm_triton`'s kernels (measured with 256)."""
 FUSED_SIZES = 64
 """Hidden sizes that they take are multiples."""
-FUSED_CAPABILITY = 8, 0
-"""The least that a GPU needs for their products in bfloat16."""
 
 
 class EpisodicLSTM(nn.LSTM):
@@ -63,7 +58,7 @@ class EpisodicLSTM(nn.LSTM):
         """
         learning = torch.is_grad_enabled() and x.is_cuda and torch.is_autocast_enabled("cuda")
         fits = x.shape[1] <= FUSED_SEQUENCES and self.hidden_size % FUSED_SIZES == 0
-        return learning and fits and torch.cuda.get_device_capability(x.device) >= FUSED_CAPABILITY and _has_triton()
+        return learning and fits and has_triton(x.device)
 
     def _fused(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """`forward` with `lstm_triton`; no gradient goes to the state."""
@@ -75,13 +70,6 @@ class EpisodicLSTM(nn.LSTM):
             hidden.append(x[-1].detach().to(c.dtype))
             carry.append(c)
         return x, torch.stack([torch.stack(hidden), torch.stack(carry)])
-
-
-@functools.cache
-def _has_triton() -> bool:
-    """Whether Triton is there, and the C compiler that it needs before it runs its first kernel."""
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    return compiler is not None and importlib.util.find_spec("triton") is not None
 
 
 def lstm_cell(

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
+
+from batchnav.policy.available import has_triton
+
+if TYPE_CHECKING:
+    from batchnav.ppo.lamb_triton import Kernels
 
 MAX_PARAMETER_NORM = 10.0
 
@@ -47,6 +53,7 @@ class Lamb(torch.optim.Optimizer):
         super().__init__([parameter for _, parameter in named], defaults)
         trusted = [NO_TRUST_RATIO.search(name) is None for name, _ in named]
         self._trusted = torch.tensor(trusted, device=lr.device)
+        self._kernels: Kernels | None = None
         for _, parameter in named:
             self.state[parameter] = {
                 "num_steps": torch.zeros((), device=lr.device),
@@ -64,12 +71,15 @@ class Lamb(torch.optim.Optimizer):
         steps, m, v = ([s[key] for s in state] for key in ("num_steps", "exp_avg", "exp_avg_sq"))
         beta1, beta2 = group["betas"]
         torch._foreach_add_(steps, 1.0)
+        unbias_m = 1.0 / (1.0 - beta1 ** steps[0])
+        unbias_v = 1.0 / (1.0 - beta2 ** steps[0])
+        if has_triton(parameters[0].device):
+            self._step_fused(parameters, gradients, m, v, torch.stack([unbias_m, unbias_v]))
+            return
         torch._foreach_lerp_(m, gradients, 1.0 - beta1)
         torch._foreach_mul_(v, beta2)
         torch._foreach_addcmul_(v, gradients, gradients, 1.0 - beta2)
         # u = m_hat / (sqrt(v_hat) + eps) + weight_decay * theta
-        unbias_m = 1.0 / (1.0 - beta1 ** steps[0])
-        unbias_v = 1.0 / (1.0 - beta2 ** steps[0])
         u = torch._foreach_mul(m, unbias_m)
         denominator = torch._foreach_mul(v, unbias_v)
         torch._foreach_sqrt_(denominator)
@@ -85,6 +95,18 @@ class Lamb(torch.optim.Optimizer):
         # theta <- theta - lr * r * u
         torch._foreach_mul_(u, (group["lr"] * ratio).unbind())
         torch._foreach_sub_(parameters, u)
+
+    def _step_fused(self, parameters, gradients, m, v, unbias: torch.Tensor) -> None:
+        """The rest of a step with `lamb_triton`: unbias f32 [2], what the moments are multiplied by."""
+        from batchnav.ppo.lamb_triton import Kernels  # Triton comes with torch for CUDA alone
+
+        group = self.param_groups[0]
+        if self._kernels is None or not self._kernels.know(parameters, m, v):
+            self._kernels = Kernels(parameters, m, v)
+        (beta1, beta2), eps, decay = group["betas"], group["eps"], group["weight_decay"]
+        norms = self._kernels.advance(gradients, unbias, beta1, beta2, eps, decay)
+        ratio = trust_ratio(norms[:, 0], norms[:, 1], self._trusted, group["min_trust"])
+        self._kernels.apply(group["lr"] * ratio, unbias, eps, decay)
 
 
 def trust_ratio(

@@ -30,7 +30,7 @@ COPIES_OF_WEIGHTS = 4
 """Weights, gradients, and the optimiser's two moments, all float32."""
 SAMPLE_STEPS = 2
 """Steps of the sequences that are tried out."""
-LARGEST_IN_BACKWARD = 2
+LARGEST_IN_BACKWARD = 3
 """Gradients of the largest layer's size that the backward pass makes beside what was kept for it."""
 
 
@@ -124,7 +124,8 @@ def _kept(policy: ActorCritic, dtypes: Mapping[str, torch.dtype], device: torch.
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = storage
-            if tensor.requires_grad:
+            # of what kernels of our own keep no tensor asks for a gradient
+            if tensor.is_floating_point() and storage.data_ptr() not in read:
                 largest = max(largest, storage.nbytes())
         return tensor
 
@@ -133,6 +134,7 @@ def _kept(policy: ActorCritic, dtypes: Mapping[str, torch.dtype], device: torch.
         for name, shape in policy.observation_shapes.items()
     }
     kind = policy.actions
+    read = {value.untyped_storage().data_ptr() for value in obs.values()}
     actions = torch.zeros(SAMPLE_STEPS, envs, *kind.shape, dtype=kind.dtype, device=device)
     starts = torch.zeros(SAMPLE_STEPS, envs, dtype=torch.bool, device=device)
     state = policy.initial_state(envs, device)

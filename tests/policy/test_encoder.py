@@ -1,5 +1,6 @@
 """The image encoder: the paper's layer table, image sizes, depth bins."""
 
+import copy
 import math
 
 import pytest
@@ -199,6 +200,20 @@ def test_bfloat16_images_take_the_same_first_step():
     with torch.autocast("cuda", dtype=torch.bfloat16):
         found = encoder.read_cells(image)
     torch.testing.assert_close(found.float(), encoder.read_cells(image.float()), atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.cuda
+def test_devices_agree_on_gradients():
+    """Of strided blocks, too, whose pooled shortcut torch's own kernel for padded means got wrong on CUDA."""
+    torch.manual_seed(0)
+    encoder, image = SEResNet9((1, 64, 64), PolicyConfig(base_width=16, visual_size=24)), torch.rand(8, 1, 64, 64)
+    encoder(image).square().sum().backward()
+    expected = {name: parameter.grad for name, parameter in encoder.named_parameters()}
+    twin = copy.deepcopy(encoder).to("cuda")
+    twin.zero_grad()
+    twin(image.to("cuda")).square().sum().backward()
+    for name, parameter in twin.named_parameters():
+        torch.testing.assert_close(parameter.grad.cpu(), expected[name], atol=1e-3, rtol=1e-2, msg=name)
 
 
 @pytest.mark.cuda

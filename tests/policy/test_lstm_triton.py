@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from batchnav.policy import lstm as lstm_module
-from batchnav.policy.lstm import FUSED_CAPABILITY, EpisodicLSTM
+from batchnav.policy.available import CAPABILITY as NEEDED
+from batchnav.policy.lstm import EpisodicLSTM
 
 SLACK = 2.0
 """The plain loop rounds to bfloat16 as often as the kernels do; sums of what is rounded differ by chance."""
@@ -12,10 +13,10 @@ LEAST = 5e-3
 """Relative error that bfloat16, with its 8 bits, may have even where the plain loop has luck."""
 
 
-CAPABILITY = torch.cuda.get_device_capability() if torch.cuda.is_available() else FUSED_CAPABILITY
+CAPABILITY = torch.cuda.get_device_capability() if torch.cuda.is_available() else NEEDED
 fused = pytest.mark.skipif(
-    CAPABILITY < FUSED_CAPABILITY,
-    reason=f"the GPU has compute capability {CAPABILITY}, the kernels' products in bfloat16 need {FUSED_CAPABILITY}",
+    CAPABILITY < NEEDED,
+    reason=f"the GPU has compute capability {CAPABILITY}, the kernels' products in bfloat16 need {NEEDED}",
 )
 
 
@@ -77,16 +78,6 @@ def test_kernels_give_the_same_bits_twice_and_in_a_graph():
         replayed = learn(lstm, x, starts, state, weight, bfloat16=True)
     graph.replay()
     assert all(torch.equal(first[name], replayed[name]) for name in first)
-
-
-@pytest.mark.parametrize(
-    ("compiler", "installed", "expected"), [("gcc", True, True), (None, True, False), ("gcc", False, False)]
-)
-def test_without_triton_or_its_compiler_there_is_the_plain_loop(monkeypatch, compiler, installed, expected):
-    monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(lstm_module.shutil, "which", lambda name: compiler)
-    monkeypatch.setattr(lstm_module.importlib.util, "find_spec", lambda name: installed or None)
-    assert lstm_module._has_triton.__wrapped__() == expected
 
 
 def test_the_cpu_has_the_plain_loop():

@@ -117,6 +117,40 @@ def test_state_is_taken_up_again():
     assert all(torch.equal(params[name], copies[name]) for name in params)
 
 
+@pytest.mark.cuda
+@pytest.mark.parametrize("graph", [False, True])
+def test_kernels_are_the_plain_step(graph, monkeypatch):
+    """Also where parameters lie in channels_last, and with another's state; and a step in a graph is one."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {**SHAPES, "conv.weight": (16, 8, 3, 3)}
+    values = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    values["conv.weight"] = values["conv.weight"].to(memory_format=torch.channels_last)
+    gradients = [{n: 0.1 * torch.randn(s, generator=generator).cuda() for n, s in shapes.items()} for _ in range(6)]
+
+    def learn(fused):
+        monkeypatch.setattr("batchnav.ppo.lamb.has_triton", lambda device: fused)
+        params = {name: torch.nn.Parameter(value.cuda()) for name, value in values.items()}
+        for parameter in params.values():
+            parameter.grad = torch.zeros_like(parameter)
+        optimizer = Lamb(params.items(), torch.tensor(1e-2, device="cuda"))
+        step, replayed = optimizer.step, torch.cuda.CUDAGraph()
+        for i, gradient in enumerate(gradients):
+            for name, parameter in params.items():
+                parameter.grad.copy_(gradient[name])
+            if i == 2:
+                optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+            if i == 4 and graph:
+                with torch.cuda.graph(replayed):
+                    optimizer.step()
+                step = replayed.replay
+            step()
+        return params
+
+    fused, plain = learn(True), learn(False)
+    for name in shapes:
+        torch.testing.assert_close(fused[name], plain[name], rtol=FLOAT32, atol=FLOAT32)
+
+
 def test_rate_scale_is_the_square_root_rule():
     assert learning_rate_scale(8192) == pytest.approx(math.sqrt(32))  # the paper's depth agent
     assert learning_rate_scale(256) == 1.0

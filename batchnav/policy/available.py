@@ -1,0 +1,26 @@
+"""Whether kernels in Triton can run."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+
+import torch
+
+CAPABILITY = 8, 0
+"""The least that a GPU needs for products in bfloat16."""
+
+
+@torch.compiler.assume_constant_result
+def has_triton(device: torch.device) -> bool:
+    """Whether a device is a GPU that runs kernels in Triton with products in bfloat16, and Triton is there."""
+    return device.type == "cuda" and _is_installed() and torch.cuda.get_device_capability(device) >= CAPABILITY
+
+
+@functools.cache
+def _is_installed() -> bool:
+    """Whether Triton is there, and the C compiler that it needs before it runs its first kernel."""
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    return compiler is not None and importlib.util.find_spec("triton") is not None

@@ -1,0 +1,220 @@
+"""The kernels of `policy.encoder_triton`.
+
+Images are [B, P, C], P pixels in rows. Which values a ReLU let through is read off its result, though a bias was added
+to it: see `_shifted`. Sums over all images, the gradients of single numbers, are left as each program's share.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _shifted(x, shift, kind: tl.constexpr):
+    """relu(x) + shift, where what the ReLU let through is rounded to more than the shift alone is."""
+    alone = shift.to(kind).to(tl.float32)
+    least = alone + tl.maximum(tl.abs(alone) * 0.0078125, 1e-30)  # a unit in the last place of bfloat16, or two
+    return tl.where(x > 0.0, tl.maximum(x + shift, least), alone).to(kind)
+
+
+@triton.jit
+def _passed(shifted, shift):
+    """Which values the ReLU of `_shifted` let through."""
+    return shifted.to(tl.float32) > shift.to(shifted.dtype).to(tl.float32)
+
+
+@triton.jit
+def _cells(image, cell, live, bins, WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr, K: tl.constexpr):
+    """Pixels of cells and their one-hot ranges, [BM, 16 * K]: raw ones, then for each range which lie in it."""
+    k, pixel = tl.arange(0, K)[None, :, None], tl.arange(0, 16)[None, None, :]
+    row, column = cell // CELLS_ACROSS * 4 + pixel // 4, cell % CELLS_ACROSS * 4 + pixel % 4
+    value = tl.load(image + row.to(tl.int64) * WIDTH + column, mask=live, other=0.0)
+    place = value.to(tl.float32) * bins  # range i is [i, i + 1), the first and the last without end
+    here = ((place >= k - 1) | (k == 1)) & ((place < k) | (k == bins)) & (k <= bins)
+    both = tl.where(k == 0, value.to(tl.float32), here.to(tl.float32))
+    return both.to(value.dtype).reshape(cell.shape[0], 16 * K)
+
+
+@triton.jit
+def stem_forward(
+    image, weight, shift, cells, bins, x_out, shifted_out,
+    WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr, K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr,
+):  # fmt: skip
+    """x = relu(cells @ weight) and x + shift: weight [16 * K, N], rows of K beyond the ranges zero."""
+    column = tl.arange(0, N)
+    kind: tl.constexpr = x_out.dtype.element_ty
+    w = tl.load(weight + tl.arange(0, 16 * K)[:, None] * N + column[None, :])
+    added = tl.load(shift)
+    for first in range(tl.program_id(0) * BM, cells, tl.num_programs(0) * BM):
+        cell = first + tl.arange(0, BM)
+        live = cell < cells
+        a = _cells(image, cell[:, None, None], live[:, None, None], bins, WIDTH, CELLS_ACROSS, K)
+        x = tl.maximum(tl.dot(a, w), 0.0)
+        at = cell.to(tl.int64)[:, None] * N + column[None, :]
+        tl.store(x_out + at, x.to(kind), mask=live[:, None])
+        tl.store(shifted_out + at, _shifted(x, added, kind), mask=live[:, None])
+
+
+@triton.jit
+def stem_backward(
+    image, grad, shifted_grad, shifted, shift, cells, bins, weight_grads_out, sums_out,
+    WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr, K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr,
+):  # fmt: skip
+    """A share of the weight's gradient f32 [N, 16 * K] and of the shift's, for every program."""
+    total = tl.zeros((N, 16 * K), tl.float32)
+    shift_total = tl.zeros((BM, N), tl.float32)
+    column, added = tl.arange(0, N)[None, :], tl.load(shift)
+    for first in range(tl.program_id(0) * BM, cells, tl.num_programs(0) * BM):
+        cell = first + tl.arange(0, BM)
+        live = cell < cells
+        a = _cells(image, cell[:, None, None], live[:, None, None], bins, WIDTH, CELLS_ACROSS, K)
+        at = cell.to(tl.int64)[:, None] * N + column
+        of_shifted = tl.load(shifted_grad + at, mask=live[:, None], other=0.0).to(tl.float32)
+        both = tl.load(grad + at, mask=live[:, None], other=0.0).to(tl.float32) + of_shifted
+        passed = _passed(tl.load(shifted + at, mask=live[:, None], other=0.0), added)
+        shift_total += of_shifted
+        total = tl.dot(tl.where(passed, both, 0.0).to(grad.dtype.element_ty).trans(), a, total)
+    at = tl.arange(0, N)[:, None] * (16 * K) + tl.arange(0, 16 * K)[None, :]
+    tl.store(weight_grads_out + tl.program_id(0) * (N * 16 * K) + at, total)
+    tl.store(sums_out + tl.program_id(0), tl.sum(tl.sum(shift_total, axis=1)))
+
+
+@triton.jit
+def activate(x_out, bias, shift, n, SIZE: tl.constexpr):
+    """x = relu(x + bias) + shift in place, n values."""
+    at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    x = tl.load(x_out + at, mask=at < n, other=0.0).to(tl.float32) + tl.load(bias)
+    tl.store(x_out + at, _shifted(x, tl.load(shift), x_out.dtype.element_ty), mask=at < n)
+
+
+@triton.jit
+def activate_backward(x, shift, n, grad_out, bias_sums_out, shift_sums_out, SIZE: tl.constexpr):
+    """The gradient before `activate`, which gave x, in place, and each program's sums for its bias and its shift."""
+    at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    grad = tl.load(grad_out + at, mask=at < n, other=0.0)
+    passed = _passed(tl.load(x + at, mask=at < n, other=0.0), tl.load(shift))
+    before = tl.where(passed, grad, 0.0)
+    tl.store(grad_out + at, before, mask=at < n)
+    tl.store(bias_sums_out + tl.program_id(0), tl.sum(before.to(tl.float32)))
+    tl.store(shift_sums_out + tl.program_id(0), tl.sum(grad.to(tl.float32)))
+
+
+@triton.jit
+def pool(
+    x, n, out, H: tl.constexpr, W: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr, C: tl.constexpr,
+    ROWS: tl.constexpr,
+):  # fmt: skip
+    """Means over 3x3 pixels at every second one, zeros around: [B, H * W, C] -> n values of [B, H_OUT * W_OUT, C]."""
+    eight = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    pixel, channel = eight // (C // 8), (eight % (C // 8))[:, None] * 8 + tl.arange(0, 8)[None, :]
+    frame, row, column = pixel // (H_OUT * W_OUT), pixel // W_OUT % H_OUT * 2 - 1, pixel % W_OUT * 2 - 1
+    total = tl.zeros((ROWS, 8), tl.float32)
+    for i in tl.static_range(9):
+        r, c = row + i // 3, column + i % 3
+        live = (r >= 0) & (r < H) & (c >= 0) & (c < W) & (eight < n // 8)
+        at = ((frame * H + r) * W + c)[:, None] * C + channel
+        total += tl.load(x + at, mask=live[:, None], other=0.0).to(tl.float32)
+    at = eight[:, None] * 8 + tl.arange(0, 8)[None, :]
+    tl.store(out + at, (total / 9.0).to(out.dtype.element_ty), mask=(eight < n // 8)[:, None])
+
+
+@triton.jit
+def _part(first, at, B, PIXELS: tl.constexpr, C: tl.constexpr, F: tl.constexpr, P: tl.constexpr):
+    """Values [F, P, C] of F frames from `first` on and of P pixels from `at` on: where, and which there are."""
+    frame, pixel = first + tl.arange(0, F)[:, None, None], at + tl.arange(0, P)[None, :, None]
+    where = frame * (PIXELS * C) + (pixel * C + tl.arange(0, C)[None, None, :])
+    return where, (frame < B) & (pixel < PIXELS)
+
+
+@triton.jit
+def tail(
+    y, bias, shift, squeeze, squeeze_bias, excite, excite_bias, B, x_out, pooled_out, hidden_out, gate_out,
+    PIXELS: tl.constexpr, C: tl.constexpr, S: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
+):  # fmt: skip
+    """x = relu(x + gate * (y + bias)) + shift in place, F frames a program, gate the channels' squeeze and excitation.
+
+    squeeze and excite [S, C] both. pooled_out and gate_out [B, C], hidden_out [B, S] as the layers between see them.
+    """
+    first = tl.program_id(0).to(tl.int64) * F
+    kind: tl.constexpr = x_out.dtype.element_ty
+    added = tl.load(bias)
+    total = tl.zeros((F, P, C), tl.float32)
+    for at in range(0, PIXELS, P):
+        where, live = _part(first, at, B, PIXELS, C, F, P)
+        total += tl.load(y + where, mask=live, other=0.0).to(tl.float32)
+    frame, channel = first + tl.arange(0, F), tl.arange(0, C)[None, :]
+    there = (frame < B)[:, None]
+    pooled = (tl.sum(total, axis=1) * (1.0 / PIXELS) + added).to(kind)
+    excited = tl.zeros((F, C), tl.float32) + tl.load(excite_bias + channel)
+    for s in range(S):
+        product = pooled.to(tl.float32) * tl.load(squeeze + s * C + channel)
+        hidden = tl.maximum(tl.sum(product, axis=1) + tl.load(squeeze_bias + s), 0.0).to(kind)
+        tl.store(hidden_out + frame * S + s, hidden, mask=frame < B)
+        excited += hidden.to(tl.float32)[:, None] * tl.load(excite + s * C + channel)
+    gate = tl.sigmoid(excited).to(kind)
+    tl.store(pooled_out + frame[:, None] * C + channel, pooled, mask=there)
+    tl.store(gate_out + frame[:, None] * C + channel, gate, mask=there)
+    factor, last = gate.to(tl.float32)[:, None, :], tl.load(shift)
+    for at in range(0, PIXELS, P):
+        where, live = _part(first, at, B, PIXELS, C, F, P)
+        values = tl.load(y + where, mask=live, other=0.0).to(tl.float32) + added
+        x = tl.load(x_out + where, mask=live, other=0.0).to(tl.float32) + values * factor
+        tl.store(x_out + where, _shifted(x, last, kind), mask=live)
+
+
+@triton.jit
+def tail_backward(
+    grad, pool_grad, result, shift, y, bias, gate, hidden, squeeze, excite, B,
+    x_grad_out, y_grad_out, hidden_grad_out, excited_grad_out, bias_sums_out, shift_sums_out,
+    POOLED: tl.constexpr, W: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
+    PIXELS: tl.constexpr, C: tl.constexpr, S: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
+):  # fmt: skip
+    """The gradients before `tail` of x and y, and of what its two layers gave before their nonlinearities.
+
+    grad is that of its result, to which, if POOLED, that of the result's `pool` comes, pool_grad.
+    """
+    first = tl.program_id(0).to(tl.int64) * F
+    kind: tl.constexpr = x_grad_out.dtype.element_ty
+    added, last = tl.load(bias), tl.load(shift)
+    total, shift_total = tl.zeros((F, P, C), tl.float32), tl.zeros((F, P, C), tl.float32)
+    for at in range(0, PIXELS, P):
+        where, live = _part(first, at, B, PIXELS, C, F, P)
+        result_grad = tl.load(grad + where, mask=live, other=0.0).to(tl.float32)
+        if POOLED:
+            pixel = at + tl.arange(0, P)[None, :, None]
+            row, column = pixel // W, pixel % W
+            frame = first + tl.arange(0, F)[:, None, None]
+            for i in tl.static_range(4):  # odd rows lie in two windows, and so do odd columns
+                r, c = row // 2 + i // 2, column // 2 + i % 2
+                within = (r < H_OUT) & ((row % 2 == 1) | (i // 2 == 0))
+                within &= (c < W_OUT) & ((column % 2 == 1) | (i % 2 == 0))
+                source = frame * (H_OUT * W_OUT * C) + ((r * W_OUT + c) * C + tl.arange(0, C)[None, None, :])
+                share = tl.load(pool_grad + source, mask=live & within, other=0.0).to(tl.float32)
+                result_grad += share * (1.0 / 9.0)
+        passed = _passed(tl.load(result + where, mask=live, other=0.0), last)
+        x_grad = tl.where(passed, result_grad, 0.0).to(kind)
+        tl.store(x_grad_out + where, x_grad, mask=live)
+        shift_total += result_grad
+        total += x_grad.to(tl.float32) * (tl.load(y + where, mask=live, other=0.0).to(tl.float32) + added)
+    tl.store(shift_sums_out + tl.program_id(0), tl.sum(tl.sum(tl.sum(shift_total, axis=2), axis=1)))
+    frame, channel = first + tl.arange(0, F), tl.arange(0, C)[None, :]
+    there = (frame < B)[:, None]
+    gates = tl.load(gate + frame[:, None] * C + channel, mask=there, other=0.0).to(tl.float32)
+    excited_grad = tl.sum(total, axis=1) * gates * (1.0 - gates)
+    tl.store(excited_grad_out + frame[:, None] * C + channel, excited_grad.to(kind), mask=there)
+    pooled_grad = tl.zeros((F, C), tl.float32)
+    for s in range(S):
+        hidden_grad = tl.sum(excited_grad * tl.load(excite + s * C + channel), axis=1)
+        active = tl.load(hidden + frame * S + s, mask=frame < B, other=0.0).to(tl.float32) > 0.0
+        hidden_grad = tl.where(active, hidden_grad, 0.0)
+        tl.store(hidden_grad_out + frame * S + s, hidden_grad.to(kind), mask=frame < B)
+        pooled_grad += hidden_grad[:, None] * tl.load(squeeze + s * C + channel)
+    pooled_grad *= 1.0 / PIXELS
+    tl.debug_barrier()  # x_grad_out is read as all threads have written it
+    total = tl.zeros((F, P, C), tl.float32)
+    for at in range(0, PIXELS, P):
+        where, live = _part(first, at, B, PIXELS, C, F, P)
+        x_grad = tl.load(x_grad_out + where, mask=live, other=0.0).to(tl.float32)
+        y_grad = x_grad * gates[:, None, :] + pooled_grad[:, None, :]
+        tl.store(y_grad_out + where, y_grad.to(kind), mask=live)
+        total += tl.where(live, y_grad, 0.0)
+    tl.store(bias_sums_out + tl.program_id(0), tl.sum(tl.sum(tl.sum(total, axis=2), axis=1)))

@@ -1,0 +1,113 @@
+"""A step of `ppo.lamb`, which is its specification, on CUDA: two passes over all parameters at once.
+
+Parameters and moments stay tensors of their own, and kernels find them by their addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+
+CHUNK = 1024
+"""Numbers of one parameter for a program."""
+
+
+@triton.jit
+def _chunk(table, chunks, CHUNK: tl.constexpr):
+    """A program's row of `table`, and its numbers of that parameter: which, and which there are."""
+    parameter = tl.load(chunks + 2 * tl.program_id(0))
+    at = tl.load(chunks + 2 * tl.program_id(0) + 1) + tl.arange(0, CHUNK)
+    row = table + 5 * parameter
+    return row, parameter, at, at < tl.load(row + 4)
+
+
+@triton.jit
+def _numbers(row, which: tl.constexpr):
+    """The parameter (0) or one of its moments (1, 2)."""
+    return tl.multiple_of(tl.load(row + which), 16).to(tl.pointer_type(tl.float32))
+
+
+@triton.jit
+def _direction(m, v, theta, unbias, eps, decay):
+    """LAMB's u."""
+    return m * tl.load(unbias) / (tl.sqrt_rn(v * tl.load(unbias + 1)) + eps) + decay * theta
+
+
+@triton.jit
+def _moments(table, chunks, gradient, unbias, beta1, beta2, eps, decay, squares_out, CHUNK: tl.constexpr):
+    """Moments in place, and the sums of the squares of each chunk's parameters and of their directions."""
+    row, _, at, live = _chunk(table, chunks, CHUNK)
+    m_out, v_out = _numbers(row, 1), _numbers(row, 2)
+    g = tl.load(gradient + tl.load(row + 3) + at, mask=live, other=0.0)
+    m, v = tl.load(m_out + at, mask=live, other=0.0), tl.load(v_out + at, mask=live, other=0.0)
+    theta = tl.load(_numbers(row, 0) + at, mask=live, other=0.0)
+    m, v = m + (g - m) * (1.0 - beta1), v * beta2 + g * g * (1.0 - beta2)
+    tl.store(m_out + at, m, mask=live)
+    tl.store(v_out + at, v, mask=live)
+    u = _direction(m, v, theta, unbias, eps, decay)
+    tl.store(squares_out + 2 * tl.program_id(0), tl.sum(theta * theta))
+    tl.store(squares_out + 2 * tl.program_id(0) + 1, tl.sum(u * u))
+
+
+@triton.jit
+def _apply(table, chunks, rate, unbias, eps, decay, CHUNK: tl.constexpr):
+    """theta <- theta - rate * u, in place; rate f32 [P]."""
+    row, parameter, at, live = _chunk(table, chunks, CHUNK)
+    theta_out = _numbers(row, 0)
+    m, v = tl.load(_numbers(row, 1) + at, mask=live, other=0.0), tl.load(_numbers(row, 2) + at, mask=live, other=0.0)
+    theta = tl.load(theta_out + at, mask=live, other=0.0)
+    u = _direction(m, v, theta, unbias, eps, decay)
+    tl.store(theta_out + at, theta - tl.load(rate + parameter) * u, mask=live)
+
+
+class Kernels:
+    """Steps on these parameters with these moments: float32 on one device, without gaps, and where they lie now."""
+
+    def __init__(self, parameters: Sequence[torch.Tensor], m: Sequence[torch.Tensor], v: Sequence[torch.Tensor]):
+        self.parameters, self.addresses = parameters, _addresses(parameters, m, v)
+        device, start = parameters[0].device, 0
+        table, chunks = [], []
+        for i, (parameter, where) in enumerate(zip(parameters, self.addresses, strict=True)):
+            table.append((*where, start, parameter.numel()))
+            chunks += [(i, first) for first in range(0, parameter.numel(), CHUNK)]
+            start += parameter.numel()
+        self.table, self.chunks = torch.tensor(table, device=device), torch.tensor(chunks, device=device)
+        self.lengths = torch.tensor([triton.cdiv(parameter.numel(), CHUNK) for parameter in parameters], device=device)
+
+    def know(self, parameters: Sequence[torch.Tensor], m: Sequence[torch.Tensor], v: Sequence[torch.Tensor]) -> bool:
+        """Whether they still lie where they did."""
+        return self.addresses == _addresses(parameters, m, v)
+
+    def advance(
+        self, gradients: Sequence[torch.Tensor], unbias: torch.Tensor,
+        beta1: float, beta2: float, eps: float, decay: float,
+    ) -> torch.Tensor:  # fmt: skip
+        """Move the moments on: the norms f32 [P, 2] of each parameter and of its u.
+
+        unbias f32 [2]: what the moments are multiplied by. Gradients are copied to one place, since theirs change.
+        """
+        flat = torch.cat([_in_memory_order(*pair) for pair in zip(gradients, self.parameters, strict=True)])
+        squares = torch.empty(len(self.chunks), 2, device=flat.device)
+        _moments[(len(self.chunks),)](
+            self.table, self.chunks, flat, unbias, beta1, beta2, eps, decay, squares, CHUNK=CHUNK, num_warps=4
+        )
+        return torch.segment_reduce(squares, "sum", lengths=self.lengths, axis=0, unsafe=True).sqrt()
+
+    def apply(self, rate: torch.Tensor, unbias: torch.Tensor, eps: float, decay: float) -> None:
+        """Take the step: rate f32 [P], the learning rate times each parameter's trust ratio."""
+        _apply[(len(self.chunks),)](self.table, self.chunks, rate, unbias, eps, decay, CHUNK=CHUNK, num_warps=4)
+
+
+def _addresses(*kinds: Sequence[torch.Tensor]) -> list[tuple[int, ...]]:
+    """Where each parameter and its moments lie."""
+    return [tuple(tensor.data_ptr() for tensor in tensors) for tensors in zip(*kinds, strict=True)]
+
+
+def _in_memory_order(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """A gradient's numbers [n] in the order in which the parameter's lie in memory."""
+    if gradient.stride() != parameter.stride():
+        gradient = torch.empty_like(parameter).copy_(gradient)
+    return gradient.as_strided((gradient.numel(),), (1,))

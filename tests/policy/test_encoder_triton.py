@@ -1,0 +1,93 @@
+"""The encoder's own kernels against the plain blocks, which are their specification: forward and gradient."""
+
+import pytest
+import torch
+
+from batchnav.config import PolicyConfig
+from batchnav.policy.encoder import SEResNet9
+
+SLACK = 1.5
+"""The plain form rounds to bfloat16 more often than the kernels do; sums of what is rounded differ by chance."""
+LEAST = 1e-2
+"""Relative error that bfloat16, with its 8 bits, may have after nine layers even where the plain form has luck."""
+
+
+def make_encoder(height, width, base, bins=10):
+    """No parameter is where it would hide a mistake: biases are not zero, nor are second convolutions."""
+    torch.manual_seed(0)
+    encoder = SEResNet9((1, height, width), PolicyConfig(base_width=base, depth_bins=bins)).cuda()
+    with torch.no_grad():
+        for name, parameter in encoder.named_parameters():
+            if "fixup" in name:
+                parameter.copy_(0.2 * torch.randn(()) + ("scale" in name))
+            elif "conv2" in name:
+                parameter.normal_(0.0, (2.0 / (9 * len(parameter))) ** 0.5)
+            elif "squeeze" in name or "excite" in name:
+                parameter.normal_(0.0, 0.3)
+    return encoder
+
+
+def make_images(batch, height, width):
+    images = torch.rand(batch, 1, height, width, device="cuda").bfloat16()
+    images[0, 0, 0, :4] = torch.tensor([0.0, 0.1, 0.5, 1.0])
+    return images
+
+
+def learn(encoder, images, weight, autocast=True):
+    """The result and all gradients, by name."""
+    encoder.zero_grad()
+    with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+        out = encoder(images)
+    (out.float() * weight).sum().backward()
+    return {"out": out.detach().float()} | {n: p.grad.clone() for n, p in encoder.named_parameters()}
+
+
+def error(found, expected):
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(
+    ("height", "width", "base", "bins", "batch"), [(64, 64, 64, 10, 256), (36, 20, 16, 3, 37), (128, 96, 32, 10, 6)]
+)
+def test_kernels_are_the_plain_blocks(height, width, base, bins, batch, monkeypatch):
+    encoder, images = make_encoder(height, width, base, bins), make_images(batch, height, width)
+    weight = torch.randn(batch, encoder.output_size, device="cuda")
+    assert encoder._is_fused(images)
+    fused = learn(encoder, images, weight)
+    monkeypatch.setattr(SEResNet9, "_is_fused", lambda self, image: False)
+    plain, exact = learn(encoder, images, weight), learn(encoder, images.float(), weight, autocast=False)
+    assert not torch.equal(fused["blocks.0.conv1.weight"], plain["blocks.0.conv1.weight"])  # two ways, not one twice
+    for name, expected in exact.items():
+        assert error(fused[name], expected) < max(SLACK * error(plain[name], expected), LEAST), name
+
+
+@pytest.mark.cuda
+def test_kernels_give_the_same_bits_twice_and_in_a_graph_and_without_gradients():
+    encoder, images = make_encoder(64, 64, 32), make_images(20, 64, 64)
+    weight = torch.randn(20, encoder.output_size, device="cuda")
+    first, second = (learn(encoder, images, weight) for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+        assert torch.equal(encoder(images).float(), first["out"])
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        replayed = learn(encoder, images, weight)
+    graph.replay()
+    assert all(torch.equal(first[name], replayed[name]) for name in first)
+
+
+@pytest.mark.cuda
+def test_compiled_encoders_use_them_too():
+    encoder, images = make_encoder(32, 32, 16), make_images(9, 32, 32)
+    weight = torch.randn(9, encoder.output_size, device="cuda")
+    expected = learn(encoder, images, weight)
+    encoder.compile(dynamic=False)
+    found = learn(encoder, images, weight)
+    assert all(error(found[name], expected[name]) < LEAST for name in expected)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_cpu_has_the_plain_blocks(channels):
+    encoder = SEResNet9((channels, 32, 32), PolicyConfig(base_width=16))
+    assert not encoder._is_fused(torch.rand(2, channels, 32, 32).bfloat16())
