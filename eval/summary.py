@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from batchnav.runs.results import rows_of
 
 Row = dict[str, Any]
+Agent = tuple[str, int | None, int, str]
+"""What tells a line of the leaderboard from others: name, frames, seed, encoder ("" for the paper's)."""
 SPLITS = ("val", "test", "hall", "scan")
 
 
@@ -57,8 +59,8 @@ CLAIMS = (
     Claim("PointNav, 20 houses never seen: success", _pointnav("learned", "success"),
           (_pointnav("oracle", "success"), _pointnav("blind", "success"))),
     Claim("the same: SPL", _pointnav("learned", "spl"), (_pointnav("oracle", "spl"), _pointnav("blind", "spl"))),
-    Claim("the same of an agent trained on two CPU cores in a quarter of an hour", Figure("", "pointnav", "metric=spl "
-          "split=val agent=learned renderer=raycast sample=True frames=2750464 seed=0"), ()),
+    Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
+          "split=val agent=learned renderer=raycast sample=True frames=2750464 seed=0 encoder=simple_cnn"), ()),
     Claim("Flee, the same houses: share of the farthest place", _task("flee", "share_of_farthest", "learned"),
           (_task("flee", "share_of_farthest", "oracle", "knowing the map"),
            _task("flee", "share_of_farthest", "random", "steps at random"))),
@@ -83,11 +85,12 @@ CLAIMS = (
 """What README says first."""
 
 TRAINED_BY = {
-    2_750_464: "batchnav train --config pointnav_cpu",
-    300_023_808: "batchnav train --config pointnav_h200_300m",
-    180_092_928: "batchnav train --config pointnav_best_h200",
+    (2_750_464, "simple_cnn"): "batchnav train --config pointnav_cpu",
+    (2_750_464, ""): "batchnav train --config pointnav_cpu --policy.encoder se_resnet9",
+    (300_023_808, ""): "batchnav train --config pointnav_h200_300m",
+    (180_092_928, ""): "batchnav train --config pointnav_best_h200",
 }
-"""By frames, how agents were trained that can be trained again so."""
+"""By frames and encoder, how agents were trained that can be trained again so."""
 
 
 def main_table() -> str:
@@ -104,11 +107,11 @@ def main_table() -> str:
 
 def leaderboard() -> str:
     """One line an agent, the best SPL on `val` first: success and SPL on each split, when, commit, how to repeat it."""
-    lines: dict[tuple, dict[tuple[str, str], Row]] = {}
+    lines: dict[Agent, dict[tuple[str, str], Row]] = {}
     for row in wanted_rows("pointnav", parse(f"metric=success|spl split={'|'.join(SPLITS)} sample=|True")):
         params = row["params"]
         if params.get("renderer", "raycast") == "raycast":
-            agent = params["agent"], params.get("frames"), params.get("seed") or 0
+            agent = params["agent"], params.get("frames"), params.get("seed") or 0, params.get("encoder", "")
             lines.setdefault(agent, {})[params["split"], row["metric"]] = row
     if not lines:
         return "No figures yet.\n"
@@ -119,15 +122,16 @@ def leaderboard() -> str:
     return markdown([head, ["---", "---:", *["---"] * (len(head) - 2)], *cells])
 
 
-def _agent_line(agent: tuple[str, int | None, int], found: dict[tuple[str, str], Row], splits: list[str]) -> list[str]:
+def _agent_line(agent: Agent, found: dict[tuple[str, str], Row], splits: list[str]) -> list[str]:
     """An agent's cells: "success, SPL" of each split."""
-    name, frames, seed = agent
+    name, frames, seed, encoder = agent
     figures = [[found.get((split, metric)) for metric in ("success", "spl")] for split in splits]
     cells = [", ".join(f"{row['value']:.3f}" for row in pair if row) for pair in figures]
     dates, commits = (list(dict.fromkeys(row[key] for row in found.values())) for key in ("date", "commit"))
-    how = TRAINED_BY.get(frames, "") + (f" --seed {seed}" if seed else "") if frames else f"batchnav evaluate {name}"
+    how = TRAINED_BY.get((frames, encoder), "") if frames else f"batchnav evaluate {name}"
+    how += f" --seed {seed}" if how and seed else ""
     trained = rounded(frames) if frames else ""
-    return [name, trained, *cells, max(dates), ", ".join(commits), f"`{how}`" if how else "see LOG.md"]
+    return [f"{name}, {encoder}" if encoder else name, trained, *cells, max(dates), ", ".join(commits), f"`{how}`" if how else "see LOG.md"]
 
 
 def newest(figure: Figure) -> Row | None:

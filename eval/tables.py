@@ -111,7 +111,8 @@ def minibatch(row: Row) -> int:
 def agent(row: Row) -> str:
     """An agent, and what it does otherwise than others."""
     params = row["params"]
-    notes = [f"seed {params['seed']}"] if params.get("seed") else []
+    notes = [params["encoder"]] if params.get("encoder") else []
+    notes += [f"seed {params['seed']}"] if params.get("seed") else []
     notes += ["likeliest actions"] if params.get("sample") is False else []
     notes += ["sees by OpenGL"] if params.get("renderer") == "opengl" else []
     notes += ["noisy wheels"] if params.get("actuation_noise") else []

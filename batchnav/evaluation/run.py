@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from batchnav.config import to_dict
+from batchnav.config import PolicyConfig, to_dict
 from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes
 from batchnav.data.scenes import find_played
 from batchnav.data.source import SCENES_DIR
@@ -198,6 +198,8 @@ class Evaluation:
         if isinstance(player, PolicyPlayer):
             params |= {"checkpoint": "/".join(player.checkpoint.parts[-2:]), "sample": player.sample}
             params |= {"renderer": self.renderer, "frames": player.info.get("frames"), "seed": player.info.get("seed")}
+            encoder = player.policy.network.config.encoder
+            params |= {"encoder": encoder} if encoder != PolicyConfig.encoder else {}
         rows = []
         task = player.config.task_name
         for metric in (metric.name for metric in TASKS[task].metric_specs if metric.headline):

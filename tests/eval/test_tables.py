@@ -105,9 +105,16 @@ def test_the_leaderboard_has_a_line_an_agent_and_says_how(files):
     measured("learned", "val", 0.985, 0.895, frames=300_023_808, seed=0, sample=True, renderer="raycast")
     measured("learned", "test", 0.99, 0.925, frames=300_023_808, seed=0, sample=True, renderer="raycast")
     measured("learned", "val", 0.5, 0.5, frames=300_023_808, seed=0, sample=False)  # other actions
+    small = {"frames": 2_750_464, "sample": True, "renderer": "raycast"}
+    measured("learned", "val", 0.6, 0.5, seed=1, **small)
+    measured("learned", "val", 0.7, 0.6, seed=1, **small, encoder="simple_cnn")
     assert tables.made("leaderboard", "").splitlines()[2:] == [
         "| learned | 300 million | 0.985, 0.895 | 0.990, 0.925 | 2026-11-21 | 1234567 "
         "| `batchnav train --config pointnav_h200_300m` |",
+        "| learned, simple_cnn | 2.8 million | 0.700, 0.600 |  | 2026-11-21 | 1234567 "
+        "| `batchnav train --config pointnav_cpu --seed 1` |",
+        "| learned | 2.8 million | 0.600, 0.500 |  | 2026-11-21 | 1234567 "
+        "| `batchnav train --config pointnav_cpu --policy.encoder se_resnet9 --seed 1` |",
         "| greedy |  | 0.040, 0.040 |  | 2026-11-21 | 1234567 | `batchnav evaluate greedy` |",
     ]
 
