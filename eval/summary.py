@@ -131,7 +131,8 @@ def _agent_line(agent: Agent, found: dict[tuple[str, str], Row], splits: list[st
     how = TRAINED_BY.get((frames, encoder), "") if frames else f"batchnav evaluate {name}"
     how += f" --seed {seed}" if how and seed else ""
     trained = rounded(frames) if frames else ""
-    return [f"{name}, {encoder}" if encoder else name, trained, *cells, max(dates), ", ".join(commits), f"`{how}`" if how else "see LOG.md"]
+    name += f", {encoder}" if encoder else ""
+    return [name, trained, *cells, max(dates), ", ".join(commits), f"`{how}`" if how else "see LOG.md"]
 
 
 def newest(figure: Figure) -> Row | None:
