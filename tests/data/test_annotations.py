@@ -104,7 +104,7 @@ def test_hm3d(tmp_path):
     assert by_thing(load(path)) == ({0: "", 1: "door frame", 7: "chair, armchair"}, [1, 1, 0, 0, 0, 0, 0, 1])
 
 
-@pytest.mark.parametrize(("off", "exact"), [(0, True), (3, False), (60, True)])
+@pytest.mark.parametrize(("off", "exact"), [(0, True), (3, False), (9, True), (60, True)])
 def test_colours_of_hm3d_in_a_ktx2_texture_are_read_exactly_or_refused(tmp_path, off, exact):
     """Basis Universal keeps a block of one colour exactly; where it did not, ids would be lost or mistaken."""
     things = np.uint8([[(200, 0, 0, 255), (200, 0, 0, 255), (0, 10, 120, 255), (0, 10, 120, 255)]])
