@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import yaml
 
+from batchnav.config import load_config
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
+from batchnav.runs.config import PointNavRun
 from batchnav.runs.metrics import load_metrics, series, smooth
 from batchnav.runtime.files import replacing
 from batchnav.types import Metric
@@ -49,12 +50,14 @@ def write_model_card(
     run = next(iter(runs.values()))
     rows, _ = load_metrics(run / "metrics.jsonl")
     config = (run / "config.yaml").read_text(encoding="utf-8")
-    scenes = yaml.safe_load(config)["scenes"]
+    trained = load_config(run / "config.yaml", PointNavRun)
+    policy, camera, scenes = trained.policy, trained.camera, trained.scenes
     text = CARD.format(
         name=folder.name, path=folder.as_posix(), frames=frames, hours=rows[-1]["seconds"] / 3600,
         speed=np.median([row["frames_per_second"] for row in rows]), trained_on=trained_on,
-        scenes=" and ".join([f"{scenes['houses']} procedural houses", *scenes["files"]]), played_on=played_on,
-        commit=commit, table=_table(results, metrics), config=config.strip(),
+        scenes=" and ".join([f"{scenes.houses} procedural houses", *scenes.files]), played_on=played_on,
+        commit=commit, table=_table(results, metrics), config=config.strip(), encoder=policy.encoder,
+        layers=policy.lstm_layers, height=camera.height, width=camera.width,
     )  # fmt: skip
     with replacing(folder / "README.md", BatchnavError) as part:
         part.write_text(text, encoding="utf-8")
@@ -108,8 +111,8 @@ def _cell(interval: Interval) -> str:
 CARD = """\
 # {name}: a PointGoal agent
 
-The paper's network (SE-ResNet9 and two LSTM layers) for 64x64 depth, trained with `train/pointnav.py` for {frames:,}
-frames in {hours:.2f} hours on one {trained_on} ({speed:,.0f} frames/s, median), in {scenes}.
+A network of {encoder} and LSTM layers ({layers}) for {height}x{width} depth, trained with `train/pointnav.py` for
+{frames:,} frames in {hours:.2f} hours on one {trained_on} ({speed:,.0f} frames/s, median), in {scenes}.
 Weights in bfloat16, as they were measured here (commit {commit}):
 
     policy = batchnav.load_policy("{path}/policy.safetensors", device="cuda")

@@ -9,12 +9,18 @@ from safetensors.torch import load_file
 
 from eval import model_card
 
+CONFIG = """
+scenes: {houses: 3, files: [data/more]}
+camera: {height: 64, width: 48}
+policy: {encoder: simple_cnn, lstm_layers: 1}
+"""
+
 
 def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
     for name in ("mine", "blind"):
         (tmp_path / name).mkdir()
         shutil.copy(checkpoint, tmp_path / name / "policy.safetensors")
-        (tmp_path / name / "config.yaml").write_text("scenes: {houses: 3, files: [data/more]}\n")
+        (tmp_path / name / "config.yaml").write_text(CONFIG)
         row = {"frames": 1234, "seconds": 36.0, "frames_per_second": 500.0, "spl": 0.25}
         test = {"frames": 1234, "seconds": 37.0, "eval": {"spl": 0.125}}
         (tmp_path / name / "metrics.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(test) + "\n")
@@ -29,7 +35,8 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
     assert {tensor.dtype for tensor in load_file(out / "policy.safetensors").values()} == {torch.bfloat16}
     assert (out / "curves.png").stat().st_size > 1000
     text = (out / "README.md").read_text()
-    assert "1,234\nframes in 0.01 hours" in text and "3 procedural houses and data/more" in text
+    assert "A network of simple_cnn and LSTM layers (1) for 64x48 depth" in text
+    assert "1,234 frames in 0.01 hours" in text and "3 procedural houses and data/more" in text
     assert all(f"| mine | {agent} agent | " in text for agent in ("this", "blind", "greedy"))
     assert "| mine | greedy agent | 1.000 (" in text  # success on open floors
     model_card.main(dataclasses.replace(options, control=None, out=tmp_path / "alone", record=False))
