@@ -1,5 +1,6 @@
 """Colour: against textures read in float64, one colour a triangle, vertex colours, slots, both renderers."""
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -8,6 +9,8 @@ from rigs import bodies_at, make_rig, observe, room_scene
 
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
+from batchnav.geometry.camera import pixel_ray, pixel_spacing, tan_half
+from batchnav.geometry.pose import camera_axes
 from batchnav.render.reference import pixel_directions
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
@@ -17,6 +20,7 @@ from batchnav.sensors import rgb
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.rgb import RGBConfig, RGBSensor
+from batchnav.sensors.shade import LANES, Paint, as_byte, color_at
 from batchnav.types import Material, Surface, Texture
 
 RANDOM = np.random.default_rng(5)
@@ -188,6 +192,40 @@ def test_corners_colours_are_linear_between_and_multiply(device):
             expected[..., k] = uv_at(as_uv, numbers, eye, rays)[..., 0]
         assert np.abs(image - expected * (1, 0.5, 1)).max() < 0.51
         assert np.abs(dark - expected * 0.2).max() < 0.51
+
+
+@numba.njit(error_model="numpy", fastmath={"contract"})
+def each_alone(depth, triangle, position, heading, paint, tan_half_hfov, rgb_out):
+    """What each thread of the CUDA kernel does, one after the other."""
+    (n, height, width), up = triangle.shape, np.float32(0.0)
+    spacing = pixel_spacing(np.int32(width), tan_half_hfov)
+    for i in range(n):
+        axes, place = camera_axes(heading[i], up), (position[i, 0], position[i, 1], position[i, 2])
+        for row in range(height):
+            for column in range(width):
+                ray = pixel_ray(np.int32(row), np.int32(column), axes, np.int32(height), np.int32(width), tan_half_hfov)
+                color = color_at(
+                    triangle[i, row, column], depth[i, row, column], ray, place, axes, spacing, paint, True
+                )
+                for channel in range(3):
+                    rgb_out[i, row, column, channel] = as_byte(color[channel])
+
+
+@pytest.mark.parametrize("tinted", [False, True])
+def test_pixels_alone_are_as_pixels_together(tinted):
+    """Textured triangles beside those of one colour, in rows of two groups of pixels and one pixel more."""
+    color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8) if tinted else None
+    look = surface()._replace(
+        materials=(Material((0.9, 0.5, 0.3, 1.0), 0), Material((0.2, 0.7, 0.3, 1.0))), color=color
+    )
+    scene = painted(look._replace(material=np.arange(12, dtype=np.int32) % 2))
+    bank, camera = SceneBank.pack([scene], "cpu", COLOR_FIELDS), CameraConfig(5, 2 * LANES + 1)
+    found, depth, triangle = views(bank, camera)
+    assert set(np.unique(triangle % 2)) == {0, 1}
+    paint = Paint(*(getattr(bank.appearance, name).numpy() for name in Paint._fields))
+    eyes, expected = np.float32(POSITIONS) + np.float32([0, camera.camera_height, 0]), np.empty_like(found)
+    each_alone(depth, triangle, eyes, HEADINGS, paint, tan_half(camera.hfov_deg), expected)
+    assert np.abs(found.astype(int) - expected).max() <= 1  # products and sums are rounded in another order
 
 
 def test_nothing_is_black_and_no_colours_are_white(device, caplog):
