@@ -262,8 +262,11 @@ def _of_kind(field: dataclasses.Field, data: dict, where: str) -> Any:
 
 def validate(config: Any) -> None:
     """Validate a dataclass and those inside it (after command-line overrides)."""
+    hints = typing.get_type_hints(type(config))
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
+        if typing.get_origin(hints[f.name]) is Literal:
+            _convert(value, hints[f.name], f.name)
         for part in value.values() if isinstance(value, dict) else (value,):
             if dataclasses.is_dataclass(part):
                 validate(part)
@@ -274,7 +277,7 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     """A YAML value as the annotated type, or ConfigError."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
-        if value in arguments:
+        if (type(value), value) in [(type(choice), choice) for choice in arguments]:  # True is not 1
             return value
         raise ConfigError(f"{name}: found {shortened(value)}, expected one of {', '.join(map(repr, arguments))}")
     if origin in (typing.Union, types.UnionType):

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from batchnav.config import CartPoleRun, from_dict, load_config, to_dict
+from batchnav.config import CartPoleRun, from_dict, load_config, to_dict, validate
 from batchnav.errors import ConfigError
 from batchnav.runs.config import PointNavRun
+from batchnav.sensors.rgb import RGBConfig
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
@@ -31,6 +32,12 @@ def test_a_configuration_survives_the_round_trip():
     assert from_dict(PointNavRun, to_dict(run)) == run
 
 
+@pytest.mark.parametrize(("name", "value"), [("samples", 2), ("samples", True), ("rgb_noise", "Gaussian")])
+def test_a_choice_that_there_is_not_is_refused_in_python_too(name, value):
+    with pytest.raises(ConfigError, match=f"{name}: found {value!r}, expected one of"):
+        validate(PointNavRun(rgb=RGBConfig(**{name: value})))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -42,6 +49,8 @@ def test_a_configuration_survives_the_round_trip():
         ("ppo: {learning_rate: 1e-3}", ["learning_rate", "1.0e-3"]),
         ("ppo: {gamma: .nan}", ["gamma", "nan"]),
         ("ppo: {optimizer: sgd}", ["optimizer", "sgd", "lamb"]),
+        ("rgb: {samples: 2}", ["rgb.samples", "found 2", "one of 1, 4"]),
+        ("rgb: {samples: true}", ["rgb.samples", "found True", "one of 1, 4"]),
         ("ppo: 3", ["ppo", "3"]),
         ("scenes: {houses: 0}", ["scenes", "neither"]),
         ("scenes: {files: one.glb}", ["files", "list"]),
