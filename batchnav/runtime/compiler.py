@@ -7,7 +7,6 @@ part of a kernel stays as it was lowered until the kernel is whole.
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 from numba.core import event as events
@@ -15,6 +14,8 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeParforLowering
+
+from batchnav.runtime import collector
 
 
 class _Part(JITCodeLibrary):
@@ -104,21 +105,13 @@ class _LoopLowering(NativeParforLowering):
 class _Collector(events.Listener):
     """Python's garbage collector rests while numba compiles: what that makes by the million lives until it is done."""
 
-    def __init__(self) -> None:
-        self._depth, self._resting = 0, False
-
     def on_start(self, event: Any) -> None:
         """A compilation begins, perhaps within another."""
-        if self._depth == 0:
-            self._resting = not gc.isenabled()
-            gc.disable()
-        self._depth += 1
+        collector.rest()
 
     def on_end(self, event: Any) -> None:
         """A compilation is over."""
-        self._depth -= 1
-        if self._depth == 0 and not self._resting:
-            gc.enable()
+        collector.resume()
 
 
 events.register("numba:compile", _Collector())

@@ -13,6 +13,8 @@ from typing import TypeVar
 
 import torch
 
+from batchnav.runtime.collector import resting
+
 T = TypeVar("T")
 
 WARM_UPS = 2
@@ -62,13 +64,9 @@ class _Replayed:
         graph = torch.cuda.CUDAGraph()
         # Freeing another graph would spoil the recording, and those that lie in cycles are freed by the collector.
         gc.collect()
-        gc.disable()
-        try:
-            # "thread_local": another thread, loading scenes, may allocate meanwhile
-            with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
-                self._result = self._work()
-        finally:
-            gc.enable()
+        # "thread_local": another thread, loading scenes, may allocate meanwhile
+        with resting(), torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+            self._result = self._work()
         self._graph = graph
 
     def _warm_up(self):

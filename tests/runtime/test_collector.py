@@ -1,0 +1,35 @@
+"""Python's garbage collector rests as long as anyone asks it to."""
+
+import gc
+import threading
+
+from batchnav.runtime import collector
+
+
+def test_it_rests_until_the_last_is_done():
+    """A thread that compiles ends while another records a graph, in which nothing may be collected."""
+    compiling, recording = threading.Event(), threading.Event()
+
+    def compile_meanwhile():
+        with collector.resting():
+            compiling.set()
+            assert recording.wait(10)
+
+    thread = threading.Thread(target=compile_meanwhile)
+    thread.start()
+    assert compiling.wait(10)
+    with collector.resting():
+        recording.set()
+        thread.join()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_who_switched_it_off_keeps_it_off():
+    gc.disable()
+    try:
+        with collector.resting():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
