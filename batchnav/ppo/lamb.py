@@ -73,7 +73,7 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_add_(steps, 1.0)
         unbias_m = 1.0 / (1.0 - beta1 ** steps[0])
         unbias_v = 1.0 / (1.0 - beta2 ** steps[0])
-        if has_triton(parameters[0].device):
+        if has_triton(parameters[0].device) and all(map(_fits_kernels, parameters, m, v)):
             self._step_fused(parameters, gradients, m, v, torch.stack([unbias_m, unbias_v]))
             return
         torch._foreach_lerp_(m, gradients, 1.0 - beta1)
@@ -107,6 +107,17 @@ class Lamb(torch.optim.Optimizer):
         norms = self._kernels.advance(gradients, unbias, beta1, beta2, eps, decay)
         ratio = trust_ratio(norms[:, 0], norms[:, 1], self._trusted, group["min_trust"])
         self._kernels.apply(group["lr"] * ratio, unbias, eps, decay)
+
+
+def _fits_kernels(parameter: torch.Tensor, *moments: torch.Tensor) -> bool:
+    """Whether `lamb_triton`, which goes by addresses, takes a parameter with its moments.
+
+    They are float32 and lie alike, from where 16 bytes begin. A state that was read from a file need not.
+    """
+    tensors = (parameter, *moments)
+    return all(
+        t.dtype == torch.float32 and t.stride() == parameter.stride() and t.data_ptr() % 16 == 0 for t in tensors
+    )
 
 
 def trust_ratio(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from batchnav.ppo import Lamb
-from batchnav.ppo.lamb import trust_ratio
+from batchnav.ppo.lamb import _fits_kernels, trust_ratio
 from batchnav.ppo.schedule import learning_rate, learning_rate_scale
 
 FLOAT32 = 2e-6  # relative; 20 steps in float32 against float64
@@ -115,6 +115,18 @@ def test_state_is_taken_up_again():
             parameter.grad = torch.tensor(gradients(9)[name])
         optimizer.step()
     assert all(torch.equal(params[name], copies[name]) for name in params)
+
+
+def test_kernels_take_what_lies_alike():
+    """They go by addresses: moments laid out otherwise would be other numbers' moments."""
+    parameter = torch.zeros(16, 8, 3, 3).to(memory_format=torch.channels_last)
+    moment = torch.zeros_like(parameter)
+    assert _fits_kernels(parameter, moment, moment)
+    assert not _fits_kernels(parameter, moment, moment.contiguous())
+    assert not _fits_kernels(parameter.bfloat16(), moment, moment)
+    every_second, part = torch.zeros(8)[::2], torch.zeros(9)[1:]
+    assert not _fits_kernels(every_second, torch.zeros_like(every_second))
+    assert not _fits_kernels(part, torch.zeros_like(part))
 
 
 @pytest.mark.cuda
