@@ -108,25 +108,28 @@ def _rollout(run: PointNavRun, policy: ActorCritic, storage: Mapping[str, torch.
 def _kept_per_frame(policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device) -> float:
     """Bytes that a learning step holds for each frame at its peak, from short sequences of a few environments."""
     few, more = 32, 64
-    # The difference: what does not grow with the frames, as the weights in bfloat16, is left out.
+    # The differences: what does not grow with the frames, as the weights in bfloat16, is left out.
     kept = [_kept(policy, storage, device, envs) for envs in (few, more)]
-    return (kept[1] - kept[0]) / (SAMPLE_STEPS * (more - few))
+    grown = [(after - before, of_layer) for (before, of_layer), (after, _) in zip(*kept, strict=True)]
+    largest = max((size for size, of_layer in grown if of_layer), default=0)
+    return (sum(size for size, _ in grown) + LARGEST_IN_BACKWARD * largest) / (SAMPLE_STEPS * (more - few))
 
 
-def _kept(policy: ActorCritic, dtypes: Mapping[str, torch.dtype], device: torch.device, envs: int) -> int:
-    """Bytes that a learning step on SAMPLE_STEPS steps of so many environments holds at its peak."""
-    kept: dict[int, torch.UntypedStorage] = {}
-    largest = 0
+def _kept(
+    policy: ActorCritic, dtypes: Mapping[str, torch.dtype], device: torch.device, envs: int
+) -> list[tuple[int, bool]]:
+    """What a learning step on SAMPLE_STEPS steps of so many environments keeps for its backward pass.
+
+    Bytes of each memory in the order of the layers, and whether it has a gradient of its size there.
+    """
+    kept: dict[int, tuple[torch.UntypedStorage, bool]] = {}
     own = {parameter.untyped_storage().data_ptr() for parameter in policy.parameters()}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        nonlocal largest
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage
             # of what kernels of our own keep no tensor asks for a gradient
-            if tensor.is_floating_point() and storage.data_ptr() not in read:
-                largest = max(largest, storage.nbytes())
+            kept[storage.data_ptr()] = storage, tensor.is_floating_point() and storage.data_ptr() not in read
         return tensor
 
     obs = {
@@ -143,6 +146,6 @@ def _kept(policy: ActorCritic, dtypes: Mapping[str, torch.dtype], device: torch.
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
     ):
         seen = policy.evaluate(obs, actions, starts, state, actions)
-    total = sum(storage.nbytes() for storage in kept.values())
+    sizes = [(storage.nbytes(), of_layer) for storage, of_layer in kept.values()]
     del seen
-    return total + LARGEST_IN_BACKWARD * largest
+    return sizes

@@ -11,6 +11,7 @@ from batchnav.envs.nav import NavEnv, PointNavEnv, needed_appearance
 from batchnav.envs.stream import SceneStream
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
+from batchnav.runs import memory
 from batchnav.runs.config import PointNavRun
 from batchnav.runs.memory import predict_memory
 from batchnav.runtime.device import resolve_device
@@ -118,6 +119,17 @@ def test_learning_grows_with_the_frames_of_a_minibatch():
     one = predict_memory(RUN, capacities, cpu)["learning"]
     half = dataclasses.replace(RUN, ppo=dataclasses.replace(RUN.ppo, minibatches=4))
     assert predict_memory(half, capacities, cpu)["learning"] == pytest.approx(one / 2, rel=1e-6)
+
+
+def test_gradients_of_images_are_counted_where_weights_are_larger(monkeypatch):
+    """Those of the first block's images are the largest of a minibatch, not the few weights of the last."""
+    run = dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, base_width=32))
+    capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
+    found = predict_memory(run, capacities, cpu)["learning"]
+    monkeypatch.setattr(memory, "LARGEST_IN_BACKWARD", 0)
+    kept = predict_memory(run, capacities, cpu)["learning"]
+    frames = run.ppo.num_envs * run.ppo.rollout_steps // run.ppo.minibatches
+    assert found - kept == 3 * frames * 32 * 8 * 8 * 4  # channels, cells, float32
 
 
 @pytest.mark.cuda
