@@ -46,6 +46,17 @@ def test_a_reader_that_has_had_enough(words):
     assert found.stderr == "" and found.returncode in (1, 141)  # rich says 1
 
 
+def test_another_pipe_that_broke_is_an_error_that_is_seen(monkeypatch):
+    """A process of ours that died, or the service that curves go to, is no reader that has had enough."""
+    monkeypatch.setattr("batchnav.cli._run", lambda name, arguments: os.write(write, b"x"))
+    read, write = os.pipe()
+    os.close(read)
+    with open(os.devnull, "w") as out, pytest.raises(BrokenPipeError):
+        monkeypatch.setattr(sys, "stdout", out)
+        main(["doctor"])
+    os.close(write)
+
+
 def test_from_a_scan_to_episodes(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_floor(tmp_path / "scan.glb", up="z")

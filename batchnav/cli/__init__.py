@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import select
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # whoever read has had enough, as `| head`; what is still to be written goes nowhere
+        if _is_read(sys.stdout.fileno()):
+            raise  # another pipe, as that to a process of ours that died
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
 
@@ -62,6 +65,13 @@ def _run(name: str, arguments: Sequence[str]) -> None:
     importlib.import_module("batchnav.runtime.announce")  # from here on kernels that compile say so
     command(arguments)
     sys.stdout.flush()
+
+
+def _is_read(descriptor: int) -> bool:
+    """Whether what is written there is still read by somebody, or is a file."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def usage() -> str:
