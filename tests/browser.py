@@ -3,11 +3,10 @@
 import contextlib
 import itertools
 import json
-import shutil
 import subprocess
 import time
 
-import pytest
+from websockets.sync import client  # comes with viser
 
 FLAGS = (
     "--headless", "--no-sandbox", "--no-first-run", "--disable-background-networking", "--disable-component-update",
@@ -54,13 +53,9 @@ class Page:
 
 @contextlib.contextmanager
 def browser(folder):
-    """A page in a Chromium whose profile lies in `folder`; skips where there is none."""
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("chromium is not installed")
-    client = pytest.importorskip("websockets.sync.client", reason="websockets, which viser brings, is not installed")
+    """A page in a Chromium whose profile lies in `folder`."""
     process = subprocess.Popen(
-        [program, *FLAGS, f"--user-data-dir={folder}", "about:blank"],
+        ["chromium", *FLAGS, f"--user-data-dir={folder}", "about:blank"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

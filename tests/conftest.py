@@ -1,6 +1,7 @@
 """Fixtures that every test folder uses."""
 
 import os
+import shutil
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ ORACLE = Path(__file__).parent / "data" / "oracle"
 NEEDS = {
     "cuda": ("a CUDA device", torch.cuda.is_available),
     "shared": (f"reference data in {SHARED}", SHARED.is_dir),
+    "browser": ("Chromium", lambda: shutil.which("chromium") is not None),
 }
 """Marks of tests that not every machine can run: what they need, and whether it is there."""
 

@@ -11,6 +11,8 @@ from batchnav.evaluation.run import Evaluation, ReferencePlayer
 from batchnav.view.report import write_report
 from batchnav.view.session import Session
 
+pytestmark = pytest.mark.browser
+
 
 class Seeing(ReferencePlayer):
     """An agent of which pictures are shown."""
