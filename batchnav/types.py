@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
 from gymnasium import spaces
 
 Observation = dict[str, torch.Tensor]
+Column = TypeVar("Column")
+"""What a NamedTuple of arrays holds for each: NumPy's on the host, torch's on a device, or how many rows there are."""
 
 
 class Texture(NamedTuple):

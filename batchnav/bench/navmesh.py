@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ def main(options: Options) -> None:
     for scene in find_scenes(options.scenes, appearance=False):
         mesh, name = scene.mesh, Path(scene.name).stem
         params = {"scene": name, "triangles": len(mesh.faces), "threads": num_threads()}
-        seconds = measure(lambda mesh=mesh: NavMesh.bake(mesh), options.repeats)
+        seconds = measure(partial(NavMesh.bake, mesh), options.repeats)
         bakes.append(row("navmesh", "bake_seconds", seconds, params, "cpu"))
     record("navmesh", bakes, append=options.record)
 

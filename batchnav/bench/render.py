@@ -129,8 +129,9 @@ def compare(bank: SceneBank, others: dict[str, Aim], views: Views, params: dict,
 
     seconds = measure(runs, device, arguments.repeats)
     rows = [row("render", "frames_per_second", n / s, describe(*name), device) for name, s in seconds.items()]
-    if "opengl" in ours:
-        parts = stages(ours["opengl"], turning(ours["opengl"], views), arguments.repeats)
+    opengl = ours.get("opengl")
+    if isinstance(opengl, OpenGLRenderer):
+        parts = stages(opengl, turning(opengl, views), arguments.repeats)
         rows += [
             row("render", "microseconds_per_frame", 1e6 * s / n, describe("opengl", "depth") | {"stage": stage}, device)
             for stage, s in parts.items()
@@ -143,7 +144,7 @@ def compare(bank: SceneBank, others: dict[str, Aim], views: Views, params: dict,
 
 def kinds(arguments: Options) -> dict[str, tuple[type[Renderer], dict[str, bool]]]:
     """Our renderers to measure, by name: their class and the options that differ from the defaults."""
-    found = {name: (RENDERERS[name], {}) for name in arguments.renderers}
+    found: dict[str, tuple[type[Renderer], dict[str, bool]]] = {n: (RENDERERS[n], {}) for n in arguments.renderers}
     if arguments.culling:
         found |= {f"opengl without {kind} culling": (OpenGLRenderer, {f"{kind}_culling": False}) for kind in CULLING}
         found["opengl without culling"] = OpenGLRenderer, {f"{kind}_culling": False for kind in CULLING}
@@ -231,7 +232,8 @@ def embree(scene: Scene) -> Aim:
 
 def measure(runs: dict[tuple, Callable], device: torch.device, repeats: int) -> dict[tuple, np.ndarray]:
     """Seconds per call of each renderer, f64 [repeats], taken in turn; each repetition lasts at least 0.2 s."""
-    calls, seconds = {}, {name: [] for name in runs}  # by renderer and sensors
+    calls: dict[tuple, int] = {}  # by renderer and sensors
+    seconds: dict[tuple, list[float]] = {name: [] for name in runs}
     for name, draw in runs.items():
         draw()
         calls[name] = max(1, math.ceil(0.2 / _timed(draw, 2, device)))
@@ -243,7 +245,7 @@ def measure(runs: dict[tuple, Callable], device: torch.device, repeats: int) -> 
 
 def stages(renderer: OpenGLRenderer, draw: Callable[[], None], repeats: int) -> dict[str, np.ndarray]:
     """Seconds per call in each of the renderer's stages, f64 [repeats], each of which waits for its end here."""
-    spent = {stage: [] for stage in renderer.STAGES}
+    spent: dict[str, list[float]] = {stage: [] for stage in renderer.STAGES}
 
     def wait():
         renderer.context.mgl.finish()
@@ -275,7 +277,7 @@ def plot(rows: list[dict], path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    lines = {}
+    lines: dict[tuple, list[tuple[int, float]]] = {}
     for r in rows:
         if r["metric"] == "frames_per_second":
             scene, renderer, sensors, size = (r["params"][key] for key in ("scene", "renderer", "sensors", "width"))
@@ -314,10 +316,10 @@ def plot(rows: list[dict], path: Path) -> None:
 def _timed(draw: Callable, calls: int, device: torch.device) -> float:
     """Seconds per call: CUDA events around all calls on the GPU, the wall clock on the CPU."""
     if device.type == "cpu":
-        start = time.perf_counter()
+        began = time.perf_counter()
         for _ in range(calls):
             draw()
-        return (time.perf_counter() - start) / calls
+        return (time.perf_counter() - began) / calls
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     for _ in range(calls):

@@ -112,7 +112,7 @@ class Stopwatch:
     """Within it, a learner's sums over ranks are timed, on CUDA as the device sees them."""
 
     def __init__(self, learner: Learner):
-        self.ranks, self.timers = learner.ranks, []
+        self.ranks, self.timers = learner.ranks, list[Timer]()
 
     def __enter__(self) -> Stopwatch:
         self._sum, self.ranks.sum_ = self.ranks.sum_, self._timed_sum

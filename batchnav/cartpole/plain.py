@@ -97,6 +97,7 @@ class PlainCartPole:
         kinds = {"steps": torch.int32, "terminated": torch.bool, "truncated": torch.bool}
         columns = {name: torch.zeros(num_envs, dtype=kind, device=self.device) for name, kind in kinds.items()}
         self.carts = PlainCarts(torch.zeros(num_envs, 4, device=self.device), **columns)
+        self.clock = 0
         self.reset(seed=seed)
 
     def reset(self, *, seed: int | None = None) -> torch.Tensor:

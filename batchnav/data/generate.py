@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 
 from batchnav.data.episodes import Episode, Goal, rotation_of
@@ -11,7 +13,7 @@ from batchnav.scene.scene import Scene
 from batchnav.sim.bodies import BodyConfig
 from batchnav.sim.simulator import MAX_ENVS, Simulator
 from batchnav.tasks.flee import Flee, FleeConfig
-from batchnav.tasks.pointnav import PointNavConfig, pointnav_simulator
+from batchnav.tasks.pointnav import PointNav, PointNavConfig, pointnav_simulator
 
 
 def generate_episodes(scene: Scene, number: int, seed: int = 0, config: PointNavConfig | None = None) -> list[Episode]:
@@ -25,7 +27,8 @@ def generate_episodes(scene: Scene, number: int, seed: int = 0, config: PointNav
     config = config or PointNavConfig()
     sim = pointnav_simulator(SceneBank.pack([scene]), number, config, seed=seed)
     sim.reset()
-    return _episodes(scene, sim, sim.task.state.goal, sim.task.state.start_distance)
+    state = cast(PointNav, sim.task).state
+    return _episodes(scene, sim, state.goal, state.start_distance)
 
 
 def generate_starts(scene: Scene, number: int, seed: int = 0) -> list[Episode]:
@@ -37,7 +40,8 @@ def generate_starts(scene: Scene, number: int, seed: int = 0) -> list[Episode]:
     number = check_int("number", number, 1, MAX_ENVS)
     sim = Simulator(SceneBank.pack([scene]), number, BodyConfig(), lambda sim: Flee(sim, FleeConfig()), seed)
     sim.reset()
-    return _episodes(scene, sim, sim.task.state.target, sim.task.state.reachable)
+    state = cast(Flee, sim.task).state
+    return _episodes(scene, sim, state.target, state.reachable)
 
 
 def _episodes(scene: Scene, sim: Simulator, goal: torch.Tensor, distance: torch.Tensor) -> list[Episode]:

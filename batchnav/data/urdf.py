@@ -27,11 +27,12 @@ def read_urdf(path: Path, positions: Mapping[str, float]) -> list[Part]:
     """
     try:
         robot = ET.fromstring(read_text(path, MeshError))
-        links = {link.get("name"): link for link in robot.findall("link")}
-        joints = {joint.find("child").get("link"): joint for joint in robot.findall("joint")}
+        links = {_named(link, "name"): link for link in robot.findall("link")}
+        joints = {_link(joint, "child"): joint for joint in robot.findall("joint")}
         if len(links) > _MAX_LINKS:
             raise ValueError(f"{len(links)} links")
-        parts, poses = [], {}
+        parts: list[Part] = []
+        poses: dict[str, np.ndarray] = {}
         for name, link in links.items():
             pose = _link_pose(name, joints, positions, poses)
             for visual in link.findall("visual"):
@@ -39,9 +40,9 @@ def read_urdf(path: Path, positions: Mapping[str, float]) -> list[Part]:
                 if mesh is None:  # boxes and spheres stand in for collisions; Habitat draws meshes
                     continue
                 place = pose @ _origin(visual)
-                asset = Asset(path.parent / mesh.get("filename"), scale=tuple(_numbers(mesh.get("scale", "1 1 1"))))
+                asset = Asset(path.parent / _named(mesh, "filename"), scale=_numbers(mesh.get("scale", "1 1 1")))
                 parts.append(Part(asset, place[:3, :3], place[:3, 3]))
-    except (ET.ParseError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (ET.ParseError, ValueError) as error:
         raise MeshError(f"{path}: is not a URDF file that can be used ({error})") from error
     return parts
 
@@ -55,17 +56,17 @@ def _link_pose(
         if name in chain:
             raise ValueError(f"link {name!r} is its own ancestor")
         chain[name] = joints[name]
-        name = joints[name].find("parent").get("link")
+        name = _link(joints[name], "parent")
     pose = poses.get(name, np.eye(4))
     for link, joint in reversed(chain.items()):
-        pose = poses[link] = pose @ _origin(joint) @ _motion(joint, positions.get(joint.get("name"), 0.0))
+        pose = poses[link] = pose @ _origin(joint) @ _motion(joint, positions.get(joint.get("name", ""), 0.0))
     return pose
 
 
 def _motion(joint: ET.Element, position: float) -> np.ndarray:
     """f64 [4, 4]: what a joint's position does, about or along its axis."""
     motion, axis = np.eye(4), joint.find("axis")
-    direction = np.array(_numbers(axis.get("xyz")) if axis is not None else (1.0, 0.0, 0.0))
+    direction = np.array(_numbers(_named(axis, "xyz")) if axis is not None else (1.0, 0.0, 0.0))
     if joint.get("type") in ("revolute", "continuous"):
         motion[:3, :3] = Rotation.from_rotvec(direction * position).as_matrix()
     elif joint.get("type") == "prismatic":
@@ -82,9 +83,26 @@ def _origin(element: ET.Element) -> np.ndarray:
     return pose
 
 
-def _numbers(text: str) -> list[float]:
+def _link(joint: ET.Element, end: str) -> str:
+    """The link that a joint names as its "parent" or "child"."""
+    element = joint.find(end)
+    if element is None:
+        raise ValueError(f"a joint without <{end}>")
+    return _named(element, "link")
+
+
+def _named(element: ET.Element, name: str) -> str:
+    """An element's attribute, which it has to have."""
+    value = element.get(name)
+    if value is None:
+        raise ValueError(f"<{element.tag}> without {name!r}")
+    return value
+
+
+def _numbers(text: str) -> tuple[float, float, float]:
     """Three finite numbers."""
     values = [float(word) for word in text.replace(",", " ").split()]  # published files have commas, too
     if len(values) != 3 or not np.isfinite(values).all():
         raise ValueError(f"found {text!r}, expected three numbers")
-    return values
+    x, y, z = values
+    return x, y, z

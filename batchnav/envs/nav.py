@@ -139,7 +139,9 @@ class NavEnv(gym.vector.VectorEnv):
             for spec in self.specs
         }
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Observation, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
         """Begin all episodes anew; with a seed, from that seed's first episodes on.
 
         `options`: {"reset_mask": bool [N]} begins the next episode of these agents alone.
@@ -169,7 +171,7 @@ class NavEnv(gym.vector.VectorEnv):
         check_open(self)
         self._out = self._own if out is None else out
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One step of every agent: actions -> observation, reward, terminated, truncated, info."""
         self._check_playing()
         bodies, mode = self.sim.bodies, self.metadata["autoreset_mode"]

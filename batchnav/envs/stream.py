@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -123,7 +123,7 @@ class SceneStream:
         }  # fmt: skip
         return {f"stream_{name}": torch.tensor(value, dtype=torch.int64) for name, value in lists.items()}
 
-    def load_state_dict(self, state: dict[str, torch.Tensor], sim: Simulator) -> None:
+    def load_state_dict(self, state: Mapping[str, torch.Tensor], sim: Simulator) -> None:
         """Continue from `state_dict`'s result, with its scenes. CheckpointError where it is not one of this stream."""
         found = self._checked(state)
         for _, load in self._loads:
@@ -140,7 +140,7 @@ class SceneStream:
             self._loads.popleft()[1].result()
         self.begin(sim)
 
-    def _checked(self, state: dict[str, torch.Tensor]) -> dict[str, list[int]]:
+    def _checked(self, state: Mapping[str, torch.Tensor]) -> dict[str, list[int]]:
         """The lists of a state, all of their numbers in range."""
         scenes, slots, groups = len(self.names), self.slots, len(self._slot_of)
         expected = {

@@ -36,7 +36,7 @@ _PAIRS_PER_POLYGON = 10_000
 """Pairs of polygons near each other that are looked at for isolation, per polygon: some 10 microseconds each."""
 
 
-def build(file: NavMeshFile) -> NavMeshData:
+def build(file: NavMeshFile) -> NavMeshData[np.ndarray]:
     """The rows of one navmesh file: K = 1."""
     first = np.cumsum([0] + [len(tile.polygons) for tile in file.tiles])
     if first[-1] == 0:

@@ -1,14 +1,14 @@
 """A navmesh as the rows that kernels read, K navmeshes in one set of arrays, and the memory that a search works in.
 
 What a row holds is said here alone: as a dtype (for NumPy, by `records`) and as the functions by which kernels read it.
-Rows are multiples of 16 bytes, one line of a dtype each, read with `intrinsics.load4`. Integers inside float rows are
+Column are multiples of 16 bytes, one line of a dtype each, read with `intrinsics.load4`. Integers inside float rows are
 kept as their bits (`as_int`, `as_float`). Polygon, link, triangle, node and island ids are global over all packed
 scenes.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from batchnav.errors import ArgumentError
 from batchnav.navmesh.tile import BV_NODE, MAX_VERTICES
 from batchnav.runtime.intrinsics import load4
 from batchnav.runtime.kernels import inline_function
+from batchnav.types import Column
 
 WALL, SEVERAL = -1, -2
 """Neighbour of a polygon's edge: none, or more than one (borders between tiles; see the links)."""
@@ -56,30 +57,30 @@ PORTAL_ROW = np.dtype([("left", "f4", 3), ("edge_and_side", "i4"), ("right", "f4
 """A link's portal, edge + 8 * side (0..3, of the tile's border), and the polygon that the link leaves."""
 
 
-class NavMeshData(NamedTuple):
+class NavMeshData(NamedTuple, Generic[Column]):
     """K navmeshes. NumPy arrays on the host, torch tensors on a device, or what `device.view` makes of them."""
 
-    scenes: np.ndarray
+    scenes: Column
     """f32 [K, 12]: SCENE_ROW."""
-    tiles: np.ndarray
+    tiles: Column
     """f32 [T, 16]: TILE_ROW."""
-    nodes: np.ndarray
+    nodes: Column
     """i32 [B, 4]: BV_NODE, nodes of the tiles' trees as in the file."""
-    polygons: np.ndarray
+    polygons: Column
     """f32 [P, 32]: POLYGON_ROW."""
-    triangles: np.ndarray
+    triangles: Column
     """f32 [R, 12]: TRIANGLE_ROW."""
-    link_start: np.ndarray
+    link_start: Column
     """i32 [P + 1]: links of polygon p are link_start[p] to link_start[p + 1]."""
-    link_middle: np.ndarray
+    link_middle: Column
     """f32 [L, 4]: MIDDLE_ROW."""
-    link_portal: np.ndarray
+    link_portal: Column
     """f32 [L, 8]: PORTAL_ROW."""
-    polygon_island: np.ndarray
+    polygon_island: Column
     """i32 [P]: connected component, -1 where no agent may stand."""
-    island_radius: np.ndarray
+    island_radius: Column
     """f32 [I]: distance in metres from an island's mean vertex to its farthest one."""
-    cumulative_area: np.ndarray
+    cumulative_area: Column
     """f32 [P]: share of its scene's walkable area (seen from above) up to and including polygon p, 0..1."""
 
 
@@ -99,16 +100,16 @@ def records(rows: np.ndarray, kind: np.dtype) -> np.ndarray:
     return rows.view(kind)[:, 0]
 
 
-class SearchScratch(NamedTuple):
+class SearchScratch(NamedTuple, Generic[Column]):
     """Working memory of searches: one row per CPU chunk or CUDA thread. Made by `search_scratch`, cleared by nobody.
 
     Row-major on both devices: searches of neighbouring threads diverge at once, so what counts is that one node is one
     16-byte access and a search's heap stays in few cache lines. `navmesh/heap.py` alone knows what is where.
     """
 
-    data: np.ndarray
+    data: Column
     """f32 [rows * row_size, 4]. A row: search counter | nodes (cost, first link, link, state) | heap | list."""
-    corners: np.ndarray
+    corners: Column
     """f32 [rows * max_corners (at least 1), 4]: corners of the latest path, x, y, z, -."""
     row_size: int
     heap: int
@@ -132,7 +133,8 @@ def as_float(value):
 
 def _column(row: np.dtype, field: str) -> int:
     """Where a field of a row begins, in words of four bytes."""
-    return row.fields[field][1] // 4
+    fields: Any = row.fields
+    return fields[field][1] // 4
 
 
 _GRID, _TILES, _SIZE = (_column(SCENE_ROW, field) for field in ("origin_x", "first_tile", "polygons"))
@@ -268,7 +270,7 @@ def triangle_edges(nav, triangle):
 
 
 _TARGET = _column(MIDDLE_ROW, "target")
-_LEFT, _EDGE, _RIGHT, _SOURCE = (_column(PORTAL_ROW, field) for field in PORTAL_ROW.names)
+_LEFT, _EDGE, _RIGHT, _SOURCE = (_column(PORTAL_ROW, field) for field in ("left", "edge_and_side", "right", "source"))
 
 
 @inline_function
@@ -310,7 +312,7 @@ def link_source(nav, link):
     return as_int(nav.link_portal[link, _SOURCE])
 
 
-def search_scratch(nodes: int, rows: int, device: torch.device, max_corners: int = 0) -> SearchScratch:
+def search_scratch(nodes: int, rows: int, device: torch.device, max_corners: int = 0) -> SearchScratch[torch.Tensor]:
     """Memory for `rows` searches at a time over `nodes`, zeroed. ArgumentError where it would be out of reach."""
     heap, listed, row_size = _search_row(nodes)
     if rows * row_size >= 2**31:
@@ -332,7 +334,7 @@ def _search_row(nodes: int) -> tuple[int, int, int]:
     return heap, listed, -(-(listed + MAX_PATH // 4) // 8) * 8
 
 
-def pack(navmeshes: list[NavMeshData]) -> NavMeshData:
+def pack(navmeshes: list[NavMeshData[np.ndarray]]) -> NavMeshData[np.ndarray]:
     """Several navmeshes as one; scene k is navmeshes[k]. NumPy arrays; move them with `device.to_device`."""
     if not navmeshes:
         raise ArgumentError("navmeshes: found an empty list, expected at least one")
@@ -348,23 +350,23 @@ def pack(navmeshes: list[NavMeshData]) -> NavMeshData:
     return NavMeshData(*(np.ascontiguousarray(np.concatenate(c)) for c in columns._replace(link_start=starts)))
 
 
-def moved(part: NavMeshData, first: NavMeshData) -> NavMeshData:
-    """A navmesh as its rows read where they begin at rows `first` (an int for each array) of larger arrays."""
-    first = NavMeshData(*map(np.int32, first))
+def moved(part: NavMeshData[np.ndarray], first: NavMeshData[int]) -> NavMeshData[np.ndarray]:
+    """A navmesh as its rows read where they begin at rows `first` of larger arrays."""
+    rows = NavMeshData(*map(np.int32, first))
     part = NavMeshData(*(array.copy() for array in part))
     scene, tile = records(part.scenes, SCENE_ROW), records(part.tiles, TILE_ROW)
-    scene["first_tile"] += first.tiles
-    scene["first_polygon"] += first.polygons
-    tile["first_node"] += first.nodes
-    tile["first_polygon"] += first.polygons
+    scene["first_tile"] += rows.tiles
+    scene["first_polygon"] += rows.polygons
+    tile["first_node"] += rows.nodes
+    tile["first_polygon"] += rows.polygons
     polygon = records(part.polygons, POLYGON_ROW)
-    polygon["first_triangle"] += first.triangles
+    polygon["first_triangle"] += rows.triangles
     neighbours, islands = polygon["edges"]["neighbour"], (polygon["island"], part.polygon_island)
-    for ids, start in ((neighbours, first.polygons), *((island, first.island_radius) for island in islands)):
+    for ids, start in ((neighbours, rows.polygons), *((island, rows.island_radius) for island in islands)):
         ids[ids >= 0] += start
-    records(part.link_middle, MIDDLE_ROW)["target"] += first.polygons
-    records(part.link_portal, PORTAL_ROW)["source"] += first.polygons
-    part.link_start[:] += first.link_middle
+    records(part.link_middle, MIDDLE_ROW)["target"] += rows.polygons
+    records(part.link_portal, PORTAL_ROW)["source"] += rows.polygons
+    part.link_start[:] += rows.link_middle
     return part
 
 

@@ -50,7 +50,7 @@ class NavMesh:
 
     def __init__(self, file: navmesh_file.NavMeshFile, device: str | torch.device = "cpu"):
         self.file = file
-        self.data: NavMeshData = build(file)
+        self.data: NavMeshData[np.ndarray] = build(file)
         """The rows that kernels read, as NumPy arrays; `navmesh.data.pack` joins those of several navmeshes."""
         self._place(resolve_device(device))
 

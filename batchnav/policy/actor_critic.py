@@ -23,7 +23,6 @@ from batchnav.policy.actions import actions_of
 from batchnav.policy.encoder import ENCODERS
 from batchnav.policy.lstm import EpisodicLSTM, lstm_cell
 from batchnav.policy.normalize import RunningNorm
-from batchnav.types import Observation
 
 PLAIN_OBSERVATION = "observation"
 """The name that an observation which is no dict goes by."""
@@ -81,7 +80,7 @@ class ActorCritic(nn.Module):
         encoders = [self._make_encoder(names) for names in self.images]
         self.encoder = encoders[0] if encoders else None
         self.more_encoders = nn.ModuleList(encoders[1:])
-        width = sum(encoder.output_size for encoder in encoders)
+        width = sum(cast(int, encoder.output_size) for encoder in encoders)
         self.embeddings = nn.ModuleDict()
         for name, shape in self.observation_shapes.items():
             if len(shape) == 1:
@@ -89,7 +88,8 @@ class ActorCritic(nn.Module):
                 width += config.embedding_size
         if config.lstm_layers:
             self.previous_action = self.actions.embedding(config.embedding_size)
-            self.body = EpisodicLSTM(width + config.embedding_size, config.hidden_size, config.lstm_layers)
+            width += config.embedding_size
+            self.body: EpisodicLSTM | nn.Sequential = EpisodicLSTM(width, config.hidden_size, config.lstm_layers)
         elif width:
             self.body = _feed_forward(width, config.hidden_size)
         else:
@@ -104,7 +104,7 @@ class ActorCritic(nn.Module):
 
     def act(
         self,
-        obs: Observation | torch.Tensor,
+        obs: Mapping[str, torch.Tensor] | torch.Tensor,
         prev_action: torch.Tensor,
         start_mask: torch.Tensor,
         state: torch.Tensor,
@@ -124,14 +124,18 @@ class ActorCritic(nn.Module):
         return Act(action, log_prob, value, state)
 
     def value(
-        self, obs: Observation | torch.Tensor, prev_action: torch.Tensor, start_mask: torch.Tensor, state: torch.Tensor
+        self,
+        obs: Mapping[str, torch.Tensor] | torch.Tensor,
+        prev_action: torch.Tensor,
+        start_mask: torch.Tensor,
+        state: torch.Tensor,
     ) -> torch.Tensor:
         """f32 [B]: the critic alone, arguments as in `act`."""
         return self._step(obs, prev_action, start_mask, state)[1]
 
     def evaluate(
         self,
-        obs: Observation | torch.Tensor,
+        obs: Mapping[str, torch.Tensor] | torch.Tensor,
         prev_action: torch.Tensor,
         starts: torch.Tensor,
         state0: torch.Tensor,
@@ -148,7 +152,7 @@ class ActorCritic(nn.Module):
         """Run the encoder and the LSTM's cell through torch.compile, in place, for static shapes."""
         for encoder in self._encoders():
             encoder.compile(dynamic=False)
-        if self.config.lstm_layers:
+        if isinstance(self.body, EpisodicLSTM):
             self.body.cell = torch.compile(lstm_cell, dynamic=False)
 
     def _step(self, obs, prev_action, start_mask, state):
@@ -203,8 +207,9 @@ class ActorCritic(nn.Module):
     def _make_encoder(self, names: tuple[str, ...]) -> nn.Module:
         if self.config.encoder not in ENCODERS:
             raise ConfigError(f"encoder: found {self.config.encoder!r}, expected one of {', '.join(ENCODERS)}")
-        shapes = [self.observation_shapes[name] for name in names]
-        return ENCODERS[self.config.encoder]((sum(shape[0] for shape in shapes), *shapes[0][1:]), self.config)
+        channels = sum(self.observation_shapes[name][0] for name in names)
+        _, height, width = self.observation_shapes[names[0]]
+        return ENCODERS[self.config.encoder]((channels, height, width), self.config)
 
     def _vector_size(self, name: str, shape: tuple[int, ...]) -> int:
         if name not in self.config.polar:
@@ -214,7 +219,7 @@ class ActorCritic(nn.Module):
         return 3
 
 
-def as_dict(obs: Observation | torch.Tensor) -> Mapping[str, torch.Tensor]:
+def as_dict(obs: Mapping[str, torch.Tensor] | torch.Tensor) -> Mapping[str, torch.Tensor]:
     """Observations by name: a plain tensor goes by PLAIN_OBSERVATION."""
     return obs if isinstance(obs, Mapping) else {PLAIN_OBSERVATION: obs}
 
@@ -222,13 +227,21 @@ def as_dict(obs: Observation | torch.Tensor) -> Mapping[str, torch.Tensor]:
 def _observation_shapes(space: spaces.Space, blind: bool) -> dict[str, tuple[int, ...]]:
     """Shape of each observation that is read, in the space's order."""
     boxes = dict(space.spaces) if isinstance(space, spaces.Dict) else {PLAIN_OBSERVATION: space}
+    shapes = {}
     for name, box in boxes.items():
-        is_box = isinstance(box, spaces.Box) and len(box.shape) in (1, 3)
-        if not is_box or not (box.dtype.kind == "f" or (len(box.shape) == 3 and box.dtype == np.uint8)):
+        if not isinstance(box, spaces.Box) or not _can_be_read(box):
             raise ConfigError(
                 f"observation {name!r}: found {box}, expected a Box of floats [n] or [C, H, W], or of bytes [C, H, W]"
             )
-    return {name: tuple(map(int, box.shape)) for name, box in boxes.items() if not (blind and len(box.shape) == 3)}
+        if not (blind and len(box.shape) == 3):
+            shapes[name] = tuple(map(int, box.shape))
+    return shapes
+
+
+def _can_be_read(box: spaces.Box) -> bool:
+    """Whether these are floats in a vector or an image, or an image of bytes."""
+    dimensions, is_float = len(box.shape), np.issubdtype(box.dtype, np.floating)
+    return (is_float and dimensions in (1, 3)) or (box.dtype == np.uint8 and dimensions == 3)
 
 
 def _by_size(shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[str, ...]]:
@@ -246,11 +259,11 @@ def _together(images: list[torch.Tensor]) -> torch.Tensor:
 
 
 def _feed_forward(width: int, hidden_size: int) -> nn.Sequential:
-    body = nn.Sequential(nn.Linear(width, hidden_size), nn.Tanh(), nn.Linear(hidden_size, hidden_size), nn.Tanh())
-    for layer in (body[0], body[2]):
+    first, second = nn.Linear(width, hidden_size), nn.Linear(hidden_size, hidden_size)
+    for layer in (first, second):
         nn.init.orthogonal_(layer.weight, gain=2**0.5)
         nn.init.zeros_(layer.bias)
-    return body
+    return nn.Sequential(first, nn.Tanh(), second, nn.Tanh())
 
 
 def _init_heads(actor: nn.Linear, critic: nn.Linear) -> None:

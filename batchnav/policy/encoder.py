@@ -43,6 +43,11 @@ class SEFixupBlock(nn.Module):
     The scalars after a convolution are handed to it as bias and weight scale, which saves passes over the images.
     """
 
+    fixup_bias1a: nn.Parameter
+    fixup_bias1b: nn.Parameter
+    fixup_bias2a: nn.Parameter
+    fixup_bias2b: nn.Parameter
+
     def __init__(self, channels_in: int, channels_out: int, stride: int, num_blocks: int):
         super().__init__()
         self.stride = stride
@@ -99,7 +104,7 @@ class SEResNet9(nn.Module):
         compressed = max(min(4 * base, 16 * base // cells), 1)
         self.compress = nn.Conv2d(8 * base, compressed, 3, padding=1)
         _he_normal(self.compress.weight)
-        nn.init.zeros_(self.compress.bias)
+        nn.init.zeros_(self.compress.get_parameter("bias"))
         self.project = _projection(compressed * cells, self.output_size)
         self.to(memory_format=torch.channels_last)
 

@@ -14,7 +14,7 @@ FUSED_SIZES = 64
 """Hidden sizes that they take are multiples."""
 
 
-class EpisodicLSTM(nn.LSTM):
+class EpisodicLSTM(nn.RNNBase):
     """`nn.LSTM` (same parameters by name and shape) whose state is zeroed where an episode starts.
 
     All steps' input projections are one matrix product; the loop over time holds only the recurrent product and the
@@ -22,7 +22,7 @@ class EpisodicLSTM(nn.LSTM):
     """
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int):
-        super().__init__(input_size, hidden_size, num_layers)
+        super().__init__("LSTM", input_size, hidden_size, num_layers)
         self.cell = lstm_cell
         for name, parameter in self.named_parameters():
             (nn.init.zeros_ if "bias" in name else nn.init.orthogonal_)(parameter)

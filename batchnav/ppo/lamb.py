@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -62,7 +62,7 @@ class Lamb(torch.optim.Optimizer):
             }
 
     @torch.no_grad()
-    def step(self, closure=None) -> None:
+    def step(self, closure: Any = None) -> Any:
         """One update from the gradients; every parameter must have one."""
         group = self.param_groups[0]
         parameters = group["params"]

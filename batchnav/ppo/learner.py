@@ -11,6 +11,7 @@ between them is not recorded, so that recording asks nothing of it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -213,14 +214,14 @@ class Learner:
         ended = rollout.next_value if config.timeout_bootstrap else torch.zeros_like(following)
         torch.where(rollout.done, ended, following, out=rollout.next_value)
 
-    def _step(self, t: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
+    def _step(self, t: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Mapping[str, Any]]:
         """Step the environment; its observation goes into slot t + 1, without a copy where it was written there."""
         self.env.observe_into(self.rollout.get_obs(t + 1))
-        obs, *results = self.env.step(self.rollout.action[t])
+        obs, reward, terminated, truncated, info = self.env.step(self.rollout.action[t])
         self.rollout.put_obs(t + 1, as_dict(obs))
-        return results
+        return reward, terminated, truncated, info
 
-    def _bootstrap(self, t: int, cut: torch.Tensor, info: dict[str, Any], state: torch.Tensor) -> None:
+    def _bootstrap(self, t: int, cut: torch.Tensor, info: Mapping[str, Any], state: torch.Tensor) -> None:
         """Write V(final observation) to next_value[t] where `cut`, else 0: seen with the memory after step t."""
         if "final_obs" not in info:
             raise ConfigError("timeout_bootstrap: the environment's info holds no 'final_obs'; switch that on there")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ class EpisodeSums:
         self.names: tuple[str, ...] = ()
         self.sums = torch.zeros(0, num_envs, device=device)
 
-    def add(self, info: dict[str, Any]) -> None:
+    def add(self, info: Mapping[str, Any]) -> None:
         """Take in a step's info; the first one with episodes says what is reported."""
         if "episode" not in info:
             return

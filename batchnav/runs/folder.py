@@ -161,14 +161,19 @@ class RunFolder:
     def log(self, row: dict[str, Any]) -> None:
         """Append a row ("frames" is its step) to the curves."""
         row = {**row, "seconds": round(self.seconds, 3)}
-        self._curves.log(row)
-        self._page.add(row)
+        curves, page = self._begun()
+        curves.log(row)
+        page.add(row)
         for listener in self.listeners:
             listener(row)
 
     def show(self, frames: int, images: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray]) -> None:
         """`Curves.show`."""
-        self._curves.show(frames, images, numbers)
+        self._begun()[0].show(frames, images, numbers)
+
+    def _begun(self) -> tuple[Curves, RunPage]:
+        assert self._curves is not None and self._page is not None, "begin() opens the curves"
+        return self._curves, self._page
 
     def save_due(self, every: float) -> bool:
         """Whether `every` seconds have passed since the last save."""
@@ -176,7 +181,7 @@ class RunFolder:
 
     def save(self, learner_state: dict) -> None:
         """Keep the state to resume from, whole or not at all, after the rows that led to it."""
-        self._curves.sync()
+        self._begun()[0].sync()
         content = io.BytesIO()
         torch.save({"learner": learner_state, "seconds": self.seconds}, content)
         content.write(_SEAL + hashlib.sha256(content.getbuffer()).hexdigest().encode())

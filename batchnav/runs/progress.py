@@ -78,7 +78,7 @@ class TrainingProgress:
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._bar.stop()
 
-    def show(self, frames: int, **figures: float) -> None:
+    def show(self, frames: int, figures: Mapping[str, float]) -> None:
         """Report that `frames` are done, with figures by name; NaN is left out."""
         text = "  ".join(f"{name} {_short(value)}" for name, value in figures.items() if not math.isnan(value))
         self._bar.update(self._task, completed=frames, figures=text)

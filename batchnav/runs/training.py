@@ -38,6 +38,7 @@ from batchnav.runtime.ahead import compile_ahead
 from batchnav.runtime.bundled import EPISODES
 from batchnav.runtime.device import machine, make_deterministic, resolve_device
 from batchnav.runtime.distributed import Ranks, join
+from batchnav.scene.scene import Scene
 from batchnav.scene.slots import Capacity, slots_needed
 from batchnav.tasks import TASKS
 from batchnav.types import Metric
@@ -64,10 +65,10 @@ def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: boo
                 folder.open.listeners.append(wandb_log(out, to_dict(run)))
             log.info("%s", opening(run, learner, out))
             traced = profile and ranks.first
-            profiler = tracing(out / "trace.json") if traced else contextlib.nullcontext()
+            profiler = tracing(out / "trace.json") if traced else None
             progress = TrainingProgress(run.ppo.total_frames, learner.frames, quiet=not ranks.first)
-            with progress, profiler, signals.deferred():
-                after_update = profiler.step if traced else lambda: None
+            with progress, profiler or contextlib.nullcontext(), signals.deferred():
+                after_update = profiler.step if profiler else lambda: None
                 _loop(run, learner, folder, validation, signals, progress, after_update)
                 save(learner, run, folder)
             if signals.status is None:
@@ -112,7 +113,7 @@ def _loop(
         row = summary(merged(found), learner.frames_per_update, shown)
         check_finite(row, folder, where_it_began(found, ranks))
         folder.log(row)
-        progress.show(row["frames"], frames_per_second=row["frames_per_second"], **recent.add(row))
+        progress.show(int(row["frames"]), {"frames_per_second": row["frames_per_second"], **recent.add(row)})
         if kept:
             kept.after_update(before, learner.frames)
         if validation and before // run.eval_every != learner.frames // run.eval_every:
@@ -150,16 +151,19 @@ def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
         return fixed_episodes(ranks.share(episodes), run, ranks.device, n)
     names = ranks.share(scene_ids(run.scenes.names))
-    how, slots = {"settings": run.body.navmesh, "appearance": run.appearance}, 0
+    settings, appearance, slots = run.body.navmesh, run.appearance, 0
+    scenes: SceneStream | list[Scene]
     if run.scenes.slots or run.scenes.gigabytes:
         fields = needed_appearance(run.nav)
-        capacities = [scene.with_appearance(fields) for scene in measure_scenes(names, **how)]
+        capacities = [
+            scene.with_appearance(fields) for scene in measure_scenes(names, settings=settings, appearance=appearance)
+        ]
         slots = slots_needed(capacities, run.scenes.slots, run.scenes.gigabytes)
     if slots:
-        load = partial(find_scene, **how)
+        load = partial(find_scene, settings=settings, appearance=appearance)
         scenes = SceneStream(names, load, Capacity.for_all(capacities), slots, run.seed)
     else:
-        scenes = find_scenes(names, **how)
+        scenes = find_scenes(names, settings=settings, appearance=appearance)
     return NavEnv(scenes, n, ranks.device, run.seed, first_env=ranks.rank * n, **_options(run))
 
 

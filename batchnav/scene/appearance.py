@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ import torch
 from batchnav.errors import ArgumentError
 from batchnav.scene.surface import PLAIN
 from batchnav.scene.textures import LEVEL_WIDTH, MATERIAL_WIDTH, Palette, num_levels, num_texels
-from batchnav.types import Surface, TriangleMesh
+from batchnav.types import Column, Surface, TriangleMesh
 
 PATCH_WIDTH = 16
 LINK, MATERIAL = 11, 15
@@ -20,7 +20,7 @@ LINK, MATERIAL = 11, 15
 _log = logging.getLogger(__name__)
 
 
-class Appearance(NamedTuple):
+class Appearance(NamedTuple, Generic[Column]):
     """Of F triangles, in the order in which `Visibility` numbers them. What no sensor reads has no rows.
 
     Colour is kept apart, so that a triangle takes no more than it has. A textured one has a patch, a row that says
@@ -35,21 +35,21 @@ class Appearance(NamedTuple):
     `tint` and `material` are rows of `patches` and `materials`, bit for bit as int32; tint -1: none.
     """
 
-    normal: torch.Tensor
+    normal: Column
     """f32 [F, 4]: the unit vector (x, y, z) that points out of the triangle's front, and 0."""
-    object_id: torch.Tensor
+    object_id: Column
     """i32 [F]: the instance that a triangle is part of, as the data set numbers them; 0: not known."""
-    category: torch.Tensor
+    category: Column
     """i32 [F]: rows of the bank's `categories`; 0: not known."""
-    paint: torch.Tensor
+    paint: Column
     """i32 [F]: a row of `patches`; or of one colour all over, ~row of `materials`."""
-    patches: torch.Tensor
+    patches: Column
     """f32 [R, 16]."""
-    materials: torch.Tensor
+    materials: Column
     """f32 [M, 8], see scene/textures.py."""
-    levels: torch.Tensor
+    levels: Column
     """i32 [L, 4]: mip levels: first texel, width, height, 0."""
-    texels: torch.Tensor
+    texels: Column
     """i32 [T]: bytes red, green, blue, alpha, rows of a level from the top."""
 
 
@@ -75,7 +75,9 @@ def appearance_fields(wanted: bool | Collection[str]) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def pack_appearance(meshes: Sequence[TriangleMesh], fields: Collection[str], categories: dict[str, int]) -> Appearance:
+def pack_appearance(
+    meshes: Sequence[TriangleMesh], fields: Collection[str], categories: dict[str, int]
+) -> Appearance[np.ndarray]:
     """The appearance of several meshes, one after another, as NumPy arrays; other `fields` than these have no rows.
 
     `categories`: see `appearance_of`.
@@ -90,7 +92,7 @@ def pack_appearance(meshes: Sequence[TriangleMesh], fields: Collection[str], cat
 
 def appearance_of(
     mesh: TriangleMesh, fields: Collection[str], categories: dict[str, int], palette: Palette, first_patch: int = 0
-) -> Appearance:
+) -> Appearance[np.ndarray]:
     """The appearance of one mesh, in the order of its faces, but for materials, levels and texels: `palette` has them.
 
     Other `fields` than these have no rows. Its patches begin at row `first_patch` of those of the bank. `categories`
@@ -120,13 +122,13 @@ def _common_category(mesh: TriangleMesh, categories: dict[str, int]) -> np.ndarr
     return np.array(rows, np.int32)[surface.category]
 
 
-def empty_appearance() -> Appearance:
+def empty_appearance() -> Appearance[np.ndarray]:
     """No rows."""
     types = {torch.float32: np.float32, torch.int32: np.int32}
     return Appearance(*(np.empty((0,) if width is None else (0, width), types[t]) for width, t in COLUMNS))
 
 
-def appearance_rows(mesh: TriangleMesh) -> Appearance:
+def appearance_rows(mesh: TriangleMesh) -> Appearance[int]:
     """How many rows of each array a mesh takes at most."""
     count, surface = len(mesh.faces), mesh.surface
     if surface is None:

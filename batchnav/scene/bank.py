@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import numpy as np
 import torch
@@ -16,21 +16,22 @@ from batchnav.runtime.device import resolve_device
 from batchnav.scene.appearance import Appearance, appearance_fields, pack_appearance, warn_of_white
 from batchnav.scene.bvh import BVH, moved_nodes
 from batchnav.scene.scene import Scene
+from batchnav.types import Column
 
 MAX_TRIANGLES = 2**29
 """A leaf's link keeps 29 bits for the first triangle."""
 
 
-class BVHData(NamedTuple):
+class BVHData(NamedTuple, Generic[Column]):
     """The trees of K scenes, one after another: tensors, or what `view` makes of them. Links count rows from 0."""
 
-    nodes: torch.Tensor
+    nodes: Column
     """f32 [M, 16], see scene/bvh.py."""
-    triangles: torch.Tensor
+    triangles: Column
     """f32 [F, 12]."""
-    numbers: torch.Tensor
+    numbers: Column
     """i32 [F]: the triangle of the bank that each row of `triangles` is, as `Visibility` numbers them."""
-    roots: torch.Tensor
+    roots: Column
     """i32 [K]: each scene's root."""
 
 
@@ -40,10 +41,10 @@ class SceneBank:
     def __init__(
         self,
         scenes: tuple[Scene, ...],
-        bvh: BVHData,
-        navmesh: NavMeshData,
+        bvh: BVHData[torch.Tensor],
+        navmesh: NavMeshData[torch.Tensor],
         first_triangle: Sequence[int],
-        appearance: Appearance | None,
+        appearance: Appearance[torch.Tensor] | None,
         device: torch.device,
         appearance_fields: frozenset[str] = frozenset(),
         categories: dict[str, int] | None = None,
@@ -109,7 +110,7 @@ class SceneBank:
         return search_scratch(search_size(self.navmesh), rows, self.device)
 
 
-def pack_bvhs(trees: Sequence[BVH]) -> BVHData:
+def pack_bvhs(trees: Sequence[BVH]) -> BVHData[np.ndarray]:
     """Put trees one after another, their links moved along. NumPy arrays."""
     num_triangles = sum(len(tree.triangles) for tree in trees)
     if num_triangles >= MAX_TRIANGLES:

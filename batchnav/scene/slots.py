@@ -30,9 +30,9 @@ from batchnav.scene.textures import MOST_TEXELS, Palette
 class Capacity(NamedTuple):
     """How many rows of each array a scene may have."""
 
-    bvh: BVHData
-    navmesh: NavMeshData
-    appearance: Appearance
+    bvh: BVHData[int]
+    navmesh: NavMeshData[int]
+    appearance: Appearance[int]
     search_size: int
 
     @classmethod

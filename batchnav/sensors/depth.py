@@ -58,7 +58,7 @@ class DepthSensor:
         depth: torch.Tensor,
         triangle: torch.Tensor | None,
         views: Views,
-        appearance: Appearance | None,
+        appearance: Appearance[torch.Tensor] | None,
         out: torch.Tensor,
     ) -> None:
         """Metres -> 0..1, in as few passes over the images as there can be."""

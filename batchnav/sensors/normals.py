@@ -34,14 +34,14 @@ class NormalSensor:
     def __init__(self, camera: CameraConfig, config: None = None):
         self.spec = Spec("normals", (3, camera.height, camera.width), torch.float32, -1.0, 1.0, torch.float32)
         self._tan_half = tan_half(camera.hfov_deg)
-        self._bound: tuple[Appearance, Callable[..., None]] | None = None
+        self._bound: tuple[Appearance[torch.Tensor], Callable[..., None]] | None = None
 
     def write(
         self,
         depth: torch.Tensor,
         triangle: torch.Tensor | None,
         views: Views,
-        appearance: Appearance | None,
+        appearance: Appearance[torch.Tensor] | None,
         out: torch.Tensor,
     ) -> None:
         """Triangles -> normals in the camera's frame."""
@@ -51,7 +51,7 @@ class NormalSensor:
             self._bound = appearance, self._bind(appearance, out)
         self._bound[1](triangle, views.heading, views.pitch, out)
 
-    def _bind(self, appearance: Appearance, example: torch.Tensor) -> Callable[..., None]:
+    def _bind(self, appearance: Appearance[torch.Tensor], example: torch.Tensor) -> Callable[..., None]:
         """A kernel as a function of what may lie elsewhere at another call; `example` is of its output's shape."""
         normal, options = view(appearance.normal), self._tan_half
         if example.device.type == "cpu":

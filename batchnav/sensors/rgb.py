@@ -78,14 +78,14 @@ class RGBSensor:
         """u8 [N, 3, 2 H, 2 W]: the samples, where there are four."""
         self._options = tan_half(camera.hfov_deg), config.trilinear
         self._noise = None if config.rgb_noise == "none" else ColorNoiseModel(config.noise)
-        self._bound: tuple[Appearance | None, Callable[..., None]] | None = None
+        self._bound: tuple[Appearance[torch.Tensor] | None, Callable[..., None]] | None = None
 
     def write(
         self,
         depth: torch.Tensor,
         triangle: torch.Tensor | None,
         views: Views,
-        appearance: Appearance | None,
+        appearance: Appearance[torch.Tensor] | None,
         out: torch.Tensor,
     ) -> None:
         """Depth and triangles -> bytes."""
@@ -101,7 +101,7 @@ class RGBSensor:
         if self._noise is not None:
             self._noise.add(views.draws, out)
 
-    def _bind(self, appearance: Appearance | None, *tensors: Any) -> Callable[..., None]:
+    def _bind(self, appearance: Appearance[torch.Tensor] | None, *tensors: Any) -> Callable[..., None]:
         """A kernel as a function of what changes from call to call; `tensors` are those of the first."""
         paint, (*read, out) = Paint(*(view(getattr(appearance, name)) for name in COLOR_FIELDS)), tensors
         if not out.is_cuda:

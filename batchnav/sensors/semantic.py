@@ -38,7 +38,7 @@ class _IdSensor:
         depth: torch.Tensor,
         triangle: torch.Tensor | None,
         views: Views,
-        appearance: Appearance | None,
+        appearance: Appearance[torch.Tensor] | None,
         out: torch.Tensor,
     ) -> None:
         """Triangles -> ids."""

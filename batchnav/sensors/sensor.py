@@ -78,7 +78,7 @@ class Sensor(Protocol):
         depth: torch.Tensor,
         triangle: torch.Tensor | None,
         views: Views,
-        appearance: Appearance | None,
+        appearance: Appearance[torch.Tensor] | None,
         out: torch.Tensor,
     ) -> None:
         """Depth f32 [N, H, W], triangles i32 [N, H, W] -> `out` [N, ...], of the spec's type or of its storage."""

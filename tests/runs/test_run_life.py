@@ -52,7 +52,7 @@ def test_success_is_a_mean_over_recent_episodes(monkeypatch):
 
 def test_the_time_left_is_never_negative(capsys):
     with progress.TrainingProgress(10) as bar:
-        bar.show(2048, success=0.5)
+        bar.show(2048, {"success": 0.5})
     line = capsys.readouterr().out
     assert "2,048 of 2,048 frames" in line and " 0 s left" in line
 

@@ -1,0 +1,31 @@
+"""What users import: the program of `public_face.py` runs, and type checkers know every name."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import batchnav
+from tests import public_face
+from tests.worlds import write_episodes, write_floor
+
+
+def test_a_users_program_runs(tmp_path):
+    scenes = public_face.read_scenes(write_floor(tmp_path / "floor.glb"))
+    assert public_face.walk(scenes[0].mesh, tmp_path / "floor.navmesh") >= 0
+    public_face.look(scenes)
+    public_face.play(scenes)
+    stage = write_floor(tmp_path / "data" / "scene_datasets" / "floors" / "a.glb", up="z")
+    dataset, episodes = public_face.read_data(stage.parent, write_episodes(tmp_path / "few.json.gz", ["floors/a.glb"]))
+    assert dataset.scene_names == ("floors/a.glb",) and len(episodes) == 3
+
+
+def test_a_users_other_renderer_runs(opengl):
+    public_face.rasterise([batchnav.load_scene("house:3")])
+
+
+def test_type_checkers_know_every_name():
+    stub = ast.parse((Path(batchnav.__file__).parent / "__init__.pyi").read_text())
+    known = {alias.name: line.module for line in stub.body if isinstance(line, ast.ImportFrom) for alias in line.names}
+    assert sorted(known) == batchnav.__all__
+    for name in known.keys() - {"render"}:  # the module of that name, which can be called
+        assert getattr(importlib.import_module(known[name]), name) is getattr(batchnav, name)
