@@ -50,6 +50,8 @@ Views = tuple[torch.Tensor, ...]
 """Scene, position and heading of each agent, as renderers take them."""
 Aim = Callable[[Views, int], Callable[[], None]]
 """Views and the images' side -> a function that draws all of them once."""
+Peers = dict[tuple[str, str], Aim]
+"""By name and the sensors that are drawn."""
 
 
 @dataclass
@@ -112,7 +114,9 @@ def scene_names(name: str) -> list[str]:
     return [f"house:{i}" for i in range(int(name.removeprefix(HOUSES)))] if name.startswith(HOUSES) else [name]
 
 
-def compare(bank: SceneBank, others: dict[str, Aim], views: Views, params: dict, arguments: Options) -> list[dict]:
+def compare(
+    bank: SceneBank, others: dict[tuple[str, str], Aim], views: Views, params: dict, arguments: Options
+) -> list[dict]:
     """All renderers on the same views: rows of frames/s, and of seconds a frame in each of OpenGL's stages."""
     n, size, device = params["num_agents"], params["width"], bank.device
     ours = make(kinds(arguments), bank, n, size)
@@ -121,7 +125,7 @@ def compare(bank: SceneBank, others: dict[str, Aim], views: Views, params: dict,
         for name, renderer in ours.items()
         for kind in arguments.sensors
     }
-    runs |= {(name, "depth"): aim(views, size) for name, aim in others.items()}
+    runs |= {key: aim(views, size) for key, aim in others.items() if key[1] in arguments.sensors}
 
     def describe(renderer: str, sensors: str) -> dict:
         threads = {"threads": 1 if renderer.startswith("Embree") else num_threads()} if device.type == "cpu" else {}
@@ -191,15 +195,18 @@ def turning(
     return draw
 
 
-def peers(bank: SceneBank) -> dict[str, Aim]:
-    """Other renderers that are installed, by name, with their trees of the bank's scenes."""
+def peers(bank: SceneBank) -> Peers:
+    """Other renderers that are installed, with their trees of the bank's scenes."""
     if bank.device.type == "cpu" and bank.num_scenes == 1 and importlib.util.find_spec("embreex"):
-        return {f"Embree (embreex {_version('embreex')})": embree(bank.scenes[0])}
+        return {(f"Embree (embreex {_version('embreex')})", "depth"): embree(bank.scenes[0])}
     if bank.device.type == "cuda" and importlib.util.find_spec("warp"):
         from batchnav.bench.render_warp import warp_renderer
 
-        builders = ("lbvh", "sah", "cubql")
-        return {f"warp {_version('warp-lang')} {builder}": warp_renderer(bank, builder) for builder in builders}
+        return {
+            (f"warp {_version('warp-lang')} {builder}", sensors): aim
+            for builder in ("lbvh", "sah", "cubql")
+            for sensors, aim in warp_renderer(bank, builder).items()
+        }
     return {}
 
 
