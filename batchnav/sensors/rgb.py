@@ -9,18 +9,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from numba import prange
 
 from batchnav.config import in_range
+from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import pixel_ray, pixel_spacing, tan_half
 from batchnav.geometry.pose import camera_axes
 from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
-from batchnav.runtime.launch import BoundKernel, launch
+from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.noise import ColorNoise, ColorNoiseModel
@@ -30,6 +31,8 @@ from batchnav.types import Spec
 
 TILE_WIDTH, TILE_HEIGHT, ROWS = 32, 4, 4
 """Pixels of a CUDA block's tile, one a thread; and how many tiles it has, one below the other."""
+AVERAGE_BLOCK = 256
+"""CUDA threads of a block that averages samples."""
 _ZERO = np.float32(0.0)
 
 
@@ -74,8 +77,6 @@ class RGBSensor:
         self.spec = Spec("rgb", (3, camera.height, camera.width), torch.uint8, 0.0, 255.0, torch.uint8)
         config = config or RGBConfig()
         self.scale = 2 if config.samples == 4 else 1
-        self._fine: torch.Tensor | None = None
-        """u8 [N, 3, 2 H, 2 W]: the samples, where there are four."""
         self._options = tan_half(camera.hfov_deg), config.trilinear
         self._noise = None if config.rgb_noise == "none" else ColorNoiseModel(config.noise)
         self._bound: tuple[Appearance[torch.Tensor] | None, Callable[..., None]] | None = None
@@ -88,22 +89,36 @@ class RGBSensor:
         appearance: Appearance[torch.Tensor] | None,
         out: torch.Tensor,
     ) -> None:
-        """Depth and triangles -> bytes."""
-        if self.scale > 1 and self._fine is None:
-            self._fine = out.new_empty(*out.shape[:2], *depth.shape[1:])
-        shaded = out if self._fine is None else self._fine
-        tensors = depth, triangle, views.position, views.heading, views.pitch, shaded
+        """Depth and triangles, `scale` times as many rows and columns as `out` has -> bytes."""
+        n, _, *sides = out.shape
+        drawn = n, *(self.scale * side for side in sides)
+        if depth.shape != drawn or triangle is None or triangle.shape != drawn:
+            found = None if triangle is None else list(triangle.shape)
+            raise ArgumentError(f"depth and triangles: found {list(depth.shape)} and {found}, expected {list(drawn)}")
+        tensors = depth, triangle, views.position, views.heading, views.pitch, out
         if self._bound is None or self._bound[0] is not appearance:
             self._bound = appearance, self._bind(appearance, *tensors)
         self._bound[1](*tensors)
-        if self._fine is not None:
-            _average(self._fine, out)
         if self._noise is not None:
             self._noise.add(views.draws, out)
 
-    def _bind(self, appearance: Appearance[torch.Tensor] | None, *tensors: Any) -> Callable[..., None]:
-        """A kernel as a function of what changes from call to call; `tensors` are those of the first."""
+    def _bind(self, appearance: Appearance[torch.Tensor] | None, *tensors: torch.Tensor) -> Callable[..., None]:
+        """Kernels as a function of what changes from call to call; `tensors` are those of the first."""
         paint, (*read, out) = Paint(*(view(getattr(appearance, name)) for name in COLOR_FIELDS)), tensors
+        if self.scale == 1:
+            return self._bind_shading(paint, *tensors)
+        fine = out.new_empty(*out.shape[:2], *tensors[0].shape[1:])
+        shade, average = self._bind_shading(paint, *read, fine), _bind_average(fine, out)
+
+        def run(*now: torch.Tensor) -> None:
+            shade(*now[:-1], fine)
+            average(now[-1])
+
+        return run
+
+    def _bind_shading(self, paint: Paint, *tensors: torch.Tensor) -> Callable[..., None]:
+        """Without the mean of several samples."""
+        *read, out = tensors
         if not out.is_cuda:
             return lambda *now: _rgb_cpu(*map(view, now[:-1]), paint, *self._options, view(now[-1]))
         n, _, height, width = out.shape
@@ -120,12 +135,19 @@ class RGBSensor:
         return run
 
 
-def _average(fine: torch.Tensor, out: torch.Tensor) -> None:
-    """The means of two by two pixels: u8 [N, 3, 2 H, 2 W] -> [N, 3, H, W]."""
-    if out.is_cuda:
-        launch(_average_cuda, out.numel(), view(fine), view(out))
-    else:
-        _average_cpu(view(fine), view(out))
+def _bind_average(fine: torch.Tensor, example: torch.Tensor) -> Callable[[torch.Tensor], None]:
+    """The means of two by two pixels, u8 [N, 3, 2 H, 2 W], as a function of where they go, u8 [N, 3, H, W]."""
+    if not fine.is_cuda:
+        return lambda out: _average_cpu(view(fine), view(out))
+    n, channels, height, width = example.shape
+    blocks = n, channels, -(-height * width // AVERAGE_BLOCK)
+    kernel = BoundKernel(_average_cuda, blocks, view(fine), view(example), block=AVERAGE_BLOCK)
+
+    def run(out: torch.Tensor) -> None:
+        kernel.change(1, out.data_ptr())
+        kernel()
+
+    return run
 
 
 @device_function
@@ -149,15 +171,12 @@ def _average_cpu(fine, mean_out):
 
 @cuda_kernel
 def _average_cuda(fine, mean_out):
-    """A pixel's channel a thread."""
-    place = np.uint32(cuda.grid(1))
+    """A pixel's channel a thread; a block is within one channel of a picture."""
     width, height = np.uint32(mean_out.shape[3]), np.uint32(mean_out.shape[2])
-    if place < np.uint32(mean_out.size):
-        row, plane = np.uint32(place // width), np.uint32(place // (width * height))
-        _mean(
-            np.uint32(plane // np.uint32(3)), np.uint32(plane % np.uint32(3)), np.uint32(row % height),
-            np.uint32(place % width), fine, mean_out,
-        )  # fmt: skip
+    pixel = np.uint32(cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x)
+    if pixel < np.uint32(width * height):
+        i, channel = np.uint32(cuda.blockIdx.x), np.uint32(cuda.blockIdx.y)
+        _mean(i, channel, np.uint32(pixel // width), np.uint32(pixel % width), fine, mean_out)
 
 
 @cpu_kernel

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numba import prange
 
+from batchnav.errors import ArgumentError
 from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.launch import launch
@@ -42,7 +43,9 @@ class _IdSensor:
         out: torch.Tensor,
     ) -> None:
         """Triangles -> ids."""
-        arrays = view(triangle), view(getattr(appearance, self.field)), view(out)
+        if triangle is None or appearance is None:
+            raise ArgumentError(f"{self.name}: found no triangles or no appearance, expected both, as it declares")
+        arrays = view(triangle.view(-1)), view(getattr(appearance, self.field)), view(out.view(-1))
         if out.is_cuda:
             launch(_look_up_cuda, out.numel(), *arrays)
         else:
@@ -62,25 +65,19 @@ class InstanceSensor(_IdSensor):
 
 
 @device_function
-def _look_up(i, row, column, triangle, ids, ids_out):
-    """One pixel."""
-    number = triangle[i, row, column]
-    ids_out[i, 0, row, column] = ids[number] if number >= 0 else _NOTHING
+def _id_of(number, ids):
+    """Of a triangle, or of none."""
+    return ids[np.uint32(number)] if number >= 0 else _NOTHING
 
 
 @cpu_kernel
 def _look_up_cpu(triangle, ids, ids_out):
-    n, height, width = triangle.shape
-    for i in prange(n):
-        for row in range(height):
-            for column in range(width):
-                _look_up(np.int64(i), row, column, triangle, ids, ids_out)
+    for pixel in prange(len(triangle)):
+        ids_out[pixel] = _id_of(triangle[pixel], ids)
 
 
 @cuda_kernel
 def _look_up_cuda(triangle, ids, ids_out):
-    n, height, width = triangle.shape
-    pixel = cuda.grid(1)
-    if pixel < n * height * width:
-        i, rest = pixel // (height * width), pixel % (height * width)
-        _look_up(i, rest // width, rest % width, triangle, ids, ids_out)
+    pixel = np.uint64(cuda.grid(1))  # unsigned: no index counts from the end
+    if pixel < np.uint64(len(triangle)):
+        ids_out[pixel] = _id_of(triangle[pixel], ids)

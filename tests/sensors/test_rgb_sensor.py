@@ -20,6 +20,7 @@ from batchnav.sensors import rgb
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.rgb import RGBConfig, RGBSensor
+from batchnav.sensors.sensor import Views
 from batchnav.sensors.shade import LANES, Paint, as_byte, color_at
 from batchnav.types import Material, Surface, Texture
 
@@ -293,6 +294,19 @@ def test_four_samples_are_a_picture_of_twice_the_size(renderer, device, request)
     plain = observe(make_rig(bank, bodies, CameraConfig(12, 20), names, settings | {"rgb": RGBConfig()}, renderer))
     np.testing.assert_array_equal(seen["depth"], plain["depth"])
     assert (seen["rgb"] != plain["rgb"]).any()
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+def test_what_was_drawn_in_another_size_is_refused(samples):
+    """Kernels check nothing, so the sensor does."""
+    bank, camera = SceneBank.pack([painted(surface())], appearance=COLOR_FIELDS), CameraConfig(8, 8)
+    sensor, out = RGBSensor(camera, RGBConfig(samples=samples)), torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
+    sight = Views(torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2), torch.zeros(2))
+    drawn = torch.zeros(2, 12, 12)
+    with pytest.raises(
+        ArgumentError, match=r"depth and triangles: found \[2, 12, 12\] and .*expected \[2, (8, 8|16, 16)\]"
+    ):
+        sensor.write(drawn, drawn.int(), sight, bank.appearance, out)
 
 
 def test_in_an_environment():
