@@ -88,7 +88,7 @@ class Dataset:
         """
         sources = self.scenes if names is None else [self.scene(name) for name in names]
         load = functools.partial(load_source, settings=settings, appearance=appearance)
-        return in_parallel(load, sources, "scenes", SCENES_PER_WORKER)
+        return list(in_parallel(load, sources, "scenes", SCENES_PER_WORKER))
 
     def episode_table(self, device: torch.device | str = "cpu", **order) -> EpisodeTable:
         """The episodes as `PointNavEnv(data.load_scenes(), ..., episodes=table)` plays them.

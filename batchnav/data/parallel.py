@@ -7,7 +7,7 @@ import importlib.util
 import multiprocessing
 import pickle
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
@@ -26,42 +26,45 @@ SECONDS_BETWEEN_LINES = 5.0
 """Where nobody can see a bar."""
 
 
-def in_parallel(work: Callable[[T], R], items: Iterable[T], title: str, per_worker: int = 1) -> list[R]:
+def in_parallel(work: Callable[[T], R], items: Iterable[T], title: str, per_worker: int = 1) -> Iterator[R]:
     """`work` of each item, in order, in as many processes as there are threads and get `per_worker` items or more.
 
-    A bar on a terminal, and in a notebook that has widgets, shows how far it is, a line now and then elsewhere.
+    Results come as they are there, and work goes on while the caller looks at them. A bar on a terminal, and in a
+    notebook that has widgets, shows how far it is, a line now and then elsewhere.
 
     From any script or notebook: the caller's main module is not imported again (loky), and needs no guard. A daemonic
     process, which may start none, does the work itself. BatchnavError where a process is killed.
     """
-    items, results = list(items), []
+    items, done = list(items), 0
     workers = min(num_threads(), len(items) // per_worker)
     console, last = Console(stderr=True), time.monotonic()
     shown = console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
     with Progress(transient=True, console=console, disable=not shown) as progress:
         task = progress.add_task(title, total=len(items))
 
-        def take(some: Iterable[R]) -> None:
-            nonlocal last
+        def counted(some: Iterable[R]) -> Iterator[R]:
+            nonlocal done, last
             for result in some:
-                results.append(result)
+                done += 1
                 progress.advance(task)
                 if not shown and time.monotonic() - last >= SECONDS_BETWEEN_LINES:
                     last = time.monotonic()
-                    tell(f"{title}: {len(results)} of {len(items)}")
+                    tell(f"{title}: {done} of {len(items)}")
+                yield result
 
-        take(map(work, items[:1]))  # compiles what is not compiled yet, once, for all processes
+        yield from counted(map(work, items[:1]))  # compiles what is not compiled yet, once, for all processes
         if workers < 2 or multiprocessing.current_process().daemon:
-            take(map(work, items[1:]))
-            return results
+            yield from counted(map(work, items[1:]))
+            return
         # Started anew, not forked: a process that has started CUDA or threads cannot be forked safely.
         try:
             with ProcessPoolExecutor(workers) as pool:
-                take(map(pickle.loads, pool.map(functools.partial(_pickled, work), items[1:])))
+                yield from counted(map(pickle.loads, pool.map(functools.partial(_pickled, work), items[1:])))
         except BrokenProcessPool as error:
-            done = f"{title}: a process was killed after {len(results)} of {len(items)}"
-            raise BatchnavError(f"{done}; was there too little memory? NUMBA_NUM_THREADS=1 takes less") from error
-    return results
+            raise BatchnavError(
+                f"{title}: a process was killed after {done} of {len(items)}; was there too little memory? "
+                f"NUMBA_NUM_THREADS=1 takes less"
+            ) from error
 
 
 def _pickled(work: Callable[[T], R], item: T) -> bytes:

@@ -101,7 +101,7 @@ def prepare(sources: Sequence[SceneSource], out: Path | None = None) -> list[Out
 
     Returns one outcome a scene, in order. A scene that cannot be used does not stop the others.
     """
-    return in_parallel(functools.partial(_prepare_one, out=out), sources, "preparing")
+    return list(in_parallel(functools.partial(_prepare_one, out=out), sources, "preparing"))
 
 
 def _prepare_one(source: SceneSource, out: Path | None) -> Outcome:

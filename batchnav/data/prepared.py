@@ -53,10 +53,10 @@ _SURFACE = ("material", "uv", "color", "object_id", "category")
 _TEXTURE = "texture_"
 
 
-def save_prepared(scene: Scene, path: str | Path, made_from: str = "") -> None:
+def save_prepared(scene: Scene, path: str | Path, made_from: str = "", durable: bool = True) -> None:
     """Write a prepared scene: the whole file or none, the same bytes for the same scene. MeshError where it fails.
 
-    `made_from` is a `fingerprint`.
+    `made_from` is a `fingerprint`, `durable` as in `runtime.files.replacing`.
     """
     arrays = {
         "vertices": scene.mesh.vertices, "faces": scene.mesh.faces, "nodes": scene.bvh.nodes,
@@ -70,7 +70,7 @@ def save_prepared(scene: Scene, path: str | Path, made_from: str = "") -> None:
         "kind": _KIND, "name": scene.name, "made_from": made_from, "dropped": str(scene.mesh.num_dropped),
         "sums": json.dumps(sums), "tree": _tree_version(), "surface": surface,
     }  # fmt: skip
-    with replacing(Path(path), MeshError) as part:
+    with replacing(Path(path), MeshError, durable=durable) as part:
         part.write_bytes(safetensors_bytes(arrays, metadata))
 
 

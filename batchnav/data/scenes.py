@@ -25,7 +25,7 @@ from batchnav.runtime.ahead import compile_ahead
 from batchnav.runtime.cache import made_by
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import SUFFIXES
-from batchnav.scene.scene import Scene, check_baked_for, make_scene
+from batchnav.scene.scene import Scene, bake, check_baked_for, make_scene
 from batchnav.scene.slots import Capacity
 from batchnav.types import Surface
 
@@ -114,21 +114,19 @@ def _generated(scene_id: str, settings: NavMeshSettings | None, appearance: bool
     kind, _, seed = scene_id.partition(":")
     if not (seed.isascii() and seed.isdigit()):
         raise MeshError(f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in '{kind}:7'")
-    file = _kept(scene_id, settings)
+    file = _kept(scene_id, settings, appearance)
     if file.is_file():
         try:
             return _with_surface(load_prepared(file, appearance), with_pictures)
         except MeshError:  # a damaged cache is no reason to fail
             file.unlink(missing_ok=True)
-    # With its surface: what is kept, every later run may read, with or without it.
     if kind == "scan":  # one walks where it was scanned, and sees the scan
-        scanned, mesh = make_scan(int(seed), surface=True)
-        scene = make_scene(scene_id, mesh, make_scene(scene_id, scanned, settings=settings).navmesh)
+        walked, mesh = make_scan(int(seed), appearance)
     else:
-        make = make_hall if kind == "hall" else make_house
-        scene = make_scene(scene_id, make(int(seed), surface=True), settings=settings)
-    save_prepared(_with_surface(scene, without_pictures), file)
-    return scene if appearance else scene._replace(mesh=scene.mesh._replace(surface=None))
+        walked = mesh = (make_hall if kind == "hall" else make_house)(int(seed), appearance)
+    scene = make_scene(scene_id, mesh, bake(walked, scene_id, settings or NavMeshSettings()))
+    save_prepared(_with_surface(scene, without_pictures), file, durable=False)  # what is lost is made again
+    return scene
 
 
 def _with_surface(scene: Scene, change: Callable[[Surface], Surface]) -> Scene:
@@ -137,12 +135,17 @@ def _with_surface(scene: Scene, change: Callable[[Surface], Surface]) -> Scene:
     return scene._replace(mesh=scene.mesh._replace(surface=surface and change(surface)))
 
 
-def _kept(scene_id: str, settings: NavMeshSettings | None) -> Path:
-    """Where the cache keeps what is made from a seed: KIND_SEED.scene, with a hash of settings but the default ones."""
+def _kept(scene_id: str, settings: NavMeshSettings | None, appearance: bool) -> Path:
+    """Where the cache keeps what is made from a seed: KIND_SEED.scene, with a hash of settings but the default ones.
+
+    Where depth alone is wanted, KIND_SEED_bare.scene, unless there is the other: surfaces are half of the work.
+    """
     settings = settings or NavMeshSettings()
     is_default = settings == NavMeshSettings()
     tag = "" if is_default else f"_{hashlib.sha256(str(settings).encode()).hexdigest()[:16]}"
-    return made_by("houses", __name__) / f"{scene_id.replace(':', '_')}{tag}{SUFFIX}"
+    stem = f"{scene_id.replace(':', '_')}{tag}"
+    whole = made_by("houses", __name__) / f"{stem}{SUFFIX}"
+    return whole if appearance or whole.is_file() else whole.with_name(f"{stem}_bare{SUFFIX}")
 
 
 def load_scenes(
@@ -204,9 +207,13 @@ def find_scenes(
     how: dict[str, Any] = {"scenes_dir": scenes_dir, "settings": settings, "appearance": appearance}
     find = functools.partial(_find_new, **how)
     # A house from the cache, or a prepared scene, is mapped before a process has started.
-    mapped = (name.endswith(SUFFIX) or (name.startswith(GENERATED) and _kept(name, settings).is_file()) for name in ids)
+    looks = appearance is not False
+    mapped = (
+        name.endswith(SUFFIX) or (name.startswith(GENERATED) and _kept(name, settings, looks).is_file()) for name in ids
+    )
     new = [name for name, is_there in zip(ids, mapped, strict=True) if not is_there]
-    made = dict(zip(new, in_parallel(find, new, "scenes", SCENES_PER_WORKER), strict=True))
+    making = zip(new, in_parallel(find, new, "scenes", SCENES_PER_WORKER), strict=True)
+    made = {name: scene or find_scene(name, **how) for name, scene in making}
     return [made.get(name) or find_scene(name, **how) for name in ids]
 
 
@@ -224,7 +231,7 @@ def measure_scenes(
 ) -> list[Capacity]:
     """What each scene takes: loaded once (and kept in the cache where it is a house), none kept in memory."""
     measure = functools.partial(_measure, scenes_dir=scenes_dir, settings=settings, appearance=appearance)
-    return in_parallel(measure, scene_ids, "scenes", SCENES_PER_WORKER)
+    return list(in_parallel(measure, scene_ids, "scenes", SCENES_PER_WORKER))
 
 
 def _measure(scene_id: str, **how) -> Capacity:

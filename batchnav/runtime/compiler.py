@@ -106,12 +106,12 @@ class _Collector(events.Listener):
     """Python's garbage collector rests while numba compiles: what that makes by the million lives until it is done."""
 
     def on_start(self, event: Any) -> None:
-        """A compilation begins, perhaps within another."""
+        """A step of a compilation begins, perhaps within another."""
         collector.rest()
 
     def on_end(self, event: Any) -> None:
-        """A compilation is over."""
+        """The step is over."""
         collector.resume()
 
 
-events.register("numba:compile", _Collector())
+events.register("numba:compiler_lock", _Collector())  # which the compiler for CUDA takes too, whose events are its own

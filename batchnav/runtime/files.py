@@ -26,11 +26,12 @@ log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def replacing(path: Path, error: type[BatchnavError], make_folder: bool = True) -> Iterator[Path]:
+def replacing(path: Path, error: type[BatchnavError], make_folder: bool = True, durable: bool = True) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends, and is gone when it fails.
 
     The folder is made where there is none, unless `make_folder` is off. Before the block is over the content reaches
-    the disk, then the name: after a power cut too `path` holds the old content or the new. A process that is killed
+    the disk, then the name: after a power cut too `path` holds the old content or the new. Not `durable`, a power cut
+    may leave a damaged file, which is for caches with check sums: the disk is not waited for. A process that is killed
     leaves the temporary file (`remove_leftovers`). Raises `error` where the file cannot be written.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
@@ -38,10 +39,11 @@ def replacing(path: Path, error: type[BatchnavError], make_folder: bool = True) 
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
         yield part
-        if not part.is_symlink():
+        if durable and not part.is_symlink():
             _sync(part)
         os.replace(part, path)
-        _sync(path.parent)
+        if durable:
+            _sync(path.parent)
     except OSError as problem:
         raise error(f"{path}: cannot be written ({problem.strerror or problem})") from problem
     finally:

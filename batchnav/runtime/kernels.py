@@ -80,8 +80,9 @@ def cuda_kernel(function, max_registers=None, lto=None):
     whether it is optimised when it is linked, as it is by default where it can be; divisions then are subroutines
     (numba-cuda 0.30.4), where `fastmath` has a few instructions.
     """
-    # jit(...)(function) would lose `lto`.
-    return cuda.jit(function, fastmath=True, max_registers=max_registers, lto=lto)
+    # The simulator runs Python, and knows nothing of either. jit(...)(function) would lose `lto`.
+    options = {} if numba.config.ENABLE_CUDASIM else {"max_registers": max_registers, "lto": lto}
+    return cuda.jit(function, fastmath=True, **options)
 
 
 def exact_cuda_kernel(function):

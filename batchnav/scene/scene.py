@@ -104,13 +104,18 @@ def bake_cached(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> Nav
             return NavMesh.load(file)
         except NavMeshError:  # a damaged cache is no reason to fail
             file.unlink(missing_ok=True)
-    try:
-        navmesh = NavMesh.bake(mesh, settings)
-    except NavMeshError as error:
-        raise NavMeshError(f"{name}, for a body of {_body(settings)}: {error}") from error
+    navmesh = bake(mesh, name, settings)
     file.parent.mkdir(parents=True, exist_ok=True)
     navmesh.save(file)
     return navmesh
+
+
+def bake(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> NavMesh:
+    """`NavMesh.bake`, whose errors begin with the scene's name and the body."""
+    try:
+        return NavMesh.bake(mesh, settings)
+    except NavMeshError as error:
+        raise NavMeshError(f"{name}, for a body of {_body(settings)}: {error}") from error
 
 
 @functools.cache

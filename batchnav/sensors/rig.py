@@ -137,10 +137,3 @@ class Rig:
         """Where a camera is now."""
         self.mounts[camera].move()
         return self.mounts[camera].views
-
-    def look(self, camera: str = MAIN) -> torch.Tensor:
-        """What a camera sees, in metres: f32 [N, H, W], where a sensor of scale 1 reads it.
-
-        The renderer's own tensor, valid until its next call.
-        """
-        return self.renderers[camera].render(*self.look_from(camera).pose)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from batchnav.data import scenes
 from batchnav.data.scenes import find_scene, find_scenes, load_scenes, scene_ids
 from batchnav.errors import MeshError
 from batchnav.houses import make_house
@@ -49,3 +50,16 @@ def test_a_folder_stands_for_its_prepared_scenes(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(MeshError, match=r"empty: found a folder without prepared scenes \(\*\.scene\) or mesh files"):
         scene_ids([f"{folder}/empty"])
+
+
+def test_depth_alone_makes_no_surface_and_takes_one_that_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(scenes, "made_by", lambda *_: tmp_path)
+    bare = find_scene("hall:3", appearance=False)
+    assert [file.name for file in tmp_path.iterdir()] == ["hall_3_bare.scene"]
+    whole = find_scene("hall:3")
+    assert bare.mesh.surface is None and whole.mesh.surface is not None
+    assert np.array_equal(bare.bvh.triangles, whole.bvh.triangles)
+    (tmp_path / "hall_3_bare.scene").unlink()
+    monkeypatch.setattr(scenes, "make_hall", None)
+    assert find_scene("hall:3", appearance=False).mesh.surface is None
+    assert find_scene("hall:3").mesh.surface is not None

@@ -33,7 +33,7 @@ def test_results_come_in_order_and_hold_no_file_open(two_processes):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 256), hard))
     try:
-        results = in_parallel(_few, range(100), "tensors")
+        results = list(in_parallel(_few, range(100), "tensors"))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert [few[9][1].item() for few in results] == list(range(9, 109))
@@ -41,7 +41,7 @@ def test_results_come_in_order_and_hold_no_file_open(two_processes):
 
 def test_an_error_in_a_process_is_raised_here(two_processes):
     with pytest.raises(ZeroDivisionError):
-        in_parallel(_half, [2, 1, 0, 1], "halves")
+        list(in_parallel(_half, [2, 1, 0, 1], "halves"))
 
 
 def _die(n):
@@ -51,7 +51,7 @@ def _die(n):
 
 def test_a_killed_process_is_named(two_processes):
     with pytest.raises(BatchnavError, match="deaths: a process was killed after 1 of 4; was there too little memory"):
-        in_parallel(_die, range(4), "deaths")
+        list(in_parallel(_die, range(4), "deaths"))
 
 
 SCRIPT = """
@@ -59,7 +59,7 @@ from batchnav.data.parallel import in_parallel
 def square(n):
     return n * n
 print("begins")
-print(in_parallel(square, range(6), "squares"))
+print(list(in_parallel(square, range(6), "squares")))
 """
 
 
@@ -77,4 +77,4 @@ def test_a_script_without_a_guard_is_not_run_again(tmp_path, how):
 
 def test_a_daemonic_process_works_by_itself(two_processes, monkeypatch):
     monkeypatch.setattr(multiprocessing.current_process(), "_config", {"daemon": True})
-    assert in_parallel(_half, [1, 2, 4], "halves") == [1, 0.5, 0.25]
+    assert list(in_parallel(_half, [1, 2, 4], "halves")) == [1, 0.5, 0.25]

@@ -33,7 +33,7 @@ def test_how_far_it_is_is_told_where_nobody_sees_a_bar(monkeypatch):
     told = []
     monkeypatch.setattr(parallel, "SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setattr(parallel, "tell", told.append)
-    in_parallel(abs, range(3), "scenes", per_worker=8)
+    list(in_parallel(abs, range(3), "scenes", per_worker=8))
     assert told == ["scenes: 1 of 3", "scenes: 2 of 3", "scenes: 3 of 3"]
 
 

@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -129,6 +134,27 @@ def test_poses_may_be_parts_of_larger_tensors(device):
     scattered = [torch.stack([part, part + 1], dim=-1)[..., 0] for part in (scene_id, position, heading)]
     assert not any(part.is_contiguous() for part in scattered)
     assert torch.equal(renderer.render(*scattered), expected)
+
+
+SIMULATED = """
+import sys
+sys.path.insert(0, {folder!r})
+from test_raycast import *
+bank, zero = bank_of([soup(50, 5)], "cpu"), np.zeros(1, np.float32)
+poses = np.zeros(1, np.int32), np.zeros((1, 3), np.float32), zero
+found = np.full((1, 8, 16), -1, np.float32)
+options = tan_half(90.0), np.float32(9.0), False
+ray.depth_cuda[(1, 1, 1), 128](bank.bvh_view, *poses, zero, *options, found)
+assert_close(found, render(RaycastRenderer, bank, *poses, height=8, width=16, max_depth=9.0))
+print((found > 0).any() and (found == 0).any())
+"""
+
+
+def test_a_kernel_in_numbas_simulator():
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
+    program = SIMULATED.format(folder=str(Path(__file__).parent))
+    found = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert found.stdout.split() == ["True"], found.stderr
 
 
 @pytest.mark.cuda

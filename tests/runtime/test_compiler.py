@@ -5,6 +5,7 @@ import gc
 import numba
 import numpy as np
 import pytest
+from numba import extending, types
 
 from batchnav.runtime.compiler import LoopCompiler, _Part
 from batchnav.runtime.kernels import device_function, inline_function, lean_function
@@ -67,3 +68,19 @@ def test_the_collector_runs_again_after_a_compilation():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_the_collector_rests_while_kernels_for_cuda_compile(compile_ptx):
+    seen = []
+
+    def fill(values_out):
+        seen_by(0)
+        values_out[0] = 1.0
+
+    @extending.intrinsic
+    def seen_by(typingctx, anything):
+        seen.append(gc.isenabled())
+        return types.void(types.int64), lambda context, builder, signature, args: context.get_dummy_value()
+
+    assert ".entry" in compile_ptx(fill, types.float32[::1])
+    assert seen and not any(seen) and gc.isenabled()
