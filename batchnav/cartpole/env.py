@@ -17,7 +17,7 @@ from batchnav.cartpole.physics import MAX_ANGLE, MAX_POSITION, WINDOW
 from batchnav.cartpole.step import MAX_BLOCK, restart_cpu, restart_cuda, step_cpu, step_cuda, step_few
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.runtime.arrays import check_tensor, host_flag, view
-from batchnav.runtime.checks import check_int, check_open, check_seed
+from batchnav.runtime.checks import check_int, check_open, check_seed, refuse_copies
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.launch import BoundKernel, launch
 from batchnav.types import Observation
@@ -43,6 +43,7 @@ class CartPoleEnv(VectorEnv):
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's name)
     storage: Mapping[str, torch.dtype] = MappingProxyType({"observation": torch.float32})
+    __reduce_ex__ = refuse_copies
     capturable = False
     """A graph can hold steps and the reading of their info, as a test does. A learner's whole rollout in one graph is
     untried."""

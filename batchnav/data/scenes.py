@@ -170,7 +170,7 @@ def scene_ids(names: Iterable[str]) -> list[str]:
     MeshError for a range or a folder that holds none.
     """
     ids: list[str] = []
-    if isinstance(names, (str, Path)):
+    if isinstance(names, (str, Path)) or not isinstance(names, Iterable):
         raise MeshError(f"names: found {str(names)!r}, expected a list of names, as [{str(names)!r}]")
     for name in map(str, names):
         seeds = RANGE.fullmatch(name)

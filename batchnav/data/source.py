@@ -200,6 +200,8 @@ def mesh_source(path: Path, frame: Frame | None = None) -> SceneSource:
 
 def file_source(path: Path) -> SceneSource:
     """A mesh file by itself: a stage of Habitat's where it lies below a folder `scene_datasets`, else one's own."""
+    if not path.name:
+        raise MeshError(f"{path}: is a folder, expected a mesh file")
     return stage_source(path) if SCENES_DIR.name in path.parts else mesh_source(path)
 
 

@@ -18,7 +18,7 @@ from batchnav.envs.state import MAX_FLOAT, check_tensors, on_cpu
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
 from batchnav.runtime.ahead import wait_for_compilation
-from batchnav.runtime.checks import check_int, check_open, check_seed
+from batchnav.runtime.checks import check_int, check_open, check_seed, refuse_copies
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.exchange import OUTPUTS, as_actions, as_mask, handed
 from batchnav.scene.bank import SceneBank
@@ -44,7 +44,7 @@ class NavEnv(gym.vector.VectorEnv):
     Args:
         scenes: `Scene`s, a packed `SceneBank` (with appearance where a sensor needs it), or a `SceneStream`.
         num_envs: N.
-        device: "cpu", "cuda" or "auto". A bank brings its own.
+        device: "cpu", "cuda" or "auto"; of a bank its own, or "auto".
         seed: of the sampled episodes, from 0 to 2^63 - 1; None: a random one.
         task: a name of `batchnav.tasks.TASKS`.
         config: the settings; a preset's name (`batchnav.envs.config.PRESETS`) will do. `options` override fields of its
@@ -68,6 +68,7 @@ class NavEnv(gym.vector.VectorEnv):
     to offer.
     """
 
+    __reduce_ex__ = refuse_copies
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's form)
 
     def __init__(
@@ -341,6 +342,8 @@ def _bank(scenes, num_envs: int, device: str | torch.device, appearance: frozens
         return scenes.open(num_envs, resolve_device(device), appearance)
     if not isinstance(scenes, SceneBank):
         return SceneBank.pack(scenes, resolve_device(device), appearance)
+    if str(device) != "auto" and resolve_device(device) != scenes.device:
+        raise ArgumentError(f"device: found {str(device)!r} with a bank on {scenes.device}, expected 'auto'")
     if missing := appearance - scenes.appearance_fields:
         what = f" of {', '.join(sorted(missing))}" if scenes.appearance_fields else ""
         raise ArgumentError(

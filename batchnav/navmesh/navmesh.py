@@ -22,6 +22,7 @@ from batchnav.navmesh.data import (
 )
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.arrays import to_device, view
+from batchnav.runtime.checks import check_int, check_kind, check_number, check_seed
 from batchnav.runtime.device import num_threads, resolve_device
 from batchnav.runtime.launch import launch
 from batchnav.types import TriangleMesh
@@ -33,6 +34,8 @@ _CUDA_SCRATCH = 2**30
 """Bytes of working memory on a CUDA device: in scenes of thousands of polygons fewer searches run at a time."""
 _LOCATE = np.float32(1e-2)
 _MAX_PIXELS = 2**26
+_FAR = 1e6
+"""Metres, of what callers give."""
 
 Array = Any
 """np.ndarray from a navmesh on the CPU, torch.Tensor from one on a CUDA device."""
@@ -71,8 +74,9 @@ class NavMesh:
         """Make a navmesh from triangles with Habitat's settings. NavMeshError where no floor is found."""
         from batchnav.navmesh.bake import bake_tile
 
-        settings = settings or NavMeshSettings()
-        settings.validate()
+        check_kind("mesh", mesh, TriangleMesh)
+        settings = NavMeshSettings() if settings is None else settings
+        check_kind("settings", settings, NavMeshSettings)
         return cls(navmesh_file.single_tile_file(bake_tile(mesh.vertices, mesh.faces, settings), settings))
 
     def save(self, path: str | Path) -> None:
@@ -85,6 +89,10 @@ class NavMesh:
         other.file, other.data = self.file, self.data
         other._place(resolve_device(device))
         return other
+
+    def __reduce__(self) -> tuple:
+        """Copied and pickled by its file: views of one's memory would be arrays of their own."""
+        return NavMesh, (self.file, self.device)
 
     def __repr__(self) -> str:
         """A line."""
@@ -124,7 +132,7 @@ class NavMesh:
 
     def is_navigable(self, points: Array, max_y_delta: float = 0.5) -> Array:
         """Whether a point is on the mesh: within 0.01 m from above, and `max_y_delta` metres in height; bool [N]."""
-        max_y_delta = _number("max_y_delta", max_y_delta, 0.0)
+        max_y_delta = check_number("max_y_delta", max_y_delta, 0.0, _FAR)
         points, single = self._points("points", points)
         polygon, snapped = self._locate(points)
         delta = snapped - points
@@ -162,7 +170,7 @@ class NavMesh:
 
     def distance_to_wall(self, points: Array, max_distance: float = 2.0) -> Array:
         """Metres to the nearest wall as seen from above, f32 [N]; `max_distance` where none is nearer, inf off it."""
-        max_distance = _number("max_distance", max_distance, 0.0)
+        max_distance = check_number("max_distance", max_distance, 0.0, _FAR)
         points, single = self._points("points", points)
         out, rows = torch.empty_like(points[:, 0]), self._rows(len(points))
         self._run("clearance", rows, points, np.float32(max_distance), rows, self._memory(rows, 0)[1], out)
@@ -188,8 +196,8 @@ class NavMesh:
         The pixel of row j, column i is the point x = low + i * meters_per_pixel, z = low + j * meters_per_pixel, from
         the lower corner of `bounds` as far as whole pixels go. ArgumentError where they are none or too many.
         """
-        pitch = np.float32(_number("meters_per_pixel", meters_per_pixel, 1e-3))
-        height, eps = _number("height", height, -1e6), _number("eps", eps, 0.0)
+        pitch = np.float32(check_number("meters_per_pixel", meters_per_pixel, 1e-3, _FAR))
+        height, eps = check_number("height", height, -1e6, _FAR), check_number("eps", eps, 0.0, _FAR)
         low, high = self.bounds[:, [0, 2]]
         columns, rows = np.floor((high - low) / pitch)
         if not (columns >= 1 and rows >= 1 and rows * columns <= _MAX_PIXELS):
@@ -206,14 +214,11 @@ class NavMesh:
 
     def sample(self, n: int, seed: int = 0) -> Array:
         """Random points, uniform over the walkable area as seen from above, f32 [n, 3]. Same seed, same points."""
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 0 <= n < 2**31:
-            raise ArgumentError(f"n: found {n!r}, expected a count of points")
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
-            raise ArgumentError(f"seed: found {seed!r}, expected an integer from 0 to 2**63 - 1")
+        n, seed = check_int("n", n, 0, 2**31 - 1), check_seed(seed)
         if not len(self.data.island_radius):
             raise ArgumentError("sample: found a navmesh without a walkable polygon, expected one to draw points from")
-        out = torch.empty((int(n), 3), dtype=torch.float32, device=self.device)
-        self._run("sample", len(out), int(seed), out)
+        out = torch.empty((n, 3), dtype=torch.float32, device=self.device)
+        self._run("sample", len(out), seed, out)
         return self._answer(out, False)
 
     def _locate(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -288,9 +293,11 @@ class NavMesh:
                 raise ArgumentError(f"{name}: found rows of unequal length, expected an array") from error
             if array.dtype.kind not in "fiu":
                 raise ArgumentError(f"{name}: found {array.dtype}, expected float32 or float64")
-            value = torch.from_numpy(np.ascontiguousarray(array, np.float32))
-        elif value.is_complex() or value.dtype == torch.bool:
-            raise ArgumentError(f"{name}: found {value.dtype}, expected float32 or float64")
+            with np.errstate(over="ignore"):  # what float32 cannot hold is infinitely far
+                value = torch.from_numpy(np.ascontiguousarray(array, np.float32))
+        elif value.is_complex() or value.dtype == torch.bool or value.is_meta or value.layout != torch.strided:
+            found = f"{value.dtype} ({value.layout}, on {value.device})"
+            raise ArgumentError(f"{name}: found {found}, expected a dense float32 or float64")
         return value.detach().to(self.device, torch.float32).contiguous()
 
     def _answer(self, value: torch.Tensor, single: bool) -> Array:
@@ -298,11 +305,3 @@ class NavMesh:
         if self.device.type != "cpu":
             return value
         return value.numpy()[()] if value.ndim == 0 else value.numpy()
-
-
-def _number(name: str, value: Any, low: float) -> float:
-    """A finite number of at least `low`, or ArgumentError."""
-    numeric = isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool)
-    if not numeric or not low <= value < 1e6:
-        raise ArgumentError(f"{name}: found {value!r}, expected a number from {low:g} to 1e6")
-    return float(value)

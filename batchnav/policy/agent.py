@@ -9,7 +9,10 @@ import torch
 
 from batchnav.errors import ArgumentError
 from batchnav.policy.actor_critic import ActorCritic, as_dict
+from batchnav.runtime.checks import check_int, check_seed
 from batchnav.types import Observation
+
+MAX_ENVS = 2**24
 
 
 class Agent:
@@ -38,9 +41,8 @@ class Agent:
 
     def reset(self, num_envs: int, seed: int = 0) -> None:
         """Forget everything: the next observations are `num_envs` episodes' first. `seed` is for drawn actions."""
-        if num_envs < 1:
-            raise ArgumentError(f"num_envs: found {num_envs}, expected at least 1")
-        self._generator.manual_seed(seed)
+        num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
+        self._generator.manual_seed(check_seed(seed))
         self._state = self.network.initial_state(num_envs, self.device)
         actions = self.network.actions
         self._prev_action = torch.zeros(num_envs, *actions.shape, dtype=actions.dtype, device=self.device)

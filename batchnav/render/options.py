@@ -7,23 +7,24 @@ import torch
 
 from batchnav.errors import ArgumentError
 from batchnav.runtime.arrays import check_tensor
+from batchnav.runtime.checks import check_int, check_kind, check_number
+from batchnav.runtime.device import check_memory
+from batchnav.scene.bank import SceneBank
 
 NEAR = np.float32(0.01)
 """Nothing nearer than this plane is seen, in metres."""
 
 
-def check_options(num_agents: int, height: int, width: int, hfov_deg: float, max_depth: float) -> None:
-    """ArgumentError where an option of a renderer is out of range."""
-    for name, value, least, most in (
-        ("num_agents", num_agents, 1, 2**24),
-        ("height", height, 1, 8192),
-        ("width", width, 1, 8192),
-    ):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
-            raise ArgumentError(f"{name}: found {value!r}, expected an integer from {least} to {most}")
-    if not 1.0 <= hfov_deg < 180.0:
+def check_options(bank: SceneBank, num_agents: int, height: int, width: int, hfov_deg: float, max_depth: float) -> None:
+    """ArgumentError where an option of a renderer is of another kind, out of range, or more than memory holds."""
+    check_kind("bank", bank, SceneBank)
+    check_int("num_agents", num_agents, 1, 2**24)
+    check_int("height", height, 1, 8192)
+    check_int("width", width, 1, 8192)
+    check_memory("num_agents, height, width", 4 * num_agents * height * width, bank.device)
+    if not check_number("hfov_deg", hfov_deg, 1.0, 180.0) < 180.0:
         raise ArgumentError(f"hfov_deg: found {hfov_deg!r}, expected degrees from 1 to less than 180")
-    if not max_depth > NEAR:
+    if not check_number("max_depth", max_depth, 0.0, float("inf")) > NEAR:
         raise ArgumentError(f"max_depth: found {max_depth!r}, expected metres beyond the near plane ({NEAR:g})")
 
 

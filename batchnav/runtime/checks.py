@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import Any, NoReturn, SupportsIndex
+
+import numpy as np
 
 from batchnav.errors import ArgumentError
 
@@ -21,6 +23,29 @@ def check_int(name: str, value: Any, low: int, high: int) -> int:
 def check_seed(seed: Any) -> int:
     """A seed, a whole number from 0 to `MAX_SEED`; ArgumentError for anything else."""
     return check_int("seed", seed, 0, MAX_SEED)
+
+
+def check_number(name: str, value: Any, low: float, high: float) -> float:
+    """A number from `low` to `high`, Python's or NumPy's, as a float; ArgumentError for anything else."""
+    numeric = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not numeric or not low <= value <= high:
+        raise ArgumentError(f"{name}: found {value!r}, expected a number from {low:g} to {high:g}")
+    return float(value)
+
+
+def check_kind(name: str, value: Any, kind: type) -> None:
+    """ArgumentError where an argument is not of a class of ours."""
+    if not isinstance(value, kind):
+        raise ArgumentError(f"{name}: found {type(value).__name__}, expected a {kind.__name__}")
+
+
+def refuse_copies(self: Any, protocol: SupportsIndex) -> NoReturn:
+    """As a class's `__reduce_ex__`: ArgumentError where it is to be copied or pickled.
+
+    Kernels hold views of its tensors; the views' copies would no longer be what its tensors' copies show.
+    """
+    name = type(self).__name__
+    raise ArgumentError(f"{name}: found one to be copied or pickled, expected to be made anew: kernels hold its memory")
 
 
 def check_open(env: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numba
 import torch
 
-from batchnav.errors import DeviceError
+from batchnav.errors import ArgumentError, DeviceError
 from batchnav.runtime.kernels import cuda
 
 
@@ -40,6 +40,20 @@ def resolve_device(device: str | torch.device) -> torch.device:
             torch.cuda.set_device(device)
         cuda.select_device(device.index)
     return device
+
+
+def check_memory(name: str, num_bytes: int, device: torch.device) -> None:
+    """ArgumentError where `name` asks for more bytes than the device has in all.
+
+    To be called before they are allocated: Linux promises more than there is, and then ends the process.
+    """
+    if device.type == "cuda":
+        most = torch.cuda.get_device_properties(device).total_memory
+    else:
+        most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if num_bytes > most:
+        found, expected = f"{num_bytes / 1e9:,.1f} GB in all", f"less than the {most / 1e9:,.1f} GB of {device}"
+        raise ArgumentError(f"{name}: found {found}, expected {expected}")
 
 
 def make_deterministic() -> None:

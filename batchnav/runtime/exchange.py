@@ -37,7 +37,10 @@ def as_actions(actions: Any, device: torch.device, dtype: torch.dtype = torch.in
 
 def as_mask(mask: Any, num_envs: int, device: torch.device) -> torch.Tensor:
     """Which environments are meant, bool [N]: a tensor or an array. ArgumentError for what is not, or names none."""
-    found = mask if isinstance(mask, torch.Tensor) else torch.as_tensor(np.asarray(mask))
+    try:
+        found = mask if isinstance(mask, torch.Tensor) else torch.as_tensor(np.asarray(mask))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"reset_mask: found {type(mask).__name__}, expected torch.bool [{num_envs}]") from error
     if found.dtype != torch.bool or found.shape != (num_envs,) or not found.any():
         raise ArgumentError(
             f"reset_mask: found {found.dtype} {list(found.shape)}, {int(found.sum())} of them set, expected "

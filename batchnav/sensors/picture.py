@@ -10,6 +10,7 @@ import torch
 from batchnav.config import validate
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.render.choose import make_renderer
+from batchnav.runtime.checks import check_number
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
@@ -51,9 +52,11 @@ def render(
     """
     if not isinstance(scene, Scene):
         raise ArgumentError(f"scene: found {type(scene).__name__}, expected a Scene (see load_scene)")
-    if isinstance(sensors, str) or not set(sensors) <= set(SENSORS):
+    listed = isinstance(sensors, Sequence) and not isinstance(sensors, str)
+    if not listed or not all(isinstance(name, str) and name in SENSORS for name in sensors):
         raise ArgumentError(f"sensors: found {sensors!r}, expected some of {', '.join(SENSORS)}")
-    camera = CameraConfig(height, width, float(hfov_deg), backface_culling=backface_culling)
+    hfov_deg = check_number("hfov_deg", hfov_deg, 0.0, 180.0)
+    camera = CameraConfig(height, width, hfov_deg, backface_culling=backface_culling)
     try:
         validate(camera)
     except ConfigError as error:

@@ -1,5 +1,8 @@
 """CartPole as a complete `VecEnv`: every member is there, and none works once the environment is closed."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 
@@ -72,6 +75,13 @@ def test_a_closed_environment_is_refused(make):
     for call in calls:
         with pytest.raises(ArgumentError, match=rf"{make.__name__}: found a closed"):
             call()
+
+
+@ENVS
+def test_none_is_copied_or_pickled(make):
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(ArgumentError, match="found one to be copied or pickled"):
+            copied(make(3))
 
 
 def test_a_rollout_of_a_closed_environment_is_refused():

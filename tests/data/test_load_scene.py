@@ -6,7 +6,7 @@ from worlds import write_box, write_floor
 
 import batchnav.scene.scene as scenes
 from batchnav.data.prepare import prepare
-from batchnav.data.scenes import find_scene, find_scenes, load_scene
+from batchnav.data.scenes import find_scene, find_scenes, load_scene, load_scenes
 from batchnav.data.source import mesh_source
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
@@ -139,5 +139,10 @@ def test_bad_scenes_name_the_file(tmp_path):
         load_scene(write_box(tmp_path / "wall.glb", (0, 0, 0), (0.1, 1, 2)))
     with pytest.raises(MeshError, match=r"absent\.glb"):
         load_scene(tmp_path / "absent.glb")
+    for folder in ("", ".", "/"):
+        with pytest.raises(MeshError, match="is a folder"):
+            load_scene(folder)
+    with pytest.raises(MeshError, match="names: found '5', expected a list"):
+        load_scenes(5)
     with pytest.raises(MeshError, match=r"absent\.scene"):
         load_scene(tmp_path / "absent.scene")

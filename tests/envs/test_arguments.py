@@ -1,5 +1,8 @@
 """What environments are given is checked when it comes in: arguments, the order of calls, states to go on from."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -44,6 +47,28 @@ def make(bank, **options):
 def test_arguments_of_the_wrong_kind_are_named(bank, name, value):
     with pytest.raises(ArgumentError, match=f"{name}.*found .*expected|preset: found"):
         make(bank, **{name: value})
+
+
+def test_none_is_copied_or_pickled(bank):
+    env = make(bank)
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(ArgumentError, match="NavEnv: found one to be copied or pickled"):
+            copied(env)
+
+
+def test_a_bank_is_used_where_it_is(bank, monkeypatch):
+    assert make(bank, device="cpu").device == make(bank, device="auto").device == bank.device
+    monkeypatch.setattr("batchnav.envs.nav.resolve_device", torch.device)
+    with pytest.raises(ArgumentError, match="device: found 'cuda:0' with a bank on cpu"):
+        make(bank, device="cuda:0")
+
+
+@pytest.mark.parametrize("mask", [None, "all", [[True], []], [1, 0, 1]])
+def test_a_mask_that_is_none_is_named(bank, mask):
+    env = make(bank)
+    env.reset()
+    with pytest.raises(ArgumentError, match="reset_mask: found"):
+        env.reset(options={"reset_mask": mask})
 
 
 def test_numpys_integers_are_integers(bank):

@@ -1,5 +1,9 @@
 """Queries on hand-made tiles, whose answers can be worked out; arguments; several scenes in one set of arrays."""
 
+import copy
+import pickle
+import warnings
+
 import handmade
 import numpy as np
 import pytest
@@ -21,6 +25,7 @@ from batchnav.navmesh.file import single_tile_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.arrays import to_device, view
+from batchnav.types import TriangleMesh
 
 ROUNDING = 2e-6
 """Metres: float32 arithmetic on coordinates below 10 m."""
@@ -153,6 +158,18 @@ def test_not_finite_points_are_off_the_mesh(rooms):
     assert np.isinf(rooms.distance_to_wall(bad)).all() and (rooms.island(bad) == -1).all()
 
 
+def test_what_float32_cannot_hold_is_infinitely_far(rooms):
+    with warnings.catch_warnings(action="error"):
+        assert np.isnan(rooms.snap([[1e300, 0, 0]])).all()
+
+
+def test_a_copy_answers_as_the_original_does(rooms):
+    start, near, far = np.float32([[1, 0, 0.5], [1.5, 0, 0.5], [7, 0, 0.5]])
+    rooms.shortest_path(start, near)  # what it works in is there, and would be copied
+    for other in (copy.deepcopy(rooms), pickle.loads(pickle.dumps(rooms))):
+        np.testing.assert_array_equal(other.shortest_path(start, far), rooms.shortest_path(start, far))
+
+
 def test_arguments(rooms):
     ok = np.zeros((2, 3), np.float32)
     for call, name in (
@@ -161,6 +178,10 @@ def test_arguments(rooms):
         (lambda: rooms.snap("here"), "points"),
         (lambda: rooms.snap(np.zeros((2, 3), complex)), "points"),
         (lambda: rooms.snap([[0, 0, 0], [0, 0]]), "points"),
+        (lambda: rooms.snap(torch.zeros(2, 3).to_sparse()), "points"),
+        (lambda: rooms.snap(torch.zeros(2, 3, device="meta")), "points"),
+        (lambda: NavMesh.bake("house.glb"), "mesh: found str, expected a TriangleMesh"),
+        (lambda: NavMesh.bake(TriangleMesh(ok, np.zeros((1, 3), np.int32)), {}), "settings: found dict"),
         (lambda: rooms.try_step(ok, ok[:1]), "ends"),
         (lambda: rooms.geodesic_distance(ok, ok[:1]), "goals"),
         (lambda: rooms.geodesic_distance(ok, np.zeros((2, 0, 3))), "goals"),

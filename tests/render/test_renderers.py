@@ -1,5 +1,8 @@
 """What every renderer does alike."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import trimesh
@@ -150,14 +153,30 @@ def test_habitat_sims_published_image(kind, device, shared):
 BAD_OPTIONS = [
     ({"num_agents": 0}, "num_agents"), ({"num_agents": 2.0}, "num_agents"), ({"height": 0}, "height"),
     ({"width": 10**6}, "width"), ({"hfov_deg": 180.0}, "hfov_deg"), ({"hfov_deg": float("nan")}, "hfov_deg"),
-    ({"max_depth": 0.0}, "max_depth"), ({"max_depth": float("nan")}, "max_depth"),
+    ({"max_depth": 0.0}, "max_depth"), ({"max_depth": float("nan")}, "max_depth"), ({"hfov_deg": "wide"}, "hfov_deg"),
+    ({"bank": None}, "bank"), ({"num_agents": 10**6, "height": 8192, "width": 8192}, "num_agents, height, width"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("options", "name"), BAD_OPTIONS)
 def test_bad_options_are_named(kind, options, name):
     with pytest.raises(ArgumentError, match=f"{name}: found"):
-        kind(bank_of([room()], "cpu"), **{"num_agents": 2, **options})
+        kind(**{"bank": bank_of([room()], "cpu"), "num_agents": 2, **options})
+
+
+def test_none_is_copied_or_pickled(kind):
+    renderer = kind(bank_of([room()], "cpu"), 2)
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(ArgumentError, match=f"{kind.__name__}: found one to be copied"):
+            copied(renderer)
+
+
+def test_poses_that_ask_for_a_gradient_are_poses(kind):
+    scene_id, position, heading = tensors("cpu", [0, 0], np.zeros((2, 3)), [0, 0])
+    renderer = kind(bank_of([room()], "cpu"), 2)
+    expected = renderer.render(scene_id, position, heading).clone()
+    seen = renderer.render(scene_id, position.requires_grad_(), heading.requires_grad_())
+    assert not seen.requires_grad and (seen == expected).all()
 
 
 def test_bad_arguments_are_named(kind):

@@ -42,6 +42,7 @@ from batchnav.render.opengl.layout import (
 from batchnav.render.opengl.programs import Compiler
 from batchnav.render.options import NEAR, check_options
 from batchnav.runtime.arrays import check_tensor
+from batchnav.runtime.checks import refuse_copies
 from batchnav.scene.bank import SceneBank
 from batchnav.types import Visibility
 
@@ -79,6 +80,7 @@ class OpenGLRenderer:
     """
 
     capturable = False
+    __reduce_ex__ = refuse_copies
     STAGES: ClassVar = {
         "cull": ("_cull", "_select", "_measure"), "draw": ("_clear", "_rasterise"), "resolve": ("_resolve",),
         "copy": ("_upload", "_download"),
@@ -98,7 +100,7 @@ class OpenGLRenderer:
         occlusion_culling: bool = True,
         pixel_culling: bool = True,
     ):
-        check_options(num_agents, height, width, hfov_deg, max_depth)
+        check_options(bank, num_agents, height, width, hfov_deg, max_depth)
         self.bank, self.device = bank, bank.device
         self.num_agents, self.height, self.width = int(num_agents), int(height), int(width)
         self.occlusion_culling = bool(occlusion_culling)
@@ -184,6 +186,7 @@ class OpenGLRenderer:
         """Free what the renderer holds in OpenGL, as its end does; it cannot be used any more."""
         self._finalizer()
 
+    @torch.no_grad()
     def _aim(self, scene_index, position, heading, pitch) -> None:
         """Check what `render` is given, and write the cameras as shaders/common.glsl reads them."""
         n, device, cameras = self.num_agents, self.device, self._cameras

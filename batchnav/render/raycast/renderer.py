@@ -12,6 +12,7 @@ from batchnav.render.options import check_options, check_poses
 from batchnav.render.raycast.packet import depth_cpu, visibility_cpu
 from batchnav.render.raycast.ray import BLOCK_HEIGHT, BLOCK_WIDTH, depth_cuda, visibility_cuda
 from batchnav.runtime.arrays import view
+from batchnav.runtime.checks import refuse_copies
 from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.bank import SceneBank
 from batchnav.types import Visibility
@@ -27,6 +28,7 @@ class RaycastRenderer:
     """
 
     capturable = True
+    __reduce_ex__ = refuse_copies
 
     def __init__(
         self,
@@ -38,7 +40,7 @@ class RaycastRenderer:
         backface_culling: bool = False,
         max_depth: float = float("inf"),
     ):
-        check_options(num_agents, height, width, hfov_deg, max_depth)
+        check_options(bank, num_agents, height, width, hfov_deg, max_depth)
         self.bank = bank
         self.device = bank.device
         self.num_agents, self.height, self.width = int(num_agents), int(height), int(width)
@@ -99,4 +101,4 @@ class RaycastRenderer:
     def _poses(self, scene_index, position, heading, pitch) -> list[torch.Tensor]:
         pitch = self._level if pitch is None else pitch
         check_poses(self.num_agents, self.device, scene_index, position, heading, pitch)
-        return [pose.contiguous() for pose in (scene_index, position, heading, pitch)]
+        return [pose.detach().contiguous() for pose in (scene_index, position, heading, pitch)]
