@@ -64,7 +64,7 @@ def test_from_a_scan_to_episodes(run, tmp_path, monkeypatch):
     assert "up to date" in run("data", "import", "scan.glb", "--up", "z", "--out", "data/mine")
     assert NavMesh.load("data/mine/scan.navmesh").area == load_prepared("data/mine/scan.scene").navmesh.area
     text = run("data", "episodes", "data/mine", "--out", "data/mine/train.json.gz", "--per-scene", 4, "--seed", 1)
-    assert "4 episodes in 1 scenes" in text
+    assert "4 episodes in 1 scene" in text
     episodes = load_episodes("data/mine/train.json.gz")
     assert {e.scene_id for e in episodes} == {"data/mine/scan.scene"} and len(episodes) == 4
     files = "data/mine/train.json.gz", "data/mine/scan.scene", "data/mine/scan.navmesh"

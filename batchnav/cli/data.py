@@ -23,6 +23,7 @@ from batchnav.data.scenes import find_scenes, prepared_in
 from batchnav.data.source import SCENES_DIR, STAGE_CONFIG, Z_UP, Frame
 from batchnav.data.validate import validate
 from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.runtime.announce import number_of
 from batchnav.scene.scene import Scene
 
 DATA = Path("data")
@@ -144,7 +145,7 @@ def make_episodes(
     if not episodes:
         raise EpisodeError(f"{out}: found no episodes to write, expected some in {len(scenes)} scenes")
     save_episodes(episodes, out, content)
-    show(f"{out}: {len(episodes)} episodes in {len({e.scene_id for e in episodes})} scenes")
+    show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
 
 
 def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", scenes_dir: Path = SCENES_DIR) -> None:

@@ -17,6 +17,7 @@ from batchnav.cli.console import Up, show
 from batchnav.errors import BatchnavError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.announce import number_of
 from batchnav.runtime.files import replacing
 from batchnav.scene.mesh import load_mesh
 from batchnav.view.navmesh import draw_navmesh, island_areas
@@ -45,7 +46,8 @@ def bake_navmesh(
     with Console(stderr=True).status(f"baking {mesh}"):
         navmesh = NavMesh.bake(load_mesh(mesh, up, appearance=False), settings)
     navmesh.save(out)
-    show(f"{out}: {navmesh.area:.2f} m², {navmesh.num_polygons} polygons, {navmesh.num_islands} islands")
+    counts = number_of(navmesh.num_polygons, "polygon"), number_of(navmesh.num_islands, "island")
+    show(f"{out}: {navmesh.area:.2f} m², {', '.join(counts)}")
 
 
 def show_info(file: Positional[Path], /) -> None:

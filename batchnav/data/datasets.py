@@ -28,6 +28,7 @@ from batchnav.data.scenes import SCENES_PER_WORKER
 from batchnav.data.source import SCENES_DIR, SceneSource, stage_source
 from batchnav.errors import ArgumentError, EpisodeError, MeshError
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.announce import number_of
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene
 from batchnav.tasks.pairs import EpisodeTable
@@ -124,7 +125,7 @@ def load_dataset(path: str | Path, split: str = "train", episodes: str | Path | 
     played = scenes_played(file)
     present = tuple(name for name in names if scene_name(name) in played)
     if not present:
-        raise MeshError(f"{path}: found none of the {len(played)} scenes that {file} plays in")
+        raise MeshError(f"{path}: found none of the {number_of(len(played), 'scene')} that {file} plays in")
     return dataclasses.replace(dataset, scene_names=present)
 
 

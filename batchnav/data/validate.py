@@ -15,6 +15,7 @@ from batchnav.data.scenes import find_scene, prepared_in
 from batchnav.data.source import SCENES_DIR, SceneSource
 from batchnav.errors import BatchnavError
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.runtime.announce import number_of
 from batchnav.scene.scene import Scene
 from batchnav.types import TriangleMesh
 
@@ -70,7 +71,8 @@ def check_mesh(mesh: TriangleMesh, name: str) -> Iterator[Finding]:
     """Warnings about a mesh that loads."""
     if mesh.num_dropped:
         share = mesh.num_dropped / (mesh.num_dropped + len(mesh.faces))
-        yield Finding("warning", f"{name}: {mesh.num_dropped} triangles ({share:.1%}) have no area or no finite corner")
+        dropped = f"{number_of(mesh.num_dropped, 'triangle')} ({share:.1%})"
+        yield Finding("warning", f"{name}: {dropped} without an area, or with a corner that is not finite")
     extent = np.ptp(mesh.vertices[np.unique(mesh.faces)], axis=0)
     size = float(extent.max())
     yield from _check_up(mesh, extent, name)
@@ -137,7 +139,7 @@ def _check_episode_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
         try:
             scene = find_scene(name, scenes_dir, appearance=False)
         except BatchnavError as error:
-            yield Finding("error", f"{path}: {len(mine)} episodes: {error}")
+            yield Finding("error", f"{path}: {number_of(len(mine), 'episode')}: {error}")
             continue
         yield from _check_episodes(mine, scene)
 

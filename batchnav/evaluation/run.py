@@ -25,6 +25,7 @@ from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import Agent, Images, Recording, evaluate, record
 from batchnav.evaluation.watch import Eyes, Walk, Watched, seen_along
 from batchnav.policy.weights import load_policy
+from batchnav.runtime.announce import number_of
 from batchnav.runtime.device import machine
 from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.files import replacing
@@ -182,7 +183,7 @@ class Evaluation:
         camera, body, task = player.config.camera, player.config.body, player.config.task
         most = "" if body.is_discrete else "at most "
         facts = {
-            "episodes": f"{len(self.episodes)} in {len(self.names)} scenes",
+            "episodes": f"{len(self.episodes)} in {number_of(len(self.names), 'scene')}",
             "task": f"{', '.join(player.config.sensors)} {camera.width}x{camera.height} over {camera.hfov_deg:g}°, "
             f"turns of {most}{body.widest_turn_deg:g}°, steps of {most}{body.longest_step:g} m; "
             + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in to_dict(task).items()),

@@ -21,6 +21,7 @@ from batchnav.navmesh.data import (
     triangle_areas,
 )
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.announce import number_of
 from batchnav.runtime.arrays import to_device, view
 from batchnav.runtime.checks import check_int, check_kind, check_number, check_seed
 from batchnav.runtime.device import num_threads, resolve_device
@@ -96,7 +97,7 @@ class NavMesh:
 
     def __repr__(self) -> str:
         """A line."""
-        return f"NavMesh({self.area:.1f} m², {self.num_polygons:,} polygons)"
+        return f"NavMesh({self.area:.1f} m², {number_of(self.num_polygons, 'polygon')})"
 
     @property
     def settings(self) -> NavMeshSettings | None:

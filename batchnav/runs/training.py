@@ -35,6 +35,7 @@ from batchnav.runs.signals import StopSignals
 from batchnav.runs.tracing import tracing
 from batchnav.runs.wandb import wandb_log
 from batchnav.runtime.ahead import compile_ahead
+from batchnav.runtime.announce import number_of
 from batchnav.runtime.bundled import EPISODES
 from batchnav.runtime.device import machine, make_deterministic, resolve_device
 from batchnav.runtime.distributed import Ranks, join
@@ -243,13 +244,13 @@ def save_weights(learner: Learner, run: PointNavRun, path: Path) -> None:
 
 def opening(run: PointNavRun, learner: Learner, out: Path) -> str:
     """What begins: on what, in what, by how large a policy, and where it can be watched."""
-    scenes = run.scenes.episodes or f"{len(scene_ids(run.scenes.names)):,} scenes"
+    scenes = run.scenes.episodes or number_of(len(scene_ids(run.scenes.names)), "scene")
     parameters = sum(weights.numel() for weights in learner.policy.parameters())
     several = f"{learner.ranks.world_size} x " if learner.ranks.several else ""
     begun = f" from frame {learner.frames:,}" if learner.frames else ""
     return (
         f"training {run.task_name}{begun} to {run.ppo.total_frames:,} on {several}{machine(learner.device)}: {scenes}, "
-        f"{run.ppo.num_envs:,} environments, a policy of {parameters:,} parameters\n"
+        f"{number_of(run.ppo.num_envs, 'environment')}, a policy of {parameters:,} parameters\n"
         f"{out}: policy.safetensors, metrics.jsonl; curves: tensorboard --logdir {out}"
     )
 

@@ -24,6 +24,11 @@ def tell(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def number_of(count: int, noun: str) -> str:
+    """A number with what it counts, as "1 scene" or "1,024 scenes"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 class Compilations(events.Listener):
     """Tells which kernels numba compiles, one within another as one."""
 
@@ -46,7 +51,8 @@ class Compilations(events.Listener):
             took = time.perf_counter() - self._start
             self.count, self.seconds = self.count + 1, self.seconds + took
             if took >= SECONDS:
-                tell(f"compiled {_name(event)} in {took:.0f} s; {self.count} kernels so far, {self.seconds:.0f} s")
+                so_far = f"{number_of(self.count, 'kernel')} so far, {self.seconds:.0f} s"
+                tell(f"compiled {_name(event)} in {took:.0f} s; {so_far}")
 
 
 def _name(event: Any) -> str:

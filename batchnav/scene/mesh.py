@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import trimesh
 
 from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
@@ -109,6 +108,8 @@ def save_mesh(mesh: TriangleMesh, path: str | Path) -> None:
     suffix = path.suffix.lower()
     if suffix not in (".glb", ".ply"):
         raise MeshError(f"{path}: found suffix {suffix!r}, expected .glb or .ply")
+    import trimesh  # a second of every process that makes houses, which need none of it
+
     plain = trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
     data: Any = trimesh.Scene(plain).export(file_type="glb") if suffix == ".glb" else plain.export(file_type="ply")
     with replacing(path, MeshError, make_folder=False) as part:
@@ -138,6 +139,8 @@ def _read(
 
 def _read_stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     """All triangles of an STL file."""
+    import trimesh
+
     logger = logging.getLogger("trimesh")
     level = logger.level
     try:

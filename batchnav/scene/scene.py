@@ -14,6 +14,7 @@ from batchnav.errors import NavMeshError
 from batchnav.navmesh import navmesh as navmesh_module
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.announce import number_of
 from batchnav.runtime.cache import cache_folder
 from batchnav.scene.bvh import BVH, build_bvh
 from batchnav.scene.mesh import check_mesh
@@ -32,7 +33,8 @@ class Scene(NamedTuple):
 
     def __repr__(self) -> str:
         """A line, and not pages of arrays."""
-        return f"Scene({self.name!r}, {len(self.mesh.faces):,} triangles, {self.navmesh.area:.1f} m² to walk on)"
+        triangles = number_of(len(self.mesh.faces), "triangle")
+        return f"Scene({self.name!r}, {triangles}, {self.navmesh.area:.1f} m² to walk on)"
 
     @property
     def categories(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
 from batchnav.runs.config import PointNavRun
 from batchnav.runs.metrics import load_metrics, series, smooth
+from batchnav.runtime.announce import number_of
 from batchnav.runtime.files import replacing
 from batchnav.types import Metric
 
@@ -55,7 +56,7 @@ def write_model_card(
     text = CARD.format(
         name=folder.name, path=folder.as_posix(), frames=frames, hours=rows[-1]["seconds"] / 3600,
         speed=np.median([row["frames_per_second"] for row in rows]), trained_on=trained_on,
-        scenes=" and ".join([f"{scenes.houses} procedural houses", *scenes.files]), played_on=played_on,
+        scenes=" and ".join([number_of(scenes.houses, "procedural house"), *scenes.files]), played_on=played_on,
         commit=commit, table=_table(results, metrics), config=config.strip(), encoder=policy.encoder,
         layers=policy.lstm_layers, height=camera.height, width=camera.width,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from batchnav.evaluation.intervals import Summary, format_interval
 from batchnav.runs.results import STYLE
+from batchnav.runtime.announce import number_of
 from batchnav.types import Metric
 
 
@@ -38,5 +39,5 @@ def print_agents(title: str, agents: Mapping[str, Summary], metrics: Sequence[Me
             table.add_row(agent, name.replace("_", " "), *format_interval(summary[name]))
         table.add_section()
     count = next(iter(agents.values()))[names[0]]
-    table.caption = f"{count.count} episodes in {count.scenes} scenes"
+    table.caption = f"{number_of(count.count, 'episode')} in {number_of(count.scenes, 'scene')}"
     Console().print(table)

@@ -157,7 +157,7 @@ def test_what_is_no_dataset_is_named(tmp_path):
 def test_a_split_whose_scenes_are_absent(data):
     scene(data, "gibson/Adrian.glb")
     episodes(data, "gibson/v1/val/val.json.gz", ["gibson/Ribera.glb"])
-    with pytest.raises(MeshError, match="none of the 1 scenes"):
+    with pytest.raises(MeshError, match="none of the 1 scene that"):
         batchnav.load_dataset(data / "scene_datasets" / "gibson", split="val")
 
 

@@ -68,7 +68,8 @@ def test_units_slivers_and_small_islands(tmp_path):
     faces = [*mesh.faces.tolist(), [0, 0, 1]]
     trimesh.Trimesh(mesh.vertices, faces, process=False).export(tmp_path / "sliver.ply")
     found = findings(tmp_path / "sliver.ply")
-    assert ("warning", f"{tmp_path / 'sliver.ply'}: 1 triangles (7.7%) have no area or no finite corner") in found
+    what = "1 triangle (7.7%) without an area, or with a corner that is not finite"
+    assert ("warning", f"{tmp_path / 'sliver.ply'}: {what}") in found
     assert any(level == "error" and "no episode can be sampled" in text for level, text in found)
 
 
