@@ -14,6 +14,7 @@ from batchnav.runs.config import PointNavRun
 from batchnav.runs.metrics import load_metrics, series, smooth
 from batchnav.runtime.announce import number_of
 from batchnav.runtime.files import replacing
+from batchnav.tasks.pointnav import PointNavConfig
 from batchnav.types import Metric
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#6B6B6B"
@@ -23,6 +24,23 @@ PUBLISHED = {
     "blind LSTM (Gibson val)": 0.729,
 }
 """SPL as published: Wijmans et al. 2020, and what Shacklett et al. 2021 reach with one GPU. Other scenes than ours."""
+
+
+SPLITS = {
+    "val": "procedural houses",
+    "test": "procedural houses",
+    "hall": "large rooms with windows",
+    "scan": "houses and halls that are torn as scans are",
+    "wide_val": "procedural houses for a wide body",
+    "wide_test": "procedural houses for a wide body",
+}
+"""The episode files of this project."""
+SENSORS = {"rgb": "colour", "semantic": "categories"}
+"""What sensors show, where their names do not say it."""
+AGENTS = {
+    "blind agent": "A blind agent is told what this one is, but reads no images.",
+    "greedy agent": "The greedy agent walks straight at the goal.",
+}
 
 
 def write_model_card(
@@ -53,12 +71,17 @@ def write_model_card(
     config = (run / "config.yaml").read_text(encoding="utf-8")
     trained = load_config(run / "config.yaml", PointNavRun)
     policy, camera, scenes = trained.policy, trained.camera, trained.scenes
+    played = "; ".join(
+        f"`{name}`: {SPLITS[name]}" for name in dict.fromkeys(split for split, _ in results) if name in SPLITS
+    )
+    agents = [AGENTS[name] for name in dict.fromkeys(agent for _, agent in results) if name in AGENTS]
     text = CARD.format(
         name=folder.name, path=folder.as_posix(), frames=frames, hours=rows[-1]["seconds"] / 3600,
         speed=np.median([row["frames_per_second"] for row in rows]), trained_on=trained_on,
         scenes=" and ".join([number_of(scenes.houses, "procedural house"), *scenes.files]), played_on=played_on,
         commit=commit, table=_table(results, metrics), config=config.strip(), encoder=policy.encoder,
-        layers=policy.lstm_layers, height=camera.height, width=camera.width,
+        layers=policy.lstm_layers, height=camera.height, width=camera.width, seen=_sights(trained),
+        played=f" {played}." if played else "", agents=" ".join(agents), knows=_knowledge(trained),
     )  # fmt: skip
     with replacing(folder / "README.md", BatchnavError) as part:
         part.write_text(text, encoding="utf-8")
@@ -94,6 +117,28 @@ def draw_comparison(runs: Mapping[str, Path], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def _sights(run: PointNavRun) -> str:
+    """What a run's agent sees, in words."""
+    if run.policy.blind:
+        return "images that it does not read"
+    return " and ".join(SENSORS.get(name, name) for name in run.sensors)
+
+
+def _knowledge(run: PointNavRun) -> str:
+    """What a run's agent is told, how it moves, and what its camera is like."""
+    body, knows = run.body, []
+    if isinstance(run.task, PointNavConfig):
+        knows.append("perfect compass and GPS" if run.task.gps_compass else "the goal's place, told once at the start")
+    if body.is_discrete:
+        exact = "exact " if body.actuation_noise == 0.0 else ""
+        knows.append(f"{exact}steps of {body.forward_step:g} m and turns of {body.turn_angle_deg:g} degrees")
+    else:
+        knows.append("speeds forward and to the left")
+    depth = f"depth to {run.depth.max_depth:g} m " if "depth" in run.sensors else "images "
+    knows.append(f"{depth}from {run.camera.camera_height:g} m above the floor")
+    return ", ".join(knows)
+
+
 def _table(results: Mapping[tuple[str, str], Summary], metrics: Sequence[Metric]) -> str:
     """A line for an agent on an episode file."""
     shown = [metric.name for metric in metrics if metric.shown]
@@ -112,7 +157,7 @@ def _cell(interval: Interval) -> str:
 CARD = """\
 # {name}: a PointGoal agent
 
-A network of {encoder} and LSTM layers ({layers}) for {height}x{width} depth, trained with `train/pointnav.py` for
+A network of {encoder} and LSTM layers ({layers}) for {height}x{width} {seen}, trained with `train/pointnav.py` for
 {frames:,} frames in {hours:.2f} hours on one {trained_on} ({speed:,.0f} frames/s, median), in {scenes}.
 Weights in bfloat16, as they were measured here (commit {commit}):
 
@@ -120,18 +165,15 @@ Weights in bfloat16, as they were measured here (commit {commit}):
 
 Means with 95% intervals, over episodes taken as independent and, after the semicolon, over scenes, which are drawn with
 all their episodes; every episode of a file played once, actions drawn, on {played_on}.
-None of these scenes was trained in. `val` and `test` are procedural houses, `hall` large rooms with windows, `scan`
-houses and halls that are torn as scans are; any others are not part of this project.
+None of these scenes was trained in.{played}
 
 {table}
 
 ![SPL against frames and hours](curves.png)
 
-A blind agent sees where the goal is, but no depth; the greedy one walks straight at it. Published figures are of other
-scenes (Gibson) and of agents trained there; they are drawn for orientation.
+{agents} Published figures are of other scenes (Gibson) and of agents trained there; they are drawn for orientation.
 
-It knows one task: perfect compass and GPS, exact steps of 0.25 m and turns of 10 degrees, depth to 10 m from 1.25 m
-above the floor. With noisy sensors or other cameras nothing was measured.
+It knows one task: {knows}. With other noise, steps or cameras nothing was measured.
 
 Configuration:
 

@@ -7,6 +7,9 @@ import shutil
 import torch
 from safetensors.torch import load_file
 
+from batchnav.config import from_dict
+from batchnav.runs.config import PointNavRun
+from batchnav.view.model_card import _knowledge, _sights
 from eval import model_card
 
 CONFIG = """
@@ -36,11 +39,25 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
     assert (out / "curves.png").stat().st_size > 1000
     text = (out / "README.md").read_text()
     assert "A network of simple_cnn and LSTM layers (1) for 64x48 depth" in text
+    assert "perfect compass and GPS, exact steps of 0.25 m and turns of 10 degrees, depth to 10 m from 1.25 m" in text
+    assert "A blind agent is told" in text and "`val`" not in text
     assert "1,234 frames in 0.01 hours" in text and "3 procedural houses and data/more" in text
     assert all(f"| mine | {agent} agent | " in text for agent in ("this", "blind", "greedy"))
     assert "| mine | greedy agent | 1.000 (" in text  # success on open floors
     model_card.main(dataclasses.replace(options, control=None, out=tmp_path / "alone", record=False))
-    assert "blind agent |" not in (tmp_path / "alone" / "README.md").read_text()
+    text = (tmp_path / "alone" / "README.md").read_text()
+    assert "blind agent |" not in text and "A blind agent" not in text
     assert {(r["params"]["agent"], r["metric"]) for r in recorded} == {
         (agent, metric) for agent in ("learned", "greedy") for metric in ("success", "spl", "soft_spl")
     }
+
+
+def test_a_card_says_what_its_agent_sees_and_is_told():
+    changes = {
+        "sensors": ["rgb", "depth"], "depth": {"max_depth": 5.0}, "camera": {"camera_height": 0.88},
+        "body": {"forward_step": 0.3, "actuation_noise": 0.5}, "task": {"name": "pointnav", "gps_compass": False},
+    }  # fmt: skip
+    run = from_dict(PointNavRun, changes)
+    assert _sights(run) == "colour and depth"
+    told = "the goal's place, told once at the start, steps of 0.3 m and turns of 10 degrees"
+    assert _knowledge(run) == f"{told}, depth to 5 m from 0.88 m above the floor"
