@@ -45,22 +45,42 @@ def triangle_planes(a, b, c, slack):
 
 
 @device_function
-def ray_triangle(index, triangles, origin, direction, near, far, backface_culling):
-    """Ray parameter of the hit with triangle `index` within [near, far), else `far`. `triangles` is f32 [F, 12]."""
+def ray_triangles(first, second, triangles, origin, direction, near, far, backface_culling):
+    """The nearer hit with triangles `first` and `second` (which may be one) within [near, far).
+
+    Its ray parameter and triangle; `far` and -1 where both are missed. `triangles` is f32 [F, 12].
+    Two at a time, since neither waits for the other: both planes are on their way from memory before one is needed.
+    """
+    t0, is_met0 = _meet_plane(first, triangles, origin, direction, near, far, backface_culling)
+    t1, is_met1 = _meet_plane(second, triangles, origin, direction, near, far, backface_culling)
+    hit = np.int32(-1)
+    if is_met0 and _is_within(first, triangles, origin, direction, t0):
+        far, hit = t0, first
+    if is_met1 and t1 < far and _is_within(second, triangles, origin, direction, t1):
+        far, hit = t1, second
+    return far, hit
+
+
+@device_function
+def _meet_plane(index, triangles, origin, direction, near, far, backface_culling):
+    """Ray parameter where a triangle's plane is met, and whether that counts."""
     (ox, oy, oz), (dx, dy, dz) = origin, direction
     nx, ny, nz, nd = load4(triangles, index, PLANE)
     facing = fma(nx, dx, fma(ny, dy, nz * dz))
     t = -fma(nx, ox, fma(ny, oy, fma(nz, oz, nd))) * (np.float32(1.0) / facing)  # a GPU's division of two costs more
-    if not (t >= near and t < far) or (backface_culling and facing >= np.float32(0.0)):
-        return far
+    return t, t >= near and t < far and not (backface_culling and facing >= np.float32(0.0))
+
+
+@device_function
+def _is_within(index, triangles, origin, direction, t):
+    """Whether the point at t, in a triangle's plane, lies in the triangle."""
+    (ox, oy, oz), (dx, dy, dz) = origin, direction
     px, py, pz = fma(t, dx, ox), fma(t, dy, oy), fma(t, dz, oz)
     gx, gy, gz, gd = load4(triangles, index, PLANE_U)
     u = fma(gx, px, fma(gy, py, fma(gz, pz, gd)))
     hx, hy, hz, hd = load4(triangles, index, PLANE_V)
     v = fma(hx, px, fma(hy, py, fma(hz, pz, hd)))
-    if u >= np.float32(0.0) and v >= np.float32(0.0) and u + v <= np.float32(1.0):
-        return t
-    return far
+    return u >= np.float32(0.0) and v >= np.float32(0.0) and u + v <= np.float32(1.0)
 
 
 @device_function

@@ -5,7 +5,7 @@ from numba import njit
 from batchnav.geometry.box import ray_box, ray_boxes
 from batchnav.geometry.camera import inverse_direction, pixel_ray, pixel_spacing
 from batchnav.geometry.pose import camera_axes
-from batchnav.geometry.triangle import ray_triangle, triangle_on_screen, triangle_planes
+from batchnav.geometry.triangle import ray_triangles, triangle_on_screen, triangle_planes
 from batchnav.runtime.intrinsics import bits_float
 
 f = np.float32
@@ -92,10 +92,27 @@ def test_boxes_by_their_middles_are_hit_as_by_their_planes(seed):
 def triangle_hit(corners, origin, direction, near=0.01, far=FAR, culling=False, slack=0.0):
     planes = triangle_planes(*map(tuple, np.float64(corners)), slack)
     row = np.array(planes, f).reshape(1, 12)
-    return ray_triangle(np.int32(0), row, tuple(map(f, origin)), tuple(map(f, direction)), f(near), f(far), culling)
+    ray = tuple(map(f, origin)), tuple(map(f, direction))
+    t, hit = ray_triangles(np.int32(0), np.int32(0), row, *ray, f(near), f(far), culling)
+    assert hit == (0 if t < f(far) else -1)
+    return t
 
 
 FRONT = [(-1, -1, 0), (1, -1, 0), (0, 1, 0)]  # counter-clockwise seen from +Z
+
+
+@pytest.mark.parametrize("first, second", [(0, 1), (1, 0), (2, 1), (1, 2), (1, 1)])
+def test_of_two_triangles_the_nearer_one_is_hit(first, second):
+    """Triangle 1 is nearer than 0, and 2 is missed."""
+    corners = [np.float64(FRONT) + offset for offset in ((0, 0, 0), (0, 0, 1), (5, 0, 2))]
+    rows = np.float32([triangle_planes(*map(tuple, c), 0.0) for c in corners]).reshape(3, 12)
+    ray = (f(0), f(0), f(3)), (f(0), f(0), f(-1))
+    indices = np.int32(first), np.int32(second)
+    assert ray_triangles(*indices, rows, *ray, f(0.01), FAR, False) == (pytest.approx(2.0), 1)
+    assert ray_triangles(*indices, rows, *ray, f(0.01), f(1.9), False) == (f(1.9), -1)
+    assert ray_triangles(*indices, rows, *ray, f(2.1), FAR, False) == (
+        (pytest.approx(3.0), 0) if 0 in indices else (FAR, -1)
+    )
 
 
 def test_hit_is_where_the_plane_is():
@@ -129,7 +146,7 @@ def test_barycentric_planes_grow_by_the_slack_on_every_side():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_linear_over_the_image_gives_each_rays_hit(seed):
-    """Pixels of a 16 x 24 image against `ray_triangle`, from the front or the back."""
+    """Pixels of a 16 x 24 image against `ray_triangles`, from the front or the back."""
     rng = np.random.default_rng(seed)
     heading, tan_half, size = f(rng.uniform(-3, 3)), f(1.2), (np.int32(16), np.int32(24))
     axes = tuple(tuple(map(f, axis)) for axis in camera_axes(heading, f(0.3 * (seed % 3))))
@@ -142,7 +159,7 @@ def test_what_is_linear_over_the_image_gives_each_rays_hit(seed):
     assert np.sign(side) == -np.sign(np.dot(np.cross(corners[1] - corners[0], corners[2] - corners[0]), corners[0]))
     for (r, c), ray in zip(pixels, rays, strict=True):
         w, u, v = (value + c * by_column + r * by_row for value, by_column, by_row in linear)
-        t = ray_triangle(np.int32(0), row, origin, ray, f(0), FAR, False)
+        t, _ = ray_triangles(np.int32(0), np.int32(0), row, origin, ray, f(0), FAR, False)
         if min(abs(u), abs(v), abs(w - u - v)) > 1e-5:  # not on an edge, where rounding decides
             assert (w > 0 and u >= 0 and v >= 0 and u + v <= w) == (t < FAR)
         if t < FAR:

@@ -13,7 +13,7 @@ import numpy as np
 from batchnav.geometry.box import ray_boxes
 from batchnav.geometry.camera import inverse_direction, pixel_ray
 from batchnav.geometry.pose import camera_axes
-from batchnav.geometry.triangle import ray_triangle
+from batchnav.geometry.triangle import ray_triangles
 from batchnav.render.options import NEAR
 from batchnav.runtime.intrinsics import room_for
 from batchnav.runtime.kernels import cuda, cuda_kernel, device_function, inline_function
@@ -53,12 +53,12 @@ def closest_hit(bvh, root, origin, direction, far, backface_culling, stack):
                 continue
         else:
             first, count = read_leaf(link)
-            for k in range(np.int32(0), count):
-                index = np.int32(first + np.int32(k))
-                nearest = ray_triangle(index, bvh.triangles, origin, direction, NEAR, far, backface_culling)
-                if nearest < far:
-                    hit = index
-                far = nearest
+            last = np.int32(first + count - np.int32(1))
+            while first <= last:
+                second = min(np.int32(first + np.int32(1)), last)
+                far, found = ray_triangles(first, second, bvh.triangles, origin, direction, NEAR, far, backface_culling)
+                hit = found if found >= 0 else hit
+                first = np.int32(first + np.int32(2))
         if top == 0:
             return far, hit
         top = np.int32(top - np.int32(1))
