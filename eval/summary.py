@@ -8,7 +8,7 @@ from batchnav.runs.results import rows_of
 
 Row = dict[str, Any]
 Agent = tuple[str, int | None, int, str]
-"""What tells a line of the leaderboard from others: name, frames, seed, encoder ("" for the paper's)."""
+"""What tells a line of the leaderboard from others: name, frames, seed, encoder and sensors ("" for the paper's)."""
 SPLITS = ("val", "test", "hall", "scan")
 
 
@@ -92,8 +92,9 @@ TRAINED_BY = {
     (2_750_464, ""): f"batchnav train --config pointnav_cpu --policy.encoder se_resnet9 {_SHORTER}",
     (300_023_808, ""): "batchnav train --config pointnav_h200_300m",
     (180_092_928, ""): "batchnav train --config pointnav_best_h200",
+    (200_015_872, "rgb"): "batchnav train --config pointnav_rgb_h200",
 }
-"""By frames and encoder, how agents were trained that can be trained again so."""
+"""By frames, encoder and sensors, how agents were trained that can be trained again so."""
 
 
 def main_table() -> str:
@@ -114,7 +115,8 @@ def leaderboard() -> str:
     for row in wanted_rows("pointnav", parse(f"metric=success|spl split={'|'.join(SPLITS)} sample=|True")):
         params = row["params"]
         if params.get("renderer", "raycast") == "raycast":
-            agent = params["agent"], params.get("frames"), params.get("seed") or 0, params.get("encoder", "")
+            kind = ", ".join(params[name] for name in ("encoder", "sensors") if params.get(name))
+            agent = params["agent"], params.get("frames"), params.get("seed") or 0, kind
             lines.setdefault(agent, {})[params["split"], row["metric"]] = row
     if not lines:
         return "No figures yet.\n"
@@ -127,14 +129,14 @@ def leaderboard() -> str:
 
 def _agent_line(agent: Agent, found: dict[tuple[str, str], Row], splits: list[str]) -> list[str]:
     """An agent's cells: "success, SPL" of each split."""
-    name, frames, seed, encoder = agent
+    name, frames, seed, kind = agent
     figures = [[found.get((split, metric)) for metric in ("success", "spl")] for split in splits]
     cells = [", ".join(f"{row['value']:.3f}" for row in pair if row) for pair in figures]
     dates, commits = (list(dict.fromkeys(row[key] for row in found.values())) for key in ("date", "commit"))
-    how = TRAINED_BY.get((frames, encoder), "") if frames else f"batchnav evaluate {name}"
+    how = TRAINED_BY.get((frames, kind), "") if frames else f"batchnav evaluate {name}"
     how += f" --seed {seed}" if how and seed else ""
     trained = rounded(frames) if frames else ""
-    name += f", {encoder}" if encoder else ""
+    name += f", {kind}" if kind else ""
     return [name, trained, *cells, max(dates), ", ".join(commits), f"`{how}`" if how else "see LOG.md"]
 
 

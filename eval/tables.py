@@ -111,7 +111,7 @@ def minibatch(row: Row) -> int:
 def agent(row: Row) -> str:
     """An agent, and what it does otherwise than others."""
     params = row["params"]
-    notes = [params["encoder"]] if params.get("encoder") else []
+    notes = [params[name] for name in ("encoder", "sensors") if params.get(name)]
     notes += [f"seed {params['seed']}"] if params.get("seed") else []
     notes += ["likeliest actions"] if params.get("sample") is False else []
     notes += ["sees by OpenGL"] if params.get("renderer") == "opengl" else []

@@ -237,8 +237,8 @@ class Evaluation:
 
 
 def unusual(config: NavConfig) -> dict[str, Any]:
-    """Settings of body and task that are not the defaults, by name: agents told apart by them alone do not compare."""
-    found: dict[str, Any] = {}
+    """Sensors and settings of body and task that are not the defaults, by name: what tells agents apart."""
+    found: dict[str, Any] = {} if config.sensors == NavConfig.sensors else {"sensors": "+".join(config.sensors)}
     for part in (config.body, config.task):
         default = to_dict(type(part)())
         found |= {name: value for name, value in to_dict(part).items() if value != default[name]}

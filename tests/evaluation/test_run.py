@@ -33,6 +33,7 @@ def test_scenes_are_for_the_agents_body(tmp_path):
 
 def test_rows_name_what_is_not_as_usual():
     assert unusual(NavConfig()) == {}
+    assert unusual(NavConfig(sensors=("rgb", "depth"))) == {"sensors": "rgb+depth"}
     found = unusual(PRESETS["challenge_2020"])
     assert found.items() >= {"agent_radius": 0.18, "actuation_noise": 0.5, "gps_compass": False}.items()
     assert "forward_step" not in found and "max_steps" not in found
