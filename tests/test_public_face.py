@@ -2,9 +2,13 @@
 
 import ast
 import importlib
+import operator
 from pathlib import Path
 
+import pytest
+
 import batchnav
+from batchnav.errors import ArgumentError
 from tests import public_face
 from tests.worlds import write_episodes, write_floor
 
@@ -21,6 +25,16 @@ def test_a_users_program_runs(tmp_path):
 
 def test_a_users_other_renderer_runs(opengl):
     public_face.rasterise([batchnav.load_scene("house:3")])
+
+
+LOADERS = ("load_mesh", "load_scene", "load_dataset", "load_episodes", "load_policy", "NavMesh.load")
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+@pytest.mark.parametrize("path", [None, 5, b"house.glb", ["house.glb"], "x" * 5000])
+def test_what_is_no_path_is_named(loader, path):
+    with pytest.raises(ArgumentError, match="path: found"):
+        operator.attrgetter(loader)(batchnav)(path)
 
 
 def test_type_checkers_know_every_name():

@@ -29,6 +29,7 @@ from batchnav.data.source import SCENES_DIR, SceneSource, stage_source
 from batchnav.errors import ArgumentError, EpisodeError, MeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.announce import number_of
+from batchnav.runtime.files import as_path
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene
 from batchnav.tasks.pairs import EpisodeTable
@@ -110,7 +111,7 @@ def load_dataset(path: str | Path, split: str = "train", episodes: str | Path | 
 
     Raises MeshError where there are no scenes, EpisodeError where the episodes are broken; each says what was expected.
     """
-    path = Path(path)
+    path = as_path(path)
     if not path.exists():
         raise MeshError(f"{path}: found no such file or folder, expected a data set's, as {SCENES_DIR}/hm3d")
     file = Path(str(episodes).replace("{split}", split)) if episodes else _find_episodes(path, split)

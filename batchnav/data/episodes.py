@@ -20,6 +20,7 @@ import torch
 from batchnav.data.files import is_number, read_json, short, write_json_gz
 from batchnav.data.source import SCENES_DIR
 from batchnav.errors import EpisodeError
+from batchnav.runtime.files import as_path
 from batchnav.sim.places import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
 from batchnav.tasks.pairs import EpisodeTable
 
@@ -114,7 +115,7 @@ def load_episodes(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,
     Raises EpisodeError, naming file, episode and field: not gzip or JSON, cut short, a field that is missing, not
     finite or of the wrong length, a rotation that is not a unit quaternion about +Y, no goals, another task's episodes.
     """
-    path = Path(path)
+    path = as_path(path)
     data = _read_file(path)
     episodes = _episodes(data, path)
     if ALL_SCENES not in content_scenes:

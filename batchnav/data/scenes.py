@@ -23,6 +23,7 @@ from batchnav.houses import make_hall, make_house, make_scan, with_pictures, wit
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.ahead import compile_ahead
 from batchnav.runtime.cache import made_by
+from batchnav.runtime.files import as_path
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import SUFFIXES
 from batchnav.scene.scene import Scene, bake, check_baked_for, make_scene
@@ -49,7 +50,7 @@ def load_scene(
     folder `scene_datasets` is +Z up, as Habitat's stages are, any other +Y. `appearance` is as in `load_mesh`: what
     surfaces look like is read, too, but where depth alone is wanted. Raises MeshError, NavMeshError.
     """
-    name, path = str(path), Path(path)
+    name, path = str(path), as_path(path)
     if name.startswith(GENERATED) or DATASET_CONFIG + ":" in name:
         return find_scene(name, settings=settings, appearance=appearance)
     if path.suffix == SUFFIX:

@@ -19,7 +19,7 @@ import numpy as np
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, Tile
-from batchnav.runtime.files import read_regular, replacing
+from batchnav.runtime.files import as_path, read_regular, replacing
 
 SET_MAGIC, TILE_MAGIC, TILE_VERSION = 0x4D534554, 0x444E4156, 7
 SET_HEADER = struct.Struct("<3i3f2f2i")
@@ -64,12 +64,12 @@ def single_tile_file(tile: Tile, settings: NavMeshSettings) -> NavMeshFile:
 
 def read(path: str | Path) -> NavMeshFile:
     """Read and check a `.navmesh` file. NavMeshError names the file, the field, what was found and expected."""
-    return parse(read_regular(Path(path), NavMeshError), str(path))
+    return parse(read_regular(as_path(path), NavMeshError), str(path))
 
 
 def write(path: str | Path, file: NavMeshFile) -> None:
     """Write a `.navmesh` file: whole, or not at all."""
-    with replacing(Path(path), NavMeshError, make_folder=False) as part:
+    with replacing(as_path(path), NavMeshError, make_folder=False) as part:
         part.write_bytes(serialise(file))
 
 

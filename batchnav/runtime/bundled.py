@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError, EpisodeError
+from batchnav.runtime.files import as_path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -37,7 +38,7 @@ def find_episodes(name: str | Path) -> Path:
 
 def find_policy(name: str | Path) -> Path:
     """A policy's weights: a file, a run's folder, or a name as "pointnav_h200". CheckpointError."""
-    folder = Path(name)
+    folder = as_path(name)
     if folder.is_dir():
         name = folder / WEIGHTS
     return _find(name, POLICIES, f"*/{WEIGHTS}", "policy", CheckpointError)

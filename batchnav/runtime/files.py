@@ -14,15 +14,29 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import safetensors.torch
 import torch
 
-from batchnav.errors import BatchnavError
+from batchnav.config import shortened
+from batchnav.errors import ArgumentError, BatchnavError
 
 log = logging.getLogger(__name__)
+
+
+def as_path(path: Any) -> Path:
+    """What a caller gave as a path. ArgumentError where it is none, or longer than the file system's can be."""
+    try:
+        path = Path(path)
+        path.lstat()
+    except TypeError as error:
+        raise ArgumentError(f"path: found {shortened(path)}, expected a string or a Path") from error
+    except (OSError, ValueError) as error:  # other kinds are told by whoever reads it
+        if getattr(error, "errno", None) == errno.ENAMETOOLONG:
+            raise ArgumentError(f"path: found {shortened(str(path))}, expected a shorter one") from error
+    return path
 
 
 @contextlib.contextmanager

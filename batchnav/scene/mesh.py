@@ -15,7 +15,7 @@ import numpy as np
 
 from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
-from batchnav.runtime.files import read_regular, replacing
+from batchnav.runtime.files import as_path, read_regular, replacing
 from batchnav.scene.gltf import read_gltf
 from batchnav.scene.images import AppearanceConfig, Images
 from batchnav.scene.obj import read_obj_surface
@@ -42,7 +42,7 @@ def load_mesh(
     Degenerate and non-finite triangles are left out and counted in `num_dropped`. MeshError names the file and what is
     wrong: absent, truncated, compressed in a way that cannot be decoded, indices out of range, empty.
     """
-    path = Path(path)
+    path = as_path(path)
     if up not in ("auto", "y", "z"):
         raise ArgumentError(f"up: found {up!r}, expected 'auto', 'y' or 'z'")
     config = appearance_config(appearance)

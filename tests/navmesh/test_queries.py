@@ -301,27 +301,27 @@ def test_nearest_polygon_against_brute_force():
     ours = navmesh.snap(points).astype(np.float64)
     corners = tile.vertices[tile.polygons["vertices"][:, :4]].astype(np.float64)
     for point, answer in zip(points.astype(np.float64), ours, strict=True):
-        reached = min(_metric(point, outline) for outline in corners)
+        reached = _metric(point, corners).min()
         assert np.isfinite(answer).all()
         found = _metric_of_answer(point, answer)
         assert found == pytest.approx(reached, abs=1e-4)
 
 
-def _metric(point, outline):
-    low, high = outline.min(0), outline.max(0)
-    if np.all((point >= low)[[0, 2]] & (point <= high)[[0, 2]]):
-        for a, b, c in ((0, 1, 2), (0, 2, 3)):
-            basis = np.stack([outline[b] - outline[a], outline[c] - outline[a]])[:, [0, 2]].T
-            u, v = np.linalg.solve(basis, (point - outline[a])[[0, 2]])
-            if u >= -1e-9 and v >= -1e-9 and u + v <= 1 + 1e-9:
-                height = outline[a, 1] + u * (outline[b] - outline[a])[1] + v * (outline[c] - outline[a])[1]
-                return max(abs(point[1] - height) - 0.2, 0.0)
-    best = np.inf, 0.0
-    for a, b in zip(outline, np.roll(outline, -1, 0), strict=True):
-        t = np.clip(np.dot((point - a)[[0, 2]], (b - a)[[0, 2]]) / np.dot((b - a)[[0, 2]], (b - a)[[0, 2]]), 0, 1)
-        closest = a + t * (b - a)
-        best = min(best, (np.linalg.norm((closest - point)[[0, 2]]), np.linalg.norm(closest - point)))
-    return best[1]
+def _metric(point, outlines):
+    """The distance that counts from a point to each of the quadrilaterals f64 [P, 4, 3]: f64 [P]."""
+    start, edge = outlines, np.roll(outlines, -1, 1) - outlines
+    along = ((point - start) * edge)[..., [0, 2]].sum(-1) / (edge[..., [0, 2]] ** 2).sum(-1)
+    away = start + np.clip(along, 0, 1)[..., None] * edge - point
+    nearest = np.hypot(away[..., 0], away[..., 2]).argmin(1)
+    metric = np.linalg.norm(away[np.arange(len(outlines)), nearest], axis=1)
+    for b, c in ((1, 2), (2, 3)):
+        sides = np.stack([outlines[:, b], outlines[:, c]], axis=1) - outlines[:, :1]
+        flat = (point - outlines[:, 0])[:, [0, 2]]
+        u, v = np.linalg.solve(sides[..., [0, 2]].swapaxes(1, 2), flat[..., None])[..., 0].T
+        height = outlines[:, 0, 1] + u * sides[:, 0, 1] + v * sides[:, 1, 1]
+        inside = (u >= -1e-9) & (v >= -1e-9) & (u + v <= 1 + 1e-9)
+        metric = np.where(inside, np.maximum(np.abs(point[1] - height) - 0.2, 0.0), metric)
+    return metric
 
 
 def _metric_of_answer(point, answer):
