@@ -35,7 +35,7 @@ GENERATED = ("house:", "hall:", "scan:")
 RANGE = re.compile(rf"({'|'.join(GENERATED)})(\d{{1,6}})-(\d{{1,6}})", re.ASCII)
 """The first and the last seed of several of them."""
 SCENES_PER_WORKER = 8
-"""A process takes seconds to start, a house half a second to make: fewer than this do not pay for one."""
+"""A process takes seconds to start, a house a fifth of one to make: fewer than this do not pay for one."""
 
 
 def load_scene(
