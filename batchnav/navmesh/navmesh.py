@@ -91,9 +91,13 @@ class NavMesh:
         other._place(resolve_device(device))
         return other
 
-    def __reduce__(self) -> tuple:
-        """Copied and pickled by its file: views of one's memory would be arrays of their own."""
-        return NavMesh, (self.file, self.device)
+    def __getstate__(self) -> tuple[navmesh_file.NavMeshFile, NavMeshData[np.ndarray], torch.device]:
+        """What a copy or a pickle holds: not the views of its memory, which would be arrays of their own."""
+        return self.file, self.data, self.device
+
+    def __setstate__(self, state: tuple[navmesh_file.NavMeshFile, NavMeshData[np.ndarray], torch.device]) -> None:
+        self.file, self.data, device = state
+        self._place(device)
 
     def __repr__(self) -> str:
         """A line."""
