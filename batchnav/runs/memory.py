@@ -107,12 +107,13 @@ def _rollout(run: PointNavRun, policy: ActorCritic, storage: Mapping[str, torch.
 
 def _kept_per_frame(policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device) -> float:
     """Bytes that a learning step holds for each frame at its peak, from short sequences of a few environments."""
-    few, more = 32, 64
-    # The differences: what does not grow with the frames, as the weights in bfloat16, is left out.
-    kept = [_kept(policy, storage, device, envs) for envs in (few, more)]
-    grown = [(after - before, of_layer) for (before, of_layer), (after, _) in zip(*kept, strict=True)]
-    largest = max((size for size, of_layer in grown if of_layer), default=0)
-    return (sum(size for size, _ in grown) + LARGEST_IN_BACKWARD * largest) / (SAMPLE_STEPS * (more - few))
+    # One is prime to the other: what has a size that is found with both does not grow with the frames, as the weights
+    # in bfloat16, and is left out.
+    few, more = 32, 61
+    before, after = (_kept(policy, storage, device, envs) for envs in (few, more))
+    grown = sum(size for size, _ in after) - sum(size for size, _ in before)
+    largest = max((size for size, of_layer in after if of_layer and (size, True) not in before), default=0)
+    return grown / (SAMPLE_STEPS * (more - few)) + LARGEST_IN_BACKWARD * largest / (SAMPLE_STEPS * more)
 
 
 def _kept(

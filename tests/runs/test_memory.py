@@ -10,6 +10,7 @@ from batchnav.data.scenes import find_scene, measure_scenes
 from batchnav.envs.nav import NavEnv, PointNavEnv, needed_appearance
 from batchnav.envs.stream import SceneStream
 from batchnav.policy import ActorCritic
+from batchnav.policy.encoder import ENCODERS, SimpleCNN
 from batchnav.ppo import Learner
 from batchnav.runs import memory
 from batchnav.runs.config import PointNavRun
@@ -130,6 +131,24 @@ def test_gradients_of_images_are_counted_where_weights_are_larger(monkeypatch):
     kept = predict_memory(run, capacities, cpu)["learning"]
     frames = run.ppo.num_envs * run.ppo.rollout_steps // run.ppo.minibatches
     assert found - kept == 3 * frames * 32 * 8 * 8 * 4  # channels, cells, float32
+
+
+class InParts(SimpleCNN):
+    """Keeps more tensors for more images."""
+
+    def forward(self, image):
+        return torch.cat([super(InParts, self).forward(part) for part in image.split(50)])
+
+
+def test_an_encoder_that_keeps_more_tensors_of_more_frames(monkeypatch):
+    monkeypatch.setitem(ENCODERS, "in_parts", InParts)
+    capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
+    found = [
+        predict_memory(dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, encoder=name)), capacities, cpu)
+        for name in ("simple_cnn", "in_parts")
+    ]
+    whole, parts = (prediction["learning"] for prediction in found)
+    assert 0.5 * whole < parts < 1.5 * whole
 
 
 @pytest.mark.cuda
