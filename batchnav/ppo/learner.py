@@ -281,7 +281,7 @@ class Learner:
         config, rollout, T = self.config, self.rollout, self.config.rollout_steps
         with self._autocast():
             seen = self.policy.evaluate(
-                {name: slots[:T].index_select(1, envs) for name, slots in rollout.obs.items()},
+                {name: rollout.take_obs(name, envs) for name in rollout.obs},
                 rollout.prev_action[:T, envs],
                 rollout.start[:T, envs],
                 rollout.state0[:, :, envs],

@@ -9,7 +9,9 @@ from toys import Bandit, Point, RememberBit
 from batchnav.config import PolicyConfig, PPOConfig
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.policy import ActorCritic
+from batchnav.policy.actions import Categorical
 from batchnav.ppo import Learner
+from batchnav.ppo.rollout import Rollout
 
 MEMORY = PolicyConfig(base_width=4, visual_size=8, hidden_size=32, lstm_layers=1, embedding_size=8)
 PPO = PPOConfig(num_envs=64, rollout_steps=18, epochs=4, optimizer="adamw", learning_rate=1e-2)
@@ -158,6 +160,17 @@ def test_time_out_is_bootstrapped_with_the_final_observation(truncate):
             expected = torch.where(rollout.done[t], at_end, rollout.value[t + 1])
             torch.testing.assert_close(rollout.next_value[t], expected)
     assert rollout.done.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.uint8])
+@pytest.mark.parametrize("shape", [(1, 4, 16), (3, 2, 9), (2,), (3,)])
+def test_a_minibatch_has_its_environments_observations(shape, dtype):
+    state, actions = torch.zeros(2, 1, 6, 4), Categorical(3)
+    rollout = Rollout({"seen": shape}, {"seen": dtype}, 4, 6, torch.device("cpu"), state, actions)
+    rollout.obs["seen"].copy_(200 * torch.rand(rollout.obs["seen"].shape))
+    envs = torch.tensor([4, 1])
+    found = rollout.take_obs("seen", envs)
+    assert found.dtype == dtype and torch.equal(found, rollout.obs["seen"][:4, envs])
 
 
 def test_episode_means_leave_out_what_did_not_end():
