@@ -9,46 +9,71 @@ import triton.language as tl
 
 
 @triton.jit
+def _relu(x):
+    """As torch's: what is not a number stays so."""
+    return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def _shifted(x, shift, kind: tl.constexpr):
     """relu(x) + shift, where what the ReLU let through is rounded to more than the shift alone is."""
     alone = shift.to(kind).to(tl.float32)
     least = alone + tl.maximum(tl.abs(alone) * 0.0078125, 1e-30)  # a unit in the last place of bfloat16, or two
-    return tl.where(x > 0.0, tl.maximum(x + shift, least), alone).to(kind)
+    return tl.where(x <= 0.0, alone, tl.maximum(x + shift, least, propagate_nan=tl.PropagateNan.ALL)).to(kind)
 
 
 @triton.jit
 def _passed(shifted, shift):
     """Which values the ReLU of `_shifted` let through."""
-    return shifted.to(tl.float32) > shift.to(shifted.dtype).to(tl.float32)
+    return (shifted.to(tl.float32) <= shift.to(shifted.dtype).to(tl.float32)) == 0
 
 
 @triton.jit
-def _cells(image, cell, live, bins, WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr, K: tl.constexpr):
-    """Pixels of cells and their one-hot ranges, [BM, 16 * K]: raw ones, then for each range which lie in it."""
-    k, pixel = tl.arange(0, K)[None, :, None], tl.arange(0, 16)[None, None, :]
+def _pixels(image, cell, live, bins, WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr):
+    """Pixels of cells, and which range each lies in, the first and the last without end: [BM, 16] both."""
+    pixel = tl.arange(0, 16)[None, :]
     row, column = cell // CELLS_ACROSS * 4 + pixel // 4, cell % CELLS_ACROSS * 4 + pixel % 4
     value = tl.load(image + row.to(tl.int64) * WIDTH + column, mask=live, other=0.0)
-    place = value.to(tl.float32) * bins  # range i is [i, i + 1), the first and the last without end
-    here = ((place >= k - 1) | (k == 1)) & ((place < k) | (k == bins)) & (k <= bins)
-    both = tl.where(k == 0, value.to(tl.float32), here.to(tl.float32))
-    return both.to(value.dtype).reshape(cell.shape[0], 16 * K)
+    place = tl.floor(value.to(tl.float32) * bins)
+    return value, tl.minimum(tl.maximum(place, 0.0), bins - 1.0).to(value.dtype)
+
+
+@triton.jit
+def _channels(value, place, k: tl.constexpr):
+    """Pixels themselves (0), or 1 where one lies in range k - 1, else 0."""
+    if k == 0:
+        return value
+    return tl.where(place == k - 1, 1.0, 0.0).to(value.dtype)
+
+
+@triton.jit
+def _group(value, place, g: tl.constexpr):
+    """The `_channels` from 4 * g on, four kinds side by side, [BM, 64]."""
+    even = tl.join(_channels(value, place, 4 * g), _channels(value, place, 4 * g + 2))
+    odd = tl.join(_channels(value, place, 4 * g + 1), _channels(value, place, 4 * g + 3))
+    return tl.join(even, odd).permute(0, 2, 3, 1).reshape(value.shape[0], 64)
 
 
 @triton.jit
 def stem_forward(
     image, weight, shift, cells, bins, x_out, shifted_out,
-    WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr, K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr,
+    WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr, GROUPS: tl.constexpr, N: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """x = relu(cells @ weight) and x + shift: weight [16 * K, N], rows of K beyond the ranges zero."""
+    """x = relu(channels @ weight) and x + shift: weight [64 * GROUPS, N], rows of what lies beyond the ranges zero."""
     column = tl.arange(0, N)
     kind: tl.constexpr = x_out.dtype.element_ty
-    w = tl.load(weight + tl.arange(0, 16 * K)[:, None] * N + column[None, :])
+    weights = ()
+    for g in tl.static_range(GROUPS):
+        weights += (tl.load(weight + (g * 64 + tl.arange(0, 64))[:, None] * N + column[None, :]),)  # type: ignore[assignment]
     added = tl.load(shift)
     for first in range(tl.program_id(0) * BM, cells, tl.num_programs(0) * BM):
         cell = first + tl.arange(0, BM)
         live = cell < cells
-        a = _cells(image, cell[:, None, None], live[:, None, None], bins, WIDTH, CELLS_ACROSS, K)
-        x = tl.maximum(tl.dot(a, w), 0.0)
+        value, place = _pixels(image, cell[:, None], live[:, None], bins, WIDTH, CELLS_ACROSS)
+        x = tl.zeros((BM, N), tl.float32)
+        for g in tl.static_range(GROUPS):
+            x = tl.dot(_group(value, place, g), weights[g], x)
+        x = _relu(x)
         at = cell.to(tl.int64)[:, None] * N + column[None, :]
         tl.store(x_out + at, x.to(kind), mask=live[:, None])
         tl.store(shifted_out + at, _shifted(x, added, kind), mask=live[:, None])
@@ -57,24 +82,32 @@ def stem_forward(
 @triton.jit
 def stem_backward(
     image, grad, shifted_grad, shifted, shift, cells, bins, weight_grads_out, sums_out,
-    WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr, K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr,
+    WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr, GROUPS: tl.constexpr, N: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """A share of the weight's gradient f32 [N, 16 * K] and of the shift's, for every program."""
-    total = tl.zeros((N, 16 * K), tl.float32)
+    """A share of the weight's gradient f32 [N, 64 * GROUPS] and of the shift's, for every program."""
+    totals = ()
+    for _ in tl.static_range(GROUPS):
+        totals += (tl.zeros((N, 64), tl.float32),)  # type: ignore[assignment]
     shift_total = tl.zeros((BM, N), tl.float32)
     column, added = tl.arange(0, N)[None, :], tl.load(shift)
     for first in range(tl.program_id(0) * BM, cells, tl.num_programs(0) * BM):
         cell = first + tl.arange(0, BM)
         live = cell < cells
-        a = _cells(image, cell[:, None, None], live[:, None, None], bins, WIDTH, CELLS_ACROSS, K)
+        value, place = _pixels(image, cell[:, None], live[:, None], bins, WIDTH, CELLS_ACROSS)
         at = cell.to(tl.int64)[:, None] * N + column
         of_shifted = tl.load(shifted_grad + at, mask=live[:, None], other=0.0).to(tl.float32)
         both = tl.load(grad + at, mask=live[:, None], other=0.0).to(tl.float32) + of_shifted
         passed = _passed(tl.load(shifted + at, mask=live[:, None], other=0.0), added)
         shift_total += of_shifted
-        total = tl.dot(tl.where(passed, both, 0.0).to(grad.dtype.element_ty).trans(), a, total)
-    at = tl.arange(0, N)[:, None] * (16 * K) + tl.arange(0, 16 * K)[None, :]
-    tl.store(weight_grads_out + tl.program_id(0) * (N * 16 * K) + at, total)
+        before = tl.where(passed, both, 0.0).to(grad.dtype.element_ty).trans()
+        sums = ()
+        for g in tl.static_range(GROUPS):
+            sums += (tl.dot(before, _group(value, place, g), totals[g]),)  # type: ignore[assignment]
+        totals = sums
+    out = weight_grads_out + tl.program_id(0) * (N * 64 * GROUPS)
+    for g in tl.static_range(GROUPS):
+        at = tl.arange(0, N)[:, None] * (64 * GROUPS) + (g * 64 + tl.arange(0, 64))[None, :]
+        tl.store(out + at, totals[g])
     tl.store(sums_out + tl.program_id(0), tl.sum(tl.sum(shift_total, axis=1)))
 
 
@@ -147,7 +180,7 @@ def tail(
     excited = tl.zeros((F, C), tl.float32) + tl.load(excite_bias + channel)
     for s in range(S):
         product = pooled.to(tl.float32) * tl.load(squeeze + s * C + channel)
-        hidden = tl.maximum(tl.sum(product, axis=1) + tl.load(squeeze_bias + s), 0.0).to(kind)
+        hidden = _relu(tl.sum(product, axis=1) + tl.load(squeeze_bias + s)).to(kind)
         tl.store(hidden_out + frame * S + s, hidden, mask=frame < B)
         excited += hidden.to(tl.float32)[:, None] * tl.load(excite + s * C + channel)
     gate = tl.sigmoid(excited).to(kind)

@@ -33,10 +33,9 @@ TILE = 8192
 TAIL = {"CHUNK": 2048, "num_warps": 4}
 """Values that it reads at a time."""
 STEM = {"BM": 64, "num_warps": 4}
-STEM_BACKWARD = {"BM": 32, "num_warps": 4}
 """Cells that the stem's programs take at a time."""
-STEM_PROGRAMS = 264
-"""Two for each of an H200's processors; backward, each has a weight gradient of its own."""
+STEM_PROGRAMS, STEM_BACKWARD_PROGRAMS = 660, 264
+"""As many as an H200 holds; backward, each has a weight gradient of its own."""
 
 
 class BlockWeights(NamedTuple):
@@ -81,14 +80,14 @@ class _Trunk(torch.autograd.Function):
             image = image.contiguous()
             batch, _, height, width = image.shape
             size, channels = (height // 4, width // 4), len(stem)
-            cells, groups = batch * size[0] * size[1], triton.next_power_of_2(1 + bins)
-            weight = image.new_zeros(16 * groups, channels)
+            cells, groups = batch * size[0] * size[1], triton.cdiv(1 + bins, 4)
+            weight = image.new_zeros(64 * groups, channels)
             weight[: stem.shape[1]] = stem.t()
             x = image.new_empty(batch, size[0] * size[1], channels)
             shifted = torch.empty_like(x)
             stem_forward[(STEM_PROGRAMS,)](
                 image, weight, shift, cells, bins, x, shifted,
-                WIDTH=width, CELLS_ACROSS=size[1], K=groups, N=channels, **STEM,
+                WIDTH=width, CELLS_ACROSS=size[1], GROUPS=groups, N=channels, **STEM,
             )  # fmt: skip
             kept, sizes = [], [size]
             for weights in _by_block(flat):
@@ -109,13 +108,13 @@ class _Trunk(torch.autograd.Function):
         kept = [_Kept(*saved[i : i + fields]) for i in range(len(saved) - blocks * fields, len(saved), fields)]
         x_grad, shifted_grad, found = _blocks_backward(grad, weights, kept, ctx.sizes)
         (_, cells, channels), width = x_grad.shape, image.shape[3]
-        groups = triton.next_power_of_2(1 + ctx.bins)
-        stem_shares = torch.empty(STEM_PROGRAMS, channels, 16 * groups, device=image.device)
-        shift_shares = torch.empty(STEM_PROGRAMS, device=image.device)
-        stem_backward[(STEM_PROGRAMS,)](
+        groups = triton.cdiv(1 + ctx.bins, 4)
+        stem_shares = torch.empty(STEM_BACKWARD_PROGRAMS, channels, 64 * groups, device=image.device)
+        shift_shares = torch.empty(STEM_BACKWARD_PROGRAMS, device=image.device)
+        stem_backward[(STEM_BACKWARD_PROGRAMS,)](
             image, x_grad, shifted_grad, kept[0].shifted, shift, len(image) * cells, ctx.bins,
             stem_shares, shift_shares,
-            WIDTH=width, CELLS_ACROSS=width // 4, K=groups, N=channels, **STEM_BACKWARD,
+            WIDTH=width, CELLS_ACROSS=width // 4, GROUPS=groups, N=channels, **STEM,
         )  # fmt: skip
         return None, None, stem_shares.sum(0)[:, : ctx.rows], shift_shares.sum(), *found
 
@@ -235,4 +234,5 @@ def trunk(
     stem f32 [C, 16 * (1 + bins)] as `SEResNet9.stem_by_bin` has it, shift the first block's bias1a. The first block has
     no skip, all others have one. No gradient goes to the image.
     """
-    return _Trunk.apply(image, bins, stem, shift, *(tensor for weights in blocks for tensor in weights))
+    with torch.cuda.device_of(image):  # Triton goes by the current device; autograd's threads have the tensors'
+        return _Trunk.apply(image, bins, stem, shift, *(tensor for weights in blocks for tensor in weights))

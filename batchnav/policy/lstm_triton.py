@@ -151,4 +151,5 @@ def lstm_layer(
     Inputs [T, B, I], on CUDA; starts bool [T, B]; the state before the first step f32 [B, H] each, to which no gradient
     goes, nor through the last carry; weights as `nn.LSTM` has them. H is a multiple of 64.
     """
-    return _Layer.apply(x, starts, hidden, carry, *weights)
+    with torch.cuda.device_of(x):  # Triton goes by the current device; autograd's threads have the tensors'
+        return _Layer.apply(x, starts, hidden, carry, *weights)

@@ -74,7 +74,8 @@ class Lamb(torch.optim.Optimizer):
         unbias_m = 1.0 / (1.0 - beta1 ** steps[0])
         unbias_v = 1.0 / (1.0 - beta2 ** steps[0])
         if has_triton(parameters[0].device) and all(map(_fits_kernels, parameters, m, v)):
-            self._step_fused(parameters, gradients, m, v, torch.stack([unbias_m, unbias_v]))
+            with torch.cuda.device_of(parameters[0]):  # Triton goes by the current device
+                self._step_fused(parameters, gradients, m, v, torch.stack([unbias_m, unbias_v]))
             return
         torch._foreach_lerp_(m, gradients, 1.0 - beta1)
         torch._foreach_mul_(v, beta2)

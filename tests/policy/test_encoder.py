@@ -203,8 +203,12 @@ def test_bfloat16_images_take_the_same_first_step():
 
 
 @pytest.mark.cuda
-def test_devices_agree_on_gradients():
-    """Of strided blocks, too, whose pooled shortcut torch's own kernel for padded means got wrong on CUDA."""
+def test_devices_agree_on_gradients(monkeypatch):
+    """Of strided blocks, too, whose pooled shortcut torch's own kernel for padded means got wrong on CUDA.
+
+    In whole float32: cuDNN's products in TF32 alone put 15% of the stem's gradients beyond the bounds.
+    """
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     torch.manual_seed(0)
     encoder, image = SEResNet9((1, 64, 64), PolicyConfig(base_width=16, visual_size=24)), torch.rand(8, 1, 64, 64)
     encoder(image).square().sum().backward()
