@@ -1,7 +1,7 @@
 """Compile the kernels of an environment before it is made: python -m batchnav.envs.ahead '{"sensors": ["rgb"]}'
 
-The argument is a `NavConfig` in JSON. It plays a step in an empty room of ten metres, which needs no navmesh to be
-baked, nor anything else that is compiled elsewhere. `runtime.ahead` starts it beside the first house.
+The argument is a `NavConfig` in JSON. It plays a step in an empty room of ten metres, which needs neither navmesh nor
+tree to be made, nor anything else that is compiled elsewhere. `runtime.ahead` starts it beside the first house.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, WALKABLE, Tile
-from batchnav.scene.scene import Scene, make_scene
+from batchnav.scene.bvh import BVH, LINKS, NODE_WIDTH, TRIANGLE_WIDTH
+from batchnav.scene.scene import Scene
 from batchnav.types import TriangleMesh
 
 SIDE = 10.0
@@ -34,7 +35,7 @@ def main(config: NavConfig) -> None:
 
 
 def empty_room(settings: NavMeshSettings) -> Scene:
-    """A floor without walls, and the navmesh that a baker would make of it: one polygon of two triangles."""
+    """A floor without walls that no ray hits, and the navmesh that a baker would make: a polygon of two triangles."""
     low, high = settings.agent_radius, SIDE - settings.agent_radius
     corners = np.array([(low, 0, low), (low, 0, high), (high, 0, high), (high, 0, low)], np.float32)
     polygon, detail = np.zeros(1, POLYGON), np.zeros(1, DETAIL)
@@ -49,7 +50,10 @@ def empty_room(settings: NavMeshSettings) -> Scene:
     )  # fmt: skip
     ground = np.array([(0, 0, 0), (0, 0, SIDE), (SIDE, 0, SIDE), (SIDE, 0, 0)], np.float32)
     mesh = TriangleMesh(ground, np.array([(0, 1, 2), (0, 2, 3)], np.int32))
-    return make_scene("empty room", mesh, NavMesh(navmesh_file.single_tile_file(tile, settings)))
+    node, planes = np.zeros((1, NODE_WIDTH), np.float32), np.zeros((2, TRIANGLE_WIDTH), np.float32)
+    node.view(np.int32)[0, LINKS : LINKS + 2] = ~np.int32(0)  # both children are a leaf of one triangle, without extent
+    tree = BVH(node, planes, np.arange(2, dtype=np.int32))
+    return Scene("empty room", mesh, NavMesh(navmesh_file.single_tile_file(tile, settings)), tree)
 
 
 if __name__ == "__main__":

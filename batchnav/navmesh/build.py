@@ -154,6 +154,8 @@ def _isolation(corners: np.ndarray, owner: np.ndarray, island: np.ndarray, climb
     difference up to the climb counts as no distance, so both boxes are extended by it. A point at distance d from a
     polygon is, by the triangle inequality, at least isolation - d away from every other island.
     """
+    if island.max(initial=-1) < 1:
+        return np.full(len(island), _MAX_ISOLATION, np.float32)
     low, high = np.full((len(island), 3), np.inf), np.full((len(island), 3), -np.inf)
     for corner in corners.swapaxes(0, 1):
         np.minimum.at(low, owner, corner)

@@ -59,9 +59,11 @@ def connect_tiles(tiles: list[Tile], walkable: np.ndarray) -> Links:
     borders = _borders(tiles, base)
     pairs = _neighbouring(tiles, np.diff(borders.first).tolist())
     climb = np.array([tile.walkable_climb for tile in tiles], np.float32)
-    number = _cross(pairs, climb, borders, np.empty((0, 4), np.int64), np.empty((0, 6), np.float32))
-    crossing, portals = np.empty((number, 4), np.int64), np.empty((number, 6), np.float32)
-    _cross(pairs, climb, borders, crossing, portals)
+    crossing, portals = np.empty((0, 4), np.int64), np.empty((0, 6), np.float32)
+    if len(pairs):  # a single tile has none, and nothing to compile for them
+        number = _cross(pairs, climb, borders, crossing, portals)
+        crossing, portals = np.empty((number, 4), np.int64), np.empty((number, 6), np.float32)
+        _cross(pairs, climb, borders, crossing, portals)
     inside = [_inside(tile, int(first)) for tile, first in zip(tiles, base, strict=False)]
     # Detour walks the links over borders backwards, and before those within the tile.
     rows = np.concatenate([crossing[::-1], *(part[0] for part in inside)])

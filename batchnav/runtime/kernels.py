@@ -11,10 +11,24 @@ Three decorators:
 from __future__ import annotations
 
 import numba
-from numba import cuda
+from numba import cuda, types
 
 from batchnav.runtime.cache import made_by
 from batchnav.runtime.compiler import LoopCompiler, PartCompiler
+
+_OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}
+"""Of all that runs on the CPU; no C code calls it."""
+
+
+def _not_for_literals(dispatcher):
+    """Have a number that a caller writes out, as 0 or True, be one of its type: numba compiles for each number anew."""
+
+    def get_call_template(args, kws):
+        args, kws = [types.unliteral(arg) for arg in args], {key: types.unliteral(arg) for key, arg in kws.items()}
+        return type(dispatcher).get_call_template(dispatcher, args, kws)
+
+    dispatcher.get_call_template = get_call_template
+    return dispatcher
 
 
 def _called_by_kernels(**options):
@@ -23,30 +37,34 @@ def _called_by_kernels(**options):
     They do without the code that takes arguments out of Python's objects, which for NamedTuples of arrays is a third
     of the time to compile.
     """
-    options |= {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    options |= {"pipeline_class": PartCompiler}
 
     def decorate(function):
         def refuse(*args, **kwargs):
             raise TypeError(f"{function.__name__}: called from Python, expected a call from a compiled function")
 
-        dispatcher = numba.njit(**options)(function)
+        dispatcher = numba.njit(**_OPTIONS, **options, no_cpython_wrapper=True, pipeline_class=PartCompiler)(function)
         # Without these two a call from Python would jump to the code that is not there.
         dispatcher._insert = lambda *entry, **kwargs: None
         dispatcher._compile_for_args = refuse
-        return dispatcher
+        return _not_for_literals(dispatcher)
 
     return decorate
 
 
-device_function = numba.njit(error_model="numpy")
-lean_function = _called_by_kernels()
+def device_function(function):
+    """The work for one item, which Python can call too, by code of its own."""
+    dispatcher = _called_by_kernels()(function)
+    dispatcher._compile_for_args = numba.njit(**_OPTIONS)(function)._compile_for_args
+    return dispatcher
+
+
+lean_function = _called_by_kernels(_nrt=False)
 """A `device_function` without reference counting, for those that take NamedTuples of arrays: a call would count every
 array's references (measured on the CPU: searches 2 to 3 times slower). May not allocate, nor be called from Python."""
-inline_function = _called_by_kernels(forceinline=True)
+inline_function = _called_by_kernels(_nrt=False, forceinline=True)
 """A `lean_function` whose code goes into its caller. For those that take NamedTuples and are called once per item, or
 more: a real call hands every array over as seven words (measured on the CPU: with the counting, 10 times slower)."""
-exact_function = _called_by_kernels(forceinline=True, fastmath=False)
+exact_function = _called_by_kernels(_nrt=False, forceinline=True, fastmath=False)
 """An `inline_function` that gives the same bits in every kernel. Without `fastmath` a function takes that of its first
 caller, so whether a product and a sum become one instruction depends on what a process happened to compile first."""
 
@@ -62,15 +80,13 @@ def _with_kernel_folder(decorate, function):
 
 def cpu_kernel(function):
     """Compile a function with `prange` loops for all CPU threads; cached on disk."""
-    decorate = numba.njit(
-        error_model="numpy", parallel=True, cache=True, fastmath={"contract"}, pipeline_class=LoopCompiler
-    )
+    decorate = numba.njit(**_OPTIONS, parallel=True, cache=True, fastmath={"contract"}, pipeline_class=LoopCompiler)
     return _with_kernel_folder(decorate, function)
 
 
 def cpu_function(function):
     """Compile a serial function for the CPU (tree building, baking); cached on disk."""
-    return _with_kernel_folder(numba.njit(error_model="numpy", cache=True), function)
+    return _with_kernel_folder(numba.njit(**_OPTIONS, cache=True), function)
 
 
 def cuda_kernel(function, max_registers=None, lto=None):

@@ -134,7 +134,6 @@ def _build(slack, boxes_out, order_out, nodes_out, links_out):
         return 1
     # Tasks: begin, end, interior levels that are left including this one, parent's row, side. One waits at each level.
     tasks = np.empty((MAX_LEVELS + 2, 5), np.int64)
-    # Literals would compile the callees once more.
     begin, end, levels = np.int64(0), np.int64(count), np.int64(MAX_LEVELS)
     parent, side, waiting, rows = np.int64(-1), 0, 0, np.int64(0)
     while True:

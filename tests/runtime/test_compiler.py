@@ -43,6 +43,25 @@ def test_a_loop_of_parts_and_a_function_that_it_is_the_first_to_call():
     assert all(isinstance(compiled.library, _Part) for compiled in _grown.overloads.values())
     for kind, _ in _halved.signatures:
         assert _halved(np.dtype(kind.name).type(3), values) == 1.5
+    assert all(isinstance(compiled.library, _Part) for compiled in _halved.overloads.values())
+
+
+@lean_function
+def _sum_of_row(values, row, doubled):
+    total = np.float32(0)
+    for k in range(values.shape[1]):
+        total += values[row, k]
+    return np.float32(2) * total if doubled else total
+
+
+@numba.njit
+def _sums(values):
+    return _sum_of_row(values, 0, True) + _sum_of_row(values, 1, False) + _sum_of_row(values, len(values) - 1, False)
+
+
+def test_numbers_that_callers_write_out_compile_no_function_of_their_own():
+    assert _sums(np.arange(6, dtype=np.float32).reshape(3, 2)) == 2 * 1 + 5 + 9
+    assert len(_sum_of_row.overloads) == 1
 
 
 def test_the_collector_runs_again_after_a_compilation():

@@ -1,8 +1,4 @@
-"""Arrays of compiled code: growing rows, sorting keys. Loops rather than slices and `sort`, which compile for seconds.
-
-A count that is passed on to another function starts as `np.int64(0)`: for a literal 0 numba would compile the callee
-once more.
-"""
+"""Arrays of compiled code: growing rows, sorting keys. Loops: slices and `sort` compile for seconds."""
 
 import numpy as np
 
