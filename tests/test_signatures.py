@@ -24,7 +24,7 @@ SETTINGS = {
     "chunks", "threads", "radius", "trilinear",
 }  # fmt: skip
 """What stays from call to call: after what is read."""
-STORES = {"store4": 0, "cuda.atomic.add": 0}
+STORES = {"store4": 0, "store2": 0, "store1": 0, "cuda.atomic.add": 0}
 """Functions that write to an argument that is not named so: which one."""
 MANY = 10
 """Arguments."""

@@ -13,6 +13,7 @@ from batchnav.navmesh.data import (
     link_middle,
     link_source,
     polygon_edge,
+    polygon_links,
     polygon_size,
     polygon_vertex,
     scene_nodes,
@@ -60,7 +61,8 @@ def distance_to_wall(nav, scene, point, max_distance, scratch, row):
         if entry >= 0:
             here, _ = link_middle(nav, entry)
             parent = link_source(nav, via >> 2)
-        for link in range(nav.link_start[polygon], nav.link_start[polygon + 1]):
+        first_link, end_link = polygon_links(nav, polygon)
+        for link in range(first_link, end_link):
             middle, target = link_middle(nav, link)
             if target == parent or _distance_to_edge(nav, polygon, link_edge(nav, link), centre) > nearest:
                 continue

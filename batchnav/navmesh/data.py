@@ -215,7 +215,7 @@ _HEAD, _CENTRE, _EDGES = (_column(POLYGON_ROW, field) for field in ("vertices", 
 @inline_function
 def polygon_size(nav, polygon):
     """Number of vertices, and of edges."""
-    return as_int(nav.polygons[polygon, _HEAD])
+    return as_int(load4(nav.polygons, polygon, _HEAD)[0])
 
 
 @inline_function
@@ -274,6 +274,13 @@ _LEFT, _EDGE, _RIGHT, _SOURCE = (_column(PORTAL_ROW, field) for field in ("left"
 
 
 @inline_function
+def polygon_links(nav, polygon):
+    """A polygon's first link, and the one after its last."""
+    place = np.uint32(polygon)  # of a signed index it would be asked whether it counts from the end
+    return nav.link_start[place], nav.link_start[place + np.uint32(1)]
+
+
+@inline_function
 def link_middle(nav, link):
     """The middle of a link's portal, and the polygon it leads to."""
     x, y, z, target = load4(nav.link_middle, link, 0)
@@ -283,7 +290,7 @@ def link_middle(nav, link):
 @inline_function
 def link_target(nav, link):
     """The polygon a link leads to."""
-    return as_int(nav.link_middle[link, _TARGET])
+    return as_int(load4(nav.link_middle, link, 0)[3])
 
 
 @inline_function
@@ -297,19 +304,19 @@ def link_portal(nav, link):
 @inline_function
 def link_edge(nav, link):
     """The edge that a link leaves its polygon through."""
-    return as_int(nav.link_portal[link, _EDGE]) & 7
+    return as_int(load4(nav.link_portal, link, _LEFT)[3]) & 7
 
 
 @inline_function
 def link_side(nav, link):
     """The side of the tile that a link crosses: 0..3."""
-    return as_int(nav.link_portal[link, _EDGE]) >> 3
+    return as_int(load4(nav.link_portal, link, _LEFT)[3]) >> 3
 
 
 @inline_function
 def link_source(nav, link):
     """The polygon a link leaves."""
-    return as_int(nav.link_portal[link, _SOURCE])
+    return as_int(load4(nav.link_portal, link, _RIGHT)[3])
 
 
 def search_scratch(nodes: int, rows: int, device: torch.device, max_corners: int = 0) -> SearchScratch[torch.Tensor]:

@@ -16,6 +16,7 @@ from batchnav.navmesh.data import (
     NODE_POOL,
     link_middle,
     link_side,
+    polygon_links,
     polygon_size,
     polygon_vertex,
     scene_nodes,
@@ -67,7 +68,8 @@ def far_vertices(i, nav, scene, start, scratch, row, candidates_out):
         for k in range(polygon_size(nav, polygon)):
             vertex = polygon_vertex(nav, polygon, k)
             _keep_far(i, vertex, cost + distance(place, vertex), candidates_out)
-        for link in range(nav.link_start[polygon], nav.link_start[polygon + 1]):
+        first_link, end_link = polygon_links(nav, polygon)
+        for link in range(first_link, end_link):
             middle, target = link_middle(nav, link)
             neighbour = target - offset
             if shift > 0:

@@ -19,6 +19,7 @@ from batchnav.navmesh.data import (
     link_portal,
     link_side,
     link_source,
+    polygon_links,
     polygon_size,
     polygon_vertex,
     scene_nodes,
@@ -102,7 +103,8 @@ def search_corridor(nav, scene, first, start, last, goal, scratch, row):
             here, _ = link_middle(nav, entry)
             parent = link_source(nav, via >> 2)
         side = node & ((1 << shift) - 1)
-        for link in range(nav.link_start[polygon], nav.link_start[polygon + 1]):
+        first_link, end_link = polygon_links(nav, polygon)
+        for link in range(first_link, end_link):
             middle, target = link_middle(nav, link)
             if target == parent:
                 continue

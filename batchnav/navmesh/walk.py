@@ -18,6 +18,7 @@ from batchnav.navmesh.data import (
     polygon_centre,
     polygon_edge,
     polygon_isolation,
+    polygon_links,
     polygon_size,
     scene_climb,
 )
@@ -134,7 +135,7 @@ def _move(nav, first, start, end, counting, sliding, scratch, row):
                     passes, _ = _crossing(start, end, a, b)
                 link, stop, taken = 0, 1, 0
                 if neighbour == SEVERAL:
-                    link, stop = nav.link_start[polygon], nav.link_start[polygon + 1]
+                    link, stop = polygon_links(nav, polygon)
                 while link < stop and taken < _MAX_LINKS:
                     target = _target(nav, neighbour, link, edge)
                     link += 1

@@ -20,6 +20,7 @@ from batchnav.config import in_range
 from batchnav.geometry.point import keep_point, point_at
 from batchnav.navmesh.farthest import CANDIDATES, far_vertices
 from batchnav.navmesh.geodesic import geodesic_distance
+from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.launch import BoundKernel
@@ -147,7 +148,7 @@ class Flee(ProgressTask):
                 farthest_cpu, nav, queue, chunks, scratch, candidates, upcoming
             )
             return
-        self._judge = BoundKernel(judge_cuda, n, nav, notes, scale, self.scratch, *written)
+        self._judge = BoundKernel(judge_cuda, n, nav, notes, scale, self.scratch, *written, block=SEARCH_BLOCK)
         self._find_farthest = BoundKernel(
             farthest_cuda, drawing_threads(n), nav, queue, *self.scratch_beside, candidates, upcoming, block=BLOCK
         )

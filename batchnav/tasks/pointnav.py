@@ -19,6 +19,7 @@ from numba import prange
 from batchnav.config import in_range
 from batchnav.geometry.point import keep_point, point_at
 from batchnav.navmesh.geodesic import geodesic_distance
+from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.launch import BoundKernel
@@ -310,15 +311,18 @@ class PointNav:
             return
         actions = view(sim.body_config.no_actions(n, sim.device))
         walk_all = BoundKernel(
-            advance_cuda, n, actions, nav, goals, body, settings, scratch, bodies, notes, followed, noted
-        )
+            advance_cuda, n, actions, nav, goals, body, settings, scratch, bodies, notes, followed, noted,
+            block=SEARCH_BLOCK,
+        )  # fmt: skip
 
         def advance(actions: torch.Tensor) -> None:
             walk_all.change(0, actions.data_ptr())
             walk_all()
 
         self.advance = advance
-        self.judge = BoundKernel(judge_cuda, n, nav, bodies, notes, settings, scratch, goals, metrics, reward)
+        self.judge = BoundKernel(
+            judge_cuda, n, nav, bodies, notes, settings, scratch, goals, metrics, reward, block=SEARCH_BLOCK
+        )
         begins = [BoundKernel(begin_cuda, n, everyone, upcoming, *begun) for everyone in (False, True)]
         self.begin = lambda everyone: begins[everyone]()
         self.draw = BoundKernel(

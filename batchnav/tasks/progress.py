@@ -20,6 +20,7 @@ import torch
 from numba import prange
 
 from batchnav.geometry.point import keep_point, point_at
+from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
@@ -320,7 +321,9 @@ class ProgressTask:
             self.draw_starts: Callable[[], Any] = partial(draw_cpu, nav, bodies, queue, origin, table, upcoming, noted)
             return
         actions = view(sim.body_config.no_actions(n, sim.device))
-        walk_all = BoundKernel(advance_cuda, n, actions, nav, roam, body, max_steps, self.scratch, bodies, notes, noted)
+        walk_all = BoundKernel(
+            advance_cuda, n, actions, nav, roam, body, max_steps, self.scratch, bodies, notes, noted, block=SEARCH_BLOCK
+        )
 
         def advance(actions: torch.Tensor) -> None:
             walk_all.change(0, actions.data_ptr())

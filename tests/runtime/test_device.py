@@ -8,7 +8,7 @@ from numba import types as nb
 
 from batchnav.errors import DeviceError
 from batchnav.runtime.arrays import view
-from batchnav.runtime.intrinsics import let_successor_start, load4, store4, wait_for_predecessor
+from batchnav.runtime.intrinsics import let_successor_start, load1, load4, store1, store2, store4, wait_for_predecessor
 from batchnav.runtime.kernels import cuda, cuda_kernel, exact_function, inline_function, lean_function
 from batchnav.runtime.launch import BoundKernel
 
@@ -30,9 +30,11 @@ def test_a_call_from_python_is_refused(decorate):
 
 @numba.njit
 def _moved(array, row):
-    """Read four numbers, and write them one row down."""
-    values = load4(array, row, np.int32(4))
-    store4(array, np.int32(row - 1), np.int32(8), values)
+    """Read four numbers, and write them one row down: together, as a pair and one by one."""
+    values, below = load4(array, row, np.int32(4)), np.int32(row - 1)
+    store4(array, below, np.int32(8), values)
+    store2(array, below, np.int32(2), (load1(array, row, np.int32(6)), values[3]))
+    store1(array, below, np.int32(5), load1(array, row, np.int32(5)))
     return values
 
 
@@ -42,7 +44,7 @@ def test_rows_beyond_two_to_the_31_elements(tmp_path):
     array = np.memmap(tmp_path / "rows", np.float32, "w+", shape=(rows, 12))
     array[-1, 4:8] = 1, 2, 3, 4
     assert _moved(np.asarray(array), np.int32(rows - 1)) == (1, 2, 3, 4)
-    assert array[-2].tolist() == [0] * 8 + [1, 2, 3, 4]
+    assert array[-2].tolist() == [0, 0, 3, 4, 0, 2, 0, 0, 1, 2, 3, 4]
 
 
 def _shift(source, target):
