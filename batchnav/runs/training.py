@@ -57,26 +57,35 @@ def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: boo
     with join(run.device) as ranks, StopSignals(run.on_sigusr1, once=ranks.several) as signals:
         if not ranks.first:
             logging.getLogger("batchnav").setLevel(logging.ERROR)  # rank 0 says it for all
-        with SharedFolder(ranks, out, run, allow_changes) as folder:
-            learner = make_learner(run, ranks)
-            folder.resume(learner)
-            validation = Validation(run, learner.policy, ranks) if run.eval_every else None
-            folder.begin(learner.frames, {m.name: (m.low, m.high) for m in headline(run)})
-            if wandb and folder.open:
-                folder.open.listeners.append(wandb_log(out, to_dict(run)))
-            log.info("%s", opening(run, learner, out))
-            traced = profile and ranks.first
-            profiler = tracing(out / "trace.json") if traced else None
-            progress = TrainingProgress(run.ppo.total_frames, learner.frames, quiet=not ranks.first)
-            with progress, profiler or contextlib.nullcontext(), signals.deferred():
-                after_update = profiler.step if profiler else lambda: None
-                _loop(run, learner, folder, validation, signals, progress, after_update)
-                save(learner, run, folder)
-            if signals.status is None:
-                log.info("%s", closing(learner.frames, out))
+        # In a function of its own, since the learner's graphs have to be gone when ranks part.
+        frames = _train(run, out, ranks, signals, profile, allow_changes, wandb)
         if signals.status is not None:
             ranks.agree_to_end(signals.status)
-        signals.end(f"saved at frame {learner.frames:,}")
+        signals.end(f"saved at frame {frames:,}")
+
+
+def _train(
+    run: PointNavRun, out: Path, ranks: Ranks, signals: StopSignals, profile: bool, allow_changes: bool, wandb: bool
+) -> int:
+    """`train`, for one rank; the frames that are done."""
+    with SharedFolder(ranks, out, run, allow_changes) as folder:
+        learner = make_learner(run, ranks)
+        folder.resume(learner)
+        validation = Validation(run, learner.policy, ranks) if run.eval_every else None
+        folder.begin(learner.frames, {m.name: (m.low, m.high) for m in headline(run)})
+        if wandb and folder.open:
+            folder.open.listeners.append(wandb_log(out, to_dict(run)))
+        log.info("%s", opening(run, learner, out))
+        traced = profile and ranks.first
+        profiler = tracing(out / "trace.json") if traced else None
+        progress = TrainingProgress(run.ppo.total_frames, learner.frames, quiet=not ranks.first)
+        with progress, profiler or contextlib.nullcontext(), signals.deferred():
+            after_update = profiler.step if profiler else lambda: None
+            _loop(run, learner, folder, validation, signals, progress, after_update)
+            save(learner, run, folder)
+        if signals.status is None:
+            log.info("%s", closing(learner.frames, out))
+    return learner.frames
 
 
 class Report(NamedTuple):
