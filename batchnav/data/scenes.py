@@ -115,8 +115,8 @@ def _generated(scene_id: str, settings: NavMeshSettings | None, appearance: bool
     kind, _, seed = scene_id.partition(":")
     if not (seed.isascii() and seed.isdigit()):
         raise MeshError(f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in '{kind}:7'")
-    file = _kept(scene_id, settings, appearance)
-    if file.is_file():
+    places = _kept(scene_id, settings, appearance)
+    for file in filter(Path.is_file, places):
         try:
             return _with_surface(load_prepared(file, appearance), with_pictures)
         except MeshError:  # a damaged cache is no reason to fail
@@ -126,7 +126,7 @@ def _generated(scene_id: str, settings: NavMeshSettings | None, appearance: bool
     else:
         walked = mesh = (make_hall if kind == "hall" else make_house)(int(seed), appearance)
     scene = make_scene(scene_id, mesh, bake(walked, scene_id, settings or NavMeshSettings()))
-    save_prepared(_with_surface(scene, without_pictures), file, durable=False)  # what is lost is made again
+    save_prepared(_with_surface(scene, without_pictures), places[-1], durable=False)  # what is lost is made again
     return scene
 
 
@@ -136,17 +136,17 @@ def _with_surface(scene: Scene, change: Callable[[Surface], Surface]) -> Scene:
     return scene._replace(mesh=scene.mesh._replace(surface=surface and change(surface)))
 
 
-def _kept(scene_id: str, settings: NavMeshSettings | None, appearance: bool) -> Path:
-    """Where the cache keeps what is made from a seed: KIND_SEED.scene, with a hash of settings but the default ones.
+def _kept(scene_id: str, settings: NavMeshSettings | None, appearance: bool) -> list[Path]:
+    """Where the cache may have what is made from a seed, and last where it is put.
 
-    Where depth alone is wanted, KIND_SEED_bare.scene, unless there is the other: surfaces are half of the work.
+    KIND_SEED.scene, with a hash of settings but the default ones; where depth alone is wanted, else
+    KIND_SEED_bare.scene: surfaces are half of the work.
     """
     settings = settings or NavMeshSettings()
     is_default = settings == NavMeshSettings()
     tag = "" if is_default else f"_{hashlib.sha256(str(settings).encode()).hexdigest()[:16]}"
-    stem = f"{scene_id.replace(':', '_')}{tag}"
-    whole = made_by("houses", __name__) / f"{stem}{SUFFIX}"
-    return whole if appearance or whole.is_file() else whole.with_name(f"{stem}_bare{SUFFIX}")
+    stem, folder = f"{scene_id.replace(':', '_')}{tag}", made_by("houses", __name__)
+    return [folder / f"{stem}{end}{SUFFIX}" for end in ([""] if appearance else ["", "_bare"])]
 
 
 def load_scenes(
@@ -210,7 +210,8 @@ def find_scenes(
     # A house from the cache, or a prepared scene, is mapped before a process has started.
     looks = appearance is not False
     mapped = (
-        name.endswith(SUFFIX) or (name.startswith(GENERATED) and _kept(name, settings, looks).is_file()) for name in ids
+        name.endswith(SUFFIX) or (name.startswith(GENERATED) and any(map(Path.is_file, _kept(name, settings, looks))))
+        for name in ids
     )
     new = [name for name, is_there in zip(ids, mapped, strict=True) if not is_there]
     making = zip(new, in_parallel(find, new, "scenes", SCENES_PER_WORKER), strict=True)

@@ -1,7 +1,7 @@
 """A navmesh as the rows that kernels read, K navmeshes in one set of arrays, and the memory that a search works in.
 
 What a row holds is said here alone: as a dtype (for NumPy, by `records`) and as the functions by which kernels read it.
-Column are multiples of 16 bytes, one line of a dtype each, read with `intrinsics.load4`. Integers inside float rows are
+Rows are multiples of 16 bytes, one line of a dtype each, read with `intrinsics.load4`. Integers inside float rows are
 kept as their bits (`as_int`, `as_float`). Polygon, link, triangle, node and island ids are global over all packed
 scenes.
 """

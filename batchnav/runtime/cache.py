@@ -28,8 +28,8 @@ def cache_folder() -> Path:
 def own_folder(folder: Path) -> Path:
     """The folder, made where there is none so that nobody else reads it. Machine code is loaded from there, and run.
 
-    ArgumentError for one that others own or may write, or that cannot be made. Above it others may write where they may
-    not rename what is not theirs, as in /tmp.
+    ArgumentError for one that others own or may write, or that cannot be made or written. Above it others may write
+    where they may not rename what is not theirs, as in /tmp.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -42,6 +42,8 @@ def own_folder(folder: Path) -> Path:
         found, advice = f"one of user {state.st_uid}'s", "set BATCHNAV_CACHE to a folder of your own"
     elif state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         found, advice = f"one that others may write (mode {stat.S_IMODE(state.st_mode):o})", f"chmod -R go-w {folder}"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        raise ArgumentError(f"cache folder {folder}: cannot be written: set BATCHNAV_CACHE to one that can")
     else:
         return folder
     raise ArgumentError(f"cache folder {folder}: found {found}, expected one that only you may write: {advice}")

@@ -63,3 +63,9 @@ def test_depth_alone_makes_no_surface_and_takes_one_that_is_there(tmp_path, monk
     monkeypatch.setattr(scenes, "make_hall", None)
     assert find_scene("hall:3", appearance=False).mesh.surface is None
     assert find_scene("hall:3").mesh.surface is not None
+    (tmp_path / "hall_3.scene").write_bytes(b"damaged")
+    monkeypatch.undo()
+    monkeypatch.setattr(scenes, "made_by", lambda *_: tmp_path)
+    assert find_scene("hall:3", appearance=False).mesh.surface is None
+    assert [file.name for file in tmp_path.iterdir()] == ["hall_3_bare.scene"]
+    assert find_scene("hall:3").mesh.surface is not None

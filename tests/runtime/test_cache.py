@@ -68,6 +68,13 @@ def test_a_file_in_its_place_is_named(folder):
         made()
 
 
+def test_one_that_cannot_be_written_is_named(folder, monkeypatch):
+    made()
+    monkeypatch.setattr(cache.os, "access", lambda *_: False)  # as in an image that is mounted read-only; root may all
+    with pytest.raises(ArgumentError, match=rf"cache folder {folder}: cannot be written: set BATCHNAV_CACHE"):
+        made()
+
+
 def test_kernels_are_not_loaded_from_it(folder):
     folder.mkdir()
     folder.chmod(0o777)
