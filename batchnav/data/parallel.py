@@ -7,7 +7,7 @@ import importlib.util
 import multiprocessing
 import pickle
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
@@ -26,11 +26,14 @@ SECONDS_BETWEEN_LINES = 5.0
 """Where nobody can see a bar."""
 
 
-def in_parallel(work: Callable[[T], R], items: Iterable[T], title: str, per_worker: int = 1) -> Iterator[R]:
+def in_parallel(
+    work: Callable[[T], R], items: Iterable[T], title: str, per_worker: int = 1
+) -> Generator[R, None, None]:
     """`work` of each item, in order, in as many processes as there are threads and get `per_worker` items or more.
 
-    Results come as they are there, and work goes on while the caller looks at them. A bar on a terminal, and in a
-    notebook that has widgets, shows how far it is, a line now and then elsewhere.
+    Results come as they are there, and work goes on while the caller looks at them, until there is none left or the
+    generator is closed. A bar on a terminal, and in a notebook that has widgets, shows how far it is, a line now and
+    then elsewhere.
 
     From any script or notebook: the caller's main module is not imported again (loky), and needs no guard. A daemonic
     process, which may start none, does the work itself. BatchnavError where a process is killed.

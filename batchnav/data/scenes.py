@@ -5,6 +5,7 @@ A scene's navmesh belongs to a body: `settings` say for which it is to be.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -214,8 +215,9 @@ def find_scenes(
         for name in ids
     )
     new = [name for name, is_there in zip(ids, mapped, strict=True) if not is_there]
-    making = zip(new, in_parallel(find, new, "scenes", SCENES_PER_WORKER), strict=True)
-    made = {name: scene or find_scene(name, **how) for name, scene in making}
+    # Closed: an error's traceback would keep it, and the work going.
+    with contextlib.closing(in_parallel(find, new, "scenes", SCENES_PER_WORKER)) as results:
+        made = {name: scene or find_scene(name, **how) for name, scene in zip(new, results, strict=True)}
     return [made.get(name) or find_scene(name, **how) for name in ids]
 
 

@@ -69,3 +69,22 @@ def test_depth_alone_makes_no_surface_and_takes_one_that_is_there(tmp_path, monk
     assert find_scene("hall:3", appearance=False).mesh.surface is None
     assert [file.name for file in tmp_path.iterdir()] == ["hall_3_bare.scene"]
     assert find_scene("hall:3").mesh.surface is not None
+
+
+def test_no_more_are_made_where_one_cannot_be_read(monkeypatch):
+    closed = []
+
+    def making(*_):
+        try:
+            yield None
+        finally:
+            closed.append(True)
+
+    def fail(name, **_):
+        raise MeshError(name)
+
+    monkeypatch.setattr(scenes, "in_parallel", making)
+    monkeypatch.setattr(scenes, "find_scene", fail)
+    with pytest.raises(MeshError, match="hall:901") as caught:
+        find_scenes(["hall:901", "hall:902"])
+    assert closed and caught  # whose traceback holds the frame

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -42,6 +43,20 @@ def test_results_come_in_order_and_hold_no_file_open(two_processes):
 def test_an_error_in_a_process_is_raised_here(two_processes):
     with pytest.raises(ZeroDivisionError):
         list(in_parallel(_half, [2, 1, 0, 1], "halves"))
+
+
+def _touch(place):
+    time.sleep(0.05)
+    place.touch()
+
+
+def test_work_ends_when_it_is_closed(two_processes, tmp_path):
+    working = in_parallel(_touch, [tmp_path / str(n) for n in range(100)], "files")
+    next(working), next(working)
+    working.close()
+    done = len(list(tmp_path.iterdir()))
+    time.sleep(0.5)
+    assert 2 <= done == len(list(tmp_path.iterdir())) < 100
 
 
 def _die(n):
