@@ -18,10 +18,9 @@ NEAR = np.float32(0.01)
 def check_options(bank: SceneBank, num_agents: int, height: int, width: int, hfov_deg: float, max_depth: float) -> None:
     """ArgumentError where an option of a renderer is of another kind, out of range, or more than memory holds."""
     check_kind("bank", bank, SceneBank)
-    check_int("num_agents", num_agents, 1, 2**24)
-    check_int("height", height, 1, 8192)
-    check_int("width", width, 1, 8192)
-    check_memory("num_agents, height, width", 4 * num_agents * height * width, bank.device)
+    count = check_int("num_agents", num_agents, 1, 2**24)
+    count *= check_int("height", height, 1, 8192) * check_int("width", width, 1, 8192)
+    check_memory("num_agents, height, width", 4 * count, bank.device)
     if not check_number("hfov_deg", hfov_deg, 1.0, 180.0) < 180.0:
         raise ArgumentError(f"hfov_deg: found {hfov_deg!r}, expected degrees from 1 to less than 180")
     if not check_number("max_depth", max_depth, 0.0, float("inf")) > NEAR:

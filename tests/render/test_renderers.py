@@ -155,6 +155,7 @@ BAD_OPTIONS = [
     ({"width": 10**6}, "width"), ({"hfov_deg": 180.0}, "hfov_deg"), ({"hfov_deg": float("nan")}, "hfov_deg"),
     ({"max_depth": 0.0}, "max_depth"), ({"max_depth": float("nan")}, "max_depth"), ({"hfov_deg": "wide"}, "hfov_deg"),
     ({"bank": None}, "bank"), ({"num_agents": 10**6, "height": 8192, "width": 8192}, "num_agents, height, width"),
+    ({"num_agents": np.int32(10**6), "height": np.int32(8192), "width": np.int32(8192)}, "num_agents, height, width"),
 ]  # fmt: skip
 
 
