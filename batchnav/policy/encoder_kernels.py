@@ -237,8 +237,8 @@ def tail_backward(
     pooled_grad = tl.zeros((F, C), tl.float32)
     for s in range(S):
         hidden_grad = tl.sum(excited_grad * tl.load(excite + s * C + channel), axis=1)
-        active = tl.load(hidden + frame * S + s, mask=frame < B, other=0.0).to(tl.float32) > 0.0
-        hidden_grad = tl.where(active, hidden_grad, 0.0)
+        stopped = tl.load(hidden + frame * S + s, mask=frame < B, other=0.0).to(tl.float32) <= 0.0
+        hidden_grad = tl.where(stopped, 0.0, hidden_grad)
         tl.store(hidden_grad_out + frame * S + s, hidden_grad.to(kind), mask=frame < B)
         pooled_grad += hidden_grad[:, None] * tl.load(squeeze + s * C + channel)
     pooled_grad *= 1.0 / PIXELS

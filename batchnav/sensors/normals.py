@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numba import prange
 
-from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import pixel_ray, tan_half
 from batchnav.geometry.pose import camera_axes
 from batchnav.runtime.arrays import view
@@ -17,7 +16,7 @@ from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_funct
 from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
-from batchnav.sensors.sensor import Views
+from batchnav.sensors.sensor import Views, check_seen
 from batchnav.types import Spec
 
 _ZERO, _FIRST = np.float32(0.0), np.int32(0)
@@ -45,8 +44,7 @@ class NormalSensor:
         out: torch.Tensor,
     ) -> None:
         """Triangles -> normals in the camera's frame."""
-        if triangle is None or appearance is None:
-            raise ArgumentError("normals: found no triangles or no appearance, expected both, as it declares")
+        triangle, appearance = check_seen("normals", triangle, appearance, out)
         if self._bound is None or self._bound[0] is not appearance:
             self._bound = appearance, self._bind(appearance, out)
         self._bound[1](triangle, views.heading, views.pitch, out)

@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from numba import prange
 
-from batchnav.errors import ArgumentError
 from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.launch import launch
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
-from batchnav.sensors.sensor import Views
+from batchnav.sensors.sensor import Views, check_seen
 from batchnav.types import Spec
 
 _NOTHING = np.int32(0)
@@ -43,8 +42,7 @@ class _IdSensor:
         out: torch.Tensor,
     ) -> None:
         """Triangles -> ids."""
-        if triangle is None or appearance is None:
-            raise ArgumentError(f"{self.name}: found no triangles or no appearance, expected both, as it declares")
+        triangle, appearance = check_seen(self.name, triangle, appearance, out)
         arrays = view(triangle.view(-1)), view(getattr(appearance, self.field)), view(out.view(-1))
         if out.is_cuda:
             launch(_look_up_cuda, out.numel(), *arrays)

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from batchnav.errors import ArgumentError
 from batchnav.scene.appearance import Appearance
 from batchnav.types import Spec
 
@@ -83,3 +84,18 @@ class Sensor(Protocol):
     ) -> None:
         """Depth f32 [N, H, W], triangles i32 [N, H, W] -> `out` [N, ...], of the spec's type or of its storage."""
         ...
+
+
+def check_seen(
+    name: str, triangle: torch.Tensor | None, appearance: Appearance[torch.Tensor] | None, out: torch.Tensor
+) -> tuple[torch.Tensor, Appearance[torch.Tensor]]:
+    """What sensor `name` reads to write `out` [N, C, H, W]: triangles [N, H, W], and their appearance.
+
+    ArgumentError where one is missing, or the triangles are of another size: kernels check nothing.
+    """
+    if triangle is None or appearance is None:
+        raise ArgumentError(f"{name}: found no triangles or no appearance, expected both, as it declares")
+    drawn = out.shape[:1] + out.shape[2:]
+    if triangle.shape != drawn:
+        raise ArgumentError(f"{name}: found triangles {list(triangle.shape)}, expected {list(drawn)}")
+    return triangle, appearance

@@ -7,7 +7,7 @@ from numba import types as nb
 from rigs import bodies_at, make_rig, observe, room_scene
 
 import batchnav
-from batchnav.errors import ConfigError
+from batchnav.errors import ArgumentError, ConfigError
 from batchnav.houses import make_house
 from batchnav.render.reference import visibility_reference
 from batchnav.scene.bank import SceneBank
@@ -15,7 +15,9 @@ from batchnav.scene.scene import make_scene
 from batchnav.scene.slots import Capacity, SlotBank
 from batchnav.sensors import semantic
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.normals import NormalSensor
 from batchnav.sensors.semantic import InstanceSensor, SemanticSensor
+from batchnav.sensors.sensor import Views
 from batchnav.types import Material, Surface
 
 WALL, FLOOR, CEILING = 1, 2, 3
@@ -121,6 +123,19 @@ def test_spec():
         assert {spec.stored_on(torch.device(kind)) for kind in ("cpu", "cuda")} == {torch.int32}
         box = spec.box
         assert box.dtype == "int32" and box.low.min() == 0 and box.high.max() == 2**31 - 1
+
+
+@pytest.mark.parametrize("kind", [SemanticSensor, InstanceSensor, NormalSensor])
+def test_triangles_that_are_missing_or_of_another_size_are_refused(kind):
+    """Kernels check nothing, so the sensors do."""
+    bank, sensor = SceneBank.pack([named_room()], appearance=True), kind(CameraConfig(8, 12))
+    out = torch.zeros(2, *sensor.spec.shape, dtype=sensor.spec.dtype)
+    sight = Views(torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2), torch.zeros(2))
+    depth, triangle = torch.zeros(2, 8, 8), torch.zeros(2, 8, 8, dtype=torch.int32)
+    with pytest.raises(ArgumentError, match=r"found triangles \[2, 8, 8\], expected \[2, 8, 12\]"):
+        sensor.write(depth, triangle, sight, bank.appearance, out)
+    with pytest.raises(ArgumentError, match="found no triangles or no appearance"):
+        sensor.write(depth, None, sight, bank.appearance, out)
 
 
 def test_an_environment_gives_ids():
