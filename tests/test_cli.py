@@ -116,7 +116,7 @@ def test_list(run, tmp_path, monkeypatch):
 def test_bake_info_view(run, tmp_path):
     floor = write_floor(tmp_path / "floor.ply")
     narrow = run("navmesh", "bake", floor, "--agent-radius", "0.5", "--out", tmp_path / "narrow.navmesh")
-    assert "1 islands" in narrow
+    assert "1 island\n" in narrow
     run("navmesh", "bake", floor)
     areas = [NavMesh.load(tmp_path / f"{name}.navmesh").area for name in ("narrow", "floor")]
     assert areas[0] < areas[1] - 5.0

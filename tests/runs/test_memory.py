@@ -110,7 +110,7 @@ def test_samples_of_a_pixel_are_counted():
     env.reset()
     seen = sum(tensor.nbytes for tensor in env._own.values())
     plain, fine = env.rig.renderers.values()
-    samples = env.rig.sensors[""]["rgb"]._fine.nbytes
+    samples = 4 * env._own["rgb"].nbytes
     found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
     assert found["images"] == plain.depth.nbytes + fine.depth.nbytes + fine._triangle.nbytes + samples + seen
 
