@@ -7,7 +7,7 @@ which Habitat's depth reads as 0, for a wall at its nose.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,14 +20,8 @@ _SCAN = 0x5CA9
 """Begins the seeds of tearing, so that its draws are not those of the house."""
 LARGEST_EDGE = 0.12
 """Metres: so finely are triangles cut at the border of a hole."""
-MOST_HOLES = 0.8
-"""Holes per square metre of floor, at most; a scan draws its own number from 0 on."""
 SMALLEST_HOLE, LARGEST_HOLE = 0.08, 1.4
 """Metres: radius of a hole; small ones are the more frequent."""
-MOST_NOISE = 0.012
-"""Metres: standard deviation of the surface, at most."""
-MOST_PIECES = 40
-"""Shards that float, at most."""
 _SHARDS = (0.6, 0.6, 0.58, 1.0)
 """Colour of pieces that float."""
 CEILING = 0.25
@@ -36,28 +30,46 @@ _DEPTH = 64
 """Halves that wait for their turn: more than halving anything in a house down to LARGEST_EDGE takes."""
 
 
+class ScanDefects(NamedTuple):
+    """What a scan may have that what was scanned has not. Of each a scan draws its own amount, from none on."""
+
+    holes: float = 0.8
+    """Per square metre of floor, at most."""
+    noise: float = 0.012
+    """Metres: standard deviation of the surface, at most."""
+    pieces: int = 40
+    """Shards that float, at most."""
+    ceilings: bool = True
+    """Whether ceilings may be missing."""
+
+
+ALL_DEFECTS = ScanDefects()
+"""Those of `scan:SEED`."""
+
+
 def make_scan(seed: int, surface: bool = False) -> tuple[TriangleMesh, TriangleMesh]:
     """What was scanned, and the scan. In two cases of three it is the house of the seed, else the hall."""
     scanned = (make_house if seed % 3 else make_hall)(seed, surface)
     return scanned, tear(scanned, seed)
 
 
-def tear(scanned: TriangleMesh, seed: int) -> TriangleMesh:
+def tear(scanned: TriangleMesh, seed: int, defects: ScanDefects = ALL_DEFECTS) -> TriangleMesh:
     """A house or hall as a scan: what is seen of it. Where one can walk is still its own.
 
-    The same mesh and seed give the same scan, with the surface of what was scanned where that has one: what is cut
-    keeps its colours, and pieces that float are grey parts of nothing.
+    The same mesh, seed and defects give the same scan, with the surface of what was scanned where that has one: what is
+    cut keeps its colours, and pieces that float are grey parts of nothing.
     """
     draw = np.random.default_rng((_SCAN, seed))
     corners = _with_origin(scanned)
     low, high = corners[..., :3].reshape(-1, 3).min(0), corners[..., :3].reshape(-1, 3).max(0)
-    corners = _without_ceiling(corners, high[1] - CEILING, low, high, draw)
-    corners = _with_holes(corners, low, high, draw)
-    pieces = _pieces(low, high, draw)
+    if defects.ceilings:
+        corners = _without_ceiling(corners, high[1] - CEILING, low, high, draw)
+    corners = _with_holes(corners, defects.holes, low, high, draw)
+    pieces = _pieces(defects.pieces, low, high, draw)
     pieces = np.pad(pieces, ((0, 0), (0, 0), (0, corners.shape[2] - 3)), constant_values=-1.0)
     corners = np.concatenate([corners, pieces])
     vertices, inverse = np.unique(np.round(corners[..., :3].reshape(-1, 3), 5), axis=0, return_inverse=True)
-    vertices = vertices + draw.uniform(0.0, MOST_NOISE) * draw.standard_normal(vertices.shape)
+    vertices = vertices + draw.uniform(0.0, defects.noise) * draw.standard_normal(vertices.shape)
     faces = inverse.reshape(-1, 3).astype(np.int32)
     whole = (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
     surface = None if scanned.surface is None else _torn(scanned.surface, corners[whole][..., 3:])
@@ -112,10 +124,10 @@ def _without_ceiling(corners, above, low, high, draw) -> np.ndarray:
     return corners[~gone]
 
 
-def _with_holes(corners, low, high, draw) -> np.ndarray:
-    """Cut balls out of the surface, their centres anywhere on it."""
+def _with_holes(corners, most, low, high, draw) -> np.ndarray:
+    """Cut balls out of the surface, their centres anywhere on it; at most so many per square metre of floor."""
     floor = (high[0] - low[0]) * (high[2] - low[2])
-    number = int(draw.uniform(0.0, MOST_HOLES) * floor)
+    number = int(draw.uniform(0.0, most) * floor)
     points = corners[..., :3]
     area = np.linalg.norm(np.cross(points[:, 1] - points[:, 0], points[:, 2] - points[:, 0]), axis=1)
     place = points[draw.choice(len(points), number, p=area / area.sum())]
@@ -198,8 +210,8 @@ def _box_distance(triangle, point):
     return square
 
 
-def _pieces(low, high, draw) -> np.ndarray:
-    """Shards of 3 to 20 cm anywhere in the house."""
-    number = draw.integers(MOST_PIECES + 1)
+def _pieces(most, low, high, draw) -> np.ndarray:
+    """Shards of 3 to 20 cm anywhere in the house, at most so many."""
+    number = draw.integers(most + 1)
     centres = draw.uniform(low, high, (number, 3))
     return centres[:, None] + draw.uniform(0.03, 0.2, (number, 1, 1)) * draw.uniform(-1.0, 1.0, (number, 3, 3))
