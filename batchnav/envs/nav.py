@@ -24,6 +24,7 @@ from batchnav.runtime.exchange import OUTPUTS, as_actions, as_mask, handed
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.rig import Rig, appearance_needed, make_pose_sensors, make_sensors, sensor_specs
+from batchnav.sensors.sensor import check_observation
 from batchnav.sim.places import check_places
 from batchnav.sim.simulator import MAX_ENVS, Simulator
 from batchnav.tasks import TASKS
@@ -168,8 +169,13 @@ class NavEnv(gym.vector.VectorEnv):
         return self.observe(), {}
 
     def observe_into(self, out: Observation | None) -> None:
-        """From now on write observations into these tensors, by name; what is not among them is not drawn."""
+        """From now on write observations into these tensors, by name; what is not among them is not drawn.
+
+        None: the environment's own again. ArgumentError where one is not as `sensors.sensor.check_observation` says.
+        """
         check_open(self)
+        if out is not None:
+            check_observation(out, self.specs, self.num_envs, self.device)
         self._out = self._own if out is None else out
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

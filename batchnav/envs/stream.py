@@ -130,7 +130,7 @@ class SceneStream:
             load.result()
         self._loads.clear()
         if sim.device.type == "cuda":
-            torch.cuda.synchronize()  # nothing may read the scenes that are replaced now
+            torch.cuda.synchronize(sim.device)  # nothing may read the scenes that are replaced now
         self._taken, self._turn = found["progress"]
         self._in_slot, self._slot_of = found["in_slot"], found["slot_of"]
         here = [slot for slot in range(self.slots) if slot not in found["loads"]]

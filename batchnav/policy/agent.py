@@ -59,6 +59,8 @@ class Agent:
 
         Args:
             observations: tensors or arrays [N, ...] by name; a single tensor where there is one unnamed observation.
+                NaN is an ArgumentError on the CPU. CUDA's host would have to wait to see it: there such an agent stays
+                NaN until `reset`, and takes its first action.
             episode_start: bool [N], set where these observations begin an episode; None: nowhere (everywhere at the
                 first call after `reset`).
             deterministic: take the most probable action, of a Gaussian its mean. By default one is drawn, as in
@@ -100,5 +102,8 @@ class Agent:
             if value.shape != (len(self._start), *shape):
                 expected = [len(self._start), *shape]
                 raise ArgumentError(f"observations[{name!r}]: found shape {list(value.shape)}, expected {expected}")
+            if self.device.type == "cpu" and value.isnan().any():
+                agents = value.flatten(1).isnan().any(1).nonzero().flatten().tolist()
+                raise ArgumentError(f"observations[{name!r}]: found NaN for agents {agents[:8]}, expected numbers")
             result[name] = value
         return result

@@ -51,7 +51,7 @@ class Timer:
     """Seconds between marks: by events on CUDA, where the host runs ahead of the device, else by the clock."""
 
     def __init__(self, device: torch.device):
-        self._cuda = device.type == "cuda"
+        self._device, self._cuda = device, device.type == "cuda"
         self._marks: list[Any] = []
         self.mark()
 
@@ -59,7 +59,7 @@ class Timer:
         """Set a mark; the first one is set at the beginning."""
         if self._cuda:
             event = torch.cuda.Event(enable_timing=True)
-            event.record()
+            event.record(torch.cuda.current_stream(self._device))
             self._marks.append(event)
         else:
             self._marks.append(time.perf_counter())

@@ -77,6 +77,6 @@ def _seconds(renderer: Renderer, views: tuple) -> float:
         start = time.perf_counter()
         renderer.render(*views)
         if views[0].device.type == "cuda":
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(views[0].device)
         times.append(time.perf_counter() - start)
     return float(np.median(times[_WARM_UP:]))

@@ -18,10 +18,16 @@ def view(value: Any) -> Any:
     Memory is shared. CPU tensors become NumPy arrays, CUDA tensors numba device arrays; other values pass through.
     """
     if isinstance(value, torch.Tensor):
-        return value.numpy() if value.device.type == "cpu" else cuda.as_cuda_array(value, sync=False)
+        return value.numpy() if value.device.type == "cpu" else _device_array(value, value.device)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(view(field) for field in value))
     return value
+
+
+def _device_array(owner: Any, device: torch.device) -> Any:
+    """What `__cuda_array_interface__` describes, as an array that numba knows to be on this device."""
+    with torch.cuda.device(device):  # numba notes down the current one
+        return cuda.as_cuda_array(owner, sync=False)
 
 
 def to_device(value: Any, device: torch.device) -> Any:
@@ -44,7 +50,7 @@ def host_flag(device: torch.device, size: int = 1) -> tuple[np.ndarray, Any]:
     pinned = torch.zeros(size, dtype=torch.int32, pin_memory=True)
     interface = {"shape": (size,), "typestr": "<i4", "data": (pinned.data_ptr(), False), "version": 3}
     owner = types_module.SimpleNamespace(__cuda_array_interface__=interface, tensor=pinned)
-    return pinned.numpy(), cuda.as_cuda_array(owner, sync=False)
+    return pinned.numpy(), _device_array(owner, device)
 
 
 def check_tensor(name: str, value: Any, shape: tuple, dtype: torch.dtype, device: torch.device) -> None:
@@ -54,7 +60,8 @@ def check_tensor(name: str, value: Any, shape: tuple, dtype: torch.dtype, device
     fits = value.shape == shape or (  # the first is quick, which counts where a step takes microseconds
         value.ndim == len(shape) and all(e is None or e == s for e, s in zip(shape, value.shape, strict=True))
     )
-    if not fits or value.dtype != dtype or value.device.type != device.type:
+    there = value.device.type == device.type and device.index in (None, value.device.index)
+    if not fits or value.dtype != dtype or not there:
         raise ArgumentError(
             f"{name}: found {value.dtype} {list(value.shape)} on {value.device}, "
             f"expected {dtype} {['*' if s is None else s for s in shape]} on {device}"

@@ -39,7 +39,8 @@ def resolve_device(device: str | torch.device) -> torch.device:
         if device.index != torch.cuda.current_device():
             torch.cuda.set_device(device)
         cuda.select_device(device.index)
-    return device
+        return device
+    return torch.device("cpu")  # without a number, as tensors have it
 
 
 def check_memory(name: str, num_bytes: int, device: torch.device) -> None:

@@ -70,7 +70,7 @@ class _Replayed:
         self._graph = graph
 
     def _warm_up(self):
-        current = torch.cuda.current_stream()
+        current = torch.cuda.current_stream(self._stream.device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
             result = self._work()

@@ -1,9 +1,13 @@
-"""Starting CUDA kernels on torch's current stream, with their arguments sorted out each time or once."""
+"""Starting CUDA kernels where their arrays are, with their arguments sorted out each time or once.
+
+On torch's current stream of that device, which need not be the current device.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,9 +20,10 @@ from batchnav.runtime.kernels import cuda
 
 
 def launch(kernel, num_threads: int, *args: Any, block: int = 128) -> None:
-    """Start a CUDA kernel of `num_threads` threads on torch's current stream; `args` as `view` returns them."""
+    """Start a CUDA kernel of `num_threads` threads; `args` as `view` returns them."""
     if num_threads > 0:
-        kernel[-(-num_threads // block), block, _stream(torch.cuda.current_stream().cuda_stream)](*args)
+        with torch.cuda.device(_device_of(args)):
+            kernel[-(-num_threads // block), block, _stream(torch.cuda.current_stream().cuda_stream)](*args)
 
 
 class BoundKernel:
@@ -37,7 +42,10 @@ class BoundKernel:
         """
         from cuda.bindings import driver  # part of the extra "cuda": a CPU does without
 
-        compiled = kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in args))
+        self._device = _device_of(args)
+        with torch.cuda.device(self._device):
+            compiled = kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in args))
+            function = driver.CUfunction(int(compiled._codelibrary.get_cufunc().handle))
         values: list[Any] = []
         keep: list[Any] = []
         self._place: dict[int, int] = {}
@@ -58,13 +66,12 @@ class BoundKernel:
             size if isinstance(size, tuple) else (-(-size // block), 1, 1)
         )
         self._config.blockDimX, self._config.blockDimY, self._config.blockDimZ = block, 1, 1
-        if overlap and torch.cuda.get_device_capability() >= OVERLAP_CAPABILITY:
+        if overlap and torch.cuda.get_device_capability(self._device) >= OVERLAP_CAPABILITY:
             attribute = driver.CUlaunchAttribute()
             attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             attribute.value.programmaticStreamSerializationAllowed = 1
             self._config.attrs, self._config.numAttrs = [attribute], 1
         self._stream: int | None = None
-        function = driver.CUfunction(int(compiled._codelibrary.get_cufunc().handle))
         self._launch = functools.partial(
             driver.cuLaunchKernelEx, self._config, function, self._addresses.ctypes.data, 0
         )
@@ -77,13 +84,31 @@ class BoundKernel:
         self._words[self._place[index]] = value
 
     def __call__(self) -> None:
-        """Launch on torch's current stream."""
-        stream = torch.cuda.current_stream().cuda_stream
+        """Launch."""
+        stream = torch.cuda.current_stream(self._device).cuda_stream
         if stream != self._stream:
             self._config.hStream = self._stream = stream
-        (result,) = self._launch()
+        if torch.cuda.current_device() == self._device:
+            (result,) = self._launch()
+        else:
+            with torch.cuda.device(self._device):
+                (result,) = self._launch()
         if result:
             raise DeviceError(f"a kernel's launch: found {result.name}, expected CUDA_SUCCESS")
+
+
+def _device_of(args: tuple) -> int:
+    """Number of the device where a kernel's arrays are: that of the first."""
+    return next(_arrays(args)).gpu_data.context.device.id
+
+
+def _arrays(args: tuple) -> Iterator[Any]:
+    """The device arrays among arguments and their fields."""
+    for argument in args:
+        if isinstance(argument, tuple):
+            yield from _arrays(argument)
+        elif hasattr(argument, "gpu_data"):
+            yield argument
 
 
 @functools.lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sensors import SENSORS
 from batchnav.sensors.camera import CameraConfig, Carriers, MountedCamera, Seeds
 from batchnav.sensors.pose import POSE_SENSORS, PoseSensor
-from batchnav.sensors.sensor import Sensor, Views
+from batchnav.sensors.sensor import Sensor, Views, check_observation
 from batchnav.types import Observation, Spec
 
 MAIN = ""
@@ -95,17 +95,17 @@ class Rig:
         renderer: str = "raycast",
         seeds: Seeds | None = None,
     ):
-        self.sensors, self.appearance = sensors, bank.appearance
+        self.sensors, self.appearance, self._device = sensors, bank.appearance, bank.device
         self.specs = sensor_specs(sensors)
         self.mounts = {
             name: MountedCamera(bodies, camera, number, seeds)
             for number, (name, camera) in enumerate(cameras.items())
             if name in sensors
         }
-        self._drawings = by_drawing(sensors)
+        self._drawings, self._num_bodies = by_drawing(sensors), len(bodies.heading)
         self.renderers = {
             key: make_renderer(
-                renderer, bank, len(bodies.heading), height=scale * cameras[name].height,
+                renderer, bank, self._num_bodies, height=scale * cameras[name].height,
                 width=scale * cameras[name].width, hfov_deg=cameras[name].hfov_deg,
                 backface_culling=cameras[name].backface_culling,
                 max_depth=max(sensor.max_depth for sensor in readers.values()),
@@ -119,7 +119,11 @@ class Rig:
         return all(renderer.capturable for renderer in self.renderers.values())
 
     def observe(self, out: Observation) -> None:
-        """Fill those tensors of `out` that are sensors', by name; what is not there is not drawn."""
+        """Fill those tensors of `out` that are sensors', by name; what is not there is not drawn.
+
+        ArgumentError where one is not as `check_observation` says.
+        """
+        check_observation(out, self.specs, self._num_bodies, self._device)
         for key, (camera, _, readers) in self._drawings.items():
             wanted = {name: sensor for name, sensor in readers.items() if name in out}
             if not wanted:

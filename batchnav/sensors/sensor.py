@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from batchnav.errors import ArgumentError
+from batchnav.runtime.arrays import check_tensor
 from batchnav.scene.appearance import Appearance
 from batchnav.types import Spec
 
@@ -99,3 +100,19 @@ def check_seen(
     if triangle.shape != drawn:
         raise ArgumentError(f"{name}: found triangles {list(triangle.shape)}, expected {list(drawn)}")
     return triangle, appearance
+
+
+def check_observation(out: Any, specs: Iterable[Spec], num_envs: int, device: torch.device) -> None:
+    """ArgumentError where kernels, which check nothing, could not write observations into tensors by name.
+
+    Those that a spec names are [num_envs, *shape] without gaps, on the device, of the spec's type or of its storage.
+    """
+    if not isinstance(out, Mapping):
+        raise ArgumentError(f"observations: found {type(out).__name__}, expected tensors by name")
+    for spec in specs:
+        if spec.name in out:
+            name, tensor, stored = f"observations[{spec.name!r}]", out[spec.name], spec.stored_on(device)
+            dtype = stored if getattr(tensor, "dtype", None) == stored else spec.dtype
+            check_tensor(name, tensor, (num_envs, *spec.shape), dtype, device)
+            if not tensor.is_contiguous():
+                raise ArgumentError(f"{name}: found strides {list(tensor.stride())}, expected a contiguous tensor")

@@ -143,7 +143,7 @@ class Simulator:
             return
         self.finish()
         self.task.advance(actions)
-        self._judge_stream.wait_stream(torch.cuda.current_stream())
+        self._judge_stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self._judge_stream):
             self.task.judge()
         self._judging = True
@@ -161,7 +161,7 @@ class Simulator:
     def finish(self) -> None:
         """Let torch's current stream wait for reward and metrics of the last step."""
         if self._judging:
-            torch.cuda.current_stream().wait_stream(self._judge_stream)
+            torch.cuda.current_stream(self.device).wait_stream(self._judge_stream)
             self._judging = False
 
     def settle(self) -> None:
@@ -171,7 +171,7 @@ class Simulator:
 
     def _await_drawing(self) -> None:
         if self._drawing:
-            torch.cuda.current_stream().wait_stream(self._draw_stream)
+            torch.cuda.current_stream(self.device).wait_stream(self._draw_stream)
             self._drawing = False
 
     def _begin(self, everyone: bool) -> None:
@@ -181,7 +181,7 @@ class Simulator:
         if self.device.type == "cpu":
             self._draw()
             return
-        self._draw_stream.wait_stream(torch.cuda.current_stream())
+        self._draw_stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self._draw_stream):
             self._draw()
         self._drawing = True

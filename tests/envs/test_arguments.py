@@ -172,3 +172,32 @@ def test_every_state_of_a_run_can_be_gone_on_from(bank):
     for _ in range(60):
         env.step(torch.randint(1, 4, (64,), generator=draw))
         env.load_state_dict(env.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"rgb": torch.zeros(N, 3, 16, 15, dtype=torch.uint8)}, r"'rgb'\]: found torch.uint8 \[3, 3, 16, 15\]"),
+        ({"rgb": torch.zeros(N, 3, 16, 16)}, r"'rgb'\]: found torch.float32 .*, expected torch.uint8 \[3, 3, 16, 16\]"),
+        ({"depth": torch.zeros(N + 1, 1, 16, 16)}, r"'depth'\]: found torch.float32 \[4, 1, 16, 16\]"),
+        ({"depth": torch.zeros(N, 1, 16, 32)[..., ::2]}, r"'depth'\]: found strides \[512, 512, 32, 2\], .*contiguous"),
+        ({"depth": torch.zeros(N, 1, 16, 16, device="meta")}, r"'depth'\]: found .* on meta, expected .* on cpu"),
+        ({"depth": np.zeros((N, 1, 16, 16), np.float32)}, r"'depth'\]: found ndarray, expected a torch tensor"),
+        ({"gps": torch.zeros(N, 2, dtype=torch.float64)}, r"'gps'\]: found torch.float64"),
+        ({"pointgoal": torch.zeros(N, 3)}, r"'pointgoal'\]: found torch.float32 \[3, 3\]"),
+    ],
+)
+def test_what_observations_are_written_into_is_checked(change, found):
+    bank = SceneBank.pack([find_scene("house:3", appearance=True)], "cpu", appearance=True)
+    env = make(bank, sensors=("depth", "rgb", "gps"))
+    env.reset()
+    good = {name: value.clone() for name, value in env.seen.items()}
+    with pytest.raises(ArgumentError, match=rf"observations\[{found}"):
+        env.observe_into(good | change)
+    if not {"gps", "pointgoal"} & change.keys():
+        with pytest.raises(ArgumentError, match=rf"observations\[{found}"):
+            env.rig.observe(good | change)
+    env.observe_into(good | {"added": change})  # a wrapper's own are nobody's here
+    assert env.step(torch.ones(N, dtype=torch.int64))[0]["rgb"] is good["rgb"]
+    with pytest.raises(ArgumentError, match="observations: found Tensor, expected tensors by name"):
+        env.observe_into(torch.zeros(3))

@@ -193,3 +193,29 @@ def test_a_task_brings_its_own_settings(bank, monkeypatch):
         NavEnv(bank, N, task="short", config="bps_depth64")
     with pytest.raises(ConfigError, match="option 'patience' is unknown"):
         NavEnv(bank, N, patience=2.5)
+
+
+@pytest.mark.cuda
+def test_environments_play_where_they_were_made():
+    """Whichever device is the current one, which stays as it is."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU")
+    sensors = ("depth", "rgb", "semantic", "instance", "normals", "gps", "compass")
+    noise = {"depth_noise": 1.0, "rgb_noise": "gaussian"}
+    seen = []
+    for there, here in ((0, 0), (0, 1), (1, 0)):
+        bank = SceneBank.pack([find_scene("house:3"), find_scene("house:4")], f"cuda:{there}", appearance=True)
+        torch.cuda.set_device(here)
+        env = NavEnv(bank, N, seed=2, sensors=sensors, height=64, width=64, **noise)
+        torch.cuda.set_device(here)
+        steps = [{name: value.cpu() for name, value in env.reset()[0].items()}]
+        for k in range(20):
+            steps.append(
+                {name: v.cpu() for name, v in step_of(env, torch.full((N,), 1 + k % 3, device=bank.device)).items()}
+            )
+        assert torch.cuda.current_device() == here
+        seen.append(steps)
+    torch.cuda.set_device(0)
+    for other in seen[1:]:
+        for a, b in zip(seen[0], other, strict=True):
+            assert all(torch.equal(a[name], b[name]) for name in a)

@@ -149,6 +149,9 @@ def test_agent_refuses_what_does_not_fit(saved):
         agent.act({**obs, "depth": torch.rand(2, 1, 8, 8)})
     with pytest.raises(ArgumentError, match="episode_start"):
         agent.act(obs, episode_start=torch.ones(3, dtype=torch.bool))
+    obs["depth"][1, 0, 3, 4] = torch.nan
+    with pytest.raises(ArgumentError, match=r"observations\['depth'\]: found NaN for agents \[1\], expected numbers"):
+        agent.act(obs)
     with pytest.raises(ArgumentError, match="num_envs"):
         agent.reset(0)
 

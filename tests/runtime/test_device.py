@@ -10,7 +10,7 @@ from batchnav.errors import DeviceError
 from batchnav.runtime.arrays import view
 from batchnav.runtime.intrinsics import let_successor_start, load1, load4, store1, store2, store4, wait_for_predecessor
 from batchnav.runtime.kernels import cuda, cuda_kernel, exact_function, inline_function, lean_function
-from batchnav.runtime.launch import BoundKernel
+from batchnav.runtime.launch import BoundKernel, launch
 
 
 @pytest.mark.parametrize("decorate", [lean_function, inline_function, exact_function])
@@ -74,6 +74,39 @@ def test_overlapping_kernels_read_what_the_one_before_wrote():
         forth()
         back()
     assert torch.equal(a.clone(), numbers.roll(-1000 * 1000) + 1000)
+
+
+@pytest.mark.cuda
+def test_kernels_run_where_their_arrays_are():
+    """Not on the current device, which stays as it is."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU")
+
+    @cuda_kernel
+    def count(target):
+        i = cuda.grid(1)
+        if i < len(target):
+            target[i] += 1 + i
+
+    for there, here in ((0, 1), (1, 0)):
+        numbers, streams = torch.zeros(1000, device=f"cuda:{there}"), [torch.cuda.Stream(k) for k in range(2)]
+        with torch.cuda.device(here):
+            bound = BoundKernel(count, len(numbers), view(numbers))
+            launch(count, len(numbers), view(numbers))
+            for _ in range(500):
+                bound()
+                numbers.mul_(0.5)  # by torch, on its stream of the tensor's device
+            assert torch.cuda.current_device() == here
+            first = numbers.clone()
+            streams[there].wait_stream(torch.cuda.current_stream(there))
+            with torch.cuda.stream(streams[there]), torch.cuda.device(here):
+                numbers.zero_()
+                for _ in range(499):
+                    bound()
+                    numbers.mul_(0.5)
+            streams[there].synchronize()
+        expected = torch.arange(1.0, 1001.0)
+        assert torch.equal(first.cpu(), expected) and torch.equal(numbers.cpu(), expected)
 
 
 @pytest.mark.cuda
