@@ -13,9 +13,11 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from batchnav.errors import NavMeshError
+from batchnav.navmesh.branches import branches
 from batchnav.navmesh.connect import Links, connect_tiles
 from batchnav.navmesh.data import (
     MIDDLE_ROW,
+    NODE_POOL,
     POLYGON_ROW,
     PORTAL_ROW,
     SCENE_ROW,
@@ -54,10 +56,15 @@ def build(file: NavMeshFile) -> NavMeshData[np.ndarray]:
     polygons["island"] = island
     polygons["isolation"] = _isolation(corners, owner, island, max(tile.walkable_climb for tile in file.tiles))
     middle, portal = _link_rows(links)
+    number = np.zeros(len(walkable), np.int32)
+    if len(file.tiles) == 1 and len(walkable) <= NODE_POOL:
+        # Else every branch is (0, 0), all polygons: in several tiles a polygon is left by more nodes than the one that
+        # it was entered by, and a search of more than NODE_POOL nodes gives up, which branches have their part in.
+        number, middle["branch"] = branches(links, len(walkable))
     nodes = np.concatenate([tile.bv_nodes for tile in file.tiles])
     return NavMeshData(
         _packed(_scene_row(file, int(first[-1]))), _packed(_tile_rows(file, first)), _packed(nodes, np.int32),
-        _packed(polygons), _packed(triangles), link_start, _packed(middle), _packed(portal), island,
+        _packed(polygons), _packed(triangles), link_start, _packed(middle), _packed(portal), number, island,
         _island_radii(polygons, island), _cumulative_area(polygons, walkable),
     )  # fmt: skip
 

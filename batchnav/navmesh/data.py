@@ -51,8 +51,11 @@ to this polygon is below half of it, in metres, is nearest to this island."""
 TRIANGLE_ROW = np.dtype([("corners", [("point", "f4", 3), ("extra", "i4")], 3)])
 """A detail triangle abc. The first corner's `extra` is a mask: bit e: edge e (0 is ab) is on the outline; bit 3 + e:
 edge e counts when all edges are looked at, each once."""
-MIDDLE_ROW = np.dtype([("middle", "f4", 3), ("target", "i4")])
-"""The middle of a link's portal, and the polygon that the link leads to."""
+MIDDLE_ROW = np.dtype([
+    ("middle", "f4", 3), ("target", "i4"),
+    ("branch", "i4", 2), ("pad", "f4", 2),
+])  # fmt: skip
+"""The middle of a link's portal, the polygon that the link leads to, and its branch (`navmesh/branches.py`)."""
 PORTAL_ROW = np.dtype([("left", "f4", 3), ("edge_and_side", "i4"), ("right", "f4", 3), ("source", "i4")])
 """A link's portal, edge + 8 * side (0..3, of the tile's border), and the polygon that the link leaves."""
 
@@ -73,9 +76,11 @@ class NavMeshData(NamedTuple, Generic[Column]):
     link_start: Column
     """i32 [P + 1]: links of polygon p are link_start[p] to link_start[p + 1]."""
     link_middle: Column
-    """f32 [L, 4]: MIDDLE_ROW."""
+    """f32 [L, 8]: MIDDLE_ROW."""
     link_portal: Column
     """f32 [L, 8]: PORTAL_ROW."""
+    polygon_number: Column
+    """i32 [P]: by which branches are told (`navmesh/branches.py`)."""
     polygon_island: Column
     """i32 [P]: connected component, -1 where no agent may stand."""
     island_radius: Column
@@ -90,7 +95,8 @@ NAVMESH_COLUMNS = NavMeshData(
     nodes=(BV_NODE.itemsize // 4, _INT), polygons=(POLYGON_ROW.itemsize // 4, _FLOAT),
     triangles=(TRIANGLE_ROW.itemsize // 4, _FLOAT), link_start=(None, _INT),
     link_middle=(MIDDLE_ROW.itemsize // 4, _FLOAT), link_portal=(PORTAL_ROW.itemsize // 4, _FLOAT),
-    polygon_island=(None, _INT), island_radius=(None, _FLOAT), cumulative_area=(None, _FLOAT),
+    polygon_number=(None, _INT), polygon_island=(None, _INT), island_radius=(None, _FLOAT),
+    cumulative_area=(None, _FLOAT),
 )  # fmt: skip
 """Columns (None: one dimension) and type of each array."""
 
@@ -269,7 +275,7 @@ def triangle_edges(nav, triangle):
     return as_int(edges)
 
 
-_TARGET = _column(MIDDLE_ROW, "target")
+_BRANCH = _column(MIDDLE_ROW, "branch")
 _LEFT, _EDGE, _RIGHT, _SOURCE = (_column(PORTAL_ROW, field) for field in ("left", "edge_and_side", "right", "source"))
 
 
@@ -285,6 +291,15 @@ def link_middle(nav, link):
     """The middle of a link's portal, and the polygon it leads to."""
     x, y, z, target = load4(nav.link_middle, link, 0)
     return (x, y, z), as_int(target)
+
+
+@inline_function
+def link_reaches(nav, link, number):
+    """Whether the polygon of that number is in a link's branch."""
+    first, end, _, _ = load4(nav.link_middle, link, _BRANCH)
+    if as_int(first) < as_int(end):
+        return as_int(first) <= number and number < as_int(end)
+    return number < as_int(end) or as_int(first) <= number
 
 
 @inline_function
@@ -345,7 +360,7 @@ def pack(navmeshes: list[NavMeshData[np.ndarray]]) -> NavMeshData[np.ndarray]:
     """Several navmeshes as one; scene k is navmeshes[k]. NumPy arrays; move them with `device.to_device`."""
     if not navmeshes:
         raise ArgumentError("navmeshes: found an empty list, expected at least one")
-    moved_parts, first = [], NavMeshData(*[0] * 11)
+    moved_parts, first = [], NavMeshData(*[0] * len(NavMeshData._fields))
     for part in navmeshes:
         moved_parts.append(moved(part, first))
         counts = NavMeshData(*map(len, part))

@@ -17,6 +17,7 @@ from batchnav.navmesh.data import (
     NODE_POOL,
     link_middle,
     link_portal,
+    link_reaches,
     link_side,
     link_source,
     polygon_links,
@@ -29,6 +30,7 @@ from batchnav.navmesh.heap import (
     OPEN,
     begin_search,
     heap_decrease,
+    heap_least,
     heap_pop,
     heap_push,
     list_read,
@@ -84,6 +86,18 @@ def search_corridor(nav, scene, first, start, last, goal, scratch, row):
     """
     if first == last:
         return 0
+    portals, tied, everywhere = 0, True, False
+    while tied:  # branches decide nothing but the order in which equal totals leave the queue: again, with all of them
+        portals, tied = _search(nav, scene, first, start, last, goal, everywhere, scratch, row)
+        tied, everywhere = tied and not everywhere, True
+    return portals
+
+
+@inline_function
+def _search(nav, scene, first, start, last, goal, everywhere, scratch, row):
+    """`search_corridor`, in branches without an end only if `everywhere`; and whether equal totals met."""
+    from_number, to_number = nav.polygon_number[first], nav.polygon_number[last]
+    tied = False
     offset, shift = scene_nodes(nav, scene)
     stamp = begin_search(scratch, row)
     node = (first - offset) << shift
@@ -91,13 +105,14 @@ def search_corridor(nav, scene, first, start, last, goal, scratch, row):
     heap_push(0, distance(start, goal) * _H_SCALE, node, scratch, row)
     size, seen, visits = 1, 1, 0
     while size > 0 and visits < MAX_VISITS:
-        _, node = heap_pop(size, scratch, row)
+        total, node = heap_pop(size, scratch, row)
         size, visits = size - 1, visits + 1
+        tied = tied or (size > 0 and heap_least(scratch, row) == total)
         cost, entry, via, _ = read_node(node, stamp, scratch, row)
         write_state(node, stamp + CLOSED, scratch, row)
         polygon = offset + (node >> shift)
         if polygon == last:
-            return _list_links(nav, scene, node, via, stamp, scratch, row)
+            return _list_links(nav, scene, node, via, stamp, scratch, row), tied
         here, parent = start, np.int32(-1)
         if entry >= 0:
             here, _ = link_middle(nav, entry)
@@ -108,6 +123,9 @@ def search_corridor(nav, scene, first, start, last, goal, scratch, row):
             middle, target = link_middle(nav, link)
             if target == parent:
                 continue
+            leads = link_reaches(nav, link, to_number) or (entry >= 0 and link_reaches(nav, link, from_number))
+            if not (leads or everywhere):
+                continue
             neighbour = target - offset
             if shift > 0:
                 neighbour = (neighbour << shift) + link_side(nav, link)
@@ -115,7 +133,7 @@ def search_corridor(nav, scene, first, start, last, goal, scratch, row):
             if state == 0:
                 seen += 1
                 if seen > NODE_POOL:
-                    return -1
+                    return -1, False
                 old_entry = np.int32(link)
             elif old_entry < 0:
                 continue  # the start: nothing is cheaper
@@ -135,7 +153,7 @@ def search_corridor(nav, scene, first, start, last, goal, scratch, row):
             else:
                 heap_push(size, total, neighbour, scratch, row)
                 size += 1
-    return -1
+    return -1, False
 
 
 @inline_function

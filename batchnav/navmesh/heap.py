@@ -73,6 +73,12 @@ def heap_decrease(size, total, node, scratch, row):
 
 
 @inline_function
+def heap_least(scratch, row):
+    """The lowest total of a heap that is not empty."""
+    return _entry(0, scratch, row)[0]
+
+
+@inline_function
 def heap_pop(size, scratch, row):
     """(total, node) of the lowest entry; `size` is the number of entries before."""
     heap = _start(scratch, row) + scratch.heap

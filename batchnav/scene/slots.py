@@ -60,7 +60,7 @@ class Capacity(NamedTuple):
         navmesh = NavMeshData(*map(max, zip(*navmeshes, strict=True)))
         # What is numbered by polygon begins at the same row; the row after the last polygon's is in use too.
         rows = navmesh.link_start
-        navmesh = navmesh._replace(polygons=rows, polygon_island=rows, cumulative_area=rows)
+        navmesh = navmesh._replace(polygons=rows, polygon_number=rows, polygon_island=rows, cumulative_area=rows)
         most = (kind(*map(max, zip(*rows, strict=True))) for kind, rows in ((BVHData, bvhs), (Appearance, looks)))
         bvh, look = most
         return cls(bvh, navmesh, look, max(sizes))

@@ -23,7 +23,7 @@ def kernel_types():
         return nb.Array(element, dimensions, "C")
 
     f1, f2, f3, i1, i2 = (*(array(nb.float32, n) for n in (1, 2, 3)), *(array(nb.int32, n) for n in (1, 2)))
-    nav = nb.NamedTuple([f2, f2, i2, f2, f2, i1, f2, f2, i1, f1, f1], NavMeshData)
+    nav = nb.NamedTuple([f2, f2, i2, f2, f2, i1, f2, f2, i1, i1, f1, f1], NavMeshData)
     scratch = nb.NamedTuple([f2, f2, *[nb.int64] * 4], SearchScratch)
     return {
         "locate": (nav, f2, i1, f2),
