@@ -96,8 +96,9 @@ def build_bvh(mesh: TriangleMesh) -> BVH:
     corners = mesh.vertices[mesh.faces]
     slack = _SLACK * max(float(np.abs(mesh.vertices[mesh.faces.ravel()]).max()), 1e-3)
     boxes = np.empty((len(corners), 6), np.float32)
-    np.min(corners, axis=1, out=boxes[:, :3])
-    np.max(corners, axis=1, out=boxes[:, 3:])
+    a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]  # a reduction over three of them takes longer
+    np.minimum(np.minimum(a, b), c, out=boxes[:, :3])
+    np.maximum(np.maximum(a, b), c, out=boxes[:, 3:])
     order = np.arange(len(corners), dtype=np.int32)
     nodes = np.zeros((max(1, len(corners) - 1), 16), np.float32)
     num_nodes = _build(np.float32(slack), boxes, order, nodes, nodes.view(np.int32))
