@@ -1,4 +1,4 @@
-"""Instructions that numba has no name for, as functions that kernels call; for CPU and GPU but for the last two."""
+"""Instructions that numba has no name for, as functions that kernels call; for both devices, or as they say."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ OVERLAP_CAPABILITY = (9, 0)
 
 def _plain_load4(array, row, column):
     return tuple(array[row, column + lane] for lane in range(4))
+
+
+def _plain_load_columns(array, rows, first, column, out):
+    for c, values in enumerate(out):
+        for k in range(first, first + GROUP):
+            values[k] = array[rows[k], column + c]
 
 
 def _plain_load1(array, row, column):
@@ -70,6 +76,63 @@ def load4(typingctx, array, row, column):
         vector = builder.load(pointer, align=16)
         lanes = [builder.extract_element(vector, ir.Constant(ir.IntType(32), i)) for i in range(4)]
         return context.make_tuple(builder, signature.return_type, lanes)
+
+    return signature, codegen
+
+
+GROUP = 16
+"""Rows that `load_columns` reads at a time: as many as an AVX-512 register has numbers."""
+
+
+@_instruction(_plain_load_columns)
+def load_columns(typingctx, array, rows, first, column, out):
+    """`out[c][k] = array[rows[k], column + c]` for k from `first` to `first + GROUP - 1` and c from 0 to 3; on the CPU.
+
+    `array` is as of `load4`, `out` a tuple of four arrays. Four numbers are loaded at a time, and transposed in
+    registers.
+    """
+    if not (isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C"):
+        return None
+    signature = types.void(array, rows, types.int32, types.int32, out)
+
+    def codegen(context, builder, signature, args):
+        source, rows = (context.make_array(signature.args[i])(context, builder, args[i]) for i in (0, 1))
+        element, word = context.get_data_type(signature.args[0].dtype), ir.IntType(32)
+        quad = ir.VectorType(element, 4)
+
+        def at(pointer, index):
+            return builder.gep(pointer, [builder.sext(index, ir.IntType(64))], inbounds=True)
+
+        def shuffled(a, b, places):
+            return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(word, len(places)), places))
+
+        row_length = cgutils.unpack_tuple(builder, source.shape, 2)[1]
+        quads = []
+        for lane in range(GROUP):
+            row = builder.load(at(rows.data, builder.add(args[2], ir.Constant(word, lane))))
+            start = builder.mul(builder.sext(row, row_length.type), row_length)
+            place = builder.gep(at(source.data, args[3]), [start], inbounds=True)
+            quads.append(builder.load(builder.bitcast(place, quad.as_pointer()), align=4))
+        # Register j gets the rows j, j + 4, j + 8 and j + 12; then the quarters are transposed, four by four numbers.
+        whole, half = list(range(16)), list(range(8))
+        j0, j1, j2, j3 = (
+            shuffled(shuffled(quads[j], quads[j + 4], half), shuffled(quads[j + 8], quads[j + 12], half), whole)
+            for j in range(4)
+        )
+
+        def quarters(a, b, *places):
+            return shuffled(a, b, [4 * m + p for m in range(4) for p in places])
+
+        low, high = (0, 16, 1, 17), (2, 18, 3, 19)
+        columns = [
+            quarters(quarters(j0, j1, *part), quarters(j2, j3, *part), *places)
+            for part in (low, high)
+            for places in ((0, 1, 16, 17), (2, 3, 18, 19))
+        ]
+        for values, array in zip(columns, cgutils.unpack_tuple(builder, args[4], 4), strict=True):
+            target = context.make_array(signature.args[4].dtype)(context, builder, array).data
+            builder.store(values, builder.bitcast(at(target, args[2]), values.type.as_pointer()), align=4)
+        return context.get_dummy_value()
 
     return signature, codegen
 

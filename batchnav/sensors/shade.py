@@ -7,10 +7,11 @@ Ray cones (Akenine-Moeller et al., JCGT 10(1), 2021) know one radius in place of
 reflected.
 
 On the GPU a thread follows one pixel to its end (`color_at`). On the CPU pixels that have a patch are collected, and
-each part of the way is a loop over them, which LLVM turns into vector instructions with gathers: half the time of a
-pixel after the other. For that the arrays between the loops are the function's own (`room_for`), since loads whose
-place is not known beforehand are moved only past stores that cannot be to the same memory. Copying each patch to the
-pixels that see it, in place of gathers, was measured to be slower.
+each part of the way is a loop over them, which LLVM turns into vector instructions. Their rows of patches, materials
+and levels are turned into columns before (`load_columns`), since a gather takes as long as loading number by number.
+The arrays between the loops are the function's own (`room_for`): loads whose place is not known beforehand are moved
+only past stores that cannot be to the same memory. And they are indexed by the loop's counter alone: of any other sum
+numba asks whether it is negative, and LLVM makes gathers of that again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchnav.geometry.camera import pixel_ray, pixel_spacing
-from batchnav.runtime.intrinsics import float_bits, fma, load4, room_for
+from batchnav.runtime.intrinsics import GROUP, float_bits, fma, load4, load_columns, room_for
 from batchnav.runtime.kernels import device_function, inline_function
 from batchnav.scene.textures import SIZE, WRAP_V_SHIFT
 from batchnav.sensors.texture import WRAP_BITS, mip_level, read_level, wrapped
@@ -32,8 +33,6 @@ _A, _U, _V, _N = np.int32(0), np.int32(4), np.int32(8), np.int32(12)
 _COLOR, _TEXTURE, _FIRST, _UNIT = np.int32(0), np.int32(SIZE), np.int32(0), np.int32(1)
 LANES = 64
 """Pixels that the CPU shades together."""
-_GROUP = 16
-"""Of which so many are the smallest part that vector instructions work on, whatever their length."""
 _floats, _ints = room_for(LANES, np.float32), room_for(LANES, np.int32)
 
 
@@ -70,12 +69,11 @@ def _row(rows, row, column):
     return (x, y, z), last
 
 
-@inline_function
-def _from_corner(patch, depth, ray, place, patches):
-    """From corner A of a patch's triangle to the point that a pixel sees of it; and the number behind A."""
-    corner, start = _row(patches, patch, _A)
+@device_function
+def _from_corner(corner, depth, ray, place):
+    """From corner A of a patch's triangle to the point that a pixel sees of it."""
     x, y, z = place[0] - corner[0], place[1] - corner[1], place[2] - corner[2]
-    return (fma(depth, ray[0], x), fma(depth, ray[1], y), fma(depth, ray[2], z)), start
+    return fma(depth, ray[0], x), fma(depth, ray[1], y), fma(depth, ray[2], z)
 
 
 @inline_function
@@ -102,17 +100,15 @@ def _footprint(depth, ray, axes, spacing, normal, u, v, size):
 
 
 @inline_function
-def _look_up(patch, material, depth, ray, place, axes, spacing, paint, trilinear):
-    """Where and how the texture of a patch is read.
+def _look_up(patch, texture, depth, ray, place, axes, spacing, trilinear):
+    """Where and how the texture of a patch, four vectors with a number each, is read.
 
     Returns u and v, each within 0 to 1, the level, the next one's share, whether texels are mixed, the texture's flags,
     and the patch's tint.
     """
-    normal, _ = _row(paint.patches, patch, _N)
-    u, v_start = _row(paint.patches, patch, _U)
-    v, tint = _row(paint.patches, patch, _V)
-    width, height, bits, last_level = load4(paint.materials, material, _TEXTURE)
-    away, u_start = _from_corner(patch, depth, ray, place, paint.patches)
+    (corner, u_start), (u, v_start), (v, tint), (normal, _) = patch
+    width, height, bits, last_level = texture
+    away = _from_corner(corner, depth, ray, place)
     footprint = _footprint(depth, ray, axes, spacing, normal, u, v, (width, height))
     flags = float_bits(bits)
     level, share, linear = mip_level(footprint, last_level, flags, trilinear)
@@ -130,7 +126,8 @@ def _within(start, gradient, away):
 @inline_function
 def _tinted(tint, depth, ray, place, patches):
     """The corners' colours at a pixel: red, green, blue, each 0 to 1."""
-    away, red_start = _from_corner(tint, depth, ray, place, patches)
+    corner, red_start = _row(patches, tint, _A)
+    away = _from_corner(corner, depth, ray, place)
     red, green_start = _row(patches, tint, _U)
     green, blue_start = _row(patches, tint, _V)
     blue, _ = _row(patches, tint, _N)
@@ -149,13 +146,17 @@ def color_at(number, depth, ray, place, axes, spacing, paint, trilinear):
     r, g, b = _FULL, _FULL, _FULL
     first = float_bits(bits)
     if patch >= 0 and first >= 0:
-        u, v, level, share, linear, flags, tint = _look_up(
-            patch, material, depth, ray, place, axes, spacing, paint, trilinear
-        )
+        row = (
+            _row(paint.patches, patch, _A), _row(paint.patches, patch, _U), _row(paint.patches, patch, _V),
+            _row(paint.patches, patch, _N),
+        )  # fmt: skip
+        texture = load4(paint.materials, material, _TEXTURE)
+        u, v, level, share, linear, flags, tint = _look_up(row, texture, depth, ray, place, axes, spacing, trilinear)
         level = max(np.int32(first + level), _FIRST)
-        r, g, b = read_level(level, linear, u, v, flags, paint.levels, paint.texels)
+        r, g, b = read_level(load4(paint.levels, level, _FIRST), linear, u, v, flags, paint.texels)
         if share > _ZERO:
-            r1, g1, b1 = read_level(np.int32(level + _UNIT), linear, u, v, flags, paint.levels, paint.texels)
+            next_level = load4(paint.levels, np.int32(level + _UNIT), _FIRST)
+            r1, g1, b1 = read_level(next_level, linear, u, v, flags, paint.texels)
             r, g, b = fma(share, r1 - r, r), fma(share, g1 - g, g), fma(share, b1 - b, b)
     if tint >= 0:
         tinted = _tinted(tint, depth, ray, place, paint.patches)
@@ -196,7 +197,7 @@ def shade_lanes(row, column, depth, triangle, place, axes, paint, tan_half_hfov,
     count = _collect(row, column, triangle, paint, lanes, rgb_out)
     if count == 0:
         return
-    padded = np.int32((count + np.int32(_GROUP - 1)) & np.int32(-_GROUP))  # the rest is shaded, too, and not shown
+    padded = np.int32((count + np.int32(GROUP - 1)) & np.int32(-GROUP))  # the rest is shaded, too, and not shown
     for k in range(count, padded):
         lanes.column[k], lanes.patch[k] = lanes.column[0], lanes.patch[0]
     level, tint = _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinear, lanes)
@@ -211,10 +212,18 @@ def shade_lanes(row, column, depth, triangle, place, axes, paint, tan_half_hfov,
         red[k] = np.int32(as_byte(lanes.r[k] * _PART * lanes.red[k]))
         green[k] = np.int32(as_byte(lanes.g[k] * _PART * lanes.green[k]))
         blue[k] = np.int32(as_byte(lanes.b[k] * _PART * lanes.blue[k]))
-    for k in range(np.int32(0), count):
-        c = np.uint32(lanes.column[k])
-        rgb_out[0, row, c], rgb_out[1, row, c] = np.uint8(red[k]), np.uint8(green[k])
-        rgb_out[2, row, c] = np.uint8(blue[k])
+    if count == LANES:  # neighbours, which are stored together
+        for k in range(np.uint32(LANES)):
+            _put(row, np.uint32(np.uint32(column) + k), red[k], green[k], blue[k], rgb_out)
+    else:
+        for k in range(np.int32(0), count):
+            _put(row, np.uint32(lanes.column[k]), red[k], green[k], blue[k], rgb_out)
+
+
+@inline_function
+def _put(row, column, red, green, blue, rgb_out):
+    rgb_out[0, row, column], rgb_out[1, row, column] = np.uint8(red), np.uint8(green)
+    rgb_out[2, row, column] = np.uint8(blue)
 
 
 @inline_function
@@ -228,11 +237,36 @@ def _collect(row, column, triangle, paint, lanes_out, rgb_out):
             if patch >= 0:
                 lanes_out.column[count], lanes_out.patch[count] = np.int32(c), patch
                 count = np.int32(count + np.int32(1))
-            else:
-                red, green, blue, _ = load4(paint.materials, np.int32(~patch), _COLOR)
+                continue
+            red, green, blue, _ = load4(paint.materials, np.int32(~patch), _COLOR)
         rgb_out[0, row, c], rgb_out[1, row, c] = as_byte(red * _WHITE), as_byte(green * _WHITE)
         rgb_out[2, row, c] = as_byte(blue * _WHITE)
     return count
+
+
+@inline_function
+def _quad():
+    """Room for what `load_columns` reads of floats."""
+    return _floats(), _floats(), _floats(), _floats()
+
+
+@inline_function
+def _load(padded, array, rows, column, columns_out):
+    """Four columns of each lane's row of an array, from `column` on."""
+    for k in range(np.int32(0), padded, np.int32(GROUP)):
+        load_columns(array, rows, np.int32(k), column, columns_out)
+
+
+@inline_function
+def _four(columns, k):
+    """What `load4` reads, of lane k."""
+    return columns[0][k], columns[1][k], columns[2][k], columns[3][k]
+
+
+@inline_function
+def _vector(columns, k):
+    """What `_row` reads, of lane k."""
+    return (columns[0][k], columns[1][k], columns[2][k]), columns[3][k]
 
 
 @inline_function
@@ -241,15 +275,29 @@ def _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinea
     height, width = np.int32(depth.shape[0]), np.int32(depth.shape[1])
     spacing = pixel_spacing(width, tan_half_hfov)
     most_level, most_tint = np.int32(-1), np.int32(-1)
+    material = _ints()
+    corner, across, down = _quad(), _quad(), _quad()
+    normal, color, texture = _quad(), _quad(), _quad()
+    for k in range(np.int32(0), padded, np.int32(GROUP)):
+        load_columns(paint.patches, lanes_out.patch, np.int32(k), _A, corner)
+        load_columns(paint.patches, lanes_out.patch, np.int32(k), _U, across)
+        load_columns(paint.patches, lanes_out.patch, np.int32(k), _V, down)
+        load_columns(paint.patches, lanes_out.patch, np.int32(k), _N, normal)
+    for k in range(np.int32(0), padded):
+        material[k] = float_bits(normal[3][k])
+    for k in range(np.int32(0), padded, np.int32(GROUP)):
+        load_columns(paint.materials, material, np.int32(k), _COLOR, color)
+        load_columns(paint.materials, material, np.int32(k), _TEXTURE, texture)
     for k in range(np.int32(0), padded):
         column, patch = lanes_out.column[k], lanes_out.patch[k]
-        ray = pixel_ray(np.int32(row), column, axes, height, width, tan_half_hfov)
-        _, bits = _row(paint.patches, patch, _N)
-        material = float_bits(bits)
-        red, green, blue, bits = load4(paint.materials, material, _COLOR)
-        lanes_out.red[k], lanes_out.green[k], lanes_out.blue[k] = red, green, blue
+        ray, metres = (
+            pixel_ray(np.int32(row), column, axes, height, width, tan_half_hfov),
+            depth[row, np.uint32(column)],
+        )
+        lanes_out.red[k], lanes_out.green[k], lanes_out.blue[k], bits = _four(color, k)
+        rows = _vector(corner, k), _vector(across, k), _vector(down, k), _vector(normal, k)
         u, v, level, share, linear, flags, tint = _look_up(
-            patch, material, depth[row, np.uint32(column)], ray, place, axes, spacing, paint, trilinear
+            rows, _four(texture, k), metres, ray, place, axes, spacing, trilinear
         )
         first = float_bits(bits)
         textured = first >= 0
@@ -259,43 +307,46 @@ def _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinea
         lanes_out.level[k], lanes_out.flags[k], lanes_out.tint[k] = level, flags, tint
         lanes_out.linear[k] = np.int32(linear)
         lanes_out.r[k] = lanes_out.g[k] = lanes_out.b[k] = _FULL
-        most_level, most_tint = max(most_level, level), max(most_tint, tint)
+    for k in range(padded):
+        most_level, most_tint = max(most_level, lanes_out.level[k]), max(most_tint, lanes_out.tint[k])
     return most_level, most_tint
 
 
 @inline_function
 def _read_nearer(padded, levels, texels, lanes_out):
     """The textures' colours on each pixel's level."""
+    row, level = _ints(), (_ints(), _ints(), _ints(), _ints())
     for k in range(np.int32(0), padded):
-        level = lanes_out.level[k]
-        r, g, b = read_level(
-            max(level, _FIRST),
-            lanes_out.linear[k] != 0,
-            lanes_out.u[k],
-            lanes_out.v[k],
-            lanes_out.flags[k],
-            levels,
-            texels,
-        )
-        lanes_out.r[k] = r if level >= 0 else _FULL
-        lanes_out.g[k] = g if level >= 0 else _FULL
-        lanes_out.b[k] = b if level >= 0 else _FULL
+        row[k] = max(lanes_out.level[k], _FIRST)
+    _load(padded, levels, row, _FIRST, level)
+    for k in range(np.int32(0), padded):
+        r, g, b = _read(k, level, texels, lanes_out)
+        textured = lanes_out.level[k] >= 0
+        lanes_out.r[k] = r if textured else _FULL
+        lanes_out.g[k] = g if textured else _FULL
+        lanes_out.b[k] = b if textured else _FULL
 
 
 @inline_function
 def _mix_farther(padded, levels, texels, lanes_out):
     """Mix in the colours of the next level, where it has a share."""
+    row, level = _ints(), (_ints(), _ints(), _ints(), _ints())
+    for k in range(np.int32(0), padded):
+        nearer = max(lanes_out.level[k], _FIRST)
+        row[k] = np.int32(nearer + _UNIT) if lanes_out.share[k] > _ZERO else nearer
+    _load(padded, levels, row, _FIRST, level)
     for k in range(np.int32(0), padded):
         share = lanes_out.share[k]
-        level = max(lanes_out.level[k], _FIRST)
-        if share > _ZERO:
-            level = np.int32(level + _UNIT)
-        r, g, b = read_level(
-            level, lanes_out.linear[k] != 0, lanes_out.u[k], lanes_out.v[k], lanes_out.flags[k], levels, texels
-        )
+        r, g, b = _read(k, level, texels, lanes_out)
         lanes_out.r[k] = fma(share, r - lanes_out.r[k], lanes_out.r[k])
         lanes_out.g[k] = fma(share, g - lanes_out.g[k], lanes_out.g[k])
         lanes_out.b[k] = fma(share, b - lanes_out.b[k], lanes_out.b[k])
+
+
+@inline_function
+def _read(k, level, texels, lanes):
+    """The texture's colour at lane k on a level, whose row is in the four arrays `level`."""
+    return read_level(_four(level, k), lanes.linear[k] != 0, lanes.u[k], lanes.v[k], lanes.flags[k], texels)
 
 
 @inline_function

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchnav.runtime.intrinsics import float_bits, fma, load4
+from batchnav.runtime.intrinsics import float_bits, fma
 from batchnav.runtime.kernels import device_function, inline_function
 from batchnav.scene.textures import BETWEEN_LEVELS, CLAMP, MAGNIFY_LINEAR, MINIFY_LINEAR, MIRROR, REPEAT, WRAP_V_SHIFT
 
@@ -72,9 +72,12 @@ def neighbours(c, size, wrap, linear):
 
 
 @inline_function
-def read_level(level, linear, u, v, flags, levels, texels):
-    """Red, green, blue, times 256, at (u, v), each within 0 to 1, on a row of `levels`; mixed of texels if `linear`."""
-    first, width, height, _ = load4(levels, level, _FIRST)
+def read_level(level, linear, u, v, flags, texels):
+    """Red, green, blue, times 256, at (u, v), each within 0 to 1, on a level; mixed of texels if `linear`.
+
+    `level`: its row of `levels`.
+    """
+    first, width, height, _ = level
     x0, x1, wx = neighbours(u, width, flags & WRAP_BITS, linear)
     y0, y1, wy = neighbours(v, height, np.int32(flags >> WRAP_V_SHIFT) & WRAP_BITS, linear)
     top, bottom = np.int32(first + np.int32(y0 * width)), np.int32(first + np.int32(y1 * width))

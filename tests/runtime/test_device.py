@@ -8,7 +8,17 @@ from numba import types as nb
 
 from batchnav.errors import DeviceError
 from batchnav.runtime.arrays import view
-from batchnav.runtime.intrinsics import let_successor_start, load1, load4, store1, store2, store4, wait_for_predecessor
+from batchnav.runtime.intrinsics import (
+    GROUP,
+    let_successor_start,
+    load1,
+    load4,
+    load_columns,
+    store1,
+    store2,
+    store4,
+    wait_for_predecessor,
+)  # fmt: skip
 from batchnav.runtime.kernels import cuda, cuda_kernel, exact_function, inline_function, lean_function
 from batchnav.runtime.launch import BoundKernel, launch
 
@@ -45,6 +55,24 @@ def test_rows_beyond_two_to_the_31_elements(tmp_path):
     array[-1, 4:8] = 1, 2, 3, 4
     assert _moved(np.asarray(array), np.int32(rows - 1)) == (1, 2, 3, 4)
     assert array[-2].tolist() == [0, 0, 3, 4, 0, 2, 0, 0, 1, 2, 3, 4]
+
+
+@numba.njit
+def _columns(array, rows, whole, real):
+    load_columns(array, rows, np.int32(GROUP), np.int32(4), whole)
+    load_columns(array.view(np.float32), rows, np.int32(0), np.int32(0), real)
+
+
+def test_rows_become_columns():
+    """Of the rows asked for and no others."""
+    rng = np.random.default_rng(0)
+    array, rows = rng.integers(0, 2**30, (99, 8), np.int32), rng.integers(0, 99, 2 * GROUP, np.int32)
+    outs = [tuple(np.zeros((4, 2 * GROUP), dtype)) for dtype in (np.int32, np.float32)]
+    _columns(array, rows, *outs)
+    for c in range(4):
+        np.testing.assert_array_equal(outs[0][c], [0] * GROUP + array[rows[GROUP:], 4 + c].tolist())
+        np.testing.assert_array_equal(outs[1][c][:GROUP], array.view(np.float32)[rows[:GROUP], c])
+        assert not outs[1][c][GROUP:].any()
 
 
 def _shift(source, target):

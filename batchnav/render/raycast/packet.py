@@ -81,8 +81,7 @@ def render_tile(row, column, bvh, root, camera, rays, hits, stack, depth_out, tr
             depth = packet.depth[k]
             depth_out[row + r, column + c] = depth if depth < camera.far else _ZERO
             if triangle_out is not None:
-                hit = hits[k]
-                triangle_out[row + r, column + c] = bvh.numbers[hit] if hit >= 0 else NOTHING
+                triangle_out[row + r, column + c] = hits[k]
 
 
 @inline_function
@@ -129,7 +128,10 @@ def _trace(row, column, bvh, root, camera, stack, packet_out, hits_out):
                 index = np.int32(first + np.int32(k))
                 side, w, u, v = triangle_on_screen(index, bvh.triangles, position, first_ray, axes, spacing)
                 if side > _ZERO or not backface_culling:
-                    _hit_triangle(index, w, u, v, packet_out, hits_out)
+                    number = NOTHING
+                    if hits_out is not None:
+                        number = bvh.numbers[np.uint32(index)]
+                    _hit_triangle(number, w, u, v, packet_out, hits_out)
         if top == 0:
             return
         top = np.int32(top - np.int32(1))
@@ -157,7 +159,7 @@ def _count_hits(packet, box0, box1):
 
 
 @inline_function
-def _hit_triangle(index, w, u, v, packet_out, hits_out):
+def _hit_triangle(number, w, u, v, packet_out, hits_out):
     """Shorten the rays that meet a triangle before their hit so far; w, u and v are of `triangle_on_screen`."""
     w0, w_column, w_row = w
     u0, u_column, u_row = u
@@ -172,7 +174,7 @@ def _hit_triangle(index, w, u, v, packet_out, hits_out):
         hit = (uk >= _ZERO) & (vk >= _ZERO) & (uk + vk <= wk) & (depth >= NEAR) & (depth < far)
         packet_out.depth[k] = depth if hit else far
         if hits_out is not None:
-            hits_out[k] = index if hit else hits_out[k]
+            hits_out[k] = number if hit else hits_out[k]
 
 
 @cpu_kernel
