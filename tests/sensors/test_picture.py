@@ -1,5 +1,7 @@
 """`batchnav.render`: pictures by position and heading, and habitat-sim's of the same scenes."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ import batchnav
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.render.choose import make_renderer
-from batchnav.render.reference import render_reference
+from batchnav.render.reference import pixel_directions, render_reference
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import build_bvh
@@ -87,12 +89,15 @@ def test_bad_arguments(arguments, message):
         batchnav.render(**{**good, **arguments})
 
 
-WITHIN = {"nearest": (2, 0.975), "mip-mapped": (6, 0.97), "the rest": (2, 0.99)}
+WITHIN = {"nearest": (2, 0.999), "on lines": (2, 0.75), "mip-mapped": (6, 0.97), "the rest": (2, 0.99)}
 """Kinds of pixels: how far a channel may be off, and which part at least is not farther.
 
-A texture that is read at its nearest texel stands in one view of the gallery some of whose pixels' centres lie on the
-line between two texels, where rounding chooses: 2% of that view.
+"on lines" is part of none of the others: where a texture is read at its nearest texel, and a pixel's centre lies on the
+line between two. There rounding chooses: in one view of the gallery, habitat-sim takes the texel below a line in one
+triangle of a square and the one above the same line in the other, both times 4e-5 of a texel above it.
 """
+ON_A_LINE = 1e-4
+"""Texels, by float64. Of 256, a unit in the last place of a float32 just below 1 is 1.5e-5."""
 MEAN = 1.5
 """Of all channels that are compared, in bytes."""
 MODELS = (
@@ -140,28 +145,51 @@ def pictures(bank, oracle, size, renderer):
     return out.numpy().transpose(0, 2, 3, 1), triangle.numpy().copy()
 
 
+def on_lines(mesh, triangle, position, heading):
+    """bool [H, W] of a view's triangles [H, W]: pixels whose centre is ON_A_LINE between two texels."""
+    seen = triangle >= 0
+    a, b, c = mesh.vertices[mesh.faces[triangle[seen]]].astype(np.float64).swapaxes(0, 1)
+    rays, normal = pixel_directions(heading, *triangle.shape, 90.0)[seen], np.cross(b - a, c - a)
+    to_a, dot = a - position, partial(np.einsum, "nk,nk->n")
+    point = (dot(normal, to_a) / dot(normal, rays))[:, None] * rays - to_a
+    across, along = (dot(np.cross(p, q), normal) / dot(normal, normal) for p, q in ((point, c - a), (b - a, point)))
+    surface, uv = mesh.surface, mesh.surface.uv[triangle[seen]].astype(np.float64)
+    place = uv[:, 0] + across[:, None] * (uv[:, 1] - uv[:, 0]) + along[:, None] * (uv[:, 2] - uv[:, 0])
+    textures = [surface.textures[m.texture] if m.texture >= 0 else None for m in surface.materials]
+    sizes = np.array([(1, 1) if texture is None else texture.pixels.shape[1::-1] for texture in textures])
+    place *= sizes[surface.material[triangle[seen]]]
+    found = np.zeros(triangle.shape, bool)
+    found[seen] = (abs(place - place.round()) < ON_A_LINE).any(1)
+    return found
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_habitat_sim_shows_the_same_colours(shared, model):
     """Edges of triangles apart, where the two choose other sides."""
     folder = shared / "oracle" / "rgb"
     mesh = load_mesh(folder / f"{model}.glb")
     bank, kinds = SceneBank.pack([bare_scene(mesh)], "cpu", COLOR_FIELDS), kinds_of(mesh.surface)
-    off = {name: [np.empty(0, int)] for name in kinds}
+    off = {name: [np.empty(0, int)] for name in WITHIN}
     for file in sorted(folder.glob(f"{model}_*.npz")):
         oracle = np.load(file)
         found, triangle = pictures(bank, oracle, oracle["rgb"].shape[1], "raycast")
         error = np.abs(found.astype(int) - oracle["rgb"])
         inside = ~edges(triangle)
         assert ((oracle["depth"] > 0) == (triangle >= 0))[inside].mean() > 0.9999
+        views = zip(triangle, oracle["position"], oracle["heading"], strict=True)
+        between = np.array([on_lines(mesh, *view) for view in views]) if kinds["nearest"].any() else inside & False
         for name, kind in kinds.items():
-            off[name].append(error[inside & (triangle >= 0) & kind[triangle]])
+            chosen, compared = between & (name == "nearest"), inside & (triangle >= 0) & kind[triangle]
+            off[name].append(error[compared & ~chosen])
+            off["on lines"].append(error[compared & chosen])
     errors = {name: np.concatenate([part.reshape(-1, 3) for part in parts]) for name, parts in off.items()}
     for name, error in errors.items():
         if len(error):
             most, part = WITHIN[name]
             within = (error.max(1) <= most).mean()
             print(f"{model}, {name}: {within:.4f} within {most}, mean {error.mean():.3f}, {len(error)} pixels")
-            assert within >= part and error.mean() <= MEAN, f"{name}: {within} within {most}, mean {error.mean()}"
+            assert within >= part, f"{name}: {within} within {most}, expected {part}"
+            assert name == "on lines" or error.mean() <= MEAN, f"{name}: mean {error.mean()}"
 
 
 @pytest.mark.usefixtures("opengl")
