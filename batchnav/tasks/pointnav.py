@@ -231,6 +231,16 @@ def observe_one(i, bodies, goals, pointgoal_out):
     pointgoal_out[i, 0], pointgoal_out[i, 1] = rho, minus_phi
 
 
+@lean_function
+def begin_due(i, everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_out):
+    """CPU: begin an episode that is due, and queue its agent; a write in the loop over agents itself would be lost."""
+    due = everyone or bodies_out.done[i]
+    if due:
+        begin_one(i, upcoming, bodies_out, goals_out)
+        observe_one(i, bodies_out, goals_out, pointgoal_out)
+    queue_out.agents[i] = np.int32(i) if due else np.int32(NOBODY)
+
+
 class PointNav:
     """The task of the N agents of a simulator: a `batchnav.types.Task`.
 
@@ -373,11 +383,7 @@ def begin_cpu(everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_ou
     """Begin the episodes that are due, and queue their agents for drawing."""
     n = pointgoal_out.shape[0]
     for i in prange(n):
-        queue_out.agents[i] = NOBODY
-        if everyone or bodies_out.done[i]:
-            begin_one(np.int64(i), upcoming, bodies_out, goals_out)
-            observe_one(np.int64(i), bodies_out, goals_out, pointgoal_out)
-            queue_out.agents[i] = i
+        begin_due(np.int64(i), everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_out)
     queue_out.count[0] = n
 
 

@@ -81,6 +81,15 @@ def test_a_table_by_hand_has_its_places_on_the_navmesh(scene, field):
         pointnav_simulator(bank, 2, episodes=table)
 
 
+def test_only_agents_whose_episode_began_wait_for_the_next(scene):
+    sim = pointnav_simulator(SceneBank.pack([scene], "cpu"), 3)
+    sim.reset()
+    for actions in ([1, 1, 1], [1, 0, 1]):
+        sim.step(torch.tensor(actions))
+        waiting = sim.queue.agents
+        assert waiting[waiting >= 0].tolist() == [i for i, action in enumerate(actions) if action == 0]
+
+
 @pytest.mark.cuda
 def test_cuda_steps_as_the_cpu_does(scene):
     sims = [
