@@ -36,7 +36,10 @@ def make_images(batch, height, width):
 
 
 def learn(encoder, images, weight, autocast=True):
-    """The result and all gradients, by name."""
+    """The result and all gradients, by name.
+
+    One weight for all images: with one for each, gradients nearly cancel, and rounding is up to half of what is left.
+    """
     encoder.zero_grad()
     with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
         out = encoder(images)
@@ -45,7 +48,8 @@ def learn(encoder, images, weight, autocast=True):
 
 
 def error(found, expected):
-    return float((found.double() - expected.double()).norm() / expected.double().norm())
+    """Relative; where what is expected is zero, as behind a ReLU that lets nothing through, what is found has to be."""
+    return float((found.double() - expected.double()).norm() / expected.double().norm().clamp(min=1e-30))
 
 
 def together(runs):
@@ -69,7 +73,7 @@ def test_kernels_are_the_plain_blocks(height, width, base, bins, batch, monkeypa
     fused, plain, exact = [], [], []
     for seed in SEEDS:
         encoder, images = make_encoder(height, width, base, bins, seed), make_images(batch, height, width)
-        weight = torch.randn(batch, encoder.output_size, device="cuda")
+        weight = torch.randn(encoder.output_size, device="cuda")
         assert encoder._is_fused(images)
         fused.append(learn(encoder, images, weight))
         with monkeypatch.context() as patch:
@@ -125,7 +129,7 @@ def test_kernels_run_where_the_tensors_are():
 @pytest.mark.cuda
 def test_compiled_encoders_use_them_too():
     """Compiled, what comes after them rounds in other places: both are as far from the exact gradients."""
-    encoder, weight = make_encoder(32, 32, 16), torch.randn(99, 512, device="cuda")
+    encoder, weight = make_encoder(32, 32, 16), torch.randn(512, device="cuda")
     batches = [make_images(99, 32, 32) for _ in SEEDS]
     plain = together([learn(encoder, images, weight) for images in batches])
     exact = together([learn(encoder, images.float(), weight, autocast=False) for images in batches])

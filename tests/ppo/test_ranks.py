@@ -31,7 +31,7 @@ class Together(Learner):
 
     def _draw_minibatches(self):
         half = self.config.num_envs // 2
-        order = torch.randperm(half, generator=self.generator).view(self.config.minibatches, -1)
+        order = torch.randperm(half, generator=self.generator, device=self.device).view(self.config.minibatches, -1)
         return torch.cat([order, order + half], dim=1)
 
 
