@@ -5,7 +5,8 @@ Three decorators:
 * `device_function`: the work for one item; callable from both forms below, never compiled with a fixed signature.
 * `cpu_kernel`: a `prange` loop over items. Its machine code is kept on disk, in a folder named after a hash of the
   sources it is made of, since numba's own cache does not notice an edit in another file.
-* `cuda_kernel`: the same loop as a CUDA grid; `runtime.launch` starts it on torch's current stream.
+* `cuda_kernel`: the same loop as a CUDA grid, kept in the same folder; `runtime.launch` starts it on torch's current
+  stream.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numba import cuda, types
 
 from batchnav.runtime.cache import made_by
 from batchnav.runtime.compiler import LoopCompiler, PartCompiler
+from batchnav.runtime.cubins import Cubins
 
 _OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}
 """Of all that runs on the CPU; no C code calls it."""
@@ -89,8 +91,16 @@ def cpu_function(function):
     return _with_kernel_folder(numba.njit(**_OPTIONS, cache=True), function)
 
 
+def _with_cubins(kernel, function):
+    """Have a CUDA kernel's code kept on disk, where it is made of this package's sources alone."""
+    of_sources = function.__module__.startswith("batchnav.") and not function.__closure__
+    if of_sources and not numba.config.ENABLE_CUDASIM:
+        kernel._cache = Cubins(kernel)
+    return kernel
+
+
 def cuda_kernel(function, max_registers=None, lto=None):
-    """Compile a function as a CUDA kernel, at its first launch. Start it with `launch`.
+    """Compile a function as a CUDA kernel, at its first launch; cached on disk. Start it with `launch`.
 
     `max_registers`: of a thread, where fewer than the compiler would take let more threads work at a time. `lto`:
     whether it is optimised when it is linked, as it is by default where it can be; divisions then are subroutines
@@ -98,9 +108,9 @@ def cuda_kernel(function, max_registers=None, lto=None):
     """
     # The simulator runs Python, and knows nothing of either. jit(...)(function) would lose `lto`.
     options = {} if numba.config.ENABLE_CUDASIM else {"max_registers": max_registers, "lto": lto}
-    return cuda.jit(function, fastmath=True, **options)
+    return _with_cubins(cuda.jit(function, fastmath=True, **options), function)
 
 
 def exact_cuda_kernel(function):
     """A `cuda_kernel` with IEEE roots and divisions, so that equal paths compare equal as they do on the CPU."""
-    return cuda.jit(function)
+    return _with_cubins(cuda.jit(function), function)
