@@ -13,6 +13,8 @@ import triton.language as tl
 
 CHUNK = 1024
 """Numbers of one parameter for a program."""
+SUMS = 512
+"""Chunks' sums that a parameter's program adds at a time."""
 
 
 @triton.jit
@@ -53,6 +55,19 @@ def _moments(table, chunks, gradient, unbias, beta1, beta2, eps, decay, squares_
 
 
 @triton.jit
+def _norms(squares, firsts, norms_out, SUMS: tl.constexpr):
+    """The roots of the sums of `squares` [n, 2] over each parameter's chunks, firsts[i] to firsts[i + 1]."""
+    end = tl.load(firsts + tl.program_id(0) + 1)
+    of_parameter, of_direction = tl.zeros((SUMS,), tl.float32), tl.zeros((SUMS,), tl.float32)
+    for first in range(tl.load(firsts + tl.program_id(0)), end, SUMS):
+        chunk = first + tl.arange(0, SUMS)
+        of_parameter += tl.load(squares + 2 * chunk, mask=chunk < end, other=0.0)
+        of_direction += tl.load(squares + 2 * chunk + 1, mask=chunk < end, other=0.0)
+    tl.store(norms_out + 2 * tl.program_id(0), tl.sqrt_rn(tl.sum(of_parameter)))
+    tl.store(norms_out + 2 * tl.program_id(0) + 1, tl.sqrt_rn(tl.sum(of_direction)))
+
+
+@triton.jit
 def _apply(table, chunks, rate, unbias, eps, decay, CHUNK: tl.constexpr):
     """theta <- theta - rate * u, in place; rate f32 [P]."""
     row, parameter, at, live = _chunk(table, chunks, CHUNK)
@@ -69,13 +84,14 @@ class Kernels:
     def __init__(self, parameters: Sequence[torch.Tensor], m: Sequence[torch.Tensor], v: Sequence[torch.Tensor]):
         self.parameters, self.addresses = parameters, _addresses(parameters, m, v)
         device, start = parameters[0].device, 0
-        table, chunks = [], []
+        table, chunks, firsts = [], [], [0]
         for i, (parameter, where) in enumerate(zip(parameters, self.addresses, strict=True)):
             table.append((*where, start, parameter.numel()))
             chunks += [(i, first) for first in range(0, parameter.numel(), CHUNK)]
+            firsts.append(len(chunks))
             start += parameter.numel()
         self.table, self.chunks = torch.tensor(table, device=device), torch.tensor(chunks, device=device)
-        self.lengths = torch.tensor([triton.cdiv(parameter.numel(), CHUNK) for parameter in parameters], device=device)
+        self.firsts = torch.tensor(firsts, device=device)
 
     def know(self, parameters: Sequence[torch.Tensor], m: Sequence[torch.Tensor], v: Sequence[torch.Tensor]) -> bool:
         """Whether they still lie where they did."""
@@ -90,11 +106,12 @@ class Kernels:
         unbias f32 [2]: what the moments are multiplied by. Gradients are copied to one place, since theirs change.
         """
         flat = torch.cat([_in_memory_order(*pair) for pair in zip(gradients, self.parameters, strict=True)])
-        squares = torch.empty(len(self.chunks), 2, device=flat.device)
+        squares, norms = (torch.empty(len(n), 2, device=flat.device) for n in (self.chunks, self.parameters))
         _moments[(len(self.chunks),)](
             self.table, self.chunks, flat, unbias, beta1, beta2, eps, decay, squares, CHUNK=CHUNK, num_warps=4
         )
-        return torch.segment_reduce(squares, "sum", lengths=self.lengths, axis=0, unsafe=True).sqrt()
+        _norms[(len(norms),)](squares, self.firsts, norms, SUMS=SUMS, num_warps=4)
+        return norms
 
     def apply(self, rate: torch.Tensor, unbias: torch.Tensor, eps: float, decay: float) -> None:
         """Take the step: rate f32 [P], the learning rate times each parameter's trust ratio."""
