@@ -35,6 +35,8 @@ class EpisodicLSTM(nn.RNNBase):
         """
         if self._is_fused(x):
             return self._fused(x, starts, state)
+        if self._acts_fused(x):
+            return self._fused_step(x, starts, state)
         keep = (~starts).to(state.dtype)[..., None].unbind(0)
         hidden, carry = [], []
         for layer in range(self.num_layers):
@@ -54,11 +56,14 @@ class EpisodicLSTM(nn.RNNBase):
     def _is_fused(self, x: torch.Tensor) -> bool:
         """Whether these inputs are learned from on CUDA in bfloat16, with few enough sequences for kernels of our own.
 
-        More of them fill the GPU with a step's product alone, as those of a rollout do.
+        More of them fill the GPU with a step's product alone.
         """
-        learning = torch.is_grad_enabled() and x.is_cuda and torch.is_autocast_enabled("cuda")
         fits = x.shape[1] <= FUSED_SEQUENCES and self.hidden_size % FUSED_SIZES == 0
-        return learning and fits and has_triton(x.device)
+        return torch.is_grad_enabled() and fits and _has_kernels(x.device)
+
+    def _acts_fused(self, x: torch.Tensor) -> bool:
+        """Whether this is a step to act by on CUDA in bfloat16, which has kernels of its own between its products."""
+        return not torch.is_grad_enabled() and len(x) == 1 and _has_kernels(x.device)
 
     def _fused(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """`forward` with `lstm_triton`; no gradient goes to the state."""
@@ -70,6 +75,20 @@ class EpisodicLSTM(nn.RNNBase):
             hidden.append(x[-1].detach().to(c.dtype))
             carry.append(c)
         return x, torch.stack([torch.stack(hidden), torch.stack(carry)])
+
+    def _fused_step(
+        self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """`forward` of one step with `lstm_triton`, without gradients."""
+        from batchnav.policy.lstm_triton import lstm_step  # Triton comes with torch for CUDA alone
+
+        output, state = lstm_step(x[0], starts[0], state, self.all_weights)
+        return output[None], state
+
+
+def _has_kernels(device: torch.device) -> bool:
+    """Whether products there are in bfloat16, and `lstm_triton` can run."""
+    return device.type == "cuda" and torch.is_autocast_enabled("cuda") and has_triton(device)
 
 
 def lstm_cell(

@@ -1,8 +1,9 @@
-"""A layer of `policy.lstm.EpisodicLSTM` to learn with on CUDA: a kernel for each step, forward and backward.
+"""`policy.lstm.EpisodicLSTM` on CUDA: a layer to learn with, and all layers' step to act with.
 
-A step's product with the recurrent weights and its cell are one kernel; so are, backward, the product and the cell
-before it. The weights' gradients are products over all steps at once, with sums in float32, where autograd would add up
-a product for each step in the weights' type.
+To learn, a step's product with the recurrent weights and its cell are one kernel; so are, backward, the product and the
+cell before it. The weights' gradients are products over all steps at once, with sums in float32, where autograd would
+add up a product for each step in the weights' type. To act, with as many sequences as fill the GPU, products are
+cuBLAS's, and what lies between them is a kernel.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import torch
 import triton
 import triton.language as tl
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 FORWARD = {"BM": 64, "BN": 16, "BK": 64, "num_warps": 4, "num_stages": 3}
 BACKWARD = {"BM": 64, "BN": 16, "BK": 128, "num_warps": 4, "num_stages": 4}
 """Rows and columns of a program's tile, and how much of the inner dimension at a time: the fastest of fifteen tried on
 an H200 with 256 sequences and a hidden size of 512."""
+ACT = {"SIZE": 1024, "num_warps": 4}
+"""Hidden values for a program of what acts."""
 
 
 @triton.jit
@@ -153,3 +157,66 @@ def lstm_layer(
     """
     with torch.cuda.device_of(x):  # Triton goes by the current device; autograd's threads have the tensors'
         return _Layer.apply(x, starts, hidden, carry, *weights)
+
+
+@triton.jit
+def _begin(state, starts, n, hidden_out, B: tl.constexpr, H: tl.constexpr, SIZE: tl.constexpr):
+    """n values hidden_out [L, B, H]: those of state f32, or zeros where an episode starts, bool [B]."""
+    at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    begins = tl.load(starts + at // H % B, mask=at < n, other=1)
+    value = tl.load(state + at, mask=(at < n) & (begins == 0), other=0.0)
+    tl.store(hidden_out + at, value.to(hidden_out.dtype.element_ty), mask=at < n)
+
+
+@triton.jit
+def _gate(of_input, of_hidden, input_bias, hidden_bias, row, column, live, k: tl.constexpr, H: tl.constexpr):
+    """A layer's gates of one kind before their nonlinearity."""
+    at, bias = row * (4 * H) + k * H + column, k * H + column
+    products = tl.load(of_input + at, mask=live, other=0.0).to(tl.float32)
+    products += tl.load(of_hidden + at, mask=live, other=0.0).to(tl.float32)
+    return products + (tl.load(input_bias + bias) + tl.load(hidden_bias + bias))
+
+
+@triton.jit
+def _cell(
+    of_input, of_hidden, input_bias, hidden_bias, carry, starts, n, output_out, hidden_out, carry_out,
+    H: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    """`policy.lstm.lstm_cell` of both products [B, 4H], n values each; output_out is hidden_out, of another type."""
+    at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    live, row, column = at < n, at // H, at % H
+    begins = tl.load(starts + row, mask=live, other=1)
+    c = tl.load(carry + at, mask=live & (begins == 0), other=0.0)
+    i = _gate(of_input, of_hidden, input_bias, hidden_bias, row, column, live, 0, H)
+    f = _gate(of_input, of_hidden, input_bias, hidden_bias, row, column, live, 1, H)
+    g = _gate(of_input, of_hidden, input_bias, hidden_bias, row, column, live, 2, H)
+    o = _gate(of_input, of_hidden, input_bias, hidden_bias, row, column, live, 3, H)
+    c = tl.sigmoid(f) * c + tl.sigmoid(i) * _tanh(g)
+    h = (tl.sigmoid(o) * _tanh(c)).to(output_out.dtype.element_ty)
+    tl.store(output_out + at, h, mask=live)
+    tl.store(hidden_out + at, h.to(tl.float32), mask=live)
+    tl.store(carry_out + at, c, mask=live)
+
+
+def lstm_step(
+    x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor, layers: Sequence[Sequence[torch.Tensor]]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """One step of all layers, without gradients: output [B, H] of autocast's type, and the state after it.
+
+    Inputs [B, I], on CUDA; starts bool [B]; state f32 [2, L, B, H]; each layer's weights as `nn.LSTM` has them. Under
+    autocast, which keeps the weights that it has rounded.
+    """
+    (_, num_layers, batch, size), n = state.shape, state[0, 0].numel()
+    starts, state, state_out = starts.contiguous(), state.contiguous(), torch.empty_like(state)
+    hidden = state.new_empty(num_layers, batch, size, dtype=torch.get_autocast_dtype("cuda"))
+    with torch.cuda.device_of(x):  # Triton goes by the current device
+        _begin[(triton.cdiv(hidden.numel(), ACT["SIZE"]),)](
+            state, starts, hidden.numel(), hidden, B=batch, H=size, **ACT
+        )
+        for layer, (w_ih, w_hh, b_ih, b_hh) in enumerate(layers):
+            of_input, of_hidden, x = F.linear(x, w_ih), F.linear(hidden[layer], w_hh), torch.empty_like(hidden[layer])
+            _cell[(triton.cdiv(n, ACT["SIZE"]),)](
+                of_input, of_hidden, b_ih, b_hh, state[1, layer], starts, n,
+                x, state_out[0, layer], state_out[1, layer], H=size, **ACT,
+            )  # fmt: skip
+    return x, state_out

@@ -80,6 +80,37 @@ def test_kernels_give_the_same_bits_twice_and_in_a_graph():
     assert all(torch.equal(first[name], replayed[name]) for name in first)
 
 
+@fused
+@pytest.mark.cuda
+@pytest.mark.parametrize(("hidden", "batch"), [(512, 300), (40, 7)])
+def test_acting_is_the_plain_loop(hidden, batch, monkeypatch):
+    """Several steps, each from the state of the one before."""
+    torch.manual_seed(0)
+    lstm = EpisodicLSTM(24, hidden, 2).cuda()
+    with torch.no_grad():
+        for name, parameter in lstm.named_parameters():
+            if "bias" in name:
+                parameter.normal_(0.0, 0.3)
+    x, starts = torch.randn(6, batch, 24, device="cuda"), torch.rand(6, batch, device="cuda") < 0.2
+    state = 0.3 * torch.randn(2, 2, batch, hidden, device="cuda")
+
+    def act(bfloat16):
+        last, out = state, []
+        with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=bfloat16):
+            for t in range(6):
+                found, last = lstm(x[t : t + 1], starts[t : t + 1], last)
+                out.append(found[0])
+        return {"out": torch.stack(out), "hidden": last[0], "carry": last[1]}
+
+    own, again, exact = act(True), act(True), act(False)
+    monkeypatch.setattr(lstm_module, "has_triton", lambda device: False)
+    plain = act(True)
+    assert not torch.equal(own["out"], plain["out"])  # two ways, not one twice
+    assert own["out"].dtype == plain["out"].dtype and all(torch.equal(own[name], again[name]) for name in own)
+    for name, expected in exact.items():
+        assert error(own[name], expected) < max(SLACK * error(plain[name], expected), LEAST), name
+
+
 def test_the_cpu_has_the_plain_loop():
     lstm = EpisodicLSTM(4, 64, 1)
     x = torch.randn(3, 2, 4)
