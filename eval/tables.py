@@ -215,9 +215,12 @@ TABLES = {
     ),
     "sim": Layout(
         "sim",
-        {"machine": machine, "scene": param("scene"), "agents": param("num_envs")},
+        {
+            "machine": machine, "scene": param("scene"), "task": param("task"), "agents": param("num_envs"),
+            "noise": param("actuation_noise"),
+        },
         lambda row: "{}, {actions}".format(unit(row["metric"]), **row["params"]),
-        order=lambda row: ("CPU" in row["machine"], row["params"]["num_envs"]),
+        order=lambda row: ("CPU" in row["machine"], *(row["params"][by] for by in ("scene", "task", "num_envs"))),
     ),
     "adapters": Layout(
         "cartpole",

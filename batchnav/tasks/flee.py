@@ -34,7 +34,8 @@ from batchnav.types import Metric
 
 DRAWING_THREADS = 32768
 """CUDA: threads that draw episodes at a time, CANDIDATES of them for one agent's."""
-BLOCK = 128
+BLOCK = 16
+"""CUDA: threads of a block that draws. Two agents': 9.3 ms for 16,384 episodes on an H200, 10.3 in blocks of 128."""
 _INF = np.float32(np.inf)
 
 
