@@ -72,7 +72,7 @@ CLAIMS = (
     Claim("the same on two H200", _training("", "whole", 2), ()),
     Claim("depth images of 64x64, a furnished house, frames/s on one H200", _render("", "raycast", "H200", 4096),
           (_render("Warp 1.19", "warp_1.19.0_cubql", "H200", 4096),)),
-    Claim("the same with colour, textured", _render("", "raycast", "H200", 4096, "rgb|rgb+depth|depth+rgb"),
+    Claim("the same with colour, textured", _render("", "raycast", "H200", 4096, "rgb+depth"),
           (_render("Warp 1.19", "warp_1.19.0_cubql", "H200", 4096, "rgb+depth"),)),
     Claim("the same without colour on two CPU cores", _render("", "raycast", "CPU", 256),
           (_render("Embree", "Embree_(embreex_4.4.0.post1)", "CPU", 256),)),

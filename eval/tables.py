@@ -156,15 +156,19 @@ def houses(row: Row) -> str:
 def renderer(row: Row) -> str | None:
     """Whose frames per second these are; Warp's three trees share a column."""
     name = row["params"]["renderer"]
-    if row["metric"] != "frames_per_second" or " without " in name:
+    if row["metric"] != "frames_per_second" or " without " in name or "depth" not in seen(row):
         return None
     return {"raycast": "ray caster", "opengl": "OpenGL"}.get(name, name.rsplit(" ", 1)[0] if "warp" in name else name)
 
 
 def beside_depth(row: Row) -> str:
-    """What else is seen; nothing in rows of before there was anything else."""
-    sensors = row["params"].get("sensors", "depth").split("+")
-    return ", ".join(name for name in sensors if name != "depth")
+    """What else is seen."""
+    return ", ".join(name for name in seen(row) if name != "depth")
+
+
+def seen(row: Row) -> list[str]:
+    """The sensors; depth in rows of before there was anything else."""
+    return row["params"].get("sensors", "depth").split("+")
 
 
 PLAYED = {"agent": agent, "trained for": param("frames"), "episodes of": param("split"), "number": param("episodes")}
