@@ -74,5 +74,5 @@ def _rounded(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.nd
     vertices = (np.round(vertices / _STEP) * _STEP).astype(np.float32)
     a, b, c = (vertices[faces[:, i]].astype(np.float64) for i in range(3))
     u, v = b - a, c - a
-    normal = np.stack([u[:, i] * v[:, j] - u[:, j] * v[:, i] for i, j in ((1, 2), (2, 0), (0, 1))], axis=1)
-    return vertices, (normal != 0).any(axis=1)
+    x, y, z = (u[:, i] * v[:, j] != u[:, j] * v[:, i] for i, j in ((1, 2), (2, 0), (0, 1)))  # of the normal
+    return vertices, x | y | z
