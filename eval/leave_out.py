@@ -124,7 +124,8 @@ def show(options: Options) -> None:
         for file in options.episodes:
             success, spl, scene = played(options, name, file)
             lost = (played(options, options.left_out[0], file)[1] - spl).mean(0)
-            cells = [[success.mean()], [spl.mean()], spl.mean(1), [lost.mean()], scene_interval(lost, scene)]
+            beside = [[lost.mean()], scene_interval(lost, scene)] if name != options.left_out[0] else []
+            cells = [[success.mean()], [spl.mean()], spl.mean(1), *beside]
             table.add_row(name, file.name.partition(".")[0], *(" ".join(f"{v:.3f}" for v in cell) for cell in cells))
         table.add_section()
     Console().print(table)
