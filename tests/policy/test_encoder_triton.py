@@ -8,8 +8,9 @@ from batchnav.policy.encoder import SEResNet9
 
 SLACK = 1.5
 """The plain form rounds to bfloat16 more often than the kernels do; sums of what is rounded differ by chance."""
-SEEDS = range(5)
-"""Encoders and images whose errors count together: one gradient alone may be right or wrong by luck."""
+SEEDS = range(20)
+"""Encoders and images whose errors count together: one gradient alone may be right or wrong by luck, by a ReLU that one
+form lets a frame through and the other does not."""
 LEAST = 1e-2
 """Relative error that bfloat16, with its 8 bits, may have after nine layers even where the plain form has luck."""
 
@@ -67,7 +68,7 @@ def name_of(run, name):
 @pytest.mark.cuda
 @pytest.mark.parametrize(
     ("height", "width", "base", "bins", "batch"),
-    [(64, 64, 64, 10, 256), (36, 20, 16, 3, 397), (128, 96, 32, 10, 6), (34, 22, 16, 15, 397)],
+    [(64, 64, 64, 10, 256), (36, 20, 16, 3, 397), (128, 96, 32, 10, 24), (34, 22, 16, 15, 397)],
 )
 def test_kernels_are_the_plain_blocks(height, width, base, bins, batch, monkeypatch):
     fused, plain, exact = [], [], []
