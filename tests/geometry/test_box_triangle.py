@@ -5,7 +5,7 @@ from numba import njit
 from batchnav.geometry.box import ray_box, ray_boxes
 from batchnav.geometry.camera import inverse_direction, pixel_ray, pixel_spacing
 from batchnav.geometry.pose import camera_axes
-from batchnav.geometry.triangle import ray_triangles, triangle_on_screen, triangle_planes
+from batchnav.geometry.triangle import ray_four_triangles, ray_triangles, triangle_on_screen, triangle_planes
 from batchnav.runtime.intrinsics import bits_float
 
 f = np.float32
@@ -113,6 +113,25 @@ def test_of_two_triangles_the_nearer_one_is_hit(first, second):
     assert ray_triangles(*indices, rows, *ray, f(2.1), FAR, False) == (
         (pytest.approx(3.0), 0) if 0 in indices else (FAR, -1)
     )
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_four_triangles_at_once_are_hit_as_two_by_two(count):
+    """Parallel triangles in a random order, two of them equal, of which some are missed."""
+    rng, hits = np.random.default_rng(count), 0
+    for _ in range(60):
+        offsets = rng.uniform(-1, 1, (4, 3))
+        offsets[1] = offsets[rng.integers(4)]
+        rows = np.float32([triangle_planes(*map(tuple, FRONT + offset), 0.0) for offset in offsets]).reshape(4, 12)
+        ray, last = ((f(0), f(0), f(3)), (f(0), f(0), f(-1))), np.int32(count - 1)
+        expected = FAR, -1
+        for first in range(0, count, 2):
+            second = min(np.int32(first + 1), last)
+            t, hit = ray_triangles(np.int32(first), second, rows, *ray, f(0.01), expected[0], False)
+            expected = (t, hit) if hit >= 0 else expected
+        assert ray_four_triangles(np.int32(0), last, rows, *ray, f(0.01), FAR, False) == expected
+        hits += expected[1] >= 0
+    assert hits > 10
 
 
 def test_hit_is_where_the_plane_is():

@@ -17,6 +17,7 @@ from batchnav.geometry.camera import pixel_ray, tan_half
 from batchnav.geometry.pose import camera_axes
 from batchnav.houses import BENCHMARK_HOUSE, make_house
 from batchnav.render.raycast import ray
+from batchnav.render.raycast import renderer as renderer_module
 from batchnav.render.raycast.renderer import RaycastRenderer
 from batchnav.render.reference import pixel_directions
 from batchnav.runtime.arrays import to_device, view
@@ -26,8 +27,8 @@ from batchnav.scene.mesh import load_mesh
 
 
 @njit(error_model="numpy")
-def _ray_by_ray(bvh, scene, position, heading, tan_half_hfov, far, backface_culling, depth_out):
-    """One view by `closest_hit`, as the CUDA kernel calls it."""
+def _ray_by_ray(bvh, scene, position, heading, tan_half_hfov, far, backface_culling, leaf_at_once, depth_out):
+    """One view by `closest_hit`, as the CUDA kernels call it."""
     height, width = depth_out.shape
     stack = np.empty(MAX_LEVELS, np.int32)
     origin, axes = (position[0], position[1], position[2]), camera_axes(heading, np.float32(0.0))
@@ -36,7 +37,9 @@ def _ray_by_ray(bvh, scene, position, heading, tan_half_hfov, far, backface_cull
             direction = pixel_ray(
                 np.int32(row), np.int32(column), axes, np.int32(height), np.int32(width), tan_half_hfov
             )
-            depth, _ = ray.closest_hit(bvh, bvh.roots[scene], origin, direction, far, backface_culling, stack)
+            depth, _ = ray.closest_hit(
+                bvh, bvh.roots[scene], origin, direction, far, backface_culling, leaf_at_once, stack
+            )
             depth_out[row, column] = depth if depth < far else np.float32(0.0)
 
 
@@ -79,10 +82,13 @@ def test_packets_see_what_single_rays_see(culling, size, hfov, max_depth):
     )  # along the axes: directions and their inverses at their limits
     options = {"height": size[0], "width": size[1], "hfov_deg": hfov, "backface_culling": culling}
     depth = render(RaycastRenderer, bank, scene_id, position, heading, max_depth=max_depth, **options)
-    expected, far = np.empty_like(depth), np.float32(min(max_depth, 3e38))
+    expected, at_once, far = np.empty_like(depth), np.empty_like(depth), np.float32(min(max_depth, 3e38))
     for i in range(n):
-        _ray_by_ray(bank.bvh_view, scene_id[i], position[i], heading[i], tan_half(hfov), far, culling, expected[i])
+        view_of = bank.bvh_view, scene_id[i], position[i], heading[i], tan_half(hfov), far, culling
+        _ray_by_ray(*view_of, False, expected[i])
+        _ray_by_ray(*view_of, True, at_once[i])
     assert_close(depth, expected)
+    np.testing.assert_array_equal(at_once, expected)
     assert 0.05 < (depth > 0).mean() < 0.98  # both hits and holes were compared
 
 
@@ -119,7 +125,11 @@ def test_cuda_kernel_has_vector_loads_and_no_float64(compile_ptx):
     bvh = nb.NamedTuple((floats[2], floats[2], ints, ints), BVHData)
     read = (bvh, ints, floats[2], floats[1], floats[1], nb.float32, nb.float32, nb.boolean)
     triangles = nb.Array(nb.int32, 3, "C")
-    for kernel, written in ((ray.depth_cuda, floats[3:]), (ray.visibility_cuda, (floats[3], triangles))):
+    depth, both = floats[3:], (floats[3], triangles)
+    kernels = {
+        ray.depth_cuda: depth, ray.few_depth_cuda: depth, ray.visibility_cuda: both, ray.few_visibility_cuda: both
+    }  # fmt: skip
+    for kernel, written in kernels.items():
         ptx = compile_ptx(kernel, *read, *written)
         assert ".f64" not in ptx
         assert ptx.count("ld.global.v4") + ptx.count("ld.global.nc.v4") >= 4 + 3
@@ -142,10 +152,12 @@ sys.path.insert(0, {folder!r})
 from test_raycast import *
 bank, zero = bank_of([soup(50, 5)], "cpu"), np.zeros(1, np.float32)
 poses = np.zeros(1, np.int32), np.zeros((1, 3), np.float32), zero
-found = np.full((1, 8, 16), -1, np.float32)
 options = tan_half(90.0), np.float32(9.0), False
-ray.depth_cuda[(1, 1, 1), 128](bank.bvh_view, *poses, zero, *options, found)
-assert_close(found, render(RaycastRenderer, bank, *poses, height=8, width=16, max_depth=9.0))
+expected = render(RaycastRenderer, bank, *poses, height=8, width=16, max_depth=9.0)
+for kernel in (ray.depth_cuda, ray.few_depth_cuda):
+    found = np.full((1, 8, 16), -1, np.float32)
+    kernel[(1, 1, 1), 128](bank.bvh_view, *poses, zero, *options, found)
+    assert_close(found, expected)
 print((found > 0).any() and (found == 0).any())
 """
 
@@ -163,6 +175,18 @@ def test_cpu_and_cuda_see_the_same():
     position, heading = rng.uniform(-3, 3, (64, 3)), rng.uniform(-3, 3, 64)
     images = [render(RaycastRenderer, bank_of([mesh], d), [0] * 64, position, heading) for d in ("cpu", "cuda")]
     assert_close(*images)
+
+
+@pytest.mark.cuda
+def test_few_views_and_many_see_the_same(monkeypatch):
+    rng, n = np.random.default_rng(6), 64
+    poses = tensors("cuda", [0] * n, rng.uniform(-3, 3, (n, 3)), rng.uniform(-3, 3, n))
+    bank = bank_of([soup(2000, 5)], "cuda")
+    few = RaycastRenderer(bank, n).visibility(*poses)
+    monkeypatch.setattr(renderer_module, "FEW_PIXELS", 0)
+    many = RaycastRenderer(bank, n)
+    assert torch.equal(many.render(*poses), few.depth)
+    assert all(map(torch.equal, many.visibility(*poses), few))
 
 
 @pytest.mark.cuda

@@ -13,7 +13,7 @@ import numpy as np
 from batchnav.geometry.box import ray_boxes
 from batchnav.geometry.camera import inverse_direction, pixel_ray
 from batchnav.geometry.pose import camera_axes
-from batchnav.geometry.triangle import ray_triangles
+from batchnav.geometry.triangle import ray_four_triangles, ray_triangles
 from batchnav.render.options import NEAR
 from batchnav.runtime.intrinsics import room_for
 from batchnav.runtime.kernels import cuda, cuda_kernel, device_function, inline_function
@@ -21,16 +21,20 @@ from batchnav.scene.bvh import MAX_LEVELS, read_leaf, read_node
 
 BLOCK_WIDTH, BLOCK_HEIGHT = 16, 8
 """Pixels of a CUDA block; a warp's 8 x 4 are neighbours, so that their rays visit the same nodes."""
+FEW_PIXELS = 2**20
+"""Up to so many, 256 views of 64 x 64, a GPU waits for its longest rays: theirs are kernels of fewer threads at a time,
+each sooner done."""
 NOTHING = np.int32(-1)
 """The triangle of a pixel that sees none."""
 _room_for_stack = room_for(MAX_LEVELS, np.int32)
 
 
 @inline_function
-def closest_hit(bvh, root, origin, direction, far, backface_culling, stack):
+def closest_hit(bvh, root, origin, direction, far, backface_culling, leaf_at_once, stack):
     """The first hit within [NEAR, far): its ray parameter and its row of `bvh.triangles`; else `far` and NOTHING.
 
-    Children are visited nearest first. `stack` holds MAX_LEVELS int32: what a level defers, never more than one child.
+    Children are visited nearest first. `leaf_at_once`: all of a leaf's triangles are met at a time, in place of two.
+    `stack` holds MAX_LEVELS int32: what a level defers, never more than one child.
     """
     (ox, oy, oz), (dx, dy, dz) = origin, direction
     ix, iy, iz = inverse_direction(dx), inverse_direction(dy), inverse_direction(dz)
@@ -54,7 +58,12 @@ def closest_hit(bvh, root, origin, direction, far, backface_culling, stack):
         else:
             first, count = read_leaf(link)
             last = np.int32(first + count - np.int32(1))
-            while first <= last:
+            if leaf_at_once:
+                far, found = ray_four_triangles(
+                    first, last, bvh.triangles, origin, direction, NEAR, far, backface_culling
+                )
+                hit = found if found >= 0 else hit
+            while not leaf_at_once and first <= last:
                 second = min(np.int32(first + np.int32(1)), last)
                 far, found = ray_triangles(first, second, bvh.triangles, origin, direction, NEAR, far, backface_culling)
                 hit = found if found >= 0 else hit
@@ -95,27 +104,55 @@ def own_pixel():
 
 
 @inline_function
-def cast(i, row, column, bvh, poses, size, tan_half_hfov, far, backface_culling, stack):
+def cast(i, pixel, bvh, poses, size, tan_half_hfov, far, backface_culling, leaf_at_once, stack):
     """What agent i sees at a pixel: depth and row of the triangle, or `far` and NOTHING. `size`: height, width."""
-    (scene_index, position, heading, pitch), (height, width) = poses, size
+    (row, column), (scene_index, position, heading, pitch), (height, width) = pixel, poses, size
     scene = scene_index[i]
     place = position[i, np.uint32(0)], position[i, np.uint32(1)], position[i, np.uint32(2)]
     if not is_pose(bvh, scene, place, heading[i], pitch[i]):
         return far, NOTHING
     direction = pixel_ray(row, column, camera_axes(heading[i], pitch[i]), height, width, tan_half_hfov)
-    return closest_hit(bvh, bvh.roots[np.uint32(scene)], place, direction, far, backface_culling, stack)
+    return closest_hit(bvh, bvh.roots[np.uint32(scene)], place, direction, far, backface_culling, leaf_at_once, stack)
+
+
+@inline_function
+def draw_depth(bvh, poses, tan_half_hfov, far, backface_culling, leaf_at_once, depth_out):
+    """A thread's pixel of depth."""
+    i, row, column = own_pixel()
+    size, stack = (np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])), _room_for_stack()
+    if row >= size[0] or column >= size[1]:
+        return
+    depth, _ = cast(i, (row, column), bvh, poses, size, tan_half_hfov, far, backface_culling, leaf_at_once, stack)
+    depth_out[i, np.uint32(row), np.uint32(column)] = depth if depth < far else np.float32(0.0)
+
+
+@inline_function
+def draw_visibility(bvh, poses, tan_half_hfov, far, backface_culling, leaf_at_once, depth_out, triangle_out):
+    """A thread's pixel of depth and triangles."""
+    i, row, column = own_pixel()
+    size, stack = (np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])), _room_for_stack()
+    if row >= size[0] or column >= size[1]:
+        return
+    depth, hit = cast(i, (row, column), bvh, poses, size, tan_half_hfov, far, backface_culling, leaf_at_once, stack)
+    depth_out[i, np.uint32(row), np.uint32(column)] = depth if depth < far else np.float32(0.0)
+    number = NOTHING
+    if hit >= 0:
+        number = bvh.numbers[np.uint32(hit)]
+    triangle_out[i, np.uint32(row), np.uint32(column)] = number
 
 
 @functools.partial(cuda_kernel, max_registers=40, lto=False)
 def depth_cuda(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out):
     """Every agent's depth, a pixel a thread."""
-    i, row, column = own_pixel()
-    size = np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])
-    if row >= size[0] or column >= size[1]:
-        return
-    poses, stack = (scene_index, position, heading, pitch), _room_for_stack()
-    depth, _ = cast(i, row, column, bvh, poses, size, tan_half_hfov, far, backface_culling, stack)
-    depth_out[i, np.uint32(row), np.uint32(column)] = depth if depth < far else np.float32(0.0)
+    poses = scene_index, position, heading, pitch
+    draw_depth(bvh, poses, tan_half_hfov, far, backface_culling, False, depth_out)
+
+
+@functools.partial(cuda_kernel, max_registers=64, lto=False)
+def few_depth_cuda(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out):
+    """The same of up to FEW_PIXELS."""
+    poses = scene_index, position, heading, pitch
+    draw_depth(bvh, poses, tan_half_hfov, far, backface_culling, True, depth_out)
 
 
 @functools.partial(cuda_kernel, max_registers=40, lto=False)
@@ -123,14 +160,14 @@ def visibility_cuda(
     bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out, triangle_out
 ):
     """Every agent's depth and triangles, a pixel a thread."""
-    i, row, column = own_pixel()
-    size = np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])
-    if row >= size[0] or column >= size[1]:
-        return
-    poses, stack = (scene_index, position, heading, pitch), _room_for_stack()
-    depth, hit = cast(i, row, column, bvh, poses, size, tan_half_hfov, far, backface_culling, stack)
-    depth_out[i, np.uint32(row), np.uint32(column)] = depth if depth < far else np.float32(0.0)
-    number = NOTHING
-    if hit >= 0:
-        number = bvh.numbers[np.uint32(hit)]
-    triangle_out[i, np.uint32(row), np.uint32(column)] = number
+    poses = scene_index, position, heading, pitch
+    draw_visibility(bvh, poses, tan_half_hfov, far, backface_culling, False, depth_out, triangle_out)
+
+
+@functools.partial(cuda_kernel, max_registers=64, lto=False)
+def few_visibility_cuda(
+    bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out, triangle_out
+):
+    """The same of up to FEW_PIXELS."""
+    poses = scene_index, position, heading, pitch
+    draw_visibility(bvh, poses, tan_half_hfov, far, backface_culling, True, depth_out, triangle_out)

@@ -10,7 +10,15 @@ import torch
 from batchnav.geometry.camera import tan_half
 from batchnav.render.options import check_options, check_poses
 from batchnav.render.raycast.packet import depth_cpu, visibility_cpu
-from batchnav.render.raycast.ray import BLOCK_HEIGHT, BLOCK_WIDTH, depth_cuda, visibility_cuda
+from batchnav.render.raycast.ray import (
+    BLOCK_HEIGHT,
+    BLOCK_WIDTH,
+    FEW_PIXELS,
+    depth_cuda,
+    few_depth_cuda,
+    few_visibility_cuda,
+    visibility_cuda,
+)
 from batchnav.runtime.arrays import view
 from batchnav.runtime.checks import refuse_copies
 from batchnav.runtime.launch import BoundKernel
@@ -47,7 +55,8 @@ class RaycastRenderer:
         self.depth = torch.zeros(self.num_agents, self.height, self.width, device=bank.device)
         self._level = torch.zeros(self.num_agents, device=bank.device)
         self._options = (tan_half(hfov_deg), np.float32(min(float(max_depth), float(_FAR))), bool(backface_culling))
-        self._cast_depth = self._bind(depth_cpu, depth_cuda, self.depth)
+        self._few = self.depth.numel() <= FEW_PIXELS
+        self._cast_depth = self._bind(depth_cpu, few_depth_cuda if self._few else depth_cuda, self.depth)
         self._triangle: torch.Tensor | None = None
         """Made when it is first asked for."""
 
@@ -94,7 +103,8 @@ class RaycastRenderer:
         """Depth as of `render`, and which triangle each pixel sees."""
         if self._triangle is None:
             self._triangle = torch.zeros_like(self.depth, dtype=torch.int32)
-            self._cast_both = self._bind(visibility_cpu, visibility_cuda, self.depth, self._triangle)
+            cuda = few_visibility_cuda if self._few else visibility_cuda
+            self._cast_both = self._bind(visibility_cpu, cuda, self.depth, self._triangle)
         self._cast_both(*self._poses(scene_index, position, heading, pitch))
         return Visibility(self.depth, self._triangle)
 
