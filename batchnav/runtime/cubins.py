@@ -38,10 +38,10 @@ class Cubins(NullCache):
     def load_overload(self, argument_types: tuple, target_context: Any) -> Any | None:
         """The kernel for these types, in the driver's hands; None where there is none, or a damaged one."""
         try:
-            pickled = zlib.decompress(self._path(argument_types, target_context.codegen()).read_bytes())
-        except (OSError, zlib.error):
+            kept = self._path(argument_types, target_context.codegen()).read_bytes()
+            kernel = pickle.loads(zlib.decompress(kept))  # which looks at a check sum
+        except (OSError, zlib.error, AttributeError, ImportError):  # the latter two: an argument's class has moved
             return None
-        kernel = pickle.loads(pickled)
         kernel.bind()
         return kernel
 

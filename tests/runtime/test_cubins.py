@@ -43,9 +43,9 @@ def capability(monkeypatch, tmp_path):
     return device
 
 
-def compiled(arguments=ARGUMENTS, **options):
+def compiled(arguments=ARGUMENTS, function=_double, **options):
     """A kernel of a process that begins: its code, and whether it had to be compiled."""
-    kernel = cuda.jit(_double, **options)
+    kernel = cuda.jit(function, **options)
     kernel._cache = cubins.Cubins(kernel)
     code = kernel.compile(arguments).library.get_cubin().code
     return code, bool(kernel._cache_misses)
@@ -91,6 +91,23 @@ def test_places_of_fields_are_part_of_the_name(capability):
         texts.add(str(outer))
         paths.add(cache._path((outer,), codegen))
     assert len(texts) == 1 and len(paths) == 2
+
+
+Pair = collections.namedtuple("Pair", "source target")
+
+
+def _double_of(pair_out):
+    i = cuda.grid(1)
+    if i < len(pair_out.target):
+        pair_out.target[i] = _twice(pair_out.source[i])
+
+
+def test_an_argument_whose_class_has_moved_is_compiled_for_anew(capability, monkeypatch):
+    """The file's name knows nothing of it: the kernel's module need not import the class's."""
+    pair = (nb.NamedUniTuple(nb.float32[::1], 2, Pair),)
+    assert compiled(pair, _double_of)[1] and not compiled(pair, _double_of)[1]
+    monkeypatch.delitem(globals(), "Pair")
+    assert compiled(pair, _double_of)[1]
 
 
 def test_a_kernel_that_cannot_be_kept_runs(capability, tmp_path, caplog):
