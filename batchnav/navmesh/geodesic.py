@@ -86,7 +86,8 @@ def search_corridor(nav, scene, first, start, last, goal, scratch, row):
     """
     if first == last:
         return 0
-    portals, tied, everywhere = 0, True, False
+    portals, tied = 0, True
+    everywhere = nav.polygon_number[first] == nav.polygon_number[last]  # no numbers: nothing can be left out
     while tied:  # branches decide nothing but the order in which equal totals leave the queue: again, with all of them
         portals, tied = _search(nav, scene, first, start, last, goal, everywhere, scratch, row)
         tied, everywhere = tied and not everywhere, True

@@ -76,6 +76,25 @@ def test_searches_that_leave_branches_out_find_the_same_ways(between):
         np.testing.assert_array_equal(navmesh.shortest_path(start, goal), whole.shortest_path(start, goal))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_ways_of_one_direction_and_several_between_two_polygons(seed):
+    """Edges lead anywhere, as a file from a stranger may have it: back or not, twice, to the polygon itself."""
+    rng = np.random.default_rng(seed)
+    tile = make_tile([rectangle(float(x), float(z), x + 1.0, z + 1.0) for x in range(7) for z in range(7)])
+    neighbours = tile.polygons["neighbours"]
+    neighbours[:] = 0
+    for polygon, other in rng.integers(0, len(neighbours), (60, 2)):
+        neighbours[polygon, rng.integers(4)] = other + 1
+        if rng.random() < 0.8:
+            neighbours[other, rng.integers(4)] = polygon + 1
+    navmesh = NavMesh(single_tile_file(tile, NavMeshSettings()))
+    starts, goals = (rng.integers(0, 14, (1000, 3)).astype(np.float32) / 2 for _ in range(2))
+    starts[:, 1] = goals[:, 1] = 0.0
+    found = navmesh.geodesic_distance(starts, goals)
+    assert 0.1 < np.isfinite(found).mean() < 1.0
+    np.testing.assert_array_equal(found, everywhere(navmesh).geodesic_distance(starts, goals))
+
+
 def test_of_several_tiles_all_polygons_are_in_every_branch():
     data = NavMesh(four_tiles()).data
     assert not records(data.link_middle, MIDDLE_ROW)["branch"].any() and not data.polygon_number.any()
