@@ -25,7 +25,7 @@ from rich.table import Table
 from batchnav.data.parallel import in_parallel
 from batchnav.data.prepared import save_prepared
 from batchnav.data.scenes import SCENES_PER_WORKER, find_scene
-from batchnav.errors import BatchnavError
+from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.intervals import scene_interval
 from batchnav.evaluation.run import Evaluation, PolicyPlayer
 from batchnav.houses import ScanDefects, tear
@@ -61,6 +61,8 @@ class Options:
 
 
 def main(options: Options) -> None:
+    if unknown := [name for name in options.left_out if name not in LEFT_OUT]:
+        raise ArgumentError(f"left_out: found {unknown}, expected some of {', '.join(LEFT_OUT)}")
     for seed in options.seeds:
         for name in options.left_out:
             measure(options, name, seed)

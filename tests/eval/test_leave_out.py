@@ -6,6 +6,7 @@ import pytest
 
 from batchnav.data.prepared import load_prepared
 from batchnav.data.scenes import find_scene
+from batchnav.errors import ArgumentError
 from eval import leave_out
 
 
@@ -37,3 +38,9 @@ def test_runs_are_made_once_and_compared(rooms, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(leave_out.subprocess, "run", None)
     leave_out.main(dataclasses.replace(options, total_frames=10**9))
     assert capsys.readouterr().out.endswith(shown)
+
+
+def test_what_cannot_be_left_out_is_refused(tmp_path):
+    with pytest.raises(ArgumentError, match="expected some of nothing, holes"):
+        leave_out.main(leave_out.Options(tmp_path, left_out=("nothing", "doors")))
+    assert not list(tmp_path.iterdir())
