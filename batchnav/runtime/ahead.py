@@ -19,6 +19,12 @@ from batchnav.runtime.device import num_threads
 
 PROGRAM = "batchnav.envs.ahead"
 """It stands above this room, and is a program of its own."""
+_RUN = """
+import json, runpy, sys
+sys.path = json.loads(sys.argv.pop(1))
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+"""Imports what this process would, not what lies in the current folder."""
 LONGEST = 600.0
 """Seconds that it is waited for; then this process compiles by itself."""
 _started: list[subprocess.Popen] = []
@@ -39,7 +45,8 @@ def compile_ahead(env: Mapping[str, Any] | None = None) -> None:
         return
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", PROGRAM, json.dumps(env or {})], env={**os.environ, "NUMBA_NUM_THREADS": "1"},
+            [sys.executable, "-P", "-c", _RUN, json.dumps([*map(str, sys.path)]), PROGRAM, json.dumps(env or {})],
+            env={**os.environ, "NUMBA_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
     except OSError:  # no more processes, or no memory for one: this one compiles when it gets there

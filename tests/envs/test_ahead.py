@@ -61,11 +61,25 @@ def test_a_process_is_started_once_and_only_for_an_empty_cache(monkeypatch, idle
     process.compile_ahead()
     process.wait_for_compilation()
     assert process._started[0].waited
-    assert [command[1:] for command in started] == [["-m", "batchnav.envs.ahead", json.dumps(env)]]
+    assert [command[5:] for command in started] == [["batchnav.envs.ahead", json.dumps(env)]]
     monkeypatch.setattr(process, "_started", [])
     (idle / "tasks" / "draw_cpu.nbi").touch()
     process.compile_ahead()
     assert len(started) == 1
+
+
+def test_the_process_imports_what_this_one_would(monkeypatch, idle, tmp_path):
+    """And not what lies in the folder that it is started in."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+        (folder / "played.py").write_text("import pathlib; (pathlib.Path(__file__).parent / 'ran').touch()")
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(process, "PROGRAM", "played")
+    monkeypatch.setattr(process.sys, "path", [str(there), *filter(None, process.sys.path)])
+    process.compile_ahead()
+    assert process._started[0].wait(60) == 0
+    assert (there / "ran").exists() and not (here / "ran").exists()
 
 
 def test_where_no_process_can_be_started_nothing_is_awaited(monkeypatch, idle):
