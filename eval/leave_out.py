@@ -1,20 +1,20 @@
-"""What each thing that scans have is worth to train with, by leaving it out: small agents, measured on three families.
+"""What each thing that scans have is worth to train with, by leaving it out: agents, measured on three families.
 
     python eval/leave_out.py --out runs/leave_out
+    python eval/leave_out.py --out runs/leave_out_h200 --config configs/pointnav_h200.yaml --total-frames 25_000_000
 
 An agent trains in so many houses and as many scans of other seeds, without holes, without missing ceilings, ...: the
 seeds stay the same whatever is left out. It plays every fixed episode once, with actions drawn. Prints success and SPL,
 means over the seeds of training, and the SPL that is lost beside the first line, with a 95% interval over scenes. A
-study that was stopped goes on when it is started again.
+study that was stopped goes on when it is started again; what another study left in its folder is refused.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from batchnav.config import load_config
 from batchnav.data.parallel import in_parallel
 from batchnav.data.prepared import save_prepared
 from batchnav.data.scenes import SCENES_PER_WORKER, find_scene
@@ -29,20 +30,23 @@ from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.intervals import scene_interval
 from batchnav.evaluation.run import Evaluation, PolicyPlayer
 from batchnav.houses import ScanDefects, tear
+from batchnav.runs.config import PointNavRun
+from batchnav.runs.folder import RunFolder
 from batchnav.runs.results import STYLE
+from batchnav.runs.training import train
 from batchnav.runtime.bundled import EPISODES
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.scene import make_scene
 
 ROOT = Path(__file__).resolve().parents[1]
 FAMILIES = ("val", "hall", "scan")
-NONE = ScanDefects(holes=0.0, noise=0.0, pieces=0, ceilings=False)
-LEFT_OUT = {
+LEFT_OUT: dict[str, ScanDefects | None] = {
     "nothing": ScanDefects(), "holes": ScanDefects(holes=0.0), "missing ceilings": ScanDefects(ceilings=False),
-    "noise": ScanDefects(noise=0.0), "pieces": ScanDefects(pieces=0), "halls": ScanDefects(), "defects": NONE,
-    "scans": NONE,
+    "noise": ScanDefects(noise=0.0), "pieces": ScanDefects(pieces=0), "halls": ScanDefects(), "defects": None,
+    "scans": None,
 }  # fmt: skip
-"""What scans have then. Every third is of a hall; without halls, or without scans, of the house of that seed."""
+"""What scans have then; None: they are whole. Every third is of a hall; without halls, or without scans, of the house
+of that seed."""
 
 
 @dataclass(frozen=True)
@@ -63,51 +67,79 @@ class Options:
 def main(options: Options) -> None:
     if unknown := [name for name in options.left_out if name not in LEFT_OUT]:
         raise ArgumentError(f"left_out: found {unknown}, expected some of {', '.join(LEFT_OUT)}")
+    make_scans(options)
+    evaluations = load_evaluations(options)
     for seed in options.seeds:
         for name in options.left_out:
-            measure(options, name, seed)
+            measure(options, name, seed, evaluations)
     show(options)
 
 
-def measure(options: Options, name: str, seed: int) -> None:
-    """Train one agent and have it play, unless that is done."""
-    folder = run_folder(options, name, seed)
-    todo = [file for file in options.episodes if not (folder / f"{file.name}.json").is_file()]
-    if todo:
-        settings = {
-            "config": options.config, "out": folder, "device": options.device, "seed": seed,
-            "scenes.houses": options.houses, "scenes.files": make_scans(options, name),
-            "ppo.total-frames": options.total_frames,
-        }  # fmt: skip
-        words = [str(word) for key, value in settings.items() for word in (f"--{key}", value)]
-        subprocess.run([sys.executable, ROOT / "train" / "pointnav.py", *words], check=True)
-    device = resolve_device(options.device)
-    for file in todo:
-        player = PolicyPlayer(folder / "policy.safetensors", device)
-        evaluation = Evaluation(file, device, player.config.body)
-        evaluation.write_results(folder / f"{file.name}.json", evaluation.play(player))
+def measure(options: Options, name: str, seed: int, evaluations: list[Evaluation]) -> None:
+    """Train one agent and have it play, unless that is done. BatchnavError where what is there is of other settings."""
+    folder, run = run_folder(options, name, seed), configured(options, name, seed)
+    RunFolder(folder, run).close()  # it opens for this configuration alone
+    files = [folder / f"{evaluation.path.name}.json" for evaluation in evaluations]
+    if not all(map(Path.is_file, files)):
+        train(run, folder)
+    for file, evaluation in zip(files, evaluations, strict=True):
+        if not file.is_file():
+            player = PolicyPlayer(folder / "policy.safetensors", evaluation.bank.device)
+            evaluation.write_results(file, evaluation.play(player))
+        found = json.loads(file.read_text(encoding="utf-8"))["episodes_file"]
+        if found != str(evaluation.path):
+            raise ArgumentError(f"{file}: found results in {found}, expected {evaluation.path}; choose another --out")
+
+
+def load_evaluations(options: Options) -> list[Evaluation]:
+    body = load_config(options.config, PointNavRun).body
+    return [Evaluation(file, resolve_device(options.device), body) for file in options.episodes]
 
 
 def run_folder(options: Options, name: str, seed: int) -> Path:
     return options.out / f"{name.replace(' ', '_')}_{seed}"
 
 
-def make_scans(options: Options, name: str) -> Path:
-    """The folder of a variant's scans, as prepared scenes; those that are there stay."""
-    folder = options.out / "scenes" / name.replace(" ", "_")
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = (folder / f"scan_{seed}.scene" for seed in range(options.houses, 2 * options.houses))
-    new = [path for path in paths if not path.is_file()]
-    list(in_parallel(functools.partial(make_scan, name), new, "scans", SCENES_PER_WORKER))
-    return folder
+def configured(options: Options, name: str, seed: int) -> PointNavRun:
+    """The run in which one agent trains."""
+    run = load_config(options.config, PointNavRun)
+    scanned = tuple(scanned_scene(options, name, scan) for scan in scan_seeds(options))
+    scenes = replace(run.scenes, houses=options.houses, first_house=0, files=scanned)
+    ppo = replace(run.ppo, total_frames=options.total_frames)
+    return replace(run, scenes=scenes, ppo=ppo, seed=seed, device=options.device)
 
 
-def make_scan(name: str, path: Path) -> None:
+def scan_seeds(options: Options) -> range:
+    return range(options.houses, 2 * options.houses)
+
+
+def scanned_scene(options: Options, name: str, seed: int) -> str:
+    """The scene that stands for the scan of a seed: a scan's file, or where that would be whole what it is of."""
+    if LEFT_OUT[name] is None:
+        return walked_scene(name, seed)
+    return str(options.out / "scenes" / name.replace(" ", "_") / f"scan_{seed}.scene")
+
+
+def walked_scene(name: str, seed: int) -> str:
+    """The id of what a scan is of."""
+    return f"{'house' if seed % 3 or name in ('halls', 'scans') else 'hall'}:{seed}"
+
+
+def make_scans(options: Options) -> None:
+    """All scans, as prepared scenes; those that are there stay."""
+    scans = [(name, seed) for name in options.left_out if LEFT_OUT[name] for seed in scan_seeds(options)]
+    new = [scan for scan in scans if not Path(scanned_scene(options, *scan)).is_file()]
+    list(in_parallel(functools.partial(make_scan, options), new, "scans", SCENES_PER_WORKER))
+
+
+def make_scan(options: Options, scan: tuple[str, int]) -> None:
     """The file of a scan without what is left out; with nothing left out it is the scene `scan:SEED`."""
-    seed = int(path.stem.removeprefix("scan_"))
-    kind = "house" if seed % 3 or name in ("halls", "scans") else "hall"
-    scanned = find_scene(f"{kind}:{seed}", appearance=False)
-    save_prepared(make_scene(f"scan:{seed}", tear(scanned.mesh, seed, LEFT_OUT[name]), scanned.navmesh), path)
+    name, seed = scan
+    path, defects = Path(scanned_scene(options, name, seed)), LEFT_OUT[name]
+    assert defects, "what is whole is no scan"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scanned = find_scene(walked_scene(name, seed), appearance=False)
+    save_prepared(make_scene(f"scan:{seed}", tear(scanned.mesh, seed, defects), scanned.navmesh), path, durable=False)
 
 
 def played(options: Options, name: str, file: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,43 +1,72 @@
-"""Leaving out what scans have: which scenes that gives, and runs in them that are made once."""
+"""Leaving out what scans have: which scenes that gives, and runs in them that are made once, or refused."""
 
 import dataclasses
+import shutil
 
 import pytest
 
 from batchnav.data.prepared import load_prepared
 from batchnav.data.scenes import find_scene
-from batchnav.errors import ArgumentError
+from batchnav.errors import ArgumentError, CheckpointError
 from eval import leave_out
 
+SMALL = (
+    "camera: {height: 24, width: 32}\ntask: {max_steps: 20}\n"
+    "policy: {encoder: simple_cnn, base_width: 4, visual_size: 8, hidden_size: 8, lstm_layers: 1}\n"
+    "ppo: {num_envs: 4, rollout_steps: 8, minibatches: 2, optimizer: adamw}\n"
+)
 
-@pytest.mark.parametrize("name", leave_out.LEFT_OUT)
+
+@pytest.mark.parametrize("name", [name for name, defects in leave_out.LEFT_OUT.items() if defects])
 def test_scans_lack_what_is_left_out(tmp_path, name):
     """Seed 3 is of a hall; with nothing left out, or halls alone, it is the scan that everybody has."""
-    leave_out.make_scan(name, tmp_path / "scan_3.scene")
-    made = load_prepared(tmp_path / "scan_3.scene")
-    walked = find_scene("house:3" if name in ("halls", "scans") else "hall:3", appearance=False)
+    options = leave_out.Options(tmp_path, houses=3)
+    leave_out.make_scan(options, (name, 3))
+    made = load_prepared(leave_out.scanned_scene(options, name, 3))
+    walked = find_scene("house:3" if name == "halls" else "hall:3", appearance=False)
     assert made.navmesh.area == walked.navmesh.area
     is_scan = made.mesh.vertices.tobytes() == find_scene("scan:3", appearance=False).mesh.vertices.tobytes()
     assert is_scan == (name == "nothing")
-    assert (len(made.mesh.faces) == len(walked.mesh.faces)) == (name in ("defects", "scans"))
 
 
-def test_runs_are_made_once_and_compared(rooms, tmp_path, capsys, monkeypatch):
+def test_whole_scenes_are_those_that_scans_are_of():
+    options = leave_out.Options(houses=3)
+    assert [leave_out.scanned_scene(options, "defects", seed) for seed in (3, 4, 5)] == ["hall:3", "house:4", "house:5"]
+    assert [leave_out.scanned_scene(options, "scans", seed) for seed in (3, 4)] == ["house:3", "house:4"]
+
+
+@pytest.fixture
+def options(rooms, tmp_path):
+    """A study of two small agents."""
     config = tmp_path / "small.yaml"
-    config.write_text(
-        "camera: {height: 24, width: 32}\ntask: {max_steps: 20}\n"
-        "policy: {encoder: simple_cnn, base_width: 4, visual_size: 8, hidden_size: 8, lstm_layers: 1}\n"
-        "ppo: {num_envs: 4, rollout_steps: 8, minibatches: 2, optimizer: adamw}\n"
-    )
-    options = leave_out.Options(
+    config.write_text(SMALL)
+    return leave_out.Options(
         tmp_path / "out", config, ("nothing", "holes"), (0,), 1, 64, (rooms / "mine.json.gz",), "cpu"
     )
+
+
+def test_runs_are_made_once_and_compared(options, capsys, monkeypatch):
     leave_out.main(options)
     shown = capsys.readouterr().out
     assert "holes     mine" in shown and "seeds 0" in shown
-    monkeypatch.setattr(leave_out.subprocess, "run", None)
-    leave_out.main(dataclasses.replace(options, total_frames=10**9))
-    assert capsys.readouterr().out.endswith(shown)
+    monkeypatch.setattr(leave_out, "train", None)
+    leave_out.main(options)
+    assert shown.endswith(capsys.readouterr().out)
+
+
+def test_results_of_other_settings_are_refused(options, rooms, tmp_path):
+    leave_out.main(dataclasses.replace(options, left_out=("nothing",)))
+    with pytest.raises(CheckpointError, match=r"ppo.total_frames = 64, expected 1000"):
+        leave_out.main(dataclasses.replace(options, total_frames=1000))
+    with pytest.raises(CheckpointError, match=r"scenes.houses = 1, expected 2"):
+        leave_out.main(dataclasses.replace(options, houses=2))
+    options.config.write_text(SMALL + "renderer: auto\n")
+    with pytest.raises(CheckpointError, match=r"renderer = 'raycast', expected 'auto'"):
+        leave_out.main(options)
+    options.config.write_text(SMALL)
+    shutil.copy(rooms / "mine.json.gz", tmp_path)
+    with pytest.raises(ArgumentError, match=r"found results in .*mine.json.gz, expected .*mine.json.gz"):
+        leave_out.main(dataclasses.replace(options, episodes=(tmp_path / "mine.json.gz",)))
 
 
 def test_what_cannot_be_left_out_is_refused(tmp_path):
