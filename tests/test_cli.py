@@ -208,18 +208,23 @@ def test_help_names_the_options(run, command, option, capsys):
 def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
-    options = ("--device", "cpu", "--ppo.num-envs", "16", "--out", tmp_path / "run")
+    options = ("--device", "cpu", "--processes", "1", "--ppo.num-envs", "16", "--out", tmp_path / "run")
     run("train", "--gpus", "2", "--max-restarts", "3", *options)
     ((_, *words),) = started
     assert words[:6] == [
         "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3", "-m",
     ]  # fmt: skip
     assert words[6:9] == ["batchnav", "train", "--gpus"] and words[-len(options) :] == [*map(str, options)]
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")  # what torchrun starts is a process of the run
+    monkeypatch.setenv("WORLD_SIZE", "2")  # what torchrun starts is a process of the run
     monkeypatch.setattr(start, "train", lambda *command: started.append(command))
     run("train", "--gpus", "2", *options)
     assert started[1][0].ppo.num_envs == 16 and started[1][1] == tmp_path / "run"
-    for wrong, message in ((("--gpus", "0"), "--gpus: found 0"), (("--gpus", "2", "--seed", "-1"), "seed: found -1")):
+    for wrong, message in (
+        (("--gpus", "0"), "--gpus: found 0"),
+        (("--gpus", "2", "--seed", "-1"), "seed: found -1"),
+        (("--gpus", "2", "--processes", "2"), "--gpus: found 2 with processes 2"),
+        (("--processes", "3"), "ppo.num_envs: found 256, expected a multiple of the 3"),
+    ):
         with pytest.raises(SystemExit, match=message):
             run("train", *wrong)
 

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -16,9 +17,11 @@ from batchnav.config import load_config, validate
 from batchnav.errors import ConfigError
 from batchnav.runs.config import PointNavRun
 from batchnav.runs.folder import CONFIG_NAME
-from batchnav.runs.training import train
+from batchnav.runs.training import prepare, train
 from batchnav.runs.wandb import find_wandb
 from batchnav.runtime.bundled import find_config
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.distributed import companions
 
 
 class Command(NamedTuple):
@@ -67,6 +70,8 @@ def parse(arguments: Sequence[str]) -> Command:
     for name, value, least in (("gpus", command.gpus, 1), ("max-restarts", command.max_restarts, 0)):
         if value < least:
             raise ConfigError(f"--{name}: found {value}, expected {least} or more")
+    if command.gpus > 1 and command.run.processes > 1:
+        raise ConfigError(f"--gpus: found {command.gpus} with processes {command.run.processes}, expected 1 of the two")
     if command.wandb:
         find_wandb()  # before anything is made
     return command
@@ -78,12 +83,19 @@ def default_config() -> str:
 
 
 def start(arguments: Sequence[str]) -> None:
-    """`batchnav train`: in this process, or in place of it torchrun with as many as `--gpus` says."""
+    """`batchnav train`: in this process, with others beside it, or in place of it torchrun with as many as `--gpus`."""
     command = parse(arguments)  # what is wrong with it is said once
-    if (command.gpus, command.max_restarts) == (1, 0) or torch.distributed.is_torchelastic_launched():
-        train(command.run, command.out, command.profile, command.allow_changes or command.resume, command.wandb)
+    run, allow_changes = command.run, command.allow_changes or command.resume
+    train_it = partial(train, run, command.out, command.profile, allow_changes, command.wandb)
+    processes = run.processes_on(resolve_device(run.device))
+    if "WORLD_SIZE" in os.environ or (command.gpus, processes, command.max_restarts) == (1, 1, 0):
+        train_it()
+    elif command.gpus > 1 or command.max_restarts:
+        os.execv(sys.executable, torchrun(max(command.gpus, processes), command.max_restarts, arguments))
     else:
-        os.execv(sys.executable, torchrun(command.gpus, command.max_restarts, arguments))
+        prepare(run)
+        with companions(processes, [sys.executable, "-m", "batchnav", "train", *arguments]):
+            train_it()
 
 
 def torchrun(processes: int, max_restarts: int, arguments: Sequence[str]) -> list[str]:

@@ -149,12 +149,12 @@ def make_learner(run: PointNavRun, ranks: Ranks | None = None) -> Learner:
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     if run.init_from:
         load_weights(policy, run.init_from)
-    return Learner(policy, env, run.ppo, run.seed, compile=run.compile, graphs=run.graphs, ranks=ranks)
+    return Learner(policy, env, run.ppo_of(ranks), run.seed, compile=run.compile, graphs=run.graphs, ranks=ranks)
 
 
 def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
     """Freshly sampled episodes in this rank's share of the scenes, or its share of the episodes in theirs."""
-    n = run.ppo.num_envs
+    n = run.ppo_of(ranks).num_envs
     if ranks.first and ranks.device.type == "cpu":
         compile_ahead(to_dict(run.nav))
     if run.scenes.episodes:
@@ -175,6 +175,14 @@ def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
     else:
         scenes = find_scenes(names, settings=settings, appearance=appearance)
     return NavEnv(scenes, n, ranks.device, run.seed, first_env=ranks.rank * n, **_options(run))
+
+
+def prepare(run: PointNavRun) -> None:
+    """Make and compile once what several processes are about to use: scenes, and the environment's kernels."""
+    env = make_environment(run, Ranks(resolve_device(run.device)))
+    env.reset()
+    env.step(run.body.no_actions(env.num_envs, env.device))
+    env.close()
 
 
 def _options(run: PointNavRun) -> dict[str, Any]:

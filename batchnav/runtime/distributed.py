@@ -1,8 +1,9 @@
 """Several processes, one a GPU, that train one policy: who is who, and what they say to one another.
 
 torchrun starts the same program once a GPU, on one machine or several, and says by RANK, WORLD_SIZE, LOCAL_RANK,
-MASTER_ADDR and MASTER_PORT which is which; so may whatever else starts it. `join` then gives the process its device and
-its `Ranks`. On CUDA tensors are summed by NCCL, on the CPU by gloo; objects always go by gloo, beside the devices.
+MASTER_ADDR and MASTER_PORT which is which; so do `companions`, and so may whatever else starts it. `join` then gives
+the process its device and its `Ranks`. On CUDA tensors are summed by NCCL, on the CPU by gloo; objects always go by
+gloo, beside the devices.
 
     with join("auto") as ranks:
         ranks.sum_(gradients)
@@ -19,9 +20,11 @@ import contextlib
 import gc
 import os
 import platform
+import socket
+import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -209,6 +212,41 @@ class Ranks:
             if self._pulse:
                 self._pulse.find_silent()
             raise
+
+
+@contextlib.contextmanager
+def companions(processes: int, command: Sequence[str]) -> Iterator[None]:
+    """Within it this process is rank 0 of so many on this machine, which share its cores.
+
+    `command` starts each of the others, and is to `join` as this one is. At the end they have ended, too.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    before, threads = dict(os.environ), torch.get_num_threads()
+    each = max(1, num_threads() // processes)
+    os.environ |= {
+        "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port), "OMP_NUM_THREADS": str(each),
+    }  # fmt: skip
+    torch.set_num_threads(each)
+    others: list[subprocess.Popen] = []
+    try:
+        for rank in range(1, processes):
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            others.append(subprocess.Popen(command, env={**os.environ, **own}, stdin=subprocess.DEVNULL))
+        os.environ |= {"RANK": "0", "LOCAL_RANK": "0"}
+        yield
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            for other in others:
+                other.wait(_SLACK_SECONDS)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+        os.environ.clear()
+        os.environ |= before
+        torch.set_num_threads(threads)
 
 
 def join(

@@ -101,6 +101,23 @@ def test_a_first_start_that_fails_does_not_bind_the_corrected_command(start, con
     assert [row["frames"] for row in rows(out)] == [64, 128]
 
 
+def test_processes_of_one_machine_share_the_environments(start, config, tmp_path):
+    """One command begins them, a signal to it ends them after a save, and the same command goes on to the bit."""
+    options = "--processes", "2"
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    process = start(config, whole, *options)
+    output, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0 and "on 2 x CPU" in errors and "8 environments" in errors, output + errors
+    assert [row["frames"] for row in rows(whole)] == [64 * (i + 1) for i in range(UPDATES)]
+    process = start(config, stopped, *options)
+    wait_for_rows(process, stopped, 3)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 143 and "SIGTERM: saved at frame " in errors and "Traceback" not in errors
+    finish(start(config, stopped, *options))
+    assert list(map(without_times, rows(stopped))) == list(map(without_times, rows(whole)))
+
+
 def test_profile_writes_a_trace(start, config, tmp_path):
     out = tmp_path / "traced"
     finish(start(config, out, "--profile", "--deterministic", "--graphs", "--ppo.total-frames", str(8 * 64)))
