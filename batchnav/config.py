@@ -131,6 +131,9 @@ class ScenesConfig:
     gigabytes: float = 0.0
     """The device's memory that scenes may take, in 1e9 bytes: where all need more, as many slots as fit take turns. 0:
     no limit."""
+    redraw_finishes: bool = False
+    """Draw colours and textures of procedural houses anew while training, each house every 16 rollouts, so that agents
+    that see colour do not know houses by them. Scenes from files, and those of evaluations, stay as they are."""
     largest_texture: int = 4096
     """Texels along a texture's longer side, where agents see colour: larger ones are read at a half, a quarter ..."""
 

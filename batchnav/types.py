@@ -44,6 +44,10 @@ class Material(NamedTuple):
     """Row of `Surface.textures`; -1: none."""
 
 
+LIGHT_STEPS = 16
+"""Of full light, in which houses are shaded."""
+
+
 class Surface(NamedTuple):
     """What a mesh's F triangles look like, and what they are part of. Runs that see depth alone never read it."""
 
@@ -61,6 +65,10 @@ class Surface(NamedTuple):
     """i32 [F], rows of `categories`; None: not known."""
     categories: tuple[str, ...] = ()
     """Names; row 0 is what has no category."""
+    finish: np.ndarray | None = None
+    """i32 [M, 4], of each material that may be drawn anew (`scene.finishes`): the number of the finish that it is a
+    shade of, the finish's kind (-1: it stays as it is), its light in `LIGHT_STEPS`, and 1 where it is the mean colour
+    of the finish's texture; None: all stay as they are, as those of files do."""
 
 
 class TriangleMesh(NamedTuple):

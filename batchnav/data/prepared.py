@@ -9,7 +9,8 @@ The file is a safetensors file (a header of JSON, then plain arrays) with these 
 and of those that `types.Surface` has for the mesh, with materials, samplers and names in the metadata's "surface":
 
     material i32 [F]      uv f32 [F, 3, 2]      color u8 [F, 3, 4]
-    object_id i32 [F]     category i32 [F]      texture_0, texture_1 ... u8 [h, w, 4]
+    object_id i32 [F]     category i32 [F]      finish i32 [M, 4]
+    texture_0, texture_1 ... u8 [h, w, 4]
 
 Its metadata hold a check sum of each array, the version of the tree's layout, and a fingerprint of what the scene was
 made from: its files' sizes and dates, their places, and this package's sources that make navmeshes and trees.
@@ -48,7 +49,7 @@ _ARRAYS = {
     "order": ("int32", None), "navmesh": ("uint8", None),
 }  # fmt: skip
 """Type and row length of each array; None: it has one dimension."""
-_SURFACE = ("material", "uv", "color", "object_id", "category")
+_SURFACE = ("material", "uv", "color", "object_id", "category", "finish")
 """Arrays that are there where the surface has them."""
 _TEXTURE = "texture_"
 

@@ -22,6 +22,7 @@ from batchnav.runtime.checks import check_int, check_open, check_seed, refuse_co
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.exchange import OUTPUTS, as_actions, as_mask, handed
 from batchnav.scene.bank import SceneBank
+from batchnav.scene.finishes import Swatches
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.rig import Rig, appearance_needed, make_pose_sensors, make_sensors, sensor_specs
 from batchnav.sensors.sensor import check_observation
@@ -61,6 +62,8 @@ class NavEnv(gym.vector.VectorEnv):
         copy: return copies. Without, what is returned is the environment's own and valid until the next call, which
             spares memory traffic; observations that are written elsewhere (`observe_into`) are never copied.
         output: "torch", or "numpy" for arrays on the host.
+        swatches: what the finishes of procedural houses are drawn anew from between rollouts, where sensors see colour
+            (`batchnav.houses.make_swatches()`); None: they stay. A `SceneBank` brings its own.
         autoreset_mode: Gymnasium's. With NEXT_STEP the step after an episode's end begins the next one, whatever the
             action; with DISABLED `reset(options={"reset_mask": ended})` does. The learner takes SAME_STEP.
 
@@ -88,6 +91,7 @@ class NavEnv(gym.vector.VectorEnv):
         copy: bool = True,
         output: str = "torch",
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        swatches: Swatches | None = None,
         **options,
     ):
         num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
@@ -106,7 +110,7 @@ class NavEnv(gym.vector.VectorEnv):
         self.stream = scenes if isinstance(scenes, SceneStream) else None
         if self.stream is not None and episodes is not None:
             raise ArgumentError("episodes: found fixed episodes for scenes that take turns, expected None")
-        self.bank = _bank(scenes, num_envs, device, appearance_needed(made))
+        self.bank = _bank(scenes, num_envs, device, appearance_needed(made), swatches)
         body = self.config.body
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)
@@ -114,6 +118,7 @@ class NavEnv(gym.vector.VectorEnv):
         if self.device.type == "cpu":
             wait_for_compilation()
         self._playing = False  # from the first reset to the end
+        self._redraws = torch.zeros(1, dtype=torch.int64)  # of finishes, so far
         make_task = lambda sim: TASKS[task](sim, self.config.task, episodes)  # noqa: E731
         self.sim = Simulator(self.bank, num_envs, body, make_task, seed, first_env)
         self.task = self.sim.task
@@ -162,6 +167,8 @@ class NavEnv(gym.vector.VectorEnv):
         if seed is not None:
             self.sim.origin.seed.fill_(check_seed(seed))
             self.sim.bodies.episode.fill_(-1)
+            self._redraws.zero_()
+        self._draw_finishes()
         self.sim.reset()
         for flags in (self.sim.bodies.done, self.sim.bodies.terminated, self.sim.bodies.truncated):
             flags.zero_()
@@ -243,10 +250,20 @@ class NavEnv(gym.vector.VectorEnv):
         return self.rig.capturable
 
     def between_rollouts(self) -> dict[str, float]:
-        """Raise what kernels noted, and let scenes take turns: "scenes_loaded", "scene_stall" (seconds)."""
+        """Raise what kernels noted, and let scenes take turns: "scenes_loaded", "scene_stall" (seconds).
+
+        Draw finishes anew where there are swatches.
+        """
         check_open(self)
         self.sim.check()
-        return self.stream.move(self.sim) if self.stream is not None else {}
+        figures = self.stream.move(self.sim) if self.stream is not None else {}
+        self._redraws += 1
+        self._draw_finishes()
+        return figures
+
+    def _draw_finishes(self) -> None:
+        """Have houses look as they do now."""
+        self.bank.draw_finishes(self.sim.origin.seed, int(self._redraws))
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """All that the next step depends on, as tensors on the CPU."""
@@ -267,13 +284,15 @@ class NavEnv(gym.vector.VectorEnv):
         check_places("environment state 'position'", self.bank, state["scene"], state["position"], CheckpointError)
         for name, target in live.items():
             target.copy_(state[name])
+        self._draw_finishes()
         self.sim.draw_all()
         self._playing = True
 
     def _state(self) -> dict[str, torch.Tensor]:
         """The live tensors that are saved."""
         tensors = {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
-        return {**tensors, "seed": self.sim.origin.seed}
+        drawn = {} if self.bank.finishes is None else {"redraws": self._redraws}
+        return {**tensors, **drawn, "seed": self.sim.origin.seed}
 
     def _ranges(self) -> dict[str, tuple[float, float]]:
         """The lowest and highest values in a state that kernels can go on from, by name, where not all are good."""
@@ -281,7 +300,7 @@ class NavEnv(gym.vector.VectorEnv):
         return {
             "scene": (0, self.bank.num_scenes - 1), "position": finite, "heading": finite, "start": finite,
             "start_heading": finite, "tilt": finite, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
-            "episode": (-1, count[1]), **self.task.ranges,
+            "episode": (-1, count[1]), "redraws": count, **self.task.ranges,
         }  # fmt: skip
 
     def close_extras(self, **kwargs) -> None:
@@ -342,12 +361,16 @@ def _mode(mode: AutoresetMode | str) -> AutoresetMode:
     raise ArgumentError(f"autoreset_mode: found {shortened(mode)}, expected one of {names}")
 
 
-def _bank(scenes, num_envs: int, device: str | torch.device, appearance: frozenset[str]) -> SceneBank:
+def _bank(
+    scenes, num_envs: int, device: str | torch.device, appearance: frozenset[str], swatches: Swatches | None
+) -> SceneBank:
     """The bank that an environment runs in."""
     if isinstance(scenes, SceneStream):
-        return scenes.open(num_envs, resolve_device(device), appearance)
+        return scenes.open(num_envs, resolve_device(device), appearance, swatches)
     if not isinstance(scenes, SceneBank):
-        return SceneBank.pack(scenes, resolve_device(device), appearance)
+        return SceneBank.pack(scenes, resolve_device(device), appearance, swatches)
+    if swatches is not None:
+        raise ArgumentError("swatches: found some with a bank, expected SceneBank.pack(..., swatches=...)")
     if str(device) != "auto" and resolve_device(device) != scenes.device:
         raise ArgumentError(f"device: found {str(device)!r} with a bank on {scenes.device}, expected 'auto'")
     if missing := appearance - scenes.appearance_fields:

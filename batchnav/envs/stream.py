@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import CheckpointError, ConfigError
+from batchnav.scene.finishes import Swatches
 from batchnav.scene.scene import Scene
 from batchnav.scene.slots import Capacity, SlotBank
 from batchnav.sim.simulator import Simulator
@@ -57,14 +58,16 @@ class SceneStream:
         groups = slots - -(-slots // SPARE)
         self._slot_of = list(range(groups))  # by group
 
-    def open(self, num_envs: int, device: torch.device, appearance: Collection[str]) -> SlotBank:
+    def open(
+        self, num_envs: int, device: torch.device, appearance: Collection[str], swatches: Swatches | None = None
+    ) -> SlotBank:
         """The bank, with a scene for every group. ConfigError for slots that do not fit the scenes and agents."""
         if not 2 <= self.slots < len(self.names) or len(self._slot_of) > num_envs:
             raise ConfigError(
                 f"slots: found {self.slots} for {len(self.names)} scenes and {num_envs} agents, expected 2 or more, "
                 f"fewer than the scenes, and no more than one slot in use for an agent"
             )
-        self.bank = SlotBank(self._capacity, self.slots, device, appearance)
+        self.bank = SlotBank(self._capacity, self.slots, device, appearance, swatches)
         for slot in range(self.slots):
             self._request(slot)
         for _ in self._slot_of:

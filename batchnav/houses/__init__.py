@@ -4,9 +4,10 @@ from batchnav.config import HOUSE_SPLITS as SPLITS
 from batchnav.houses.hall import make_hall
 from batchnav.houses.house import BENCHMARK_HOUSE, make_house, make_plan
 from batchnav.houses.scan import ScanDefects, make_scan, tear
+from batchnav.houses.swatches import make_swatches
 from batchnav.houses.textures import with_pictures, without_pictures
 
 __all__ = [
-    "BENCHMARK_HOUSE", "SPLITS", "ScanDefects", "make_hall", "make_house", "make_plan", "make_scan", "tear",
-    "with_pictures", "without_pictures",
+    "BENCHMARK_HOUSE", "SPLITS", "ScanDefects", "make_hall", "make_house", "make_plan", "make_scan", "make_swatches",
+    "tear", "with_pictures", "without_pictures",
 ]  # fmt: skip

@@ -6,12 +6,15 @@ of little saturation, now and then a strong colour.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from batchnav.houses.draw import Draw
 from batchnav.houses.patterns import Color, hsv
-from batchnav.houses.textures import FAMILIES, FIRST
+from batchnav.houses.textures import FAMILIES, FIRST, LIBRARY, texture
 
 METRES, GRAIN, FIT = "metres", "grain", "fit"
 """How a texture lies on a solid: in metres from the thing's origin, its U along the solid's longest side, or once over
@@ -260,3 +263,30 @@ FINISHES: dict[str, Callable[[Draw, Palette], Finish]] = {
 """By the words of `Solids.material`."""
 ASSORTED = {"book": 32, "toy": 12, "fruit": 8}
 """Where every solid has a finish of its own, out of so many that a house has."""
+
+NUM_KINDS = len(FINISHES) * (len(FAMILIES) + 1)
+"""Kinds of finishes: by word, and by family of textures or none."""
+_WORDS, _FAMILIES = {word: i for i, word in enumerate(FINISHES)}, {family: i for i, family in enumerate(FAMILIES, 1)}
+
+
+def kind_of(word: str, finish: Finish) -> int:
+    """The kind of a finish: any other of the kind may take its place, as their textures cover as many metres.
+
+    -1 where the word is none of `FINISHES`.
+    """
+    if word not in _WORDS:
+        return -1
+    family = _FAMILIES[LIBRARY[finish.texture][0]] if finish.texture >= 0 else 0
+    return _WORDS[word] * (len(FAMILIES) + 1) + family
+
+
+def without_texture(finish: Finish) -> Finish:
+    """The mean colour of a finish, which has a texture."""
+    r, g, b = (float(part * channel) for part, channel in zip(_mean(finish.texture), finish.color, strict=True))
+    return finish._replace(color=(r, g, b), texture=-1)
+
+
+@functools.cache
+def _mean(row: int) -> np.ndarray:
+    """f64 [3]: the colour of a texture as a whole, 0..1."""
+    return texture(row).pixels[:, :, :3].mean(axis=(0, 1)) / 255.0

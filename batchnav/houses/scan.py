@@ -108,6 +108,8 @@ def _torn(surface: Surface, origin: np.ndarray) -> Surface:
     if surface.color is not None:
         color = np.einsum("fik,fkc->fic", within, surface.color[number].astype(np.float64))
         columns["color"] = np.where(is_piece[:, None, None], 255.0, np.round(color)).astype(np.uint8)
+    if surface.finish is not None:  # that of pieces stays
+        columns["finish"] = np.concatenate([surface.finish, np.array([[0, -1, 0, 0]], np.int32)])
     return surface._replace(materials=(*surface.materials, Material(_SHARDS)), **columns)
 
 

@@ -2,7 +2,7 @@
 
 Made out of what `Solids` noted down while the triangles were added. Its draws are from a stream of its own, so no
 triangle depends on them. Light is part of the colours, since what sensors show is unlit: a surface is a little darker
-the more it is turned from a light above and to one side, in `_LEVELS` steps, each a material of its own.
+the more it is turned from a light above and to one side, in `LIGHT_STEPS` steps, each a material of its own.
 
 Small triangles, of which round things have many, go without texture, in its mean colour: a bank keeps 64 bytes more for
 a textured one. Measured on houses 0 to 63: 21% of the triangles are textured, for which 1,024 houses take 0.65 GB.
@@ -10,17 +10,16 @@ a textured one. Measured on houses 0 to 63: 21% of the triangles are textured, f
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from batchnav.houses.draw import Draw
-from batchnav.houses.finishes import ASSORTED, FINISHES, FIT, GRAIN, Finish, make_palette
+from batchnav.houses.finishes import ASSORTED, FINISHES, FIT, GRAIN, Finish, kind_of, make_palette, without_texture
 from batchnav.houses.solids import TURN, Group, Run, turned
 from batchnav.houses.textures import METRES, texture
-from batchnav.types import Material, Surface
+from batchnav.types import LIGHT_STEPS, Material, Surface
 
 CATEGORIES = (
     "", "basket", "baseboard", "bathtub", "bed", "book", "bottle", "bowl", "box", "cabinet", "ceiling", "chair",
@@ -34,7 +33,6 @@ _COLOUR = 0xC0103
 """Begins the seeds of colours, so that their draws are not those of the house."""
 Shape = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Vertices f64 [V, 3], faces i32 [F, 3], and bool [F]: which faces are kept."""
-_LEVELS = 16
 _MIDDLE, _ABOVE, _ASIDE = 0.88, 0.08, 0.1
 """Of the light: on what faces neither lamp nor window, and what these add or take away."""
 _SMALL = 1e-3
@@ -84,23 +82,31 @@ def make_surface(
     """
     (vertices, faces, kept), flat = shape, _flatten(record, categories)
     light_from = draw.array(-1.0, 1.0, 2)
-    finishes, finish_of = _choose(draw, finish, flat)
+    finishes, words, finish_of = _choose(draw, finish, flat)
     counts = np.array([count for _, count, _ in flat.runs])
     corners = vertices[faces]
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     length = np.linalg.norm(normal, axis=1)
     normal /= np.maximum(length, 1e-30)[:, None]
-    finishes, finish_of = _without_small(finishes, finish_of, length / 2)
+    num_whole = len(finishes)
+    finishes, finish_of, whole = _without_small(finishes, finish_of, length / 2)
     side = light_from / max(float(np.abs(light_from).max()), 0.1)
     light = _MIDDLE + _ABOVE * normal[:, 1] + _ASIDE * (normal[:, 0] * side[0] + normal[:, 2] * side[1]) / 2
     level = np.where(
-        np.array([finish.lit for finish in finishes])[finish_of], np.round(light * _LEVELS).astype(np.int64), _LEVELS
+        np.array([finish.lit for finish in finishes])[finish_of],
+        np.round(light * LIGHT_STEPS).astype(np.int64),
+        LIGHT_STEPS,
     )
-    pairs, material = np.unique(finish_of * (_LEVELS + 1) + np.minimum(level, _LEVELS), return_inverse=True)
-    rows = sorted({finishes[pair // (_LEVELS + 1)].texture for pair in pairs.tolist()} - {-1})
+    shades = finish_of * (LIGHT_STEPS + 1) + np.minimum(level, LIGHT_STEPS)
+    pairs, material = np.unique(shades, return_inverse=True)
+    chosen, lights = np.divmod(pairs, LIGHT_STEPS + 1)
+    rows = sorted({finishes[i].texture for i in chosen.tolist()} - {-1})
     materials = tuple(
-        _material(finishes[pair // (_LEVELS + 1)], pair % (_LEVELS + 1) / _LEVELS, rows) for pair in pairs.tolist()
+        _material(finishes[i], light / LIGHT_STEPS, rows)
+        for i, light in zip(chosen.tolist(), lights.tolist(), strict=True)
     )
+    numbers_and_kinds = _kinds(finishes[:num_whole], words)[whole[chosen]]
+    shade_of = np.column_stack([numbers_and_kinds, lights, chosen >= num_whole]).astype(np.int32)
     numbers, category = (
         np.repeat(np.array([getattr(thing, field) for thing in flat.things], np.int32), counts)
         for field in ("number", "category")
@@ -108,7 +114,7 @@ def make_surface(
     uv = _unwrap(corners, normal, flat, counts, finishes, finish_of)
     return Surface(
         material.reshape(-1)[kept].astype(np.int32), materials, tuple(map(texture, rows)), uv[kept], None,
-        numbers[kept], category[kept], tuple(categories),
+        numbers[kept], category[kept], tuple(categories), shade_of,
     )  # fmt: skip
 
 
@@ -144,9 +150,17 @@ def _flatten(record: Sequence[Run | Group], categories: Sequence[str]) -> _Runs:
     return _Runs(list(runs), list(things))
 
 
-def _choose(draw: Draw, finish: Callable[[str], Finish], flat: _Runs) -> tuple[list[Finish], np.ndarray]:
-    """The finishes of a house, and i64 [F]: which each triangle has."""
+def _kinds(finishes: list[Finish], words: list[str]) -> np.ndarray:
+    """i64 [n, 2] of the finishes of a house: a number, which equal ones share, and the kind."""
+    first: dict[Finish, int] = {}
+    numbers = [first.setdefault(finish, i) for i, finish in enumerate(finishes)]
+    return np.array([(i, kind_of(words[i], finishes[i])) for i in numbers], np.int64)
+
+
+def _choose(draw: Draw, finish: Callable[[str], Finish], flat: _Runs) -> tuple[list[Finish], list[str], np.ndarray]:
+    """The finishes of a house, the word of each, and i64 [F]: which each triangle has."""
     finishes: list[Finish] = []
+    words: list[str] = []
     known: dict[tuple[int, str], int] = {}
     assorted: dict[str, int] = {}
     of_triangle = []
@@ -155,34 +169,32 @@ def _choose(draw: Draw, finish: Callable[[str], Finish], flat: _Runs) -> tuple[l
             if word not in assorted:
                 assorted[word] = len(finishes)
                 finishes += [finish(word) for _ in range(ASSORTED[word])]
+                words += ASSORTED[word] * [word]
             chosen = assorted[word] + draw.array(0.0, ASSORTED[word], count // each).astype(np.int64)
             of_triangle.append(np.repeat(chosen, each))
             continue
         if (thing.look, word) not in known:
             known[thing.look, word] = len(finishes)
             finishes.append(finish(word))
+            words.append(word)
         of_triangle.append(np.full(count, known[thing.look, word]))
-    return finishes, np.concatenate(of_triangle)
+    return finishes, words, np.concatenate(of_triangle)
 
 
-def _without_small(finishes: list[Finish], finish_of: np.ndarray, area: np.ndarray) -> tuple[list[Finish], np.ndarray]:
-    """The same, with small triangles in the mean colour of their texture; whole pictures stay whole."""
+def _without_small(
+    finishes: list[Finish], finish_of: np.ndarray, area: np.ndarray
+) -> tuple[list[Finish], np.ndarray, np.ndarray]:
+    """The same, with small triangles in the mean colour of their texture; whole pictures stay whole.
+
+    Further finishes are that colour; i64 [n]: of which finish each is the colour, or itself.
+    """
     textured = np.array([finish.texture >= 0 and finish.mapping != FIT for finish in finishes])
     small = textured[finish_of] & (area < _SMALL)
     used, places = np.unique(finish_of[small], return_inverse=True)
-    plain = []
-    for finish in (finishes[i] for i in used.tolist()):
-        r, g, b = (float(part * channel) for part, channel in zip(_mean(finish.texture), finish.color, strict=True))
-        plain.append(finish._replace(color=(r, g, b), texture=-1))
     finish_of = finish_of.copy()
     finish_of[small] = len(finishes) + places
-    return finishes + plain, finish_of
-
-
-@functools.cache
-def _mean(row: int) -> np.ndarray:
-    """f64 [3]: the colour of a texture as a whole, 0..1."""
-    return texture(row).pixels[:, :, :3].mean(axis=(0, 1)) / 255.0
+    of_which = np.concatenate([np.arange(len(finishes)), used])
+    return finishes + [without_texture(finishes[i]) for i in used.tolist()], finish_of, of_which
 
 
 def _unwrap(corners, normal, flat: _Runs, counts, finishes: list[Finish], finish_of: np.ndarray) -> np.ndarray:

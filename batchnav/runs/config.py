@@ -59,6 +59,10 @@ class PointNavRun(NavConfig):
         super().validate()
         if (self.scenes.slots or self.scenes.gigabytes) and self.renderer != "raycast":
             raise ConfigError(f"renderer: found {self.renderer!r} with scenes that take turns, expected 'raycast'")
+        if self.scenes.redraw_finishes and "paint" not in needed_appearance(self.nav):
+            raise ConfigError(
+                f"redraw_finishes: found true with sensors {', '.join(self.sensors)}, expected one that sees colour"
+            )
         in_range(self, "processes", 1, 1024)
         if self.ppo.num_envs % (self.processes * self.ppo.minibatches):
             raise ConfigError(
@@ -88,6 +92,11 @@ class PointNavRun(NavConfig):
         if ranks.world_size != processes:
             raise ConfigError(f"processes: found {processes}, expected {ranks.world_size}, as many as were started")
         return replace(self.ppo, num_envs=self.ppo.num_envs // processes)
+
+    @property
+    def appearance_fields(self) -> frozenset[str]:
+        """The fields of `scene.appearance.Appearance` that the scenes in memory have."""
+        return needed_appearance(self.nav) | ({"finish"} if self.scenes.redraw_finishes else frozenset())
 
     @property
     def nav(self) -> NavConfig:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from gymnasium import spaces
 
-from batchnav.envs.nav import needed_appearance, specs_of
+from batchnav.envs.nav import specs_of
 from batchnav.navmesh.data import search_scratch
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.rollout import Rollout
@@ -45,7 +45,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
         scenes: what each of its scenes takes (`data.scenes.measure_scenes`).
         device: where it will run. The network is tried out there on a few frames.
     """
-    scenes = [scene.with_appearance(needed_appearance(run.nav)) for scene in scenes]
+    scenes = [scene.with_appearance(run.appearance_fields) for scene in scenes]
     room, specs = Capacity.for_all(scenes), specs_of(run)
     slots = slots_needed(scenes, run.scenes.slots, run.scenes.gigabytes)
     storage = {spec.name: spec.stored_on(device) for spec in specs}

@@ -15,11 +15,13 @@ import torch
 
 from batchnav.config import to_dict
 from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes, order_episodes
-from batchnav.data.scenes import find_played, find_scene, find_scenes, measure_scenes, scene_ids
-from batchnav.envs.nav import NavEnv, needed_appearance
+from batchnav.data.prepared import SUFFIX
+from batchnav.data.scenes import GENERATED, find_played, find_scene, find_scenes, measure_scenes, scene_ids
+from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
-from batchnav.errors import DivergenceError
+from batchnav.errors import ConfigError, DivergenceError
 from batchnav.evaluation.play import evaluate
+from batchnav.houses import make_swatches
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
 from batchnav.policy.weights import load_weights, save_policy
@@ -39,6 +41,7 @@ from batchnav.runtime.announce import number_of
 from batchnav.runtime.bundled import EPISODES
 from batchnav.runtime.device import machine, make_deterministic, resolve_device
 from batchnav.runtime.distributed import Ranks, join
+from batchnav.scene.finishes import Swatches
 from batchnav.scene.scene import Scene
 from batchnav.scene.slots import Capacity, slots_needed
 from batchnav.tasks import TASKS
@@ -159,14 +162,16 @@ def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
         compile_ahead(to_dict(run.nav))
     if run.scenes.episodes:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
-        return fixed_episodes(ranks.share(episodes), run, ranks.device, n)
-    names = ranks.share(scene_ids(run.scenes.names))
+        swatches = swatches_for(run, [episode.scene for episode in episodes])
+        return fixed_episodes(ranks.share(episodes), run, ranks.device, n, swatches)
+    everyones = scene_ids(run.scenes.names)
+    swatches, names = swatches_for(run, everyones), ranks.share(everyones)
     settings, appearance, slots = run.body.navmesh, run.appearance, 0
     scenes: SceneStream | list[Scene]
     if run.scenes.slots or run.scenes.gigabytes:
-        fields = needed_appearance(run.nav)
         capacities = [
-            scene.with_appearance(fields) for scene in measure_scenes(names, settings=settings, appearance=appearance)
+            scene.with_appearance(run.appearance_fields)
+            for scene in measure_scenes(names, settings=settings, appearance=appearance)
         ]
         slots = slots_needed(capacities, run.scenes.slots, run.scenes.gigabytes)
     if slots:
@@ -174,7 +179,7 @@ def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
         scenes = SceneStream(names, load, Capacity.for_all(capacities), slots, run.seed)
     else:
         scenes = find_scenes(names, settings=settings, appearance=appearance)
-    return NavEnv(scenes, n, ranks.device, run.seed, first_env=ranks.rank * n, **_options(run))
+    return NavEnv(scenes, n, ranks.device, run.seed, first_env=ranks.rank * n, swatches=swatches, **_options(run))
 
 
 def prepare(run: PointNavRun) -> None:
@@ -183,6 +188,15 @@ def prepare(run: PointNavRun) -> None:
     env.reset()
     env.step(run.body.no_actions(env.num_envs, env.device))
     env.close()
+
+
+def swatches_for(run: PointNavRun, names: Sequence[str]) -> Swatches | None:
+    """What finishes are drawn anew from, where the run asks for that. ConfigError where no scene of these has any."""
+    if not run.scenes.redraw_finishes:
+        return None
+    if not any(name.startswith(GENERATED) or name.endswith(SUFFIX) for name in names):  # a prepared one may have
+        raise ConfigError(f"redraw_finishes: found {len(names)} scenes from files, expected procedural houses")
+    return make_swatches()
 
 
 def _options(run: PointNavRun) -> dict[str, Any]:
@@ -196,12 +210,18 @@ def _options(run: PointNavRun) -> dict[str, Any]:
     }
 
 
-def fixed_episodes(episodes: list[Episode], run: PointNavRun, device: torch.device, num_envs: int) -> NavEnv:
-    """An environment that plays these episodes in turn."""
+def fixed_episodes(
+    episodes: list[Episode],
+    run: PointNavRun,
+    device: torch.device,
+    num_envs: int,
+    swatches: Swatches | None = None,
+) -> NavEnv:
+    """An environment that plays these episodes in turn; `swatches` as in `NavEnv`."""
     scenes = find_played(episodes, settings=run.body.navmesh, appearance=run.appearance)
     check_episodes(episodes, {scene.name: scene for scene in scenes})
     table = episode_table(episodes, [scene.name for scene in scenes], device)
-    return NavEnv(scenes, num_envs, device, episodes=table, **_options(run))
+    return NavEnv(scenes, num_envs, device, episodes=table, swatches=swatches, **_options(run))
 
 
 def headline(run: PointNavRun) -> tuple[Metric, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError
+from batchnav.scene.finishes import FINISH_WIDTH, STAYS, finish_rows
 from batchnav.scene.surface import PLAIN
 from batchnav.scene.textures import LEVEL_WIDTH, MATERIAL_WIDTH, Palette, num_levels, num_texels
 from batchnav.types import Column, Surface, TriangleMesh
@@ -51,6 +52,8 @@ class Appearance(NamedTuple, Generic[Column]):
     """i32 [L, 4]: mip levels: first texel, width, height, 0."""
     texels: Column
     """i32 [T]: bytes red, green, blue, alpha, rows of a level from the top."""
+    finish: Column
+    """i32 [M, 4], of materials where finishes are drawn anew, see scene/finishes.py."""
 
 
 PALETTE_FIELDS = ("materials", "levels", "texels")
@@ -61,39 +64,55 @@ FROM_FILES = frozenset(Appearance._fields) - {"normal"}
 """What follows from more than the geometry."""
 COLUMNS = Appearance(
     (4, torch.float32), (None, torch.int32), (None, torch.int32), (None, torch.int32), (PATCH_WIDTH, torch.float32),
-    (MATERIAL_WIDTH, torch.float32), (LEVEL_WIDTH, torch.int32), (None, torch.int32),
+    (MATERIAL_WIDTH, torch.float32), (LEVEL_WIDTH, torch.int32), (None, torch.int32), (FINISH_WIDTH, torch.int32),
 )  # fmt: skip
 """Columns (None: one dimension) and type of each array."""
 
 
 def appearance_fields(wanted: bool | Collection[str]) -> frozenset[str]:
-    """The fields of `Appearance` that a bank is to keep: True means all. ArgumentError for a name that is unknown."""
+    """The fields of `Appearance` that a bank is to keep: True means all that sensors read.
+
+    ArgumentError for a name that is unknown.
+    """
     if isinstance(wanted, bool):
-        return frozenset(Appearance._fields if wanted else ())
+        return frozenset(Appearance._fields if wanted else ()) - {"finish"}
     if isinstance(wanted, str) or not set(wanted) <= set(Appearance._fields):
         raise ArgumentError(f"appearance: found {wanted!r}, expected True, False, or some of {Appearance._fields}")
     return frozenset(wanted)
 
 
+def with_finish(fields: frozenset[str]) -> frozenset[str]:
+    """The fields of a bank whose finishes are drawn anew. ArgumentError where it has no colours."""
+    if "paint" not in fields:
+        raise ArgumentError("swatches: found them for a bank without colours, expected a sensor that sees colour")
+    return fields | {"finish"}
+
+
 def pack_appearance(
-    meshes: Sequence[TriangleMesh], fields: Collection[str], categories: dict[str, int]
+    meshes: Sequence[TriangleMesh], fields: Collection[str], categories: dict[str, int], palette: Palette | None = None
 ) -> Appearance[np.ndarray]:
     """The appearance of several meshes, one after another, as NumPy arrays; other `fields` than these have no rows.
 
-    `categories`: see `appearance_of`.
+    `categories`: see `appearance_of`. `palette`: what comes before; None: nothing.
     """
-    palette, num_patches, parts = Palette(), 0, []
+    palette, num_patches, parts = palette or Palette(), 0, []
     for mesh in meshes:
         parts.append(appearance_of(mesh, fields, categories, palette, num_patches))
         num_patches += len(parts[-1].patches)
     packed = Appearance(*map(np.concatenate, zip(*parts, strict=True)))
-    return packed._replace(**dict(zip(PALETTE_FIELDS, palette.arrays(), strict=True)))
+    return with_palette(packed, palette, fields)
+
+
+def with_palette(look: Appearance[np.ndarray], palette: Palette, fields: Collection[str]) -> Appearance[np.ndarray]:
+    """An appearance with what its palette has."""
+    columns = dict(zip(PALETTE_FIELDS, palette.arrays(), strict=True))
+    return look._replace(**columns, **({"finish": palette.finish} if "finish" in fields else {}))
 
 
 def appearance_of(
     mesh: TriangleMesh, fields: Collection[str], categories: dict[str, int], palette: Palette, first_patch: int = 0
 ) -> Appearance[np.ndarray]:
-    """The appearance of one mesh, in the order of its faces, but for materials, levels and texels: `palette` has them.
+    """The appearance of one mesh, in the order of its faces, but for what `palette` has: see `with_palette`.
 
     Other `fields` than these have no rows. Its patches begin at row `first_patch` of those of the bank. `categories`
     are the bank's rows by name, to which those that are new are added.
@@ -108,7 +127,7 @@ def appearance_of(
     if "category" in fields:
         look = look._replace(category=_common_category(mesh, categories))
     if "paint" in fields:
-        paint, patches = _painted(mesh, palette, first_patch)
+        paint, patches = _painted(mesh, palette, first_patch, "finish" in fields)
         look = look._replace(paint=paint, patches=patches)
     return look
 
@@ -132,16 +151,18 @@ def appearance_rows(mesh: TriangleMesh) -> Appearance[int]:
     """How many rows of each array a mesh takes at most."""
     count, surface = len(mesh.faces), mesh.surface
     if surface is None:
-        return Appearance(count, count, count, count, 0, 1, 0, 0)
+        return Appearance(count, count, count, count, 0, 1, 0, 0, 1)
     textured, tinted = _kinds(surface)
-    used = {surface.materials[m] for m in np.unique(surface.material)}
+    rows = np.unique(surface.material)
+    used = {surface.materials[m] for m in rows}
     stored = {}  # of a texture with and without mip levels
     for texture in (surface.textures[m.texture] for m in used if m.texture >= 0):
         mipmapped, (height, width) = "_mipmap_" in texture.minify, texture.pixels.shape[:2]
         stored[id(texture.pixels), mipmapped] = width, height, num_levels(width, height) if mipmapped else 1
     levels, texels = sum(size[2] for size in stored.values()), sum(num_texels(*size) for size in stored.values())
     return Appearance(
-        count, count, count, count, int(textured.sum() + tinted.sum()), max(len(used), 1), levels, texels
+        count, count, count, count, int(textured.sum() + tinted.sum()), max(len(used), 1), levels, texels,
+        max(len(rows), 1),
     )  # fmt: skip
 
 
@@ -161,13 +182,18 @@ def _kinds(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
     return has_texture[surface.material], tinted
 
 
-def _painted(mesh: TriangleMesh, palette: Palette, first_patch: int) -> tuple[np.ndarray, np.ndarray]:
+def _painted(
+    mesh: TriangleMesh, palette: Palette, first_patch: int, with_finish: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Paint i32 [F] and patches f32 [R, 16] of a mesh."""
     surface = mesh.surface
     if surface is None:
         return np.full(len(mesh.faces), ~palette.add(PLAIN, ()), np.int32), np.empty((0, PATCH_WIDTH), np.float32)
     used, places = np.unique(surface.material, return_inverse=True)
-    rows = np.array([palette.add(surface.materials[m], surface.textures) for m in used], np.int32)
+    finish = [STAYS] * len(surface.materials)
+    if with_finish and surface.finish is not None:
+        finish = finish_rows(surface.finish)
+    rows = np.array([palette.add(surface.materials[m], surface.textures, finish[m]) for m in used], np.int32)
     material = rows[places]
     textured, tinted = _kinds(surface)
     paint, num_textured = ~material, int(textured.sum())

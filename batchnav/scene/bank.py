@@ -13,9 +13,11 @@ from batchnav.navmesh.data import NavMeshData, SearchScratch, search_scratch, se
 from batchnav.navmesh.data import pack as pack_navmeshes
 from batchnav.runtime.arrays import to_device, view
 from batchnav.runtime.device import resolve_device
-from batchnav.scene.appearance import Appearance, appearance_fields, pack_appearance, warn_of_white
+from batchnav.scene.appearance import Appearance, appearance_fields, pack_appearance, warn_of_white, with_finish
 from batchnav.scene.bvh import BVH, moved_nodes
+from batchnav.scene.finishes import Finishes, Swatches
 from batchnav.scene.scene import Scene
+from batchnav.scene.textures import Palette
 from batchnav.types import Column
 
 MAX_TRIANGLES = 2**29
@@ -48,6 +50,7 @@ class SceneBank:
         device: torch.device,
         appearance_fields: frozenset[str] = frozenset(),
         categories: dict[str, int] | None = None,
+        finishes: Finishes | None = None,
     ):
         self.scenes = scenes
         self.names = tuple(scene.name for scene in scenes)
@@ -61,6 +64,8 @@ class SceneBank:
         """What surfaces look like, by triangle; None where nobody asked for it. Fields not asked for have no rows."""
         self.appearance_fields = appearance_fields
         """The fields that were asked for."""
+        self.finishes = finishes
+        """The finishes of its houses, where they can be drawn anew."""
         self._categories = categories or {"": 0}
         self.bvh_view = view(bvh)
         self.navmesh_view = view(navmesh)
@@ -71,11 +76,13 @@ class SceneBank:
         scenes: Sequence[Scene],
         device: str | torch.device = "cpu",
         appearance: bool | Collection[str] = False,
+        swatches: Swatches | None = None,
     ) -> SceneBank:
         """Copy the scenes' trees and navmeshes to a device, and with `appearance` what sensors beyond depth read.
 
-        `appearance`: all of it, nothing, or some fields of `scene.appearance.Appearance` by name.
-        ArgumentError for no scenes, or what is not a scene.
+        `appearance`: all of it, nothing, or some fields of `scene.appearance.Appearance` by name. `swatches`: what the
+        finishes of houses can be drawn anew from; None: they stay.
+        ArgumentError for no scenes, or what is not a scene, and for swatches without colours.
         """
         if not isinstance(scenes, Iterable):
             raise ArgumentError(f"scenes: found {type(scenes).__name__}, expected a list of Scenes (see load_scenes)")
@@ -90,11 +97,22 @@ class SceneBank:
         navmesh = to_device(pack_navmeshes([scene.navmesh.data for scene in scenes]), device)
         first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])])
         look, fields, categories = None, appearance_fields(appearance), {"": 0}
+        palette, finishes, meshes = Palette(), None, [scene.mesh for scene in scenes]
+        if swatches is not None:
+            fields = with_finish(fields)
+            palette.add_swatches(swatches)
         if fields:
-            look = to_device(pack_appearance([scene.mesh for scene in scenes], fields, categories), device)
+            look = to_device(pack_appearance(meshes, fields, categories, palette), device)
+        if swatches is not None and look is not None:
+            finishes = Finishes(look.finish, look.materials, swatches, first=0)
         if "paint" in fields:
-            warn_of_white([scene.name for scene in scenes], [scene.mesh for scene in scenes])
-        return cls(scenes, bvh, navmesh, first.tolist(), look, device, fields, categories)
+            warn_of_white([scene.name for scene in scenes], meshes)
+        return cls(scenes, bvh, navmesh, first.tolist(), look, device, fields, categories, finishes)
+
+    def draw_finishes(self, seed: torch.Tensor, count: int) -> None:
+        """Have houses look as they do the `count`th time, where there are swatches. `seed`: i64 [1], on the device."""
+        if self.finishes is not None:
+            self.finishes.draw(seed, count)
 
     @property
     def categories(self) -> tuple[str, ...]:

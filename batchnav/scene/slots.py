@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +21,12 @@ from batchnav.scene.appearance import (
     appearance_fields,
     appearance_of,
     appearance_rows,
+    with_finish,
+    with_palette,
 )
 from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank
 from batchnav.scene.bvh import NODE_WIDTH, TRIANGLE_WIDTH, moved_nodes
+from batchnav.scene.finishes import Finishes, Swatches
 from batchnav.scene.scene import Scene
 from batchnav.scene.textures import MOST_TEXELS, Palette
 
@@ -44,6 +48,8 @@ class Capacity(NamedTuple):
     def with_appearance(self, fields: Collection[str]) -> Capacity:
         """Of a scene in a bank that keeps these fields of `Appearance` only."""
         kept = {name: rows for name, rows in self.appearance._asdict().items() if name in fields}
+        if "finish" in kept:  # equal materials have a row each then
+            kept["materials"] = kept["finish"]
         return self._replace(appearance=_NO_APPEARANCE._replace(**kept))
 
     @property
@@ -90,6 +96,7 @@ class SlotBank(SceneBank):
         slots: K.
         device: where the scenes are.
         appearance: what sensors beyond depth read, as in `SceneBank.pack`.
+        swatches: what finishes are drawn anew from, likewise.
     """
 
     def __init__(
@@ -98,6 +105,7 @@ class SlotBank(SceneBank):
         slots: int,
         device: str | torch.device = "cpu",
         appearance: bool | Collection[str] = False,
+        swatches: Swatches | None = None,
     ):
         device = resolve_device(device)
         if slots * capacity.bvh.triangles >= MAX_TRIANGLES:
@@ -107,18 +115,26 @@ class SlotBank(SceneBank):
         bvh = _arrays(BVHData, capacity.bvh, _BVH_COLUMNS, slots, device)
         bvh.roots.copy_(torch.arange(slots) * capacity.bvh.nodes)
         navmesh = _arrays(NavMeshData, capacity.navmesh, NAVMESH_COLUMNS, slots, device)
-        triangles, fields = capacity.bvh.triangles, appearance_fields(appearance)
+        triangles, fields, finishes = capacity.bvh.triangles, appearance_fields(appearance), None
+        if swatches is not None:
+            fields = with_finish(fields)
         capacity = capacity.with_appearance(fields)
         if slots * capacity.appearance.texels >= MOST_TEXELS:
             raise ArgumentError(
                 f"slots: found {slots} of {capacity.appearance.texels} texels each, expected fewer than {MOST_TEXELS}"
             )
         look = _arrays(Appearance, capacity.appearance, APPEARANCE_COLUMNS, slots, device) if fields else None
-        super().__init__((), bvh, navmesh, range(0, slots * triangles, triangles), look, device, fields)
+        if swatches is not None and look is not None:
+            look, finishes = _with_swatches(look, swatches)
+        super().__init__(
+            (), bvh, navmesh, range(0, slots * triangles, triangles), look, device, fields, finishes=finishes
+        )
         self.capacity, self.num_scenes = capacity, slots
         self.names = [""] * slots
         """Of the scenes in the slots; empty where there is none."""
         self._stream = self._staged = None
+        self._writing = Lock()
+        """Held by what writes materials: slots that are filled, and finishes that are drawn."""
         if device.type == "cuda":
             # Pinned memory and a stream of its own: the copy runs beside the simulation.
             self._stream = torch.cuda.Stream(device)
@@ -132,6 +148,13 @@ class SlotBank(SceneBank):
     def search_scratch(self, rows: int) -> SearchScratch:
         """Memory for `rows` path searches at a time in any scene that fits."""
         return search_scratch(self.capacity.search_size, rows, self.device)
+
+    def draw_finishes(self, seed: torch.Tensor, count: int) -> None:
+        """As any bank; waits for the device, so that no slot is filled meanwhile."""
+        with self._writing:
+            super().draw_finishes(seed, count)
+            if self.finishes is not None and self.device.type == "cuda":
+                torch.cuda.current_stream(self.device).synchronize()
 
     def put(self, slot: int, scene: Scene) -> None:
         """Copy a scene into a slot; it is there when this returns. Any one thread may do so while others use the bank.
@@ -159,15 +182,16 @@ class SlotBank(SceneBank):
                 )
         places = zip(targets, firsts, arrays, strict=True)
         slices = [target[first : first + len(array)] for target, first, array in places]
-        if self._stream is None:
-            for target, array in zip(slices, arrays, strict=True):
-                target.numpy()[:] = array
-        else:
-            with torch.cuda.stream(self._stream):
-                for target, staged, array in zip(slices, self._staged, arrays, strict=False):  # appearance is last
-                    staged.numpy()[: len(array)] = array
-                    target.copy_(staged[: len(array)], non_blocking=True)
-            self._stream.synchronize()
+        with self._writing:
+            if self._stream is None:
+                for target, array in zip(slices, arrays, strict=True):
+                    target.numpy()[:] = array
+            else:
+                with torch.cuda.stream(self._stream):
+                    for target, staged, array in zip(slices, self._staged, arrays, strict=False):  # appearance is last
+                        staged.numpy()[: len(array)] = array
+                        target.copy_(staged[: len(array)], non_blocking=True)
+                self._stream.synchronize()
         self.names[slot] = scene.name
 
 
@@ -181,7 +205,19 @@ def _look(scene: Scene, fields: frozenset[str], categories: dict[str, int], firs
     """A scene's appearance where its rows begin at rows `first` of larger arrays."""
     palette = Palette(first.materials, first.levels, first.texels)
     look = appearance_of(scene.mesh, fields, categories, palette, first.patches)
-    return look._replace(**dict(zip(PALETTE_FIELDS, palette.arrays(), strict=True)))
+    return with_palette(look, palette, fields)
+
+
+def _with_swatches(look: Appearance[torch.Tensor], swatches: Swatches) -> tuple[Appearance[torch.Tensor], Finishes]:
+    """The arrays of slots with those of swatches behind them."""
+    palette = Palette(len(look.materials), len(look.levels), len(look.texels))
+    first = palette.add_swatches(swatches)
+    longer = {
+        name: torch.cat([getattr(look, name), torch.from_numpy(array).to(look.materials.device)])
+        for name, array in zip(PALETTE_FIELDS, palette.arrays(), strict=True)
+    }
+    look = look._replace(**longer)
+    return look, Finishes(look.finish, look.materials, swatches, first)
 
 
 def _arrays(kind, rows, columns, slots: int, device: torch.device):

@@ -58,7 +58,18 @@ def check_surface(surface: Surface, num_faces: int, name: str) -> Surface:
             checked["uv"] = np.where(good, checked["uv"], np.float32(0.0))
     elif any(material.texture >= 0 for material in surface.materials):
         raise MeshError(f"{name}: surface.uv: found None, expected f32 [{num_faces}, 3, 2] for materials with textures")
+    if surface.finish is not None:
+        checked["finish"] = _checked_finish(surface.finish, len(surface.materials), name)
     return surface._replace(**checked)
+
+
+def _checked_finish(finish: np.ndarray, num_materials: int, name: str) -> np.ndarray:
+    """i32 [M, 4]; its numbers may be any."""
+    finish = np.asarray(finish)
+    if finish.shape != (num_materials, 4) or finish.dtype != np.int32:
+        found = f"{finish.dtype} {list(finish.shape)}"
+        raise MeshError(f"{name}: surface.finish: found {found}, expected int32 [{num_materials}, 4]")
+    return np.ascontiguousarray(finish)
 
 
 def _check_material(material: Material, num_textures: int, where: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from batchnav.errors import ArgumentError
 from batchnav.runtime.kernels import cpu_function
+from batchnav.scene.finishes import FINISH_WIDTH, STAYS, Swatches
 from batchnav.types import Material, Texture
 
 MOST_TEXELS = 2**31
@@ -43,19 +44,26 @@ class Palette:
         self._textures: dict[tuple, int] = {}
         self._digests: dict[int, tuple[np.ndarray, bytes]] = {}  # the arrays are kept, so that ids stay theirs
         self._rows: list[tuple] = []
+        self._finishes: list[tuple[int, int, int, int]] = []
         self._levels: list[tuple[int, int, int, int]] = []
         self._texels: list[np.ndarray] = []
         self._num_texels = 0
 
-    def add(self, material: Material, textures: tuple[Texture, ...]) -> int:
-        """The row of a material. ArgumentError where the textures are too many."""
+    def add(self, material: Material, textures: tuple[Texture, ...], finish: tuple[int, int, int, int] = STAYS) -> int:
+        """The row of a material; those of different `finish` have a row each. ArgumentError for too many textures."""
         texture = textures[material.texture] if material.texture >= 0 else None
         place = (-1, 1, 1, 0, 0) if texture is None else self._place(texture)
         row = (*material.color[:3], *place)
-        number = self._materials.setdefault(row, len(self._materials))
+        number = self._materials.setdefault((row, finish), len(self._materials))
         if number == len(self._rows):
             self._rows.append(row)
+            self._finishes.append(finish)
         return self._first_material + number
+
+    def add_swatches(self, swatches: Swatches) -> int:
+        """The row of the first swatch; the others follow."""
+        rows = [self.add(m, swatches.textures, (*STAYS[:3], i)) for i, m in enumerate(swatches.materials, start=1)]
+        return rows[0]
 
     def _place(self, texture: Texture) -> tuple[int, int, int, int, int]:
         """First level's row, width, height, flags, last level."""
@@ -99,6 +107,11 @@ class Palette:
             bits[:, column] = [row[column] for row in self._rows]
         levels = np.array(self._levels, np.int32).reshape(-1, LEVEL_WIDTH)
         return materials, levels, np.concatenate([np.empty(0, np.int32), *self._texels])
+
+    @property
+    def finish(self) -> np.ndarray:
+        """i32 [M, 4]: the finish that each material was added with."""
+        return np.array(self._finishes, np.int32).reshape(-1, FINISH_WIDTH)
 
 
 def num_levels(width: int, height: int) -> int:
