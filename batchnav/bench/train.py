@@ -28,8 +28,10 @@ The policy is untrained but for its stop action, which is made rare, so that epi
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
+import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -46,6 +48,7 @@ from batchnav.data.scenes import find_scene, find_scenes, measure_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.envs.wrapper import Wrapper
+from batchnav.errors import DivergenceError
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
 from batchnav.ppo.stats import Timer
@@ -148,10 +151,13 @@ def measure_all(options: Options, ranks: Ranks) -> list[dict]:
     for name in options.policies:
         for size in options.sizes:
             torch.compiler.reset()
-            policy = None
+            policy, first = None, dict[str, torch.Tensor]()
             for num_envs in options.num_envs:
                 env = make_env(num_envs, size)
-                policy = policy or make_policy(env, name, options)
+                if policy is None:
+                    policy = make_policy(env, name, options)
+                    first = copy.deepcopy(policy.state_dict())
+                policy.load_state_dict(first)
                 learner = make_learner(env, policy, options, ranks)
                 found = measure(learner, name, options)
                 if options.json and ranks.first:
@@ -184,7 +190,10 @@ def environments(options: Options, ranks: Ranks) -> Callable[[int, int], PointNa
 
 
 def make_policy(env: PointNavEnv, name: str, options: Options) -> ActorCritic:
-    """A policy that stops seldom, shared by the learners of all numbers of environments: their updates compile once."""
+    """A policy that stops seldom.
+
+    Learners of all numbers of environments share it, each from these weights on: their updates compile once.
+    """
     torch.manual_seed(0)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, POLICIES[name])
     with torch.no_grad():
@@ -272,13 +281,18 @@ def time_all_reduce(learner: Learner) -> float:
 
 
 def time_updates(learner: Learner, updates: int) -> dict[str, np.ndarray]:
-    """Seconds of each update: the loop's, with its statistics read as training does, of its parts, and of CPU cores."""
+    """Seconds of each update: the loop's, with its statistics read as training does, of its parts, and of CPU cores.
+
+    DivergenceError where a loss is no longer a number: such agents act otherwise, and take other time.
+    """
     times = []
     with Stopwatch(learner) if learner.ranks.several and not learner.one_graph else nullcontext() as watch:
         for i in range(WARM_UPS + 2 + updates):
             start, start_host = time.perf_counter(), time.process_time()
             stats = learner.update(1.0).read()  # the end of the schedule: a small rate, so that stop stays rare
             learner.ranks.exchange(stats)
+            if not math.isfinite(loss := stats["loss/loss"]):
+                raise DivergenceError(f"bench train: update {i + 1} has the loss {loss}, expected a number")
             host, loop = time.process_time() - start_host, time.perf_counter() - start
             sums = watch.seconds() if watch else 0.0
             if i >= WARM_UPS + 2:

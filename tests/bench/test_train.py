@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from batchnav.bench import train as speed_train
+from batchnav.errors import DivergenceError
 from batchnav.runs import results
 from batchnav.runtime.distributed import Ranks
 
@@ -61,3 +62,30 @@ def test_the_policy_alone_sees_the_observations_that_were_recorded():
     learner.update(1.0)
     assert torch.equal(learner.rollout.obs["depth"][1:], seen[1:])
     assert seen.any()
+
+
+def test_every_number_of_environments_begins_with_the_first_weights(monkeypatch):
+    seen = []
+
+    def measure(learner, name, options):
+        seen.append(learner.policy.critic.weight.detach().clone())
+        learner.update(0.5)
+        assert not torch.equal(learner.policy.critic.weight, seen[0])
+        return []
+
+    monkeypatch.setattr(speed_train, "measure", measure)
+    speed_train.main(dataclasses.replace(OPTIONS, num_envs=(N, 2 * N)))
+    assert len(seen) == 2 and torch.equal(*seen)
+
+
+def test_what_diverged_is_not_measured(monkeypatch):
+    make_policy = speed_train.make_policy
+
+    def diverged(*arguments):
+        policy = make_policy(*arguments)
+        torch.nn.init.constant_(policy.critic.bias, torch.nan)
+        return policy
+
+    monkeypatch.setattr(speed_train, "make_policy", diverged)
+    with pytest.raises(DivergenceError, match="update 1 has the loss nan"):
+        speed_train.main(OPTIONS)
