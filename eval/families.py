@@ -25,7 +25,7 @@ from batchnav.runtime.device import resolve_device
 from batchnav.tasks.pointnav import METRIC_SPECS
 from batchnav.view.terminal import print_agents
 
-FAMILIES = ("val", "test", "hall", "scan")
+FAMILIES = ("val", "test", "hall", "building", "scan")
 
 
 @dataclass(frozen=True)

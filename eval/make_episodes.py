@@ -1,11 +1,11 @@
-"""Make the fixed episodes of assets/episodes, in 20 unseen scenes each: houses (val and test), halls, and scans.
+"""Make the fixed episodes of assets/episodes, in 20 unseen scenes each: houses, halls, large buildings, scans.
 
     python eval/make_episodes.py
 
 The rule, in which no agent takes part: a scene's episodes are the first that `PointNavEnv` samples there with seed 0,
 by Habitat's rules (islands of radius >= 1.5 m, one storey, 1 to 30 m, most of the nearly straight ones left out). The
-scenes are the first of the split's seeds (of validation, for halls and scans) that have episodes to offer. In houses
-that already gives a mean geodesic over Euclidean distance of more than 1.3, from straight lines to long detours, so
+scenes are the first of the split's seeds (of validation, but for `test`) that have episodes to offer. In houses that
+already gives a mean geodesic over Euclidean distance of more than 1.3, from straight lines to long detours, so
 nothing is picked by difficulty.
 
 `wide_val` and `wide_test` are such episodes in the houses of `val` and `test` for the body of the Habitat challenges of
@@ -35,7 +35,8 @@ from batchnav.houses import SPLITS
 from batchnav.runtime.bundled import EPISODES
 from batchnav.scene.scene import Scene
 
-FILES = {"val": ("house", "val"), "test": ("house", "test"), "hall": ("hall", "val"), "scan": ("scan", "val")}
+FILES = {"val": ("house", "val"), "test": ("house", "test"), "hall": ("hall", "val"),
+         "building": ("building", "val"), "scan": ("scan", "val")}  # fmt: skip
 """Names of files: what their scenes are, and of which split the seeds."""
 NUM_SCENES = 20
 EPISODES_PER_SCENE = 10

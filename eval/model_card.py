@@ -37,7 +37,9 @@ class Options:
     """Folder for the card."""
     control: Path | None = None
     """The folder of a blind agent's run, to be played beside it."""
-    episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in ("val", "test", "hall", "scan"))
+    episodes: tuple[Path, ...] = tuple(
+        EPISODES / f"{name}.json.gz" for name in ("val", "test", "hall", "building", "scan")
+    )
     """Episode files to play."""
     trained_on: str = ""
     """The machine that trained it; by default it is this one."""

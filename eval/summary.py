@@ -9,7 +9,7 @@ from batchnav.runs.results import rows_of
 Row = dict[str, Any]
 Agent = tuple[str, int | None, int, str]
 """What tells a line of the leaderboard from others: name, frames, seed, encoder and sensors ("" for the paper's)."""
-SPLITS = ("val", "test", "hall", "scan")
+SPLITS = ("val", "test", "hall", "building", "scan")
 
 
 class Figure(NamedTuple):

@@ -56,9 +56,9 @@ class Options:
     """A reference agent, as the first of the agents."""
     task: str = "pointnav"
     """What a reference agent is to do; a policy's file says what it was trained for."""
-    split: Literal["val", "test", "hall", "scan", "wide_val", "wide_test"] = "val"
-    """Which of the fixed episode files; halls and scans are of PointNav, and wide_val and wide_test, for bodies as wide
-    as the Habitat challenges' (radius 0.18 m)."""
+    split: Literal["val", "test", "hall", "building", "scan", "wide_val", "wide_test"] = "val"
+    """Which of the fixed episode files; halls, buildings and scans are of PointNav, and wide_val and wide_test, for
+    bodies as wide as the Habitat challenges' (radius 0.18 m)."""
     episodes: Path | None = None
     """Or an episode file of one's own, or of Habitat's (with its folder `content`)."""
     scenes_dir: Path = SCENES_DIR

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from batchnav.errors import ArgumentError
+
 T = TypeVar("T")
 
 
@@ -40,3 +42,10 @@ class Draw:
         """`items` in random order."""
         keys = self._generator.random(len(items))
         return [items[i] for i in np.argsort(keys, kind="stable")]
+
+
+def draw_of(seed: int) -> Draw:
+    """The draws of a scene's seed. ArgumentError where that is not an integer >= 0."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ArgumentError(f"seed: found {seed!r}, expected an integer >= 0")
+    return Draw(int(seed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batchnav.houses.draw import Draw
+from batchnav.houses.furnish_public import PUBLIC, light, litter
 from batchnav.houses.furniture import bathroom, beds, clutter, decor, kitchen, seating, storage, tables
 from batchnav.houses.layout import CELL, Room
 from batchnav.houses.placement import Arranger, Box
@@ -12,9 +13,14 @@ from batchnav.houses.solids import TURN, Solids
 def furnish(draw: Draw, arranger: Arranger) -> None:
     """Furnish every room: the large pieces, the small ones, windows, walls, the floor, the ceiling."""
     for room in arranger.layout.rooms:
-        _FURNISH[room.kind](draw, arranger, room)
+        is_public = room.kind in PUBLIC
+        (PUBLIC if is_public else _FURNISH)[room.kind](draw, arranger, room)
         _dress_windows(draw, arranger, room)
         _hang_pictures(draw, arranger, room)
+        if is_public:
+            litter(draw, arranger, room)
+            light(draw, arranger, room)
+            continue
         for _ in range(draw.integer(0, int(room.area / 4.5)) if room.kind != "bath" else draw.integer(0, 1)):
             arranger.loose(draw, room, draw.pick(clutter.ON_FLOORS), 0.22)
         _light(draw, arranger, room)
@@ -152,7 +158,7 @@ def _dress_windows(draw: Draw, a: Arranger, room: Room) -> None:
                 size = (round(0.8 * min(width, 1.4), 2), 0.1, min(0.62, hole.bottom - 0.1))
                 a.at_face(draw, face, hole.start + (width - size[0]) / 2, decor.RADIATOR, size)
             if room.kind in ("living", "bedroom", "dining", "office") and draw.chance(0.6):
-                top = min(hole.top + 0.1, a.layout.height - 0.05)
+                top = min(hole.top + 0.1, room.height - 0.05)
                 hung = [
                     a.at_face(draw, face, start, decor.CURTAIN, (0.27, 0.1, top))
                     for start in (hole.start - 0.36, hole.stop + 0.09)
@@ -194,7 +200,7 @@ def _hang_pictures(draw: Draw, a: Arranger, room: Room) -> None:
 def _light(draw: Draw, a: Arranger, room: Room) -> None:
     """A hanging lamp or a ceiling light in the middle of the room."""
     x, z = (room.rect[0] + room.rect[2]) / 2 * CELL, (room.rect[1] + room.rect[3]) / 2 * CELL
-    one, height = Solids(a.solids.detail), a.layout.height
+    one, height = Solids(a.solids.detail), room.height
     if room.kind in ("hall", "bath", "storage") or draw.chance(0.35):
         decor.ceiling_light(one, draw, height)
     else:

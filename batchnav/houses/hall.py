@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchnav.errors import ArgumentError
-from batchnav.houses.draw import Draw
-from batchnav.houses.furniture import clutter, decor, seating, storage, tables
+from batchnav.houses.draw import Draw, draw_of
+from batchnav.houses.furniture import decor, seating, storage, tables
 from batchnav.houses.furniture.piece import Piece
+from batchnav.houses.furniture.public import COUNTER, LOW_SHELF, PILLAR, PODIUM, TALL_SHELF, THIN_TABLE
 from batchnav.houses.house import finish
 from batchnav.houses.solids import TURN, Solids, makes
 from batchnav.types import TriangleMesh
@@ -30,9 +30,7 @@ def make_hall(seed: int, surface: bool = False) -> TriangleMesh:
     The same seed gives the same hall, bit for bit, on every machine; `surface` is as in `make_house`. ArgumentError for
     a seed that is not an integer >= 0.
     """
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ArgumentError(f"seed: found {seed!r}, expected an integer >= 0")
-    draw = Draw(int(seed))
+    draw = draw_of(seed)
     fill = draw.pick((_shop, _shop, _office, _cafe, _lounge, _lounge, _empty))
     low, high = (3.2, 8.0) if fill is _lounge else (6.0, 20.0)
     width, depth = draw.uniform(low, high), draw.uniform(low, high)
@@ -161,76 +159,6 @@ def _build_wall(s: Solids, length: float, height: float, back: float, front: flo
         at = stop
 
 
-def _goods(s: Solids, draw: Draw, w: float, d: float, y: float, room: float) -> None:
-    """A row of boxes on a board, with gaps."""
-    x, s.material = -w / 2 + 0.02, "book"  # each of another colour
-    while x < w / 2 - 0.1:
-        width, tall = draw.uniform(0.08, 0.4), draw.uniform(0.3, 1.0) * room
-        if draw.chance(0.8):
-            s.box((x, y, -draw.uniform(0.6, 1.0) * d / 2), (min(x + width, w / 2), y + tall, 0.45 * d))
-        x += width + 0.01
-
-
-@makes("shelving")
-def _shelf(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
-    """An open shelf with goods, seen from both sides."""
-    s.material = "wood"
-    for x in (-w / 2, w / 2 - 0.03):
-        s.box((x, 0, -d / 2), (x + 0.03, h, d / 2))
-    if draw.chance(0.7):
-        s.box((-w / 2, 0, -0.01), (w / 2, h, 0.01))
-    levels = draw.integer(2, 4)
-    for i in range(levels):
-        y = 0.08 + i * (h - 0.1) / levels
-        s.material = "wood"
-        s.box((-w / 2, y - 0.02, -d / 2), (w / 2, y, d / 2))
-        _goods(s, draw, w - 0.06, d, y, (h - 0.1) / levels - 0.04)
-
-
-@makes("counter")
-def _bench(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
-    """A counter: a closed front under a top that stands out."""
-    s.material = "front"
-    s.box((-w / 2 + 0.03, 0, -d / 2 + 0.05), (w / 2 - 0.03, h - 0.04, d / 2 - 0.05))
-    s.material = "worktop"
-    s.box((-w / 2, h - 0.04, -d / 2), (w / 2, h, d / 2))
-    clutter.scatter(s, draw, w - 0.1, d - 0.1, h, draw.integer(0, 4))
-
-
-@makes("column")
-def _pillar(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
-    """A pillar, square or round."""
-    s.material = "wall"
-    if draw.chance(0.5):
-        s.box((-w / 2, 0, -w / 2), (w / 2, h, w / 2))
-    else:
-        s.lathe(0, 0, [(0, 0), (w / 2, 0), (w / 2, h), (0, h)])
-
-
-@makes("stairs")
-def _podium(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
-    """A step that one walks up."""
-    s.material = "wood"
-    s.box((-w / 2, 0, -d / 2), (w / 2, h, d / 2))
-
-
-@makes("table")
-def _legs(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
-    """A board on four thin legs."""
-    s.material = "metal"
-    for x in (-w / 2 + 0.03, w / 2 - 0.03):
-        for z in (-d / 2 + 0.03, d / 2 - 0.03):
-            s.rod((x, 0, z), (x, h - 0.02, z), 0.015)
-    s.material = "wood"
-    s.box((-w / 2, h - 0.025, -d / 2), (w / 2, h, d / 2))
-
-
-LOW_SHELF = Piece(_shelf, (0.9, 3.0), (0.4, 0.9), (0.76, 1.15))
-TALL_SHELF = Piece(_shelf, (0.9, 3.0), (0.4, 0.9), (1.4, 2.1))
-COUNTER = Piece(_bench, (0.9, 3.5), (0.5, 0.8), (0.85, 1.12))
-THIN_TABLE = Piece(_legs, (0.7, 1.8), (0.6, 0.9), (0.7, 1.1))
-PILLAR = Piece(_pillar, (0.25, 0.6), (0.25, 0.6), (2.2, 2.2))
-PODIUM = Piece(_podium, (1.2, 3.0), (1.2, 3.0), (0.06, 0.18))
 SCREENS = (1.1, 1.3, 1.5)
 """Heights of screens between desks, metres."""
 

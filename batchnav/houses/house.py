@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchnav.errors import ArgumentError
-from batchnav.houses.draw import Draw
+from batchnav.houses.draw import Draw, draw_of
 from batchnav.houses.furnish import furnish
 from batchnav.houses.layout import Layout, make_layout
 from batchnav.houses.openings import Opening, make_openings
@@ -23,6 +22,8 @@ three, and this one has the most rooms.
 """
 MIN_TRIANGLES, MAX_TRIANGLES = 5_000, 200_000
 
+Plan = tuple[Layout, list[Opening], int]
+"""Rooms, doors and windows, and how finely round things are divided."""
 _STEP = 2.0**-13
 """Vertices lie on this grid, in metres (0.12 mm): float32 then holds them exactly."""
 
@@ -34,28 +35,32 @@ def make_house(seed: int, surface: bool = False) -> TriangleMesh:
     inside: walls, floors and ceilings face the rooms. With `surface` its mesh has one (colours, things, categories);
     the triangles are the same. ArgumentError for a seed that is not an integer >= 0.
     """
-    draw, layout, openings, detail = _plan(seed)
+    draw, plan = _plan(seed)
+    return assemble(int(seed), draw, plan, surface)
+
+
+def assemble(seed: int, draw: Draw, plan: Plan, surface: bool, reach: int = 0) -> TriangleMesh:
+    """The furnished mesh of a plan; `reach` is as in `Arranger`."""
+    layout, openings, detail = plan
     solids = Solids(detail)
     faces = wall_faces(layout)
     build_shell(solids, layout, faces, openings)
-    furnish(draw, Arranger(solids, layout, faces, openings))
-    return finish(int(seed), solids, surface)
+    furnish(draw, Arranger(solids, layout, faces, openings, reach))
+    return finish(seed, solids, surface)
 
 
 def make_plan(seed: int) -> tuple[Layout, list[Opening]]:
     """The floor plan of `make_house(seed)` and its doors and windows."""
-    return _plan(seed)[1:3]
+    return _plan(seed)[1][:2]
 
 
-def _plan(seed: int) -> tuple[Draw, Layout, list[Opening], int]:
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ArgumentError(f"seed: found {seed!r}, expected an integer >= 0")
-    draw = Draw(int(seed))
+def _plan(seed: int) -> tuple[Draw, Plan]:
+    draw = draw_of(seed)
     while True:
         layout = make_layout(draw)
         openings = make_openings(draw, layout)
         if openings is not None:
-            return draw, layout, openings, draw.pick((1, 2, 2, 3))
+            return draw, (layout, openings, draw.pick((1, 2, 2, 3)))
 
 
 def finish(seed: int, solids: Solids, surface: bool) -> TriangleMesh:

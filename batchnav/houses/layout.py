@@ -15,7 +15,7 @@ from batchnav.houses.draw import Draw
 CELL = 0.1
 """Metres of a plan cell; every wall's centre line is on this grid."""
 OUTSIDE = -1
-_MARGIN = 2
+MARGIN = 2
 """Outside cells around the plan, so that outer walls have an outer side."""
 _ROOM_SIDE = 24
 """Shortest side of a habitable room, in cells; bathrooms and closets may be narrower."""
@@ -23,6 +23,8 @@ _SMALL_SIDE = 17
 
 Rect = tuple[int, int, int, int]
 """x0, z0, x1, z1 in cells; the last two are excluded."""
+Piece = tuple[int, int, int, int, int, int]
+"""Of a border: axis, line, start, stop, low side, high side; see `borders`."""
 
 
 @dataclass
@@ -31,11 +33,13 @@ class Room:
 
     index: int
     kind: str
-    """hall, living, dining, kitchen, bedroom, bath, office or storage."""
+    """Of a house: hall, living, dining, kitchen, bedroom, bath, office or storage; further ones in building.py."""
     rect: Rect
     """Its largest rectangle, in cells."""
     area: float
     """Square metres, between the centre lines of its walls."""
+    height: float = 0.0
+    """Its ceiling, metres."""
 
 
 @dataclass
@@ -47,10 +51,15 @@ class Layout:
     rooms: list[Room]
     footprint: list[Rect]
     """Disjoint rectangles that cover all rooms."""
-    height: float
-    """Ceiling, metres."""
+    ceilings: list[float]
+    """Of the footprint's rectangles, metres."""
     thickness: float
     """Walls, metres."""
+
+    @property
+    def height(self) -> float:
+        """Of the highest ceiling, and of all walls."""
+        return max(self.ceilings)
 
 
 def make_layout(draw: Draw) -> Layout:
@@ -62,18 +71,20 @@ def make_layout(draw: Draw) -> Layout:
     for rect in footprint:
         leaves += _split(draw, rect, mean_room, corridors=area > 45.0)
     for index, (rect, _) in enumerate(leaves):
-        _view(labels, rect)[...] = index
+        view(labels, rect)[...] = index
     corridor = [is_corridor for _, is_corridor in leaves]
     rects = [rect for rect, _ in leaves]
     _merge_some(draw, labels, rects, corridor)
-    _carve_some(draw, labels, rects, corridor)
+    carve_some(draw, labels, rects, corridor)
     rooms = _name_rooms(draw, labels, rects, corridor)
     height = draw.integer(240, 280) / 100
     thickness = draw.pick((0.1, 0.12, 0.15, 0.15, 0.2))
-    return Layout(labels, rooms, footprint, height, thickness)
+    for room in rooms:
+        room.height = height
+    return Layout(labels, rooms, footprint, [height] * len(footprint), thickness)
 
 
-def borders(labels: np.ndarray) -> list[tuple[int, int, int, int, int, int]]:
+def borders(labels: np.ndarray) -> list[Piece]:
     """Straight pieces of border between two numbers: (axis, line, start, stop, low side, high side).
 
     Axis 0: the border runs along x at z = line; axis 1: along z at x = line. All in cells; sides may be `OUTSIDE`.
@@ -92,11 +103,13 @@ def borders(labels: np.ndarray) -> list[tuple[int, int, int, int, int, int]]:
     return pieces
 
 
-def _view(labels: np.ndarray, rect: Rect) -> np.ndarray:
+def view(labels: np.ndarray, rect: Rect) -> np.ndarray:
+    """The cells of a rectangle, to read and write."""
     return labels[rect[1] : rect[3], rect[0] : rect[2]]
 
 
-def _area(rect: Rect) -> float:
+def area_of(rect: Rect) -> float:
+    """Square metres."""
     return (rect[2] - rect[0]) * (rect[3] - rect[1]) * CELL * CELL
 
 
@@ -111,9 +124,9 @@ def _make_footprint(draw: Draw, area: float) -> tuple[list[Rect], np.ndarray]:
         sides = [round(short / CELL), round(short * aspect / CELL)]
         sides = draw.shuffled(sides)
         rects.append((0, 0, sides[0], sides[1]) if not rects else _attach(draw, rects, sides))
-    x0, z0 = (min(r[i] for r in rects) - _MARGIN for i in (0, 1))
+    x0, z0 = (min(r[i] for r in rects) - MARGIN for i in (0, 1))
     rects = [(a - x0, b - z0, c - x0, d - z0) for a, b, c, d in rects]
-    width, depth = (max(r[i] for r in rects) + _MARGIN for i in (2, 3))
+    width, depth = (max(r[i] for r in rects) + MARGIN for i in (2, 3))
     return rects, np.full((depth, width), OUTSIDE, np.int16)
 
 
@@ -140,7 +153,7 @@ def _split(draw: Draw, rect: Rect, mean_room: float, corridors: bool) -> list[tu
     x0, z0, x1, z1 = rect
     along_x = (x1 - x0) >= (z1 - z0)
     long, short = max(x1 - x0, z1 - z0), min(x1 - x0, z1 - z0)
-    area = _area(rect)
+    area = area_of(rect)
     slender = long > 2.1 * short
     if long < 2 * _SMALL_SIDE + 2 or (not slender and area < mean_room * draw.uniform(0.75, 1.75)):
         return [(rect, False)]
@@ -188,32 +201,32 @@ def _merge_some(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: lis
             return
         if min(a, b) < 0 or corridor[a] or corridor[b] or a in taken or b in taken or stop - start < 16:
             continue
-        if not 14.0 < _area(rects[a]) + _area(rects[b]) < 46.0:
+        if not 14.0 < area_of(rects[a]) + area_of(rects[b]) < 46.0:
             continue
-        keep, gone = (a, b) if _area(rects[a]) >= _area(rects[b]) else (b, a)
+        keep, gone = (a, b) if area_of(rects[a]) >= area_of(rects[b]) else (b, a)
         labels[labels == gone] = keep
         taken |= {a, b}
         wanted -= 1
 
 
-def _carve_some(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> None:
+def carve_some(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> None:
     """Cut a bathroom or closet out of a corner of some large rooms, which become L-shaped."""
     for index in range(len(rects)):
         x0, z0, x1, z1 = rects[index]
-        if corridor[index] or not (_view(labels, rects[index]) == index).all():
+        if corridor[index] or not (view(labels, rects[index]) == index).all():
             continue
         width, depth = draw.integer(_SMALL_SIDE, 26), draw.integer(_SMALL_SIDE, 26)
-        if min(x1 - x0 - width, z1 - z0 - depth) < 17 or _area(rects[index]) < 15.0 or not draw.chance(0.4):
+        if min(x1 - x0 - width, z1 - z0 - depth) < 17 or area_of(rects[index]) < 15.0 or not draw.chance(0.4):
             continue
         left, top = draw.chance(0.5), draw.chance(0.5)
         x, z = (x0 if left else x1 - width), (z0 if top else z1 - depth)
         new = (x, z, x + width, z + depth)
-        _view(labels, new)[...] = len(rects)
+        view(labels, new)[...] = len(rects)
         rects.append(new)
         corridor.append(False)
         wide = (x + width, z0, x1, z1) if left else (x0, z0, x, z1)
         tall = (x0, z + depth, x1, z1) if top else (x0, z0, x1, z)
-        rects[index] = max(wide, tall, key=_area)
+        rects[index] = max(wide, tall, key=area_of)
 
 
 def _name_rooms(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> list[Room]:

@@ -13,8 +13,8 @@ from batchnav.houses.solids import TURN, Solids
 from batchnav.houses.walls import WOODWORK, Face, on_face
 
 _GRID = CELL / 2
-_DOOR_DEPTH = 0.8
-"""Metres kept free before a door."""
+_DOOR_DEPTH, _HALF_OPEN_DEPTH = 0.8, 1.4
+"""Metres kept free before a door, and where its leaf may stand in the way."""
 _PASSAGE = 13
 """Grid cells across which the way between doors stays free: 0.65 m."""
 _POCKET = 9
@@ -33,8 +33,13 @@ Box = tuple[float, float, float, float]
 class Arranger:
     """The floor of a house while furniture is put on it."""
 
-    def __init__(self, solids: Solids, layout: Layout, faces: list[Face], openings: list[Opening]) -> None:
+    def __init__(
+        self, solids: Solids, layout: Layout, faces: list[Face], openings: list[Opening], reach: int = 0
+    ) -> None:
         self.solids, self.layout = solids, layout
+        self.reach = reach
+        """So many cells around new furniture are looked at to see that nothing is cut off; 0: the whole room, which
+        takes long where that is large."""
         self.room_of = layout.labels.repeat(2, axis=0).repeat(2, axis=1)
         self.blocked = np.zeros(self.room_of.shape, bool)
         """Furniture stands here."""
@@ -65,7 +70,7 @@ class Arranger:
     def wall(self, draw: Draw, room: Room, piece: Piece, width: float = 0.0) -> Box | None:
         """Put a piece with its back to a wall; None where it fits nowhere tried. `width` overrides the piece's."""
         w, d, h = piece.size(draw)
-        w, h = width or w, min(h, self.layout.height - _HEADROOM)
+        w, h = width or w, min(h, room.height - _HEADROOM)
         spots = []
         for face in self.faces[room.index]:
             length = face.stop - face.start
@@ -114,6 +119,16 @@ class Arranger:
                 self._build(draw, piece, size, box, turn)
                 return box
         return None
+
+    def at(self, draw: Draw, room: Room, piece: Piece, x: float, z: float, quarter: int, margin: float = 0.0) -> bool:
+        """Put a piece free in the room with its middle there, turned by quarters, where it fits; whether it did."""
+        size = piece.size(draw)
+        w, d = size[:2] if quarter % 2 == 0 else size[1::-1]
+        box = (x - w / 2, z - d / 2, x + w / 2, z + d / 2)
+        if not self._fits(room.index, box, _grow(box, margin)):
+            return False
+        self._build(draw, piece, size, box, quarter * TURN // 4)
+        return True
 
     def before(self, draw: Draw, box: Box, piece: Piece, gap: float) -> Box | None:
         """Put a piece `gap` metres before furniture that `wall` put at `box`."""
@@ -184,7 +199,8 @@ class Arranger:
         return floor
 
     def _keep_door(self, face: Face, hole: Opening) -> None:
-        far = face.plane + face.side * _DOOR_DEPTH
+        half_open = hole.leaf and hole.swing < TURN // 4
+        far = face.plane + face.side * (_HALF_OPEN_DEPTH if half_open else _DOOR_DEPTH)
         cells = _cells(_along(face.axis, hole.start - 0.05, hole.stop + 0.05, face.line, far))
         self.kept[cells] |= self.room_of[cells] == face.room
         middle, out = (hole.start + hole.stop) / 2, face.plane + face.side * 0.4
@@ -192,7 +208,10 @@ class Arranger:
         self.anchors[face.room].append((int(z / _GRID), int(x / _GRID)))
 
     def _hang_leaf(self, face: Face, hole: Opening) -> None:
-        """A door leaf that stands open at a right angle to its wall, where that leaves the way free."""
+        """A door leaf: closed, half open, or, where that leaves the way free, at a right angle to its wall."""
+        if hole.swing < TURN // 4:
+            self._hang_turned(face, hole)
+            return
         low = hole.start - 0.045 if abs(hole.leaf) == 1 else hole.stop + 0.005
         width = hole.stop - hole.start
         near, far = face.plane + face.side * 0.022, face.plane + face.side * (0.022 + width)
@@ -210,6 +229,22 @@ class Arranger:
             for side in (low - 0.05, low + 0.05):
                 start, end = ((a, 1.02, across) if face.axis == 0 else (across, 1.02, a) for a in (side, low + 0.02))
                 self.solids.rod(start, end, 0.02, 0.012)
+
+    def _hang_turned(self, face: Face, hole: Opening) -> None:
+        """A leaf that is open by less than a right angle; what is kept free before the door is room enough for it."""
+        one, width, at_start = Solids(self.solids.detail), hole.stop - hole.start, abs(hole.leaf) == 1
+        with one.thing("door", WOODWORK):
+            one.material = "door"
+            one.box((0.005, 0.01, -0.02), (width - 0.005, hole.top - 0.01, 0.02))
+            one.material = "metal"
+            for z in (-0.05, 0.05):
+                one.rod((width - 0.05, 1.02, z), (width - 0.05, 1.02, 0.0), 0.02, 0.012)
+        closed = (0 if at_start else TURN // 2) if face.axis == 0 else (-TURN // 4 if at_start else TURN // 4)
+        opens = -face.side if at_start == (face.axis == 0) else face.side
+        along = hole.start if at_start else hole.stop
+        across = face.plane + face.side * 0.022 if hole.swing else hole.line
+        x, z = (along, across) if face.axis == 0 else (across, along)
+        self.solids.place(one, x, z, closed + opens * hole.swing)
 
     def _take(self, box: Box) -> None:
         self.blocked[_cells(box)] = True
@@ -229,6 +264,8 @@ class Arranger:
 
     def _stays_open(self, room: int, cells: tuple[slice, slice]) -> bool:
         """Whether the room's doors stay joined, and no floor is cut off, with these cells taken."""
+        if self.reach:
+            return self._stays_open_here(room, cells)
         view = self.views[room]
         z0, x0 = view[0].start, view[1].start
         free = self.floor[view] & (self.room_of[view] == room) & ~self.blocked[view]
@@ -239,6 +276,24 @@ class Arranger:
         if len(ids) > 1 or 0 in ids:
             return False
         return ndimage.label(_shrink(free, _POCKET), _CROSS)[1] <= 1
+
+    def _stays_open_here(self, room: int, cells: tuple[slice, slice]) -> bool:
+        """Whether, within `reach` of these cells, taking them parts no floor that was joined and no door from it."""
+        rows, columns = (slice(max(c.start - self.reach, 0), c.stop + self.reach) for c in cells)
+        free = self.floor[rows, columns] & (self.room_of[rows, columns] == room) & ~self.blocked[rows, columns]
+        taken = free.copy()
+        taken[cells[0].start - rows.start : cells[0].stop - rows.start][
+            :, cells[1].start - columns.start : cells[1].stop - columns.start
+        ] = False
+        anchors = [(z - rows.start, x - columns.start) for z, x in self.anchors[room]]
+        anchors = [(z, x) for z, x in anchors if 0 <= z < free.shape[0] and 0 <= x < free.shape[1]]
+        for size, doors in ((_PASSAGE, anchors), (_POCKET, [])):
+            before, after = _shrink(free, size), _shrink(taken, size)
+            joined = ndimage.label(before, _CROSS)[0]
+            parts = ndimage.label(after, _CROSS)[1]
+            if parts > len(np.unique(joined[after > 0])) or any(before[door] and not after[door] for door in doors):
+                return False
+        return True
 
 
 def _shrink(free: np.ndarray, size: int) -> np.ndarray:

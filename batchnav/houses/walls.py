@@ -128,12 +128,12 @@ class _Quads:
 def build_shell(solids: Solids, layout: Layout, faces: list[Face], openings: list[Opening]) -> None:
     """Append walls, floors, ceilings, frames and skirting."""
     quads, half, height = _Quads(), layout.thickness / 2, layout.height
-    for i, (x0, z0, x1, z1) in enumerate(layout.footprint):
+    for i, ((x0, z0, x1, z1), ceiling) in enumerate(zip(layout.footprint, layout.ceilings, strict=True)):
         extent = (x0 * CELL - half, x1 * CELL + half, z0 * CELL - half, z1 * CELL + half)
         quads.mark = ("floor", "floor", f"wing {i}", f"floor {i}")
         quads.flat(*extent, 0.0, up=True)
         quads.mark = ("ceiling", "ceiling", WOODWORK, f"ceiling {i}")
-        quads.flat(*extent, height, up=False)
+        quads.flat(*extent, ceiling, up=False)
     by_line: dict[tuple[int, float], list[Opening]] = {}
     for opening in openings:
         by_line.setdefault((opening.axis, opening.line), []).append(opening)

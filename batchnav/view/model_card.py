@@ -30,6 +30,7 @@ SPLITS = {
     "val": "procedural houses",
     "test": "procedural houses",
     "hall": "large rooms with windows",
+    "building": "floors of large buildings",
     "scan": "houses and halls that are torn as scans are",
     "wide_val": "procedural houses for a wide body",
     "wide_test": "procedural houses for a wide body",
