@@ -101,12 +101,12 @@ def run_folder(options: Options, name: str, seed: int) -> Path:
 
 
 def configured(options: Options, name: str, seed: int) -> PointNavRun:
-    """The run in which one agent trains."""
+    """The run in which one agent trains: in this process alone, since it imports and compiles once for all of them."""
     run = load_config(options.config, PointNavRun)
     scanned = tuple(scanned_scene(options, name, scan) for scan in scan_seeds(options))
     scenes = replace(run.scenes, houses=options.houses, first_house=0, files=scanned)
     ppo = replace(run.ppo, total_frames=options.total_frames)
-    return replace(run, scenes=scenes, ppo=ppo, seed=seed, device=options.device)
+    return replace(run, scenes=scenes, ppo=ppo, seed=seed, device=options.device, processes=1)
 
 
 def scan_seeds(options: Options) -> range:
