@@ -258,12 +258,12 @@ class NavEnv(gym.vector.VectorEnv):
         self.sim.check()
         figures = self.stream.move(self.sim) if self.stream is not None else {}
         self._redraws += 1
-        self._draw_finishes()
+        self._draw_finishes(every_house=False)
         return figures
 
-    def _draw_finishes(self) -> None:
-        """Have houses look as they do now."""
-        self.bank.draw_finishes(self.sim.origin.seed, int(self._redraws))
+    def _draw_finishes(self, every_house: bool = True) -> None:
+        """Have houses look as they do now; those alone that change, where the call before was `between_rollouts`."""
+        self.bank.draw_finishes(self.sim.origin.seed, int(self._redraws), every_house)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """All that the next step depends on, as tensors on the CPU."""

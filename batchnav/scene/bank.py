@@ -109,10 +109,10 @@ class SceneBank:
             warn_of_white([scene.name for scene in scenes], meshes)
         return cls(scenes, bvh, navmesh, first.tolist(), look, device, fields, categories, finishes)
 
-    def draw_finishes(self, seed: torch.Tensor, count: int) -> None:
-        """Have houses look as they do the `count`th time, where there are swatches. `seed`: i64 [1], on the device."""
+    def draw_finishes(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
+        """Have houses look as they do the `count`th time, where there are swatches; arguments as of `Finishes.draw`."""
         if self.finishes is not None:
-            self.finishes.draw(seed, count)
+            self.finishes.draw(seed, count, every_house)
 
     @property
     def categories(self) -> tuple[str, ...]:

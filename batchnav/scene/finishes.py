@@ -6,7 +6,7 @@ them: equal ones stay equal, and shades of one stay its shades. Textures are of 
 so no triangle's place in its texture changes. What has no finishes, as scans and other files, stays as it is.
 
 What a house looks like follows from the seed and the number of times that finishes were drawn: there is no other
-state, and one launch writes all rows of materials, which stay where they are.
+state, and one launch writes the rows of materials, which stay where they are.
 """
 
 from __future__ import annotations
@@ -72,9 +72,12 @@ class Finishes:
         self._finish, self._materials, self._first = finish, materials, np.int32(first)
         self._starts = torch.from_numpy(swatches.starts).to(finish.device)
 
-    def draw(self, seed: torch.Tensor, count: int) -> None:
-        """Write the materials as they are the `count`th time; `seed` is i64 [1], on the device."""
-        arguments = view(self._finish), view(self._starts), view(seed), np.int64(count), self._first
+    def draw(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
+        """Write the materials as they are the `count`th time; `seed` is i64 [1], on the device.
+
+        Without `every_house`, of those alone that change then: the others were written by the call before.
+        """
+        arguments = view(self._finish), view(self._starts), view(seed), np.int64(count), every_house, self._first
         if self._materials.is_cuda:
             launch(_draw_cuda, len(self._finish), *arguments, view(self._materials))
         else:
@@ -82,13 +85,16 @@ class Finishes:
 
 
 @inline_function
-def _draw(row, finish, starts, seed, count, first, materials_out):
+def _draw(row, finish, starts, seed, count, every_house, first, materials_out):
     """Write one material."""
     house, number, kind, shade = load4(finish, row, _FIRST)
     if kind < 0 or kind >= len(starts) - 1 or starts[kind + 1] == starts[kind]:
         return
     key = np.uint32(house)
-    time = np.uint32(np.uint32(np.uint32(count) + key % _PERIOD) // _PERIOD)
+    calls = np.uint32(np.uint32(count) + key % _PERIOD)
+    time = np.uint32(calls // _PERIOD)
+    if not every_house and calls % _PERIOD != 0:
+        return
     u, _, _, _ = uniform4(seed[0], key, time, np.uint32(_STREAM + np.uint32(number)))
     size = np.int32(starts[kind + 1] - starts[kind])
     chosen = np.int32(starts[kind] + min(np.int32(u * np.float32(size)), np.int32(size - np.int32(1))))
@@ -101,13 +107,13 @@ def _draw(row, finish, starts, seed, count, first, materials_out):
 
 
 @cpu_kernel
-def _draw_cpu(finish, starts, seed, count, first, materials_out):
+def _draw_cpu(finish, starts, seed, count, every_house, first, materials_out):
     for row in prange(len(finish)):
-        _draw(np.int32(row), finish, starts, seed, count, first, materials_out)
+        _draw(np.int32(row), finish, starts, seed, count, every_house, first, materials_out)
 
 
 @cuda_kernel
-def _draw_cuda(finish, starts, seed, count, first, materials_out):
+def _draw_cuda(finish, starts, seed, count, every_house, first, materials_out):
     row = np.int32(cuda.grid(1))
     if row < len(finish):
-        _draw(row, finish, starts, seed, count, first, materials_out)
+        _draw(row, finish, starts, seed, count, every_house, first, materials_out)

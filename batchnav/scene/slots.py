@@ -149,8 +149,8 @@ class SlotBank(SceneBank):
         """Memory for `rows` path searches at a time in any scene that fits."""
         return search_scratch(self.capacity.search_size, rows, self.device)
 
-    def draw_finishes(self, seed: torch.Tensor, count: int) -> None:
-        """As any bank; waits for the device, so that no slot is filled meanwhile."""
+    def draw_finishes(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
+        """As any bank, of every house, as some are new; waits for the device, so that no slot is filled meanwhile."""
         with self._writing:
             super().draw_finishes(seed, count)
             if self.finishes is not None and self.device.type == "cuda":

@@ -52,9 +52,9 @@ def room(houses):
     return houses[0]._replace(name="room", mesh=mesh._replace(surface=mesh.surface._replace(finish=None)))
 
 
-def drawn(bank, seed=3, count=0):
+def drawn(bank, seed=3, count=0, every_house=True):
     """The materials that a bank has then, and their rows of finishes, on the CPU."""
-    bank.draw_finishes(torch.tensor([seed], device=bank.device), count)
+    bank.draw_finishes(torch.tensor([seed], device=bank.device), count, every_house)
     return bank.appearance.materials.cpu().numpy().copy(), bank.appearance.finish.cpu().numpy()
 
 
@@ -122,6 +122,8 @@ def test_the_seed_and_the_count_decide(houses, swatches, device):
     first, _ = drawn(bank)
     pointer = bank.appearance.materials.data_ptr()
     times = [drawn(bank, count=count)[0] for count in range(2 * PERIOD + 1)]
+    drawn(bank)
+    assert all(same_bits(drawn(bank, count=i, every_house=False)[0], times[i]) for i in range(1, len(times)))
     assert bank.appearance.materials.data_ptr() == pointer
     for rows in by_house(bank):
         changes = [not same_bits(a[rows], b[rows]) for a, b in itertools.pairwise(times)]
@@ -250,6 +252,6 @@ def test_prepared_scenes_keep_finishes(houses, tmp_path):
 
 
 def test_the_kernel_compiles_for_the_gpu(compile_ptx):
-    rows, arguments = nb.int32[:, ::1], (nb.int32[::1], nb.int64[::1], nb.int64, nb.int32, nb.float32[:, ::1])
-    ptx = compile_ptx(finishes._draw_cuda, rows, *arguments)
+    rows, read = nb.int32[:, ::1], (nb.int32[::1], nb.int64[::1], nb.int64, nb.boolean, nb.int32)
+    ptx = compile_ptx(finishes._draw_cuda, rows, *read, nb.float32[:, ::1])
     assert ".f64" not in ptx and "ld.global.v4" in ptx and "st.global.v4" in ptx
