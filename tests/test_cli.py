@@ -208,6 +208,7 @@ def test_help_names_the_options(run, command, option, capsys):
 def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
+    monkeypatch.setenv("WORLD_SIZE", "1")  # as schedulers say of a process that is alone
     options = ("--device", "cpu", "--processes", "1", "--ppo.num-envs", "16", "--out", tmp_path / "run")
     run("train", "--gpus", "2", "--max-restarts", "3", *options)
     ((_, *words),) = started

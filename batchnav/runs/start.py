@@ -29,7 +29,7 @@ class Command(NamedTuple):
 
     A run that was stopped, even killed, goes on from its last save when the same command is given again. SIGTERM,
     Ctrl-C and SIGUSR1 save at the end of the running update and end the run with status 143, 130 and 0; a second one
-    ends it at once.
+    ends it at once, where one process trains.
     """
 
     run: Annotated[PointNavRun, tyro.conf.arg(name="")]
@@ -87,8 +87,11 @@ def start(arguments: Sequence[str]) -> None:
     command = parse(arguments)  # what is wrong with it is said once
     run, allow_changes = command.run, command.allow_changes or command.resume
     train_it = partial(train, run, command.out, command.profile, allow_changes, command.wandb)
+    if torch.distributed.is_torchelastic_launched() or os.environ.get("WORLD_SIZE", "1") != "1":
+        train_it()  # one of several that were started: `join` finds its device
+        return
     processes = run.processes_on(resolve_device(run.device))
-    if "WORLD_SIZE" in os.environ or (command.gpus, processes, command.max_restarts) == (1, 1, 0):
+    if (command.gpus, processes, command.max_restarts) == (1, 1, 0):
         train_it()
     elif command.gpus > 1 or command.max_restarts:
         os.execv(sys.executable, torchrun(max(command.gpus, processes), command.max_restarts, arguments))

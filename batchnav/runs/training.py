@@ -55,7 +55,8 @@ def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: boo
 
     Leaves weights, curves and resume state in the folder, and a trace, if asked for by `profile`. `allow_changes`: go
     on with another configuration than the run's before. SystemExit, after a save, where a signal asks for it. Processes
-    that torchrun started train together: `run.ppo.num_envs` environments and `run.scenes.slots` scenes in each.
+    that were started with this one train together: `run.ppo.num_envs` environments in each, or in all where
+    `run.processes` says how many there are, and `run.scenes.slots` scenes in each.
     """
     with join(run.device) as ranks, StopSignals(run.on_sigusr1, once=ranks.several) as signals:
         if not ranks.first:

@@ -20,13 +20,15 @@ import contextlib
 import gc
 import os
 import platform
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -45,6 +47,8 @@ _LONG = timedelta(days=7)
 """Objects are waited for as long as it takes to make scenes: `Pulse` sees who is gone or stalls."""
 _SLACK_SECONDS = 60.0
 """By which NCCL's own time limit, whose end names nobody, lies after ours."""
+_companions: dict[int, subprocess.Popen] = {}
+"""By rank."""
 
 
 class Ranks:
@@ -218,35 +222,51 @@ class Ranks:
 def companions(processes: int, command: Sequence[str]) -> Iterator[None]:
     """Within it this process is rank 0 of so many on this machine, which share its cores.
 
-    `command` starts each of the others, and is to `join` as this one is. At the end they have ended, too.
+    `command` starts each of the others, and is to `join` as this one is. At the end they have ended, too; so they have
+    where SIGTERM ends this process before it has joined.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    before, threads = dict(os.environ), torch.get_num_threads()
-    each = max(1, num_threads() // processes)
+    before, threads, loop_threads = dict(os.environ), torch.get_num_threads(), num_threads()
+    each = max(1, loop_threads // processes)
     os.environ |= {
         "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port), "OMP_NUM_THREADS": str(each),
     }  # fmt: skip
     torch.set_num_threads(each)
-    others: list[subprocess.Popen] = []
+    on_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGTERM, _leave) if on_main else None
     try:
         for rank in range(1, processes):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            others.append(subprocess.Popen(command, env={**os.environ, **own}, stdin=subprocess.DEVNULL))
+            _companions[rank] = subprocess.Popen(command, env={**os.environ, **own}, stdin=subprocess.DEVNULL)
         os.environ |= {"RANK": "0", "LOCAL_RANK": "0"}
         yield
         with contextlib.suppress(subprocess.TimeoutExpired):
-            for other in others:
+            for other in _companions.values():
                 other.wait(_SLACK_SECONDS)
     finally:
-        for other in others:
+        for other in _companions.values():
             other.kill()
             other.wait()
+        _companions.clear()
+        if on_main:
+            signal.signal(signal.SIGTERM, handler)
         os.environ.clear()
         os.environ |= before
         torch.set_num_threads(threads)
+        limit_threads(loop_threads)
+
+
+def _leave(number: int, _: Any) -> NoReturn:
+    """End as the signal would, by way of what is to be done before."""
+    sys.exit(128 + number)
+
+
+def _ended() -> Collection[int]:
+    """The companions that are there no more."""
+    return [rank for rank, other in _companions.items() if other.poll() is not None]
 
 
 def join(
@@ -276,7 +296,7 @@ def join(
     chosen = _own_device(device, _variable("LOCAL_RANK", rank), world_size)
     limit_threads(num_threads() // _variable("LOCAL_WORLD_SIZE", 1))  # the others of this machine have theirs
     pulse = Pulse(*_stores(meeting_seconds), rank, world_size, f"{platform.node()}, {chosen}", stall_seconds)
-    pulse.call_the_roll(meeting_seconds)
+    pulse.call_the_roll(meeting_seconds, _ended)
     pulse.start()
     limit = timedelta(seconds=stall_seconds + _SLACK_SECONDS)
     on_cuda = chosen.type == "cuda"

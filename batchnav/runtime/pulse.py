@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from datetime import timedelta
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import torch.distributed as dist
@@ -20,6 +20,8 @@ import torch.distributed as dist
 from batchnav.errors import DeviceError
 
 BEAT_SECONDS = 0.5
+ROLL_SECONDS = 0.05
+"""Between two looks at who has come: what waits in the store itself hears no signal until it has waited enough."""
 SILENT_BEATS = 50
 """A rank that has not said a word for so many of one's own beats is gone: 25 s, longer than anything keeps a thread
 from running, and less than the 30 s after which torchrun ends by force what does not heed it. Counted and not by the
@@ -75,22 +77,37 @@ class Pulse(threading.Thread):
         """The store, with keys of their own."""
         return dist.PrefixStore(purpose, self._store)
 
-    def call_the_roll(self, seconds: float) -> None:
-        """Wait for all ranks. DeviceError names those that did not come."""
+    def call_the_roll(self, seconds: float, ended: Callable[[], Collection[int]] = tuple) -> None:
+        """Wait for all ranks. DeviceError names those that did not come, or have `ended` before."""
         until = time.monotonic() + seconds
         self._store.set(f"beat/{self.rank}", json.dumps(Beat(0, 0, 1, "")))
         self._store.set(f"here/{self.rank}", self._labels[self.rank])
         missing = []
         for rank in range(self.world_size):
-            try:
-                self._store.wait([f"here/{rank}"], timedelta(seconds=max(until - time.monotonic(), 0.01)))
+            while not self._is_here(rank):
+                if rank in ended():
+                    raise DeviceError(f"rank {rank} of {self.world_size}: ended before it came, expected all")
+                if time.monotonic() > until:
+                    missing.append(str(rank))
+                    break
+                time.sleep(ROLL_SECONDS)
+            else:
                 self._labels[rank] = self._store.get(f"here/{rank}").decode()
-            except RuntimeError:
-                missing.append(str(rank))
         if missing:
             raise DeviceError(
                 f"rank {', '.join(missing)} of {self.world_size}: did not come within {seconds:g} s, expected all"
             )
+
+    def _is_here(self, rank: int) -> bool:
+        try:
+            return self._store.check([f"here/{rank}"])
+        except RuntimeError as error:
+            raise DeviceError(self._lost(error)) from error
+
+    def _lost(self, error: RuntimeError) -> str:
+        """Why the store cannot be spoken to: its machine is gone."""
+        text = " ".join(str(error).split())[:200]
+        return f"rank {self.rank}: lost the store that rank 0 or torchrun keeps ({text})"
 
     def stop(self) -> None:
         """All ranks have come to the end."""
@@ -116,10 +133,9 @@ class Pulse(threading.Thread):
         """Beat until all is over."""
         try:
             self._beat()
-        except RuntimeError as error:  # the store's machine is gone
+        except RuntimeError as error:
             if not self._ending:
-                text = " ".join(str(error).split())[:200]
-                _end(f"error: rank {self.rank}: lost the store that rank 0 or torchrun keeps ({text})", 1)
+                _end(f"error: {self._lost(error)}", 1)
 
     def _beat(self) -> None:
         heard, silent = [-1] * self.world_size, [0] * self.world_size
