@@ -85,14 +85,17 @@ class _Floor:
         """By label; a corridor's first."""
         self.is_corridor: list[bool] = []
         self.covered: list[tuple[Rect, int]] = []
-        """Rectangles with their labels, which cover all rooms."""
+        """Disjoint rectangles with their labels, which cover all rooms."""
 
     def add(self, rect: Rect, is_corridor: bool = False) -> None:
-        label = len(self.rects)
-        view(self.labels, rect)[...] = label
         self.rects.append(rect)
         self.is_corridor.append(is_corridor)
-        self.covered.append((rect, label))
+        self.cover(rect, len(self.rects) - 1)
+
+    def cover(self, rect: Rect, label: int) -> None:
+        """Make a rectangle part of a room; others lose the end that it takes, as arms do of a ring that it closes."""
+        view(self.labels, rect)[...] = label
+        self.covered = [*((_without_end(other, rect), of) for other, of in self.covered), (rect, label)]
 
     def add_corridor(self, rect: Rect) -> Rect | None:
         """A corridor where nothing is yet: a part of one that it meets, or one of its own, with a door between."""
@@ -104,9 +107,7 @@ class _Floor:
         around = view(self.labels, (rect[0] - 1, rect[1] - 1, rect[2] + 1, rect[3] + 1))
         met = np.unique(around[around != OUTSIDE])
         if len(met) and self.draw.chance(0.6):
-            label = self.draw.pick(met.tolist())
-            view(self.labels, rect)[...] = label
-            self.covered.append((rect, label))
+            self.cover(rect, self.draw.pick(met.tolist()))
         else:
             self.add(rect, is_corridor=True)
         return rect
@@ -165,6 +166,17 @@ class _Floor:
                 self.add(room)
 
 
+def _without_end(rect: Rect, taken: Rect) -> Rect:
+    """What is left of a rectangle where another takes one end of it, or nothing."""
+    x0, z0, x1, z1 = rect
+    low_x, low_z, high_x, high_z = taken
+    if high_x <= x0 or x1 <= low_x or high_z <= z0 or z1 <= low_z:
+        return rect
+    if low_x <= x0 and x1 <= high_x:
+        return (x0, high_z, x1, z1) if low_z <= z0 else (x0, z0, x1, low_z)
+    return (high_x, z0, x1, z1) if low_x <= x0 else (x0, z0, low_x, z1)
+
+
 def _make_layout(draw: Draw) -> Layout | None:
     """Draw a floor plan; None where it has too few rooms or too many."""
     plan = _Floor(draw)
@@ -217,15 +229,17 @@ def _cut_out(draw: Draw, plan: _Floor, use: str) -> Layout:
     heights = [round(draw.pick((draw.uniform(2.4, 2.8), draw.uniform(2.6, 3.8))), 2) for _ in range(3)]
     counts = np.bincount(labels[labels != OUTSIDE].astype(np.int64), minlength=len(plan.rects))
     height_of = {label: draw.pick(heights) for label in range(len(plan.rects))}
-    rooms = []
+    rooms, built = [], {label for _, label in plan.covered}
     for label, rect in enumerate(plan.rects):
         area = float(counts[label]) * CELL * CELL
         size = 0 if area < _MIDDLE else 1 if area < _LARGE else 2
         kind = "corridor" if plan.is_corridor[label] else draw.pick(_USES[use][size])
         if area < 6.0:
             kind = draw.pick(("bath", "storage"))
-        inside = next((of for (a, b, c, d), of in plan.covered if a <= rect[0] < c and b <= rect[1] < d), label)
-        rooms.append(Room(label, kind, moved(rect), area, height_of[inside]))
+        around = label  # of a room that was cut out of another: that one
+        if label not in built:
+            around = next(of for (a, b, c, d), of in plan.covered if a <= rect[0] < c and b <= rect[1] < d)
+        rooms.append(Room(label, kind, moved(rect), area, height_of[around]))
     covered = [(moved(rect), rooms[label].height) for rect, label in plan.covered]
     thickness = draw.pick((0.12, 0.15, 0.2))
     return Layout(labels, rooms, [rect for rect, _ in covered], [height for _, height in covered], thickness)

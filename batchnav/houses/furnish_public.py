@@ -151,4 +151,6 @@ def light(draw: Draw, a: Arranger, room: Room) -> None:
     columns, rows = max(1, round((x1 - x0) / _LIGHTS)), max(1, round((z1 - z0) / _LIGHTS))
     for i in range(columns):
         for k in range(rows):
-            a.solids.place(one, x0 + (x1 - x0) * (i + 0.5) / columns, z0 + (z1 - z0) * (k + 0.5) / rows)
+            x, z = x0 + (x1 - x0) * (i + 0.5) / columns, z0 + (z1 - z0) * (k + 0.5) / rows
+            if a.layout.labels[int(z / CELL), int(x / CELL)] == room.index:  # the end of a corridor may be another's
+                a.solids.place(one, x, z)

@@ -63,10 +63,11 @@ def test_plans_have_rooms_corridors_and_ceilings_of_several_heights(plans):
         assert 15 <= len(layout.rooms) <= 60
         assert any(room.kind == "corridor" for room in layout.rooms)
         assert all(ndimage.label(layout.labels == room.index)[1] == 1 for room in layout.rooms)
-        covered = np.zeros(layout.labels.shape, bool)
-        for x0, z0, x1, z1 in layout.footprint:
-            covered[z0:z1, x0:x1] = True
-        assert np.array_equal(covered, layout.labels != OUTSIDE)
+        covered = np.zeros(layout.labels.shape, int)
+        for (x0, z0, x1, z1), height in zip(layout.footprint, layout.ceilings, strict=True):
+            covered[z0:z1, x0:x1] += 1
+            assert {layout.rooms[label].height for label in np.unique(layout.labels[z0:z1, x0:x1])} == {height}
+        assert np.array_equal(covered, layout.labels != OUTSIDE)  # once each: ceilings do not hang below others
         assert all(2.4 <= height <= 3.8 for height in layout.ceilings)
         assert all(opening.top < layout.rooms[max(opening.sides)].height for opening in openings)
     assert sum(len({room.height for room in layout.rooms}) > 1 for layout, _ in plans) > len(plans) // 2
