@@ -151,9 +151,11 @@ class SlotBank(SceneBank):
 
     def draw_finishes(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
         """As any bank, of every house, as some are new; waits for the device, so that no slot is filled meanwhile."""
+        if self.finishes is None:
+            return
         with self._writing:
             super().draw_finishes(seed, count)
-            if self.finishes is not None and self.device.type == "cuda":
+            if self.device.type == "cuda":
                 torch.cuda.current_stream(self.device).synchronize()
 
     def put(self, slot: int, scene: Scene) -> None:

@@ -195,8 +195,21 @@ def test_resumes_exactly(houses, swatches, device):
     other.load_state_dict(saved)
     found = play(other, PERIOD)
     assert equal(found, expected, "rgb", "depth", "pointgoal")
-    with pytest.raises(CheckpointError, match="'redraws': found NoneType"):
-        other.load_state_dict({name: value for name, value in saved.items() if name != "redraws"})
+    with pytest.raises(CheckpointError, match="'redraws': found -1 to -1"):
+        other.load_state_dict(saved | {"redraws": torch.tensor([-1])})
+
+
+def test_a_run_goes_on_where_houses_looked_the_same_till_now(houses, swatches):
+    """And where they look the same from now on."""
+    plain, redrawn = make(houses, "cpu", None), make(houses, "cpu", swatches)
+    for env in (plain, redrawn):
+        env.reset()
+        play(env, 2)
+    without, with_count = plain.state_dict(), redrawn.state_dict()
+    assert "redraws" not in without and with_count["redraws"] == 2
+    redrawn.load_state_dict(without)
+    assert redrawn.state_dict()["redraws"] == 0 and equal(play(redrawn, 1), play(plain, 1), "depth")
+    plain.load_state_dict(with_count)
 
 
 @devices
