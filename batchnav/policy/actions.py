@@ -12,6 +12,7 @@ from typing import Protocol, cast
 import torch
 from gymnasium import spaces
 from torch import nn
+from torch.nn import functional as F
 
 from batchnav.errors import ConfigError
 
@@ -79,9 +80,13 @@ class Categorical:
         return nn.Embedding(self.num_outputs + 1, size)
 
     def embed(self, layer: nn.Module, actions: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-        """Rows of the embedding as a product with one-hot vectors, whose gradient adds up in a fixed order."""
+        """Rows of the embedding as a product with one-hot vectors, whose gradient adds up in a fixed order.
+
+        Rows of zeros make them eights, without which cuBLAS takes ten times as long for that gradient in bfloat16.
+        """
         index, weight = (actions + 1) * ~starts, cast(nn.Embedding, layer).weight
-        rows = torch.arange(self.num_outputs + 1, device=index.device)
+        weight = F.pad(weight, (0, 0, 0, -len(weight) % 8))
+        rows = torch.arange(len(weight), device=index.device)
         return (index[..., None] == rows).to(weight.dtype) @ weight
 
 

@@ -131,7 +131,8 @@ class SEResNet9(nn.Module):
                 block.conv1.weight.to(kind), (block.conv2.weight * block.fixup_scale).to(kind),
                 None if block.skip is None else block.skip.weight.to(kind),
                 block.fixup_bias1b, block.fixup_bias2a, block.fixup_bias2b, shift,
-                block.squeeze.weight, block.squeeze.bias, block.excite.weight.t().contiguous(), block.excite.bias,
+                block.squeeze.weight.to(kind), block.squeeze.bias,
+                block.excite.weight.t().contiguous().to(kind), block.excite.bias,
             )
             for block, shift in zip(blocks, shifts[1:], strict=True)
         ]  # fmt: skip

@@ -132,25 +132,6 @@ def activate_backward(x, shift, n, grad_out, bias_sums_out, shift_sums_out, SIZE
 
 
 @triton.jit
-def pool(
-    x, n, out, H: tl.constexpr, W: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr, C: tl.constexpr,
-    ROWS: tl.constexpr,
-):  # fmt: skip
-    """Means over 3x3 pixels at every second one, zeros around: [B, H * W, C] -> n values of [B, H_OUT * W_OUT, C]."""
-    eight = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    pixel, channel = eight // (C // 8), (eight % (C // 8))[:, None] * 8 + tl.arange(0, 8)[None, :]
-    frame, row, column = pixel // (H_OUT * W_OUT), pixel // W_OUT % H_OUT * 2 - 1, pixel % W_OUT * 2 - 1
-    total = tl.zeros((ROWS, 8), tl.float32)
-    for i in tl.static_range(9):
-        r, c = row + i // 3, column + i % 3
-        live = (r >= 0) & (r < H) & (c >= 0) & (c < W) & (eight < n // 8)
-        at = ((frame * H + r) * W + c)[:, None] * C + channel
-        total += tl.load(x + at, mask=live[:, None], other=0.0).to(tl.float32)
-    at = eight[:, None] * 8 + tl.arange(0, 8)[None, :]
-    tl.store(out + at, (total / 9.0).to(out.dtype.element_ty), mask=(eight < n // 8)[:, None])
-
-
-@triton.jit
 def _part(first, at, B, PIXELS: tl.constexpr, C: tl.constexpr, F: tl.constexpr, P: tl.constexpr):
     """Values [F, P, C] of F frames from `first` on and of P pixels from `at` on: where, and which there are."""
     frame, pixel = first + tl.arange(0, F)[:, None, None], at + tl.arange(0, P)[None, :, None]
@@ -159,17 +140,45 @@ def _part(first, at, B, PIXELS: tl.constexpr, C: tl.constexpr, F: tl.constexpr, 
 
 
 @triton.jit
+def _units(weight, C: tl.constexpr, S: tl.constexpr):
+    """The weights [UNITS, C] of S squeezed units, zeros for those that a product has beyond them, and all units."""
+    unit = tl.arange(0, max(S, 16))
+    at = unit[:, None] * C + tl.arange(0, C)[None, :]
+    return tl.load(weight + at, mask=(unit < S)[:, None], other=0.0), unit
+
+
+@triton.jit
+def _pool(
+    x, first, at, B, H: tl.constexpr, W: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
+    C: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
+):  # fmt: skip
+    """Means over 3x3 pixels of x at every second one, zeros around, [F, P, C]; where they belong, which there are."""
+    where, live = _part(first, at, B, H_OUT * W_OUT, C, F, P)
+    frame, pixel = first + tl.arange(0, F)[:, None, None], at + tl.arange(0, P)[None, :, None]
+    row, column, total = pixel // W_OUT * 2 - 1, pixel % W_OUT * 2 - 1, tl.zeros((F, P, C), tl.float32)
+    for i in tl.static_range(9):
+        r, c = row + i // 3, column + i % 3
+        within = (r >= 0) & (r < H) & (c >= 0) & (c < W)
+        source = frame * (H * W * C) + ((r * W + c) * C + tl.arange(0, C)[None, None, :])
+        total += tl.load(x + source, mask=live & within, other=0.0).to(tl.float32)
+    return total / 9.0, where, live
+
+
+@triton.jit
 def tail(
-    y, bias, shift, squeeze, squeeze_bias, excite, excite_bias, B, x_out, pooled_out, hidden_out, gate_out,
-    PIXELS: tl.constexpr, C: tl.constexpr, S: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
+    y, bias, shift, squeeze, squeeze_bias, excite, excite_bias, B, x_out, pool_out, pooled_out, hidden_out, gate_out,
+    POOLED: tl.constexpr, H: tl.constexpr, W: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
+    C: tl.constexpr, S: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """x = relu(x + gate * (y + bias)) + shift in place, F frames a program, gate the channels' squeeze and excitation.
 
-    squeeze and excite [S, C] both. pooled_out and gate_out [B, C], hidden_out [B, S] as the layers between see them.
+    squeeze and excite [S, C] both, of the images' type. pooled_out and gate_out [B, C], hidden_out [B, S] as the layers
+    between see them. If POOLED, pool_out [B, H_OUT * W_OUT, C] is the result's `_pool`.
     """
+    PIXELS: tl.constexpr = H * W
     first = tl.program_id(0).to(tl.int64) * F
     kind: tl.constexpr = x_out.dtype.element_ty
-    added = tl.load(bias)
+    added, last = tl.load(bias), tl.load(shift)
     total = tl.zeros((F, P, C), tl.float32)
     for at in range(0, PIXELS, P):
         where, live = _part(first, at, B, PIXELS, C, F, P)
@@ -177,21 +186,42 @@ def tail(
     frame, channel = first + tl.arange(0, F), tl.arange(0, C)[None, :]
     there = (frame < B)[:, None]
     pooled = (tl.sum(total, axis=1) * (1.0 / PIXELS) + added).to(kind)
-    excited = tl.zeros((F, C), tl.float32) + tl.load(excite_bias + channel)
-    for s in range(S):
-        product = pooled.to(tl.float32) * tl.load(squeeze + s * C + channel)
-        hidden = _relu(tl.sum(product, axis=1) + tl.load(squeeze_bias + s)).to(kind)
-        tl.store(hidden_out + frame * S + s, hidden, mask=frame < B)
-        excited += hidden.to(tl.float32)[:, None] * tl.load(excite + s * C + channel)
-    gate = tl.sigmoid(excited).to(kind)
+    squeezes, unit = _units(squeeze, C, S)
+    hidden = tl.dot(pooled, squeezes.trans()) + tl.load(squeeze_bias + unit, mask=unit < S, other=0.0)[None, :]
+    hidden = _relu(hidden).to(kind)
+    excites, _ = _units(excite, C, S)
+    gate = tl.sigmoid(tl.dot(hidden, excites) + tl.load(excite_bias + channel)).to(kind)
     tl.store(pooled_out + frame[:, None] * C + channel, pooled, mask=there)
+    tl.store(hidden_out + frame[:, None] * S + unit[None, :], hidden, mask=there & (unit < S)[None, :])
     tl.store(gate_out + frame[:, None] * C + channel, gate, mask=there)
-    factor, last = gate.to(tl.float32)[:, None, :], tl.load(shift)
+    factor = gate.to(tl.float32)[:, None, :]
     for at in range(0, PIXELS, P):
         where, live = _part(first, at, B, PIXELS, C, F, P)
-        values = tl.load(y + where, mask=live, other=0.0).to(tl.float32) + added
-        x = tl.load(x_out + where, mask=live, other=0.0).to(tl.float32) + values * factor
-        tl.store(x_out + where, _shifted(x, last, kind), mask=live)
+        values, x = tl.load(y + where, mask=live, other=0.0), tl.load(x_out + where, mask=live, other=0.0)
+        result = x.to(tl.float32) + (values.to(tl.float32) + added) * factor
+        tl.store(x_out + where, _shifted(result, last, kind), mask=live)
+    if POOLED:
+        tl.debug_barrier()  # x_out is read as all threads have written it
+        for at in range(0, H_OUT * W_OUT, P):
+            means, where, live = _pool(x_out, first, at, B, H, W, H_OUT, W_OUT, C, F, P)
+            tl.store(pool_out + where, means.to(kind), mask=live)
+
+
+@triton.jit
+def _pool_backward(
+    pool_grad, first, at, live, W: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
+    C: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
+):  # fmt: skip
+    """What the gradient of `_pool`'s result gives P pixels from `at` on of F frames from `first` on, [F, P, C]."""
+    frame, pixel = first + tl.arange(0, F)[:, None, None], at + tl.arange(0, P)[None, :, None]
+    row, column, found = pixel // W, pixel % W, tl.zeros((F, P, C), tl.float32)
+    for i in tl.static_range(4):  # odd rows lie in two windows, and so do odd columns
+        r, c = row // 2 + i // 2, column // 2 + i % 2
+        within = (r < H_OUT) & ((row % 2 == 1) | (i // 2 == 0))
+        within &= (c < W_OUT) & ((column % 2 == 1) | (i % 2 == 0))
+        source = frame * (H_OUT * W_OUT * C) + ((r * W_OUT + c) * C + tl.arange(0, C)[None, None, :])
+        found += tl.load(pool_grad + source, mask=live & within, other=0.0).to(tl.float32)
+    return found * (1.0 / 9.0)
 
 
 @triton.jit
@@ -203,7 +233,7 @@ def tail_backward(
 ):  # fmt: skip
     """The gradients before `tail` of x and y, and of what its two layers gave before their nonlinearities.
 
-    grad is that of its result, to which, if POOLED, that of the result's `pool` comes, pool_grad.
+    grad is that of its result, to which, if POOLED, that of the result's `_pool` comes, pool_grad.
     """
     first = tl.program_id(0).to(tl.int64) * F
     kind: tl.constexpr = x_grad_out.dtype.element_ty
@@ -213,16 +243,7 @@ def tail_backward(
         where, live = _part(first, at, B, PIXELS, C, F, P)
         result_grad = tl.load(grad + where, mask=live, other=0.0).to(tl.float32)
         if POOLED:
-            pixel = at + tl.arange(0, P)[None, :, None]
-            row, column = pixel // W, pixel % W
-            frame = first + tl.arange(0, F)[:, None, None]
-            for i in tl.static_range(4):  # odd rows lie in two windows, and so do odd columns
-                r, c = row // 2 + i // 2, column // 2 + i % 2
-                within = (r < H_OUT) & ((row % 2 == 1) | (i // 2 == 0))
-                within &= (c < W_OUT) & ((column % 2 == 1) | (i % 2 == 0))
-                source = frame * (H_OUT * W_OUT * C) + ((r * W_OUT + c) * C + tl.arange(0, C)[None, None, :])
-                share = tl.load(pool_grad + source, mask=live & within, other=0.0).to(tl.float32)
-                result_grad += share * (1.0 / 9.0)
+            result_grad += _pool_backward(pool_grad, first, at, live, W, H_OUT, W_OUT, C, F, P)
         passed = _passed(tl.load(result + where, mask=live, other=0.0), last)
         x_grad = tl.where(passed, result_grad, 0.0).to(kind)
         tl.store(x_grad_out + where, x_grad, mask=live)
@@ -232,22 +253,21 @@ def tail_backward(
     frame, channel = first + tl.arange(0, F), tl.arange(0, C)[None, :]
     there = (frame < B)[:, None]
     gates = tl.load(gate + frame[:, None] * C + channel, mask=there, other=0.0).to(tl.float32)
-    excited_grad = tl.sum(total, axis=1) * gates * (1.0 - gates)
-    tl.store(excited_grad_out + frame[:, None] * C + channel, excited_grad.to(kind), mask=there)
-    pooled_grad = tl.zeros((F, C), tl.float32)
-    for s in range(S):
-        hidden_grad = tl.sum(excited_grad * tl.load(excite + s * C + channel), axis=1)
-        stopped = tl.load(hidden + frame * S + s, mask=frame < B, other=0.0).to(tl.float32) <= 0.0
-        hidden_grad = tl.where(stopped, 0.0, hidden_grad)
-        tl.store(hidden_grad_out + frame * S + s, hidden_grad.to(kind), mask=frame < B)
-        pooled_grad += hidden_grad[:, None] * tl.load(squeeze + s * C + channel)
-    pooled_grad *= 1.0 / PIXELS
+    excited_grad = (tl.sum(total, axis=1) * gates * (1.0 - gates)).to(kind)
+    tl.store(excited_grad_out + frame[:, None] * C + channel, excited_grad, mask=there)
+    excites, unit = _units(excite, C, S)
+    of_unit, here = frame[:, None] * S + unit[None, :], there & (unit < S)[None, :]
+    stopped = tl.load(hidden + of_unit, mask=here, other=0.0).to(tl.float32) <= 0.0
+    hidden_grad = tl.where(stopped, 0.0, tl.dot(excited_grad, excites.trans())).to(kind)
+    tl.store(hidden_grad_out + of_unit, hidden_grad, mask=here)
+    squeezes, _ = _units(squeeze, C, S)
+    pooled_grad = tl.dot(hidden_grad, squeezes) * (1.0 / PIXELS)
     tl.debug_barrier()  # x_grad_out is read as all threads have written it
     total = tl.zeros((F, P, C), tl.float32)
     for at in range(0, PIXELS, P):
         where, live = _part(first, at, B, PIXELS, C, F, P)
-        x_grad = tl.load(x_grad_out + where, mask=live, other=0.0).to(tl.float32)
-        y_grad = x_grad * gates[:, None, :] + pooled_grad[:, None, :]
+        x_grad = tl.load(x_grad_out + where, mask=live, other=0.0)
+        y_grad = x_grad.to(tl.float32) * gates[:, None, :] + pooled_grad[:, None, :]
         tl.store(y_grad_out + where, y_grad.to(kind), mask=live)
         total += tl.where(live, y_grad, 0.0)
     tl.store(bias_sums_out + tl.program_id(0), tl.sum(tl.sum(tl.sum(total, axis=2), axis=1)))

@@ -17,7 +17,6 @@ from torch.autograd.function import once_differentiable
 from batchnav.policy.encoder_kernels import (
     activate,
     activate_backward,
-    pool,
     stem_backward,
     stem_forward,
     tail,
@@ -26,12 +25,20 @@ from batchnav.policy.encoder_kernels import (
 
 FLAT = {"SIZE": 4096, "num_warps": 4}
 """Values for a program of what works on each value alone."""
-POOL = {"ROWS": 256, "num_warps": 4}
-"""Eights of values for a program of a pool."""
-TILE = 8192
-"""Values of a block's images for a program of its tail, but for images that have more."""
-TAIL = {"CHUNK": 2048, "num_warps": 4}
-"""Values that it reads at a time."""
+TAIL = {
+    16384: {"SIZE": 16384, "CHUNK": 4096, "num_warps": 8},
+    8192: {"SIZE": 8192, "CHUNK": 2048, "num_warps": 4},
+    4096: {"SIZE": 16384, "CHUNK": 8192, "num_warps": 8},
+    2048: {"SIZE": 16384, "CHUNK": 4096, "num_warps": 8},
+}
+"""By the values of a block's image, or what is nearest: values for a program of its tail, unless an image has more, and
+how many it reads at a time. The fastest of five or six tried on an H200 with 8,192 frames of the paper's blocks."""
+TAIL_BACKWARD = {
+    16384: {"SIZE": 16384, "CHUNK": 2048, "num_warps": 4},
+    8192: {"SIZE": 8192, "CHUNK": 2048, "num_warps": 4},
+    4096: {"SIZE": 16384, "CHUNK": 4096, "num_warps": 4},
+    2048: {"SIZE": 16384, "CHUNK": 4096, "num_warps": 8},
+}
 STEM = {"BM": 64, "num_warps": 4}
 """Cells that the stem's programs take at a time."""
 STEM_PROGRAMS, STEM_BACKWARD_PROGRAMS = 660, 264
@@ -39,7 +46,7 @@ STEM_PROGRAMS, STEM_BACKWARD_PROGRAMS = 660, 264
 
 
 class BlockWeights(NamedTuple):
-    """What a block computes with; convolutions' weights are of the images' type, all else is float32."""
+    """What a block computes with; weights are of the images' type, biases float32."""
 
     conv1: torch.Tensor
     conv2: torch.Tensor
@@ -89,15 +96,17 @@ class _Trunk(torch.autograd.Function):
                 image, weight, shift, cells, bins, x, shifted,
                 WIDTH=width, CELLS_ACROSS=size[1], GROUPS=groups, N=channels, **STEM,
             )  # fmt: skip
-            kept, sizes = [], [size]
-            for weights in _by_block(flat):
-                x, size, of_block = _block(x, shifted, size, weights)
+            kept, blocks, pool = [], _by_block(flat), None
+            sizes = [size, size]
+            for _ in blocks[1:]:
+                sizes.append(_halved(sizes[-1]))
+            for i, weights in enumerate(blocks):
+                x, pool, of_block = _block(x, shifted, pool, sizes[i : i + 3], weights)
                 kept.append(of_block)
-                sizes.append(size)
                 shifted = x
             ctx.bins, ctx.sizes, ctx.rows = bins, sizes, stem.shape[1]
             ctx.save_for_backward(image, shift, *flat, *(tensor for of_block in kept for tensor in of_block))
-            return _as_images(x, size)
+            return _as_images(x, sizes[-1])
 
     @staticmethod
     @once_differentiable
@@ -119,32 +128,30 @@ class _Trunk(torch.autograd.Function):
         return None, None, stem_shares.sum(0)[:, : ctx.rows], shift_shares.sum(), *found
 
 
-def _block(x, shifted, size, weights: BlockWeights):
-    """A block's result, shifted, [B, P, C], its size, and what is kept; x is the shortcut if no skip makes one.
+def _block(x, shifted, seen, sizes, weights: BlockWeights):
+    """A block's result, shifted, [B, P, C], its pool for the next block's shortcut, and what is kept.
 
-    The result is written over the shortcut.
+    x is the shortcut, over which the result is written, if no skip makes one of `seen`, the input's pool. sizes: the
+    input's, the result's, and its pool's if a block follows.
     """
-    seen, stride, size_out = None, 1, size
+    size_in, size, *size_pool = sizes
     if weights.skip is not None:
-        stride, size_out = 2, ((size[0] + 1) // 2, (size[1] + 1) // 2)
-        seen = shifted.new_empty(len(shifted), size_out[0] * size_out[1], shifted.shape[2])
-        pool[(triton.cdiv(seen.numel(), 8 * POOL["ROWS"]),)](
-            shifted, seen.numel(), seen,
-            H=size[0], W=size[1], H_OUT=size_out[0], W_OUT=size_out[1], C=seen.shape[2], **POOL,
-        )  # fmt: skip
         x = seen @ weights.skip.flatten(1).t()
-    activated = _as_pixels(torch.conv2d(_as_images(shifted, size), weights.conv1, None, stride, 1))
+    stride = 1 if weights.skip is None else 2
+    activated = _as_pixels(torch.conv2d(_as_images(shifted, size_in), weights.conv1, None, stride, 1))
     activate[_programs(activated)](activated, weights.bias1b, weights.bias2a, activated.numel(), **FLAT)
-    y = _as_pixels(torch.conv2d(_as_images(activated, size_out), weights.conv2, None, 1, 1))
+    y = _as_pixels(torch.conv2d(_as_images(activated, size), weights.conv2, None, 1, 1))
     batch, pixels, channels = y.shape
-    squeezed, tile = len(weights.squeeze), _tile(pixels, channels)
+    squeezed, tile = len(weights.squeeze), _tile(TAIL, pixels, channels)
     pooled, gate, hidden = (y.new_empty(batch, width) for width in (channels, channels, squeezed))
+    height, width = size_pool[0] if size_pool else (1, 1)
+    pool = y.new_empty(batch, height * width, channels) if size_pool else None
     tail[(triton.cdiv(batch, tile["F"]),)](
         y, weights.bias2b, weights.shift, weights.squeeze, weights.squeeze_bias, weights.excite, weights.excite_bias,
-        batch, x, pooled, hidden, gate,
-        PIXELS=pixels, C=channels, S=squeezed, **tile,
+        batch, x, x if pool is None else pool, pooled, hidden, gate,
+        POOLED=pool is not None, H=size[0], W=size[1], H_OUT=height, W_OUT=width, C=channels, S=squeezed, **tile,
     )  # fmt: skip
-    return x, size_out, _Kept(shifted, activated, y, x, pooled, hidden, gate, seen)
+    return x, pool, _Kept(shifted, activated, y, x, pooled, hidden, gate, seen)
 
 
 def _blocks_backward(grad, weights: Sequence[BlockWeights], kept: Sequence[_Kept], sizes):
@@ -159,7 +166,7 @@ def _blocks_backward(grad, weights: Sequence[BlockWeights], kept: Sequence[_Kept
         batch, pixels, channels = own.y.shape
         x_grad, y_grad = torch.empty_like(own.y), torch.empty_like(own.y)
         hidden_grad, excited_grad = torch.empty_like(own.hidden), torch.empty_like(own.gate)
-        tile, programs = _tile(pixels, channels), _programs(own.y)
+        tile, programs = _tile(TAIL_BACKWARD, pixels, channels), _programs(own.y)
         tail_programs, pooled = (triton.cdiv(batch, tile["F"]),), pool_grad is not None
         tail_shares, shares = (grad.new_empty(2, *n, dtype=torch.float32) for n in (tail_programs, programs))
         height, width = sizes[i + 2] if pooled else (1, 1)
@@ -183,8 +190,8 @@ def _blocks_backward(grad, weights: Sequence[BlockWeights], kept: Sequence[_Kept
         (bias2b_grad, shift_grad), (bias1b_grad, bias2a_grad) = tail_shares.sum(1), shares.sum(1)
         found = [
             conv1_grad, conv2_grad, skip_grad, bias1b_grad, bias2a_grad, bias2b_grad, shift_grad,
-            (hidden_grad.t() @ own.pooled).float(), hidden_grad.sum(0, dtype=torch.float32),
-            (own.hidden.t() @ excited_grad).float(), excited_grad.sum(0, dtype=torch.float32),
+            hidden_grad.t() @ own.pooled, hidden_grad.sum(0, dtype=torch.float32),
+            own.hidden.t() @ excited_grad, excited_grad.sum(0, dtype=torch.float32),
             *found,
         ]  # fmt: skip
     return x_grad, grad, found
@@ -209,15 +216,22 @@ def _as_pixels(x: torch.Tensor) -> torch.Tensor:
     return x.contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1).flatten(1, 2)
 
 
+def _halved(size: tuple[int, int]) -> tuple[int, int]:
+    """Of a pool, and of a convolution with a stride of 2."""
+    return (size[0] + 1) // 2, (size[1] + 1) // 2
+
+
 def _programs(x: torch.Tensor) -> tuple[int]:
     """Of what works on each value alone."""
     return (triton.cdiv(x.numel(), FLAT["SIZE"]),)
 
 
-def _tile(pixels: int, channels: int) -> dict[str, int]:
+def _tile(settings: dict[int, dict[str, int]], pixels: int, channels: int) -> dict[str, int]:
     """Frames of a tail's program, and how many of their pixels it reads at a time."""
-    frames = triton.next_power_of_2(max(TILE // (pixels * channels), 1))
-    return {"F": frames, "P": max(TAIL["CHUNK"] // (frames * channels), 1), "num_warps": TAIL["num_warps"]}
+    values = pixels * channels
+    mine = settings[min(settings, key=lambda measured: abs(measured - values))]
+    frames = triton.next_power_of_2(max(mine["SIZE"] // values, 1))
+    return {"F": frames, "P": max(mine["CHUNK"] // (frames * channels), 1), "num_warps": mine["num_warps"]}
 
 
 def _by_block(flat: Sequence[torch.Tensor]) -> list[BlockWeights]:
