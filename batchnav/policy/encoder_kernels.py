@@ -18,7 +18,8 @@ def _relu(x):
 def _shifted(x, shift, kind: tl.constexpr):
     """relu(x) + shift, where what the ReLU let through is rounded to more than the shift alone is."""
     alone = shift.to(kind).to(tl.float32)
-    least = alone + tl.maximum(tl.abs(alone) * 0.0078125, 1e-30)  # a unit in the last place of bfloat16, or two
+    last_place = tl.where(alone < 0.0, -65536, 65536)  # bfloat16's: no more, since all gradients see what is lifted
+    least = tl.where(alone == 0.0, 1e-30, (alone.to(tl.int32, bitcast=True) + last_place).to(tl.float32, bitcast=True))
     return tl.where(x <= 0.0, alone, tl.maximum(x + shift, least, propagate_nan=tl.PropagateNan.ALL)).to(kind)
 
 
