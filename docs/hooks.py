@@ -17,6 +17,7 @@ PAGES = {
     "eval/cartpole.md": "cartpole.md",
     "eval/results/README.md": "results.md",
     "assets/policies/pointnav_h200/README.md": "bundled_agent.md",
+    "assets/policies/pointnav_rgb_h200/README.md": "bundled_rgb_agent.md",
 }
 """From the tree's names to the site's."""
 PICTURES = ("eval/results/*.png", "eval/results/figures/*.png", "assets/policies/*/*.png")
