@@ -8,12 +8,17 @@ from batchnav.policy.available import has_triton
 
 
 @pytest.mark.parametrize(
-    ("compiler", "installed", "expected"), [("gcc", True, True), (None, True, False), ("gcc", False, False)]
-)
-def test_triton_needs_its_compiler(monkeypatch, compiler, installed, expected):
+    ("compiler", "installed", "version", "expected"),
+    [
+        ("gcc", True, (3, 6), True), (None, True, (3, 6), False), ("gcc", False, (3, 6), False),
+        ("gcc", True, (3, 4), False),  # torch 2.8
+    ],
+)  # fmt: skip
+def test_triton_needs_its_compiler(monkeypatch, compiler, installed, version, expected):
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(available.shutil, "which", lambda name: compiler)
     monkeypatch.setattr(available.importlib.util, "find_spec", lambda name: installed or None)
+    monkeypatch.setattr(available, "_version", lambda: version)
     assert available._is_installed.__wrapped__() == expected
 
 
