@@ -177,8 +177,9 @@ def test_a_companion_that_ends_before_it_joins_is_not_waited_for():
 def test_a_signal_before_all_have_joined_ends_companions(number, status, tmp_path):
     """At once: nobody waits for what is gone."""
     program = f"""
-import sys
+import signal, sys
 from batchnav.runtime.distributed import companions, join
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background begins with it ignored
 try:
     with companions(2, ["sh", "-c", "echo $$ > {tmp_path}/pid; exec sleep 600"]):
         join("cpu")
