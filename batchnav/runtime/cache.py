@@ -86,7 +86,15 @@ def made_by(kind: str, module: str) -> Path:
         own_folder(folder)
     folder = own_folder(folder / f"{module}-{digest.hexdigest()[:16]}")
     os.utime(folder)
-    by_use = sorted(folder.parent.glob(f"{module}-*"), key=lambda f: f.stat().st_mtime, reverse=True)
+    by_use = sorted(folder.parent.glob(f"{module}-*"), key=_last_use, reverse=True)
     for old in by_use[KEPT_VERSIONS:]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
+
+
+def _last_use(folder: Path) -> float:
+    """When a folder was last used; long ago, where another process has just pruned it."""
+    try:
+        return folder.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +81,9 @@ def test_kernels_are_not_loaded_from_it(folder):
     folder.chmod(0o777)
     done = subprocess.run([sys.executable, "-c", "import batchnav.navmesh.batch"], capture_output=True, text=True)
     assert done.returncode and "ArgumentError: cache folder" in done.stderr and "chmod -R go-w" in done.stderr
+
+
+def test_versions_that_another_process_prunes_meanwhile_are_no_error(folder, monkeypatch):
+    kernels, glob = made(), Path.glob
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: [*glob(path, pattern), path / "gone"])
+    assert made() == kernels
