@@ -25,8 +25,8 @@ class PointNavRun(NavConfig):
     ppo: PPOConfig = field(default_factory=PPOConfig)
     device: str = "auto"
     processes: int = 1
-    """On the CPU: train in so many processes of this machine, which share `ppo.num_envs`. A core each they have more
-    frames a second than one process has with threads. No effect on a GPU."""
+    """On the CPU: train in so many processes of this machine, which share `ppo.num_envs`. Beside other programs
+    they have more frames a second, a core each, than one process has with threads. No effect on a GPU."""
     renderer: Literal["raycast", "opengl", "auto"] = "raycast"
     """auto: both draw a few batches at each start, and the faster is taken; the choice is logged."""
     seed: int = 0
