@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 from worlds import write_box, write_floor, write_json
 
@@ -223,11 +224,21 @@ def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
     for wrong, message in (
         (("--gpus", "0"), "--gpus: found 0"),
         (("--gpus", "2", "--seed", "-1"), "seed: found -1"),
-        (("--gpus", "2", "--processes", "2"), "--gpus: found 2 with processes 2"),
         (("--processes", "3"), "ppo.num_envs: found 256, expected a multiple of the 3"),
     ):
         with pytest.raises(SystemExit, match=message):
             run("train", *wrong)
+
+
+def test_processes_of_a_configuration_are_for_the_cpu(run, monkeypatch):
+    started, command = [], ("train", "--config", "pointnav_cpu")  # it has two
+    monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
+    with pytest.raises(SystemExit, match="--gpus: found 3 with processes 2, expected 1 of the two"):
+        run(*command, "--gpus", "3", "--device", "cpu")
+    run(*command, "--max-restarts", "1", "--device", "cpu")
+    monkeypatch.setattr(start, "resolve_device", lambda device: torch.device(device, 0))
+    run(*command, "--gpus", "3", "--device", "cuda")
+    assert [words[4] for words in started] == ["--nproc-per-node=2", "--nproc-per-node=3"]
 
 
 def test_doctor_says_which_gpus_do_not_reach_each_other(monkeypatch):

@@ -70,8 +70,6 @@ def parse(arguments: Sequence[str]) -> Command:
     for name, value, least in (("gpus", command.gpus, 1), ("max-restarts", command.max_restarts, 0)):
         if value < least:
             raise ConfigError(f"--{name}: found {value}, expected {least} or more")
-    if command.gpus > 1 and command.run.processes > 1:
-        raise ConfigError(f"--gpus: found {command.gpus} with processes {command.run.processes}, expected 1 of the two")
     if command.wandb:
         find_wandb()  # before anything is made
     return command
@@ -91,6 +89,8 @@ def start(arguments: Sequence[str]) -> None:
         train_it()  # one of several that were started: `join` finds its device
         return
     processes = run.processes_on(resolve_device(run.device))
+    if command.gpus > 1 and processes > 1:
+        raise ConfigError(f"--gpus: found {command.gpus} with processes {processes}, expected 1 of the two")
     if (command.gpus, processes, command.max_restarts) == (1, 1, 0):
         train_it()
     elif command.gpus > 1 or command.max_restarts:
