@@ -63,7 +63,8 @@ class NavEnv(gym.vector.VectorEnv):
             spares memory traffic; observations that are written elsewhere (`observe_into`) are never copied.
         output: "torch", or "numpy" for arrays on the host.
         swatches: what the finishes of procedural houses are drawn anew from between rollouts, where sensors see colour
-            (`batchnav.houses.make_swatches()`); None: they stay. A `SceneBank` brings its own.
+            (`batchnav.houses.make_swatches()`); None: they stay. A `SceneBank` brings its own, and
+            each environment in it draws for itself.
         autoreset_mode: Gymnasium's. With NEXT_STEP the step after an episode's end begins the next one, whatever the
             action; with DISABLED `reset(options={"reset_mask": ended})` does. The learner takes SAME_STEP.
 
@@ -379,4 +380,4 @@ def _bank(
         raise ArgumentError(
             f"scenes: found a bank without appearance{what}, expected SceneBank.pack(..., appearance=True)"
         )
-    return scenes
+    return scenes.with_own_finishes()  # so that no other environment sees them change

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterable, Sequence
 from typing import Generic, NamedTuple
 
@@ -38,7 +39,10 @@ class BVHData(NamedTuple, Generic[Column]):
 
 
 class SceneBank:
-    """K scenes on one device. Made by `SceneBank.pack`; nothing in it changes afterwards (but see `SlotBank`)."""
+    """K scenes on one device. Made by `SceneBank.pack`; nothing in it changes afterwards but by `draw_finishes`.
+
+    `SlotBank` is the one whose scenes change.
+    """
 
     def __init__(
         self,
@@ -108,6 +112,15 @@ class SceneBank:
         if "paint" in fields:
             warn_of_white([scene.name for scene in scenes], meshes)
         return cls(scenes, bvh, navmesh, first.tolist(), look, device, fields, categories, finishes)
+
+    def with_own_finishes(self) -> SceneBank:
+        """The bank for one more user: where finishes can be drawn anew, it has materials of its own; else itself."""
+        if self.finishes is None or self.appearance is None:
+            return self
+        bank, materials = copy.copy(self), self.appearance.materials.clone()
+        bank.appearance = self.appearance._replace(materials=materials)
+        bank.finishes = self.finishes.of(materials)
+        return bank
 
     def draw_finishes(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
         """Have houses look as they do the `count`th time, where there are swatches; arguments as of `Finishes.draw`."""

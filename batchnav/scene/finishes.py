@@ -11,6 +11,7 @@ state, and one launch writes the rows of materials, which stay where they are.
 
 from __future__ import annotations
 
+import copy
 import zlib
 from typing import NamedTuple
 
@@ -71,6 +72,12 @@ class Finishes:
     def __init__(self, finish: torch.Tensor, materials: torch.Tensor, swatches: Swatches, first: int):
         self._finish, self._materials, self._first = finish, materials, np.int32(first)
         self._starts = torch.from_numpy(swatches.starts).to(finish.device)
+
+    def of(self, materials: torch.Tensor) -> Finishes:
+        """The same finishes, of a copy of the materials."""
+        other = copy.copy(self)
+        other._materials = materials
+        return other
 
     def draw(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
         """Write the materials as they are the `count`th time; `seed` is i64 [1], on the device.

@@ -184,6 +184,21 @@ def test_environments_show_other_colours_and_the_same_geometry(houses, swatches,
 
 
 @devices
+def test_environments_of_one_bank_draw_each_for_itself(houses, swatches, device):
+    bank = SceneBank.pack(houses, device, True, swatches)
+    before = bank.appearance.materials.view(torch.int32).clone()  # bits: some are no floats
+    one, other, alone = make(bank, "auto", None), make(bank, "auto", None), make(houses, device, swatches)
+    first = one.reset()[0]["rgb"]
+    other.reset(seed=8)
+    assert torch.equal(one.observe()["rgb"], first)
+    play(other, PERIOD)
+    alone.reset()
+    assert equal(play(one, PERIOD + 2), play(alone, PERIOD + 2), "rgb")
+    assert torch.equal(bank.appearance.materials.view(torch.int32), before)
+    assert one.bank.appearance.texels is other.bank.appearance.texels  # all else is shared
+
+
+@devices
 def test_resumes_exactly(houses, swatches, device):
     env = make(houses, device, swatches)
     env.reset()
