@@ -9,12 +9,14 @@ import torch
 from gymnasium import spaces
 
 from batchnav.envs.nav import specs_of
+from batchnav.houses import make_swatches
 from batchnav.navmesh.data import search_scratch
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.rollout import Rollout
 from batchnav.runs.config import PointNavRun
 from batchnav.runtime.device import num_threads
 from batchnav.scene.slots import Capacity, slots_needed
+from batchnav.scene.textures import Palette
 from batchnav.sensors.rig import by_drawing, make_sensors
 from batchnav.sim.bodies import Bodies
 from batchnav.sim.episodes import Queue
@@ -38,7 +40,8 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
     """Bytes of tensors that a run has at its peak, by part.
 
     What the driver, CUDA's context and the allocator's rounding take comes on top. The activations are those of the
-    network as it is written; compiled, it may keep less. Textures that scenes share are counted for each of them.
+    network as it is written; compiled, it may keep less. Textures that scenes share are counted for each of them, and
+    those of swatches beside them.
 
     Args:
         run: the configuration.
@@ -53,14 +56,22 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
     policy = ActorCritic(observations, run.body.action_space, run.policy).to(device)
     weights = sum(parameter.nbytes for parameter in policy.parameters())
     frames = run.ppo.frames_per_update // run.ppo.minibatches
+    in_memory = slots * room.num_bytes if slots else sum(scene.num_bytes for scene in scenes)
     return {
-        "scenes": slots * room.num_bytes if slots else sum(scene.num_bytes for scene in scenes),
+        "scenes": in_memory + (_swatches() if run.scenes.redraw_finishes else 0),
         "simulator": _simulator(run, room, device),
         "images": _images(run, specs),
         "rollout": _rollout(run, policy, storage),
         "weights and optimiser": COPIES_OF_WEIGHTS * weights,
         "learning": round(frames * _kept_per_frame(policy, storage, device)),
     }
+
+
+def _swatches() -> int:
+    """Bytes of what finishes are drawn anew from."""
+    palette = Palette()
+    palette.add_swatches(make_swatches())
+    return sum(array.nbytes for array in palette.arrays())
 
 
 def _simulator(run: PointNavRun, room: Capacity, device: torch.device) -> int:

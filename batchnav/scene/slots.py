@@ -123,9 +123,11 @@ class SlotBank(SceneBank):
             raise ArgumentError(
                 f"slots: found {slots} of {capacity.appearance.texels} texels each, expected fewer than {MOST_TEXELS}"
             )
-        look = _arrays(Appearance, capacity.appearance, APPEARANCE_COLUMNS, slots, device) if fields else None
-        if swatches is not None and look is not None:
-            look, finishes = _with_swatches(look, swatches)
+        look = None
+        if swatches is not None:
+            look, finishes = _with_swatches(capacity.appearance, slots, device, swatches)
+        elif fields:
+            look = _arrays(Appearance, capacity.appearance, APPEARANCE_COLUMNS, slots, device)
         super().__init__(
             (), bvh, navmesh, range(0, slots * triangles, triangles), look, device, fields, finishes=finishes
         )
@@ -210,15 +212,18 @@ def _look(scene: Scene, fields: frozenset[str], categories: dict[str, int], firs
     return with_palette(look, palette, fields)
 
 
-def _with_swatches(look: Appearance[torch.Tensor], swatches: Swatches) -> tuple[Appearance[torch.Tensor], Finishes]:
-    """The arrays of slots with those of swatches behind them."""
-    palette = Palette(len(look.materials), len(look.levels), len(look.texels))
+def _with_swatches(
+    rows: Appearance[int], slots: int, device: torch.device, swatches: Swatches
+) -> tuple[Appearance[torch.Tensor], Finishes]:
+    """Zeroed arrays for `slots` times `rows`, with those of swatches behind them."""
+    slot_rows = {name: slots * n for name, n in rows._asdict().items()}
+    palette = Palette(*(slot_rows[name] for name in PALETTE_FIELDS))
     first = palette.add_swatches(swatches)
-    longer = {
-        name: torch.cat([getattr(look, name), torch.from_numpy(array).to(look.materials.device)])
-        for name, array in zip(PALETTE_FIELDS, palette.arrays(), strict=True)
-    }
-    look = look._replace(**longer)
+    behind = dict(zip(PALETTE_FIELDS, palette.arrays(), strict=True))
+    all_rows = [n + len(behind.get(name, ())) for name, n in slot_rows.items()]
+    look = _arrays(Appearance, all_rows, APPEARANCE_COLUMNS, 1, device)
+    for name, array in behind.items():
+        getattr(look, name)[slot_rows[name] :] = torch.from_numpy(array)
     return look, Finishes(look.finish, look.materials, swatches, first)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from numba import types as nb
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from batchnav.config import from_dict
 from batchnav.data.episodes import load_episodes
@@ -245,6 +246,31 @@ def test_scenes_that_take_turns_are_redrawn(houses, swatches, room, device):
         runs.append(play(env, 12))
         env.close()
     assert equal(*runs, "rgb", "depth")
+
+
+class Allocations(TorchDispatchMode):
+    """Notes the bytes of each memory that tensors have."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes_at = {}
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            memory = result.untyped_storage()
+            self.bytes_at[memory.data_ptr()] = memory.nbytes()
+        return result
+
+
+def test_slots_take_the_memory_of_their_textures_once(houses, swatches):
+    capacity = Capacity.for_all(map(Capacity.of, houses))
+    with Allocations() as noted:
+        bank = SlotBank(capacity, 8, "cpu", COLOR_FIELDS, swatches)
+    texels = bank.appearance.texels.nbytes
+    slots = 8 * capacity.appearance.texels * bank.appearance.texels.element_size()
+    assert slots > texels / 2
+    assert [size for size in noted.bytes_at.values() if size >= slots] == [texels]
 
 
 def test_what_cannot_be_redrawn_is_refused(houses, swatches, room):

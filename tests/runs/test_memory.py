@@ -9,6 +9,7 @@ from batchnav.config import PolicyConfig, PPOConfig, ScenesConfig
 from batchnav.data.scenes import find_scene, measure_scenes
 from batchnav.envs.nav import NavEnv, PointNavEnv, needed_appearance
 from batchnav.envs.stream import SceneStream
+from batchnav.houses import make_swatches
 from batchnav.policy import ActorCritic
 from batchnav.policy.encoder import ENCODERS, SimpleCNN
 from batchnav.ppo import Learner
@@ -56,14 +57,22 @@ def test_another_tasks_tensors_are_counted(task):
     assert found["simulator"] == sum(kept.values()) + env.bank.search_scratch(sim.chunks).data.nbytes
 
 
-@pytest.mark.parametrize(("slots", "sensors"), [(0, ("depth",)), (2, ("depth",)), (0, ("rgb",)), (2, ("depth", "rgb"))])
-def test_every_tensor_that_stays_is_counted(slots, sensors):
+@pytest.mark.parametrize(
+    ("slots", "sensors", "redraws"),
+    [
+        (0, ("depth",), False), (2, ("depth",), False), (0, ("rgb",), False), (2, ("depth", "rgb"), False),
+        (2, ("rgb",), True),
+    ],
+)  # fmt: skip
+def test_every_tensor_that_stays_is_counted(slots, sensors, redraws):
     policy = dataclasses.replace(RUN.policy, normalized=("rgb",))
-    run = dataclasses.replace(RUN, scenes=dataclasses.replace(RUN.scenes, slots=slots), sensors=sensors, policy=policy)
+    scenes = dataclasses.replace(RUN.scenes, slots=slots, redraw_finishes=redraws)
+    run = dataclasses.replace(RUN, scenes=scenes, sensors=sensors, policy=policy)
     capacities, cpu = measure_scenes(run.scenes.names), torch.device("cpu")
     if slots:
         room = Capacity.for_all(capacities)
-        env = PointNavEnv(SceneStream(run.scenes.names, find_scene, room, slots), 32, "cpu", config=run.nav)
+        stream, swatches = SceneStream(run.scenes.names, find_scene, room, slots), make_swatches() if redraws else None
+        env = PointNavEnv(stream, 32, "cpu", config=run.nav, swatches=swatches)
     else:
         env = PointNavEnv([find_scene(name) for name in run.scenes.names], 32, "cpu", config=run.nav)
     learner, found = learner_of(run, env), predict_memory(run, capacities, cpu)
