@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import numbers
 import reprlib
 import types
 import typing
@@ -298,14 +299,17 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
         if isinstance(value, (list, tuple)):
             return tuple(_convert(v, arguments[0], f"{name}[{i}]") for i, v in enumerate(value))
         raise ConfigError(f"{name}: found {shortened(value)}, expected a list")
-    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+    if hint in (int, float) and isinstance(value, _NUMBERS[hint]) and not isinstance(value, bool):  # NumPy's too
         with contextlib.suppress(OverflowError):
-            return float(value)
+            return hint(value)
     elif isinstance(value, hint) and not (isinstance(value, bool) and hint is not bool):
         return value
     hint_name = getattr(hint, "__name__", str(hint))
     hint_note = " (YAML reads 1e-3 as text: write 1.0e-3)" if hint is float and isinstance(value, str) else ""
     raise ConfigError(f"{name}: found {shortened(value)}, expected {hint_name}{hint_note}")
+
+
+_NUMBERS = {int: numbers.Integral, float: numbers.Real}
 
 
 def in_range(config: Any, name: str, low: float, high: float) -> None:

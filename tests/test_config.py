@@ -3,11 +3,13 @@
 import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from batchnav.config import CartPoleRun, from_dict, load_config, to_dict, validate
 from batchnav.errors import ConfigError
 from batchnav.runs.config import PointNavRun
+from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.rgb import RGBConfig
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -36,6 +38,13 @@ def test_a_configuration_survives_the_round_trip():
 def test_a_choice_that_there_is_not_is_refused_in_python_too(name, value):
     with pytest.raises(ConfigError, match=f"{name}: found {value!r}, expected one of"):
         validate(PointNavRun(rgb=RGBConfig(**{name: value})))
+
+
+def test_numpys_numbers_are_numbers():
+    camera = from_dict(CameraConfig, {"height": np.int64(8), "hfov_deg": np.float32(70.0)})
+    assert camera == CameraConfig(height=8, hfov_deg=70.0) and type(camera.height) is int
+    with pytest.raises(ConfigError, match="height: found True, expected int"):
+        from_dict(CameraConfig, {"height": True})
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from batchnav.navmesh.data import (
 )
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.announce import number_of
-from batchnav.runtime.arrays import to_device, view
+from batchnav.runtime.arrays import floats, to_device, view
 from batchnav.runtime.checks import check_int, check_kind, check_number, check_seed
 from batchnav.runtime.device import num_threads, resolve_device
 from batchnav.runtime.launch import launch
@@ -265,7 +265,7 @@ class NavMesh:
 
     def _points(self, name: str, value: Array) -> tuple[torch.Tensor, bool]:
         """Points as f32 [N, 3] on the device, and whether a single one was given."""
-        points = self._floats(name, value)
+        points = floats(name, value, self.device)
         single = points.ndim == 1
         points = points[None] if single else points
         if points.ndim != 2 or points.shape[1] != 3:
@@ -280,7 +280,7 @@ class NavMesh:
 
     def _goals(self, value: Array, count: int, single: bool) -> torch.Tensor:
         """Goals as f32 [N, G, 3]."""
-        goals = self._floats("goals", value)
+        goals = floats("goals", value, self.device)
         if single:
             goals = goals[None]
         goals = goals[:, None] if goals.ndim == 2 else goals
@@ -288,22 +288,6 @@ class NavMesh:
             expected = "[3] or [G, 3]" if single else f"[{count}, 3] or [{count}, G, 3]"
             raise ArgumentError(f"goals: found shape {list(np.shape(value))}, expected {expected}")
         return goals.contiguous()
-
-    def _floats(self, name: str, value: Array) -> torch.Tensor:
-        """A NumPy array, a torch tensor or a list as a contiguous f32 tensor on the device."""
-        if not isinstance(value, torch.Tensor):
-            try:
-                array = np.asarray(value)
-            except ValueError as error:
-                raise ArgumentError(f"{name}: found rows of unequal length, expected an array") from error
-            if array.dtype.kind not in "fiu":
-                raise ArgumentError(f"{name}: found {array.dtype}, expected float32 or float64")
-            with np.errstate(over="ignore"):  # what float32 cannot hold is infinitely far
-                value = torch.from_numpy(np.ascontiguousarray(array, np.float32))
-        elif value.is_complex() or value.dtype == torch.bool or value.is_meta or value.layout != torch.strided:
-            found = f"{value.dtype} ({value.layout}, on {value.device})"
-            raise ArgumentError(f"{name}: found {found}, expected a dense float32 or float64")
-        return value.detach().to(self.device, torch.float32).contiguous()
 
     def _answer(self, value: torch.Tensor, single: bool) -> Array:
         value = value[0] if single else value

@@ -39,6 +39,26 @@ def to_device(value: Any, device: torch.device) -> Any:
     return value
 
 
+def floats(name: str, value: Any, device: torch.device) -> torch.Tensor:
+    """A NumPy array, a torch tensor from anywhere, or a list of numbers, as a contiguous f32 tensor on the device.
+
+    ArgumentError, which names `name`, for what is none. What float32 cannot hold becomes infinite.
+    """
+    if not isinstance(value, torch.Tensor):
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise ArgumentError(f"{name}: found rows of unequal length, expected an array") from error
+        if array.dtype.kind not in "fiu":
+            raise ArgumentError(f"{name}: found {array.dtype}, expected float32 or float64")
+        with np.errstate(over="ignore"):
+            value = torch.from_numpy(np.array(array, np.float32, order="C"))
+    elif value.is_complex() or value.dtype == torch.bool or value.is_meta or value.layout != torch.strided:
+        found = f"{value.dtype} ({value.layout}, on {value.device})"
+        raise ArgumentError(f"{name}: found {found}, expected a dense float32 or float64")
+    return value.detach().to(device, torch.float32).contiguous()
+
+
 def host_flag(device: torch.device, size: int = 1) -> tuple[np.ndarray, Any]:
     """A few int32 that a kernel may set and the host reads without waiting: the host's view and the kernel's.
 

@@ -55,6 +55,21 @@ def test_one_camera_and_one_heading_for_all():
     np.testing.assert_array_equal(alone[0], both[0])
 
 
+def test_arrays_tensors_and_lists_are_poses_alike():
+    scene = colored_room()
+    expected = batchnav.render(scene, POSITION, HEADING, ["rgb"], 8, 8)["rgb"]
+    for kind in (np.float32, np.ndarray.tolist, torch.tensor, lambda value: torch.tensor(value, requires_grad=True)):
+        found = batchnav.render(scene, kind(POSITION), kind(HEADING), ["rgb"], np.int64(8), np.int32(8))["rgb"]
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_what_is_shown_unless_asked_for_and_no_cameras():
+    seen = batchnav.render(colored_room(), np.zeros((0, 3)), 0.0)
+    assert {name: (picture.dtype.name, picture.shape) for name, picture in seen.items()} == {
+        "rgb": ("uint8", (0, 64, 64, 3)), "depth": ("float32", (0, 64, 64)), "semantic": ("int32", (0, 64, 64)),
+    }  # fmt: skip
+
+
 def test_culling_and_what_is_not_asked_for():
     scene = colored_room()
     outside = np.array([[0.0, 1.0, 30.0]])
@@ -76,7 +91,15 @@ def test_culling_and_what_is_not_asked_for():
         ({"hfov_deg": "wide"}, "hfov_deg: found 'wide'"),
         ({"position": [[0, 1]]}, r"found \[1, 2\]"),
         ({"heading": [0.0]}, r"found \[2, 3\] and \[1\]"),
-        ({"heading": "north"}, "expected numbers"),
+        ({"heading": "north"}, "heading: found <U5"),
+        ({"heading": None}, "heading: found object"),
+        ({"position": np.zeros((2, 3), complex)}, "position: found complex128"),
+        ({"position": [[0, 1, 2], [0, 1]]}, "position: found rows of unequal length"),
+        ({"position": np.full((2, 3), 1e300)}, "position: found a number that is not finite"),
+        ({"position": np.zeros((10**6, 3)), "heading": 0.0, "height": 1024, "width": 1024}, "GB in all"),
+        ({"height": "64"}, "height: found '64', expected int"),
+        ({"width": 64.5}, "width: found 64.5, expected int"),
+        ({"backface_culling": "no"}, "backface_culling: found 'no', expected bool"),
         ({"position": [[0, 1, np.nan], [0, 1, 0]]}, "position: found a number that is not finite"),
         ({"height": 0}, "height"),
         ({"hfov_deg": 180.0}, "hfov_deg"),
