@@ -84,11 +84,14 @@ class GltfMaterials:
         if info is None:
             return plain, None
         try:
-            texture = self._texture(info["index"])
-            matrix = _uv_matrix(info.get("extensions", {}).get(_TRANSFORM))
+            texture, transform = self._texture(info["index"]), info.get("extensions", {}).get(_TRANSFORM)
+            matrix = _uv_matrix(transform)
+            uv_set = (transform or {}).get("texCoord", info.get("texCoord", 0))
         except _BROKEN as error:
             self._images.note(f"material {number}'s texture ({_reason(error)})")
             return plain, None
+        if uv_set != 0:
+            self._images.note(f"material {number}'s TEXCOORD_{_short(uv_set)} (TEXCOORD_0 is read, as in habitat-sim)")
         return (plain, None) if texture is None else (plain._replace(texture=texture), matrix)
 
     def _texture(self, number: Any) -> int | None:

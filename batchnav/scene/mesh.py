@@ -38,7 +38,9 @@ def load_mesh(
 
     `up` is the file's up axis: "z" turns (x, y, z) into (x, z, -y); "auto" is "y", what glTF prescribes.
     `appearance`: read what surfaces look like, too, with these settings; without it no image is decoded. What of it
-    cannot be used is left out with a warning: a texture that is broken leaves its material's colour.
+    cannot be used is left out with a warning: a texture that is broken leaves its material's colour. As in habitat-sim,
+    nothing is transparent, and glTF's textures are placed by TEXCOORD_0 alone. UVs that are not finite, or beyond 1e5,
+    are (0, 0).
     Degenerate and non-finite triangles are left out and counted in `num_dropped`. MeshError names the file and what is
     wrong: absent, truncated, compressed in a way that cannot be decoded, indices out of range, empty.
     """
@@ -123,18 +125,18 @@ def _read(
     suffix = path.suffix.lower()
     if suffix in (".glb", ".gltf"):
         return read_gltf(data, path, appearance)
-    if suffix == ".obj":
-        if appearance is None:
-            return *read_obj(data), None
-        images = Images(path, appearance)
-        found = read_obj_surface(data, images)
-        images.warn()
-        return found
     if suffix == ".off":
         return *read_off(data), None
+    if suffix == ".stl":
+        return *_read_stl(data), None
+    images = None if appearance is None else Images(path, appearance)
     if suffix == ".ply":
-        return read_ply(data, appearance is not None)
-    return *_read_stl(data), None
+        found = read_ply(data, images)
+    else:
+        found = (*read_obj(data), None) if images is None else read_obj_surface(data, images)
+    if images is not None:
+        images.warn()
+    return found
 
 
 def _read_stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:

@@ -113,18 +113,19 @@ class _Book:
     def _read(self, data: bytes) -> None:
         name = ""
         for line in _lines(data):
-            word, _, rest = line.strip().partition(" ")
-            if word == "newmtl":
-                name = rest.strip()
+            word, rest = (*line.strip().split(None, 1), "", "")[:2]
+            if word.lower() == "newmtl":
+                name = rest
                 self._known[name] = PLAIN
-            elif word == "Kd":
+            elif word.lower() == "kd":
                 self._known[name] = self._known[name]._replace(color=_color(rest, self._images))
-            elif word == "map_Kd":
+            elif word.lower() == "map_kd":
                 self._known[name] = self._known[name]._replace(texture=self._texture(rest))
 
     def _texture(self, text: str) -> int:
         """The row of a texture with its options before it; -1 where it cannot be used."""
         words, clamp = text.split(), False
+        number = len(words)
         while words and words[0] in _OPTIONS.keys() | {"-blendu", "-blendv", "-boost", "-texres", "-clamp", "-imfchan"}:
             option, count = words[0], _OPTIONS.get(words[0], 1)
             clamp |= option == "-clamp" and words[1:2] == ["on"]
@@ -132,7 +133,7 @@ class _Book:
             while values < count and len(words) > 1 + values and (count == 1 or _is_number(words[1 + values])):
                 values += 1
             words = words[1 + values :]
-        name = " ".join(words).replace("\\", "/")
+        name = text.split(None, number - len(words))[-1].replace("\\", "/") if words else ""
         pixels = self._images.read(name, f"image {name[:60]!r}", lambda: self._images.beside(name))
         if pixels is None:
             return -1

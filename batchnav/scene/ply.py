@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from batchnav.errors import MeshError
+from batchnav.scene.images import Images
 from batchnav.scene.polygons import triangulate
 from batchnav.scene.surface import PLAIN, corners_of, surface_of
 from batchnav.types import Surface
@@ -34,10 +36,11 @@ class _Element(NamedTuple):
     properties: list[_Property]
 
 
-def read_ply(data: bytes, appearance: bool = False) -> tuple[np.ndarray, np.ndarray, Surface | None]:
-    """Vertices f64 [V, 3] and faces i64 [F, 3], polygons cut into triangles; with `appearance` the vertices' colours.
+def read_ply(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.ndarray, Surface | None]:
+    """Vertices f64 [V, 3] and faces i64 [F, 3], polygons cut into triangles; with `images` their colours.
 
-    A face's `object_id`, as Replica's and Matterport3D's files have it, is that of its triangles; below 0: not known.
+    These are the vertices', or, where those have none, the faces'; a texture is not read, which is noted. A face's
+    `object_id`, as Replica's and Matterport3D's files have it, is that of its triangles; below 0: not known.
     MeshError where the file is no PLY.
     """
     header, end, body = data.partition(b"end_header")
@@ -48,15 +51,16 @@ def read_ply(data: bytes, appearance: bool = False) -> tuple[np.ndarray, np.ndar
         form, elements = _header(header.decode("latin-1"))
         rows = _text_rows(body, elements) if form == "ascii" else _binary_rows(body, elements, _ORDERS[form])
         vertices, corners, counts = None, np.empty(0, np.int64), np.empty(0, np.int64)
-        color = ids = None
+        color = face_color = ids = None
         for element, columns in rows:
             if element.name == "vertex":
                 vertices = np.stack([columns[axis] for axis in "xyz"], axis=1).astype(np.float64)
-                color = _colors(element, columns) if appearance else None
+                color = _colors(element, columns) if images else None
             elif element.name == "face":
                 name = next(name for name in _CORNERS if name in columns)
                 corners, counts = columns[name]
-                ids = columns.get("object_id") if appearance else None
+                ids = columns.get("object_id") if images else None
+                face_color = _colors(element, columns) if images else None
             if vertices is not None and len(counts):
                 break
     except (KeyError, ValueError, IndexError, TypeError, OverflowError, StopIteration) as error:
@@ -66,15 +70,23 @@ def read_ply(data: bytes, appearance: bool = False) -> tuple[np.ndarray, np.ndar
     if len(corners) and not 0 <= corners.min() <= corners.max() < len(vertices):
         worst = corners.min() if corners.min() < 0 else corners.max()
         raise MeshError(f"has a face with vertex index {worst}, expected 0 to {len(vertices) - 1}")
+    if color is not None:
+        face_color = None
+    if images and re.search(rb"^comment +TextureFile", header, re.MULTILINE | re.IGNORECASE):
+        images.note("a PLY file's texture (save it as GLB, or as OBJ with MTL)")
     with np.errstate(all="ignore"):  # what is not finite is dropped later
-        if ids is None:
+        if ids is None and face_color is None:
             faces = triangulate(vertices, corners, counts)
         else:  # of corners that are nobody else's, so that a triangle's say which polygon it is part of
             parts = triangulate(vertices[corners], np.arange(len(corners)), counts)
-            faces, ids = corners[parts], _things(ids)[np.repeat(np.arange(len(counts)), counts)[parts[:, 0]]]
-    if color is None and ids is None:
+            faces, polygon = corners[parts], np.repeat(np.arange(len(counts)), counts)[parts[:, 0]]
+            ids = None if ids is None else _things(ids)[polygon]
+    if color is None and face_color is None and ids is None:
         return vertices, faces, None
-    surface = surface_of([corners_of(faces, 0, None, color)], [PLAIN], [])
+    look = corners_of(faces, 0, None, color)
+    if face_color is not None:
+        look = corners_of(np.repeat(polygon[:, None], 3, axis=1), 0, None, face_color)
+    surface = surface_of([look], [PLAIN], [])
     if surface is None:  # it has no colours
         surface = Surface(np.zeros(len(faces), np.int32), (PLAIN,))
     return vertices, faces, surface._replace(object_id=ids)
@@ -88,7 +100,7 @@ def _things(ids: np.ndarray) -> np.ndarray:
 
 
 def _colors(element: _Element, columns: dict) -> np.ndarray | None:
-    """The vertices' colours f64 [V, 3] of 0 to 1; None where they have none. Integers are bytes, or of 16 bits."""
+    """An element's colours f64 [rows, 3] of 0 to 1; None where it has none. Integers are bytes, or of 16 bits."""
     kinds = {entry.name: entry.kind for entry in element.properties if entry.counter is None}
     for prefix in ("", "diffuse_"):
         names = [prefix + channel for channel in ("red", "green", "blue")]

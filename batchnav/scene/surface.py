@@ -130,7 +130,7 @@ def corners_of(faces: np.ndarray, material: int, uv: np.ndarray | None, color: n
     if uv is not None:
         uv = uv.astype(np.float32)[faces]
     if color is not None:
-        bytes_ = np.clip(np.nan_to_num(color) * 255.0 + 0.5, 0, 255).astype(np.uint8)
+        bytes_ = (np.clip(np.nan_to_num(color), 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8)
         if bytes_.shape[1] == 3:
             bytes_ = np.pad(bytes_, ((0, 0), (0, 1)), constant_values=255)
         color = bytes_[faces]

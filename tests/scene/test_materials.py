@@ -110,6 +110,17 @@ def deep_grey():
     return data.getvalue(), np.floor(values / 257 + 0.5)
 
 
+@pytest.mark.parametrize("transform", [None, {"texCoord": 1}])
+def test_other_sets_of_uvs_are_named(tmp_path, transform):
+    gltf = Gltf(picture(), TEXCOORD_1=UV[::-1].copy())
+    gltf.base["baseColorTexture"] |= {"texCoord": 1} if transform is None else {
+        "extensions": {"KHR_texture_transform": transform}
+    }  # fmt: skip
+    with pytest.warns(UserWarning, match="material 0's TEXCOORD_1 .TEXCOORD_0 is read"):
+        found = surface(tmp_path, gltf.data())
+    np.testing.assert_array_equal(found.uv, surface(tmp_path, Gltf(picture()).data()).uv)
+
+
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
 def test_images_of_every_kind(tmp_path, mode):
     data = picture(mode=mode)
@@ -334,6 +345,17 @@ def test_obj_with_materials(tmp_path):
     np.testing.assert_array_equal(plain.vertices, mesh.vertices)
 
 
+def test_libraries_of_other_programs(tmp_path):
+    """Tabs, spaces within names, keywords in small letters."""
+    wood = "newmtl\twood\nKd\t1 1 1\n\tmap_kd -s\t2 2 2 two  words.png\n"
+    (tmp_path / "a b.mtl").write_text(f"{wood}Newmtl red\nkd 1 0 0")
+    (tmp_path / "two  words.png").write_bytes(picture())
+    (tmp_path / "a.obj").write_text(OBJ)
+    found = load_mesh(tmp_path / "a.obj").surface
+    assert {found.materials[m] for m in found.material} == {Material(texture=0), Material((1.0, 0.0, 0.0, 1.0))}
+    np.testing.assert_array_equal(found.textures[0].pixels, PICTURE)
+
+
 @pytest.mark.parametrize(
     ("library", "message"),
     [
@@ -370,3 +392,36 @@ def test_ply_with_vertex_colours(tmp_path, kind, values):
     found = load_mesh(tmp_path / "a.ply").surface
     assert found.color.shape == (2, 3, 4) and (found.color == [255, 51, 0, 255]).all()
     assert load_mesh(tmp_path / "a.ply", appearance=False).surface is None
+
+
+@pytest.mark.parametrize("vertices", [False, True])
+def test_ply_with_faces_colours(tmp_path, vertices):
+    """Polygons of different sizes, which are cut in another order; the vertices' colours come first."""
+    of = "".join(f"property uchar {name}\n" for name in ("red", "green", "blue"))
+    header = "ply\nformat ascii 1.0\nelement vertex 5\nproperty float x\nproperty float y\nproperty float z\n"
+    header += (of if vertices else "") + f"element face 2\nproperty list uchar int vertex_indices\n{of}end_header\n"
+    places = ((0, 0), (1, 0), (1, 1), (0, 1), (3, 0))
+    body = "".join(f"{x} {y} 0{' 7 8 9' if vertices else ''}\n" for x, y in places)
+    (tmp_path / "a.ply").write_text(header + body + "4 0 1 2 3 255 0 0\n3 1 4 2 0 0 255\n")
+    mesh = load_mesh(tmp_path / "a.ply")
+    square = mesh.vertices[mesh.faces][..., 0].max(1) == 1.0
+    expected = np.where(square[:, None], [255, 0, 0, 255], [0, 0, 255, 255])
+    if vertices:
+        expected = np.broadcast_to([7, 8, 9, 255], (3, 4))
+    np.testing.assert_array_equal(mesh.surface.color, np.repeat(expected[:, None], 3, axis=1))
+    assert square.tolist().count(True) == 2
+
+
+def test_a_plys_texture_is_named(tmp_path):
+    header = "ply\nformat ascii 1.0\ncomment TextureFile wall.png\nelement vertex 3\nproperty float x\n"
+    header += "property float y\nproperty float z\nproperty float s\nproperty float t\n"
+    header += "element face 1\nproperty list uchar int vertex_indices\nend_header\n"
+    (tmp_path / "a.ply").write_text(header + "0 0 0 0 0\n1 0 0 1 0\n0 1 0 0 1\n3 0 1 2\n")
+    with pytest.warns(UserWarning, match="a PLY file's texture .save it as GLB"):
+        assert load_mesh(tmp_path / "a.ply").surface is None
+
+
+def test_colours_that_are_no_numbers(tmp_path, recwarn):
+    (tmp_path / "a.obj").write_text("v 0 0 0 inf 0 0\nv 1 0 0 -inf 0.2 0\nv 0 1 0 nan 0 1\nf 1 2 3\n")
+    found = load_mesh(tmp_path / "a.obj").surface.color
+    assert found.tolist() == [[[255, 0, 0, 255], [0, 51, 0, 255], [0, 0, 255, 255]]] and not recwarn.list
