@@ -97,7 +97,7 @@ class NavEnv(gym.vector.VectorEnv):
     ):
         num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
         seed = secrets.randbits(63) if seed is None else check_seed(seed)
-        _check_kinds(task, config, sensors, episodes, renderer)
+        _check_kinds(task, config, sensors, episodes, renderer, swatches)
         self._copy, self._output = copy, output
         self.metadata = self.metadata | {"autoreset_mode": _mode(autoreset_mode)}
         if output not in OUTPUTS:
@@ -338,7 +338,7 @@ def needed_appearance(config: NavConfig) -> frozenset[str]:
     return appearance_needed(make_sensors(config.sensors, config.all_cameras, config.sensor_settings))
 
 
-def _check_kinds(task, config, sensors, episodes, renderer) -> None:
+def _check_kinds(task, config, sensors, episodes, renderer, swatches) -> None:
     """ArgumentError or ConfigError for arguments of `NavEnv` that are of another kind than it says."""
     if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
@@ -349,6 +349,7 @@ def _check_kinds(task, config, sensors, episodes, renderer) -> None:
         ("sensors", sensors, sensors is None or names, "a list of names"),
         ("episodes", episodes, episodes is None or isinstance(episodes, EpisodeTable), "an EpisodeTable"),
         ("renderer", renderer, isinstance(renderer, str), "a name"),
+        ("swatches", swatches, swatches is None or isinstance(swatches, Swatches), "those of batchnav.houses"),
     ):
         if not good:
             raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")

@@ -54,8 +54,8 @@ class SharedFolder:
             else:
                 self._changes.append(f"ranks = {self.ranks.world_size}, was {len(found)}")
                 log.warning(
-                    "%s: found the state of %d ranks, go on with %d: weights, optimiser and frames go on, environments "
-                    "begin anew", self.path, len(found), self.ranks.world_size,
+                    "%s: number of processes: found %d in the saved state, %d now: weights, optimiser and frames go "
+                    "on, environments begin anew", self.path, len(found), self.ranks.world_size,
                 )  # fmt: skip
         state = self.ranks.tell(state)
         own = self.ranks.deal(owns)

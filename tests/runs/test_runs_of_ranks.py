@@ -72,7 +72,7 @@ def test_another_number_of_ranks_goes_on_with_new_episodes(tmp_path, ranks):
     assert statuses(processes) == [0] * ranks, log_of(out)
     frames = [row["frames"] for row in rows(out)]
     assert frames[:4] == [2 * FRAMES, 4 * FRAMES, 6 * FRAMES, (6 + ranks) * FRAMES] and frames[-1] == 12 * FRAMES
-    assert f"found the state of 2 ranks, go on with {ranks}: weights" in log_of(out)
+    assert f"number of processes: found 2 in the saved state, {ranks} now: weights" in log_of(out)
     assert f"# from frame {6 * FRAMES:,} on: ranks = {ranks}, was 2" in (out / "config.yaml").read_text()
     after = torch.load(out / "resume.pt", weights_only=True)["learner"]
     assert len(after.get("others", [])) == ranks - 1
