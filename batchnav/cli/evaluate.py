@@ -29,7 +29,7 @@ from batchnav.errors import ArgumentError
 from batchnav.evaluation.agents import REFERENCE_AGENTS
 from batchnav.evaluation.run import Evaluation, Played, Player, PolicyPlayer, ReferencePlayer
 from batchnav.runs.results import append_rows
-from batchnav.runtime.bundled import ASSETS, EPISODES, WEIGHTS, find_policy
+from batchnav.runtime.bundled import ASSETS, WEIGHTS, find_policy, find_split
 from batchnav.runtime.distributed import Ranks, join
 from batchnav.tasks import TASKS
 from batchnav.view.report import write_report
@@ -57,8 +57,8 @@ class Options:
     task: str = "pointnav"
     """What a reference agent is to do; a policy's file says what it was trained for."""
     split: Literal["val", "test", "hall", "building", "scan", "wide_val", "wide_test"] = "val"
-    """Which of the fixed episode files; halls, buildings and scans are of PointNav, and wide_val and wide_test, for
-    bodies as wide as the Habitat challenges' (radius 0.18 m)."""
+    """Which of the fixed episode files; all but val and test are of PointNav alone: halls, buildings, scans, and
+    wide_val and wide_test for bodies as wide as the Habitat challenges' (radius 0.18 m)."""
     episodes: Path | None = None
     """Or an episode file of one's own, or of Habitat's (with its folder `content`)."""
     scenes_dir: Path = SCENES_DIR
@@ -100,7 +100,7 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
     players = find_players(options, words, ranks)
     first = next(iter(players.values()))
     task = TASKS[first.config.task_name]
-    path = options.episodes or EPISODES / task.episode_file.format(split=options.split)
+    path = options.episodes or find_split(options.split, task.episode_file)
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
     evaluation = Evaluation(
         path, ranks.device, first.config.body, options.num_envs, options.renderer, options.scenes_dir, ranks, fields

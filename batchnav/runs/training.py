@@ -38,7 +38,7 @@ from batchnav.runs.tracing import tracing
 from batchnav.runs.wandb import wandb_log
 from batchnav.runtime.ahead import compile_ahead
 from batchnav.runtime.announce import number_of
-from batchnav.runtime.bundled import EPISODES
+from batchnav.runtime.bundled import find_split
 from batchnav.runtime.device import machine, make_deterministic, resolve_device
 from batchnav.runtime.distributed import Ranks, join
 from batchnav.scene.finishes import Swatches
@@ -306,7 +306,8 @@ class Validation:
 
     def __init__(self, run: PointNavRun, policy: ActorCritic, ranks: Ranks):
         self.ranks = ranks
-        episodes = ranks.share(load_episodes(EPISODES / TASKS[run.task_name].episode_file.format(split=run.eval_split)))
+        path = find_split(run.eval_split, TASKS[run.task_name].episode_file)
+        episodes = ranks.share(load_episodes(path))
         self.env = fixed_episodes(episodes, run, ranks.device, len(episodes))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
         network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, run.policy)

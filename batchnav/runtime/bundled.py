@@ -36,6 +36,17 @@ def find_episodes(name: str | Path) -> Path:
     return _find(name, EPISODES, "*.json.gz", "episode file", EpisodeError)
 
 
+def find_split(split: str, episode_file: str) -> Path:
+    """The fixed episodes of a split, by the name that a task has for such files (`Task.episode_file`). EpisodeError."""
+    path = EPISODES / episode_file.format(split=split)
+    if not path.is_file():
+        before, _, after = episode_file.partition("{split}")
+        files = sorted(file.name for file in EPISODES.glob(f"{before}*{after}"))
+        known = ", ".join(name.removeprefix(before).removesuffix(after) for name in files)
+        raise EpisodeError(f"split: found {split}, expected one of {known}: there is no {path.name}")
+    return path
+
+
 def find_policy(name: str | Path) -> Path:
     """A policy's weights: a file, a run's folder, or a name as "pointnav_h200". CheckpointError."""
     folder = as_path(name)

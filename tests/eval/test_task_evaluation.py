@@ -10,7 +10,7 @@ from gymnasium import spaces
 from batchnav.cli import evaluate as program
 from batchnav.config import PolicyConfig, to_dict
 from batchnav.envs.config import NavConfig, with_options
-from batchnav.errors import ArgumentError, ConfigError
+from batchnav.errors import ArgumentError, ConfigError, EpisodeError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.weights import save_policy
 from batchnav.tasks import TASKS
@@ -60,3 +60,5 @@ def test_what_a_task_does_not_know_is_named(rooms, tmp_path):
         program.main(program.Options(task="flee", agent="greedy", **options))
     with pytest.raises(ConfigError, match="task: found 'fly', expected one of pointnav, flee, explore"):
         program.main(program.Options(task="fly", agent="random", **options))
+    with pytest.raises(EpisodeError, match="split: found building, expected one of test, val: there is no starts_buil"):
+        program.main(program.Options(task="flee", agent="random", split="building", device="cpu"))
