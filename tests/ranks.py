@@ -1,8 +1,10 @@
 """Processes that train together, started from a test as torchrun would start them."""
 
+import contextlib
 import multiprocessing
 import os
 import queue
+import random
 import socket
 import sys
 import time
@@ -27,10 +29,11 @@ def variables(rank, world_size, port):
 
 
 def free_port():
-    """A port that nobody listens at."""
-    with socket.socket() as one:
-        one.bind(("localhost", 0))
-        return one.getsockname()[1]
+    """A port that nobody listens at, nor gets until it is used: systems give out those from 32768 on by themselves."""
+    while True:
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("localhost", random.SystemRandom().randrange(20000, 32768)))
+            return one.getsockname()[1]
 
 
 def _run(work, device, rank, world_size, port, log, results, arguments):

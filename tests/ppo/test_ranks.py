@@ -155,14 +155,14 @@ def test_statistics_of_several_ranks_are_those_of_all_environments():
         ({"RANK": "2"}, ConfigError, "RANK: found 2 with WORLD_SIZE 2, expected 0 to 1"),
         ({"RANK": "one"}, ConfigError, "RANK: found 'one', expected a whole number"),
         ({"WORLD_SIZE": "-2"}, ConfigError, "WORLD_SIZE: found '-2'"),
-        ({}, DeviceError, r"rank 1 of 2: did not come within 0.5 s"),
+        ({}, DeviceError, r"rank 1 of 2: did not come within 3 s"),
     ],
 )
 def test_a_meeting_that_fails_says_why(monkeypatch, changes, error, message):
     for name, value in {**variables(0, 2, free_port()), **changes}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(error, match=message):
-        join("cpu", meeting_seconds=0.5)
+        join("cpu", meeting_seconds=3.0)
 
 
 def test_a_companion_that_ends_before_it_joins_is_not_waited_for():
@@ -193,7 +193,7 @@ except KeyboardInterrupt:
         time.sleep(0.05)
     time.sleep(1.0)  # by now it waits
     process.send_signal(number)
-    assert process.wait(20) == status
+    assert process.wait(300) == status  # half of what the other sleeps
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
 

@@ -10,6 +10,7 @@ import os
 import resource
 import sys
 import time
+from pathlib import Path
 
 import torch
 from ranks import free_port, variables
@@ -44,7 +45,10 @@ def make_run(updates=30, save_every=0.0, **changes):
 
 
 class Carts(CartPoleEnv):
-    """Of each rank its own, which one day fails as asked, or says that a rollout begins: {rank: what}."""
+    """Of each rank its own, which one day fails as asked, or says that a rollout begins: {rank: what}.
+
+    A path: from the fourth rollout on it waits as long as there is that file, so that the run is found running.
+    """
 
     def __init__(self, num_envs, ranks, seed, faults):
         super().__init__(num_envs, ranks.device, seed)
@@ -57,6 +61,9 @@ class Carts(CartPoleEnv):
         self.rollouts += 1
         if self.fault == BEGUN:
             print(BEGUN, flush=True)
+        elif isinstance(self.fault, Path):
+            while self.rollouts > 3 and self.fault.exists():
+                time.sleep(0.01)
         elif self.fault and self.rollouts == 3:
             if self.fault == "sleep":
                 time.sleep(PATIENCE)
@@ -127,9 +134,10 @@ def without_times(row):
 
 def wait_until(process, condition, pause=0.003):
     """Wait for a condition while the process runs."""
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert process.is_alive() and time.monotonic() < until, "the run ended or stalled before that"
+    until, going_on = time.monotonic() + PATIENCE, True
+    while not condition():  # looked at once more after the process has ended
+        assert going_on, "the run ended or stalled before that"
+        going_on = process.is_alive() and time.monotonic() < until
         time.sleep(pause)
 
 

@@ -35,9 +35,9 @@ def test_all_frames_count_and_one_process_writes(whole):
     assert lines and all(" frames  " in line for line in lines) and len(lines) == len(set(lines))  # rank 0's progress
 
 
-def test_a_run_of_which_one_was_killed_goes_on_to_the_bit(whole, tmp_path):
+def test_a_run_of_which_one_was_killed_goes_on_to_the_bit(whole, held, tmp_path):
     out = tmp_path / "killed"
-    processes = start_ranks(make_run(2 * UPDATES), out, 2)
+    processes = start_ranks(make_run(2 * UPDATES), out, 2, faults={1: held})
     wait_until(processes[1], lambda: len(rows(out)) >= 3)
     os.kill(processes[1].pid, signal.SIGKILL)
     assert statuses(processes) == [1, -signal.SIGKILL]
@@ -48,13 +48,14 @@ def test_a_run_of_which_one_was_killed_goes_on_to_the_bit(whole, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 0)], ids=lambda x: str(x))
-def test_a_signal_to_one_rank_saves_and_ends_all(whole, tmp_path, number, status):
+def test_a_signal_to_one_rank_saves_and_ends_all(whole, held, tmp_path, number, status):
     out = tmp_path / "stopped"
     run = make_run(2 * UPDATES, save_every=1e6)
-    processes = start_ranks(run, out, 2)
+    processes = start_ranks(run, out, 2, faults={1: held})
     wait_until(processes[1], lambda: len(rows(out)) >= 3)
     for _ in range(2):  # as torchrun hands on what its processes got already
         os.kill(processes[1].pid, number)
+    held.unlink()
     assert statuses(processes) == [status] * 2
     assert log_of(out).count(f"{number.name}: saved at frame ") == 1 and not errors(out)
     if status:

@@ -66,7 +66,7 @@ def wait_for_rows(process, out, count):
     until = time.monotonic() + PATIENCE
     while len(rows(out)) < count:
         assert process.poll() is None and time.monotonic() < until, "the run ended or stalled before it was killed"
-        time.sleep(0.02)
+        time.sleep(0.003)
 
 
 def without_times(row):
