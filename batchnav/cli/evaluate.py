@@ -25,12 +25,13 @@ from rich.console import Console
 from batchnav.data.source import SCENES_DIR
 from batchnav.envs.config import nav_config
 from batchnav.envs.nav import needed_appearance
-from batchnav.errors import ArgumentError
+from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.agents import REFERENCE_AGENTS
 from batchnav.evaluation.run import Evaluation, Played, Player, PolicyPlayer, ReferencePlayer
 from batchnav.runs.results import append_rows
 from batchnav.runtime.bundled import ASSETS, WEIGHTS, find_policy, find_split
 from batchnav.runtime.distributed import Ranks, join
+from batchnav.runtime.files import check_writable
 from batchnav.tasks import TASKS
 from batchnav.view.report import write_report
 from batchnav.view.terminal import print_agents, print_scenes
@@ -98,7 +99,9 @@ def main(options: Options) -> None:
 def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
     """Play, on all ranks; rank 0 prints and writes."""
     players = find_players(options, words, ranks)
-    first = next(iter(players.values()))
+    first, out = next(iter(players.values())), options.out or default_folder(options, words)
+    if ranks.first:
+        check_writable(out, BatchnavError)  # before anything is played
     task = TASKS[first.config.task_name]
     path = options.episodes or find_split(options.split, task.episode_file)
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
@@ -113,10 +116,11 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
     if not ranks.first:
         return
 
-    out = options.out or default_folder(options, words)
     for name, found in played.items():
-        evaluation.write_results(out / ("" if len(played) == 1 else name) / "results.json", found)
+        results = out / ("" if len(played) == 1 else name) / "results.json"
+        evaluation.write_results(results, found)
         print_played(name, found, path.name)
+        Console().print(f"results: {results}", soft_wrap=True)
     if len(compared) > 1:
         overall = {name: found.overall for name, found in compared.items()}
         print_agents(f"agents on {path.name}", overall, task.metric_specs)

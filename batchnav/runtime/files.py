@@ -65,6 +65,15 @@ def replacing(path: Path, error: type[BatchnavError], make_folder: bool = True, 
             part.unlink()
 
 
+def check_writable(folder: Path, error: type[BatchnavError]) -> None:
+    """Raise `error` where nothing can be written into a folder, or into one to be made there. Makes nothing."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise error(f"{folder}: found a file at {there}, expected a folder, or a place for one")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise error(f"{folder}: cannot be written (nothing may be made in {there})")
+
+
 def remove_leftovers(path: Path) -> None:
     """Remove what killed processes left of `replacing(path)`. No other process may be writing it."""
     for part in path.parent.glob(f".{path.name}.????????.part"):

@@ -11,7 +11,7 @@ import trimesh
 
 from batchnav.cli import evaluate as program
 from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
-from batchnav.errors import ArgumentError, CheckpointError, EpisodeError
+from batchnav.errors import ArgumentError, BatchnavError, CheckpointError, EpisodeError
 from batchnav.evaluation.intervals import summarise
 from batchnav.tasks.pointnav import METRIC_SPECS, METRICS
 from batchnav.view.terminal import print_scenes
@@ -51,7 +51,9 @@ def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):
     program.main(program.Options(agent="forward", **options))
     assert rows == []
     text = capsys.readouterr().out
-    assert max(map(len, text.splitlines())) <= 80 and "…" not in text
+    *tables, where = text.splitlines()
+    assert max(map(len, tables)) <= 80 and "…" not in text
+    assert where == f"results: {tmp_path / 'results.json'}"
     last = text[text.index("forward agent on mine.json.gz") :]
     for words in ("95% over episodes", "95% over scenes", "distance to goal", "0.722–1.000", "10 episodes in 2 scenes"):
         assert words in last
@@ -170,6 +172,9 @@ def test_bad_commands(rooms, tmp_path):
             program.main(options)
     with pytest.raises(CheckpointError, match="absent"):
         program.main(program.Options(checkpoint=tmp_path / "absent.safetensors"))
+    (tmp_path / "file").touch()
+    with pytest.raises(BatchnavError, match=r"file: found a file at .*, expected a folder"):  # before it plays
+        program.main(program.Options(agent="greedy", episodes=tmp_path / "absent.json.gz", out=tmp_path / "file"))
     with pytest.raises(EpisodeError, match="absent"):
         program.main(program.Options(agent="greedy", episodes=tmp_path / "absent.json.gz", out=tmp_path))
     off = Episode("9", str(rooms / "a.ply"), (0.0, 0.2, 2.0), rotation_of(math.pi), (Goal((40.0, 0.2, 0.0)),))

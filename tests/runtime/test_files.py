@@ -8,7 +8,20 @@ import pytest
 
 from batchnav.errors import BatchnavError, CheckpointError
 from batchnav.runtime import files
-from batchnav.runtime.files import lock_folder, remove_leftovers, replacing
+from batchnav.runtime.files import check_writable, lock_folder, remove_leftovers, replacing
+
+
+def test_where_nothing_can_be_written_is_known_before(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    for place in (tmp_path, tmp_path / "new" / "er"):
+        check_writable(place, BatchnavError)
+    for place in (tmp_path / "file", tmp_path / "file" / "new"):
+        with pytest.raises(CheckpointError, match=rf"{place}: found a file at {tmp_path}/file, expected a folder"):
+            check_writable(place, CheckpointError)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    with pytest.raises(CheckpointError, match=rf"new: cannot be written .nothing may be made in {tmp_path}"):
+        check_writable(tmp_path / "new", CheckpointError)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
