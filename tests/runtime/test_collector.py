@@ -13,11 +13,11 @@ def test_it_rests_until_the_last_is_done():
     def compile_meanwhile():
         with collector.resting():
             compiling.set()
-            assert recording.wait(10)
+            assert recording.wait(300)
 
     thread = threading.Thread(target=compile_meanwhile)
     thread.start()
-    assert compiling.wait(10)
+    assert compiling.wait(300)
     with collector.resting():
         recording.set()
         thread.join()
