@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from batchnav.policy import lstm_cpu
 from batchnav.policy.available import has_triton
 
 FUSED_SEQUENCES = 512
@@ -18,7 +21,7 @@ class EpisodicLSTM(nn.RNNBase):
     """`nn.LSTM` (same parameters by name and shape) whose state is zeroed where an episode starts.
 
     All steps' input projections are one matrix product; the loop over time holds only the recurrent product and the
-    cell. Orthogonal weights, zero biases.
+    cell. Orthogonal weights, zero biases. The loop here is the specification of what `lstm_cpu` and `lstm_triton` do.
     """
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int):
@@ -30,13 +33,15 @@ class EpisodicLSTM(nn.RNNBase):
     def forward(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs [T, B, I], starts bool [T, B], state [2, L, B, H] (h and c) -> outputs [T, B, H], state after step T.
 
-        Where starts[t] is set, step t begins from a zero state. With the kernels of `lstm_triton` no gradient goes
-        through the states, neither the one given nor the one returned.
+        Where starts[t] is set, step t begins from a zero state. With the kernels of `lstm_triton` and with `lstm_cpu`
+        no gradient goes through the states, neither the one given nor the one returned.
         """
         if self._is_fused(x):
             return self._fused(x, starts, state)
         if self._acts_fused(x):
             return self._fused_step(x, starts, state)
+        if self._learns_in_place(x):
+            return self._layer_by_layer(lstm_cpu.lstm_layer, x, starts, state)
         keep = (~starts).to(state.dtype)[..., None].unbind(0)
         hidden, carry = [], []
         for layer in range(self.num_layers):
@@ -61,20 +66,30 @@ class EpisodicLSTM(nn.RNNBase):
         fits = x.shape[1] <= FUSED_SEQUENCES and self.hidden_size % FUSED_SIZES == 0
         return torch.is_grad_enabled() and fits and _has_kernels(x.device)
 
+    def _learns_in_place(self, x: torch.Tensor) -> bool:
+        """Whether these inputs are learned from on the CPU, and no compiled cell was asked for."""
+        return torch.is_grad_enabled() and x.device.type == "cpu" and self.cell is lstm_cell
+
     def _acts_fused(self, x: torch.Tensor) -> bool:
         """Whether this is a step to act by on CUDA in bfloat16, which has kernels of its own between its products."""
         return not torch.is_grad_enabled() and len(x) == 1 and _has_kernels(x.device)
 
-    def _fused(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """`forward` with `lstm_triton`; no gradient goes to the state."""
-        from batchnav.policy.lstm_triton import lstm_layer  # Triton comes with torch for CUDA alone
-
-        x, hidden, carry = x.to(torch.get_autocast_dtype("cuda")), [], []
+    def _layer_by_layer(
+        self, lstm_layer: Callable, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """`forward` with a function for a whole layer, of `lstm_cpu` or `lstm_triton`; no gradient to the state."""
+        hidden, carry = [], []
         for layer, weights in enumerate(self.all_weights):
             x, c = lstm_layer(x, starts, state[0, layer], state[1, layer], weights)
             hidden.append(x[-1].detach().to(c.dtype))
             carry.append(c)
         return x, torch.stack([torch.stack(hidden), torch.stack(carry)])
+
+    def _fused(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """`forward` with `lstm_triton`."""
+        from batchnav.policy.lstm_triton import lstm_layer  # Triton comes with torch for CUDA alone
+
+        return self._layer_by_layer(lstm_layer, x.to(torch.get_autocast_dtype("cuda")), starts, state)
 
     def _fused_step(
         self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor

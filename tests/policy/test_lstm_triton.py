@@ -111,7 +111,7 @@ def test_acting_is_the_plain_loop(hidden, batch, monkeypatch):
         assert error(own[name], expected) < max(SLACK * error(plain[name], expected), LEAST), name
 
 
-def test_the_cpu_has_the_plain_loop():
+def test_the_cpu_goes_without_the_kernels():
     lstm = EpisodicLSTM(4, 64, 1)
     x = torch.randn(3, 2, 4)
     out, _ = lstm(x, torch.zeros(3, 2, dtype=torch.bool), torch.zeros(2, 1, 2, 64))
