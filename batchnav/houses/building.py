@@ -6,12 +6,14 @@ closed doors, and rooms behind rooms, so that the way is often not where the goa
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from batchnav.houses.draw import Draw, draw_of
 from batchnav.houses.house import Plan, assemble
 from batchnav.houses.layout import CELL, MARGIN, OUTSIDE, Layout, Piece, Rect, Room, borders, carve_some, view
-from batchnav.houses.openings import Opening, join_rooms, make_windows, place_door
+from batchnav.houses.openings import BESIDE_LEAF, Opening, join_rooms, make_windows, place_door
 from batchnav.types import TriangleMesh
 
 _Line = tuple[tuple[float, float], tuple[float, float]]
@@ -261,7 +263,16 @@ def _make_door(draw: Draw, layout: Layout, piece: Piece) -> Opening:
     if draw.chance(0.25):
         return place_door(draw, piece, width, top)
     swing = draw.integer(20, 32) if draw.chance(0.4) else 60
-    return place_door(draw, piece, min(width, 1.05), top, _leaf(draw, layout, piece), swing)
+    door = place_door(draw, piece, min(width, 1.05), top, _leaf(draw, layout, piece), swing)
+    return door if swing == 60 else _with_way(layout, piece, door)
+
+
+def _with_way(layout: Layout, piece: Piece, door: Opening) -> Opening:
+    """A half-open door, hinged beside the nearer end of its wall; wide open where the other end is near, too."""
+    before, behind = door.start - piece[2] * CELL, piece[3] * CELL - door.stop
+    hinge = 1 if before <= behind else 2
+    room = max(before, behind) - layout.thickness / 2
+    return replace(door, leaf=hinge if door.leaf > 0 else -hinge, swing=door.swing if room >= BESIDE_LEAF else 60)
 
 
 def _leaf(draw: Draw, layout: Layout, piece: Piece) -> int:

@@ -11,6 +11,8 @@ from batchnav.houses.solids import TURN
 
 _END = 0.2
 """Metres kept between a door and the end of its wall: half a wall and the door's frame fit in."""
+BESIDE_LEAF = 0.35
+"""Metres kept free beside a door, where the leaf of one that is half open ends: bodies pass there."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from scipy import ndimage
 from batchnav.houses.draw import Draw
 from batchnav.houses.furniture.piece import Piece
 from batchnav.houses.layout import CELL, OUTSIDE, Layout, Room
-from batchnav.houses.openings import Opening
+from batchnav.houses.openings import BESIDE_LEAF, Opening
 from batchnav.houses.solids import TURN, Solids
 from batchnav.houses.walls import WOODWORK, Face, on_face
 
@@ -201,7 +201,9 @@ class Arranger:
     def _keep_door(self, face: Face, hole: Opening) -> None:
         half_open = hole.leaf and hole.swing < TURN // 4
         far = face.plane + face.side * (_HALF_OPEN_DEPTH if half_open else _DOOR_DEPTH)
-        cells = _cells(_along(face.axis, hole.start - 0.05, hole.stop + 0.05, face.line, far))
+        beside = BESIDE_LEAF if half_open and hole.swing else 0.05
+        before, behind = (0.05, beside) if abs(hole.leaf) == 1 else (beside, 0.05)
+        cells = _cells(_along(face.axis, hole.start - before, hole.stop + behind, face.line, far))
         self.kept[cells] |= self.room_of[cells] == face.room
         middle, out = (hole.start + hole.stop) / 2, face.plane + face.side * 0.4
         z, x = (out, middle) if face.axis == 0 else (middle, out)

@@ -11,7 +11,7 @@ from scipy import ndimage
 from batchnav.errors import ArgumentError
 from batchnav.houses import make_building
 from batchnav.houses.building import make_building_plan
-from batchnav.houses.layout import OUTSIDE
+from batchnav.houses.layout import CELL, OUTSIDE
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.mesh import check_mesh
@@ -101,6 +101,18 @@ def test_open_doors_are_passed_and_closed_ones_are_not(buildings, seed):
             middle = np.linalg.norm((near - points)[:, [0, 2]], axis=1).reshape(3, 5)[1]
             assert (middle > 0.05).all()  # no floor to stand on in the doorway
     assert passed >= len(layout.rooms) - 1
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_half_open_doors_cut_no_room_off(buildings, seed):
+    """Where a leaf had ended in a corner, or beside a cupboard."""
+    labels = make_building_plan(seed)[0].labels
+    navmesh = NavMesh.bake(buildings[seed] if seed in buildings else make_building(seed), NavMeshSettings())
+    points = navmesh.sample(4000, seed=0)
+    rooms = labels[(points[:, 2] / CELL).astype(int), (points[:, 0] / CELL).astype(int)]
+    island = navmesh.island(points)
+    largest = np.bincount(island).argmax()
+    assert all((island[rooms == room] == largest).mean() > 0.5 for room in np.unique(rooms[rooms >= 0]))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
