@@ -10,9 +10,11 @@ On the GPU a warp's threads are already such a packet; there one thread follows 
 Every ray has its own test at every box. Testing the tile's frustum alone is cheaper per box, but next to a silhouette
 or a hole the frustum goes on, through all that lies behind: measured in a furnished house, 15 times the triangles.
 
-What decides the speed, and is easily lost: the three loops over a packet's rays are functions of their own (in the body
-of the traversal they are not vectorised), and their counters are int32 (int64 halves the lanes). A `Packet` is made and
-written in these functions only: in the body of a `prange` loop, writes to the arrays of a NamedTuple were lost.
+What decides the speed, and is easily lost: the loops over a packet's rays are functions of their own (in the body of
+the traversal they are not vectorised), and the one over boxes sums up to a bit a box. Branches on these bits say which
+node is next, since a CPU guesses branches and goes on; which of two is first follows from the boxes' centres alone,
+before the rays are done. A `Packet` is made and written in these functions only: in the body of a `prange` loop, writes
+to the arrays of a NamedTuple were lost.
 """
 
 from typing import NamedTuple
@@ -26,6 +28,7 @@ from batchnav.geometry.pose import camera_axes
 from batchnav.geometry.triangle import triangle_on_screen
 from batchnav.render.options import NEAR
 from batchnav.render.raycast.ray import NOTHING, is_pose
+from batchnav.runtime.intrinsics import bits_float, float_bits
 from batchnav.runtime.kernels import cpu_kernel, inline_function
 from batchnav.scene.bvh import MAX_LEVELS, read_leaf, read_node
 
@@ -36,6 +39,8 @@ PACKET_ROWS = 4
 """Rows of PACKET_RAYS float32 that the caller lends as scratch: the fields of `Packet`."""
 _ROW, _COLUMN = (index.ravel().astype(np.float32) for index in np.indices((TILE_HEIGHT, TILE_WIDTH)))
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_MISSED = np.float32(3.4e38)
+"""Depth of a triangle that a ray does not meet: beyond any `far`."""
 
 
 class Camera(NamedTuple):
@@ -99,10 +104,13 @@ def _aim(row, column, camera, packet_out):
 
 @inline_function
 def _trace(row, column, bvh, root, camera, stack, packet_out, hits_out):
-    """Find the packet's nearest hits: the traversal of `ray.closest_hit`, a node visited if any ray needs it."""
+    """Find the packet's nearest hits: as `ray.closest_hit`, a node visited if any ray needs it.
+
+    Of two children that whose centre the first ray comes to first.
+    """
     position, axes, height, width, tan_half_hfov, _, backface_culling = camera
     x, y, z = position
-    first_ray = pixel_ray(row, column, axes, height, width, tan_half_hfov)
+    ahead_x, ahead_y, ahead_z = first_ray = pixel_ray(row, column, axes, height, width, tan_half_hfov)
     spacing = pixel_spacing(width, tan_half_hfov)
     top = np.int32(0)
     link = root
@@ -113,14 +121,19 @@ def _trace(row, column, bvh, root, camera, stack, packet_out, hits_out):
             )
             box0 = around(x0 - x, y0 - y, z0 - z, wide0, high0, deep0)
             box1 = around(x1 - x, y1 - y, z1 - z, wide1, high1, deep1)
-            hits0, hits1, nearer1 = _count_hits(packet_out, box0, box1)
-            if hits0 > 0 or hits1 > 0:
+            met0, met1 = _meet_boxes(packet_out, box0, box1)
+            if met0 and met1:
                 link, deferred = link0, link1
-                if hits0 == 0 or (hits1 > 0 and nearer1 > PACKET_RAYS // 2):
-                    link, deferred = deferred, link
-                if hits0 > 0 and hits1 > 0:
-                    stack[np.uint32(top)] = deferred
-                    top = np.int32(top + np.int32(1))
+                if (x1 - x0) * ahead_x + (y1 - y0) * ahead_y + (z1 - z0) * ahead_z < _ZERO:
+                    link, deferred = link1, link0
+                stack[np.uint32(top)] = deferred
+                top = np.int32(top + np.int32(1))
+                continue
+            if met0:
+                link = link0
+                continue
+            if met1:
+                link = link1
                 continue
         else:
             first, count = read_leaf(link)
@@ -145,17 +158,16 @@ def around(x, y, z, wide, high, deep):
 
 
 @inline_function
-def _count_hits(packet, box0, box1):
-    """How many rays meet each of two boxes before their hit so far, and how many enter box 1 before box 0."""
-    hits0, hits1, nearer1 = np.int32(0), np.int32(0), np.int32(0)
+def _meet_boxes(packet, box0, box1):
+    """Whether any ray meets each of two boxes before its hit so far."""
+    met0, met1 = False, False
     for k in range(PACKET_RAYS):
         ix, iy, iz, far = packet.inverse_x[k], packet.inverse_y[k], packet.inverse_z[k], packet.depth[k]
         entry0, leave0 = ray_box(box0, ix, iy, iz, NEAR, far)
         entry1, leave1 = ray_box(box1, ix, iy, iz, NEAR, far)
-        hits0 = np.int32(hits0 + np.int32(entry0 <= leave0))
-        hits1 = np.int32(hits1 + np.int32(entry1 <= leave1))
-        nearer1 = np.int32(nearer1 + np.int32(entry1 < entry0))
-    return hits0, hits1, nearer1
+        met0 |= entry0 <= leave0
+        met1 |= entry1 <= leave1
+    return met0, met1
 
 
 @inline_function
@@ -171,10 +183,12 @@ def _hit_triangle(number, w, u, v, packet_out, hits_out):
         vk = v0 + column * v_column + row * v_row
         depth = _ONE / wk
         # & and not `and`: no branches. A triangle seen edge-on has a depth or edges that are not finite, and is missed.
-        hit = (uk >= _ZERO) & (vk >= _ZERO) & (uk + vk <= wk) & (depth >= NEAR) & (depth < far)
-        packet_out.depth[k] = depth if hit else far
+        hit = (uk >= _ZERO) & (vk >= _ZERO) & (uk + vk <= wk) & (depth >= NEAR)
+        # The lesser of the bits and not `if`, of which LLVM makes masked stores: on AMD's Zen 3 42 operations each.
+        before, now = float_bits(far), float_bits(depth if hit else _MISSED)
+        packet_out.depth[k] = bits_float(min(before, now))
         if hits_out is not None:
-            hits_out[k] = number if hit else hits_out[k]
+            hits_out[k] = number if now < before else hits_out[k]
 
 
 @cpu_kernel
