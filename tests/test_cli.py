@@ -230,8 +230,8 @@ def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
             run("train", *wrong)
 
 
-def test_processes_of_a_configuration_are_for_the_cpu(run, monkeypatch):
-    started, command = [], ("train", "--config", "pointnav_cpu")  # it has two
+def test_processes_of_a_configuration_are_for_the_cpu(run, tmp_path, monkeypatch):
+    started, command = [], ("train", "--config", "pointnav_cpu", "--out", tmp_path / "run")  # it has two
     monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
     with pytest.raises(SystemExit, match="--gpus: found 3 with processes 2, expected 1 of the two"):
         run(*command, "--gpus", "3", "--device", "cpu")
@@ -239,6 +239,22 @@ def test_processes_of_a_configuration_are_for_the_cpu(run, monkeypatch):
     monkeypatch.setattr(start, "resolve_device", lambda device: torch.device(device, 0))
     run(*command, "--gpus", "3", "--device", "cuda")
     assert [words[4] for words in started] == ["--nproc-per-node=2", "--nproc-per-node=3"]
+
+
+@pytest.mark.parametrize("how", [("--processes", "2"), ("--processes", "1", "--gpus", "2")])
+def test_a_folder_that_cannot_be_a_runs_is_said_before_scenes_are_made(how, run, tmp_path, monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    for begun in ("prepare", "companions"):
+        monkeypatch.setattr(start, begun, None)
+    monkeypatch.setattr(start.os, "execv", None)
+    (tmp_path / "file").write_text("words")
+    with pytest.raises(SystemExit, match="file: found a file, expected a folder"):
+        run("train", "--device", "cpu", *how, "--out", tmp_path / "file")
+
+
+def test_there_is_a_run_to_go_on_with(run, tmp_path):
+    with pytest.raises(SystemExit, match=f"--resume: found no run in {tmp_path} .no config.yaml., expected a run's"):
+        run("train", "--resume", "--out", tmp_path)
 
 
 def test_doctor_says_which_gpus_do_not_reach_each_other(monkeypatch):

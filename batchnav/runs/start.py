@@ -14,9 +14,9 @@ import torch
 import tyro
 
 from batchnav.config import load_config, validate
-from batchnav.errors import ConfigError
+from batchnav.errors import CheckpointError, ConfigError
 from batchnav.runs.config import PointNavRun
-from batchnav.runs.folder import CONFIG_NAME
+from batchnav.runs.folder import CONFIG_NAME, RunFolder
 from batchnav.runs.training import prepare, train
 from batchnav.runs.wandb import find_wandb
 from batchnav.runtime.bundled import find_config
@@ -63,6 +63,8 @@ def parse(arguments: Sequence[str]) -> Command:
     known = parser.parse_known_args(arguments)[0]
     if known.resume and known.config:
         raise ConfigError(f"--config: found {known.config} with --resume, expected the configuration of {known.out}")
+    if known.resume and not (known.out / CONFIG_NAME).is_file():
+        raise CheckpointError(f"--resume: found no run in {known.out} (no {CONFIG_NAME}), expected a run's folder")
     name = str(known.out / CONFIG_NAME) if known.resume else known.config or default_config()
     default = load_config(find_config(name), PointNavRun)
     command = tyro.cli(Command, default=Command(default, known.config), args=list(arguments), prog="batchnav train")
@@ -93,7 +95,9 @@ def start(arguments: Sequence[str]) -> None:
         raise ConfigError(f"--gpus: found {command.gpus} with processes {processes}, expected 1 of the two")
     if (command.gpus, processes, command.max_restarts) == (1, 1, 0):
         train_it()
-    elif command.gpus > 1 or command.max_restarts:
+        return
+    RunFolder(command.out, run, allow_changes).close()  # what is wrong with it is said before anything is made
+    if command.gpus > 1 or command.max_restarts:
         os.execv(sys.executable, torchrun(max(command.gpus, processes), command.max_restarts, arguments))
     else:
         prepare(run)
