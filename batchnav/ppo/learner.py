@@ -19,9 +19,7 @@ import torch
 from batchnav.config import PPOConfig
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic, as_dict
-from batchnav.ppo.adamw import AdamW
 from batchnav.ppo.bucket import Bucket
-from batchnav.ppo.clip import clip_
 from batchnav.ppo.gae import gae
 from batchnav.ppo.lamb import Lamb
 from batchnav.ppo.loss import LossStats, ppo_loss
@@ -81,7 +79,6 @@ class Learner:
         self.policy = policy.to(self.device)
         if compile:
             self.policy.compile_parts()
-        self._parameters = list(self.policy.parameters())
         self.frames = 0
         self.lr = torch.tensor(0.0, device=self.device)
         self.optimizer = _make_optimizer(self.policy, config, self.lr)
@@ -275,7 +272,7 @@ class Learner:
 
     def _step_optimizer(self) -> torch.Tensor:
         """Clip the gradients and take a step: their norm before."""
-        grad_norm = clip_(self._parameters, self.config.max_grad_norm)
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.max_grad_norm)
         self.optimizer.step()
         return grad_norm
 
@@ -370,4 +367,6 @@ def _make_optimizer(policy: ActorCritic, config: PPOConfig, lr: torch.Tensor) ->
         return Lamb(
             policy.named_parameters(), lr, eps=EPS, weight_decay=config.weight_decay, min_trust=config.lamb_min_trust
         )
-    return AdamW(policy.parameters(), lr, eps=EPS, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(
+        policy.parameters(), lr, eps=EPS, weight_decay=config.weight_decay, fused=True, capturable=lr.is_cuda
+    )
