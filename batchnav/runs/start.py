@@ -14,7 +14,7 @@ import torch
 import tyro
 
 from batchnav.config import load_config, validate
-from batchnav.errors import CheckpointError, ConfigError
+from batchnav.errors import ConfigError
 from batchnav.runs.config import PointNavRun
 from batchnav.runs.folder import CONFIG_NAME, RunFolder
 from batchnav.runs.training import prepare, train
@@ -64,7 +64,7 @@ def parse(arguments: Sequence[str]) -> Command:
     if known.resume and known.config:
         raise ConfigError(f"--config: found {known.config} with --resume, expected the configuration of {known.out}")
     if known.resume and not (known.out / CONFIG_NAME).is_file():
-        raise CheckpointError(f"--resume: found no run in {known.out} (no {CONFIG_NAME}), expected a run's folder")
+        raise ConfigError(f"{known.out / CONFIG_NAME}: no such file, expected the folder of a run to go on with")
     name = str(known.out / CONFIG_NAME) if known.resume else known.config or default_config()
     default = load_config(find_config(name), PointNavRun)
     command = tyro.cli(Command, default=Command(default, known.config), args=list(arguments), prog="batchnav train")
