@@ -33,14 +33,14 @@ class EpisodicLSTM(nn.RNNBase):
     def forward(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs [T, B, I], starts bool [T, B], state [2, L, B, H] (h and c) -> outputs [T, B, H], state after step T.
 
-        Where starts[t] is set, step t begins from a zero state. With the kernels of `lstm_triton` and with `lstm_cpu`
-        no gradient goes through the states, neither the one given nor the one returned.
+        Where starts[t] is set, step t begins from a zero state. With the kernels of `lstm_triton` no gradient goes
+        through the states, neither the one given nor the one returned; with `lstm_cpu` not through the one returned.
         """
         if self._is_fused(x):
             return self._fused(x, starts, state)
         if self._acts_fused(x):
             return self._fused_step(x, starts, state)
-        if self._learns_in_place(x):
+        if self._learns_in_place(x, state):
             return self._layer_by_layer(lstm_cpu.lstm_layer, x, starts, state)
         keep = (~starts).to(state.dtype)[..., None].unbind(0)
         hidden, carry = [], []
@@ -66,9 +66,13 @@ class EpisodicLSTM(nn.RNNBase):
         fits = x.shape[1] <= FUSED_SEQUENCES and self.hidden_size % FUSED_SIZES == 0
         return torch.is_grad_enabled() and fits and _has_kernels(x.device)
 
-    def _learns_in_place(self, x: torch.Tensor) -> bool:
-        """Whether these inputs are learned from on the CPU, and no compiled cell was asked for."""
-        return torch.is_grad_enabled() and x.device.type == "cpu" and self.cell is lstm_cell
+    def _learns_in_place(self, x: torch.Tensor, state: torch.Tensor) -> bool:
+        """Whether these inputs are learned from on the CPU in one type, from a state without gradient.
+
+        And no compiled cell was asked for.
+        """
+        plain = self.cell is not lstm_cell or state.requires_grad or torch.is_autocast_enabled("cpu")
+        return torch.is_grad_enabled() and x.device.type == "cpu" and not plain
 
     def _acts_fused(self, x: torch.Tensor) -> bool:
         """Whether this is a step to act by on CUDA in bfloat16, which has kernels of its own between its products."""

@@ -38,3 +38,16 @@ def test_layers_are_the_plain_loop(steps, batch, layers):
     assert not torch.equal(own["weight_hh_l0"], plain["weight_hh_l0"]) or steps == 1  # two ways, not one twice
     for name, expected in plain.items():
         assert (own[name] - expected).abs().max() <= ROUNDING * expected.abs().max(), name
+
+
+def test_what_a_layer_cannot_do_has_the_plain_loop():
+    """Gradients of the state that is given, and products in bfloat16."""
+    torch.manual_seed(0)
+    lstm, x, starts = EpisodicLSTM(9, 7, 2), torch.randn(6, 5, 9), torch.zeros(6, 5, dtype=torch.bool)
+    state = torch.randn(2, 2, 5, 7, requires_grad=True)
+    lstm(x, starts, state)[0].sum().backward()
+    assert (state.grad != 0).any(-1).all()
+    with torch.autocast("cpu", torch.bfloat16):
+        out, _ = lstm(x, starts, state.detach())
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.float(), lstm(x, starts, state.detach())[0], rtol=0.05, atol=0.02)  # 8 bits, 6 steps
