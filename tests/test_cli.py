@@ -1,3 +1,4 @@
+import contextlib
 import gzip
 import importlib
 import json
@@ -17,6 +18,7 @@ from batchnav.config import load_config
 from batchnav.data.catalog import SOURCES, Source
 from batchnav.data.episodes import load_episodes
 from batchnav.data.prepared import load_prepared
+from batchnav.errors import MeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.render.opengl import gl
 from batchnav.runs import doctor, start
@@ -250,6 +252,29 @@ def test_a_folder_that_cannot_be_a_runs_is_said_before_scenes_are_made(how, run,
     (tmp_path / "file").write_text("words")
     with pytest.raises(SystemExit, match="file: found a file, expected a folder"):
         run("train", "--device", "cpu", *how, "--out", tmp_path / "file")
+
+
+def test_companions_are_there_before_scenes_are_made_and_end_where_that_fails(run, tmp_path, monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    happened = []
+
+    @contextlib.contextmanager
+    def companions(*_):
+        happened.append("begin")
+        try:
+            yield
+        finally:
+            happened.append("end")
+
+    def prepare(_):
+        happened.append("prepare")
+        raise MeshError("no house")
+
+    monkeypatch.setattr(start, "companions", companions)
+    monkeypatch.setattr(start, "prepare", prepare)
+    with pytest.raises(SystemExit, match="error: no house"):
+        run("train", "--device", "cpu", "--processes", "2", "--out", tmp_path / "run")
+    assert happened == ["begin", "prepare", "end"]
 
 
 def test_there_is_a_run_to_go_on_with(run, tmp_path):

@@ -100,8 +100,8 @@ def start(arguments: Sequence[str]) -> None:
     if command.gpus > 1 or command.max_restarts:
         os.execv(sys.executable, torchrun(max(command.gpus, processes), command.max_restarts, arguments))
     else:
-        prepare(run)
-        with companions(processes, [sys.executable, "-m", "batchnav", "train", *arguments]):
+        with companions(processes, [sys.executable, "-m", "batchnav", "train", *arguments]):  # they import meanwhile
+            prepare(run)
             train_it()
 
 

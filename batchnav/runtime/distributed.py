@@ -20,8 +20,8 @@ import contextlib
 import gc
 import os
 import platform
+import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -49,6 +49,8 @@ _SLACK_SECONDS = 60.0
 """By which NCCL's own time limit, whose end names nobody, lies after ours."""
 _companions: dict[int, subprocess.Popen] = {}
 """By rank."""
+_ON_STDIN = "stdin"
+"""As MASTER_PORT: rank 0 takes a port that the system gives, and says it there to its companions."""
 
 
 class Ranks:
@@ -222,34 +224,36 @@ class Ranks:
 def companions(processes: int, command: Sequence[str]) -> Iterator[None]:
     """Within it this process is rank 0 of so many on this machine, which share its cores.
 
-    `command` starts each of the others, and is to `join` as this one is. At the end they have ended, too; so they have
-    where SIGTERM ends this process before it has joined.
+    `command` starts each of the others, and is to `join` as this one is: what takes long before, as making scenes, they
+    spend with imports, then asleep. At the end they have ended, too; so they have where SIGTERM ends this process
+    before it has joined, and of themselves, without a word, where it is killed.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     before, threads, loop_threads = dict(os.environ), torch.get_num_threads(), num_threads()
     each = max(1, loop_threads // processes)
     os.environ |= {
         "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port), "OMP_NUM_THREADS": str(each),
+        "MASTER_PORT": _ON_STDIN, "OMP_NUM_THREADS": str(each),
     }  # fmt: skip
     torch.set_num_threads(each)
     on_main = threading.current_thread() is threading.main_thread()
     handler = signal.signal(signal.SIGTERM, _leave) if on_main else None
+    # Ctrl-C goes to all, and one that imports would answer with a traceback: it hears it once it knows the port.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         for rank in range(1, processes):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            _companions[rank] = subprocess.Popen(command, env={**os.environ, **own}, stdin=subprocess.DEVNULL)
+            _companions[rank] = subprocess.Popen(command, 0, env={**os.environ, **own}, stdin=subprocess.PIPE)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.environ |= {"RANK": "0", "LOCAL_RANK": "0"}
         yield
         with contextlib.suppress(subprocess.TimeoutExpired):
             for other in _companions.values():
                 other.wait(_SLACK_SECONDS)
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for other in _companions.values():
-            other.kill()
-            other.wait()
+            with other:  # closes what it is told by, and waits for its end
+                other.kill()
         _companions.clear()
         if on_main:
             signal.signal(signal.SIGTERM, handler)
@@ -262,6 +266,25 @@ def companions(processes: int, command: Sequence[str]) -> Iterator[None]:
 def _leave(number: int, _: Any) -> NoReturn:
     """End as the signal would, by way of what is to be done before."""
     sys.exit(128 + number)
+
+
+def _tell_companions(port: int) -> None:
+    """Say where this process listens. One that has ended hears nothing, which `_ended` finds."""
+    for other in _companions.values():
+        if other.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                other.stdin.write(f"{port}\n".encode())
+
+
+def _port_told() -> int:
+    """Where rank 0 listens, as it tells a companion, which ends without a word where rank 0 has."""
+    line = sys.stdin.readline()  # waits while rank 0 makes scenes, and ends with it
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    poll = select.poll()
+    poll.register(sys.stdin, select.POLLHUP)
+    if not line or any(event & select.POLLHUP for _, event in poll.poll(0)):  # told, and then killed
+        sys.exit(1)
+    return int(line)
 
 
 def _ended() -> Collection[int]:
@@ -334,9 +357,13 @@ def _own_device(device: str, local_rank: int, world_size: int) -> torch.device:
 
 def _stores(meeting_seconds: float) -> tuple[dist.Store, dist.Store]:
     """The store through which ranks find one another: this process's connection, and one for its pulse alone."""
-    host, port = os.environ.get("MASTER_ADDR", "localhost"), _variable("MASTER_PORT", 29500)
+    host = os.environ.get("MASTER_ADDR", "localhost")
     of_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     serve = _variable("RANK", 0) == 0 and not of_agent
+    if os.environ.get("MASTER_PORT") == _ON_STDIN:
+        port = 0 if serve else _port_told()
+    else:
+        port = _variable("MASTER_PORT", 29500)
     # An agent's store outlives its processes: a restart has keys of its own.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if of_agent else "0"
     stores = []
@@ -351,6 +378,9 @@ def _stores(meeting_seconds: float) -> tuple[dist.Store, dist.Store]:
             raise DeviceError(
                 f"rank 0: cannot be reached at {host}:{port} within {meeting_seconds:g} s ({text})"
             ) from error
+        if is_master:
+            port = store.port
+            _tell_companions(port)
         stores.append(dist.PrefixStore(f"batchnav/{attempt}", store))
     return stores[0], stores[1]
 

@@ -1,11 +1,6 @@
 """Several processes that train one policy: the run that one process has. On the CPU by gloo, on CUDA by NCCL."""
 
 import math
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
@@ -18,8 +13,7 @@ from batchnav.errors import ArgumentError, ConfigError, DeviceError
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Learner
 from batchnav.ppo.stats import merged
-from batchnav.runtime.device import num_threads
-from batchnav.runtime.distributed import Ranks, companions, join
+from batchnav.runtime.distributed import Ranks, join
 from batchnav.runtime.graphs import WARM_UPS
 
 N = 128
@@ -163,39 +157,6 @@ def test_a_meeting_that_fails_says_why(monkeypatch, changes, error, message):
         monkeypatch.setenv(name, value)
     with pytest.raises(error, match=message):
         join("cpu", meeting_seconds=3.0)
-
-
-def test_a_companion_that_ends_before_it_joins_is_not_waited_for():
-    before, threads = dict(os.environ), (num_threads(), torch.get_num_threads())
-    command = [sys.executable, "-c", "import os, time; time.sleep(600 * (os.environ['RANK'] == '2'))"]
-    with pytest.raises(DeviceError, match="rank 1 of 3: ended before it came, expected all"), companions(3, command):
-        join("cpu")
-    assert os.environ == before and (num_threads(), torch.get_num_threads()) == threads
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_before_all_have_joined_ends_companions(number, status, tmp_path):
-    """At once: nobody waits for what is gone."""
-    program = f"""
-import signal, sys
-from batchnav.runtime.distributed import companions, join
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background begins with it ignored
-try:
-    with companions(2, ["sh", "-c", "echo $$ > {tmp_path}/pid; exec sleep 600"]):
-        join("cpu")
-except KeyboardInterrupt:
-    sys.exit(130)
-"""
-    process = subprocess.Popen([sys.executable, "-c", program])
-    pid = tmp_path / "pid"
-    while not (pid.exists() and pid.read_text()):
-        assert process.poll() is None
-        time.sleep(0.05)
-    time.sleep(1.0)  # by now it waits
-    process.send_signal(number)
-    assert process.wait(300) == status  # half of what the other sleeps
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
 
 
 def test_ranks_take_the_devices_that_are_theirs(monkeypatch):

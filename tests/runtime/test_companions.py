@@ -1,0 +1,105 @@
+"""Processes that rank 0 starts beside itself: they wait while it prepares, and end with it, however it ends."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from batchnav.errors import DeviceError
+from batchnav.runtime.device import num_threads
+from batchnav.runtime.distributed import companions, join
+
+PATIENCE = 600.0
+"""Seconds for what takes a few on a quiet machine."""
+PROGRAM = """
+import os, signal, sys, time
+from pathlib import Path
+from batchnav.runtime.distributed import Pulse, companions, join
+
+def wait_for(name):
+    while not (folder / name).exists():
+        time.sleep(0.05)
+
+def call_the_roll(*arguments):
+    (folder / "told").touch()
+    as_it_is(*arguments)
+
+folder, as_it_is = Path(sys.argv[1]), Pulse.call_the_roll
+Pulse.call_the_roll = call_the_roll
+if "RANK" in os.environ:
+    (folder / "started").touch()
+    wait_for("imported")
+    with join("cpu") as ranks:
+        ranks.exchange(ranks.rank)
+    sys.exit()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background begins with it ignored
+try:
+    with companions(2, sys.orig_argv):
+        wait_for("prepared")
+        with join("cpu") as ranks:
+            print(ranks.exchange(ranks.rank))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+"""Rank 0, and started again by it rank 1. Each goes on to `join` when a file says so."""
+WAITS, IS_TOLD = ("started", "imported"), ("started", "prepared", "told")
+"""What has happened where rank 1 waits in `join` to be told, or still imports when it is told."""
+
+
+@pytest.fixture
+def rank_0(tmp_path):
+    """Rank 0, its own session; what all say comes by its stdout, which ends when all have ended."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    yield process
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def come_to(phase, process, folder):
+    """Let ranks go as far as that."""
+    for name in phase:
+        if name in ("imported", "prepared"):
+            (folder / name).touch()
+        while not (folder / name).exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+
+
+def test_companions_meet_rank_0_where_it_listens(rank_0, tmp_path):
+    come_to(("imported", "prepared"), rank_0, tmp_path)
+    assert rank_0.communicate(timeout=PATIENCE)[0] == "[0, 1]\n" and rank_0.returncode == 0
+
+
+@pytest.mark.parametrize("phase", [WAITS, IS_TOLD], ids="-".join)
+def test_companions_end_without_a_word_where_rank_0_is_killed(rank_0, tmp_path, phase):
+    come_to(phase, rank_0, tmp_path)
+    rank_0.kill()
+    rank_0.wait()
+    (tmp_path / "imported").touch()
+    assert rank_0.communicate(timeout=PATIENCE)[0] == ""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("phase", [WAITS, IS_TOLD], ids="-".join)
+def test_a_signal_before_all_have_joined_ends_companions(rank_0, tmp_path, phase, number, status):
+    """At once and without a word: nobody waits for what is gone. A terminal sends SIGINT to all."""
+    come_to(phase, rank_0, tmp_path)
+    (os.killpg if number == signal.SIGINT else os.kill)(rank_0.pid, number)
+    assert rank_0.communicate(timeout=PATIENCE)[0] == "" and rank_0.returncode == status
+
+
+def test_a_companion_that_ends_before_it_joins_is_not_waited_for():
+    before, threads = dict(os.environ), (num_threads(), torch.get_num_threads())
+    command = [sys.executable, "-c", "import os, time; time.sleep(600 * (os.environ['RANK'] == '2'))"]
+    with pytest.raises(DeviceError, match="rank 1 of 3: ended before it came, expected all"), companions(3, command):
+        join("cpu")
+    assert os.environ == before and (num_threads(), torch.get_num_threads()) == threads
