@@ -20,6 +20,8 @@ _TYPES = {
 }  # fmt: skip
 _ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _CORNERS = ("vertex_indices", "vertex_index")
+_COLORS = (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b"))
+"""What a colour's channels are called; the first is what most programs write."""
 
 
 class _Property(NamedTuple):
@@ -102,8 +104,7 @@ def _things(ids: np.ndarray) -> np.ndarray:
 def _colors(element: _Element, columns: dict) -> np.ndarray | None:
     """An element's colours f64 [rows, 3] of 0 to 1; None where it has none. Integers are bytes, or of 16 bits."""
     kinds = {entry.name: entry.kind for entry in element.properties if entry.counter is None}
-    for prefix in ("", "diffuse_"):
-        names = [prefix + channel for channel in ("red", "green", "blue")]
+    for names in _COLORS:
         if all(name in kinds for name in names):
             values = np.stack([columns[name] for name in names], axis=1).astype(np.float64)
             return (

@@ -383,9 +383,10 @@ def test_obj_with_vertex_colours(tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "values"), [("uchar", "255 51 0"), ("float", "1 0.2 0"), ("ushort", "65535 13107 0")])
-def test_ply_with_vertex_colours(tmp_path, kind, values):
+@pytest.mark.parametrize("names", ["red green blue", "diffuse_red diffuse_green diffuse_blue", "r g b"])
+def test_ply_with_vertex_colours(tmp_path, names, kind, values):
     header = "ply\nformat ascii 1.0\nelement vertex 4\nproperty float x\nproperty float y\nproperty float z\n"
-    header += "".join(f"property {kind} {name}\n" for name in ("red", "green", "blue"))
+    header += "".join(f"property {kind} {name}\n" for name in names.split())
     header += "element face 1\nproperty list uchar int vertex_indices\nend_header\n"
     body = "".join(f"{x} {y} 0 {values}\n" for x, y in ((0, 0), (1, 0), (1, 1), (0, 1)))
     (tmp_path / "a.ply").write_text(header + body + "4 0 1 2 3\n")
