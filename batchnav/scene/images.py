@@ -21,8 +21,8 @@ from batchnav.scene.textures import halved
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TGA", "TIFF", "WEBP")
 MOST_PIXELS = 2**28
 """Of an image file: 16,384 x 16,384. A small file may claim any size."""
-_DEEP = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
-"""Pillow's names of 16-bit grey."""
+_DEEP = {"F": 1.0} | dict.fromkeys(("I", "I;16", "I;16B", "I;16L", "I;16N"), 65535.0)
+"""White in grey of floats and of 16 bits, by Pillow's names; "I" may hold 32 bits."""
 _KTX2 = b"\xabKTX 20\xbb\r\n\x1a\n"
 
 
@@ -93,7 +93,7 @@ class Images:
             while max(pixels.shape[:2]) > self._largest:
                 pixels = halved(pixels)
             return pixels
-        except MemoryError:
+        except (MemoryError, MeshError):
             raise
         except Exception as error:  # whatever a broken file makes a decoder stumble over
             raise MeshError(f"cannot be decoded ({type(error).__name__}: {error})") from error
@@ -140,10 +140,15 @@ def open_image(data: bytes) -> Image.Image:
 
 
 def rgba(image: Image.Image) -> np.ndarray:
-    """Decoded, u8 [h, w, 4]: of 16 bits the upper eight, rounded; grey in all three channels."""
+    """Decoded, u8 [h, w, 4], rounded; grey in all three channels.
+
+    MeshError where grey of more than 8 bits is not within 0 and 1 of floats, 0 and 65535 of integers.
+    """
     if image.mode in _DEEP:
-        grey = np.clip(np.asarray(image, np.float64) / 257.0 + 0.5, 0, 255).astype(np.uint8)
-        image = Image.fromarray(grey)
+        values, white = np.asarray(image, np.float64), _DEEP[image.mode]
+        if not (values.min() >= 0.0 and values.max() <= white):  # nor NaN
+            raise MeshError(f"holds grey of {values.min():g} to {values.max():g}, expected 0 to {white:g}")
+        image = Image.fromarray((values * (255.0 / white) + 0.5).astype(np.uint8))
     return np.array(image.convert("RGBA"), np.uint8)
 
 

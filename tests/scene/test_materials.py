@@ -139,6 +139,27 @@ def test_sixteen_bits_and_one_texel(tmp_path):
     assert dot.textures[0].pixels.shape == (1, 1, 4)
 
 
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (np.float32([[0.0, 0.25, 1.0]]), [0, 64, 255]),
+        (np.int32([[0, 257, 65535]]), [0, 1, 255]),
+        (np.float32([[0.0, 0.5, 255.0]]), "0 to 255, expected 0 to 1"),
+        (np.float32([[-0.5, 0.5, 1.0]]), "-0.5 to 1, expected 0 to 1"),
+        (np.float32([[0.0, np.nan, 1.0]]), "nan to nan, expected 0 to 1"),
+        (np.int32([[0, 7, 2**20]]), r"0 to 1.04858e\+06, expected 0 to 65535"),
+    ],
+)
+def test_grey_of_thirty_two_bits(tmp_path, values, found):
+    data = Gltf(picture(values, "TIFF")).data()
+    if isinstance(found, list):
+        pixels = surface(tmp_path, data).textures[0].pixels
+        np.testing.assert_array_equal(pixels[0, :, :3], np.repeat(np.reshape(found, (3, 1)), 3, axis=1))
+    else:
+        with pytest.warns(UserWarning, match=f"image 0 holds grey of {found}"):
+            assert surface(tmp_path, data) is None
+
+
 def claimed(width, height):
     """A PNG file that says that it is so large, and holds nothing."""
     header = struct.pack(">2I5B", width, height, 8, 6, 0, 0, 0)
