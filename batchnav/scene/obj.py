@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import math
+import os
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from batchnav.types import Material, Surface, Texture
 
 _OPTIONS = {"-o": 3, "-s": 3, "-t": 3, "-mm": 2}
 """A texture's options with more than one value; of the first three some may be missing."""
+_MOST_WORDS = 8
+"""In the name of one library of several."""
 
 
 def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarray, Surface | None]:
@@ -102,13 +105,27 @@ class _Book:
         return [self._known.get(name, PLAIN) for name in self._rows]
 
     def open(self, names: str) -> None:
-        """Read libraries: a file, whose name may hold spaces, or several."""
-        folder, self._named = self._images.path.parent, True
-        for name in [names] if (folder / names).is_file() else names.split():
+        """Read libraries: a file or several, whose names may hold spaces."""
+        self._named = True
+        for name in self._apart(names.replace("\\ ", " ").replace("\\", "/")):
             try:
                 self._read(self._images.beside(name))
             except (MeshError, OSError, ValueError) as error:
                 self._images.note(f"library {name[:40]!r} ({error})")
+
+    def _apart(self, names: str) -> list[str]:
+        """The files that are there, the longest names first, and words that name none; the text where none is there."""
+        folder = self._images.path.parent
+        if os.path.isfile(folder / names):
+            return [names]
+        words, first, found, read = names.split(), 0, [], False
+        while first < len(words):
+            texts = [" ".join(words[first : first + n]) for n in range(_MOST_WORDS, 0, -1)]
+            name = next((text for text in texts if os.path.isfile(folder / text)), None)
+            read |= name is not None
+            found.append(name or words[first])
+            first += len(found[-1].split())
+        return found if read else [names]
 
     def _read(self, data: bytes) -> None:
         name = ""
