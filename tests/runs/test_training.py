@@ -16,12 +16,13 @@ from batchnav.data.generate import generate_episodes
 from batchnav.data.scenes import find_scene
 
 ROOT = Path(__file__).resolve().parents[2]
-UPDATES = 12
+UPDATES, FRAMES = 12, 8 * 8
+"""Of a run, and of an update."""
 CONFIG = {
     "camera": {"height": 16, "width": 16},
     "scenes": {"houses": 2},
     "policy": {"base_width": 4, "visual_size": 16, "hidden_size": 16, "lstm_layers": 1, "embedding_size": 8},
-    "ppo": {"num_envs": 8, "rollout_steps": 8, "total_frames": UPDATES * 8 * 8, "optimizer": "adamw"},
+    "ppo": {"num_envs": 8, "rollout_steps": 8, "total_frames": UPDATES * FRAMES, "optimizer": "adamw"},
     "device": "cpu",
     "save_every": 0.0,  # after every update
 }
@@ -38,11 +39,12 @@ def config(tmp_path):
 
 @pytest.fixture
 def start():
-    """Begins a run; none outlives its test, failed or not."""
+    """Begins a run; none outlives its test, failed or not. Where a file `held` is there, it waits before its end."""
     begun = []
 
-    def begin(config, out, *overrides):
-        command = [sys.executable, "train/pointnav.py", "--config", str(config), "--out", str(out), *overrides]
+    def begin(config, out, *overrides, held=None):
+        program = ["train/pointnav.py"] if held is None else ["tests/runs/held_run.py", held, (UPDATES - 1) * FRAMES]
+        command = [sys.executable, *map(str, program), "--config", str(config), "--out", str(out), *overrides]
         begun.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         return begun[-1]
 
@@ -73,13 +75,15 @@ def without_times(row):
     return {key: value for key, value in row.items() if key not in ("seconds", "collect", "learn", "frames_per_second")}
 
 
-def test_a_run_that_is_killed_and_told_to_stop_goes_on_to_the_bit(start, config, tmp_path):
+def test_a_run_that_is_killed_and_told_to_stop_goes_on_to_the_bit(start, config, held, tmp_path):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     finish(start(config, whole))
     for count, number, status in ((3, signal.SIGKILL, -signal.SIGKILL), (7, signal.SIGTERM, 143)):
-        process = start(config, stopped)
+        process = start(config, stopped, held=held)
         wait_for_rows(process, stopped, count)
         os.kill(process.pid, number)
+        if number == signal.SIGTERM:
+            held.unlink()
         _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == status and "Traceback" not in errors
     assert "SIGTERM: saved at frame " in errors
@@ -101,17 +105,18 @@ def test_a_first_start_that_fails_does_not_bind_the_corrected_command(start, con
     assert [row["frames"] for row in rows(out)] == [64, 128]
 
 
-def test_processes_of_one_machine_share_the_environments(start, config, tmp_path):
+def test_processes_of_one_machine_share_the_environments(start, config, held, tmp_path):
     """One command begins them, a signal to it ends them after a save, and the same command goes on to the bit."""
     options = "--processes", "2"
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     process = start(config, whole, *options)
     output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0 and "on 2 x CPU" in errors and "8 environments" in errors, output + errors
-    assert [row["frames"] for row in rows(whole)] == [64 * (i + 1) for i in range(UPDATES)]
-    process = start(config, stopped, *options)
+    assert [row["frames"] for row in rows(whole)] == [FRAMES * (i + 1) for i in range(UPDATES)]
+    process = start(config, stopped, *options, held=held)
     wait_for_rows(process, stopped, 3)
     process.send_signal(signal.SIGTERM)
+    held.unlink()
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 143 and "SIGTERM: saved at frame " in errors and "Traceback" not in errors
     finish(start(config, stopped, *options))
@@ -125,11 +130,11 @@ def test_profile_writes_a_trace(start, config, tmp_path):
     assert "aten::addmm" in names
 
 
-def test_a_killed_run_whose_scenes_take_turns_goes_on_to_the_bit(start, config, tmp_path):
+def test_a_killed_run_whose_scenes_take_turns_goes_on_to_the_bit(start, config, held, tmp_path):
     options = ("--scenes.slots", "2", "--scenes.houses", "3", "--task.max-steps", "10")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(start(config, whole, *options))
-    process = start(config, killed, *options)
+    process = start(config, killed, *options, held=held)
     wait_for_rows(process, killed, 5)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
