@@ -11,7 +11,7 @@ import numpy as np
 from batchnav.errors import MeshError
 from batchnav.scene.images import Images
 from batchnav.scene.polygons import triangulate
-from batchnav.scene.surface import PLAIN, Corners, corners_of, surface_of
+from batchnav.scene.surface import PLAIN, Corners, corners_of, fractions, surface_of
 from batchnav.scene.text_mesh import polygon_mesh, text_of
 from batchnav.types import Material, Surface, Texture
 
@@ -37,7 +37,7 @@ def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarra
                 points.extend(map(float, rest[:3]))
                 if len(rest) < 3:
                     raise ValueError(f"found {len(rest)} coordinates")
-                colors.extend(map(float, rest[3:6]) if len(rest) >= 6 else (1.0, 1.0, 1.0))
+                colors.extend(map(float, rest[3:6]) if len(rest) >= 6 else (math.inf,) * 3)  # white
             elif word == "f":
                 last, last_place = len(points) // 3, len(places) // 2
                 for corner in rest:
@@ -57,7 +57,8 @@ def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarra
         except (ValueError, OverflowError) as error:
             raise MeshError(f"line {number}: {error}, expected OBJ") from error
     vertices, used, triangles, polygon = _by_corner(points, corners, counts)
-    look = _look(np.frombuffer(corners, np.int64)[triangles], triangles, colors, places, place_of)
+    color = fractions(np.frombuffer(colors, np.float64).reshape(-1, 3), images.note)
+    look = _look(np.frombuffer(corners, np.int64)[triangles], triangles, color, places, place_of)
     look = look._replace(material=np.frombuffer(material_of, np.int64)[polygon].astype(np.int32))
     return vertices, used, surface_of([look], book.materials(), book.textures)
 
@@ -71,10 +72,9 @@ def _by_corner(points, corners, counts):
     return vertices, faces, triangles, np.repeat(np.arange(len(count)), count)[triangles[:, 0]]
 
 
-def _look(faces, triangles, colors, places, place_of) -> Corners:
+def _look(faces, triangles, color, places, place_of) -> Corners:
     """UVs and colours of triangles by their vertices, `faces`, and their corners, `triangles`."""
-    color = np.frombuffer(colors, np.float64).reshape(-1, 3)
-    look = corners_of(faces, 0, None, None if (color == 1.0).all() else color)
+    look = corners_of(faces, 0, None, None if (color >= 1.0).all() else color)
     uv = np.frombuffer(places, np.float64).reshape(-1, 2)
     if not len(uv):
         return look
@@ -166,6 +166,8 @@ def _color(text: str, images: Images) -> tuple[float, float, float, float]:
         red, green, blue = values if len(values) == 3 else values * 3
         if not all(map(math.isfinite, (red, green, blue))):
             raise ValueError("not finite")
+        if max(red, green, blue) > 1.0:
+            images.note(f"what is above 1 of Kd {text[:40]!r}")
     except ValueError:
         images.note(f"Kd {text[:40]!r}")
         return PLAIN.color

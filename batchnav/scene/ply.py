@@ -10,7 +10,7 @@ import numpy as np
 from batchnav.errors import MeshError
 from batchnav.scene.images import Images
 from batchnav.scene.polygons import triangulate
-from batchnav.scene.surface import PLAIN, corners_of, surface_of
+from batchnav.scene.surface import PLAIN, corners_of, fractions, surface_of
 from batchnav.types import Surface
 
 _TYPES = {
@@ -57,12 +57,12 @@ def read_ply(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.
         for element, columns in rows:
             if element.name == "vertex":
                 vertices = np.stack([columns[axis] for axis in "xyz"], axis=1).astype(np.float64)
-                color = _colors(element, columns) if images else None
+                color = _colors(element, columns, images) if images else None
             elif element.name == "face":
                 name = next(name for name in _CORNERS if name in columns)
                 corners, counts = columns[name]
                 ids = columns.get("object_id") if images else None
-                face_color = _colors(element, columns) if images else None
+                face_color = _colors(element, columns, images) if images else None
             if vertices is not None and len(counts):
                 break
     except (KeyError, ValueError, IndexError, TypeError, OverflowError, StopIteration) as error:
@@ -101,15 +101,14 @@ def _things(ids: np.ndarray) -> np.ndarray:
     return np.maximum(ids, 0).astype(np.int32)
 
 
-def _colors(element: _Element, columns: dict) -> np.ndarray | None:
+def _colors(element: _Element, columns: dict, images: Images) -> np.ndarray | None:
     """An element's colours f64 [rows, 3] of 0 to 1; None where it has none. Integers are bytes, or of 16 bits."""
     kinds = {entry.name: entry.kind for entry in element.properties if entry.counter is None}
     for names in _COLORS:
         if all(name in kinds for name in names):
             values = np.stack([columns[name] for name in names], axis=1).astype(np.float64)
-            return (
-                values / {"f": 1.0, "i": 255.0, "u": 255.0 if kinds[names[0]] != "u2" else 65535.0}[kinds[names[0]][0]]
-            )
+            kind = kinds[names[0]]
+            return fractions(values, images.note) if kind[0] == "f" else values / (65535.0 if kind == "u2" else 255.0)
     return None
 
 

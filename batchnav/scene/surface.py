@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,6 +135,17 @@ def corners_of(faces: np.ndarray, material: int, uv: np.ndarray | None, color: n
             bytes_ = np.pad(bytes_, ((0, 0), (0, 1)), constant_values=255)
         color = bytes_[faces]
     return Corners(np.full(len(faces), material, np.int32), uv, color)
+
+
+def fractions(color: np.ndarray, note: Callable[[str], None]) -> np.ndarray:
+    """Colours of floats as 0 to 1: whole numbers beyond that are bytes. Others beyond it are told to `note`."""
+    finite = color[np.isfinite(color)]
+    most = finite.max(initial=0.0)
+    if 1.0 < most <= 255.0 and (finite == np.round(finite)).all():
+        return color / 255.0
+    if most > 1.0 + 0.5 / 255.0:
+        note(f"what is above 1 of colours (found up to {most:g}, expected 0 to 1, or whole numbers to 255)")
+    return color
 
 
 def surface_of(parts: Sequence[Corners], materials: Sequence[Material], textures: Sequence[Texture]) -> Surface | None:

@@ -350,7 +350,8 @@ def test_obj_with_materials(tmp_path):
     (tmp_path / "a b.mtl").write_text(MTL)
     (tmp_path / "pic ture.png").write_bytes(picture())
     (tmp_path / "a.obj").write_text(OBJ)
-    mesh = load_mesh(tmp_path / "a.obj")
+    with pytest.warns(UserWarning, match="above 1 of Kd '1 0 2.5'"):
+        mesh = load_mesh(tmp_path / "a.obj")
     found = mesh.surface
     kinds = [found.materials[m] for m in found.material]
     assert kinds == [Material((0.5, 0.25, 1.0, 1.0), 0)] * 2 + [Material((1.0, 0.0, 1.0, 1.0))] or (
@@ -408,6 +409,7 @@ def test_a_library_that_is_not_there_is_named(tmp_path, name):
     ("library", "message"),
     [
         ("newmtl wood\nKd 1 x 1\nnewmtl red\n", "Kd '1 x 1'"),
+        ("newmtl wood\nKd 255 255 255\nnewmtl red\n", "above 1 of Kd '255 255 255'"),
         ("newmtl wood\nmap_Kd ../out.png\nnewmtl red\n", "lies outside"),
         ("newmtl wood\nmap_Kd\nnewmtl red\n", "image ''"),
         ("newmtl wood\n", "material 'red'"),
@@ -421,6 +423,24 @@ def test_broken_libraries(tmp_path, library, message):
     with pytest.warns(UserWarning, match=message):
         mesh = load_mesh(tmp_path / "a.obj")
     assert mesh.surface is None and len(mesh.faces) == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "found", "named"),
+    [("255 128 0", [255, 128, 0], False), ("1 0 1", [255, 0, 255], False), ("1.2 0.2 0", [255, 51, 0], True),
+     ("300 128 0", [255, 255, 0], True), ("1.0001 0.2 0", [255, 51, 0], False)],
+)  # fmt: skip
+def test_colours_of_floats_beyond_one(tmp_path, recwarn, values, found, named):
+    """Whole numbers are bytes, what else is above 1 is named; a vertex without colour stays white."""
+    header = "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\nproperty float z\n"
+    header += "property float red\nproperty float green\nproperty float blue\n"
+    header += "element face 1\nproperty list uchar int vertex_indices\nend_header\n"
+    places = "0 0 0", "1 0 0", "0 1 0"
+    (tmp_path / "a.ply").write_text(header + "".join(f"{place} {values}\n" for place in places) + "3 0 1 2\n")
+    (tmp_path / "a.obj").write_text("v 0 0 0\n" + "".join(f"v {p} {values}\n" for p in places[1:]) + "f 1 2 3\n")
+    assert load_mesh(tmp_path / "a.ply").surface.color[0, :, :3].tolist() == [found] * 3
+    assert load_mesh(tmp_path / "a.obj").surface.color[0, :, :3].tolist() == [[255] * 3, found, found]
+    assert ["above 1 of colours" in str(w.message) for w in recwarn.list] == [True, True] * named
 
 
 def test_obj_with_vertex_colours(tmp_path):
