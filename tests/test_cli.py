@@ -18,6 +18,7 @@ from batchnav.config import load_config
 from batchnav.data.catalog import SOURCES, Source
 from batchnav.data.episodes import load_episodes
 from batchnav.data.prepared import load_prepared
+from batchnav.data.scenes import measure_scenes
 from batchnav.errors import MeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.render.opengl import gl
@@ -154,7 +155,29 @@ def test_doctor_predicts_a_configurations_memory(run, tmp_path):
         "{scenes: {houses: 1}, policy: {base_width: 8}, ppo: {num_envs: 4, rollout_steps: 2}, device: cpu}"
     )
     text = run("doctor", "--config", str(config))
-    assert "memory: scenes" in text and "memory: in all, on cpu" in text
+    assert "memory: scenes" in text and "memory: in all, on cpu" in text and "memory: scenes measured" not in text
+
+
+def test_doctor_measures_few_of_many_scenes(monkeypatch, tmp_path):
+    """Each stands for those around it; how far off that may be is said."""
+    asked, config = [], tmp_path / "many.yaml"
+    config.write_text("{scenes: {houses: 1000}, policy: {base_width: 8}, ppo: {num_envs: 4, rollout_steps: 2}}")
+    one = measure_scenes(["house:0"])[0]
+    small, large = (one._replace(bvh=one.bvh._replace(nodes=k * one.bvh.nodes)) for k in (1, 5))
+
+    def measured(names, **how):
+        asked.extend(names)
+        return [small if int(name.removeprefix("house:")) < 500 else large for name in names]
+
+    monkeypatch.setattr(doctor, "measure_scenes", measured)
+    how, *parts = doctor.memory_findings(config)
+    assert len(asked) == doctor.MOST_MEASURED and len(set(asked)) == len(asked)
+    assert how.what == "memory: scenes measured" and how.found.startswith("64 of 1,000: all may take ")
+    found = dict(part[:2] for part in parts)["memory: scenes"]
+    bare = [scene.with_appearance(()).num_bytes for scene in (small, large)]
+    assert found == f"{(500 * bare[0] + 500 * bare[1]) / 1e9:.3f} GB"
+    assert doctor._how_sure([90, 110] * 32, 10**9) == doctor._how_sure([9, 11] * 32, 10**9)
+    assert " 2% more or less" in doctor._how_sure([90, 110] * 32, 10**9)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import os
 import platform
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +26,8 @@ PACKAGES = ("torch", "numba", "numpy", "moderngl", "glcontext")
 
 CUDA_PACKAGES = ("numba-cuda", "cuda-bindings", "nvidia-nvvm", "nvidia-cuda-nvrtc", "nvidia-nvjitlink")
 """What compiles kernels for a GPU; conda and the system's toolkit may offer the same under other names."""
+MOST_MEASURED = 64
+"""Scenes that are measured for a prediction: thousands would be made for minutes."""
 
 
 class Finding(NamedTuple):
@@ -46,17 +51,35 @@ def examine() -> list[Finding]:
 
 
 def memory_findings(config: Path) -> list[Finding]:
-    """What `predict_memory` says of a training configuration, part by part, on the device that it asks for."""
+    """What `predict_memory` says of a training configuration, part by part, on the device that it asks for.
+
+    Of more than `MOST_MEASURED` scenes so many are measured, evenly spread over their list; each stands for those
+    around it too, and the first line says so.
+    """
     run = load_config(config, PointNavRun)
     device = resolve_device(run.device)
     if run.scenes.episodes:
         names = sorted({episode.scene for episode in load_episodes(run.scenes.episodes)})
     else:
         names = scene_ids(run.scenes.names)
-    scenes = measure_scenes(names, settings=run.body.navmesh, appearance=run.appearance)
+    n = min(len(names), MOST_MEASURED)
+    chosen = [names[(2 * k + 1) * len(names) // (2 * n)] for k in range(n)]
+    measured = measure_scenes(chosen, settings=run.body.navmesh, appearance=run.appearance)
+    scenes = [measured[i * n // len(names)] for i in range(len(names))]
     parts = predict_memory(run, scenes, device)
     sizes = {**parts, f"in all, on {device}": sum(parts.values())}
-    return [Finding(f"memory: {name}", f"{size / 1e9:.3f} GB") for name, size in sizes.items()]
+    findings = [Finding(f"memory: {name}", f"{size / 1e9:.3f} GB") for name, size in sizes.items()]
+    if n < len(names):
+        sizes_of_scenes = [scene.with_appearance(run.appearance_fields).num_bytes for scene in measured]
+        findings.insert(0, Finding("memory: scenes measured", _how_sure(sizes_of_scenes, len(names))))
+    return findings
+
+
+def _how_sure(sizes: Sequence[int], number: int) -> str:
+    """How far the sum of so many scenes' sizes, of which these were measured, may be from the estimate."""
+    few = len(sizes)
+    error = statistics.stdev(sizes) / statistics.mean(sizes) * math.sqrt(1 / few - 1 / number)
+    return f"{few} of {number:,}: all may take {1.96 * error:.0%} more or less (95%), and the largest may be larger"
 
 
 def _package(name: str, advice: str = "") -> Finding:
