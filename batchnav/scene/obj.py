@@ -11,12 +11,16 @@ import numpy as np
 from batchnav.errors import MeshError
 from batchnav.scene.images import Images
 from batchnav.scene.polygons import triangulate
-from batchnav.scene.surface import PLAIN, Corners, corners_of, fractions, surface_of
+from batchnav.scene.surface import PLAIN, corners_of, fractions, surface_of
 from batchnav.scene.text_mesh import polygon_mesh, text_of
 from batchnav.types import Material, Surface, Texture
 
-_OPTIONS = {"-o": 3, "-s": 3, "-t": 3, "-mm": 2}
-"""A texture's options with more than one value; of the first three some may be missing."""
+_OPTIONS = {"-o": 3, "-s": 3, "-t": 3, "-mm": 2} | dict.fromkeys(
+    ("-blendu", "-blendv", "-bm", "-boost", "-cc", "-clamp", "-imfchan", "-texres", "-type"), 1
+)
+"""A texture's options and their values; of the first three some may be missing."""
+_AS_THEY_ARE = ((1.0, 1.0), (0.0, 0.0))
+"""A scale and an offset of UVs that change nothing."""
 _MOST_WORDS = 8
 """In the name of one library of several."""
 
@@ -24,7 +28,8 @@ _MOST_WORDS = 8
 def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarray, Surface | None]:
     """As `text_mesh.read_obj`, with what surfaces look like: MTL's Kd times map_Kd, times the vertices' own colours.
 
-    The picture's bottom left is UV (0, 0). What of it is broken is left out, and noted with `images`.
+    The picture's bottom left is UV (0, 0), after UVs are multiplied by map_Kd's `-s` and moved by its `-o`. What of it
+    is broken is left out, and noted with `images`.
     """
     book = _Book(images)
     points, corners, counts = array.array("d"), array.array("q"), array.array("q")
@@ -58,8 +63,10 @@ def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarra
             raise MeshError(f"line {number}: {error}, expected OBJ") from error
     vertices, used, triangles, polygon = _by_corner(points, corners, counts)
     color = fractions(np.frombuffer(colors, np.float64).reshape(-1, 3), images.note)
-    look = _look(np.frombuffer(corners, np.int64)[triangles], triangles, color, places, place_of)
-    look = look._replace(material=np.frombuffer(material_of, np.int64)[polygon].astype(np.int32))
+    look = corners_of(np.frombuffer(corners, np.int64)[triangles], 0, None, None if (color >= 1.0).all() else color)
+    row = np.frombuffer(material_of, np.int64)[polygon]
+    uv = _uvs(places, np.frombuffer(place_of, np.int64)[triangles], book.placing()[row])
+    look = look._replace(material=row.astype(np.int32), uv=uv)
     return vertices, used, surface_of([look], book.materials(), book.textures)
 
 
@@ -72,16 +79,15 @@ def _by_corner(points, corners, counts):
     return vertices, faces, triangles, np.repeat(np.arange(len(count)), count)[triangles[:, 0]]
 
 
-def _look(faces, triangles, color, places, place_of) -> Corners:
-    """UVs and colours of triangles by their vertices, `faces`, and their corners, `triangles`."""
-    look = corners_of(faces, 0, None, None if (color >= 1.0).all() else color)
+def _uvs(places, rows: np.ndarray, placing: np.ndarray) -> np.ndarray | None:
+    """UVs f32 [F, 3, 2] by rows i64 [F, 3] of `places`, placed by f64 [F, 2, 2]; None where the file has none."""
     uv = np.frombuffer(places, np.float64).reshape(-1, 2)
     if not len(uv):
-        return look
-    rows = np.frombuffer(place_of, np.int64)
+        return None
     rows = np.where((rows >= 0) & (rows < len(uv)), rows, len(uv))  # a corner without UVs is at (0, 0)
-    uv = np.concatenate([uv * (1.0, -1.0) + (0.0, 1.0), np.zeros((1, 2))])
-    return look._replace(uv=uv[rows[triangles]].astype(np.float32))
+    with np.errstate(all="ignore"):  # what is not finite becomes (0, 0) later
+        placed = np.concatenate([uv, [(0.0, 1.0)]])[rows] * placing[:, None, 0] + placing[:, None, 1]
+        return (placed * (1.0, -1.0) + (0.0, 1.0)).astype(np.float32)
 
 
 class _Book:
@@ -90,6 +96,7 @@ class _Book:
     def __init__(self, images: Images):
         self._images, self._known = images, {"": PLAIN}
         self._rows: dict[str, int] = {}
+        self._placing: dict[str, np.ndarray] = {}
         self._named = False  # any library
         self.textures: list[Texture] = []
 
@@ -104,12 +111,16 @@ class _Book:
                 self._images.note(f"material {name[:40]!r} (in no library)")
         return [self._known.get(name, PLAIN) for name in self._rows]
 
+    def placing(self) -> np.ndarray:
+        """By what UVs are multiplied, then how far they are moved, f64 [M, 2, 2], with a material's texture."""
+        return np.array([self._placing.get(name, _AS_THEY_ARE) for name in self._rows])
+
     def open(self, names: str) -> None:
         """Read libraries: a file or several, whose names may hold spaces."""
         self._named = True
-        for name in self._apart(names.replace("\\ ", " ").replace("\\", "/")):
+        for name in self._apart(names.replace("\\ ", " ").replace("\\", "/").strip('"')):
             try:
-                self._read(self._images.beside(name))
+                self._read(self._images.beside(name), os.path.dirname(name))
             except (MeshError, OSError, ValueError) as error:
                 self._images.note(f"library {name[:40]!r} ({error})")
 
@@ -127,7 +138,7 @@ class _Book:
             first += len(found[-1].split())
         return found if read else [names]
 
-    def _read(self, data: bytes) -> None:
+    def _read(self, data: bytes, folder: str) -> None:
         name = ""
         for line in _lines(data):
             word, rest = (*line.strip().split(None, 1), "", "")[:2]
@@ -137,26 +148,43 @@ class _Book:
             elif word.lower() == "kd":
                 self._known[name] = self._known[name]._replace(color=_color(rest, self._images))
             elif word.lower() == "map_kd":
-                self._known[name] = self._known[name]._replace(texture=self._texture(rest))
+                file, options = _options(rest)
+                self._known[name] = self._known[name]._replace(texture=self._texture(file, folder, options))
+                self._placing[name] = _placing(options)
 
-    def _texture(self, text: str) -> int:
-        """The row of a texture with its options before it; -1 where it cannot be used."""
-        words, clamp = text.split(), False
-        number = len(words)
-        while words and words[0] in _OPTIONS.keys() | {"-blendu", "-blendv", "-boost", "-texres", "-clamp", "-imfchan"}:
-            option, count = words[0], _OPTIONS.get(words[0], 1)
-            clamp |= option == "-clamp" and words[1:2] == ["on"]
-            values = 0
-            while values < count and len(words) > 1 + values and (count == 1 or _is_number(words[1 + values])):
-                values += 1
-            words = words[1 + values :]
-        name = text.split(None, number - len(words))[-1].replace("\\", "/") if words else ""
+    def _texture(self, name: str, folder: str, options: dict[str, list[str]]) -> int:
+        """The row of a texture, beside its library or the mesh file; -1 where it cannot be used."""
+        if os.path.isfile(self._images.path.parent / folder / name):
+            name = os.path.join(folder, name)
         pixels = self._images.read(name, f"image {name[:60]!r}", lambda: self._images.beside(name))
         if pixels is None:
             return -1
-        wrap = "clamp" if clamp else "repeat"
+        wrap = "clamp" if options.get("-clamp") == ["on"] else "repeat"
         self.textures.append(Texture(pixels, (wrap, wrap)))
         return len(self.textures) - 1
+
+
+def _options(text: str) -> tuple[str, dict[str, list[str]]]:
+    """A texture's file, and the values of the options before it."""
+    words, found = text.split(), {}
+    number = len(words)
+    while words and words[0] in _OPTIONS:
+        option, *words = words
+        count, values = _OPTIONS[option], 0
+        while values < min(count, len(words)) and (count == 1 or _is_number(words[values])):
+            values += 1
+        found[option], words = words[:values], words[values:]
+    name = text.split(None, number - len(words))[-1] if words else ""
+    return name.strip('"').replace("\\", "/"), found
+
+
+def _placing(options: dict[str, list[str]]) -> np.ndarray:
+    """What `-s` and `-o` say, f64 [2, 2]; what they leave out is 1 and 0."""
+    placing = np.array(_AS_THEY_ARE)
+    for row, option in zip(placing, ("-s", "-o"), strict=True):
+        values = [float(word) for word in options.get(option, [])[:2]]
+        row[: len(values)] = values
+    return placing
 
 
 def _color(text: str, images: Images) -> tuple[float, float, float, float]:

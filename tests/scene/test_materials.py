@@ -369,14 +369,44 @@ def test_obj_with_materials(tmp_path):
 
 
 def test_libraries_of_other_programs(tmp_path):
-    """Tabs, spaces within names, keywords in small letters."""
-    wood = "newmtl\twood\nKd\t1 1 1\n\tmap_kd -s\t2 2 2 two  words.png\n"
+    """Tabs, spaces within names, keywords in small letters, options of all kinds."""
+    wood = "newmtl\twood\nKd\t1 1 1\n\tmap_kd -cc on -bm 1 -s\t2 2 2 two  words.png\n"
     (tmp_path / "a b.mtl").write_text(f"{wood}Newmtl red\nkd 1 0 0")
     (tmp_path / "two  words.png").write_bytes(picture())
     (tmp_path / "a.obj").write_text(OBJ)
     found = load_mesh(tmp_path / "a.obj").surface
     assert {found.materials[m] for m in found.material} == {Material(texture=0), Material((1.0, 0.0, 0.0, 1.0))}
     np.testing.assert_array_equal(found.textures[0].pixels, PICTURE)
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ("-s 2 3 1 -o 0.5 0.25 0", lambda u, v: (2 * u + 0.5, 3 * v + 0.25)), ("-s 4", lambda u, v: (4 * u, v)),
+        ("-o -1", lambda u, v: (u - 1, v)), ("-o inf 0 0", lambda u, v: (0, v)),
+    ],
+)  # fmt: skip
+def test_a_texture_placed_by_its_library(tmp_path, recwarn, options, place):
+    """`-s` multiplies UVs and `-o` moves them, as Blender writes them and three.js reads them."""
+    (tmp_path / "a b.mtl").write_text(f"newmtl wood\nmap_Kd {options} p.png\nnewmtl red\nmap_Kd p.png\n")
+    (tmp_path / "p.png").write_bytes(picture())
+    corners, quads = "v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0.1 0.2\nvt 1 0\nvt 0 1\n", "f 1/1 2/2 3/3\n"
+    (tmp_path / "a.obj").write_text(f"mtllib a b.mtl\n{corners}usemtl red\n{quads}usemtl wood\n{quads}")
+    found = load_mesh(tmp_path / "a.obj").surface
+    places = [(0.1, 0.2), (1.0, 0.0), (0.0, 1.0)]
+    expected = [[(u, 1 - v) for u, v in places], [(u, 1 - v) for u, v in (place(*p) for p in places)]]
+    np.testing.assert_allclose(found.uv[np.argsort(found.material)], expected, atol=1e-6)
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("line", ["parts/a.mtl", r"parts\a.mtl", '"parts/a.mtl"'])
+@pytest.mark.parametrize("name", ["beside it.png", '"beside it.png"', "parts/beside it.png", r"parts\beside it.png"])
+def test_a_texture_beside_its_library(tmp_path, line, name):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "a.mtl").write_text(f"newmtl wood\nmap_Kd {name}\nnewmtl red\n")
+    (tmp_path / "parts" / "beside it.png").write_bytes(picture())
+    (tmp_path / "a.obj").write_text(OBJ.replace("a b.mtl", line))
+    np.testing.assert_array_equal(load_mesh(tmp_path / "a.obj").surface.textures[0].pixels, PICTURE)
 
 
 @pytest.mark.parametrize(
