@@ -19,6 +19,8 @@ _TYPES = {
     "float32": "f4", "float64": "f8",
 }  # fmt: skip
 _ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
+_END = re.compile(rb"[\r\n]end_header[ \t]*(?:\r\n|\r|\n|\Z)")
+"""The header's last line; lines end in LF, CR or both."""
 _CORNERS = ("vertex_indices", "vertex_index")
 _COLORS = (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b"))
 """What a colour's channels are called; the first is what most programs write."""
@@ -45,10 +47,10 @@ def read_ply(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.
     `object_id`, as Replica's and Matterport3D's files have it, is that of its triangles; below 0: not known.
     MeshError where the file is no PLY.
     """
-    header, end, body = data.partition(b"end_header")
+    end = _END.search(data)
     if not data.startswith(b"ply") or not end:
         raise MeshError("is not a PLY file, or its header is truncated")
-    body = body[2:] if body.startswith(b"\r\n") else body[1:]  # lines end in LF, CR or both
+    header, body = data[: end.start()], data[end.end() :]
     try:
         form, elements = _header(header.decode("latin-1"))
         rows = _text_rows(body, elements) if form == "ascii" else _binary_rows(body, elements, _ORDERS[form])

@@ -276,6 +276,14 @@ def test_a_binary_body_behind_a_header_with_other_line_ends(tmp_path):
         assert len(mesh.faces) == 12 and area(mesh) == pytest.approx(22)
 
 
+@pytest.mark.parametrize("comment", [b"", b"comment up to end_header, below\n"])
+def test_a_header_that_ends_with_spaces(tmp_path, comment):
+    box().export(tmp_path / "a.ply")
+    head, end, body = (tmp_path / "a.ply").read_bytes().partition(b"element vertex")
+    body = (end + body).replace(b"end_header\n", b"end_header \t\n")
+    assert area(load_mesh(written(tmp_path, "b.ply", head + comment + body))) == pytest.approx(22)
+
+
 def test_many_groups_take_linear_time(tmp_path):
     text = "".join(f"g {k}\nusemtl m{k}\nv {k} 0 0\nv {k} 1 0\nv {k} 0 1\nf -3 -2 -1\n" for k in range(40_000))
     begin = time.process_time()
