@@ -55,8 +55,8 @@ def read_gltf(
     """The triangles of a .glb or .gltf file in its world frame: f64 [V, 3], i64 [F, 3]; and with `appearance` surfaces.
 
     Raises MeshError where a size lies, an index leads nowhere, nodes are no forest, a buffer lies outside the file's
-    folder, or geometry is compressed in a way that cannot be decoded. Warns of extensions that may change geometry and
-    are not read.
+    folder, or geometry is compressed in a way that cannot be decoded. Warns of what may change geometry and is not
+    read: extensions, skins, morph targets.
     """
     try:
         with np.errstate(all="ignore"):  # what is not finite is dropped later
@@ -78,6 +78,7 @@ class _Document:
         self.views, self.accessors = self._list("bufferViews"), self._list("accessors")
         self.buffers: dict[int, bytes] = {}
         self.meshes: dict[int, tuple[np.ndarray, np.ndarray, Corners | None]] = {}
+        self.deformed = 0
         self.materials = None if images is None else GltfMaterials(self, images)
         for view in self.views:
             compression = next((name for name in _MESHOPT if name in view.get("extensions", {})), None)
@@ -109,6 +110,9 @@ class _Document:
             count += len(points)
             if look is not None:
                 looks.append(look)
+        if self.deformed:
+            warnings.warn(f"{self.path}: {self.deformed} of its nodes have skins or morph targets, which are not read; "
+                          "their meshes are as they are stored", stacklevel=2)  # fmt: skip
         surface = None
         if self.materials is not None:
             surface = surface_of(looks, self.materials.materials, self.materials.textures)
@@ -134,6 +138,7 @@ class _Document:
             if "mesh" not in node:
                 continue
             mesh = _index(node["mesh"], self._list("meshes"))
+            self.deformed += "skin" in node or any(node.get("weights", self.tree["meshes"][mesh].get("weights", ())))
             instances = node.get("extensions", {}).get(_INSTANCING)
             yield from ((mesh, world @ place) for place in (self._instances(instances) if instances else [np.eye(4)]))
 

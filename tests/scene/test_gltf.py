@@ -136,6 +136,21 @@ def test_extensions_that_are_not_read_are_named(tmp_path):
         load_mesh(written(tmp_path, "a.glb", glb(tree, data)))
 
 
+def test_skins_and_morph_targets_are_named(tmp_path, recwarn):
+    """Where they deform what is placed; a target of weight 0 does not."""
+    tree, data = triangle_tree(nodes=[{"mesh": 0}, {"mesh": 0, "skin": 0}, {"mesh": 0, "weights": [0.0, 0.5]}])
+    for roots, found in (([0], None), ([1], 1), ([0, 1, 2], 2)):
+        path = written(tmp_path, "a.glb", glb({**tree, "scenes": [{"nodes": roots}]}, data))
+        assert len(load_mesh(path).faces) == len(roots)
+        texts = [str(warning.message) for warning in recwarn.list]
+        assert texts == [] if found is None else f"{found} of its nodes have skins or morph targets" in texts[-1]
+    tree["meshes"][0]["weights"] = [0.25]
+    with pytest.warns(UserWarning, match="1 of its nodes have"):
+        load_mesh(written(tmp_path, "a.glb", glb({**tree, "scenes": [{"nodes": [0]}]}, data)))
+    with pytest.raises(MeshError, match="not valid glTF"):
+        load_mesh(written(tmp_path, "a.glb", glb({**tree, "nodes": [{"mesh": 0, "weights": 1}]}, data)))
+
+
 def test_small_gltf_asks_for_little(tmp_path, monkeypatch):
     tree, data = triangle_tree()
     chain = [{"children": [i + 1]} for i in range(20_000)] + [{"mesh": 0, "translation": [1, 0, 0]}]
