@@ -37,10 +37,10 @@ def load_mesh(
     """Read a .glb, .gltf, .obj, .ply, .stl or .off file as one TriangleMesh.
 
     `up` is the file's up axis: "z" turns (x, y, z) into (x, z, -y); "auto" is "y", what glTF prescribes.
-    `appearance`: read what surfaces look like, too, with these settings; without it no image is decoded. What of it
-    cannot be used is left out with a warning: a texture that is broken leaves its material's colour. As in habitat-sim,
-    nothing is transparent, and glTF's textures are placed by TEXCOORD_0 alone. UVs that are not finite, or beyond 1e5,
-    are (0, 0).
+    `appearance`: read what surfaces look like, too, with these settings, but for .stl and .off files; without it no
+    image is decoded. What of it cannot be used is left out with a warning: a texture that is broken leaves its
+    material's colour. As in habitat-sim, nothing is transparent, and glTF's textures are placed by TEXCOORD_0 alone.
+    UVs that are not finite, or beyond 1e5, are (0, 0).
     Degenerate and non-finite triangles are left out and counted in `num_dropped`. MeshError names the file and what is
     wrong: absent, truncated, compressed in a way that cannot be decoded, indices out of range, empty.
     """
