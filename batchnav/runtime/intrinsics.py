@@ -54,6 +54,10 @@ def _plain_fma(a, b, c):
     return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
 
 
+def _plain_prefetch(array, row, column):
+    pass
+
+
 @_instruction(_plain_load4)
 def load4(typingctx, array, row, column):
     """Four neighbouring elements of a C-ordered 2-D array, in one 16-byte load.
@@ -78,6 +82,27 @@ def load4(typingctx, array, row, column):
         return context.make_tuple(builder, signature.return_type, lanes)
 
     return signature, codegen
+
+
+@_instruction(_plain_prefetch)
+def prefetch(typingctx, array, row, column):
+    """Have the CPU begin to load the part of its cache around `array[row, column]`, which it is soon to read.
+
+    `array` and `column` are as of `load4`. It changes nothing, and there need not be such a row.
+    """
+    if not (isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C"):
+        return None
+
+    def codegen(context, builder, signature, args):
+        word = ir.IntType(32)
+        place = builder.bitcast(_vector_pointer(context, builder, signature, args), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [place.type, word, word, word])
+        instruction = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        to_read, to_keep, data = (ir.Constant(word, value) for value in (0, 3, 1))
+        builder.call(instruction, [place, to_read, to_keep, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int32, types.int32), codegen
 
 
 GROUP = 16

@@ -9,15 +9,15 @@ links to them; a triangle a row of 12 float32, in leaf order:
     triangle  plane 0 (x y z d) | plane 1 (x y z d) | plane 2 (x y z d): see geometry/triangle.py
 
 A link is an int32 stored bit for bit: >= 0 the child's row, < 0 the leaf ~(first_triangle * 4 + count - 1).
-`read_node`, `read_leaf` and `moved_nodes` are the ones that know.
+`read_node`, `read_leaf`, `prefetch_child` and `moved_nodes` are the ones that know.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.geometry.triangle import triangle_planes
-from batchnav.runtime.intrinsics import float_bits, load4
+from batchnav.geometry.triangle import PLANE, PLANE_U, triangle_planes
+from batchnav.runtime.intrinsics import float_bits, load4, prefetch
 from batchnav.runtime.kernels import cpu_function, inline_function, lean_function
 from batchnav.types import TriangleMesh
 
@@ -68,6 +68,19 @@ def read_leaf(link):
     """First triangle and number of triangles of a leaf's link, which is negative."""
     leaf = ~link
     return leaf >> np.int32(2), np.int32((leaf & np.int32(3)) + np.int32(1))
+
+
+@inline_function
+def prefetch_child(link, nodes, triangles):
+    """Have the CPU begin to load what a link leads to: a node, or the first 128 bytes of a leaf's triangles.
+
+    Without a branch, which it would have to guess: of the array that the link does not lead to that is row 0.
+    """
+    row, first = max(link, np.int32(0)), max(~link, np.int32(0)) >> np.int32(2)
+    prefetch(nodes, row, CENTRE_XY)
+    prefetch(nodes, row, LINKS)  # rows begin 16 bytes after a multiple of 64, as NumPy allocates
+    prefetch(triangles, first, PLANE)
+    prefetch(triangles, np.int32(first + np.int32(1)), PLANE_U)
 
 
 def moved_nodes(nodes: np.ndarray, first_node: int, first_triangle: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from batchnav.runtime.intrinsics import (
     load1,
     load4,
     load_columns,
+    prefetch,
     store1,
     store2,
     store4,
@@ -73,6 +74,18 @@ def test_rows_become_columns():
         np.testing.assert_array_equal(outs[0][c], [0] * GROUP + array[rows[GROUP:], 4 + c].tolist())
         np.testing.assert_array_equal(outs[1][c][:GROUP], array.view(np.float32)[rows[:GROUP], c])
         assert not outs[1][c][GROUP:].any()
+
+
+@numba.njit
+def _prefetched(array, row):
+    prefetch(array, row, np.int32(4))
+    return array[0, 4]
+
+
+def test_what_is_prefetched_need_not_be_there():
+    array = np.arange(16, dtype=np.float32).reshape(2, 8)
+    assert [_prefetched(array, np.int32(row)) for row in (0, 1, 2, 2**24)] == [4] * 4
+    assert "llvm.prefetch" in "".join(_prefetched.inspect_llvm().values())
 
 
 def _shift(source, target):
