@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from numba.core import event as events
@@ -58,8 +59,12 @@ class Compilations(events.Listener):
 def _name(event: Any) -> str:
     if not isinstance(event.data, dict) or "dispatcher" not in event.data:
         return "one for CUDA"  # whose compiler names none
-    function = event.data["dispatcher"].py_func
-    return f"{function.__module__.removeprefix('batchnav.')}.{function.__name__}"
+    return name_of(event.data["dispatcher"].py_func)
+
+
+def name_of(kernel: Callable) -> str:
+    """A kernel's name in the package, as "navmesh.batch.step_cpu"."""
+    return f"{kernel.__module__.removeprefix('batchnav.')}.{kernel.__name__}"
 
 
 compilations = Compilations()

@@ -4,7 +4,8 @@ Three decorators:
 
 * `device_function`: the work for one item; callable from both forms below, never compiled with a fixed signature.
 * `cpu_kernel`: a `prange` loop over items. Its machine code is kept on disk, in a folder named after a hash of the
-  sources it is made of, since numba's own cache does not notice an edit in another file.
+  sources it is made of, since numba's own cache does not notice an edit in another file. One process makes it, others
+  wait (`runtime.once`).
 * `cuda_kernel`: the same loop as a CUDA grid, kept in the same folder; `runtime.launch` starts it on torch's current
   stream.
 """
@@ -17,6 +18,7 @@ from numba import cuda, types
 from batchnav.runtime.cache import made_by
 from batchnav.runtime.compiler import LoopCompiler, PartCompiler
 from batchnav.runtime.cubins import Cubins
+from batchnav.runtime.once import compiled_once
 
 _OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}
 """Of all that runs on the CPU; no C code calls it."""
@@ -71,24 +73,25 @@ exact_function = _called_by_kernels(_nrt=False, forceinline=True, fastmath=False
 caller, so whether a product and a sum become one instruction depends on what a process happened to compile first."""
 
 
-def _with_kernel_folder(decorate, function):
+def _kept_on_disk(decorate, function):
     """Decorate while numba's cache points at our folder: numba reads the setting once, when it decorates."""
     saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(made_by("kernels", function.__module__))
     try:
-        return decorate(function)
+        decorated = decorate(function)
     finally:
         numba.config.CACHE_DIR = saved
+    return decorated if numba.config.DISABLE_JIT else compiled_once(decorated)
 
 
 def cpu_kernel(function):
     """Compile a function with `prange` loops for all CPU threads; cached on disk."""
     decorate = numba.njit(**_OPTIONS, parallel=True, cache=True, fastmath={"contract"}, pipeline_class=LoopCompiler)
-    return _with_kernel_folder(decorate, function)
+    return _kept_on_disk(decorate, function)
 
 
 def cpu_function(function):
     """Compile a serial function for the CPU (tree building, baking); cached on disk."""
-    return _with_kernel_folder(numba.njit(**_OPTIONS, cache=True), function)
+    return _kept_on_disk(numba.njit(**_OPTIONS, cache=True), function)
 
 
 def _with_cubins(kernel, function):

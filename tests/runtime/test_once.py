@@ -1,0 +1,130 @@
+"""A kernel that several processes need is compiled by one of them."""
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+
+import numba
+import numpy as np
+import pytest
+
+from batchnav.runtime import once
+from batchnav.runtime.kernels import cpu_function
+
+pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+PROGRAM = """
+from kernel_of_test import total
+import numpy as np
+print(total(np.arange(5)), len(total.stats.cache_misses), len(total.stats.cache_hits), flush=True)
+"""
+KERNEL = """
+from batchnav.runtime.kernels import cpu_function
+
+@cpu_function
+def total(values):
+    result = 0
+    for value in values:
+        result += value
+    return result
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts processes that call the same kernel, which nobody has compiled yet, with a cache below `tmp_path`."""
+    (tmp_path / "kernel_of_test.py").write_text(KERNEL)
+    paths = [str(tmp_path), *filter(None, sys.path)]
+    env = {**os.environ, "BATCHNAV_CACHE": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(paths)}
+    processes = []
+
+    def start():
+        pipe = subprocess.PIPE
+        processes.append(
+            subprocess.Popen([sys.executable, "-c", PROGRAM], env=env, stdout=pipe, stderr=pipe, text=True)
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_of_processes_that_start_at_once_one_compiles(start):
+    outputs = [process.communicate(timeout=900) for process in [start() for _ in range(3)]]
+    assert sorted(out for out, _ in outputs) == ["10 0 1\n", "10 0 1\n", "10 1 0\n"], outputs
+
+
+def test_a_process_waits_for_who_compiles_and_says_so(start, tmp_path):
+    first = start().communicate(timeout=900)
+    assert first[0] == "10 1 0\n", first
+    (lock,) = (tmp_path / "cache").rglob("total.lock")
+    with open(lock) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        second = start()
+        line = ""
+        while "waiting for" not in line:
+            line = second.stderr.readline()
+            assert line, "found no line, expected one that says what is waited for"
+        assert line == "waiting for kernel_of_test.total, which another process compiles\n"
+        assert second.poll() is None
+    assert second.communicate(timeout=900)[0] == "10 0 1\n"
+
+
+@cpu_function
+def _sum(values):
+    return values.sum()
+
+
+@pytest.fixture
+def held():
+    """The lock of `_sum`, in other hands."""
+    file = once.made_by("kernels", __name__) / "_sum.lock"
+    with open(file, "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def test_who_holds_a_kernel_too_long_is_waited_for_no_longer(monkeypatch, held):
+    monkeypatch.setattr(once, "LONGEST_SECONDS", 0.0)
+    assert _sum(np.arange(4, dtype=np.int16)) == 6
+
+
+def test_where_nothing_can_be_locked_each_compiles_by_itself(monkeypatch, held):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(once.fcntl, "flock", refuse)
+    assert _sum(np.arange(4, dtype=np.int8)) == 6
+
+
+@cpu_function
+def _negative(values):
+    return -values.sum()
+
+
+def test_where_the_lock_cannot_be_opened_each_compiles_by_itself():
+    (once.made_by("kernels", __name__) / "_negative.lock").mkdir(exist_ok=True)
+    assert _negative(np.arange(4)) == -6
+
+
+@cpu_function
+def _twice(values):
+    return 2 * _sum(values)
+
+
+def test_kernels_that_call_each_other_from_two_threads():
+    """Each holds its lock while it is compiled, and neither waits for the other for ever."""
+    results = []
+    threads = [
+        threading.Thread(target=lambda kernel=kernel: results.append(int(kernel(np.arange(4, dtype=np.uint16)))))
+        for kernel in (_sum, _twice)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(900)
+    assert sorted(results) == [6, 12]
