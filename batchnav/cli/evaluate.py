@@ -22,6 +22,7 @@ from typing import Literal
 import tyro
 from rich.console import Console
 
+from batchnav.config import to_dict
 from batchnav.data.source import SCENES_DIR
 from batchnav.envs.config import nav_config
 from batchnav.envs.nav import needed_appearance
@@ -29,6 +30,7 @@ from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.agents import REFERENCE_AGENTS
 from batchnav.evaluation.run import Evaluation, Played, Player, PolicyPlayer, ReferencePlayer
 from batchnav.runs.results import append_rows
+from batchnav.runtime.ahead import ORACLE, compile_ahead
 from batchnav.runtime.bundled import ASSETS, WEIGHTS, find_policy, find_split
 from batchnav.runtime.distributed import Ranks, join
 from batchnav.runtime.files import check_writable
@@ -103,16 +105,16 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
     if ranks.first:
         check_writable(out, BatchnavError)  # before anything is played
     task = TASKS[first.config.task_name]
+    others = [name for name in task.reference_agents if options.report and name not in players]
+    if "oracle" in (*players, *others) and ranks.device.type == "cpu":
+        compile_ahead(ORACLE, config_of_env=to_dict(first.config))
     path = options.episodes or find_split(options.split, task.episode_file)
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
     evaluation = Evaluation(
         path, ranks.device, first.config.body, options.num_envs, options.renderer, options.scenes_dir, ranks, fields
     )
     played = {name: evaluation.play(player) for name, player in players.items()}
-    others = task.reference_agents if options.report else ()
-    compared = played | {
-        name: evaluation.play(ReferencePlayer(name, first.config)) for name in others if name not in played
-    }
+    compared = played | {name: evaluation.play(ReferencePlayer(name, first.config)) for name in others}
     if not ranks.first:
         return
 

@@ -22,7 +22,7 @@ from batchnav.data.source import SCENES_DIR, file_source, scene_id_of, stage_sou
 from batchnav.errors import MeshError
 from batchnav.houses import make_building, make_hall, make_house, make_scan, with_pictures, without_pictures
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.ahead import compile_ahead
+from batchnav.runtime.ahead import ENVIRONMENT, SCENES, compile_ahead
 from batchnav.runtime.cache import made_by
 from batchnav.runtime.files import as_path
 from batchnav.scene.images import AppearanceConfig
@@ -157,14 +157,14 @@ def load_scenes(
 ) -> list[Scene]:
     """Scenes by name, in parallel processes where many are to be made, with progress.
 
-    The first time, the kernels of PointNav with depth are compiled beside it (`runtime.ahead`).
+    The first time, the kernels of PointNav with depth are compiled beside it (`runtime.ahead`), too.
 
     A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "hall:", "building:"
     and "scan:"), or a folder: the prepared scenes in it, or where there are none its mesh files. With `settings`, for
     their body, and with or without `appearance`, as `load_scene` does. Raises MeshError, NavMeshError.
     """
     ids = scene_ids(names)
-    compile_ahead()
+    compile_ahead(ENVIRONMENT, SCENES)
     return find_scenes(ids, settings=settings, appearance=appearance)
 
 

@@ -17,7 +17,6 @@ from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.state import MAX_FLOAT, check_tensors, on_cpu
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
-from batchnav.runtime.ahead import wait_for_compilation
 from batchnav.runtime.checks import check_int, check_open, check_seed, refuse_copies
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.exchange import OUTPUTS, as_actions, as_mask, handed
@@ -116,8 +115,6 @@ class NavEnv(gym.vector.VectorEnv):
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)
         self.num_envs, self.device = num_envs, self.bank.device
-        if self.device.type == "cpu":
-            wait_for_compilation()
         self._playing = False  # from the first reset to the end
         self._redraws = torch.zeros(1, dtype=torch.int64)  # of finishes, so far
         make_task = lambda sim: TASKS[task](sim, self.config.task, episodes)  # noqa: E731

@@ -36,7 +36,7 @@ from batchnav.runs.shared import SharedFolder
 from batchnav.runs.signals import StopSignals
 from batchnav.runs.tracing import tracing
 from batchnav.runs.wandb import wandb_log
-from batchnav.runtime.ahead import compile_ahead
+from batchnav.runtime.ahead import ENVIRONMENT, SCENES, compile_ahead
 from batchnav.runtime.announce import number_of
 from batchnav.runtime.bundled import find_split
 from batchnav.runtime.device import machine, make_deterministic, resolve_device
@@ -160,7 +160,7 @@ def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
     """Freshly sampled episodes in this rank's share of the scenes, or its share of the episodes in theirs."""
     n = run.ppo_of(ranks).num_envs
     if ranks.first and ranks.device.type == "cpu":
-        compile_ahead(to_dict(run.nav))
+        compile_ahead(ENVIRONMENT, SCENES, config_of_env=to_dict(run.nav))
     if run.scenes.episodes:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
         swatches = swatches_for(run, [episode.scene for episode in episodes])

@@ -1,4 +1,8 @@
-"""A process beside this one that compiles what will be needed next."""
+"""Processes beside this one that compile what will be needed next.
+
+Each is a program that stands above this room and plays on something small. `runtime.once` lets this process wait for
+no more than the kernel that it needs.
+"""
 
 from __future__ import annotations
 
@@ -13,53 +17,57 @@ from typing import Any
 import torch
 from numba import config
 
-from batchnav.runtime.announce import tell
 from batchnav.runtime.cache import made_by
 from batchnav.runtime.device import num_threads
 
-PROGRAM = "batchnav.envs.ahead"
-"""It stands above this room, and is a program of its own."""
+ENVIRONMENT, SCENES, ORACLE = "batchnav.envs.ahead", "batchnav.scene.ahead", "batchnav.evaluation.ahead"
+"""Programs: a step of an environment; the second half of what makes a scene; the oracle's step."""
 _RUN = """
 import json, runpy, sys
-sys.path = json.loads(sys.argv.pop(1))
-runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+sys.path, programs = json.loads(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
+for program in programs:
+    runpy.run_module(program, run_name="__main__", alter_sys=True)
 """
 """Imports what this process would, not what lies in the current folder."""
-LONGEST = 600.0
-"""Seconds that it is waited for; then this process compiles by itself."""
-_started: list[subprocess.Popen] = []
+_started: dict[str, subprocess.Popen] = {}
+"""By program."""
 
 
-def compile_ahead(env: Mapping[str, Any] | None = None) -> None:
-    """Have the CPU's kernels of an environment compiled by another process, while this one makes its scenes.
+def compile_ahead(*programs: str, config_of_env: Mapping[str, Any] | None = None) -> None:
+    """Have the CPU's kernels of programs compiled by other processes, while this one does what comes before.
 
-    Once in a process, where there is a second core, no GPU that would play instead, and no such kernel in the cache.
+    Each once in a process, where the cache has none of its kernels; what plays not where there is a GPU that would do
+    so instead. They share the cores beside this process's: on two cores they come one after the other.
 
     Args:
-        env: an `envs.config.NavConfig` as `config.to_dict` gives it; None: the defaults, which are PointNav with depth.
+        programs: of ENVIRONMENT, SCENES and ORACLE.
+        config_of_env: an `envs.config.NavConfig` as `config.to_dict` gives it; None: the defaults, which are PointNav
+            with depth.
     """
-    task = env["task"]["name"] if env else "pointnav"
-    folder = made_by("kernels", f"batchnav.tasks.{task}")
-    idle = config.DISABLE_JIT or num_threads() < 2 or torch.cuda.is_available()  # type: ignore[attr-defined]
-    if _started or idle or not sys.executable or any(folder.rglob("*.nbi")):
-        return
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _RUN, json.dumps([*map(str, sys.path)]), PROGRAM, json.dumps(env or {})],
-            env={**os.environ, "NUMBA_NUM_THREADS": "1"},
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-    except OSError:  # no more processes, or no memory for one: this one compiles when it gets there
-        return
-    _started.append(process)
-    atexit.register(process.kill)
-
-
-def wait_for_compilation() -> None:
-    """Wait until that process is done, if there is one, for its kernels are needed now; after LONGEST end it."""
-    if _started and _started[0].poll() is None:
-        tell("waiting for the environment's kernels, which another process compiles")
+    new = [name for name in programs if name not in _started and _is_needed(name, config_of_env)]
+    processes = min(len(new), num_threads() - 1) if sys.executable else 0
+    for k in range(processes):
+        own = new[k::processes]
+        arguments = [json.dumps([*map(str, sys.path)]), json.dumps(own), json.dumps(config_of_env or {})]
         try:
-            _started[0].wait(LONGEST)
-        except subprocess.TimeoutExpired:
-            _started[0].kill()
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _RUN, *arguments], env={**os.environ, "NUMBA_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+        except OSError:  # no more processes, or no memory for one: this one compiles when it gets there
+            return
+        _started.update(dict.fromkeys(own, process))
+        atexit.register(process.kill)
+
+
+def _is_needed(program: str, config_of_env: Mapping[str, Any] | None) -> bool:
+    """Whether nothing of it is in the cache, and it will run on the CPU."""
+    if config.DISABLE_JIT or (program != SCENES and torch.cuda.is_available()):  # type: ignore[attr-defined]
+        return False
+    task = config_of_env["task"]["name"] if config_of_env else "pointnav"
+    modules = {
+        ENVIRONMENT: f"batchnav.tasks.{task}",
+        SCENES: "batchnav.scene.bvh",
+        ORACLE: "batchnav.evaluation.follow",
+    }
+    return not any(made_by("kernels", modules[program]).rglob("*.nbi"))

@@ -14,6 +14,7 @@ from batchnav.errors import NavMeshError
 from batchnav.navmesh import navmesh as navmesh_module
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.ahead import SCENES, compile_ahead
 from batchnav.runtime.announce import number_of
 from batchnav.runtime.cache import cache_folder
 from batchnav.scene.bvh import BVH, build_bvh
@@ -114,6 +115,7 @@ def bake_cached(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> Nav
 
 def bake(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> NavMesh:
     """`NavMesh.bake`, whose errors begin with the scene's name and the body."""
+    compile_ahead(SCENES)
     try:
         return NavMesh.bake(mesh, settings)
     except NavMeshError as error:

@@ -5,17 +5,29 @@ import json
 import pytest
 import torch
 
-from batchnav import NavEnv, PointNavEnv, load_scenes
+from batchnav import NavEnv, NavMesh, PointNavEnv, load_scenes
 from batchnav.config import from_dict, to_dict
 from batchnav.envs import ahead
 from batchnav.envs.config import NavConfig, with_options
+from batchnav.evaluation import ahead as oracle_ahead
+from batchnav.evaluation import follow
+from batchnav.evaluation.agents import make_reference_agent
+from batchnav.houses import make_house
+from batchnav.navmesh.bake import detail, polygons, tile
 from batchnav.render.raycast import packet
 from batchnav.runtime import ahead as process
+from batchnav.runtime.ahead import ENVIRONMENT, ORACLE, SCENES, compile_ahead
+from batchnav.scene import ahead as scene_ahead
+from batchnav.scene import bvh
+from batchnav.scene.bvh import build_bvh
 from batchnav.sensors.camera import CameraConfig
 from batchnav.tasks import pairs, pointnav
 
 KERNELS = (
     pointnav.advance_cpu, pointnav.judge_cpu, pointnav.begin_cpu, pairs.draw_cpu, packet.depth_cpu,
+)  # fmt: skip
+LATE = (
+    polygons._build, polygons._link, detail._build, tile._measure, tile._build_tree, bvh._build, bvh._pack_triangles,
 )  # fmt: skip
 
 
@@ -40,12 +52,38 @@ def test_further_cameras_noise_and_speeds_are_compiled_ahead(monkeypatch):
     assert played[0].single_observation_space["left_depth"].shape == (1, 8, 8)
 
 
+def test_the_floor_needs_the_kernels_that_a_house_needs():
+    scene_ahead.main()
+    compiled = {kernel: set(kernel.signatures) for kernel in LATE}
+    assert all(compiled.values())
+    load_mesh_and_make()
+    assert {kernel: set(kernel.signatures) for kernel in LATE} == compiled
+
+
+def load_mesh_and_make():
+    """A house from the beginning, without the caches."""
+    house = make_house(3)
+    build_bvh(house)
+    NavMesh.bake(house)
+
+
+def test_the_oracle_needs_in_the_room_what_it_needs_in_a_house():
+    oracle_ahead.main(NavConfig())
+    compiled = set(follow.follow_cpu.signatures)
+    assert compiled
+    env = PointNavEnv(load_scenes(["house:0"]), num_envs=2, device="cpu", sensors=("depth",))
+    observations, _ = env.reset()
+    make_reference_agent("oracle", env).act(observations, torch.ones(2, dtype=torch.bool))
+    assert set(follow.follow_cpu.signatures) == compiled
+
+
 @pytest.fixture
 def idle(monkeypatch, tmp_path):
-    """A machine on which a process would be started: what does so in `Popen`'s place is the test's to say."""
-    (tmp_path / "tasks").mkdir()  # as numba makes it before it compiles anything
-    monkeypatch.setattr(process, "_started", [])
-    monkeypatch.setattr(process, "made_by", lambda kind, module: tmp_path)
+    """A machine with an empty cache; what does so in `Popen`'s place is the test's to say."""
+    for room in ("tasks", "scene", "evaluation"):
+        (tmp_path / room).mkdir()  # as numba makes it before it compiles anything
+    monkeypatch.setattr(process, "_started", {})
+    monkeypatch.setattr(process, "made_by", lambda kind, module: tmp_path / module.split(".")[1])
     monkeypatch.setattr(process, "num_threads", lambda: 2)
     monkeypatch.setattr(process.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(process.config, "DISABLE_JIT", 0)
@@ -53,76 +91,88 @@ def idle(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_a_process_is_started_once_and_only_for_an_empty_cache(monkeypatch, idle):
+@pytest.fixture
+def started(monkeypatch, idle):
+    """What is started: programs and their configuration."""
     started = []
-    monkeypatch.setattr(process.subprocess, "Popen", lambda command, **_: started.append(command) or Still())
-    env = {"task": {"name": "flee"}, "sensors": ["rgb"]}
-    process.compile_ahead(env)
-    process.compile_ahead()
-    process.wait_for_compilation()
-    assert process._started[0].waited
-    assert [command[5:] for command in started] == [["batchnav.envs.ahead", json.dumps(env)]]
-    monkeypatch.setattr(process, "_started", [])
+
+    def start(command, **_):
+        started.append((*json.loads(command[5]), json.loads(command[6])))
+        return Still()
+
+    monkeypatch.setattr(process.subprocess, "Popen", start)
+    return started
+
+
+ENV = {"task": {"name": "flee"}, "sensors": ["rgb"]}
+
+
+def test_a_program_is_started_once_and_only_for_an_empty_cache(monkeypatch, idle, started):
+    compile_ahead(ENVIRONMENT, config_of_env=ENV)
+    compile_ahead(ENVIRONMENT)
+    assert started == [(ENVIRONMENT, ENV)]
+    monkeypatch.setattr(process, "_started", {})
     (idle / "tasks" / "draw_cpu.nbi").touch()
-    process.compile_ahead()
-    assert len(started) == 1
+    compile_ahead(ENVIRONMENT, SCENES)
+    compile_ahead(SCENES)
+    assert started[1:] == [(SCENES, {})]
+
+
+@pytest.mark.parametrize(
+    ("cores", "expected"),
+    [
+        (1, []),
+        (2, [(ENVIRONMENT, SCENES, ORACLE, {})]),
+        (3, [(ENVIRONMENT, ORACLE, {}), (SCENES, {})]),
+        (16, [(ENVIRONMENT, {}), (SCENES, {}), (ORACLE, {})]),
+    ],
+)
+def test_programs_share_the_other_cores(monkeypatch, started, cores, expected):
+    monkeypatch.setattr(process, "num_threads", lambda: cores)
+    compile_ahead(ENVIRONMENT, SCENES, ORACLE)
+    assert started == expected
+
+
+def test_with_a_gpu_only_scenes_are_made_on_the_cpu(monkeypatch, started):
+    monkeypatch.setattr(process.torch.cuda, "is_available", lambda: True)
+    compile_ahead(ENVIRONMENT, SCENES, ORACLE)
+    assert started == [(SCENES, {})]
 
 
 def test_the_process_imports_what_this_one_would(monkeypatch, idle, tmp_path):
-    """And not what lies in the folder that it is started in."""
+    """And not what lies in the folder that it is started in; and runs one program after the other."""
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()
-        (folder / "played.py").write_text("import pathlib; (pathlib.Path(__file__).parent / 'ran').touch()")
+        for name in ("played", "made"):
+            (folder / f"{name}.py").write_text(
+                f"import pathlib, sys\n(pathlib.Path(__file__).parent / 'ran_{name}').write_text(sys.argv[1])"
+            )
     monkeypatch.chdir(here)
-    monkeypatch.setattr(process, "PROGRAM", "played")
+    monkeypatch.setattr(process, "ENVIRONMENT", "played")
+    monkeypatch.setattr(process, "SCENES", "made")
     monkeypatch.setattr(process.sys, "path", [str(there), *filter(None, process.sys.path)])
-    process.compile_ahead()
-    assert process._started[0].wait(900) == 0
-    assert (there / "ran").exists() and not (here / "ran").exists()
+    compile_ahead("played", "made", config_of_env=ENV)
+    assert process._started["played"] is process._started["made"]
+    assert process._started["made"].wait(900) == 0
+    assert [json.loads((there / f"ran_{name}").read_text()) for name in ("played", "made")] == [ENV, ENV]
+    assert not any(here.glob("ran_*"))
 
 
-def test_where_no_process_can_be_started_nothing_is_awaited(monkeypatch, idle):
+def test_where_no_process_can_be_started_none_is(monkeypatch, idle):
     def refuse(*_, **__):
         raise OSError("Resource temporarily unavailable")
 
     monkeypatch.setattr(process.subprocess, "Popen", refuse)
-    process.compile_ahead()
+    compile_ahead(ENVIRONMENT)
     monkeypatch.setattr(process.sys, "executable", "")  # Python inside another program
     monkeypatch.setattr(process.subprocess, "Popen", lambda *_, **__: pytest.fail("found a process of no program"))
-    process.compile_ahead()
-    process.wait_for_compilation()
+    compile_ahead(ENVIRONMENT)
     assert not process._started
 
 
-def test_a_process_that_hangs_is_ended(monkeypatch):
-    monkeypatch.setattr(process, "_started", [Hanging()])
-    process.wait_for_compilation()
-    assert process._started[0].killed
-
-
 class Still:
-    """A process that ends when it is waited for."""
-
-    waited = False
-
-    def poll(self):
-        return 0 if self.waited else None
-
-    def wait(self, timeout):
-        self.waited = True
+    """A process that does nothing."""
 
     def kill(self):
         """Nothing runs."""
-
-
-class Hanging(Still):
-    """A process that never ends by itself."""
-
-    killed = False
-
-    def wait(self, timeout):
-        raise process.subprocess.TimeoutExpired("batchnav.envs.ahead", timeout)
-
-    def kill(self):
-        self.killed = True
