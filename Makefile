@@ -11,7 +11,9 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 # Exact versions, also of what builds the package, for which newer versions of pip read the second variable.
 INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/constraints.txt \
-	$(RUN) -m pip install --quiet
+	$(RUN) -m pip install --quiet --no-compile
+# Byte code is made and kept of what is imported, not of all ten thousand modules that are installed.
+unexport PYTHONDONTWRITEBYTECODE
 # A machine with an NVIDIA GPU gets CUDA's compiler wheels and the large configuration.
 GPU := $(shell command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU && echo yes)
 EXTRA := $(if $(GPU),[cuda],)
