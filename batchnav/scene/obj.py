@@ -19,6 +19,8 @@ _OPTIONS = {"-o": 3, "-s": 3, "-t": 3, "-mm": 2} | dict.fromkeys(
     ("-blendu", "-blendv", "-bm", "-boost", "-cc", "-clamp", "-imfchan", "-texres", "-type"), 1
 )
 """A texture's options and their values; of the first three some may be missing."""
+_NUMBERS = ("v", "vt", "f")
+"""Lines of numbers, which comments may follow."""
 _AS_THEY_ARE = ((1.0, 1.0), (0.0, 0.0))
 """A scale and an offset of UVs that change nothing."""
 _MOST_WORDS = 8
@@ -38,6 +40,8 @@ def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarra
     for number, line in enumerate(_lines(data), 1):
         try:
             word, *rest = line.split() or ("",)
+            if "#" in line and word in _NUMBERS:  # materials and files may have it in their names
+                rest = line.partition("#")[0].split()[1:]
             if word == "v":
                 points.extend(map(float, rest[:3]))
                 if len(rest) < 3:

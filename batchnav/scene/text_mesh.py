@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import codecs
+import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -55,8 +56,8 @@ def read_off(data: bytes) -> tuple[np.ndarray, np.ndarray]:
         lines = [line.partition("#")[0] for line in lines]
     numbers = [i for i, line in enumerate(lines, 1) if line and not line.isspace()]
     head = lines[numbers[0] - 1].split() if numbers else [""]
-    if not head[0].endswith("OFF") or "BINARY" in head:
-        raise MeshError("is not an OFF file of text")
+    if not re.fullmatch("(ST)?C?N?OFF", head[0]) or "BINARY" in head:
+        raise MeshError(f"is not an OFF file of text with three coordinates a vertex (its head is {head[0][:20]!r})")
     points, corners, counts = array.array("d"), array.array("q"), array.array("q")
 
     def vertices(columns: Columns, count: int) -> None:
@@ -102,9 +103,12 @@ def _read(
                 raise ValueError("found lines of different lengths")
             reader([words[k::width] for k in range(1, width)], count)
         except (ValueError, OverflowError) as error:
-            if count == 1:
+            if count > 1:
+                _read_apart(reader, word, some, places, kind)
+            elif "#" in (rest := some[0][len(word) :]):  # a comment follows
+                _read(reader, word, [word + rest.partition("#")[0]], places, kind)
+            else:
                 raise MeshError(f"line {places[0]}: {error}, expected {kind}") from error
-            _read_apart(reader, word, some, places, kind)
 
 
 def _read_apart(reader, word: str, lines: Sequence[str], numbers: Sequence[int], kind: str) -> None:

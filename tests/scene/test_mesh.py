@@ -133,6 +133,7 @@ BAD_FILES = {
     "faces.off": (b"OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n9 0 1\n", "line 6: found 2 of 9"),
     "index.off": (b"OFF 3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 -7\n", "vertex index -7"),
     "nothing.off": (b"\n# a\n", "not an OFF file"),
+    "four.off": (b"4OFF\n3 1 0\n0 0 0 1\n1 0 0 1\n0 1 0 1\n3 0 1 2\n", "three coordinates .* '4OFF'"),
     "zero.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 0 1 2\n", "vertex index -1"),
     "face.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 x\n", "line 4: .*'x'"),
     "long.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf " + b"1 2 3 " * 2000, "polygon of 6000 corners"),
@@ -265,6 +266,16 @@ def test_encodings_and_line_ends(tmp_path, encoding, end):
     assert len(load_mesh(written(tmp_path, "a.obj", text.encode(encoding))).faces) == 1
     ply = (PLY + b"3 0 1 2\n").replace(b"\n", end.encode())
     assert len(load_mesh(written(tmp_path, "a.ply", ply)).faces) == 1
+
+
+@pytest.mark.parametrize("appearance", [True, False])
+def test_comments_behind_numbers(tmp_path, appearance):
+    """Also of so many words that they might be colours; what is broken behind them is still named."""
+    text = "v 0 0 0 # a b c d\nv 1 0 0 # 1 2 3\nv 0 1 0#\nvt 0 0 # 1\nusemtl a#1\nf 1/1 2/1 3/1 # one\nf 1 3 2 #1\n"
+    mesh = load_mesh(written(tmp_path, "a.obj", text.encode()), appearance=appearance)
+    assert len(mesh.faces) == 2 and mesh.surface is None
+    with pytest.raises(MeshError, match=r"line 8: .*, expected OBJ"):
+        load_mesh(written(tmp_path, "a.obj", (text + "f 1 2 x # 3\n").encode()), appearance=appearance)
 
 
 def test_a_binary_body_behind_a_header_with_other_line_ends(tmp_path):
