@@ -127,3 +127,9 @@ class Gltf:
     def data(self):
         """The GLB file."""
         return glb({**self.tree, "buffers": [{"byteLength": len(self.binary)}]}, self.binary)
+
+
+def by_corner(mesh, values):
+    """Corners' values as a dict by the vertex's place."""
+    places = mesh.vertices[mesh.faces]
+    return {tuple(p): v.tolist() for p, v in zip(places.reshape(-1, 3), values.reshape(-1, values.shape[-1]))}  # noqa: B905
