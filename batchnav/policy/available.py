@@ -16,9 +16,11 @@ OLDEST = 3, 5
 """The first Triton whose products may have fewer than 16 rows, as the encoder's have; torch 2.9 brings it."""
 
 
-@torch.compiler.assume_constant_result
 def has_triton(device: torch.device) -> bool:
-    """Whether a device is a GPU that runs kernels in Triton with products in bfloat16, and Triton is there."""
+    """Whether a device is a GPU that runs kernels in Triton with products in bfloat16, and Triton is there.
+
+    A module asks when it goes to a device, and its `forward` reads what was said: compiled code cannot ask.
+    """
     return device.type == "cuda" and _is_installed() and torch.cuda.get_device_capability(device) >= CAPABILITY
 
 

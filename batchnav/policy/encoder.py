@@ -116,7 +116,13 @@ class SEResNet9(nn.Module):
     def _is_fused(self, image: torch.Tensor) -> bool:
         """Whether `encoder_triton` takes these images: depth in bfloat16 on CUDA."""
         fits = 0 < self.depth_bins <= FUSED_BINS and self.stem.out_channels in FUSED_WIDTHS
-        return fits and image.dtype == torch.bfloat16 and has_triton(image.device)
+        return fits and image.dtype == torch.bfloat16 and self.has_kernels
+
+    def _apply(self, fn: Callable, recurse: bool = True) -> SEResNet9:
+        """What `to` does, and how this module comes to a device."""
+        super()._apply(fn, recurse)
+        self.has_kernels = has_triton(self.stem.weight.device)
+        return self
 
     def _fused(self, image: torch.Tensor) -> torch.Tensor:
         """Stem and blocks with `encoder_triton`."""

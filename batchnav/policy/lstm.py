@@ -29,6 +29,13 @@ class EpisodicLSTM(nn.RNNBase):
         self.cell = lstm_cell
         for name, parameter in self.named_parameters():
             (nn.init.zeros_ if "bias" in name else nn.init.orthogonal_)(parameter)
+        self.has_kernels = has_triton(self.get_parameter("weight_hh_l0").device)
+
+    def _apply(self, fn: Callable, recurse: bool = True) -> EpisodicLSTM:
+        """What `to` does, and how this module comes to a device."""
+        super()._apply(fn, recurse)
+        self.has_kernels = has_triton(self.get_parameter("weight_hh_l0").device)
+        return self
 
     def forward(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs [T, B, I], starts bool [T, B], state [2, L, B, H] (h and c) -> outputs [T, B, H], state after step T.
@@ -64,7 +71,7 @@ class EpisodicLSTM(nn.RNNBase):
         More of them fill the GPU with a step's product alone.
         """
         fits = x.shape[1] <= FUSED_SEQUENCES and self.hidden_size % FUSED_SIZES == 0
-        return torch.is_grad_enabled() and fits and _has_kernels(x.device)
+        return torch.is_grad_enabled() and fits and self._in_kernels()
 
     def _learns_in_place(self, x: torch.Tensor, state: torch.Tensor) -> bool:
         """Whether these inputs are learned from on the CPU in one type, from a state without gradient.
@@ -76,7 +83,11 @@ class EpisodicLSTM(nn.RNNBase):
 
     def _acts_fused(self, x: torch.Tensor) -> bool:
         """Whether this is a step to act by on CUDA in bfloat16, which has kernels of its own between its products."""
-        return not torch.is_grad_enabled() and len(x) == 1 and _has_kernels(x.device)
+        return not torch.is_grad_enabled() and len(x) == 1 and self._in_kernels()
+
+    def _in_kernels(self) -> bool:
+        """Whether products are in bfloat16, and `lstm_triton` can run."""
+        return self.has_kernels and torch.is_autocast_enabled("cuda")
 
     def _layer_by_layer(
         self, lstm_layer: Callable, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor
@@ -103,11 +114,6 @@ class EpisodicLSTM(nn.RNNBase):
 
         output, state = lstm_step(x[0], starts[0], state, self.all_weights)
         return output[None], state
-
-
-def _has_kernels(device: torch.device) -> bool:
-    """Whether products there are in bfloat16, and `lstm_triton` can run."""
-    return device.type == "cuda" and torch.is_autocast_enabled("cuda") and has_triton(device)
 
 
 def lstm_cell(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import safetensors
 import torch
 from gymnasium import spaces
+from torch.overrides import TorchFunctionMode
 
 from batchnav.config import PolicyConfig, from_dict, shortened, to_dict
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError
@@ -77,10 +79,9 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
         space = _observation_space(json.loads(metadata["observations"]))
         actions = _action_space(metadata)
         info = dict(json.loads(metadata["info"]))
-        with torch.device("meta"):  # nothing is allocated before the file's tensors are known to fit
-            expected = ActorCritic(space, actions, config).state_dict()
-        _check_names_and_shapes(tensors, expected, path)
-        network = ActorCritic(space, actions, config)
+        with torch.device("meta"), _NoDraws():  # nothing is allocated before the file's tensors are known to fit
+            network = ActorCritic(space, actions, config)
+        _check_names_and_shapes(tensors, network.state_dict(), path)
     except CheckpointError:
         raise
     except BatchnavError as error:
@@ -90,8 +91,18 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
     _check_finite(tensors, path)
     if "sha256" in metadata and metadata.pop("sha256") != _digest(tensors, metadata):
         raise CheckpointError(f"{path}: is damaged: its check sum differs (whoever changes a file leaves 'sha256' out)")
-    network.load_state_dict(tensors)
-    return Agent(network.to(device), info)
+    network.to_empty(device=device).load_state_dict(tensors)
+    return Agent(network, info)
+
+
+class _NoDraws(TorchFunctionMode):
+    """Leaves out normal draws: on "meta", where nothing has a value, they import torch's compiler, a second's work."""
+
+    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        if func.__name__ == "normal_":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 def load_weights(policy: ActorCritic, path: str | Path) -> None:

@@ -1,10 +1,19 @@
 """Where kernels in Triton are used."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
-from batchnav.policy import available
+from batchnav.config import PolicyConfig
+from batchnav.policy import available, encoder, lstm
 from batchnav.policy.available import has_triton
+from batchnav.policy.encoder import SEResNet9
+from batchnav.policy.lstm import EpisodicLSTM
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -26,9 +35,37 @@ def test_the_cpu_has_no_triton():
     assert not has_triton(torch.device("cpu"))
 
 
-def test_compiled_code_knows_at_once():
-    def which(x):
-        return x + 1 if has_triton(x.device) else x - 1
+@pytest.mark.parametrize(
+    ("module", "make"),
+    [(encoder, lambda: SEResNet9((1, 32, 32), PolicyConfig(base_width=4))), (lstm, lambda: EpisodicLSTM(4, 64, 1))],
+)
+def test_a_module_asks_when_it_comes_to_a_device(monkeypatch, module, make):
+    monkeypatch.setattr(module, "has_triton", lambda device: device.type == "meta")
+    network = make()
+    assert not network.has_kernels and network.to("meta").has_kernels
+    assert not network.to_empty(device="cpu").has_kernels
+    with torch.device("meta"):
+        assert make().has_kernels
 
-    compiled = torch.compile(which, backend="eager", fullgraph=True)
-    assert torch.equal(compiled(torch.zeros(2)), torch.full((2,), -1.0))
+
+def test_compiled_code_knows_at_once(monkeypatch):
+    network = SEResNet9((1, 32, 32), PolicyConfig(base_width=4, visual_size=8)).bfloat16()
+    monkeypatch.setattr(encoder, "has_triton", None)  # not asked for each batch
+    compiled = torch.compile(network, backend="eager", fullgraph=True)
+    image = torch.rand(2, 1, 32, 32).bfloat16()
+    assert torch.equal(compiled(image), network(image))
+
+
+ACTS = """
+import sys, torch, batchnav
+agent = batchnav.load_policy("assets/policies/pointnav_h200/policy.safetensors")
+agent.reset(num_envs=2)
+agent.act({name: torch.rand(2, *shape) for name, shape in agent.network.observation_shapes.items()})
+print("torch._dynamo" in sys.modules)
+"""
+
+
+def test_a_policy_that_acts_imports_no_compiler():
+    """torch's takes a second; optimisers bring it."""
+    found = subprocess.run([sys.executable, "-c", ACTS], cwd=ROOT, capture_output=True, text=True)
+    assert found.stdout.split() == ["False"], found.stderr
