@@ -14,8 +14,8 @@ What decides the speed, and is easily lost: the loops over a packet's rays are f
 the traversal they are not vectorised), and those over boxes sum up to a bit a box. Branches on these bits say which
 node is next, since a CPU guesses branches and goes on; which of two is first follows from the boxes' centres alone,
 before the rays are done. Eight rays are asked first: they meet most of the boxes that any ray meets, and what a CPU
-guessed wrong it knows the sooner. A `Packet` is made and written in these functions only: in the body of a `prange` loop, writes
-to the arrays of a NamedTuple were lost.
+guessed wrong it knows the sooner. Both children are prefetched meanwhile. A `Packet` is made and written in these
+functions only: in the body of a `prange` loop, writes to the arrays of a NamedTuple were lost.
 """
 
 from typing import NamedTuple
