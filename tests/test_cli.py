@@ -13,7 +13,7 @@ from PIL import Image
 from worlds import write_box, write_floor, write_json
 
 import batchnav
-from batchnav.cli import COMMANDS, main
+from batchnav.cli import COMMANDS, SLOW, main
 from batchnav.config import load_config
 from batchnav.data.catalog import SOURCES, Source
 from batchnav.data.episodes import load_episodes
@@ -218,6 +218,17 @@ def test_usage(run, arguments, status, capsys):
     assert caught.value.code == status
     out = capsys.readouterr().out
     assert "batchnav doctor\n" in out and "batchnav navmesh {bake,info,view}" in out
+
+
+@pytest.mark.parametrize("command", SLOW)
+def test_what_imports_for_seconds_says_at_once_that_it_begins(run, caplog, monkeypatch, command):
+    def import_module(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr("batchnav.cli.importlib.import_module", import_module)
+    with pytest.raises(ImportError, match=f"batchnav.cli.{command}"):
+        run(command)
+    assert [record.getMessage() for record in caplog.records] == [f"batchnav {batchnav.__version__}: starting"]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ COMMANDS = {
     "doctor": Command("", "what this machine can do, and what to install for the rest"),
 }
 """The modules `batchnav.cli.NAME`; each has a function `command` of the arguments after its name."""
+SLOW = ("train", "evaluate", "view", "bench")
+"""What they import takes seconds, the first time ten and more: they say at once that they begin."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -59,8 +61,8 @@ def _run(name: str, arguments: Sequence[str]) -> None:
     """A command, with what the package says of itself."""
     logging.basicConfig(format="%(message)s")
     logging.getLogger("batchnav").setLevel(logging.INFO)  # which renderer was taken, and why
-    if name == "train" and os.environ.get("RANK", "0") == "0":
-        logging.getLogger("batchnav").info("batchnav %s: starting", __version__)  # what it imports takes seconds
+    if name in SLOW and os.environ.get("RANK", "0") == "0":
+        logging.getLogger("batchnav").info("batchnav %s: starting", __version__)
     command = importlib.import_module(f"batchnav.cli.{name}").command
     importlib.import_module("batchnav.runtime.announce")  # from here on kernels that compile say so
     command(arguments)
