@@ -106,7 +106,7 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
         check_writable(out, BatchnavError)  # before anything is played
     task = TASKS[first.config.task_name]
     others = [name for name in task.reference_agents if options.report and name not in players]
-    if "oracle" in (*players, *others) and ranks.device.type == "cpu":
+    if ranks.first and ranks.device.type == "cpu" and "oracle" in (*players, *others):
         compile_ahead(ORACLE, config_of_env=to_dict(first.config))
     path = options.episodes or find_split(options.split, task.episode_file)
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))

@@ -157,7 +157,7 @@ def load_scenes(
 ) -> list[Scene]:
     """Scenes by name, in parallel processes where many are to be made, with progress.
 
-    The first time, the kernels of PointNav with depth are compiled beside it (`runtime.ahead`), too.
+    The first time, the kernels of PointNav with depth are compiled beside it (`runtime.ahead`).
 
     A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "hall:", "building:"
     and "scan:"), or a folder: the prepared scenes in it, or where there are none its mesh files. With `settings`, for

@@ -271,7 +271,7 @@ def _init_heads(actor: nn.Linear, critic: nn.Linear) -> None:
     nn.init.orthogonal_(actor.weight, gain=0.01)
     nn.init.zeros_(actor.bias)
     nn.init.normal_(critic.weight)
-    if not critic.weight.is_meta:  # without values; see `weights.load_policy`
+    if not critic.weight.is_meta:  # which has no values, and whose norm imports torch's compiler
         with torch.no_grad():
             critic.weight.mul_(0.1 / critic.weight.norm(dim=1, keepdim=True))
     nn.init.zeros_(critic.bias)

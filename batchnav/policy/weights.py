@@ -80,8 +80,9 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
         actions = _action_space(metadata)
         info = dict(json.loads(metadata["info"]))
         with torch.device("meta"), _NoDraws():  # nothing is allocated before the file's tensors are known to fit
-            network = ActorCritic(space, actions, config)
-        _check_names_and_shapes(tensors, network.state_dict(), path)
+            expected = ActorCritic(space, actions, config).state_dict()
+        _check_names_and_shapes(tensors, expected, path)
+        network = ActorCritic(space, actions, config)  # with what no file holds, as an encoder's own constants
     except CheckpointError:
         raise
     except BatchnavError as error:
@@ -91,8 +92,8 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
     _check_finite(tensors, path)
     if "sha256" in metadata and metadata.pop("sha256") != _digest(tensors, metadata):
         raise CheckpointError(f"{path}: is damaged: its check sum differs (whoever changes a file leaves 'sha256' out)")
-    network.to_empty(device=device).load_state_dict(tensors)
-    return Agent(network, info)
+    network.load_state_dict(tensors)
+    return Agent(network.to(device), info)
 
 
 class _NoDraws(TorchFunctionMode):

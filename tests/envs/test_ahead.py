@@ -1,44 +1,26 @@
 """What is compiled ahead is what an environment needs."""
 
 import json
+import subprocess
+import sys
 
+import numba
 import pytest
-import torch
+from worlds import write_floor
 
-from batchnav import NavEnv, NavMesh, PointNavEnv, load_scenes
+from batchnav import NavEnv, load_scene
+from batchnav.cli import evaluate, main
 from batchnav.config import from_dict, to_dict
+from batchnav.data.episodes import save_episodes
+from batchnav.data.generate import generate_episodes
 from batchnav.envs import ahead
 from batchnav.envs.config import NavConfig, with_options
-from batchnav.evaluation import ahead as oracle_ahead
-from batchnav.evaluation import follow
-from batchnav.evaluation.agents import make_reference_agent
-from batchnav.houses import make_house
-from batchnav.navmesh.bake import detail, polygons, tile
-from batchnav.render.raycast import packet
+from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime import ahead as process
 from batchnav.runtime.ahead import ENVIRONMENT, ORACLE, SCENES, compile_ahead
-from batchnav.scene import ahead as scene_ahead
-from batchnav.scene import bvh
-from batchnav.scene.bvh import build_bvh
+from batchnav.scene import scene
+from batchnav.scene.mesh import load_mesh
 from batchnav.sensors.camera import CameraConfig
-from batchnav.tasks import pairs, pointnav
-
-KERNELS = (
-    pointnav.advance_cpu, pointnav.judge_cpu, pointnav.begin_cpu, pairs.draw_cpu, packet.depth_cpu,
-)  # fmt: skip
-LATE = (
-    polygons._build, polygons._link, detail._build, tile._measure, tile._build_tree, bvh._build, bvh._pack_triangles,
-)  # fmt: skip
-
-
-def test_the_room_needs_the_kernels_that_a_house_needs():
-    ahead.main(NavConfig())
-    compiled = [set(kernel.signatures) for kernel in KERNELS]
-    assert all(compiled)
-    env = PointNavEnv(load_scenes(["house:0"]), num_envs=2, device="cpu")
-    env.reset()
-    env.step(torch.ones(2, dtype=torch.int64))
-    assert [set(kernel.signatures) for kernel in KERNELS] == compiled
 
 
 def test_further_cameras_noise_and_speeds_are_compiled_ahead(monkeypatch):
@@ -52,29 +34,77 @@ def test_further_cameras_noise_and_speeds_are_compiled_ahead(monkeypatch):
     assert played[0].single_observation_space["left_depth"].shape == (1, 8, 8)
 
 
-def test_the_floor_needs_the_kernels_that_a_house_needs():
-    scene_ahead.main()
-    compiled = {kernel: set(kernel.signatures) for kernel in LATE}
-    assert all(compiled.values())
-    load_mesh_and_make()
-    assert {kernel: set(kernel.signatures) for kernel in LATE} == compiled
+NEEDS = """
+import torch
+import batchnav
+from batchnav.envs.config import NavConfig
+
+def compiled(kernels):
+    return [set(kernel.signatures) for kernel in kernels]
+"""
+OF_AN_ENVIRONMENT = f"""{NEEDS}
+from batchnav.envs import ahead
+from batchnav.render.raycast import packet
+from batchnav.tasks import pairs, pointnav
+
+kernels = pointnav.advance_cpu, pointnav.judge_cpu, pointnav.begin_cpu, pairs.draw_cpu, packet.depth_cpu
+ahead.main(NavConfig())
+before = compiled(kernels)
+env = batchnav.PointNavEnv(batchnav.load_scenes(["house:0"]), num_envs=2, device="cpu")
+env.reset()
+env.step(torch.ones(2, dtype=torch.int64))
+"""
+OF_SCENES = f"""{NEEDS}
+from batchnav.houses import make_house
+from batchnav.navmesh.bake import detail, polygons, tile
+from batchnav.scene import ahead, bvh
+
+kernels = (
+    polygons._build, polygons._link, detail._build, tile._measure, tile._build_tree, bvh._build, bvh._pack_triangles
+)
+ahead.main()
+before = compiled(kernels)
+house = make_house(3)
+bvh.build_bvh(house)
+batchnav.NavMesh.bake(house)
+"""
+OF_THE_ORACLE = f"""{NEEDS}
+from batchnav.evaluation import ahead
+from batchnav.evaluation.agents import make_reference_agent
+from batchnav.evaluation.follow import follow_cpu
+
+kernels = [follow_cpu]
+ahead.main(NavConfig())
+before = compiled(kernels)
+env = batchnav.PointNavEnv(batchnav.load_scenes(["house:0"]), num_envs=2, device="cpu")
+observations, _ = env.reset()
+make_reference_agent("oracle", env).act(observations, torch.ones(2, dtype=torch.bool))
+"""
 
 
-def load_mesh_and_make():
-    """A house from the beginning, without the caches."""
-    house = make_house(3)
-    build_bvh(house)
-    NavMesh.bake(house)
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.parametrize(
+    "program", [OF_AN_ENVIRONMENT, OF_SCENES, OF_THE_ORACLE], ids=["environment", "scenes", "oracle"]
+)
+def test_programs_compile_what_a_house_needs(program):
+    """In a process of its own, where nothing else has compiled them before."""
+    check = "assert all(before) and compiled(kernels) == before, (before, compiled(kernels))"
+    found = subprocess.run([sys.executable, "-c", f"{program}{check}"], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
 
 
-def test_the_oracle_needs_in_the_room_what_it_needs_in_a_house():
-    oracle_ahead.main(NavConfig())
-    compiled = set(follow.follow_cpu.signatures)
-    assert compiled
-    env = PointNavEnv(load_scenes(["house:0"]), num_envs=2, device="cpu", sensors=("depth",))
-    observations, _ = env.reset()
-    make_reference_agent("oracle", env).act(observations, torch.ones(2, dtype=torch.bool))
-    assert set(follow.follow_cpu.signatures) == compiled
+def test_who_bakes_and_who_evaluates_the_oracle_asks_for_it(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(scene, "compile_ahead", lambda *programs, **_: asked.extend(programs))
+    monkeypatch.setattr(evaluate, "compile_ahead", lambda *programs, **_: asked.extend(programs))
+    scene.bake(load_mesh(write_floor(tmp_path / "floor.obj")), "floor", NavMeshSettings())
+    assert asked == [SCENES]
+    few = tmp_path / "few.json.gz"
+    save_episodes(generate_episodes(load_scene("house:0"), 2), few)
+    for agent, expected in (("forward", []), ("oracle", [ORACLE])):
+        asked.clear()
+        main(["evaluate", agent, "--episodes", str(few), "--device", "cpu", "--out", str(tmp_path)])
+        assert [program for program in asked if program != SCENES] == expected
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
-from batchnav.policy import ENCODERS, ActorCritic, cells
+from batchnav.policy import ENCODERS, ActorCritic, cells, load_policy, save_policy
 from batchnav.policy.encoder import SEFixupBlock, SEResNet9, SimpleCNN, _OneHotProduct
 
 PAPER_PARAMETERS = 10_988_085  # counted by the released system's own log
@@ -116,6 +116,25 @@ def test_own_encoder_plugs_in(monkeypatch):
     monkeypatch.setitem(ENCODERS, "mean", Mean)
     policy = ActorCritic(point_goal_space(), spaces.Discrete(4), PolicyConfig(encoder="mean", polar=("goal",)))
     assert policy.body.input_size == 1 + 32 + 32
+
+
+def test_own_encoder_keeps_its_constants_when_it_is_loaded(monkeypatch, tmp_path):
+    """Those that no file holds."""
+
+    class Centred(torch.nn.Module):
+        def __init__(self, image_shape, config):
+            super().__init__()
+            self.output_size, self.scale = image_shape[0], torch.tensor(2.0)
+            self.register_buffer("centre", torch.tensor([0.25]), persistent=False)
+
+        def forward(self, image):
+            return self.scale * (image - self.centre).mean((2, 3))
+
+    monkeypatch.setitem(ENCODERS, "centred", Centred)
+    policy = ActorCritic(point_goal_space(), spaces.Discrete(4), PolicyConfig(encoder="centred", polar=("goal",)))
+    save_policy(policy, tmp_path / "policy.safetensors")
+    image = torch.rand(3, 1, 16, 16)
+    assert torch.equal(load_policy(tmp_path / "policy.safetensors").network.encoder(image), policy.encoder(image))
 
 
 def test_stem_sees_each_cell_with_its_one_hot_bins():
