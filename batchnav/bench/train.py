@@ -334,7 +334,7 @@ def draw(rows: list[dict], path) -> None:
     """Stacked bars: microseconds per frame by part, with the policy-only bound's share written on top."""
     order = ("width", "num_envs", "minibatches", "houses")
     rows = sorted(rows, key=lambda r: (list(POLICIES).index(r["params"]["policy"]), *(r["params"][k] for k in order)))
-    figure, axes = plt.subplots(figsize=(1.6 + 0.9 * len(rows), 4.5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(2.6 + 0.9 * len(rows), 4.5), layout="constrained")
     places, bottom = np.arange(len(rows)), np.zeros(len(rows))
     for part in PARTS:
         height = np.maximum([r["microseconds_per_frame"][part] for r in rows], 0.0)
@@ -347,7 +347,7 @@ def draw(rows: list[dict], path) -> None:
     axes.set_ylabel("microseconds per frame")
     axes.set_title(f"{rows[0]['machine']}: frames/s, and share\nof what the policy alone allows", fontsize=10)
     axes.margins(y=0.15)
-    axes.legend(fontsize=8)
+    figure.legend(loc="outside right upper", fontsize=8, frameon=False)  # not over bars
     figure.savefig(path, dpi=120)
     plt.close(figure)
 

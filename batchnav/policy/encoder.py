@@ -21,6 +21,7 @@ from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
 from batchnav.policy.available import has_triton
 from batchnav.policy.cells import CELL, one_hot_cells
+from batchnav.policy.small_images import conv3x3, dense_weight, is_small
 
 SMALLEST_IMAGE = 16
 """Pixels a side: fewer leave nothing to do for the strides of the last blocks."""
@@ -73,7 +74,7 @@ class SEFixupBlock(nn.Module):
         y = F.conv2d(y, self.conv1.weight, bias1b, self.stride, padding=1)
         y = F.relu(y) + self.fixup_bias2a
         bias2b = self.fixup_bias2b.expand(self.conv2.out_channels)
-        y = F.conv2d(y, self.conv2.weight * self.fixup_scale, bias2b, padding=1)
+        y = conv3x3(y, self.conv2.weight * self.fixup_scale, bias2b)
         gate = torch.sigmoid(self.excite(F.relu(self.squeeze(y.mean((2, 3))))))
         return F.relu(torch.addcmul(shortcut, y, gate[:, :, None, None]))
 
@@ -111,7 +112,8 @@ class SEResNet9(nn.Module):
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         """[B, C, H, W] in 0..1 -> [B, visual_size]."""
         x = self._fused(image) if self._is_fused(image) else self.blocks(self.read_cells(image))
-        return self.project(F.relu(self.compress(x)).flatten(1))
+        x = conv3x3(x, self.compress.weight, self.compress.get_parameter("bias"))
+        return self.project(F.relu(x).flatten(1))
 
     def _is_fused(self, image: torch.Tensor) -> bool:
         """Whether `encoder_triton` takes these images: depth in bfloat16 on CUDA."""
@@ -126,21 +128,23 @@ class SEResNet9(nn.Module):
 
     def _fused(self, image: torch.Tensor) -> torch.Tensor:
         """Stem and blocks with `encoder_triton`."""
-        from batchnav.policy.encoder_triton import BlockWeights, trunk  # Triton comes with torch for CUDA alone
+        # Triton comes with torch for CUDA alone
+        from batchnav.policy.encoder_triton import BlockWeights, sizes_of_blocks, trunk
 
         if any(self.padding):
             image = F.pad(image, self.padding)
         kind, blocks = image.dtype, [cast(SEFixupBlock, block) for block in self.blocks]
         shifts = [block.fixup_bias1a for block in blocks] + [torch.zeros_like(blocks[0].fixup_bias1a)]
+        sizes = sizes_of_blocks(*image.shape[2:], len(blocks))[1:]
         weights = [
             BlockWeights(
-                block.conv1.weight.to(kind), (block.conv2.weight * block.fixup_scale).to(kind),
+                block.conv1.weight.to(kind), _second_weight(block, *size).to(kind),
                 None if block.skip is None else block.skip.weight.to(kind),
                 block.fixup_bias1b, block.fixup_bias2a, block.fixup_bias2b, shift,
                 block.squeeze.weight.to(kind), block.squeeze.bias,
                 block.excite.weight.t().contiguous().to(kind), block.excite.bias,
             )
-            for block, shift in zip(blocks, shifts[1:], strict=True)
+            for block, size, shift in zip(blocks, sizes, shifts[1:], strict=True)
         ]  # fmt: skip
         return trunk(image, self.depth_bins, self.stem_by_bin(), shifts[0], weights)
 
@@ -250,6 +254,12 @@ def _to_whole_cells(height: int, width: int) -> tuple[int, int, int, int]:
 def _projection(features: int, size: int) -> nn.Sequential:
     """What an encoder ends with: flattened cells to features of one scale."""
     return nn.Sequential(nn.Linear(features, size, bias=False), nn.LayerNorm(size), nn.ReLU())
+
+
+def _second_weight(block: SEFixupBlock, height: int, width: int) -> torch.Tensor:
+    """Of the second convolution, for images of this size: with its scale, dense where they are small."""
+    weight = block.conv2.weight * block.fixup_scale
+    return dense_weight(weight, height, width) if is_small(height, width) else weight
 
 
 def _mean_pool(x: torch.Tensor, stride: int) -> torch.Tensor:

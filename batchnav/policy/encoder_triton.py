@@ -50,7 +50,7 @@ class BlockWeights(NamedTuple):
 
     conv1: torch.Tensor
     conv2: torch.Tensor
-    """With the block's scale."""
+    """With the block's scale; dense, [P * C, P * C], if its images are small."""
     skip: torch.Tensor | None
     bias1b: torch.Tensor
     bias2a: torch.Tensor
@@ -86,20 +86,19 @@ class _Trunk(torch.autograd.Function):
         with torch.autocast(image.device.type, enabled=False):
             image = image.contiguous()
             batch, _, height, width = image.shape
-            size, channels = (height // 4, width // 4), len(stem)
-            cells, groups = batch * size[0] * size[1], triton.cdiv(1 + bins, 4)
+            blocks, channels = _by_block(flat), len(stem)
+            sizes = sizes_of_blocks(height, width, len(blocks))
+            down, across = sizes[0]
+            cells, groups = batch * down * across, triton.cdiv(1 + bins, 4)
             weight = image.new_zeros(64 * groups, channels)
             weight[: stem.shape[1]] = stem.t()
-            x = image.new_empty(batch, size[0] * size[1], channels)
+            x = image.new_empty(batch, down * across, channels)
             shifted = torch.empty_like(x)
             stem_forward[(STEM_PROGRAMS,)](
                 image, weight, shift, cells, bins, x, shifted,
-                WIDTH=width, CELLS_ACROSS=size[1], GROUPS=groups, N=channels, **STEM,
+                WIDTH=width, CELLS_ACROSS=across, GROUPS=groups, N=channels, **STEM,
             )  # fmt: skip
-            kept, blocks, pool = [], _by_block(flat), None
-            sizes = [size, size]
-            for _ in blocks[1:]:
-                sizes.append(_halved(sizes[-1]))
+            kept, pool = [], None
             for i, weights in enumerate(blocks):
                 x, pool, of_block = _block(x, shifted, pool, sizes[i : i + 3], weights)
                 kept.append(of_block)
@@ -138,9 +137,9 @@ def _block(x, shifted, seen, sizes, weights: BlockWeights):
     if weights.skip is not None:
         x = seen @ weights.skip.flatten(1).t()
     stride = 1 if weights.skip is None else 2
-    activated = _as_pixels(torch.conv2d(_as_images(shifted, size_in), weights.conv1, None, stride, 1))
+    activated = _conv(shifted, size_in, weights.conv1, stride)
     activate[_programs(activated)](activated, weights.bias1b, weights.bias2a, activated.numel(), **FLAT)
-    y = _as_pixels(torch.conv2d(_as_images(activated, size), weights.conv2, None, 1, 1))
+    y = _conv(activated, size, weights.conv2, 1)
     batch, pixels, channels = y.shape
     squeezed, tile = len(weights.squeeze), _tile(TAIL, pixels, channels)
     pooled, gate, hidden = (y.new_empty(batch, width) for width in (channels, channels, squeezed))
@@ -197,8 +196,18 @@ def _blocks_backward(grad, weights: Sequence[BlockWeights], kept: Sequence[_Kept
     return x_grad, grad, found
 
 
+def _conv(x, size, weight, stride):
+    """A 3x3 convolution of [B, P, C]; a dense weight's keeps the size."""
+    if weight.ndim == 2:
+        return (x.flatten(1) @ weight.t()).view_as(x)
+    return _as_pixels(torch.conv2d(_as_images(x, size), weight, None, stride, 1))
+
+
 def _conv_backward(grad, size_out, x, size, weight, stride):
-    """Gradients of a 3x3 convolution's input [B, P, C] and weight."""
+    """Gradients of `_conv`'s input [B, P, C] and weight."""
+    if weight.ndim == 2:
+        rows = grad.flatten(1)
+        return (rows @ weight).view_as(x), rows.t() @ x.flatten(1)
     x_grad, weight_grad, _ = torch.ops.aten.convolution_backward(
         _as_images(grad, size_out), _as_images(x, size), weight, None,
         [stride, stride], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False],
@@ -216,9 +225,12 @@ def _as_pixels(x: torch.Tensor) -> torch.Tensor:
     return x.contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1).flatten(1, 2)
 
 
-def _halved(size: tuple[int, int]) -> tuple[int, int]:
-    """Of a pool, and of a convolution with a stride of 2."""
-    return (size[0] + 1) // 2, (size[1] + 1) // 2
+def sizes_of_blocks(height: int, width: int, blocks: int) -> list[tuple[int, int]]:
+    """Pixels of what each block reads and, last, of what the last one gives, for images of height x width."""
+    sizes = [(height // 4, width // 4)] * 2
+    for _ in range(blocks - 1):
+        sizes.append(((sizes[-1][0] + 1) // 2, (sizes[-1][1] + 1) // 2))
+    return sizes
 
 
 def _programs(x: torch.Tensor) -> tuple[int]:

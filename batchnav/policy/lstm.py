@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from batchnav.policy import lstm_cpu
 from batchnav.policy.available import has_triton
 
-FUSED_SEQUENCES = 512
-"""At most so many at a time learn with `lstm_triton`'s kernels (measured with 256)."""
+FUSED_SEQUENCES = 1024
+"""At most so many at a time learn with `lstm_triton`'s kernels (measured with 256 and 1,024)."""
 FUSED_SIZES = 64
 """Hidden sizes that they take are multiples."""
 

@@ -37,7 +37,7 @@ def learn(lstm, x, starts, state, weight, bfloat16):
 
 @fused
 @pytest.mark.cuda
-@pytest.mark.parametrize(("hidden", "batch"), [(512, 256), (64, 5), (192, 100)])
+@pytest.mark.parametrize(("hidden", "batch"), [(512, 256), (64, 5), (192, 100), (512, 1024), (64, 700)])
 def test_kernels_are_the_plain_loop(hidden, batch, monkeypatch):
     torch.manual_seed(0)
     lstm = EpisodicLSTM(40, hidden, 2).cuda()
