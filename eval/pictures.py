@@ -1,0 +1,129 @@
+"""The docs' pictures of what agents see: `docs/sensors.png` and `docs/finishes.webp`.
+
+    python eval/pictures.py sensors --out docs/sensors.png
+    python eval/pictures.py finishes --out docs/finishes.webp
+
+Cameras stand where they see most things: of many random places and headings in a scene, those with the most categories.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import tyro
+from PIL import Image
+
+from batchnav.config import from_dict
+from batchnav.data.scenes import find_scenes
+from batchnav.errors import BatchnavError
+from batchnav.houses import make_swatches
+from batchnav.render import render
+from batchnav.render.choose import make_renderer
+from batchnav.runtime.files import replacing
+from batchnav.scene.appearance import COLOR_FIELDS
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.scene import Scene
+from batchnav.sensors import SENSORS
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.sensor import Views
+from batchnav.view.mosaic import colour_depth, colour_ids, mosaic
+
+CAMERA_HEIGHT, FAR = 1.25, 10.0
+"""Metres: of cameras above the floor, and where depth has its last colour."""
+NEAREST, APART = 1.0, 4.0
+"""Metres from a camera to half of what it sees, at least, since nobody looks at a wall; and between two cameras."""
+GAP = 4
+"""Pixels between pictures."""
+
+
+@dataclass(frozen=True)
+class Sensors:
+    """Colour, depth and semantics, one below the other, a scene a column."""
+
+    out: Path
+    """The file, a PNG."""
+    scenes: tuple[str, ...] = ("house:4", "house:12", "house:23", "hall:2", "hall:5", "scan:8")
+    """From left to right."""
+    side: int = 192
+    """Pixels of a picture's side."""
+    tries: int = 200
+    """Places and headings in each scene."""
+
+
+@dataclass(frozen=True)
+class Finishes:
+    """A house as it is, and with its finishes drawn anew, a place a row."""
+
+    out: Path
+    """The file, a WebP."""
+    house: str = "house:17"
+    places: int = 3
+    times: int = 5
+    """How often finishes are drawn anew."""
+    side: int = 156
+    tries: int = 200
+
+
+def main(options: Sensors | Finishes) -> None:
+    pictures = sensors(options) if isinstance(options, Sensors) else finishes(options)
+    sheet = mosaic(pictures.reshape(-1, *pictures.shape[2:]), pictures.shape[1], gap=GAP)
+    with replacing(options.out, BatchnavError) as part:
+        if isinstance(options, Sensors):
+            sheet.quantize(dither=Image.Dither.NONE).save(part, "PNG", optimize=True)
+        else:
+            sheet.save(part, "WEBP", quality=80)
+
+
+def sensors(options: Sensors) -> np.ndarray:
+    """Pictures u8 [3, scenes, S, S, 3]."""
+    columns = []
+    for scene in find_scenes(options.scenes):
+        eyes, headings = best_views(scene, 1, options.tries)
+        seen = render(scene, eyes, headings, height=options.side, width=options.side)
+        columns.append([seen["rgb"][0], colour_depth(seen["depth"], FAR)[0], colour_ids(seen["semantic"])[0]])
+    return np.array(columns).swapaxes(0, 1)
+
+
+def finishes(options: Finishes) -> np.ndarray:
+    """Pictures u8 [places, 1 + times, S, S, 3]."""
+    (house,) = find_scenes([options.house])
+    eyes, headings = (torch.from_numpy(values) for values in best_views(house, options.places, options.tries))
+    bank = SceneBank.pack([house], "cpu", COLOR_FIELDS, make_swatches())
+    size = {"height": options.side, "width": options.side, "hfov_deg": 90.0}
+    sensor = SENSORS["rgb"](from_dict(CameraConfig, size), None)
+    still = torch.zeros_like(headings)
+    views = Views(torch.zeros(len(headings), dtype=torch.int32), eyes, headings, still)
+    depth, triangle = make_renderer("raycast", bank, len(headings), **size).visibility(*views.pose)
+    columns = []
+    for seed in range(1 + options.times):
+        if seed:
+            bank.draw_finishes(torch.tensor([seed]), 0)
+        out = torch.zeros(len(headings), *sensor.spec.shape, dtype=sensor.spec.dtype)
+        sensor.write(depth, triangle, views, bank.appearance, out)
+        columns.append(out.permute(0, 2, 3, 1).numpy())
+    return np.array(columns).swapaxes(0, 1)
+
+
+def best_views(scene: Scene, count: int, tries: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cameras f32 [count, 3] and headings f32 [count] that see the most categories, no two close together."""
+    places = scene.navmesh.sample(tries) + np.float32([0.0, CAMERA_HEIGHT, 0.0])
+    headings = np.random.default_rng(0).uniform(-np.pi, np.pi, tries).astype(np.float32)
+    seen = render(scene, places, headings, ("depth", "semantic"))
+    things = np.array([len(np.unique(ids)) for ids in seen["semantic"]])
+    things[np.median(seen["depth"], axis=(1, 2)) < NEAREST] = 0
+    chosen: list[int] = []
+    for k in np.argsort(-things, kind="stable"):
+        if all(np.linalg.norm(places[k] - places[other]) > APART for other in chosen):
+            chosen.append(int(k))
+    return places[chosen[:count]], headings[chosen[:count]]
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.extras.subcommand_cli_from_dict({"sensors": Sensors, "finishes": Finishes}, description=__doc__))
+    except BatchnavError as error:
+        sys.exit(f"error: {error}")

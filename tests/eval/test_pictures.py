@@ -1,0 +1,31 @@
+"""The docs' pictures of what agents see: where cameras stand, what is in the sheets."""
+
+import numpy as np
+from PIL import Image
+
+from batchnav.data.scenes import find_scene
+from batchnav.render import render
+from eval import pictures
+
+GAP = pictures.GAP
+
+
+def test_cameras_see_many_things_and_stand_apart():
+    scene = find_scene("house:3")
+    eyes, headings = pictures.best_views(scene, 2, 40)
+    assert eyes.shape == (2, 3) and np.linalg.norm(eyes[0] - eyes[1]) > pictures.APART
+    most, all_of_them = (
+        [len(np.unique(ids)) for ids in render(scene, *poses, ("semantic",))["semantic"]]
+        for poses in ((eyes, headings), pictures.best_views(scene, 40, 40))
+    )
+    assert most[0] == max(all_of_them) and min(most) >= np.median(all_of_them)
+
+
+def test_sensors_stand_below_each_other_and_finishes_beside(tmp_path):
+    pictures.main(pictures.Sensors(tmp_path / "sensors.png", scenes=("house:3", "hall:0"), side=32, tries=5))
+    assert Image.open(tmp_path / "sensors.png").size == (2 * 32 + GAP, 3 * 32 + 2 * GAP)
+    pictures.main(pictures.Finishes(tmp_path / "drawn.webp", house="house:3", places=1, times=2, side=32, tries=5))
+    drawn = np.asarray(Image.open(tmp_path / "drawn.webp").convert("RGB"), int)
+    assert drawn.shape == (32, 3 * 32 + 2 * GAP, 3)
+    as_it_is, once, twice = (drawn[:, k * (32 + GAP) :][:, :32] for k in range(3))
+    assert np.abs(as_it_is - once).mean() > 3 and np.abs(once - twice).mean() > 3
