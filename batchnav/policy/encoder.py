@@ -135,7 +135,8 @@ class SEResNet9(nn.Module):
             image = F.pad(image, self.padding)
         kind, blocks = image.dtype, [cast(SEFixupBlock, block) for block in self.blocks]
         shifts = [block.fixup_bias1a for block in blocks] + [torch.zeros_like(blocks[0].fixup_bias1a)]
-        sizes = sizes_of_blocks(*image.shape[2:], len(blocks))[1:]
+        _, _, height, width = image.shape
+        sizes = sizes_of_blocks(height, width, len(blocks))[1:]
         weights = [
             BlockWeights(
                 block.conv1.weight.to(kind), _second_weight(block, *size).to(kind),
