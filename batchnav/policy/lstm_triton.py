@@ -17,13 +17,14 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 FEW = 512
-"""Sequences up to which tiles are those that were measured with 256; beyond, those measured with 1,024."""
+"""Sequences up to which tiles are those of FORWARD and BACKWARD."""
 FORWARD = {"BM": 64, "BN": 16, "BK": 64, "num_warps": 4, "num_stages": 3}
 BACKWARD = {"BM": 64, "BN": 16, "BK": 128, "num_warps": 4, "num_stages": 4}
+"""Rows and columns of a program's tile, and how much of the inner dimension at a time: the fastest of fifteen tried on
+an H200 with 256 sequences and a hidden size of 512."""
 FORWARD_MANY = {"BM": 64, "BN": 32, "BK": 64, "num_warps": 4, "num_stages": 3}
 BACKWARD_MANY = {"BM": 64, "BN": 64, "BK": 64, "num_warps": 8, "num_stages": 4}
-"""Rows and columns of a program's tile, and how much of the inner dimension at a time: the fastest of fifteen tried on
-an H200 with a hidden size of 512."""
+"""Likewise beyond FEW: faster than those with 1,024 sequences."""
 ACT = {"SIZE": 1024, "num_warps": 4}
 """Hidden values for a program of what acts."""
 

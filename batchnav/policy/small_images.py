@@ -28,7 +28,7 @@ def dense_weight(weight: torch.Tensor, height: int, width: int) -> torch.Tensor:
 def conv3x3(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """`F.conv2d` of [B, C_in, H, W] by [C_out, C_in, 3, 3], zeros around; on CUDA a matrix product if H, W are small.
 
-    The CPU would take longer for the matrix than the product saves it with the few images that it has at a time.
+    On the CPU making the matrix takes longer than the product saves, with up to 64 images.
     """
     batch, _, height, width = x.shape
     if not (x.is_cuda and is_small(height, width)):

@@ -8,6 +8,7 @@ from batchnav.render import render
 from eval import pictures
 
 GAP = pictures.GAP
+LOSSES = 6  # of 255: what WebP loses was 2.6 for one picture beside others and alone, finishes differ by 18 and more
 
 
 def test_cameras_see_many_things_and_stand_apart():
@@ -28,4 +29,4 @@ def test_sensors_stand_below_each_other_and_finishes_beside(tmp_path):
     drawn = np.asarray(Image.open(tmp_path / "drawn.webp").convert("RGB"), int)
     assert drawn.shape == (32, 3 * 32 + 2 * GAP, 3)
     as_it_is, once, twice = (drawn[:, k * (32 + GAP) :][:, :32] for k in range(3))
-    assert np.abs(as_it_is - once).mean() > 3 and np.abs(once - twice).mean() > 3
+    assert np.abs(as_it_is - once).mean() > LOSSES and np.abs(once - twice).mean() > LOSSES
