@@ -92,7 +92,8 @@ TRAINED_BY = {
     (2_750_464, "simple_cnn"): f"batchnav train --config pointnav_cpu {_SHORTER}",
     (2_750_464, ""): f"batchnav train --config pointnav_cpu --policy.encoder se_resnet9 {_SHORTER}",
     (300_023_808, ""): "batchnav train --config pointnav_h200_300m",
-    (180_092_928, ""): "batchnav train --config pointnav_best_h200",
+    (180_092_928, ""): "batchnav train --config pointnav_scans_h200",
+    (165_019_648, ""): "batchnav train --config pointnav_best_h200",
     (300_023_808, "rgb"): "batchnav train --config pointnav_rgb_h200",
     (200_015_872, "rgb"): (
         "batchnav train --config pointnav_rgb_h200 --ppo.total-frames 200_000_000 --scenes.no-redraw-finishes"
