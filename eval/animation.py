@@ -24,7 +24,7 @@ from batchnav.render import render
 from batchnav.runtime.files import replacing
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.scene import Scene
-from batchnav.view.mosaic import colour_depth
+from batchnav.view.mosaic import colour_depth, colour_ids
 from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
 from batchnav.view.video import caption
 
@@ -95,13 +95,6 @@ def frame(views: np.ndarray, plan: TopDownMap, recording: Recording, step: int) 
         sheet.paste(Image.fromarray(views[:, k * side : (k + 1) * side]), (k * (side + GAP), LINE))
     sheet.paste(ImageOps.pad(plan.image, box, color=PAPER), (3 * (side + GAP), LINE))
     return sheet
-
-
-def colour_ids(ids: np.ndarray) -> np.ndarray:
-    """Ids i32 [...] -> u8 [..., 3]: the same colour for the same id, black for 0."""
-    hues = np.random.default_rng(7).integers(48, 232, (int(ids.max(initial=0)) + 1, 3), np.uint8)
-    hues[0] = 0
-    return hues[np.maximum(ids, 0)]
 
 
 def beside(rows: list[Image.Image]) -> Image.Image:

@@ -11,6 +11,7 @@ import numba
 import torch
 
 from batchnav.errors import ArgumentError, DeviceError
+from batchnav.runtime.announce import number_of
 from batchnav.runtime.kernels import cuda
 
 
@@ -86,4 +87,4 @@ def machine(device: str | torch.device) -> str:
         ]
         model = names[0] if names else model
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"CPU: {model}, {cores} cores"
+    return f"CPU: {model}, {number_of(cores or 1, 'core')}"
