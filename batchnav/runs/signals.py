@@ -6,6 +6,7 @@ import contextlib
 import logging
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Literal
@@ -14,13 +15,16 @@ log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
+ONE_SIGNAL = 0.5
+"""Seconds: `timeout`, and some schedulers, signal a process and at once its group, so that each signal comes twice."""
+
 
 class StopSignals:
     """Within it, SIGTERM, SIGINT and SIGUSR1 ask a run to end: at once, or inside `deferred` when it next looks.
 
     A run that was asked to looks at `status`, saves, and calls `end`. The exit status is 128 + the signal's number (143
-    and 130), but 0 for SIGUSR1, by which schedulers ask for a restart. A second signal ends the process at once. In
-    threads but the main one signals do what they did.
+    and 130), but 0 for SIGUSR1, by which schedulers ask for a restart. A second signal, half a second
+    later or more, ends the process at once. In threads but the main one signals do what they did.
 
     Args:
         on_sigusr1: "restart", or "save": SIGUSR1 then asks for a save alone.
@@ -81,7 +85,11 @@ class StopSignals:
     def _leave_others(self) -> None:
         """Let further signals do what they are to do."""
         for number in self._before:
-            signal.signal(number, signal.SIG_IGN if self.once else signal.SIG_DFL)
+            signal.signal(number, signal.SIG_IGN)
+        if not self.once:
+            time.sleep(ONE_SIGNAL)
+            for number in self._before:
+                signal.signal(number, signal.SIG_DFL)
 
     def end(self, done: str) -> None:
         """End the process as it was asked to, and say what was done; nothing where it was not asked."""

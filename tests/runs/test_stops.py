@@ -107,6 +107,20 @@ def test_sigusr1_can_ask_for_a_save_alone(tmp_path):
     assert finish(process) == 143
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_twice_as_from_timeout_is_one(held, tmp_path, number):
+    out = tmp_path / "twice"
+    process = start(make_run(10_000, save_every=1e6), out, faults={0: held})
+    wait_until(process, lambda: len(rows(out)) >= 3)
+    for _ in range(2):
+        os.kill(process.pid, number)
+        time.sleep(0.1)
+    held.unlink()
+    assert finish(process) == 128 + number
+    assert log_of(out).count(f"{number.name}: saved at frame") == 1
+    assert torch.load(out / "resume.pt", weights_only=True)["learner"]["frames"] >= 3 * FRAMES
+
+
 def test_a_second_signal_ends_a_run_at_once_and_the_last_save_stays_good(tmp_path):
     out = tmp_path / "hurried"
     # One update after the first save takes minutes.
