@@ -36,7 +36,7 @@ class StopSignals:
         self.on_sigusr1, self.once = on_sigusr1, once
         self.status: int | None = None
         """The exit status that was asked for; None: go on."""
-        self._save_asked = self._deferred = False
+        self._save_asked = self._deferred = self._ended = False
         self._name = ""
         self._before: dict[signal.Signals, Any] = {}
 
@@ -48,6 +48,8 @@ class StopSignals:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._ended:  # compiled code makes a SystemError of the SystemExit that reached it
+            raise SystemExit(self.status) from None
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if number == signal.SIGUSR1 and self.on_sigusr1 == "save":
@@ -95,5 +97,6 @@ class StopSignals:
         """End the process as it was asked to, and say what was done; nothing where it was not asked."""
         if self.status is not None:
             again = "; start the same command again to go on" if self.status == 0 else ""
+            self._ended = True
             log.warning("%s: %s%s", self._name, done, again)
             raise SystemExit(self.status)

@@ -244,6 +244,16 @@ def test_handlers_are_put_back_and_other_threads_have_none():
     assert found == before
 
 
+def test_an_end_that_compiled_code_reports_as_an_error_is_an_end():
+    with pytest.raises(SystemExit) as raised, StopSignals() as signals:
+        signals.status = 130
+        try:
+            signals.end("nothing was lost")
+        except SystemExit as end:
+            raise SystemError("returned a result with an exception set") from end
+    assert raised.value.code == 130
+
+
 def test_a_run_begins_with_another_ones_weights(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     assert finish(start(make_run(2), first)) == 0, log_of(first)
