@@ -16,6 +16,7 @@ Prints success and SPL with 95% intervals, and the SPL that is lost by outcome, 
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import math
 import sys
 from dataclasses import dataclass, field
@@ -230,32 +231,21 @@ def floor_of(navmesh: NavMesh, island: int, height: float) -> np.ndarray:
 @njit
 def reveal(i, r, c, maps):
     """A cell becomes known, and what is beside an obstacle dearer."""
-    if r < 0 or c < 0 or r >= maps.size[i, 0] or c >= maps.size[i, 1] or maps.known[i, r, c]:
+    rows, columns = maps.size[i]
+    if r < 0 or c < 0 or r >= rows or c >= columns or maps.known[i, r, c]:
         return
-    maps.known[i, r, c] = True
-    free = maps.free[i, r, c]
+    maps.known[i, r, c], free = True, maps.free[i, r, c]
     cost = np.float32(1.0) if free else BLOCKED
-    for nr in range(max(r - 1, 0), min(r + 2, maps.size[i, 0])):
-        for nc in range(max(c - 1, 0), min(c + 2, maps.size[i, 1])):
-            if not maps.known[i, nr, nc] or (nr == r and nc == c):
-                if not free:
-                    raise_cost(i, nr, nc, MARGIN, maps)
-            elif free and not maps.free[i, nr, nc]:
+    for nr in range(max(r - 1, 0), min(r + 2, rows)):
+        for nc in range(max(c - 1, 0), min(c + 2, columns)):
+            known = maps.known[i, nr, nc]
+            if not free and maps.cost[i, nr, nc] < MARGIN:
+                maps.cost[i, nr, nc], maps.dearer[i, nr, nc] = MARGIN, True
+            elif free and known and not maps.free[i, nr, nc]:
                 cost = MARGIN
-            elif not free and maps.free[i, nr, nc]:
-                raise_cost(i, nr, nc, MARGIN, maps)
-    if cost < maps.cost[i, r, c] and maps.cost[i, r, c] != MARGIN:
-        maps.cost[i, r, c] = cost
-        maps.stale[i] = True
-    raise_cost(i, r, c, cost, maps)
-
-
-@njit
-def raise_cost(i, r, c, cost, maps):
-    """Let a cell cost so much at least."""
-    if maps.cost[i, r, c] < cost:
-        maps.cost[i, r, c] = cost
-        maps.dearer[i, r, c] = True
+    maps.stale[i] |= cost < maps.cost[i, r, c]
+    maps.dearer[i, r, c] |= cost > maps.cost[i, r, c]
+    maps.cost[i, r, c] = cost
 
 
 @njit
@@ -280,21 +270,9 @@ def look(i, eyes, heading, depth, x, z, maps):
             if 0.0 < metres < 0.999 * eyes.reach and 0.0 < level < 1.5:
                 hit_c = int(x + metres / CELL * (fx - right * fz))
                 hit_r = int(z + metres / CELL * (fz + right * fx))
-                if known_around(i, hit_r, hit_c, maps):
-                    continue
                 for r in range(hit_r - BESIDE, hit_r + BESIDE + 1):
                     for c in range(hit_c - BESIDE, hit_c + BESIDE + 1):
                         reveal(i, r, c, maps)
-
-
-@njit
-def known_around(i, r, c, maps):
-    """Whether nothing is left to reveal around a hit, by its four corners: most rays of a column end at one wall."""
-    low_r, low_c, high_r, high_c = r - BESIDE, c - BESIDE, r + BESIDE, c + BESIDE
-    if low_r < 0 or low_c < 0 or high_r >= maps.size[i, 0] or high_c >= maps.size[i, 1]:
-        return False
-    known = maps.known[i]
-    return known[r, c] and known[low_r, low_c] and known[low_r, high_c] and known[high_r, low_c] and known[high_r, high_c]
 
 
 @njit
@@ -321,33 +299,6 @@ def look_at_floor(i, eyes, fx, fz, depth, x, z, maps):
 
 
 @njit
-def push(key, cell, size, keys, cells):
-    """Onto a binary heap of `size` entries."""
-    k = size
-    while k > 0 and keys[(k - 1) >> 1] > key:
-        keys[k], cells[k] = keys[(k - 1) >> 1], cells[(k - 1) >> 1]
-        k = (k - 1) >> 1
-    keys[k], cells[k] = key, cell
-
-
-@njit
-def pop(size, keys, cells):
-    """The cell of the least key, from a binary heap of `size` entries."""
-    top, key, cell = cells[0], keys[size - 1], cells[size - 1]
-    k = 0
-    while 2 * k + 1 < size - 1:
-        child = 2 * k + 1
-        if child + 1 < size - 1 and keys[child + 1] < keys[child]:
-            child += 1
-        if keys[child] >= key:
-            break
-        keys[k], cells[k] = keys[child], cells[child]
-        k = child
-    keys[k], cells[k] = key, cell
-    return top
-
-
-@njit
 def arrival(r, c, cost, time):
     """The eikonal equation's time at a cell, of first order, from its neighbours'."""
     inf = np.float32(np.inf)
@@ -365,88 +316,47 @@ def plan(i, agent_r, agent_c, goal_x, goal_z, maps):
     rows, columns = maps.size[i]
     cost, time = maps.cost[i, :rows, :columns], maps.time[i, :rows, :columns]
     time[:] = np.inf
-    maps.dearer[i, :rows, :columns] = False
-    maps.stale[i] = False
-    done = np.zeros((rows, columns), np.bool_)
-    keys, cells = np.empty(4 * rows * columns + 32, np.float32), np.empty(4 * rows * columns + 32, np.int64)
-    size, last = 0, np.float32(np.inf)
+    maps.dearer[i], maps.stale[i] = False, False
+    heap, last = [(np.float32(0.0), int(goal_z), int(goal_x))], np.float32(np.inf)
     for r in range(max(int(goal_z) - 1, 0), min(int(goal_z) + 2, rows)):
         for c in range(max(int(goal_x) - 1, 0), min(int(goal_x) + 2, columns)):
             time[r, c] = math.hypot(r + 0.5 - goal_z, c + 0.5 - goal_x)
-            push(time[r, c], r * columns + c, size, keys, cells)
-            size += 1
-    while size > 0:
-        cell = pop(size, keys, cells)
-        size -= 1
-        r, c = cell // columns, cell % columns
-        if done[r, c]:
-            continue
-        done[r, c] = True
-        if time[r, c] > last:
-            break
+            heapq.heappush(heap, (time[r, c], r, c))
+    while len(heap) and heap[0][0] <= last:
+        key, r, c = heapq.heappop(heap)
         if r == agent_r and c == agent_c:
-            last = time[r, c] + np.float32(2.0 * NEAR)
-        for k in range(4):
+            last = min(last, time[r, c] + np.float32(2 * NEAR))
+        for k in range(4 if key <= time[r, c] else 0):
             nr, nc = r + (k == 0) - (k == 1), c + (k == 2) - (k == 3)
-            if nr < 0 or nc < 0 or nr >= rows or nc >= columns or done[nr, nc]:
-                continue
-            found = arrival(nr, nc, cost[nr, nc], time)
-            if found < time[nr, nc]:
-                time[nr, nc] = found
-                push(found, nr * columns + nc, size, keys, cells)
-                size += 1
+            if 0 <= nr < rows and 0 <= nc < columns:
+                found = arrival(nr, nc, cost[nr, nc], time)
+                if found < time[nr, nc]:
+                    time[nr, nc] = found
+                    heapq.heappush(heap, (found, nr, nc))
 
 
 @njit
-def descend(i, x, z, goal_x, goal_z, maps, path_out):
+def descend(i, r, c, goal_x, goal_z, maps, path_out):
     """The steepest way down to the goal into `path_out` f64 [K, 2]: how many points; 0 where the plan will not do."""
     rows, columns = maps.size[i]
     time = maps.time[i, :rows, :columns]
-    count = 0
-    r, c = int(z), int(x)
-    while count < len(path_out) - 1:
-        if not time[r, c] < np.inf or maps.dearer[i, r, c]:
+    for count in range(len(path_out)):
+        if math.hypot(goal_x - c - 0.5, goal_z - r - 0.5) < 1.5:
+            path_out[count] = goal_x, goal_z
+            return count + 1
+        if time[r, c] == np.inf or maps.dearer[i, r, c]:
             return 0
-        if math.hypot(goal_x - x, goal_z - z) < 2.0:
-            break
-        gx, gz = slope(r, c, time)
-        length = math.hypot(gx, gz)
-        to_x, to_z = (x + 0.7 * gx / length, z + 0.7 * gz / length) if length > 0.0 else (x, z)
-        to_r, to_c = int(to_z), int(to_x)
-        if (to_r, to_c) != (r, c) and not time[to_r, to_c] < time[r, c] or length == 0.0:
-            to_r, to_c = lowest_beside(r, c, time)
-            if to_r == r and to_c == c:
-                return 0
-            to_x, to_z = to_c + 0.5, to_r + 0.5
-        x, z, r, c = to_x, to_z, to_r, to_c
-        path_out[count, 0], path_out[count, 1] = x, z
-        count += 1
-    path_out[count, 0], path_out[count, 1] = goal_x, goal_z
-    return count + 1
-
-
-@njit
-def slope(r, c, time):
-    """The way down from a cell's middle, to the lower neighbours: along x and z."""
-    rows, columns = time.shape
-    inf, here = np.float32(np.inf), time[r, c]
-    up, down = time[r - 1, c] if r > 0 else inf, time[r + 1, c] if r + 1 < rows else inf
-    left, right = time[r, c - 1] if c > 0 else inf, time[r, c + 1] if c + 1 < columns else inf
-    gx = max(here - min(left, right), np.float32(0.0)) * (-1.0 if left < right else 1.0)
-    gz = max(here - min(up, down), np.float32(0.0)) * (-1.0 if up < down else 1.0)
-    return gx, gz
-
-
-@njit
-def lowest_beside(r, c, time):
-    """The lowest of a cell and its eight neighbours."""
-    rows, columns = time.shape
-    best_r, best_c = r, c
-    for nr in range(max(r - 1, 0), min(r + 2, rows)):
-        for nc in range(max(c - 1, 0), min(c + 2, columns)):
-            if time[nr, nc] < time[best_r, best_c]:
-                best_r, best_c = nr, nc
-    return best_r, best_c
+        steepest, to_r, to_c = 0.0, r, c
+        for nr in range(max(r - 1, 0), min(r + 2, rows)):
+            for nc in range(max(c - 1, 0), min(c + 2, columns)):
+                fall = (time[r, c] - time[nr, nc]) / max(math.hypot(nr - r, nc - c), 1.0)
+                if fall > steepest:
+                    steepest, to_r, to_c = fall, nr, nc
+        if to_r == r and to_c == c:
+            return 0
+        r, c = to_r, to_c
+        path_out[count] = c + 0.5, r + 0.5
+    return 0
 
 
 @njit
@@ -462,21 +372,19 @@ def clear(i, x, z, to_x, to_z, dearest, maps):
 
 
 @njit
-def aim(i, x, z, goal_x, goal_z, unknown, maps, path):
-    """Where to walk to: the farthest point of the planned way up to which all lies in sight; it plans where it must."""
-    count = 0 if maps.stale[i] else descend(i, x, z, goal_x, goal_z, maps, path)
+def aim(i, x, z, goal_x, goal_z, unknown, maps):
+    """Where to walk to: the farthest point of the planned way that lies in a straight line; it plans where it must."""
+    path = np.empty((4 * (maps.size[i, 0] + maps.size[i, 1]), 2))
+    count = 0 if maps.stale[i] else descend(i, int(z), int(x), goal_x, goal_z, maps, path)
     if count == 0:
         plan(i, int(z), int(x), goal_x, goal_z, maps)
-        count = descend(i, x, z, goal_x, goal_z, maps, path)
-    best_x, best_z = (path[0, 0], path[0, 1]) if count > 0 else (goal_x, goal_z)
+        count = descend(i, int(z), int(x), goal_x, goal_z, maps, path)
     dearest = max(MARGIN, np.float32(unknown))
-    for k in range(count):
-        if math.hypot(path[k, 0] - x, path[k, 1] - z) < 2.0 and k + 1 < count:
-            continue
-        if not clear(i, x, z, path[k, 0], path[k, 1], dearest, maps):
-            break
-        best_x, best_z = path[k, 0], path[k, 1]
-    return best_x, best_z
+    for k in range(count - 1, -1, -1):
+        near = math.hypot(path[k, 0] - x, path[k, 1] - z) < 2.0
+        if near or clear(i, x, z, path[k, 0], path[k, 1], dearest, maps):
+            return path[k, 0], path[k, 1]
+    return goal_x, goal_z
 
 
 @njit
@@ -520,8 +428,7 @@ def act(i, maps, eyes, depth, position, heading, goal, fell_short, turn, radius,
                     reveal(i, r, c, maps)
     if maps.cost[i, int(z), int(x)] >= BLOCKED:  # it stands there
         maps.cost[i, int(z), int(x)] = MARGIN
-    path = np.empty((4 * (maps.size[i, 0] + maps.size[i, 1]) + 64, 2))
-    to_x, to_z = aim(i, x, z, goal_x, goal_z, unknown, maps, path)
+    to_x, to_z = aim(i, x, z, goal_x, goal_z, unknown, maps)
     return choose(heading, to_x - x, to_z - z, turn, before)
 
 
