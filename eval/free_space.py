@@ -113,9 +113,10 @@ def look(i, settings, heading, depth, x, z, maps):
             if 0.0 < metres < 0.999 * settings.reach and 0.0 < level < OBSTACLE:
                 hit_c = int(x + metres / CELL * (fx - right * fz))
                 hit_r = int(z + metres / CELL * (fz + right * fx))
-                for r in range(hit_r - BESIDE, hit_r + BESIDE + 1):
-                    for c in range(hit_c - BESIDE, hit_c + BESIDE + 1):
-                        reveal(i, r, c, maps)
+                for r in range(max(hit_r - BESIDE, 0), min(hit_r + BESIDE + 1, maps.size[i, 0])):
+                    for c in range(max(hit_c - BESIDE, 0), min(hit_c + BESIDE + 1, maps.size[i, 1])):
+                        if not maps.known[i, r, c]:  # most are: a call would cost more than all else here
+                            reveal(i, r, c, maps)
 
 
 @njit
