@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import multiprocessing
 import pickle
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from joblib.externals.loky import ProcessPoolExecutor
-from rich.console import Console
-from rich.progress import Progress
 
 from batchnav.errors import BatchnavError
-from batchnav.runtime.announce import tell
+from batchnav.runtime.counting import counting
 from batchnav.runtime.device import num_threads
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-SECONDS_BETWEEN_LINES = 5.0
-"""Where nobody can see a bar."""
 
 
 def in_parallel(
@@ -40,19 +33,13 @@ def in_parallel(
     """
     items, done = list(items), 0
     workers = min(num_threads(), len(items) // per_worker)
-    console, last = Console(stderr=True), time.monotonic()
-    shown = console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
-    with Progress(transient=True, console=console, disable=not shown) as progress:
-        task = progress.add_task(title, total=len(items))
+    with counting(title, len(items)) as show:
 
         def counted(some: Iterable[R]) -> Iterator[R]:
-            nonlocal done, last
+            nonlocal done
             for result in some:
                 done += 1
-                progress.advance(task)
-                if not shown and time.monotonic() - last >= SECONDS_BETWEEN_LINES:
-                    last = time.monotonic()
-                    tell(f"{title}: {done} of {len(items)}")
+                show(done)
                 yield result
 
         yield from counted(map(work, items[:1]))  # compiles what is not compiled yet, once, for all processes

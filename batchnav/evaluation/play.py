@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -60,7 +61,9 @@ class Recording(NamedTuple):
 
 
 @torch.inference_mode()
-def evaluate(agent: Agent, env: NavEnv, num_episodes: int, seed: int = 0) -> dict[str, np.ndarray]:
+def evaluate(
+    agent: Agent, env: NavEnv, num_episodes: int, seed: int = 0, show: Callable[[int], None] | None = None
+) -> dict[str, np.ndarray]:
     """Play `num_episodes` episodes from the environment's first on, each counted once.
 
     Environment i plays episodes i, i + N, i + 2N ...: rows of the environment's episode table where it has one. What is
@@ -71,6 +74,7 @@ def evaluate(agent: Agent, env: NavEnv, num_episodes: int, seed: int = 0) -> dic
         env: is reset with `seed`.
         num_episodes: M. No more than the table has.
         seed: of the sampled episodes, where there is no table.
+        show: is told now and then how many episodes have ended.
 
     Returns:
         f32 [M] for each of the task's metrics and facts, and "scene" i32 [M].
@@ -92,8 +96,12 @@ def evaluate(agent: Agent, env: NavEnv, num_episodes: int, seed: int = 0) -> dic
         column = torch.where(start & (index < num_episodes), index, num_episodes)
         results[:, column] = torch.cat([torch.stack(list(info["episode"].values())), before])
         index += n * start
-        if step % STEPS_BETWEEN_CHECKS == 0 and bool((index >= num_episodes).all()):
-            break
+        if step % STEPS_BETWEEN_CHECKS == 0:
+            ended = int(results[-1, :num_episodes].isfinite().sum())
+            if show:
+                show(ended)
+            if ended == num_episodes:
+                break
     found = results[:, :num_episodes].cpu().numpy()
     episodes = dict(zip(names, found, strict=False))
     return episodes | {"scene": found[-1].astype(np.int32)}

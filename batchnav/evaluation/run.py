@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -26,6 +27,7 @@ from batchnav.evaluation.play import Agent, Images, Recording, evaluate, record
 from batchnav.evaluation.watch import Eyes, Walk, Watched, seen_along
 from batchnav.policy.weights import load_policy
 from batchnav.runtime.announce import number_of
+from batchnav.runtime.counting import counting
 from batchnav.runtime.device import machine
 from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.files import replacing
@@ -145,7 +147,10 @@ class Evaluation:
         mine = self.ranks.share(self.episodes)
         env = self._environment(mine, player.config, player.sees)
         agent = Watched(player.enter(env), env)
-        everyones = self.ranks.exchange((evaluate(agent, env, len(mine)), agent.walks(len(mine))))
+        title = f"{player.name} agent's episodes"
+        with counting(title, len(mine)) if self.ranks.first else contextlib.nullcontext() as show:
+            own = evaluate(agent, env, len(mine), show=show)
+        everyones = self.ranks.exchange((own, agent.walks(len(mine))))
         found = {name: np.concatenate([part[name] for part, _ in everyones]) for name in everyones[0][0]}
         walks = [walk for _, part in everyones for walk in part]
         metrics = env.task.metric_specs

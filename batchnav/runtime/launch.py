@@ -10,6 +10,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+import numba
 import numpy as np
 import torch
 from numba import types
@@ -23,7 +24,18 @@ def launch(kernel, num_threads: int, *args: Any, block: int = 128) -> None:
     """Start a CUDA kernel of `num_threads` threads; `args` as `view` returns them."""
     if num_threads > 0:
         with torch.cuda.device(_device_of(args)):
-            kernel[-(-num_threads // block), block, _stream(torch.cuda.current_stream().cuda_stream)](*args)
+            stream = _stream(torch.cuda.current_stream().cuda_stream)
+            _configured(kernel, -(-num_threads // block), block, stream)(*args)
+
+
+def _configured(kernel, *configuration: Any):
+    """`kernel[configuration]` without numba's warning of fewer than 128 blocks, which are no mistake here."""
+    settings: Any = numba.config
+    saved, settings.CUDA_LOW_OCCUPANCY_WARNINGS = settings.CUDA_LOW_OCCUPANCY_WARNINGS, 0
+    try:
+        return kernel[configuration]
+    finally:
+        settings.CUDA_LOW_OCCUPANCY_WARNINGS = saved
 
 
 class BoundKernel:

@@ -9,10 +9,9 @@ import pytest
 from worlds import write_floor
 
 import batchnav
-from batchnav.data import parallel
 from batchnav.data.parallel import in_parallel
 from batchnav.errors import MeshError
-from batchnav.runtime import announce
+from batchnav.runtime import announce, counting
 
 
 def test_a_scene_by_name_or_path(tmp_path):
@@ -31,8 +30,8 @@ def test_a_folder_of_mesh_files(tmp_path):
 
 def test_how_far_it_is_is_told_where_nobody_sees_a_bar(monkeypatch):
     told = []
-    monkeypatch.setattr(parallel, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(parallel, "tell", told.append)
+    monkeypatch.setattr(counting, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(counting, "tell", told.append)
     list(in_parallel(abs, range(3), "scenes", per_worker=8))
     assert told == ["scenes: 1 of 3", "scenes: 2 of 3", "scenes: 3 of 3"]
 

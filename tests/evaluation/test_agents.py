@@ -135,8 +135,10 @@ def test_every_episode_counts_once(room, num_envs):
     assert result["steps"].tolist() == [3.0 + 2.0 * k for k in range(7)] or result["success"].all()
     assert all(len(result[name]) == 7 and np.isfinite(result[name]).all() for name in METRICS)
     assert result["scene"].tolist() == [0] * 7
-    again = evaluate(agent, env, 7)
+    told: list[int] = []
+    again = evaluate(agent, env, 7, show=told.append)
     assert all(np.array_equal(result[name], again[name]) for name in result)
+    assert told == sorted(told) and told[0] == 0 and told[-1] == 7
 
 
 def test_rows_are_those_of_the_table(room):

@@ -8,8 +8,9 @@ from worlds import write_episodes, write_floor
 
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import ArgumentError, NavMeshError
-from batchnav.evaluation.run import Evaluation, unusual
+from batchnav.evaluation.run import Evaluation, ReferencePlayer, unusual
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.runtime import counting
 from batchnav.scene.mesh import load_mesh
 from batchnav.sim.bodies import BodyConfig
 
@@ -29,6 +30,15 @@ def test_scenes_are_for_the_agents_body(tmp_path):
     NavMesh.bake(load_mesh(floor), BodyConfig().navmesh).save(tmp_path / "floor.navmesh")
     with pytest.raises(NavMeshError, match="baked for"):
         Evaluation(episodes, cpu, wide)
+
+
+def test_how_far_it_is_is_told(tmp_path, monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(counting, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(counting, "tell", told.append)
+    path = write_episodes(tmp_path / "mine.json.gz", [str(write_floor(tmp_path / "floor.ply"))])
+    Evaluation(path, torch.device("cpu"), BodyConfig()).play(ReferencePlayer("greedy", NavConfig()))
+    assert "greedy agent's episodes: 0 of 3" in told and told[-1] == "greedy agent's episodes: 3 of 3"
 
 
 def test_rows_name_what_is_not_as_usual():

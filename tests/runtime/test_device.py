@@ -1,5 +1,7 @@
 """Functions that only kernels may call, and kernels that overlap."""
 
+import warnings
+
 import numba
 import numpy as np
 import pytest
@@ -148,6 +150,16 @@ def test_kernels_run_where_their_arrays_are():
             streams[there].synchronize()
         expected = torch.arange(1.0, 1001.0)
         assert torch.equal(first.cpu(), expected) and torch.equal(numbers.cpu(), expected)
+
+
+@pytest.mark.cuda
+def test_a_few_threads_are_no_reason_to_warn():
+    numbers = torch.arange(100, device="cuda")
+    target = torch.empty_like(numbers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        launch(cuda_kernel(_shift), len(numbers), view(numbers), view(target))
+    assert torch.equal(target, numbers.roll(-1000) + 1)
 
 
 @pytest.mark.cuda
