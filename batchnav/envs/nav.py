@@ -23,12 +23,14 @@ from batchnav.runtime.exchange import OUTPUTS, as_actions, as_mask, handed
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.finishes import Swatches
 from batchnav.scene.scene import Scene, check_body
-from batchnav.sensors.rig import Rig, appearance_needed, make_pose_sensors, make_sensors, sensor_specs
+from batchnav.sensors.mapper import MAP_SPECS, PLAN, Mapper, MapSensor
+from batchnav.sensors.rig import MAIN, Rig, appearance_needed, make_pose_sensors, make_sensors, sensor_specs
 from batchnav.sensors.sensor import check_observation
 from batchnav.sim.places import check_places
 from batchnav.sim.simulator import MAX_ENVS, Simulator
 from batchnav.tasks import TASKS
 from batchnav.tasks.pairs import EpisodeTable
+from batchnav.tasks.pointnav import PointNavConfig
 from batchnav.types import Observation, Spec
 
 
@@ -120,14 +122,17 @@ class NavEnv(gym.vector.VectorEnv):
         make_task = lambda sim: TASKS[task](sim, self.config.task, episodes)  # noqa: E731
         self.sim = Simulator(self.bank, num_envs, body, make_task, seed, first_env)
         self.task = self.sim.task
+        mapped = frozenset(names) & MAP_SPECS.keys()
+        self._mapper = self._make_mapper(mapped) if mapped else None
+        if self._mapper is not None:
+            made[MAIN] = made.get(MAIN, {}) | {name: MapSensor(name, self._mapper) for name in sorted(mapped)}
         self.rig = Rig(self.bank, self.sim.bodies, cameras, made, renderer, self.sim.origin)
         self._pose_sensors = make_pose_sensors(names)
         if self.stream is not None:
             self.stream.begin(self.sim)
         elif episodes is None:
             self.sim.try_scenes()
-        told = (sensor.spec for sensor in self._pose_sensors.values())
-        self.specs: tuple[Spec, ...] = (*self.rig.specs, *told, *self.task.specs)
+        self.specs = specs_of(self.config)
         """What is observed."""
         self.storage: Mapping[str, torch.dtype] = {spec.name: spec.stored_on(self.device) for spec in self.specs}
         self._own = self._out = self._new_observation()
@@ -137,6 +142,15 @@ class NavEnv(gym.vector.VectorEnv):
         self._action_type = body.no_actions(0, self.device).dtype
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+
+    def _make_mapper(self, names: frozenset[str]) -> Mapper:
+        """What maps and plans for the agents. ConfigError where no goal is told that could be planned for."""
+        config, goal = self.config, self.task.observations.get("pointgoal")
+        follows = isinstance(config.task, PointNavConfig) and config.task.gps_compass
+        if PLAN in names and not follows:
+            raise ConfigError(f"sensors: found {PLAN!r}, expected it with the task pointnav and gps_compass alone")
+        goal = goal if follows else None
+        return Mapper(names, config.camera, config.depth, config.body.agent_height, self.sim.bodies, goal)
 
     def _new_observation(self) -> Observation:
         return {
@@ -228,6 +242,8 @@ class NavEnv(gym.vector.VectorEnv):
         return handed(result, self._copy, self._output)
 
     def _observe(self, out: Observation) -> Observation:
+        if self._mapper is not None:
+            self._mapper.due = True
         self.rig.observe(out)
         for name, sensor in self._pose_sensors.items():
             if name in out:
@@ -291,7 +307,8 @@ class NavEnv(gym.vector.VectorEnv):
         """The live tensors that are saved."""
         tensors = {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
         drawn = {} if self.bank.finishes is None else {"redraws": self._redraws}
-        return {**tensors, **drawn, "seed": self.sim.origin.seed}
+        known = {} if self._mapper is None else self._mapper.state
+        return {**tensors, **drawn, **known, "seed": self.sim.origin.seed}
 
     def _ranges(self) -> dict[str, tuple[float, float]]:
         """The lowest and highest values in a state that kernels can go on from, by name, where not all are good."""
@@ -326,8 +343,9 @@ class PointNavEnv(NavEnv):
 def specs_of(config: NavConfig) -> tuple[Spec, ...]:
     """What an environment of this configuration observes, without one."""
     sensors = make_sensors(config.sensors, config.all_cameras, config.sensor_settings)
+    mapped = (spec for name, spec in MAP_SPECS.items() if name in config.sensors)
     told = (sensor.spec for sensor in make_pose_sensors(config.sensors).values())
-    return (*sensor_specs(sensors), *told, *TASKS[config.task_name].specs)
+    return (*sensor_specs(sensors), *mapped, *told, *TASKS[config.task_name].specs)
 
 
 def needed_appearance(config: NavConfig) -> frozenset[str]:

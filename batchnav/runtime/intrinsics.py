@@ -223,6 +223,62 @@ def fma(typingctx, a, b, c):
     return types.float32(types.float32, types.float32, types.float32), codegen
 
 
+def _plain_atomic_min(array, row, column, value):
+    old = array[row, column]
+    array[row, column] = min(old, value)
+    return old
+
+
+def _plain_atomic_add(array, row, column, value):
+    old = array[row, column]
+    array[row, column] = old + value
+    return old
+
+
+def _plain_atomic_exchange(array, row, column, value):
+    old = array[row, column]
+    array[row, column] = value
+    return old
+
+
+def _atomic(operation):
+    """An intrinsic that changes `array[row, column]` of a C-ordered 2-D array of int32, and returns what was there.
+
+    Nobody comes between. Where one thread has the array to itself, as on the CPU, it is a load and a store.
+    """
+
+    def change(typingctx, array, row, column, value):
+        if not (isinstance(array, types.Array) and array.ndim == 2 and array.dtype == types.int32):
+            return None
+
+        def codegen(context, builder, signature, args):
+            struct = context.make_array(signature.args[0])(context, builder, args[0])
+            row_length = cgutils.unpack_tuple(builder, struct.shape, 2)[1]
+            index = builder.add(builder.mul(builder.sext(args[1], row_length.type), row_length), args[2])
+            pointer = builder.gep(struct.data, [index])
+            if not isinstance(context, CPUContext):
+                return builder.atomic_rmw(operation, pointer, args[3], "monotonic")
+            old = builder.load(pointer)
+            if operation == "min":
+                less = builder.icmp_signed("<", args[3], old)
+                builder.store(builder.select(less, args[3], old), pointer)
+            else:
+                builder.store(args[3] if operation == "xchg" else builder.add(old, args[3]), pointer)
+            return old
+
+        return types.int32(array, types.int32, types.int64, types.int32), codegen
+
+    return change
+
+
+atomic_min = _instruction(_plain_atomic_min)(_atomic("min"))
+"""The lesser of what is there and a value."""
+atomic_add = _instruction(_plain_atomic_add)(_atomic("add"))
+"""Their sum."""
+atomic_exchange = _instruction(_plain_atomic_exchange)(_atomic("xchg"))
+"""The value alone."""
+
+
 def _as_vector(builder, values):
     vector = ir.Constant(ir.VectorType(values[0].type, len(values)), ir.Undefined)
     for lane, value in enumerate(values):

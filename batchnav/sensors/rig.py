@@ -12,6 +12,7 @@ from batchnav.render.choose import make_renderer
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import SENSORS
 from batchnav.sensors.camera import CameraConfig, Carriers, MountedCamera, Seeds
+from batchnav.sensors.mapper import MAP_SPECS
 from batchnav.sensors.pose import POSE_SENSORS, PoseSensor
 from batchnav.sensors.sensor import Sensor, Views, check_observation
 from batchnav.types import Observation, Spec
@@ -26,17 +27,20 @@ def make_sensors(
     """The cameras' sensors asked for, by camera and by the name of the observation; ConfigError for an unknown name.
 
     Args:
-        names: "SENSOR" reads the main camera, "CAMERA_SENSOR" another; those of POSE_SENSORS read none.
+        names: "SENSOR" reads the main camera, "CAMERA_SENSOR" another; those of POSE_SENSORS read none, and
+            those of MAP_SPECS are made where there are agents.
         cameras: by name; MAIN is the main one.
         settings: of the sensors that have some, by sensor.
     """
     made: dict[str, dict[str, Sensor]] = {}
     offered = {f"{camera}_{sensor}" if camera else sensor: (camera, sensor) for camera in cameras for sensor in SENSORS}
     for name in dict.fromkeys(names):
-        if name in POSE_SENSORS:
+        if name in POSE_SENSORS or name in MAP_SPECS:
             continue
         if name not in offered:
-            raise ConfigError(f"sensors: found {name!r}, expected some of {', '.join((*offered, *POSE_SENSORS))}")
+            raise ConfigError(
+                f"sensors: found {name!r}, expected some of {', '.join((*offered, *POSE_SENSORS, *MAP_SPECS))}"
+            )
         camera, sensor = offered[name]
         made.setdefault(camera, {})[name] = SENSORS[sensor](cameras[camera], settings.get(sensor))
     return made

@@ -1,0 +1,182 @@
+"""What depth tells of the ground: where it is to be seen and where something stands, on a map that an agent makes.
+
+The map of an episode is a square of SIDE x SIDE cells around the middle between its start and its goal, seen from
+above. A pixel that met something between an agent's feet, which climb a little, and its head is an obstacle in the cell
+below it; one that met the ground has seen that, and all ground between itself and what the pixel above it sees.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from batchnav.geometry.pose import camera_axes
+from batchnav.runtime.kernels import inline_function, lean_function
+
+SIDE = 128
+"""Cells along the map's sides."""
+CELLS = SIDE * SIDE
+GROUND, WALKED = 1, 2
+_CELL = np.float32(0.2)
+"""Metres of a cell's sides, at least."""
+_AROUND = np.float32(4.0)
+"""Metres around start and goal that a map has, at least: where they are far apart, its cells are larger."""
+_LINK = np.float32(0.5)
+"""Metres: neighbouring pixels that met something no farther apart met the same, also between them."""
+_MOST_BETWEEN = 32
+"""Cells between two pixels of the ground that are seen too, at most."""
+_NOTHING, _GROUND, _OBSTACLE = np.int32(0), np.int32(1), np.int32(2)
+_ZERO, _HALF, _ONE, _TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
+
+
+class Known(NamedTuple):
+    """What N agents know."""
+
+    episode: torch.Tensor
+    """i32 [N]: the episode that the map is of; -1: of none."""
+    expected: torch.Tensor
+    """i32 [N]: how long the way was when it was planned last, as `sensors.way` counts it."""
+    frame: torch.Tensor
+    """f32 [N, 3]: x and z of the map's corner, and the length of a cell's sides, metres."""
+    obstacle: torch.Tensor
+    """u8 [N, CELLS]: 1 where something stands. Rows of cells go along Z, and cells of a row along X."""
+    beside: torch.Tensor
+    """u8 [N, CELLS]: 1 where something stands in the cell or in one of the eight around it."""
+    ground: torch.Tensor
+    """u8 [N, CELLS]: GROUND where the ground was seen, WALKED where the agent stood."""
+
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> Known:
+        """Of `n` agents before their first episode."""
+        episode = torch.full((n,), -1, dtype=torch.int32, device=device)
+        maps = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(3))
+        return cls(episode, torch.zeros_like(episode), torch.ones(n, 3, device=device), *maps)
+
+
+class Sight(NamedTuple):
+    """The camera and the body, as far as the map depends on them."""
+
+    tan_half_hfov: np.float32
+    camera_height: np.float32
+    """Metres above the ground."""
+    reach: np.float32
+    """Metres: what is deeper is not seen."""
+    climb: np.float32
+    """Metres above the ground up to which nothing is an obstacle."""
+    head: np.float32
+    """Metres above the ground from which on nothing is one."""
+
+
+@inline_function
+def place_in_cells(i, x, z, frame):
+    """Where a point is on agent i's map, in cells from its corner: along X and along Z."""
+    return (x - frame[i, 0]) / frame[i, 2], (z - frame[i, 1]) / frame[i, 2]
+
+
+@inline_function
+def cell_at(u, v):
+    """The cell of a place on a map, as one number; -1 off the map."""
+    limit = np.float32(SIDE)
+    if not (u >= _ZERO and v >= _ZERO and u < limit and v < limit):  # NaN is off it too
+        return np.int32(-1)
+    return np.int32(v) * np.int32(SIDE) + np.int32(u)
+
+
+@lean_function
+def forget(lane, lanes, i, known_out):
+    """An empty map; every lane does its share."""
+    for cell in range(lane, CELLS, lanes):
+        known_out.obstacle[i, cell] = np.uint8(0)
+        known_out.beside[i, cell] = np.uint8(0)
+        known_out.ground[i, cell] = np.uint8(0)
+
+
+@lean_function
+def begin_map(i, episode, x, z, goal_x, goal_z, known_out):
+    """Where the map of a new episode lies, for an agent at (x, z)."""
+    apart = max(abs(goal_x - x), abs(goal_z - z))
+    size = max(_CELL, (apart + _TWO * _AROUND) / np.float32(SIDE))
+    known_out.frame[i, 0] = _HALF * (x + goal_x - np.float32(SIDE) * size)
+    known_out.frame[i, 1] = _HALF * (z + goal_z - np.float32(SIDE) * size)
+    known_out.frame[i, 2] = size
+    known_out.episode[i], known_out.expected[i] = episode, np.int32(0)
+
+
+@inline_function
+def _mark(i, x, z, known_out):
+    """Something stands here."""
+    u, v = place_in_cells(i, x, z, known_out.frame)
+    cell = cell_at(u, v)
+    if cell >= 0 and known_out.obstacle[i, cell] == 0:
+        known_out.obstacle[i, cell] = np.uint8(1)
+        row, column = cell // np.int32(SIDE), cell % np.int32(SIDE)
+        for r in range(max(row - 1, 0), min(row + 2, SIDE)):
+            for c in range(max(column - 1, 0), min(column + 2, SIDE)):
+                known_out.beside[i, r * SIDE + c] = np.uint8(1)
+
+
+@inline_function
+def _see(i, x, z, known_out):
+    """The ground is to be seen here."""
+    u, v = place_in_cells(i, x, z, known_out.frame)
+    cell = cell_at(u, v)
+    if cell >= 0 and known_out.ground[i, cell] == 0:
+        known_out.ground[i, cell] = np.uint8(GROUND)
+
+
+@inline_function
+def _met(i, row, column, depth, axes, sight):
+    """What a pixel met, and where that is, seen from the camera: metres along X and Z."""
+    _, height, width = depth.shape
+    metres = depth[i, row, column]
+    scale = sight.tan_half_hfov / np.float32(width)
+    right = np.float32(2 * column + 1 - width) * scale * metres
+    up = np.float32(height - 1 - 2 * row) * scale * metres
+    (rx, _, rz), (ux, uy, uz), (fx, fy, fz) = axes
+    level = sight.camera_height + up * uy + metres * fy
+    met = _NOTHING
+    if metres > _ZERO and metres < sight.reach and level < sight.head:
+        met = _OBSTACLE if level > sight.climb else _GROUND
+    return met, right * rx + up * ux + metres * fx, right * rz + up * uz + metres * fz
+
+
+@lean_function
+def look(lane, lanes, i, depth, views, sight, known_out):
+    """What an image f32 [N, H, W] of agent i tells; every lane does its share. Several may write one cell."""
+    _, height, width = depth.shape
+    axes = camera_axes(views.heading[i], views.pitch[i])
+    x, z, size = views.position[i, 0], views.position[i, 2], known_out.frame[i, 2]
+    for pixel in range(lane, height * width, lanes):
+        row, column = np.int32(pixel // width), np.int32(pixel % width)
+        met, dx, dz = _met(i, row, column, depth, axes, sight)
+        if met == _NOTHING:
+            continue
+        if met == _GROUND:
+            _see(i, x + dx, z + dz, known_out)
+            if row > 0:  # what the pixel above sees may be farther away, and all ground before it is seen
+                above, to_dx, to_dz = _met(i, np.int32(row - 1), column, depth, axes, sight)
+                apart = np.float32(math.sqrt((to_dx - dx) * (to_dx - dx) + (to_dz - dz) * (to_dz - dz)))
+                if above != _NOTHING and apart > size:
+                    steps = min(np.int32(apart / size) + np.int32(1), np.int32(_MOST_BETWEEN))
+                    for k in range(1, steps):
+                        share = np.float32(k) / np.float32(steps)
+                        _see(i, x + dx + share * (to_dx - dx), z + dz + share * (to_dz - dz), known_out)
+            continue
+        _mark(i, x + dx, z + dz, known_out)
+        if column + 1 < width:
+            beside, to_dx, to_dz = _met(i, row, np.int32(column + 1), depth, axes, sight)
+            apart = np.float32(math.sqrt((to_dx - dx) * (to_dx - dx) + (to_dz - dz) * (to_dz - dz)))
+            if beside == _OBSTACLE and size < apart < _LINK:
+                third = np.float32(1.0 / 3.0)
+                for k in range(1, 3):
+                    share = np.float32(k) * third
+                    _mark(i, x + dx + share * (to_dx - dx), z + dz + share * (to_dz - dz), known_out)
+
+
+@inline_function
+def stand(i, cell, known_out):
+    """An agent stands here, so nothing else does."""
+    known_out.obstacle[i, cell], known_out.ground[i, cell] = np.uint8(0), np.uint8(WALKED)

@@ -1,0 +1,319 @@
+"""Two sensors of an agent that maps what it sees: "map", a picture of it from above, and "plan", the way to the goal.
+
+They know no more than the agent: depth, its own pose, and what the goal sensor tells. Nothing of the navmesh. A pose
+that is told exactly is what makes them simple; Chaplot et al., "Learning to explore using active neural SLAM" (ICLR
+2020), map and plan so for agents that learn, with learned mapping and localisation.
+
+The map is made in `sensors/ground.py` and the way found in `sensors/way.py`; here are the sensors, the picture, and the
+kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav.geometry.pose import forward
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.arrays import view
+from batchnav.runtime.device import num_threads
+from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, lean_function
+from batchnav.runtime.launch import BoundKernel
+from batchnav.scene.appearance import Appearance
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.depth import DepthConfig
+from batchnav.sensors.ground import WALKED, Known, Sight, cell_at, look
+from batchnav.sensors.redwood import RedwoodNoise
+from batchnav.sensors.sensor import Views
+from batchnav.sensors.way import (
+    ROUNDS,
+    Search,
+    Walkers,
+    begin_search,
+    clear_times,
+    find_bend,
+    first_bound,
+    is_done,
+    is_on_way,
+    mark_way,
+    next_bound,
+    place_map,
+    renew,
+    spread,
+    tell,
+    trace,
+    where,
+)
+from batchnav.types import Spec
+
+MAP, PLAN = "map", "plan"
+_ROWS = 4096
+"""Searches at a time on CUDA, at most."""
+_BLOCK = 64
+"""CUDA: threads that work for one agent."""
+_PIXELS, _PIXEL = 48, np.float32(0.25)
+"""The picture's sides in pixels, and a pixel's in metres."""
+_LEVELS = 10
+_UNKNOWN, _GROUND, _BESIDE, _OBSTACLE, _WALKED, _WAY, _GOAL = (
+    np.float32((level + 0.5) / _LEVELS) for level in range(7)
+)
+"""What a pixel shows: each in the middle of one of the ten equal ranges that the policy's encoder tells apart."""
+_HALF = np.float32(0.5)
+
+MAP_SPECS = {
+    MAP: Spec(MAP, (1, _PIXELS, _PIXELS), torch.float32, 0.0, 1.0, torch.bfloat16),
+    PLAN: Spec(PLAN, (2,), torch.float32, -np.inf, np.inf, torch.float32),
+}
+"""By sensor. "map": the 12 m around the agent, which looks up from the middle: 0.05 unknown, 0.15 ground, 0.25 beside an
+obstacle, 0.35 an obstacle, 0.45 where it was, 0.55 the way, 0.65 the goal. "plan": metres of the way that is left, and
+the angle to where it first bends, radians, positive to the left."""
+
+
+class Walking(Protocol):
+    """Of the simulator's bodies, what a map depends on."""
+
+    @property
+    def position(self) -> torch.Tensor:
+        """f32 [N, 3]."""
+        ...
+
+    @property
+    def heading(self) -> torch.Tensor:
+        """f32 [N]."""
+        ...
+
+    @property
+    def episode(self) -> torch.Tensor:
+        """i32 [N]: counts each one's episodes."""
+        ...
+
+
+class Looks(NamedTuple):
+    """A camera's poses, as kernels read them."""
+
+    position: Any
+    heading: Any
+    pitch: Any
+
+
+class Mapper:
+    """Maps what the main camera of N agents sees since their episodes began, and plans on that.
+
+    Args:
+        names: of MAP_SPECS, which of the two are told.
+        camera: the main camera.
+        depth: its range and noise.
+        agent_height: metres.
+        bodies: the agents.
+        goal: f32 [N, 2]: what the goal sensor tells them; None: they have none.
+    """
+
+    def __init__(
+        self,
+        names: frozenset[str],
+        camera: CameraConfig,
+        depth: DepthConfig,
+        agent_height: float,
+        bodies: Walking,
+        goal: torch.Tensor | None,
+    ):
+        n, device = len(bodies.heading), bodies.heading.device
+        goal = torch.zeros(n, 2, device=device) if goal is None else goal
+        self.max_depth, self.due = depth.max_depth, True
+        self._noise = RedwoodNoise(depth.depth_noise, depth.redwood_table) if depth.depth_noise else None
+        values = math.tan(math.radians(camera.hfov_deg) / 2), camera.camera_height, depth.max_depth
+        self._sight = Sight(*map(np.float32, (*values, NavMeshSettings().agent_max_climb, agent_height)))
+        self.known, self._search, self.told = self.arrays(names, n, device)
+        self._walkers = view(Walkers(bodies.position, bodies.heading, bodies.episode, goal))
+        self._run: tuple[Views, Callable[[torch.Tensor], None]] | None = None
+
+    @staticmethod
+    def arrays(names: frozenset[str], n: int, device: torch.device) -> tuple[Known, Search, dict[str, torch.Tensor]]:
+        """All that it keeps of `n` agents: the map, memory for searches, and what is told."""
+        rows = min(n, num_threads() if device.type == "cpu" else _ROWS)
+        told = {
+            name: torch.zeros(n if name in names or name == PLAN else 0, *spec.shape, device=device)
+            for name, spec in MAP_SPECS.items()
+        }
+        return Known.empty(n, device), Search.empty(rows, device), told
+
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        """The live tensors that the next observation depends on."""
+        return {f"known_{name}": tensor for name, tensor in self.known._asdict().items()}
+
+    def update(self, depth: torch.Tensor, views: Views) -> None:
+        """Put what is seen on the map, and plan, where that is due: once an observation, however many sensors ask."""
+        if not self.due:
+            return
+        self.due = False
+        measured = depth if self._noise is None else self._noise.measure(views.draws, depth)
+        if self._run is None or self._run[0] is not views:
+            self._run = views, self._bind(measured, views)
+        self._run[1](measured)
+
+    def _bind(self, depth: torch.Tensor, views: Views) -> Callable[[torch.Tensor], None]:
+        """A kernel as a function of images."""
+        looks = view(Looks(views.position, views.heading, views.pitch))
+        search, known = view(self._search), view(self.known)
+        written = search, known, view(self.told[PLAN]), view(self.told[MAP])
+        if not depth.is_cuda:
+            rows = len(self._search.time)
+            return lambda depth: map_cpu(depth.numpy(), looks, self._walkers, self._sight, rows, *written)
+        rows = len(self._search.time)
+        kernel = BoundKernel(
+            map_cuda, (rows, 1, 1), view(depth), looks, self._walkers, self._sight, *written, block=_BLOCK
+        )
+
+        def run(depth: torch.Tensor) -> None:
+            kernel.change(0, depth.data_ptr())
+            kernel()
+
+        return run
+
+
+class MapSensor:
+    """One of MAP_SPECS, told by a mapper: a `batchnav.sensors.sensor.Sensor` of the main camera."""
+
+    needs_triangles, needs_appearance, scale = False, (), 1
+
+    def __init__(self, name: str, mapper: Mapper):
+        self.spec, self.max_depth, self._mapper = MAP_SPECS[name], mapper.max_depth, mapper
+
+    def write(
+        self,
+        depth: torch.Tensor,
+        triangle: torch.Tensor | None,
+        views: Views,
+        appearance: Appearance[torch.Tensor] | None,
+        out: torch.Tensor,
+    ) -> None:
+        """Map, plan, and tell."""
+        self._mapper.update(depth, views)
+        out.copy_(self._mapper.told[self.spec.name])
+
+
+# One agent.
+
+
+@lean_function
+def draw(lane, lanes, i, row, walkers, known, search, map_out):
+    """The picture; every lane does its share."""
+    fx, fz = forward(walkers.heading[i])
+    u, v, goal_u, goal_v, _, _ = where(i, walkers, known)
+    pixels, scale = np.int32(_PIXELS), _PIXEL / known.frame[i, 2]
+    for pixel in range(lane, _PIXELS * _PIXELS, lanes):
+        r, c = np.int32(pixel) // pixels, np.int32(pixel) % pixels
+        ahead = (np.float32(pixels // 2 - r) - _HALF) * scale
+        right = (np.float32(c - pixels // 2) + _HALF) * scale
+        at_u, at_v = u + ahead * fx - right * fz, v + ahead * fz + right * fx
+        cell, shown = cell_at(at_u, at_v), _UNKNOWN
+        if abs(at_u - goal_u) < scale and abs(at_v - goal_v) < scale:
+            shown = _GOAL
+        elif cell >= 0:
+            if is_on_way(row, cell, search):
+                shown = _WAY
+            elif known.obstacle[i, cell]:
+                shown = _OBSTACLE
+            elif known.ground[i, cell] == WALKED:
+                shown = _WALKED
+            elif known.beside[i, cell]:
+                shown = _BESIDE
+            elif known.ground[i, cell]:
+                shown = _GROUND
+        map_out[i, 0, r, c] = shown
+
+
+@lean_function
+def map_one(i, row, depth, looks, walkers, sight, search_out, known_out, plan_out, map_out):
+    """All of it, by one lane."""
+    if renew(0, 1, i, walkers, known_out):
+        place_map(i, walkers, known_out)
+    look(0, 1, i, depth, looks, sight, known_out)
+    _, _, _, _, here, there = where(i, walkers, known_out)
+    round_, searching = search_out.count[row, ROUNDS], True
+    bound, slack = first_bound(i, here, there, known_out)
+    while searching:
+        clear_times(0, 1, row, search_out)
+        begin_search(i, row, walkers, known_out, search_out)
+        line = np.int32(0)
+        while search_out.count[row, line] > 0:
+            round_ += np.int32(1)
+            spread(0, 1, i, row, (here, bound, line, round_), known_out, search_out)
+            search_out.count[row, line] = np.int32(0)
+            line = np.int32(1) - line
+        searching = not is_done(row, here, bound, search_out)
+        bound, slack = next_bound(bound, slack)
+    search_out.count[row, ROUNDS] = round_
+    trace(i, row, here, known_out, search_out)
+    find_bend(0, 1, i, row, walkers, known_out, search_out)
+    tell(i, row, walkers, search_out, known_out, plan_out)
+    if len(map_out) > 0:
+        mark_way(row, search_out)
+        draw(0, 1, i, row, walkers, known_out, search_out, map_out)
+
+
+# All agents.
+
+
+@cpu_kernel
+def map_cpu(depth, looks, walkers, sight, rows, search_out, known_out, plan_out, map_out):
+    """Map, plan and picture of every agent."""
+    n = np.int64(len(plan_out))
+    for part in prange(rows):
+        row = np.int64(part)  # prange counts in unsigned integers, which would compile every callee anew
+        for i in range(row * n // rows, (row + 1) * n // rows):
+            map_one(i, row, depth, looks, walkers, sight, search_out, known_out, plan_out, map_out)
+
+
+@cuda_kernel
+def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_out):
+    """As `map_cpu`; a block works for an agent."""
+    lane, lanes, row = cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x
+    for i in range(row, len(plan_out), cuda.gridDim.x):
+        fresh = renew(lane, lanes, i, walkers, known_out)
+        cuda.syncthreads()
+        if fresh and lane == 0:
+            place_map(i, walkers, known_out)
+        cuda.syncthreads()
+        look(lane, lanes, i, depth, looks, sight, known_out)
+        _, _, _, _, here, there = where(i, walkers, known_out)
+        round_, searching = search_out.count[row, ROUNDS], True
+        bound, slack = first_bound(i, here, there, known_out)
+        while searching:
+            clear_times(lane, lanes, row, search_out)
+            cuda.syncthreads()
+            if lane == 0:
+                begin_search(i, row, walkers, known_out, search_out)
+            cuda.syncthreads()
+            line = np.int32(0)
+            while search_out.count[row, line] > 0:
+                round_ += np.int32(1)
+                spread(lane, lanes, i, row, (here, bound, line, round_), known_out, search_out)
+                cuda.syncthreads()
+                if lane == 0:
+                    search_out.count[row, line] = np.int32(0)
+                line = np.int32(1) - line
+                cuda.syncthreads()
+            searching = not is_done(row, here, bound, search_out)
+            bound, slack = next_bound(bound, slack)
+            cuda.syncthreads()
+        if lane == 0:
+            search_out.count[row, ROUNDS] = round_
+            trace(i, row, here, known_out, search_out)
+        cuda.syncthreads()
+        find_bend(lane, lanes, i, row, walkers, known_out, search_out)
+        cuda.syncthreads()
+        if lane == 0:
+            tell(i, row, walkers, search_out, known_out, plan_out)
+            if len(map_out) > 0:
+                mark_way(row, search_out)
+        cuda.syncthreads()
+        if len(map_out) > 0:
+            draw(lane, lanes, i, row, walkers, known_out, search_out, map_out)
+        cuda.syncthreads()

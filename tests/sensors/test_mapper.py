@@ -1,0 +1,230 @@
+"""Maps and plans: closed forms in a room, another search's lengths, both devices, resuming, and what is refused."""
+
+import heapq
+import math
+
+import numpy as np
+import pytest
+import torch
+from numba import types as nb
+
+import batchnav
+from batchnav.data.scenes import find_scene
+from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import NavEnv, specs_of
+from batchnav.errors import ConfigError
+from batchnav.scene.bank import SceneBank
+from batchnav.sensors.ground import SIDE, Known, Sight
+from batchnav.sensors.mapper import MAP_SPECS, Looks, map_cuda
+from batchnav.sensors.way import Search, Walkers
+from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
+
+SENSORS = ("depth", "map", "plan")
+HALF_A_TURN = math.radians(5.0)
+PIXEL = 0.25
+
+
+@pytest.fixture(scope="module")
+def house():
+    return find_scene("house:3")
+
+
+def walk(env, steps, until=None):
+    """The last observation after following the plan for some steps, and all of "plan" and "map" on the way."""
+    observation, _ = env.reset(seed=5)
+    told = [observation]
+    for _ in range(steps):
+        angle = observation["plan"][:, 1]
+        action = torch.where(angle.abs() <= HALF_A_TURN, FORWARD, torch.where(angle > 0, LEFT, RIGHT))
+        observation, *_ = env.step(action)
+        told.append(observation)
+    return told
+
+
+def cells(env):
+    """Obstacles and what is beside them as bool [N, SIDE, SIDE]."""
+    known = env._mapper.known
+    return tuple(tensor.view(-1, SIDE, SIDE).cpu().numpy() > 0 for tensor in (known.obstacle, known.beside))
+
+
+def dijkstra(obstacle, beside, goal):
+    """Times to the goal's cell over a map, a cell at a time: weights as `sensors.way` states them."""
+    toll = np.where(obstacle, 200, np.where(beside, 3, 2))
+    times = np.full(toll.shape, np.inf)
+    times[goal] = 0
+    heap = [(0, goal)]
+    while heap:
+        time, (r, c) = heapq.heappop(heap)
+        if time > times[r, c]:
+            continue
+        for dr in (-1, 0, 1):
+            for dc in (-1, 0, 1):
+                nr, nc = r + dr, c + dc
+                if (dr or dc) and 0 <= nr < SIDE and 0 <= nc < SIDE:
+                    # a diagonal costs what the dearer of the two beside it does
+                    dearest = max(toll[nr, nc], toll[r, nc], toll[nr, c]) if dr and dc else toll[nr, nc]
+                    new = time + (7 if dr and dc else 5) * (toll[r, c] + dearest)
+                    if new < times[nr, nc]:
+                        times[nr, nc] = new
+                        heapq.heappush(heap, (new, (nr, nc)))
+    return times
+
+
+def test_lengths_are_those_of_another_search(house):
+    env = NavEnv([house], 12, "cpu", sensors=SENSORS)
+    told = walk(env, 10)[-1]["plan"][:, 0].numpy()
+    frame, bodies = env._mapper.known.frame.numpy(), env.sim.bodies
+    obstacle, beside = cells(env)
+    checked = 0
+    for i in range(12):
+        places = [(bodies.position[i, [0, 2]].numpy() - frame[i, :2]) / frame[i, 2]]
+        places.append((env.task.state.goal[i, [0, 2]].numpy() - frame[i, :2]) / frame[i, 2])
+        (c, r), (goal_c, goal_r) = np.floor(places).astype(int)
+        length = dijkstra(obstacle[i], beside[i], (goal_r, goal_c))[r, c] / 20 * frame[i, 2]
+        # What is told goes straight over what cells take in steps: shorter by up to 8%, and within a cell at either end.
+        assert length * math.cos(math.pi / 8) - 2 * frame[i, 2] < told[i] < length + 2 * frame[i, 2]
+        checked += length > 2.0
+    assert checked >= 3, "too few ways of any length"
+
+
+def test_an_open_room_is_crossed_straight_and_drawn_as_it_is():
+    """On a bare floor the plan is the goal sensor's, and the picture has the way from the middle to the goal."""
+    env = NavEnv([find_scene("house:3")], 8, "cpu", sensors=SENSORS, max_depth=0.05)
+    observation, _ = env.reset(seed=1)
+    assert not env._mapper.known.obstacle.any()
+    torch.testing.assert_close(observation["plan"], observation["pointgoal"], atol=0.3, rtol=0.0)
+    for picture, (rho, angle) in zip(observation["map"][:, 0], observation["pointgoal"].tolist(), strict=True):
+        middle = picture.shape[0] / 2
+        row, column = middle - rho * math.cos(angle) / PIXEL, middle - rho * math.sin(angle) / PIXEL
+        if min(row, column) > 1 and max(row, column) < picture.shape[0] - 1:
+            around = picture[int(row) - 1 : int(row) + 2, int(column) - 1 : int(column) + 2]
+            assert ((around * 10).int() == 6).any(), "the goal is not where it lies"
+            assert ((picture * 10).int() == 5).any(), "there is no way"
+
+
+def test_walls_stand_where_the_navmesh_ends(house):
+    """Hardly a cell where an agent could stand in the middle is an obstacle; a hit may lie in a corner of such a one."""
+    env = NavEnv([house], 8, "cpu", sensors=SENSORS)
+    walk(env, 60)
+    obstacle, _ = cells(env)
+    frame = env._mapper.known.frame.numpy()
+    stands = blocked = 0
+    for i in range(8):
+        r, c = np.nonzero(obstacle[i])
+        x, z = frame[i, 0] + (c + 0.5) * frame[i, 2], frame[i, 1] + (r + 0.5) * frame[i, 2]
+        height = np.full_like(x, float(env.sim.bodies.position[i, 1]))
+        stands += house.navmesh.is_navigable(np.stack([x, height, z], 1).astype(np.float32)).sum()
+        blocked += len(r)
+    assert blocked > 500 and stands / blocked < 0.2
+
+
+def test_following_it_succeeds_where_the_goals_direction_alone_does_not(house):
+    """Episodes that end by being near the goal, of agents that go where the sensor points."""
+    reached = {}
+    for name in ("plan", "pointgoal"):
+        env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_steps=200)
+        observation, _ = env.reset(seed=2)
+        near = torch.zeros(32, dtype=torch.bool)
+        for _ in range(199):
+            angle = observation[name][:, 1]
+            action = torch.where(angle.abs() <= HALF_A_TURN, FORWARD, torch.where(angle > 0, LEFT, RIGHT))
+            observation, *_ = env.step(action)
+            near |= observation["pointgoal"][:, 0] < 0.3
+        reached[name] = near.float().mean().item()
+    assert reached["plan"] > 0.85 > 0.7 > reached["pointgoal"], reached
+
+
+def test_an_episode_begins_with_an_empty_map(house):
+    env = NavEnv([house], 4, "cpu", sensors=SENSORS, max_steps=30)
+    for observation in walk(env, 30)[-1:]:
+        assert (env.sim.bodies.steps == 0).all()
+        fresh = {name: value.clone() for name, value in observation.items()}
+    again = NavEnv([house], 4, "cpu", sensors=SENSORS, max_steps=30)
+    again.reset(seed=5)
+    again.load_state_dict(env.state_dict())
+    again._mapper.known.episode.fill_(-1)  # forgets
+    for name, value in again.observe().items():
+        assert torch.equal(value, fresh[name]), name
+
+
+def test_resuming_goes_on_with_the_map(house):
+    env, other = (NavEnv([house], 4, "cpu", sensors=SENSORS) for _ in range(2))
+    walk(env, 25)
+    other.load_state_dict(env.state_dict())
+    for action in ([1, 2, 3, 1], [2, 2, 1, 1]):
+        before, after = env.step(action)[0], other.step(action)[0]
+        for name in SENSORS:
+            assert torch.equal(before[name], after[name]), name
+
+
+def test_what_is_asked_for_alone_is_the_same(house):
+    """A rollout may read one of the two, or both in turn."""
+    env = NavEnv([house], 4, "cpu", sensors=SENSORS)
+    env.reset(seed=3)
+    both = env.step([2, 2, 2, 2])[0]
+    for name in ("map", "plan", "map"):
+        out = {name: torch.zeros_like(both[name])}
+        env.observe_into(out)
+        env.observe()
+        assert torch.equal(out[name], both[name])
+    env.observe_into(None)
+    alone = NavEnv([house], 4, "cpu", sensors=("plan",))
+    alone.reset(seed=3)
+    assert torch.equal(alone.step([2, 2, 2, 2])[0]["plan"], both["plan"])
+
+
+@pytest.mark.cuda
+def test_both_devices_tell_the_same(house):
+    """But for images, which agree to rounding: a few cells, and what follows of them."""
+    on = {device: NavEnv(SceneBank.pack([house], device), 64, sensors=SENSORS) for device in ("cpu", "cuda")}
+    for env in on.values():
+        env.reset(seed=7)
+    generator = torch.Generator().manual_seed(0)
+    plans, maps = [], []
+    for _ in range(60):
+        action = torch.randint(1, 4, (64,), generator=generator)
+        seen = {device: env.step(action.to(env.device))[0] for device, env in on.items()}
+        plans.append((seen["cuda"]["plan"].cpu() - seen["cpu"]["plan"]).abs())
+        maps.append((seen["cuda"]["map"].cpu() - seen["cpu"]["map"]).abs() > 0.01)
+    for known, other in zip(on["cpu"]._mapper.known[3:], on["cuda"]._mapper.known[3:], strict=True):
+        assert (known != other.cpu()).float().mean() < 1e-3
+    assert (torch.stack(plans) < 1e-3).float().mean() > 0.97
+    assert torch.stack(maps).float().mean() < 2e-3
+
+
+def test_it_compiles_for_the_gpu(compile_ptx):
+    def array(kind, dimensions):
+        return nb.Array(kind, dimensions, "C")
+
+    def fields(kind, *arrays):
+        return nb.NamedTuple(arrays, kind)
+
+    f32, i32, u8 = nb.float32, nb.int32, nb.uint8
+    vectors, scalars = array(f32, 2), array(f32, 1)
+    ptx = compile_ptx(
+        map_cuda, array(f32, 3), fields(Looks, vectors, scalars, scalars),
+        fields(Walkers, vectors, scalars, array(i32, 1), vectors), fields(Sight, *[f32] * 5),
+        fields(Search, *[array(i32, 2)] * 4), fields(Known, array(i32, 1), array(i32, 1), vectors, *[array(u8, 2)] * 3),
+        vectors, array(f32, 4),
+    )  # fmt: skip
+    assert "atom.global.min.s32" in ptx and "atom.global.exch.b32" in ptx and "bar.sync" in ptx
+    assert not any(
+        "f64" in line.split("\t")[1] for line in ptx.splitlines() if line.startswith("\t") and "\t" in line[1:]
+    )
+
+
+def test_specs_and_what_is_refused(house):
+    assert [spec.name for spec in specs_of(NavConfig(sensors=SENSORS))] == [*SENSORS, "pointgoal"]
+    env = NavEnv([house], 2, "cpu", sensors=SENSORS)
+    assert env.specs == specs_of(NavConfig(sensors=SENSORS))
+    assert env.single_observation_space["map"].shape == MAP_SPECS["map"].shape
+    with pytest.raises(ConfigError, match="'plan', expected it with the task pointnav and gps_compass alone"):
+        NavEnv([house], 2, "cpu", task="explore", sensors=("plan",))
+    with pytest.raises(ConfigError, match="'plan', expected it"):
+        NavEnv([house], 2, "cpu", sensors=("plan",), gps_compass=False)
+    with pytest.raises(ConfigError, match=r"'maps', expected some of depth.*heading, map, plan"):
+        batchnav.PointNavEnv([house], 2, "cpu", sensors=("maps",))
+    explorer = NavEnv([house], 8, "cpu", task="explore", sensors=("map",))
+    observation, _ = explorer.reset()
+    shown = set((observation["map"] * 10).int().unique().tolist())
+    assert {0, 1, 2, 3} <= shown and 5 not in shown, "without a goal there is a map, and no way"
