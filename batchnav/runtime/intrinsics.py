@@ -235,10 +235,17 @@ def _plain_atomic_add(array, row, column, value):
     return old
 
 
-def _plain_atomic_exchange(array, row, column, value):
+def _plain_atomic_or(array, row, column, value):
     old = array[row, column]
-    array[row, column] = value
+    array[row, column] = old | value
     return old
+
+
+def _lesser(builder, a, b):
+    return builder.select(builder.icmp_signed("<", a, b), a, b)
+
+
+_CHANGES = {"min": _lesser, "add": ir.IRBuilder.add, "or": ir.IRBuilder.or_}
 
 
 def _atomic(operation):
@@ -254,19 +261,18 @@ def _atomic(operation):
         def codegen(context, builder, signature, args):
             struct = context.make_array(signature.args[0])(context, builder, args[0])
             row_length = cgutils.unpack_tuple(builder, struct.shape, 2)[1]
-            index = builder.add(builder.mul(builder.sext(args[1], row_length.type), row_length), args[2])
+            index = builder.add(
+                builder.mul(builder.sext(args[1], row_length.type), row_length), builder.sext(args[2], row_length.type)
+            )
             pointer = builder.gep(struct.data, [index])
             if not isinstance(context, CPUContext):
                 return builder.atomic_rmw(operation, pointer, args[3], "monotonic")
             old = builder.load(pointer)
-            if operation == "min":
-                less = builder.icmp_signed("<", args[3], old)
-                builder.store(builder.select(less, args[3], old), pointer)
-            else:
-                builder.store(args[3] if operation == "xchg" else builder.add(old, args[3]), pointer)
+            changed = _CHANGES[operation](builder, old, args[3])
+            builder.store(changed, pointer)
             return old
 
-        return types.int32(array, types.int32, types.int64, types.int32), codegen
+        return types.int32(array, types.int32, types.int32, types.int32), codegen
 
     return change
 
@@ -275,8 +281,8 @@ atomic_min = _instruction(_plain_atomic_min)(_atomic("min"))
 """The lesser of what is there and a value."""
 atomic_add = _instruction(_plain_atomic_add)(_atomic("add"))
 """Their sum."""
-atomic_exchange = _instruction(_plain_atomic_exchange)(_atomic("xchg"))
-"""The value alone."""
+atomic_or = _instruction(_plain_atomic_or)(_atomic("or"))
+"""The bits of both."""
 
 
 def _as_vector(builder, values):

@@ -14,11 +14,13 @@ import numpy as np
 import torch
 
 from batchnav.geometry.pose import camera_axes
+from batchnav.runtime.intrinsics import atomic_add
 from batchnav.runtime.kernels import inline_function, lean_function
 
 SIDE = 128
 """Cells along the map's sides."""
 CELLS = SIDE * SIDE
+BESIDE, OBSTACLE = 1, 2
 GROUND, WALKED = 1, 2
 _CELL = np.float32(0.2)
 """Metres of a cell's sides, at least."""
@@ -41,10 +43,9 @@ class Known(NamedTuple):
     """i32 [N]: how long the way was when it was planned last, as `sensors.way` counts it."""
     frame: torch.Tensor
     """f32 [N, 3]: x and z of the map's corner, and the length of a cell's sides, metres."""
-    obstacle: torch.Tensor
-    """u8 [N, CELLS]: 1 where something stands. Rows of cells go along Z, and cells of a row along X."""
-    beside: torch.Tensor
-    """u8 [N, CELLS]: 1 where something stands in the cell or in one of the eight around it."""
+    stands: torch.Tensor
+    """u8 [N, CELLS]: OBSTACLE where something stands, BESIDE in the cells around. Rows of cells go along Z, and cells
+    of a row along X."""
     ground: torch.Tensor
     """u8 [N, CELLS]: GROUND where the ground was seen, WALKED where the agent stood."""
 
@@ -52,7 +53,7 @@ class Known(NamedTuple):
     def empty(cls, n: int, device: torch.device) -> Known:
         """Of `n` agents before their first episode."""
         episode = torch.full((n,), -1, dtype=torch.int32, device=device)
-        maps = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(3))
+        maps = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(2))
         return cls(episode, torch.zeros_like(episode), torch.ones(n, 3, device=device), *maps)
 
 
@@ -89,8 +90,7 @@ def cell_at(u, v):
 def forget(lane, lanes, i, known_out):
     """An empty map; every lane does its share."""
     for cell in range(lane, CELLS, lanes):
-        known_out.obstacle[i, cell] = np.uint8(0)
-        known_out.beside[i, cell] = np.uint8(0)
+        known_out.stands[i, cell] = np.uint8(0)
         known_out.ground[i, cell] = np.uint8(0)
 
 
@@ -106,16 +106,15 @@ def begin_map(i, episode, x, z, goal_x, goal_z, known_out):
 
 
 @inline_function
-def _mark(i, x, z, known_out):
-    """Something stands here."""
+def _mark(i, x, z, row, new_out, known_out):
+    """Something stands here: note the cell, where that is news."""
     u, v = place_in_cells(i, x, z, known_out.frame)
     cell = cell_at(u, v)
-    if cell >= 0 and known_out.obstacle[i, cell] == 0:
-        known_out.obstacle[i, cell] = np.uint8(1)
-        row, column = cell // np.int32(SIDE), cell % np.int32(SIDE)
-        for r in range(max(row - 1, 0), min(row + 2, SIDE)):
-            for c in range(max(column - 1, 0), min(column + 2, SIDE)):
-                known_out.beside[i, r * SIDE + c] = np.uint8(1)
+    if cell >= 0 and known_out.stands[i, cell] != OBSTACLE:
+        known_out.stands[i, cell] = np.uint8(OBSTACLE)
+        place = atomic_add(new_out.count, row, np.int32(0), np.int32(1))
+        if place < new_out.line.shape[1]:  # several lanes may note one cell
+            new_out.line[row, place] = cell
 
 
 @inline_function
@@ -144,20 +143,31 @@ def _met(i, row, column, depth, axes, sight):
 
 
 @lean_function
-def look(lane, lanes, i, depth, views, sight, known_out):
-    """What an image f32 [N, H, W] of agent i tells; every lane does its share. Several may write one cell."""
+def begin_look(row, new_out):
+    """Nothing is noted yet."""
+    new_out.count[row, 0] = np.int32(0)
+
+
+@lean_function
+def look(lane, lanes, i, row, depth, views, sight, new_out, known_out):
+    """What an image f32 [N, H, W] of agent i tells; every lane does its share. Several may write one cell.
+
+    The cells that are obstacles from now on are noted in row `row` of new_out.line, and counted.
+    """
     _, height, width = depth.shape
     axes = camera_axes(views.heading[i], views.pitch[i])
     x, z, size = views.position[i, 0], views.position[i, 2], known_out.frame[i, 2]
-    for pixel in range(lane, height * width, lanes):
-        row, column = np.int32(pixel // width), np.int32(pixel % width)
-        met, dx, dz = _met(i, row, column, depth, axes, sight)
+    place, w = np.int32(lane), np.int32(width)
+    for _ in range(lane, height * width, lanes):
+        line, column = place // w, place % w
+        place += np.int32(lanes)
+        met, dx, dz = _met(i, line, column, depth, axes, sight)
         if met == _NOTHING:
             continue
         if met == _GROUND:
             _see(i, x + dx, z + dz, known_out)
-            if row > 0:  # what the pixel above sees may be farther away, and all ground before it is seen
-                above, to_dx, to_dz = _met(i, np.int32(row - 1), column, depth, axes, sight)
+            if line > 0:  # what the pixel above sees may be farther away, and all ground before it is seen
+                above, to_dx, to_dz = _met(i, line - np.int32(1), column, depth, axes, sight)
                 apart = np.float32(math.sqrt((to_dx - dx) * (to_dx - dx) + (to_dz - dz) * (to_dz - dz)))
                 if above != _NOTHING and apart > size:
                     steps = min(np.int32(apart / size) + np.int32(1), np.int32(_MOST_BETWEEN))
@@ -165,18 +175,31 @@ def look(lane, lanes, i, depth, views, sight, known_out):
                         share = np.float32(k) / np.float32(steps)
                         _see(i, x + dx + share * (to_dx - dx), z + dz + share * (to_dz - dz), known_out)
             continue
-        _mark(i, x + dx, z + dz, known_out)
+        _mark(i, x + dx, z + dz, row, new_out, known_out)
         if column + 1 < width:
-            beside, to_dx, to_dz = _met(i, row, np.int32(column + 1), depth, axes, sight)
+            beside, to_dx, to_dz = _met(i, line, column + np.int32(1), depth, axes, sight)
             apart = np.float32(math.sqrt((to_dx - dx) * (to_dx - dx) + (to_dz - dz) * (to_dz - dz)))
             if beside == _OBSTACLE and size < apart < _LINK:
                 third = np.float32(1.0 / 3.0)
                 for k in range(1, 3):
                     share = np.float32(k) * third
-                    _mark(i, x + dx + share * (to_dx - dx), z + dz + share * (to_dz - dz), known_out)
+                    _mark(i, x + dx + share * (to_dx - dx), z + dz + share * (to_dz - dz), row, new_out, known_out)
+
+
+@lean_function
+def widen(lane, lanes, i, row, new, known_out):
+    """Mark what is beside the noted obstacles; every lane does its share."""
+    for k in range(lane, min(new.count[row, 0], new.line.shape[1]), lanes):
+        cell = new.line[row, k]
+        r, c = cell // np.int32(SIDE), cell % np.int32(SIDE)
+        for nr in range(max(r - 1, 0), min(r + 2, SIDE)):
+            for nc in range(max(c - 1, 0), min(c + 2, SIDE)):
+                if known_out.stands[i, nr * SIDE + nc] == 0:
+                    known_out.stands[i, nr * SIDE + nc] = np.uint8(BESIDE)
 
 
 @inline_function
 def stand(i, cell, known_out):
     """An agent stands here, so nothing else does."""
-    known_out.obstacle[i, cell], known_out.ground[i, cell] = np.uint8(0), np.uint8(WALKED)
+    known_out.stands[i, cell] = np.uint8(min(known_out.stands[i, cell], BESIDE))
+    known_out.ground[i, cell] = np.uint8(WALKED)

@@ -27,21 +27,21 @@ from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
-from batchnav.sensors.ground import WALKED, Known, Sight, cell_at, look
+from batchnav.sensors.ground import BESIDE, OBSTACLE, WALKED, Known, Sight, begin_look, cell_at, look, widen
 from batchnav.sensors.redwood import RedwoodNoise
 from batchnav.sensors.sensor import Views
 from batchnav.sensors.way import (
-    ROUNDS,
+    NEVER,
     Search,
     Walkers,
     begin_search,
-    clear_times,
+    clear_search,
     find_bend,
     first_bound,
     is_done,
     is_on_way,
+    leave,
     mark_way,
-    next_bound,
     place_map,
     renew,
     spread,
@@ -54,7 +54,7 @@ from batchnav.types import Spec
 MAP, PLAN = "map", "plan"
 _ROWS = 4096
 """Searches at a time on CUDA, at most."""
-_BLOCK = 64
+_BLOCK = 128
 """CUDA: threads that work for one agent."""
 _PIXELS, _PIXEL = 48, np.float32(0.25)
 """The picture's sides in pixels, and a pixel's in metres."""
@@ -218,11 +218,11 @@ def draw(lane, lanes, i, row, walkers, known, search, map_out):
         elif cell >= 0:
             if is_on_way(row, cell, search):
                 shown = _WAY
-            elif known.obstacle[i, cell]:
+            elif known.stands[i, cell] == OBSTACLE:
                 shown = _OBSTACLE
             elif known.ground[i, cell] == WALKED:
                 shown = _WALKED
-            elif known.beside[i, cell]:
+            elif known.stands[i, cell] == BESIDE:
                 shown = _BESIDE
             elif known.ground[i, cell]:
                 shown = _GROUND
@@ -234,22 +234,21 @@ def map_one(i, row, depth, looks, walkers, sight, search_out, known_out, plan_ou
     """All of it, by one lane."""
     if renew(0, 1, i, walkers, known_out):
         place_map(i, walkers, known_out)
-    look(0, 1, i, depth, looks, sight, known_out)
-    _, _, _, _, here, there = where(i, walkers, known_out)
-    round_, searching = search_out.count[row, ROUNDS], True
-    bound, slack = first_bound(i, here, there, known_out)
+    begin_look(row, search_out)
+    look(0, 1, i, row, depth, looks, sight, search_out, known_out)
+    widen(0, 1, i, row, search_out, known_out)
+    here = where(i, walkers, known_out)[4]
+    bound, searching = first_bound(i, known_out), True
     while searching:
-        clear_times(0, 1, row, search_out)
+        clear_search(0, 1, row, search_out)
         begin_search(i, row, walkers, known_out, search_out)
         line = np.int32(0)
         while search_out.count[row, line] > 0:
-            round_ += np.int32(1)
-            spread(0, 1, i, row, (here, bound, line, round_), known_out, search_out)
-            search_out.count[row, line] = np.int32(0)
+            spread(0, 1, i, row, (here, bound, line), known_out, search_out)
+            leave(0, 1, row, line, search_out)
             line = np.int32(1) - line
         searching = not is_done(row, here, bound, search_out)
-        bound, slack = next_bound(bound, slack)
-    search_out.count[row, ROUNDS] = round_
+        bound = NEVER
     trace(i, row, here, known_out, search_out)
     find_bend(0, 1, i, row, walkers, known_out, search_out)
     tell(i, row, walkers, search_out, known_out, plan_out)
@@ -278,33 +277,34 @@ def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_
     for i in range(row, len(plan_out), cuda.gridDim.x):
         fresh = renew(lane, lanes, i, walkers, known_out)
         cuda.syncthreads()
-        if fresh and lane == 0:
-            place_map(i, walkers, known_out)
+        if lane == 0:
+            begin_look(row, search_out)
+            if fresh:
+                place_map(i, walkers, known_out)
         cuda.syncthreads()
-        look(lane, lanes, i, depth, looks, sight, known_out)
-        _, _, _, _, here, there = where(i, walkers, known_out)
-        round_, searching = search_out.count[row, ROUNDS], True
-        bound, slack = first_bound(i, here, there, known_out)
+        look(lane, lanes, i, row, depth, looks, sight, search_out, known_out)
+        cuda.syncthreads()
+        widen(lane, lanes, i, row, search_out, known_out)
+        cuda.syncthreads()
+        here = where(i, walkers, known_out)[4]
+        bound, searching = first_bound(i, known_out), True
         while searching:
-            clear_times(lane, lanes, row, search_out)
+            clear_search(lane, lanes, row, search_out)
             cuda.syncthreads()
             if lane == 0:
                 begin_search(i, row, walkers, known_out, search_out)
             cuda.syncthreads()
             line = np.int32(0)
             while search_out.count[row, line] > 0:
-                round_ += np.int32(1)
-                spread(lane, lanes, i, row, (here, bound, line, round_), known_out, search_out)
+                spread(lane, lanes, i, row, (here, bound, line), known_out, search_out)
                 cuda.syncthreads()
-                if lane == 0:
-                    search_out.count[row, line] = np.int32(0)
+                leave(lane, lanes, row, line, search_out)
                 line = np.int32(1) - line
                 cuda.syncthreads()
             searching = not is_done(row, here, bound, search_out)
-            bound, slack = next_bound(bound, slack)
+            bound = NEVER
             cuda.syncthreads()
         if lane == 0:
-            search_out.count[row, ROUNDS] = round_
             trace(i, row, here, known_out, search_out)
         cuda.syncthreads()
         find_bend(lane, lanes, i, row, walkers, known_out, search_out)

@@ -4,8 +4,8 @@ What nobody has seen is taken for free ("freespace assumption": Zelinsky, "A mob
 Koenig and Smirnov, "Sensor-based planning with the freespace assumption", 1997). The search goes from the goal on in
 rounds, eight neighbours each: the cells that came nearer in one spread in the next, which is Moore's algorithm ("The
 shortest path through a maze", 1959) with weights. As in A*, cells are left out through which the way would be longer
-than some bound: first what it was a step ago and a little more, and where that does not do, more. Times are whole
-numbers, so that every order of work and every device has the same, and no bound changes them.
+than a bound: what it was a step ago and a little more. Where that does not do, a second search has none. Times are
+whole numbers, so that every order of work and every device has the same, and no bound changes them.
 
 Several lanes may work for an agent: each function is done by all of them before the next one begins, and those that
 take no lane are done by one.
@@ -20,24 +20,23 @@ import numpy as np
 import torch
 
 from batchnav.geometry.pose import forward
-from batchnav.runtime.intrinsics import atomic_add, atomic_exchange, atomic_min
+from batchnav.runtime.intrinsics import atomic_add, atomic_min, atomic_or
 from batchnav.runtime.kernels import inline_function, lean_function
-from batchnav.sensors.ground import CELLS, SIDE, begin_map, cell_at, forget, place_in_cells, stand
+from batchnav.sensors.ground import CELLS, OBSTACLE, SIDE, begin_map, cell_at, forget, place_in_cells, stand
 
 _AHEAD = 24
 """Cells of the way that are traced."""
-_FREE, _BESIDE, _OBSTACLE = np.int32(2), np.int32(3), np.int32(200)
-"""What a cell costs. None is impassable: a passage can be too narrow for the cells."""
+_FREE, _OBSTACLE = np.int32(2), np.int32(200)
+"""What a cell costs, beside an obstacle 3. None is impassable: a passage can be too narrow for the cells."""
 _STRAIGHT, _DIAGONAL = np.int32(5), np.int32(7)
 """The time from a cell to its neighbour is this, times what both cost."""
 _SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(20), np.int32(28)
 """Times from a free cell to such neighbours."""
-_SLACK, _MORE = np.int32(40), np.int32(4)
-"""By how much the way may become longer in a step, at first; and how many times that is taken where it does not do."""
-_NEVER, _ON_THE_WAY = np.int32(2**30), np.int32(-1)
+_SLACK = np.int32(60)
+"""By how much the way may become longer in a step before there is a second search, without a bound."""
+NEVER, _ON_THE_WAY = np.int32(2**30), np.int32(-1)
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
-_NOW, _NEXT, ROUNDS, _BEND = np.int64(0), np.int64(1), np.int64(2), np.int64(3)
-"""What `Search.count` counts."""
+WORDS, COUNTS, _BEND = CELLS // 32, 3, 2
 
 
 class Walkers(NamedTuple):
@@ -54,32 +53,30 @@ class Walkers(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Memory for searches, a row each; what they leave there is nobody's business, but for `rounds`."""
+    """Memory for searches, a row each; what they leave there is nobody's business."""
 
     time: torch.Tensor
     """i32 [R, CELLS]: from there to the goal."""
-    round: torch.Tensor
-    """i32 [R, CELLS]: in which a cell was put in line last."""
     line: torch.Tensor
-    """i32 [R, 2 * CELLS]: the cells that spread in this round, and those in the next."""
+    """i32 [R, 2 * CELLS]: the cells that spread in this round, and those in the next, in turn."""
+    waiting: torch.Tensor
+    """i32 [R, 2 * WORDS]: a bit for each cell that is in such a line."""
     count: torch.Tensor  # type: ignore[assignment]  # hides what tuples have by this name
-    """i32 [R, 4]: how many these are; rounds so far; the first cell of the way that does not lie in a straight line."""
+    """i32 [R, COUNTS]: how many there are in both; then the first cell of the way that is in no straight line."""
 
     @classmethod
     def empty(cls, rows: int, device: torch.device) -> Search:
         """Room for so many searches."""
-        time, round_, line, count = (
-            torch.zeros(rows, size, dtype=torch.int32, device=device) for size in (CELLS, CELLS, 2 * CELLS, 4)
-        )
-        return cls(time, round_, line, count)
+        sizes = CELLS, 2 * CELLS, 2 * WORDS, COUNTS
+        time, line, waiting, count = (torch.zeros(rows, size, dtype=torch.int32, device=device) for size in sizes)
+        return cls(time, line, waiting, count)
 
 
 @inline_function
 def _toll(i, cell, known):
     """What a cell costs."""
-    if known.beside[i, cell] == 0:
-        return _FREE
-    return _OBSTACLE if known.obstacle[i, cell] else _BESIDE
+    stands = known.stands[i, cell]
+    return _OBSTACLE if stands == OBSTACLE else _FREE + np.int32(stands)
 
 
 @inline_function
@@ -117,22 +114,25 @@ def where(i, walkers, known):
 
 
 @lean_function
-def clear_times(lane, lanes, row, search_out):
-    """No cell has been reached."""
+def clear_search(lane, lanes, row, search_out):
+    """No cell has been reached, and none is in line."""
     for cell in range(lane, CELLS, lanes):
-        search_out.time[row, cell] = _NEVER
+        search_out.time[row, cell] = NEVER
+    for word in range(lane, 2 * WORDS, lanes):
+        search_out.waiting[row, word] = np.int32(0)
+    for k in range(lane, COUNTS, lanes):
+        search_out.count[row, k] = np.int32(0)
 
 
 @lean_function
 def begin_search(i, row, walkers, known_out, search_out):
     """Put the goal in line, where both it and the agent are on the map."""
     _, _, _, _, here, there = where(i, walkers, known_out)
-    search_out.count[row, _NOW], search_out.count[row, _NEXT], search_out.count[row, _BEND] = 0, 0, _AHEAD
     if here >= 0 and there >= 0:
         stand(i, here, known_out)
         search_out.time[row, there] = np.int32(0)
         search_out.line[row, 0] = there
-        search_out.count[row, _NOW] = 1
+        search_out.count[row, 0] = np.int32(1)
 
 
 @inline_function
@@ -145,100 +145,101 @@ def least_time(cell, here):
 
 
 @inline_function
-def first_bound(i, here, there, known):
-    """How long the way may be at first, and by how much more than that it may be should that not do."""
-    expected = max(known.expected[i], least_time(there, here))
-    return expected + _SLACK, _SLACK
-
-
-@inline_function
-def next_bound(bound, slack):
-    """The same after a search that did not come to the agent."""
-    more = min(slack * _MORE, _NEVER // np.int32(8))
-    return min(bound + more, _NEVER), more
+def first_bound(i, known):
+    """How long the way may be at first: as before and a little more; of a new episode nothing is known."""
+    return known.expected[i] + _SLACK if known.expected[i] > 0 else NEVER
 
 
 @inline_function
 def is_done(row, here, bound, search):
     """Whether the search came to the agent, or need not."""
-    return here < 0 or bound >= _NEVER or search.time[row, here] < _NEVER
+    return here < 0 or bound >= NEVER or search.time[row, here] < NEVER
 
 
 @inline_function
-def _reach(row, cell, time, here, bound, next_line, round_, search_out):
-    """A cell can be reached in so much time: if that is news, put it in the next line, once."""
-    if time >= search_out.time[row, cell] or time + least_time(cell, here) > bound:
-        return
-    if time < atomic_min(search_out.time, row, cell, time):
-        if atomic_exchange(search_out.round, row, cell, round_) != round_:
-            place = atomic_add(search_out.count, row, np.int64(next_line), np.int32(1))
-            search_out.line[row, next_line * np.int32(CELLS) + place] = cell
+def _towards(direction):
+    """Rows and columns to one of eight neighbours, of which those with even numbers share a side with the cell."""
+    dr = np.int32(0) if direction % 4 == 2 else np.int32(1 if direction < 2 or direction > 6 else -1)
+    dc = np.int32(0) if direction % 4 == 0 else np.int32(1 if direction < 4 else -1)
+    return dr, dc
+
+
+@inline_function
+def _is_on_map(r, c):
+    """Whether there is such a row and such a column."""
+    return r >= 0 and c >= 0 and r < SIDE and c < SIDE
+
+
+@inline_function
+def _step_time(i, cell, own, dr, dc, known):
+    """The time from a cell with toll `own` to a neighbour.
+
+    Past a corner it takes what the dearer of the two cells beside it does.
+    """
+    down = dr * np.int32(SIDE)
+    toll = _toll(i, cell + down + dc, known)
+    if dr == 0 or dc == 0:
+        return _STRAIGHT * (own + toll)
+    return _DIAGONAL * (own + max(toll, _toll(i, cell + down, known), _toll(i, cell + dc, known)))
 
 
 @lean_function
 def spread(lane, lanes, i, row, course, known, search_out):
-    """Reach the neighbours of the cells in line; `course`: the agent's cell, the bound, which line, and the round."""
-    here, bound, this_line, round_ = course
-    next_line, side = np.int32(1) - this_line, np.int32(SIDE)
-    for k in range(lane, search_out.count[row, this_line], lanes):
-        cell = search_out.line[row, this_line * np.int32(CELLS) + k]
-        time, own = search_out.time[row, cell], _toll(i, cell, known)
-        if time >= search_out.time[row, here]:
+    """Reach the neighbours of the cells in line; `course`: the agent's cell, the bound, and which line.
+
+    Eight lanes share a cell, where there are as many.
+    """
+    here, bound, line = course
+    after, side = np.int32(1) - line, np.int32(SIDE)
+    for k in range(lane // 8, search_out.count[row, line], max(lanes // 8, 1)):
+        cell = search_out.line[row, line * np.int32(CELLS) + k]
+        begun, own, r, c = search_out.time[row, cell], _toll(i, cell, known), cell // side, cell % side
+        if begun >= search_out.time[row, here]:
             continue
-        r, c = cell // side, cell % side
-        for straight in range(4):
-            dr, dc = _direction(straight)
-            nr, nc = r + dr, c + dc
-            if nr < 0 or nc < 0 or nr >= side or nc >= side:
+        for direction in range(lane % 8, 8, min(lanes, 8)):
+            dr, dc = _towards(np.int32(direction))
+            if not _is_on_map(r + dr, c + dc):
                 continue
-            beside = nr * side + nc
-            toll = _toll(i, beside, known)
-            _reach(row, beside, time + _STRAIGHT * (own + toll), here, bound, next_line, round_, search_out)
-            # and the cell across, between this neighbour and the next
-            ar, ac = nr - dc, nc + dr
-            if ar < 0 or ac < 0 or ar >= side or ac >= side:
+            reached = cell + dr * side + dc
+            time = begun + _step_time(i, cell, own, dr, dc, known)
+            if time >= search_out.time[row, reached] or time + least_time(reached, here) > bound:
                 continue
-            across = ar * side + ac
-            dearest = max(max(toll, _toll(i, across, known)), _toll(i, (r - dc) * side + c + dr, known))
-            _reach(row, across, time + _DIAGONAL * (own + dearest), here, bound, next_line, round_, search_out)
+            atomic_min(search_out.time, row, reached, time)
+            bit = np.int32(1) << (reached & np.int32(31))
+            word = after * np.int32(WORDS) + (reached >> np.int32(5))
+            if atomic_or(search_out.waiting, row, word, bit) & bit == 0:
+                place = atomic_add(search_out.count, row, after, np.int32(1))
+                search_out.line[row, after * np.int32(CELLS) + place] = reached
 
 
-@inline_function
-def _direction(straight):
-    """Rows and columns to one of the four neighbours along the sides."""
-    if straight % 2 == 0:
-        return np.int32(1 - straight), np.int32(0)
-    return np.int32(0), np.int32(2 - straight)
+@lean_function
+def leave(lane, lanes, row, line, search_out):
+    """Empty a line; every lane does its share."""
+    for word in range(lane, WORDS, lanes):
+        search_out.waiting[row, line * WORDS + word] = np.int32(0)
+    if lane == 0:
+        search_out.count[row, line] = np.int32(0)
 
 
 @inline_function
 def _next_of_way(i, row, cell, known, search):
     """The neighbour from which a cell was reached."""
     side = np.int32(SIDE)
-    time, own = search.time[row, cell], _toll(i, cell, known)
-    r, c = cell // side, cell % side
-    for straight in range(4):
-        dr, dc = _direction(straight)
-        nr, nc = r + dr, c + dc
-        if nr < 0 or nc < 0 or nr >= side or nc >= side:
-            continue
-        beside = nr * side + nc
-        toll = _toll(i, beside, known)
-        if search.time[row, beside] + _STRAIGHT * (own + toll) == time:
-            return beside
-        ar, ac = nr - dc, nc + dr
-        if ar < 0 or ac < 0 or ar >= side or ac >= side:
-            continue
-        across = ar * side + ac
-        dearest = max(max(own, toll), _toll(i, (r - dc) * side + c + dr, known))
-        if search.time[row, across] + _DIAGONAL * (_toll(i, across, known) + dearest) == time:
-            return across
+    for direction in range(8):
+        dr, dc = _towards(np.int32(direction))
+        if _is_on_map(cell // side + dr, cell % side + dc):
+            before = cell + dr * side + dc
+            time = search.time[row, before]
+            if time < search.time[row, cell]:
+                time += _step_time(i, before, _toll(i, before, known), -dr, -dc, known)
+                if time == search.time[row, cell]:
+                    return before
     return cell
 
 
 @lean_function
 def trace(i, row, here, known, search_out):
-    """The way's first cells, in the line of now."""
+    """The way's first cells, in the first line, and how many there are."""
     cell, count = here, np.int32(0)
     while cell >= 0 and count < _AHEAD and search_out.time[row, cell] > 0:
         following = _next_of_way(i, row, cell, known, search_out)
@@ -247,7 +248,7 @@ def trace(i, row, here, known, search_out):
         cell = following
         search_out.line[row, count] = cell
         count += np.int32(1)
-    search_out.count[row, _NOW] = count
+    search_out.count[row, 0], search_out.count[row, _BEND] = count, count
 
 
 @inline_function
@@ -264,7 +265,7 @@ def _is_open(i, u, v, to_u, to_v, known):
     for k in range(min(np.int32(2), steps), steps + 1):
         share = np.float32(k) / np.float32(steps)
         cell = cell_at(u + share * du, v + share * dv)
-        if cell < 0 or known.obstacle[i, cell]:
+        if cell < 0 or known.stands[i, cell] == OBSTACLE:
             return False
     return True
 
@@ -273,10 +274,10 @@ def _is_open(i, u, v, to_u, to_v, known):
 def find_bend(lane, lanes, i, row, walkers, known, search_out):
     """The first cell of the way that does not lie in a straight line, as a count."""
     u, v, _, _, _, _ = where(i, walkers, known)
-    for k in range(lane, search_out.count[row, _NOW], lanes):
+    for k in range(lane, search_out.count[row, 0], lanes):
         to_u, to_v = _centre(search_out.line[row, k])
         if not _is_open(i, u, v, to_u, to_v, known):
-            atomic_min(search_out.count, row, _BEND, np.int32(k))
+            atomic_min(search_out.count, row, np.int32(_BEND), np.int32(k))
             break
 
 
@@ -284,12 +285,12 @@ def find_bend(lane, lanes, i, row, walkers, known, search_out):
 def tell(i, row, walkers, search, known_out, out):
     """Length and direction; and what the next search will expect."""
     u, v, _, _, here, there = where(i, walkers, known_out)
-    count, bend = search.count[row, _NOW], search.count[row, _BEND]
+    count, bend = search.count[row, 0], search.count[row, _BEND]
     out[i, 0], out[i, 1] = walkers.goal[i, 0], walkers.goal[i, 1]
     known_out.expected[i] = search.time[row, here] if here >= 0 and there >= 0 else np.int32(0)
     if count == 0 or here < 0 or there < 0:
         return
-    last = max(min(bend, count) - np.int32(1), np.int32(0))
+    last = max(bend - np.int32(1), np.int32(0))
     cell = search.line[row, last]
     if cell == there:
         return
@@ -304,7 +305,7 @@ def tell(i, row, walkers, search, known_out, out):
 @lean_function
 def mark_way(row, search_out):
     """What was traced, for `is_on_way`; the times are lost."""
-    for k in range(search_out.count[row, _NOW]):
+    for k in range(search_out.count[row, 0]):
         search_out.time[row, search_out.line[row, k]] = _ON_THE_WAY
 
 

@@ -14,7 +14,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, specs_of
 from batchnav.errors import ConfigError
 from batchnav.scene.bank import SceneBank
-from batchnav.sensors.ground import SIDE, Known, Sight
+from batchnav.sensors.ground import BESIDE, OBSTACLE, SIDE, Known, Sight
 from batchnav.sensors.mapper import MAP_SPECS, Looks, map_cuda
 from batchnav.sensors.way import Search, Walkers
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
@@ -43,8 +43,8 @@ def walk(env, steps, until=None):
 
 def cells(env):
     """Obstacles and what is beside them as bool [N, SIDE, SIDE]."""
-    known = env._mapper.known
-    return tuple(tensor.view(-1, SIDE, SIDE).cpu().numpy() > 0 for tensor in (known.obstacle, known.beside))
+    stands = env._mapper.known.stands.view(-1, SIDE, SIDE).cpu().numpy()
+    return stands == OBSTACLE, stands == BESIDE
 
 
 def dijkstra(obstacle, beside, goal):
@@ -80,7 +80,9 @@ def test_lengths_are_those_of_another_search(house):
         places = [(bodies.position[i, [0, 2]].numpy() - frame[i, :2]) / frame[i, 2]]
         places.append((env.task.state.goal[i, [0, 2]].numpy() - frame[i, :2]) / frame[i, 2])
         (c, r), (goal_c, goal_r) = np.floor(places).astype(int)
-        length = dijkstra(obstacle[i], beside[i], (goal_r, goal_c))[r, c] / 20 * frame[i, 2]
+        time = dijkstra(obstacle[i], beside[i], (goal_r, goal_c))[r, c]
+        assert env._mapper.known.expected[i] == time, "not the shortest way over the cells"
+        length = time / 20 * frame[i, 2]
         # What is told goes straight over what cells take in steps: shorter by up to 8%, and within a cell at either end.
         assert length * math.cos(math.pi / 8) - 2 * frame[i, 2] < told[i] < length + 2 * frame[i, 2]
         checked += length > 2.0
@@ -91,7 +93,7 @@ def test_an_open_room_is_crossed_straight_and_drawn_as_it_is():
     """On a bare floor the plan is the goal sensor's, and the picture has the way from the middle to the goal."""
     env = NavEnv([find_scene("house:3")], 8, "cpu", sensors=SENSORS, max_depth=0.05)
     observation, _ = env.reset(seed=1)
-    assert not env._mapper.known.obstacle.any()
+    assert not env._mapper.known.stands.any()
     torch.testing.assert_close(observation["plan"], observation["pointgoal"], atol=0.3, rtol=0.0)
     for picture, (rho, angle) in zip(observation["map"][:, 0], observation["pointgoal"].tolist(), strict=True):
         middle = picture.shape[0] / 2
@@ -204,10 +206,10 @@ def test_it_compiles_for_the_gpu(compile_ptx):
     ptx = compile_ptx(
         map_cuda, array(f32, 3), fields(Looks, vectors, scalars, scalars),
         fields(Walkers, vectors, scalars, array(i32, 1), vectors), fields(Sight, *[f32] * 5),
-        fields(Search, *[array(i32, 2)] * 4), fields(Known, array(i32, 1), array(i32, 1), vectors, *[array(u8, 2)] * 3),
+        fields(Search, *[array(i32, 2)] * 4), fields(Known, array(i32, 1), array(i32, 1), vectors, *[array(u8, 2)] * 2),
         vectors, array(f32, 4),
     )  # fmt: skip
-    assert "atom.global.min.s32" in ptx and "atom.global.exch.b32" in ptx and "bar.sync" in ptx
+    assert all(word in ptx for word in ("global.min.s32", "atom.global.or.b32", "atom.global.add.u32", "bar.sync"))
     assert not any(
         "f64" in line.split("\t")[1] for line in ptx.splitlines() if line.startswith("\t") and "\t" in line[1:]
     )
