@@ -24,7 +24,7 @@ SETTINGS = {
     "walkable_climb", "chunks", "threads", "radius", "trilinear",
 }  # fmt: skip
 """What stays from call to call: after what is read."""
-STORES = {"store4": 0, "store2": 0, "store1": 0, "cuda.atomic.add": 0}
+STORES = dict.fromkeys(("store4", "store2", "store1", "cuda.atomic.add", "atomic_min", "atomic_add", "atomic_or"), 0)
 """Functions that write to an argument that is not named so: which one."""
 MANY = 10
 """Arguments."""

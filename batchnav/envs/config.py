@@ -34,7 +34,8 @@ class NavConfig:
     cameras: dict[str, CameraConfig] = field(default_factory=dict)
     """Further cameras by name: a sensor of camera "left" is asked for as "left_depth"."""
     sensors: tuple[str, ...] = ("depth",)
-    """Names of `batchnav.sensors.SENSORS`, and of `batchnav.sensors.pose.POSE_SENSORS`."""
+    """Names of `batchnav.sensors.SENSORS`, `batchnav.sensors.pose.POSE_SENSORS` and
+    `batchnav.sensors.mapper.MAP_SPECS`."""
     depth: DepthConfig = field(default_factory=DepthConfig)
     rgb: RGBConfig = field(default_factory=RGBConfig)
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})

@@ -52,8 +52,8 @@ class NavEnv(gym.vector.VectorEnv):
         task: a name of `batchnav.tasks.TASKS`.
         config: the settings; a preset's name (`batchnav.envs.config.PRESETS`) will do. `options` override fields of its
             body, main camera, sensors and task.
-        sensors: names of `batchnav.sensors.SENSORS` and `batchnav.sensors.pose.POSE_SENSORS`; None: the
-            configuration's.
+        sensors: names of `batchnav.sensors.SENSORS`, `batchnav.sensors.pose.POSE_SENSORS` and
+            `batchnav.sensors.mapper.MAP_SPECS`; None: the configuration's.
         episodes: fixed episodes to play in turn instead of sampled ones.
         final_observation: also give info["final_obs"], the last observation of an ended episode, meaningful where
             info["_final_obs"] is set; costs a rendering.
@@ -125,7 +125,7 @@ class NavEnv(gym.vector.VectorEnv):
         mapped = frozenset(names) & MAP_SPECS.keys()
         self._mapper = self._make_mapper(mapped) if mapped else None
         if self._mapper is not None:
-            made[MAIN] = made.get(MAIN, {}) | {name: MapSensor(name, self._mapper) for name in sorted(mapped)}
+            made.setdefault(MAIN, {}).update((name, MapSensor(name, self._mapper)) for name in sorted(mapped))
         self.rig = Rig(self.bank, self.sim.bodies, cameras, made, renderer, self.sim.origin)
         self._pose_sensors = make_pose_sensors(names)
         if self.stream is not None:

@@ -1,7 +1,8 @@
-"""Agents to compare with: random, forward-only, greedy, the follower of shortest paths, and the walk to the frontier.
+"""Agents to compare with: random, forward-only, greedy, the planner, the follower of shortest paths, the frontier's.
 
 The first three know only the goal sensor, where the task has one, and stop where it says that the goal is near; the
-others know the navmesh. A task says which of them can play it (`Task.reference_agents`).
+planner also goes by a map that it makes of what it sees, and the last two know the navmesh. A task says which of them
+can play it (`Task.reference_agents`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from batchnav.errors import ConfigError
 from batchnav.evaluation.follow import OracleAgent
 from batchnav.evaluation.frontier import FrontierAgent
 from batchnav.evaluation.play import Agent
+from batchnav.sensors.mapper import PLAN
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
 GOAL_SENSOR = "pointgoal"
@@ -61,22 +63,33 @@ class RandomAgent(ForwardAgent):
 class GreedyAgent(ForwardAgent):
     """Turns until the goal lies ahead to within half a turn, goes forward, and stops within the success distance."""
 
+    sensor = GOAL_SENSOR
+    """The observation [distance, angle to the left] that it goes by."""
+
     def __init__(self, env: NavEnv):
         super().__init__(env)
         self.tolerance = math.radians(env.config.body.widest_turn_deg) / 2
 
     def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
         """Forward, or a turn towards the goal."""
-        angle = observations[GOAL_SENSOR][:, 1]
+        angle = observations[self.sensor][:, 1]
         turn = torch.where(angle > 0, LEFT, RIGHT)
         return torch.where(angle.abs() <= self.tolerance, FORWARD, turn)
 
 
+class PlannerAgent(GreedyAgent):
+    """As the greedy one, but towards where the sensor "plan" points: it maps and plans, and has learned nothing."""
+
+    sensor = PLAN
+
+
 REFERENCE_AGENTS: dict[str, type] = {
-    "random": RandomAgent, "forward": ForwardAgent, "greedy": GreedyAgent, "oracle": OracleAgent,
-    "frontier": FrontierAgent,
+    "random": RandomAgent, "forward": ForwardAgent, "greedy": GreedyAgent, "planner": PlannerAgent,
+    "oracle": OracleAgent, "frontier": FrontierAgent,
 }  # fmt: skip
 """By name; each is made from the environment it will act in, and chooses among steps and turns."""
+SENSORS_OF_AGENTS: dict[str, tuple[str, ...]] = {"planner": ("depth", PLAN)}
+"""What those see that look; the others do without images."""
 
 
 def make_reference_agent(name: str, env: NavEnv) -> Agent:

@@ -21,7 +21,7 @@ from batchnav.data.validate import distance_mismatches
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, BatchnavError
-from batchnav.evaluation.agents import make_reference_agent
+from batchnav.evaluation.agents import SENSORS_OF_AGENTS, make_reference_agent
 from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import Agent, Images, Recording, evaluate, record
 from batchnav.evaluation.watch import Eyes, Walk, Watched, seen_along
@@ -76,11 +76,15 @@ class PolicyPlayer:
 
 @dataclasses.dataclass
 class ReferencePlayer:
-    """One of REFERENCE_AGENTS, by name; its task must know it."""
+    """One of REFERENCE_AGENTS, by name; its task must know it. One that looks has sensors of its own."""
 
     name: str
     config: NavConfig
-    sees = False
+
+    def __post_init__(self):
+        self.sees = self.name in SENSORS_OF_AGENTS
+        if self.sees:
+            self.config = dataclasses.replace(self.config, sensors=SENSORS_OF_AGENTS[self.name])
 
     def enter(self, env: NavEnv) -> Agent:
         """The agent that is made from this environment."""

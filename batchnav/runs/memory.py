@@ -17,6 +17,7 @@ from batchnav.runs.config import PointNavRun
 from batchnav.runtime.device import num_threads
 from batchnav.scene.slots import Capacity, slots_needed
 from batchnav.scene.textures import Palette
+from batchnav.sensors.mapper import MAP_SPECS, Mapper
 from batchnav.sensors.rig import by_drawing, make_sensors
 from batchnav.sim.bodies import Bodies
 from batchnav.sim.episodes import Queue
@@ -60,7 +61,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
     return {
         "scenes": in_memory + (_swatches() if run.scenes.redraw_finishes else 0),
         "simulator": _simulator(run, room, device),
-        "images": _images(run, specs),
+        "images": _images(run, specs, device),
         "rollout": _rollout(run, policy, storage),
         "weights and optimiser": COPIES_OF_WEIGHTS * weights,
         "learning": round(frames * _kept_per_frame(policy, storage, device)),
@@ -93,8 +94,8 @@ def _tensors(part) -> Iterator[torch.Tensor]:
             yield from _tensors(entry)
 
 
-def _images(run: PointNavRun, specs: Sequence[Spec]) -> int:
-    """Bytes of what cameras see, as their sensors declare it, and of the environment's own observations."""
+def _images(run: PointNavRun, specs: Sequence[Spec], device: torch.device) -> int:
+    """Bytes of what cameras see, as their sensors declare it, of maps, and of the environment's own observations."""
     n, total = run.ppo.num_envs, 0
     made = make_sensors(run.sensors, run.all_cameras, run.sensor_settings)
     for camera, scale, readers in by_drawing(made).values():
@@ -102,6 +103,9 @@ def _images(run: PointNavRun, specs: Sequence[Spec]) -> int:
         total += n * scale**2 * config.height * config.width * BYTES_SEEN * (2 if both else 1)
         if scale > 1:  # samples of what is given
             total += sum(n * scale**2 * math.prod(s.spec.shape) * s.spec.dtype.itemsize for s in readers.values())
+    if mapped := frozenset(run.sensors) & MAP_SPECS.keys():
+        known, search, told = Mapper.arrays(mapped, n, Mapper.searches(n, device), META)
+        total += sum(tensor.nbytes for tensor in (*known, *search, *told.values()))
     return total + sum(n * math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
 
 

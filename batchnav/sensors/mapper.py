@@ -11,7 +11,7 @@ kernels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -69,9 +69,9 @@ MAP_SPECS = {
     MAP: Spec(MAP, (1, _PIXELS, _PIXELS), torch.float32, 0.0, 1.0, torch.bfloat16),
     PLAN: Spec(PLAN, (2,), torch.float32, -np.inf, np.inf, torch.float32),
 }
-"""By sensor. "map": the 12 m around the agent, which looks up from the middle: 0.05 unknown, 0.15 ground, 0.25 beside an
-obstacle, 0.35 an obstacle, 0.45 where it was, 0.55 the way, 0.65 the goal. "plan": metres of the way that is left, and
-the angle to where it first bends, radians, positive to the left."""
+"""By sensor. "map": the 12 m around the agent, which looks up from the middle: 0.05 unknown, 0.15 ground, 0.25 beside
+an obstacle, 0.35 an obstacle, 0.45 where it was, 0.55 the way, 0.65 the goal (without one, itself). "plan": metres of
+the way that is left, and the angle to where it first bends, radians, positive to the left."""
 
 
 class Walking(Protocol):
@@ -128,19 +128,24 @@ class Mapper:
         self._noise = RedwoodNoise(depth.depth_noise, depth.redwood_table) if depth.depth_noise else None
         values = math.tan(math.radians(camera.hfov_deg) / 2), camera.camera_height, depth.max_depth
         self._sight = Sight(*map(np.float32, (*values, NavMeshSettings().agent_max_climb, agent_height)))
-        self.known, self._search, self.told = self.arrays(names, n, device)
+        self._rows = self.searches(n, device)
+        self.known, self._search, self.told = self.arrays(names, n, self._rows, device)
         self._walkers = view(Walkers(bodies.position, bodies.heading, bodies.episode, goal))
         self._run: tuple[Views, Callable[[torch.Tensor], None]] | None = None
 
     @staticmethod
-    def arrays(names: frozenset[str], n: int, device: torch.device) -> tuple[Known, Search, dict[str, torch.Tensor]]:
-        """All that it keeps of `n` agents: the map, memory for searches, and what is told."""
-        rows = min(n, num_threads() if device.type == "cpu" else _ROWS)
-        told = {
-            name: torch.zeros(n if name in names or name == PLAN else 0, *spec.shape, device=device)
-            for name, spec in MAP_SPECS.items()
-        }
-        return Known.empty(n, device), Search.empty(rows, device), told
+    def arrays(
+        names: frozenset[str], n: int, searches: int, device: torch.device
+    ) -> tuple[Known, Search, dict[str, torch.Tensor]]:
+        """All that it keeps of `n` agents: the map, memory for so many searches at a time, and what is told."""
+        rows = {PLAN: n, MAP: n if MAP in names else 0}
+        told = {name: torch.zeros(rows[name], *spec.shape, device=device) for name, spec in MAP_SPECS.items()}
+        return Known.empty(n, device), Search.empty(searches, device), told
+
+    @staticmethod
+    def searches(n: int, device: torch.device) -> int:
+        """How many there are at a time: on the CPU one a thread."""
+        return min(n, num_threads() if device.type == "cpu" else _ROWS)
 
     @property
     def state(self) -> dict[str, torch.Tensor]:
@@ -163,11 +168,9 @@ class Mapper:
         search, known = view(self._search), view(self.known)
         written = search, known, view(self.told[PLAN]), view(self.told[MAP])
         if not depth.is_cuda:
-            rows = len(self._search.time)
-            return lambda depth: map_cpu(depth.numpy(), looks, self._walkers, self._sight, rows, *written)
-        rows = len(self._search.time)
+            return lambda depth: map_cpu(depth.numpy(), looks, self._walkers, self._sight, self._rows, *written)
         kernel = BoundKernel(
-            map_cuda, (rows, 1, 1), view(depth), looks, self._walkers, self._sight, *written, block=_BLOCK
+            map_cuda, (self._rows, 1, 1), view(depth), looks, self._walkers, self._sight, *written, block=_BLOCK
         )
 
         def run(depth: torch.Tensor) -> None:
@@ -180,7 +183,8 @@ class Mapper:
 class MapSensor:
     """One of MAP_SPECS, told by a mapper: a `batchnav.sensors.sensor.Sensor` of the main camera."""
 
-    needs_triangles, needs_appearance, scale = False, (), 1
+    needs_triangles, scale = False, 1
+    needs_appearance: Collection[str] = ()
 
     def __init__(self, name: str, mapper: Mapper):
         self.spec, self.max_depth, self._mapper = MAP_SPECS[name], mapper.max_depth, mapper

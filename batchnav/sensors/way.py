@@ -282,11 +282,11 @@ def find_bend(lane, lanes, i, row, walkers, known, search_out):
 
 
 @lean_function
-def tell(i, row, walkers, search, known_out, out):
+def tell(i, row, walkers, search, known_out, plan_out):
     """Length and direction; and what the next search will expect."""
     u, v, _, _, here, there = where(i, walkers, known_out)
     count, bend = search.count[row, 0], search.count[row, _BEND]
-    out[i, 0], out[i, 1] = walkers.goal[i, 0], walkers.goal[i, 1]
+    plan_out[i, 0], plan_out[i, 1] = walkers.goal[i, 0], walkers.goal[i, 1]
     known_out.expected[i] = search.time[row, here] if here >= 0 and there >= 0 else np.int32(0)
     if count == 0 or here < 0 or there < 0:
         return
@@ -298,8 +298,8 @@ def tell(i, row, walkers, search, known_out, out):
     du, dv = to_u - u, to_v - v
     fx, fz = forward(walkers.heading[i])
     cells = np.float32(math.sqrt(du * du + dv * dv)) + np.float32(search.time[row, cell]) / np.float32(_SIDE_OF_FREE)
-    out[i, 0] = cells * known_out.frame[i, 2]
-    out[i, 1] = np.float32(math.atan2(du * fz - dv * fx, du * fx + dv * fz))
+    plan_out[i, 0] = cells * known_out.frame[i, 2]
+    plan_out[i, 1] = np.float32(math.atan2(du * fz - dv * fx, du * fx + dv * fz))
 
 
 @lean_function

@@ -83,7 +83,7 @@ def test_lengths_are_those_of_another_search(house):
         time = dijkstra(obstacle[i], beside[i], (goal_r, goal_c))[r, c]
         assert env._mapper.known.expected[i] == time, "not the shortest way over the cells"
         length = time / 20 * frame[i, 2]
-        # What is told goes straight over what cells take in steps: shorter by up to 8%, and within a cell at either end.
+        # What is told goes straight over what cells take in steps: up to 8% shorter, and within a cell at either end.
         assert length * math.cos(math.pi / 8) - 2 * frame[i, 2] < told[i] < length + 2 * frame[i, 2]
         checked += length > 2.0
     assert checked >= 3, "too few ways of any length"
@@ -105,7 +105,7 @@ def test_an_open_room_is_crossed_straight_and_drawn_as_it_is():
 
 
 def test_walls_stand_where_the_navmesh_ends(house):
-    """Hardly a cell where an agent could stand in the middle is an obstacle; a hit may lie in a corner of such a one."""
+    """Few obstacles are cells in whose middle an agent could stand: a hit may lie in a corner of such a one."""
     env = NavEnv([house], 8, "cpu", sensors=SENSORS)
     walk(env, 60)
     obstacle, _ = cells(env)
