@@ -1,9 +1,11 @@
-"""The docs' pictures of what agents see: `docs/sensors.png` and `docs/finishes.webp`.
+"""The docs' pictures of what agents see: `docs/sensors.png`, `docs/finishes.webp` and `docs/maps.png`.
 
     python eval/pictures.py sensors --out docs/sensors.png
     python eval/pictures.py finishes --out docs/finishes.webp
+    python eval/pictures.py maps --out docs/maps.png
 
 Cameras stand where they see most things: of many random places and headings in a scene, those with the most categories.
+Maps are those of agents on their way, of the ones that have far to go.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from PIL import Image
 
 from batchnav.config import from_dict
 from batchnav.data.scenes import find_scenes
+from batchnav.envs.nav import NavEnv
 from batchnav.errors import BatchnavError
+from batchnav.evaluation.agents import PlannerAgent
 from batchnav.houses import make_swatches
 from batchnav.render import render
 from batchnav.render.choose import make_renderer
@@ -38,6 +42,16 @@ NEAREST, APART = 1.0, 4.0
 """Metres from a camera to half of what it sees, at least, since nobody looks at a wall; and between two cameras."""
 GAP = 4
 """Pixels between pictures."""
+MAP_COLOURS = np.array(
+    [
+        (90, 90, 96), (255, 255, 255), (205, 205, 205), (0, 0, 0), (130, 170, 255), (255, 140, 0), (0, 160, 60),
+        *[(255, 0, 255)] * 3,
+    ],
+    np.uint8,
+)  # fmt: skip
+"""Of the ten levels of the sensor "map", of which the last three are none."""
+MAP_ZOOM = 3
+"""Pixels of a picture along a pixel of a map."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +82,27 @@ class Finishes:
     tries: int = 200
 
 
-def main(options: Sensors | Finishes) -> None:
-    pictures = sensors(options) if isinstance(options, Sensors) else finishes(options)
+@dataclass(frozen=True)
+class Maps:
+    """The sensor "map" while the planner walks, a scene a row."""
+
+    out: Path
+    """The file, a PNG."""
+    scenes: tuple[str, ...] = ("house:100005", "hall:100003", "building:100001")
+    """From the top down."""
+    times: int = 6
+    """Pictures of each, from the start on."""
+    steps: int = 14
+    """Between two pictures."""
+    tries: int = 64
+    """Episodes in each scene, of which the one with the longest way is shown."""
+
+
+def main(options: Sensors | Finishes | Maps) -> None:
+    pictures = {Sensors: sensors, Finishes: finishes, Maps: maps}[type(options)](options)
     sheet = mosaic(pictures.reshape(-1, *pictures.shape[2:]), pictures.shape[1], gap=GAP)
     with replacing(options.out, BatchnavError) as part:
-        if isinstance(options, Sensors):
+        if not isinstance(options, Finishes):
             sheet.quantize(dither=Image.Dither.NONE).save(part, "PNG", optimize=True)
         else:
             sheet.save(part, "WEBP", quality=80)
@@ -108,6 +138,24 @@ def finishes(options: Finishes) -> np.ndarray:
     return np.array(columns).swapaxes(0, 1)
 
 
+def maps(options: Maps) -> np.ndarray:
+    """Pictures u8 [scenes, times, S, S, 3]."""
+    rows = []
+    for scene in find_scenes(options.scenes):
+        env = NavEnv([scene], options.tries, "cpu", sensors=("depth", "map", "plan"))
+        agent, ended = PlannerAgent(env), torch.zeros(options.tries, dtype=torch.bool)
+        observation, _ = env.reset(seed=0)
+        shown = int(env.task.facts["start_distance"].argmax())
+        row = []
+        for step in range((options.times - 1) * options.steps + 1):
+            if step % options.steps == 0:
+                levels = (observation["map"][shown, 0] * len(MAP_COLOURS)).int().numpy()
+                row.append(MAP_COLOURS[levels].repeat(MAP_ZOOM, axis=0).repeat(MAP_ZOOM, axis=1))
+            observation, *_ = env.step(agent.act(observation, ended))
+        rows.append(row)
+    return np.array(rows)
+
+
 def best_views(scene: Scene, count: int, tries: int) -> tuple[np.ndarray, np.ndarray]:
     """Cameras f32 [count, 3] and headings f32 [count] that see the most categories, no two close together."""
     places = scene.navmesh.sample(tries) + np.float32([0.0, CAMERA_HEIGHT, 0.0])
@@ -124,6 +172,10 @@ def best_views(scene: Scene, count: int, tries: int) -> tuple[np.ndarray, np.nda
 
 if __name__ == "__main__":
     try:
-        main(tyro.extras.subcommand_cli_from_dict({"sensors": Sensors, "finishes": Finishes}, description=__doc__))
+        main(
+            tyro.extras.subcommand_cli_from_dict(
+                {"sensors": Sensors, "finishes": Finishes, "maps": Maps}, description=__doc__
+            )
+        )
     except BatchnavError as error:
         sys.exit(f"error: {error}")

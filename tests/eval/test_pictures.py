@@ -30,3 +30,13 @@ def test_sensors_stand_below_each_other_and_finishes_beside(tmp_path):
     assert drawn.shape == (32, 3 * 32 + 2 * GAP, 3)
     as_it_is, once, twice = (drawn[:, k * (32 + GAP) :][:, :32] for k in range(3))
     assert np.abs(as_it_is - once).mean() > LOSSES and np.abs(once - twice).mean() > LOSSES
+
+
+def test_maps_grow_along_a_row_and_have_a_row_a_scene(tmp_path):
+    pictures.main(pictures.Maps(tmp_path / "maps.png", scenes=("house:3", "house:1"), times=2, steps=6, tries=4))
+    drawn = np.asarray(Image.open(tmp_path / "maps.png").convert("RGB"), int)
+    side = 48 * pictures.MAP_ZOOM
+    assert drawn.shape == (2 * side + GAP, 2 * side + GAP, 3)
+    unknown = (drawn == pictures.MAP_COLOURS[0]).all(2)
+    before, after = unknown[:side, :side].sum(), unknown[:side, side + GAP :].sum()
+    assert after < before < side * side, "more is known later"
