@@ -181,6 +181,8 @@ class NavEnv(gym.vector.VectorEnv):
             self.sim.bodies.episode.fill_(-1)
             self._redraws.zero_()
         self._draw_finishes()
+        if self._mapper is not None:
+            self._mapper.forget()  # a seed begins to count episodes anew
         self.sim.reset()
         for flags in (self.sim.bodies.done, self.sim.bodies.terminated, self.sim.bodies.truncated):
             flags.zero_()

@@ -147,6 +147,10 @@ class Mapper:
         """How many there are at a time: on the CPU one a thread."""
         return min(n, num_threads() if device.type == "cpu" else _ROWS)
 
+    def forget(self) -> None:
+        """Begin all maps anew, whichever episodes they are of."""
+        self.known.episode.fill_(-1)
+
     @property
     def state(self) -> dict[str, torch.Tensor]:
         """The live tensors that the next observation depends on."""
