@@ -61,6 +61,9 @@ CLAIMS = (
     Claim("the same: SPL", _pointnav("learned", "spl"), (_pointnav("oracle", "spl"), _pointnav("blind", "spl"))),
     Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
           "split=val agent=learned renderer=raycast sample=True frames=4800512 seed=0 encoder=simple_cnn"), ()),
+    Claim("the same of one that is given a plan over its own map (`pointnav_plan_cpu`)",
+          Figure("", "pointnav", "metric=spl split=val agent=learned frames=3201024 sensors=depth+plan"),
+          (Figure("that plan followed, 64x64, nothing learned", "pointnav", "metric=spl split=val agent=planner"),)),
     Claim("Flee, the same houses: share of the farthest place", _task("flee", "share_of_farthest", "learned"),
           (_task("flee", "share_of_farthest", "oracle", "knowing the map"),
            _task("flee", "share_of_farthest", "random", "steps at random"))),
@@ -88,6 +91,7 @@ CLAIMS = (
 _SHORTER = "--scenes.houses 48 --ppo.minibatches 8 --ppo.total-frames 2750000"
 TRAINED_BY = {
     (4_800_512, "simple_cnn"): "batchnav train --config pointnav_cpu",
+    (3_201_024, "simple_cnn, depth+plan"): "batchnav train --config pointnav_plan_cpu",
     (4_001_792, "simple_cnn"): "batchnav train --config pointnav_cpu --ppo.minibatches 8 --ppo.total-frames 4000000",
     (4_300_800, "simple_cnn"): "batchnav train --config pointnav_cpu --ppo.minibatches 8 --ppo.total-frames 4300000",
     (2_750_464, "simple_cnn"): f"batchnav train --config pointnav_cpu {_SHORTER}",

@@ -2,6 +2,11 @@
 
 import heapq
 import math
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +19,13 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, specs_of
 from batchnav.errors import ConfigError
 from batchnav.scene.bank import SceneBank
+from batchnav.sensors import mapper
 from batchnav.sensors.ground import BESIDE, OBSTACLE, SIDE, Known, Sight
 from batchnav.sensors.mapper import MAP_SPECS, Looks, map_cuda
 from batchnav.sensors.way import Search, Walkers
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
 
+ROOT = Path(__file__).parents[2]
 SENSORS = ("depth", "map", "plan")
 HALF_A_TURN = math.radians(5.0)
 PIXEL = 0.25
@@ -191,6 +198,46 @@ def test_what_is_asked_for_alone_is_the_same(house):
     alone = NavEnv([house], 4, "cpu", sensors=("plan",))
     alone.reset(seed=3)
     assert torch.equal(alone.step([2, 2, 2, 2])[0]["plan"], both["plan"])
+
+
+SIMULATE = """
+import pickle, sys
+import numpy as np, torch
+from batchnav.sensors.ground import Known, Sight
+from batchnav.sensors.mapper import Looks, map_cuda
+from batchnav.sensors.way import Search, Walkers
+
+with open(sys.argv[1], "rb") as file:
+    calls = pickle.load(file)
+for depth, looks, walkers, sight, before, after, plan, picture in calls:
+    known, found = Known(*(array.copy() for array in before)), (np.zeros_like(plan), np.zeros_like(picture))
+    search = Search(*(tensor.numpy() for tensor in Search.empty(2, torch.device("cpu"))))
+    map_cuda[2, 16](depth, Looks(*looks), Walkers(*walkers), Sight(*sight), search, known, *found)
+    for array, expected in zip((*known, *found), (*after, plan, picture), strict=True):
+        np.testing.assert_allclose(array, expected, atol=1e-6)
+print(len(calls), "calls")
+"""
+
+
+def test_blocks_of_threads_tell_what_one_does(house, tmp_path, monkeypatch):
+    """The kernel for CUDA in numba's simulator, two blocks of sixteen threads, beside the CPU's."""
+    calls, map_cpu = [], mapper.map_cpu
+
+    def noted(depth, looks, walkers, sight, rows, search, known, plan, picture):
+        read = [tuple(np.array(value) for value in part) for part in (looks, walkers, sight, known)]
+        map_cpu(depth, looks, walkers, sight, rows, search, known, plan, picture)
+        after = tuple(array.copy() for array in known)
+        calls.append((depth.copy(), *read, after, plan.copy(), picture.copy()))
+
+    monkeypatch.setattr(mapper, "map_cpu", noted)
+    walk(NavEnv([house], 4, "cpu", sensors=SENSORS, height=20, width=20), 9)
+    with (tmp_path / "calls.pkl").open("wb") as file:
+        pickle.dump([calls[0], calls[9]], file)
+    simulated = subprocess.run(
+        [sys.executable, "-c", SIMULATE, str(tmp_path / "calls.pkl")], text=True, capture_output=True, check=False,
+        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}, cwd=ROOT,
+    )  # fmt: skip
+    assert simulated.stdout == "2 calls\n", simulated.stderr
 
 
 @pytest.mark.cuda
