@@ -31,7 +31,7 @@ _LINK = np.float32(0.5)
 _MOST_BETWEEN = 32
 """Cells between two pixels of the ground that are seen too, at most."""
 _NOTHING, _GROUND, _OBSTACLE = np.int32(0), np.int32(1), np.int32(2)
-_ZERO, _HALF, _ONE, _TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
+_ZERO, _HALF, _TWO = np.float32(0.0), np.float32(0.5), np.float32(2.0)
 
 
 class Known(NamedTuple):
