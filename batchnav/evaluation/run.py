@@ -80,11 +80,12 @@ class ReferencePlayer:
 
     name: str
     config: NavConfig
+    sees = False
 
     def __post_init__(self):
-        self.sees = self.name in SENSORS_OF_AGENTS
-        if self.sees:
-            self.config = dataclasses.replace(self.config, sensors=SENSORS_OF_AGENTS[self.name])
+        if self.name in SENSORS_OF_AGENTS:
+            self.sees, sensors = True, SENSORS_OF_AGENTS[self.name]
+            self.config = dataclasses.replace(self.config, sensors=sensors)
 
     def enter(self, env: NavEnv) -> Agent:
         """The agent that is made from this environment."""

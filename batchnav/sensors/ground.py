@@ -20,6 +20,8 @@ from batchnav.runtime.kernels import inline_function, lean_function
 SIDE = 128
 """Cells along the map's sides."""
 CELLS = SIDE * SIDE
+LONGEST = 256
+"""Cells of a way that are kept; a longer one is planned anew at every step."""
 BESIDE, OBSTACLE = 1, 2
 GROUND, WALKED = 1, 2
 _CELL = np.float32(0.2)
@@ -40,7 +42,13 @@ class Known(NamedTuple):
     episode: torch.Tensor
     """i32 [N]: the episode that the map is of; -1: of none."""
     expected: torch.Tensor
-    """i32 [N]: how long the way was when it was planned last, as `sensors.way` counts it."""
+    """i32 [N]: how long the way was a step ago, as `left` has it."""
+    way: torch.Tensor
+    """i32 [N, LONGEST]: the cells of the way when it was planned last, from where the agent was to the goal."""
+    left: torch.Tensor
+    """i32 [N, LONGEST]: how long it is from there, as `sensors.way` counts it."""
+    length: torch.Tensor
+    """i32 [N]: cells of the way; 0: nothing was planned."""
     frame: torch.Tensor
     """f32 [N, 3]: x and z of the map's corner, and the length of a cell's sides, metres."""
     stands: torch.Tensor
@@ -53,8 +61,10 @@ class Known(NamedTuple):
     def empty(cls, n: int, device: torch.device) -> Known:
         """Of `n` agents before their first episode."""
         episode = torch.full((n,), -1, dtype=torch.int32, device=device)
+        expected, length = (torch.zeros_like(episode) for _ in range(2))
+        way, left = (torch.zeros(n, LONGEST, dtype=torch.int32, device=device) for _ in range(2))
         maps = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(2))
-        return cls(episode, torch.zeros_like(episode), torch.ones(n, 3, device=device), *maps)
+        return cls(episode, expected, way, left, length, torch.ones(n, 3, device=device), *maps)
 
 
 class Sight(NamedTuple):
@@ -102,7 +112,7 @@ def begin_map(i, episode, x, z, goal_x, goal_z, known_out):
     known_out.frame[i, 0] = _HALF * (x + goal_x - np.float32(SIDE) * size)
     known_out.frame[i, 1] = _HALF * (z + goal_z - np.float32(SIDE) * size)
     known_out.frame[i, 2] = size
-    known_out.episode[i], known_out.expected[i] = episode, np.int32(0)
+    known_out.episode[i], known_out.expected[i], known_out.length[i] = episode, np.int32(0), np.int32(0)
 
 
 @inline_function
@@ -200,6 +210,8 @@ def widen(lane, lanes, i, row, new, known_out):
 
 @inline_function
 def stand(i, cell, known_out):
-    """An agent stands here, so nothing else does."""
+    """An agent stands here, so nothing else does; where that is news, the shortest way may be another."""
+    if known_out.stands[i, cell] == OBSTACLE:
+        known_out.length[i] = np.int32(0)
     known_out.stands[i, cell] = np.uint8(min(known_out.stands[i, cell], BESIDE))
     known_out.ground[i, cell] = np.uint8(WALKED)

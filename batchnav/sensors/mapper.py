@@ -34,11 +34,17 @@ from batchnav.sensors.way import (
     NEVER,
     Search,
     Walkers,
+    arrive,
+    begin_bend,
     begin_search,
+    check_way,
+    clear_lines,
     clear_search,
     find_bend,
+    find_on_way,
     first_bound,
     is_done,
+    is_kept,
     is_on_way,
     leave,
     mark_way,
@@ -245,8 +251,11 @@ def map_one(i, row, depth, looks, walkers, sight, search_out, known_out, plan_ou
     begin_look(row, search_out)
     look(0, 1, i, row, depth, looks, sight, search_out, known_out)
     widen(0, 1, i, row, search_out, known_out)
-    here = where(i, walkers, known_out)[4]
-    bound, searching = first_bound(i, known_out), True
+    arrive(i, row, walkers, known_out, search_out)
+    find_on_way(0, 1, i, row, walkers, known_out, search_out)
+    check_way(0, 1, i, row, known_out, search_out)
+    here, bound = where(i, walkers, known_out)[4], first_bound(i, known_out)
+    searching = not is_kept(row, search_out)
     while searching:
         clear_search(0, 1, row, search_out)
         begin_search(i, row, walkers, known_out, search_out)
@@ -257,11 +266,14 @@ def map_one(i, row, depth, looks, walkers, sight, search_out, known_out, plan_ou
             line = np.int32(1) - line
         searching = not is_done(row, here, bound, search_out)
         bound = NEVER
-    trace(i, row, here, known_out, search_out)
+        if not searching:
+            trace(i, row, here, search_out, known_out)
+    begin_bend(row, search_out)
     find_bend(0, 1, i, row, walkers, known_out, search_out)
     tell(i, row, walkers, search_out, known_out, plan_out)
     if len(map_out) > 0:
-        mark_way(row, search_out)
+        clear_lines(0, 1, row, search_out)
+        mark_way(i, row, known_out, search_out)
         draw(0, 1, i, row, walkers, known_out, search_out, map_out)
 
 
@@ -294,9 +306,20 @@ def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_
         cuda.syncthreads()
         widen(lane, lanes, i, row, search_out, known_out)
         cuda.syncthreads()
-        here = where(i, walkers, known_out)[4]
-        bound, searching = first_bound(i, known_out), True
+        if lane == 0:
+            arrive(i, row, walkers, known_out, search_out)
+        cuda.syncthreads()
+        find_on_way(lane, lanes, i, row, walkers, known_out, search_out)
+        cuda.syncthreads()
+        check_way(lane, lanes, i, row, known_out, search_out)
+        cuda.syncthreads()
+        here, bound, searching = (
+            where(i, walkers, known_out)[4],
+            first_bound(i, known_out),
+            not is_kept(row, search_out),
+        )
         while searching:
+            cuda.syncthreads()
             clear_search(lane, lanes, row, search_out)
             cuda.syncthreads()
             if lane == 0:
@@ -311,16 +334,20 @@ def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_
                 cuda.syncthreads()
             searching = not is_done(row, here, bound, search_out)
             bound = NEVER
-            cuda.syncthreads()
+            if not searching and lane == 0:
+                trace(i, row, here, search_out, known_out)
+        cuda.syncthreads()
         if lane == 0:
-            trace(i, row, here, known_out, search_out)
+            begin_bend(row, search_out)
+        if len(map_out) > 0:
+            clear_lines(lane, lanes, row, search_out)
         cuda.syncthreads()
         find_bend(lane, lanes, i, row, walkers, known_out, search_out)
         cuda.syncthreads()
         if lane == 0:
             tell(i, row, walkers, search_out, known_out, plan_out)
             if len(map_out) > 0:
-                mark_way(row, search_out)
+                mark_way(i, row, known_out, search_out)
         cuda.syncthreads()
         if len(map_out) > 0:
             draw(lane, lanes, i, row, walkers, known_out, search_out, map_out)

@@ -7,6 +7,9 @@ shortest path through a maze", 1959) with weights. As in A*, cells are left out 
 than a bound: what it was a step ago and a little more. Where that does not do, a second search has none. Times are
 whole numbers, so that every order of work and every device has the same, and no bound changes them.
 
+As long as the agent is on its last way, and no cell of that became dearer, it stays the shortest: cells only become
+dearer, but for the one where the agent stands. Nor would another search choose among equal ways otherwise.
+
 Several lanes may work for an agent: each function is done by all of them before the next one begins, and those that
 take no lane are done by one.
 """
@@ -22,10 +25,10 @@ import torch
 from batchnav.geometry.pose import forward
 from batchnav.runtime.intrinsics import atomic_add, atomic_min, atomic_or
 from batchnav.runtime.kernels import inline_function, lean_function
-from batchnav.sensors.ground import CELLS, OBSTACLE, SIDE, begin_map, cell_at, forget, place_in_cells, stand
+from batchnav.sensors.ground import CELLS, LONGEST, OBSTACLE, SIDE, begin_map, cell_at, forget, place_in_cells, stand
 
 _AHEAD = 24
-"""Cells of the way that are traced."""
+"""Cells of the way that are looked at for the farthest in a straight line, and drawn."""
 _FREE, _OBSTACLE = np.int32(2), np.int32(200)
 """What a cell costs, beside an obstacle 3. None is impassable: a passage can be too narrow for the cells."""
 _STRAIGHT, _DIAGONAL = np.int32(5), np.int32(7)
@@ -34,9 +37,11 @@ _SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(20), np.int32(28)
 """Times from a free cell to such neighbours."""
 _SLACK = np.int32(60)
 """By how much the way may become longer in a step before there is a second search, without a bound."""
-NEVER, _ON_THE_WAY = np.int32(2**30), np.int32(-1)
+NEVER = np.int32(2**30)
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
-WORDS, COUNTS, _BEND = CELLS // 32, 3, 2
+WORDS, COUNTS = CELLS // 32, 5
+_BEND, _AT, _BROKEN = 2, 3, 4
+"""Places in `Search.count` after those of the two lines."""
 
 
 class Walkers(NamedTuple):
@@ -62,7 +67,8 @@ class Search(NamedTuple):
     waiting: torch.Tensor
     """i32 [R, 2 * WORDS]: a bit for each cell that is in such a line."""
     count: torch.Tensor  # type: ignore[assignment]  # hides what tuples have by this name
-    """i32 [R, COUNTS]: how many there are in both; then the first cell of the way that is in no straight line."""
+    """i32 [R, COUNTS]: how many there are in both; how many of the way's next cells lie in a straight line; where on
+    the kept way the agent is, LONGEST where it is not; and whether that became dearer."""
 
     @classmethod
     def empty(cls, rows: int, device: torch.device) -> Search:
@@ -114,22 +120,64 @@ def where(i, walkers, known):
 
 
 @lean_function
+def arrive(i, row, walkers, known_out, search_out):
+    """The agent is where it is, and whether on its last way is to be found out."""
+    here = where(i, walkers, known_out)[4]
+    if here >= 0:
+        stand(i, here, known_out)
+    search_out.count[row, _AT], search_out.count[row, _BROKEN] = LONGEST, 0
+
+
+@lean_function
+def find_on_way(lane, lanes, i, row, walkers, known, search_out):
+    """Where on its last way the agent is; every lane does its share."""
+    here, length = where(i, walkers, known)[4], known.length[i]
+    if length > 0 and known.left[i, length - 1] == 0:
+        for k in range(lane, length, lanes):
+            if known.way[i, k] == here:
+                atomic_min(search_out.count, row, np.int32(_AT), np.int32(k))
+
+
+@lean_function
+def check_way(lane, lanes, i, row, known, search_out):
+    """Whether the rest of that way is as long as it was; every lane does its share."""
+    side = np.int32(SIDE)
+    for k in range(search_out.count[row, _AT] + lane, known.length[i] - 1, lanes):
+        cell, before = known.way[i, k], known.way[i, k + 1]
+        dr, dc = cell // side - before // side, cell % side - before % side
+        time = known.left[i, k + 1] + _step_time(i, before, _toll(i, before, known), dr, dc, known)
+        if time != known.left[i, k]:
+            search_out.count[row, _BROKEN] = np.int32(1)
+
+
+@inline_function
+def is_kept(row, search):
+    """Whether the last way will do."""
+    return search.count[row, _AT] < LONGEST and search.count[row, _BROKEN] == 0
+
+
+@lean_function
 def clear_search(lane, lanes, row, search_out):
-    """No cell has been reached, and none is in line."""
+    """No cell has been reached, and none is in line; every lane does its share."""
     for cell in range(lane, CELLS, lanes):
         search_out.time[row, cell] = NEVER
+    clear_lines(lane, lanes, row, search_out)
+
+
+@lean_function
+def clear_lines(lane, lanes, row, search_out):
+    """No cell is in line; every lane does its share."""
     for word in range(lane, 2 * WORDS, lanes):
         search_out.waiting[row, word] = np.int32(0)
-    for k in range(lane, COUNTS, lanes):
+    for k in range(lane, 2, lanes):
         search_out.count[row, k] = np.int32(0)
 
 
 @lean_function
-def begin_search(i, row, walkers, known_out, search_out):
+def begin_search(i, row, walkers, known, search_out):
     """Put the goal in line, where both it and the agent are on the map."""
-    _, _, _, _, here, there = where(i, walkers, known_out)
+    _, _, _, _, here, there = where(i, walkers, known)
     if here >= 0 and there >= 0:
-        stand(i, here, known_out)
         search_out.time[row, there] = np.int32(0)
         search_out.line[row, 0] = there
         search_out.count[row, 0] = np.int32(1)
@@ -238,17 +286,17 @@ def _next_of_way(i, row, cell, known, search):
 
 
 @lean_function
-def trace(i, row, here, known, search_out):
-    """The way's first cells, in the first line, and how many there are."""
-    cell, count = here, np.int32(0)
-    while cell >= 0 and count < _AHEAD and search_out.time[row, cell] > 0:
-        following = _next_of_way(i, row, cell, known, search_out)
-        if following == cell:
-            break
-        cell = following
-        search_out.line[row, count] = cell
-        count += np.int32(1)
-    search_out.count[row, 0], search_out.count[row, _BEND] = count, count
+def trace(i, row, here, search_out, known_out):
+    """Keep the way that was found; none where there is none."""
+    cell, length = here, np.int32(0)
+    if here >= 0 and search_out.time[row, here] < NEVER:
+        while length < LONGEST:
+            known_out.way[i, length], known_out.left[i, length] = cell, search_out.time[row, cell]
+            length += np.int32(1)
+            if search_out.time[row, cell] == 0:
+                break
+            cell = _next_of_way(i, row, cell, known_out, search_out)
+    known_out.length[i], search_out.count[row, _AT] = length, np.int32(0)
 
 
 @inline_function
@@ -271,11 +319,18 @@ def _is_open(i, u, v, to_u, to_v, known):
 
 
 @lean_function
+def begin_bend(row, search_out):
+    """All of the way's next cells may lie in a straight line."""
+    search_out.count[row, _BEND] = _AHEAD
+
+
+@lean_function
 def find_bend(lane, lanes, i, row, walkers, known, search_out):
-    """The first cell of the way that does not lie in a straight line, as a count."""
+    """How many of the way's next cells lie in a straight line; every lane does its share."""
     u, v, _, _, _, _ = where(i, walkers, known)
-    for k in range(lane, search_out.count[row, 0], lanes):
-        to_u, to_v = _centre(search_out.line[row, k])
+    at = search_out.count[row, _AT]
+    for k in range(lane, min(_AHEAD, known.length[i] - 1 - at), lanes):
+        to_u, to_v = _centre(known.way[i, at + 1 + k])
         if not _is_open(i, u, v, to_u, to_v, known):
             atomic_min(search_out.count, row, np.int32(_BEND), np.int32(k))
             break
@@ -284,32 +339,32 @@ def find_bend(lane, lanes, i, row, walkers, known, search_out):
 @lean_function
 def tell(i, row, walkers, search, known_out, plan_out):
     """Length and direction; and what the next search will expect."""
-    u, v, _, _, here, there = where(i, walkers, known_out)
-    count, bend = search.count[row, 0], search.count[row, _BEND]
+    u, v, _, _, _, there = where(i, walkers, known_out)
+    at, length = search.count[row, _AT], known_out.length[i]
     plan_out[i, 0], plan_out[i, 1] = walkers.goal[i, 0], walkers.goal[i, 1]
-    known_out.expected[i] = search.time[row, here] if here >= 0 and there >= 0 else np.int32(0)
-    if count == 0 or here < 0 or there < 0:
+    known_out.expected[i] = known_out.left[i, at] if length > 0 else np.int32(0)
+    # as far as a straight line goes, and at least to the next cell
+    bend = min(at + max(search.count[row, _BEND], np.int32(1)), length - np.int32(1))
+    if bend <= at or known_out.way[i, bend] == there:
         return
-    last = max(bend - np.int32(1), np.int32(0))
-    cell = search.line[row, last]
-    if cell == there:
-        return
-    to_u, to_v = _centre(cell)
+    to_u, to_v = _centre(known_out.way[i, bend])
     du, dv = to_u - u, to_v - v
     fx, fz = forward(walkers.heading[i])
-    cells = np.float32(math.sqrt(du * du + dv * dv)) + np.float32(search.time[row, cell]) / np.float32(_SIDE_OF_FREE)
-    plan_out[i, 0] = cells * known_out.frame[i, 2]
+    beyond = np.float32(known_out.left[i, bend]) / np.float32(_SIDE_OF_FREE)
+    plan_out[i, 0] = (np.float32(math.sqrt(du * du + dv * dv)) + beyond) * known_out.frame[i, 2]
     plan_out[i, 1] = np.float32(math.atan2(du * fz - dv * fx, du * fx + dv * fz))
 
 
 @lean_function
-def mark_way(row, search_out):
-    """What was traced, for `is_on_way`; the times are lost."""
-    for k in range(search_out.count[row, 0]):
-        search_out.time[row, search_out.line[row, k]] = _ON_THE_WAY
+def mark_way(i, row, known, search_out):
+    """The way's next cells, for `is_on_way`, by the bits of those in line."""
+    at = search_out.count[row, _AT]
+    for k in range(at + 1, min(at + 1 + _AHEAD, known.length[i])):
+        cell = known.way[i, k]
+        search_out.waiting[row, cell >> np.int32(5)] |= np.int32(1) << (cell & np.int32(31))
 
 
 @inline_function
 def is_on_way(row, cell, search):
     """Whether a cell was marked."""
-    return search.time[row, cell] == _ON_THE_WAY
+    return (search.waiting[row, cell >> np.int32(5)] >> (cell & np.int32(31))) & np.int32(1) == 1
