@@ -107,21 +107,22 @@ def test_no_index_is_out_of_range(house):
 
 
 def test_a_way_that_is_kept_is_the_one_that_a_search_finds(house):
-    """Two environments with the same actions, of which one forgets its ways: all that both tell is the same."""
-    keeps, forgets = (NavEnv([house], 32, "cpu", sensors=SENSORS) for _ in range(2))
-    observation, kept = keeps.reset(seed=5)[0], 0
+    """Two agents with the same actions, of which one forgets its way: all that both are told is the same."""
+    keeps, forgets = (NavEnv([house], 1, "cpu", sensors=SENSORS) for _ in range(2))
+    observation, kept, marker = keeps.reset(seed=5)[0], 0, -7
     forgets.reset(seed=5)
-    for _ in range(60):
-        before = keeps._mapper.known.way.clone()
+    for _ in range(200):
         angle = observation["plan"][:, 1]
         action = torch.where(angle.abs() <= HALF_A_TURN, FORWARD, torch.where(angle > 0, LEFT, RIGHT))
-        observation = keeps.step(action)[0]
+        for env in (keeps, forgets):
+            env._mapper._search.time.fill_(marker)  # which a search clears
         forgets._mapper.known.length.zero_()
-        searched = forgets.step(action)[0]
+        observation, searched = (env.step(action)[0] for env in (keeps, forgets))
         for name in SENSORS:
             assert torch.equal(observation[name], searched[name]), name
-        kept += int((before == keeps._mapper.known.way).all(1).sum())
-    assert kept > 0.3 * 60 * 32, "hardly a way was kept"
+        kept += int((keeps._mapper._search.time == marker).all())
+        assert not (forgets._mapper._search.time == marker).all()
+    assert kept > 60, "hardly a way was kept"
 
 
 def test_an_open_room_is_crossed_straight_and_drawn_as_it_is():
