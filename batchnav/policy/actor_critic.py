@@ -26,6 +26,8 @@ from batchnav.policy.normalize import RunningNorm
 
 PLAIN_OBSERVATION = "observation"
 """The name that an observation which is no dict goes by."""
+PREVIOUS_ACTION = "previous action"
+"""The name that the last action goes by among what the body reads."""
 
 
 class Act(NamedTuple):
@@ -80,15 +82,19 @@ class ActorCritic(nn.Module):
         encoders = [self._make_encoder(names) for names in self.images]
         self.encoder = encoders[0] if encoders else None
         self.more_encoders = nn.ModuleList(encoders[1:])
-        width = sum(cast(int, encoder.output_size) for encoder in encoders)
+        self.body_inputs = {n[0]: cast(int, e.output_size) for n, e in zip(self.images, encoders, strict=True)}
+        """How many numbers the body reads of each part, in their order; images that are read together go by the first's
+        name."""
         self.embeddings = nn.ModuleDict()
         for name, shape in self.observation_shapes.items():
             if len(shape) == 1:
                 self.embeddings[name] = nn.Linear(self._vector_size(name, shape), config.embedding_size)
-                width += config.embedding_size
+                self.body_inputs[name] = config.embedding_size
         if config.lstm_layers:
             self.previous_action = self.actions.embedding(config.embedding_size)
-            width += config.embedding_size
+            self.body_inputs[PREVIOUS_ACTION] = config.embedding_size
+        width = sum(self.body_inputs.values())
+        if config.lstm_layers:
             self.body: EpisodicLSTM | nn.Sequential = EpisodicLSTM(width, config.hidden_size, config.lstm_layers)
         elif width:
             self.body = _feed_forward(width, config.hidden_size)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,14 +110,25 @@ class _NoDraws(TorchFunctionMode):
 def load_weights(policy: ActorCritic, path: str | Path) -> None:
     """Give a network the weights in a file that `save_policy` wrote from one of the same settings and shapes.
 
-    CheckpointError says what differs, or what is wrong with the file.
+    The network may read more vectors than that one did. They have no weight in its body at first, so that it begins by
+    acting alike. CheckpointError says what differs, or what is wrong with the file.
     """
     found = load_policy(path).network
-    for name in ("config", "observation_shapes", "action_space"):
-        has, expected = getattr(found, name), getattr(policy, name)
-        if has != expected:
+    more = {n for n, shape in policy.observation_shapes.items() if len(shape) == 1} - found.observation_shapes.keys()
+    alike = {
+        "config": replace(policy.config, polar=tuple(n for n in policy.config.polar if n not in more)),
+        "observation_shapes": {n: shape for n, shape in policy.observation_shapes.items() if n not in more},
+        "action_space": policy.action_space,
+    }
+    for name, expected in alike.items():
+        if (has := getattr(found, name)) != expected:
             raise CheckpointError(f"{path}: {name}: found {has}, expected {expected}")
-    policy.load_state_dict(found.state_dict())
+    weights = policy.state_dict() | found.state_dict()
+    read = "body.weight_ih_l0" if policy.config.lstm_layers else "body.0.weight"
+    parts = dict(zip(found.body_inputs, weights[read].split(list(found.body_inputs.values()), dim=1), strict=True))
+    none = weights[read].new_zeros(len(weights[read]), policy.config.embedding_size)
+    weights[read] = torch.cat([parts.get(name, none) for name in policy.body_inputs], dim=1)
+    policy.load_state_dict(weights)
 
 
 def _actions_metadata(policy: ActorCritic) -> dict[str, str]:

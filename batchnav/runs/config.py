@@ -31,8 +31,8 @@ class PointNavRun(NavConfig):
     """auto: both draw a few batches at each start, and the faster is taken; the choice is logged."""
     seed: int = 0
     init_from: str = ""
-    """A policy to begin with: a file, a run's folder, or the name of one that comes with batchnav. The optimiser begins
-    anew."""
+    """A policy to begin with: a file, a run's folder, or the name of one that comes with batchnav. Vectors that it did
+    not read, as "plan", may be among the sensors. The optimiser begins anew."""
     compile: bool = False
     """Run the policy through torch.compile."""
     graphs: bool = False

@@ -96,6 +96,36 @@ def test_a_network_takes_the_weights_of_one_that_is_like_it(policy, saved):
         load_weights(ActorCritic(SPACE, spaces.Discrete(4), larger), saved)
 
 
+@pytest.mark.parametrize("lstm_layers", [0, 2])
+def test_a_network_that_reads_more_begins_by_acting_alike(tmp_path, lstm_layers):
+    """What it reads besides comes between, and has a weight as soon as it learns."""
+    config = dataclasses.replace(CONFIG, lstm_layers=lstm_layers)
+    less = ActorCritic(SPACE, spaces.Discrete(4), config)
+    save_policy(less, tmp_path / "less.safetensors")
+    more_space = spaces.Dict({"bearing": spaces.Box(-9, 9, (2,)), **SPACE.spaces})
+    more_config = dataclasses.replace(config, polar=("bearing", *config.polar))
+    more = ActorCritic(more_space, spaces.Discrete(4), more_config)
+    load_weights(more, tmp_path / "less.safetensors")
+    previous, start, state = torch.zeros(3).long(), torch.ones(3, dtype=torch.bool), less.initial_state(3)
+    for obs in observations(3, 4):
+        uniforms = torch.rand(3)
+        expected = less.act(obs, previous, start, state, uniforms)
+        found = more.act({**obs, "bearing": torch.randn(3, 2)}, previous, start, state, uniforms)
+        assert torch.equal(found.action, expected.action)
+        torch.testing.assert_close(found.value, expected.value)
+        previous, start, state = expected.action, torch.zeros(3, dtype=torch.bool), expected.state
+    found.value.sum().backward()
+    width, columns = config.embedding_size, dict(more.named_parameters())
+    read = columns["body.weight_ih_l0" if lstm_layers else "body.0.weight"]
+    at = list(more.body_inputs).index("bearing")
+    begin = sum(list(more.body_inputs.values())[:at])
+    assert not read[:, begin : begin + width].any()
+    assert read.grad[:, begin : begin + width].any()
+    save_policy(more, tmp_path / "more.safetensors")
+    with pytest.raises(CheckpointError, match="config: found .*bearing.*, expected"):
+        load_weights(less, tmp_path / "more.safetensors")
+
+
 def test_the_same_policy_is_the_same_file(policy, saved):
     """The library writes metadata in an order that differs from file to file."""
     for i in range(5):
