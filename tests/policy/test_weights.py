@@ -122,7 +122,7 @@ def test_a_network_that_reads_more_begins_by_acting_alike(tmp_path, lstm_layers)
     assert not read[:, begin : begin + width].any()
     assert read.grad[:, begin : begin + width].any()
     save_policy(more, tmp_path / "more.safetensors")
-    with pytest.raises(CheckpointError, match="config: found .*bearing.*, expected"):
+    with pytest.raises(CheckpointError, match=r"config: found .*bearing.*, expected"):
         load_weights(less, tmp_path / "more.safetensors")
 
 
