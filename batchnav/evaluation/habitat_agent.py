@@ -11,8 +11,10 @@ import torch
 
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.errors import ArgumentError
+from batchnav.evaluation.own_map import OwnMap
 from batchnav.policy.agent import Agent
 from batchnav.policy.weights import load_policy
+from batchnav.sensors.mapper import MAP_SPECS
 from batchnav.tasks.pointnav import PointNavConfig
 
 
@@ -26,6 +28,8 @@ class HabitatAgent:
     [H, W, 3], "semantic" i32 [H, W, 1], "pointgoal_with_gps_compass" f32 [2] (or "pointgoal", for a policy trained
     without GPS and compass). Sizes, field of view and heights are to be configured as in the policy's training:
     `config` says how. Actions go by the indices of PointNav's: 0 stop, 1 move_forward, 2 turn_left, 3 turn_right.
+    The sensors "map" and "plan" of a policy are made here, from "depth", the goal sensor, and what was turned, or
+    "compass" f32 [1] (radians, as Habitat's CompassSensor) where that is observed: `evaluation.own_map`.
     """
 
     def __init__(
@@ -45,25 +49,33 @@ class HabitatAgent:
         body = self.config.body
         if not body.is_discrete:
             raise ArgumentError(f"policy: found control {body.control!r}, expected v0 or v1, whose actions are indices")
-        self._names = {name: name for name in self.policy.network.observation_shapes}
+        seen = self.policy.network.observation_shapes.keys()
+        self._names = {name: name for name in seen - MAP_SPECS.keys()}
         if "pointgoal" in self._names:
             self._names["pointgoal"] = goal_sensor(self.config)
+        mapped = frozenset(seen & MAP_SPECS.keys())
+        self._map = OwnMap(mapped, self.config) if mapped else None
 
     def reset(self) -> None:
         """Begin an episode."""
         self.policy.reset(1, self.seed)
+        if self._map:
+            self._map.begin()
 
     def act(self, observations: Mapping[str, Any]) -> dict[str, int]:
         """{"action": index} for Habitat's observations; ArgumentError where one is missing or is not as described."""
         batch = {}
         for ours, theirs in self._names.items():
-            if theirs not in observations:
-                raise ArgumentError(f"observations: found {', '.join(observations) or 'none'}, expected {theirs!r} too")
-            value = torch.as_tensor(np.array(observations[theirs]))
-            if value.ndim == 3:
-                value = value.permute(2, 0, 1)
+            value = _found(observations, theirs)
             batch[ours] = (self._depth(value, theirs) if ours.endswith("depth") else value).unsqueeze(0)
-        return {"action": int(self.policy.act(batch, deterministic=not self.sample))}
+        if self._map:
+            depth, goal = (_found(observations, name) for name in ("depth", goal_sensor(self.config)))
+            compass = float(_found(observations, "compass")) if "compass" in observations else None
+            batch |= self._map.observe(depth[0], goal, compass)
+        action = int(self.policy.act(batch, deterministic=not self.sample))
+        if self._map:
+            self._map.act(action)
+        return {"action": action}
 
     def _depth(self, depth: torch.Tensor, name: str) -> torch.Tensor:
         """As in training; ArgumentError for depth in metres."""
@@ -75,6 +87,14 @@ class HabitatAgent:
         """Habitat's depth of 0..1, its holes as in training."""
         hole = self.config.depth.hole_value
         return depth.masked_fill(depth == 0.0, hole) if hole > 0.0 else depth
+
+
+def _found(observations: Mapping[str, Any], name: str) -> torch.Tensor:
+    """One of Habitat's observations, images with their channels first. ArgumentError where there is none."""
+    if name not in observations:
+        raise ArgumentError(f"observations: found {', '.join(observations) or 'none'}, expected {name!r} too")
+    value = torch.as_tensor(np.array(observations[name]))
+    return value.permute(2, 0, 1) if value.ndim == 3 else value
 
 
 def goal_sensor(config: NavConfig) -> str:

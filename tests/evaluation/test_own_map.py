@@ -1,0 +1,82 @@
+"""Maps of an agent in another simulator, beside those of the environment."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from batchnav.config import PolicyConfig, to_dict
+from batchnav.data.scenes import find_scene
+from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import NavEnv
+from batchnav.errors import ArgumentError
+from batchnav.evaluation.habitat_agent import HabitatAgent
+from batchnav.evaluation.own_map import OwnMap
+from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.agent import Agent
+from batchnav.sim.bodies import BodyConfig
+from batchnav.tasks.pointnav import PointNavConfig
+
+BOTH = frozenset({"map", "plan"})
+
+
+def policy(sensors, **changes):
+    """One that is not trained, for sensors of a small camera."""
+    config = replace(NavConfig(sensors=sensors), **changes)
+    shapes = {"depth": (1, 64, 64), "map": (1, 48, 48), "plan": (2,), "pointgoal": (2,)}
+    names = (*sensors, "pointgoal")
+    space = spaces.Dict({name: spaces.Box(-np.inf, np.inf, shapes[name]) for name in names})
+    torch.manual_seed(0)
+    network = ActorCritic(space, spaces.Discrete(4), PolicyConfig(base_width=4, visual_size=8, hidden_size=8))
+    return Agent(network, {"env": to_dict(config)})
+
+
+@pytest.mark.parametrize("told", ["turns", "compass"])
+def test_plans_are_the_environments_but_for_the_cells(told):
+    """A map that lies otherwise has other cells: nine tenths of the plans differ by less than a tenth."""
+    env = NavEnv([find_scene("house:3")], 1, "cpu", seed=3, sensors=("depth", "plan"))
+    generator, longer, turned = torch.Generator().manual_seed(0), [], []
+    for _ in range(3):
+        seen, _ = env.reset()
+        own = OwnMap(BOTH, env.config)
+        own.begin()
+        start = float(env.sim.bodies.heading[0])
+        for _ in range(60):
+            compass = float(env.sim.bodies.heading[0]) - start if told == "compass" else None
+            found = own.observe(seen["depth"][0, 0], seen["pointgoal"][0], compass)
+            longer.append(float(found["plan"][0, 0] / seen["plan"][0, 0]))
+            apart = found["plan"][0, 1] - seen["plan"][0, 1]
+            turned.append(abs(float(torch.atan2(torch.sin(apart), torch.cos(apart)))))
+            angle = seen["plan"][0, 1]
+            action = 1 if abs(angle) < 0.1 else 2 if angle > 0 else 3
+            if torch.rand(1, generator=generator) < 0.2:
+                action = int(torch.randint(1, 4, (1,), generator=generator))
+            if told == "turns":
+                own.act(action)
+            seen, *_ = env.step(torch.tensor([action]))
+    assert np.mean(np.abs(np.array(longer) - 1.0) < 0.1) > 0.9
+    assert np.median(turned) < 0.1 and np.mean(turned) < 0.2
+    assert found["map"].shape == (1, 1, 48, 48) and 0.0 < found["map"].min() < found["map"].max() < 1.0
+
+
+def test_the_agent_for_habitat_plans_by_itself():
+    agent, draw = HabitatAgent(policy(("depth", "plan")), sample=False), np.random.default_rng(0)
+    seen = {"depth": np.full((64, 64, 1), 0.4, np.float32), "pointgoal_with_gps_compass": np.float32([3.0, 0.2])}
+    acts = []
+    for _ in range(2):
+        agent.reset()
+        acts.append([agent.act(seen)["action"] for _ in range(5)])
+    assert acts[0] == acts[1]  # `reset` forgets
+    agent.act({**seen, "depth": draw.random((64, 64, 1), np.float32), "compass": np.float32([0.3])})
+    with pytest.raises(ArgumentError, match="observations: found depth, expected 'pointgoal_with_gps_compass' too"):
+        agent.act({"depth": seen["depth"]})
+
+
+def test_what_it_cannot_map_for_is_refused():
+    with pytest.raises(ArgumentError, match="found the sensors map without GPS and compass, expected gps_compass"):
+        HabitatAgent(policy(("depth", "map"), task=PointNavConfig(gps_compass=False)))
+    noisy = OwnMap(BOTH, replace(NavConfig(sensors=("depth", "plan")), body=BodyConfig(actuation_noise=1.0)))
+    with pytest.raises(ArgumentError, match="found no 'compass', expected it too"):
+        noisy.observe(torch.ones(64, 64), torch.tensor([1.0, 0.0]), None)
