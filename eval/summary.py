@@ -59,11 +59,13 @@ CLAIMS = (
     Claim("PointNav, 20 houses never seen: success", _pointnav("learned", "success"),
           (_pointnav("oracle", "success"), _pointnav("blind", "success"))),
     Claim("the same: SPL", _pointnav("learned", "spl"), (_pointnav("oracle", "spl"), _pointnav("blind", "spl"))),
+    Claim("the same of the agent that is given a plan over its own map (`pointnav_plan_h200`)",
+          Figure("", "pointnav", "metric=spl split=val agent=learned frames=293994496 sensors=depth+plan"),
+          (Figure("that plan followed, nothing learned", "pointnav", "metric=spl split=val agent=planner"),)),
     Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
           "split=val agent=learned renderer=raycast sample=True frames=4800512 seed=0 encoder=simple_cnn"), ()),
-    Claim("the same of one that is given a plan over its own map (`pointnav_plan_cpu`)",
-          Figure("", "pointnav", "metric=spl split=val agent=learned frames=3201024 sensors=depth+plan"),
-          (Figure("that plan followed, 64x64, nothing learned", "pointnav", "metric=spl split=val agent=planner"),)),
+    Claim("the same of a small one that is given a plan (`pointnav_plan_cpu`)", Figure("", "pointnav", "metric=spl "
+          "split=val agent=learned frames=3201024 sensors=depth+plan"), ()),
     Claim("Flee, the same houses: share of the farthest place", _task("flee", "share_of_farthest", "learned"),
           (_task("flee", "share_of_farthest", "oracle", "knowing the map"),
            _task("flee", "share_of_farthest", "random", "steps at random"))),
@@ -99,6 +101,7 @@ TRAINED_BY = {
     (300_023_808, ""): "batchnav train --config pointnav_h200_300m",
     (180_092_928, ""): "batchnav train --config pointnav_scans_h200",
     (165_019_648, ""): "batchnav train --config pointnav_best_h200",
+    (293_994_496, "depth+plan"): "batchnav train --config pointnav_plan_best_h200",
     (300_023_808, "rgb"): "batchnav train --config pointnav_rgb_h200",
     (200_015_872, "rgb"): (
         "batchnav train --config pointnav_rgb_h200 --ppo.total-frames 200_000_000 --scenes.no-redraw-finishes"

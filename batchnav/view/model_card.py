@@ -10,6 +10,7 @@ import numpy as np
 from batchnav.config import load_config
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
+from batchnav.runs.charts import in_words
 from batchnav.runs.config import PointNavRun
 from batchnav.runs.metrics import load_metrics, series, smooth
 from batchnav.runtime.announce import number_of
@@ -142,9 +143,8 @@ def _knowledge(run: PointNavRun) -> str:
 
 def _table(results: Mapping[tuple[str, str], Summary], metrics: Sequence[Metric]) -> str:
     """A line for an agent on an episode file."""
-    shown = [metric.name for metric in metrics if metric.shown]
-    titles = [name.replace("_", " ") for name in shown]
-    lines = ["| episodes | agent | " + " | ".join(titles) + " |", "| --- " * (2 + len(shown)) + "|"]
+    shown = [metric.name for metric in metrics if metric.headline]
+    lines = ["| episodes | agent | " + " | ".join(map(in_words, shown)) + " |", "| --- " * (2 + len(shown)) + "|"]
     for (episodes, agent), overall in results.items():
         lines.append(f"| {episodes} | {agent} | " + " | ".join(_cell(overall[metric]) for metric in shown) + " |")
     return "\n".join(lines)

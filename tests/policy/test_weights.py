@@ -64,12 +64,14 @@ def test_weights_in_bfloat16_take_half_the_room_and_load_as_float32(policy, save
         assert torch.equal(value, policy.state_dict()[name].bfloat16().float())
 
 
-def test_the_bundled_policy_acts():
-    agent = load_policy(Path(__file__).resolve().parents[2] / "assets/policies/pointnav_h200/policy.safetensors")
-    assert sum(parameter.numel() for parameter in agent.network.parameters()) == 10_988_085
+@pytest.mark.parametrize(("name", "parameters"), [("pointnav_h200", 10_988_085), ("pointnav_plan_h200", 11_053_749)])
+def test_the_bundled_policies_act(name, parameters):
+    agent = load_policy(name)
+    assert sum(parameter.numel() for parameter in agent.network.parameters()) == parameters
     assert agent.info["env"]["camera"]["width"] == 64
     agent.reset(2)
-    action = agent.act({"depth": torch.full((2, 1, 64, 64), 0.5), "pointgoal": torch.tensor([[0.0, 0.0], [5.0, 0.0]])})
+    goal = torch.tensor([[0.0, 0.0], [5.0, 0.0]])
+    action = agent.act({"depth": torch.full((2, 1, 64, 64), 0.5), "pointgoal": goal, "plan": goal})
     assert action.shape == (2,)
 
 
