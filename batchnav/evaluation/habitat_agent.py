@@ -50,7 +50,7 @@ class HabitatAgent:
         if not body.is_discrete:
             raise ArgumentError(f"policy: found control {body.control!r}, expected v0 or v1, whose actions are indices")
         seen = self.policy.network.observation_shapes.keys()
-        self._names = {name: name for name in seen - MAP_SPECS.keys()}
+        self._names = {name: name for name in seen if name not in MAP_SPECS}
         if "pointgoal" in self._names:
             self._names["pointgoal"] = goal_sensor(self.config)
         mapped = frozenset(seen & MAP_SPECS.keys())
@@ -67,21 +67,17 @@ class HabitatAgent:
         batch = {}
         for ours, theirs in self._names.items():
             value = _found(observations, theirs)
-            batch[ours] = (self._depth(value, theirs) if ours.endswith("depth") else value).unsqueeze(0)
+            if ours.endswith("depth"):
+                value = self.with_holes(_normalised(value, theirs))
+            batch[ours] = value.unsqueeze(0)
         if self._map:
-            depth, goal = (_found(observations, name) for name in ("depth", goal_sensor(self.config)))
+            depth, goal = (_found(observations, name).float() for name in ("depth", goal_sensor(self.config)))
             compass = float(_found(observations, "compass")) if "compass" in observations else None
-            batch |= self._map.observe(depth[0], goal, compass)
+            batch |= self._map.observe(_normalised(depth, "depth"), goal, compass)
         action = int(self.policy.act(batch, deterministic=not self.sample))
         if self._map:
             self._map.act(action)
         return {"action": action}
-
-    def _depth(self, depth: torch.Tensor, name: str) -> torch.Tensor:
-        """As in training; ArgumentError for depth in metres."""
-        if depth.max() > 1.0:
-            raise ArgumentError(f"{name}: found {float(depth.max()):g}, expected 0 to 1 (normalize_depth: True)")
-        return self.with_holes(depth)
 
     def with_holes(self, depth: torch.Tensor) -> torch.Tensor:
         """Habitat's depth of 0..1, its holes as in training."""
@@ -95,6 +91,13 @@ def _found(observations: Mapping[str, Any], name: str) -> torch.Tensor:
         raise ArgumentError(f"observations: found {', '.join(observations) or 'none'}, expected {name!r} too")
     value = torch.as_tensor(np.array(observations[name]))
     return value.permute(2, 0, 1) if value.ndim == 3 else value
+
+
+def _normalised(depth: torch.Tensor, name: str) -> torch.Tensor:
+    """Depth, unless it is in metres: ArgumentError."""
+    if depth.max() > 1.0:
+        raise ArgumentError(f"{name}: found {float(depth.max()):g}, expected 0 to 1 (normalize_depth: True)")
+    return depth
 
 
 def goal_sensor(config: NavConfig) -> str:

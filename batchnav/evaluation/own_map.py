@@ -4,40 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 
 from batchnav.envs.config import NavConfig
 from batchnav.errors import ArgumentError
-from batchnav.sensors.camera import MountedCamera
+from batchnav.runtime.arrays import check_tensor
+from batchnav.sensors.camera import FreeCarriers, MountedCamera
 from batchnav.sensors.mapper import Mapper
 from batchnav.sim.bodies import LEFT, LOOK_DOWN, LOOK_UP, RIGHT
 from batchnav.tasks.pointnav import PointNavConfig
 
 
-class _Body(NamedTuple):
-    """An agent by itself, as a camera and a map know it. The goal is the origin, and it began with heading 0."""
-
-    scene: torch.Tensor
-    position: torch.Tensor
-    heading: torch.Tensor
-    tilt: torch.Tensor
-    episode: torch.Tensor
-    steps: torch.Tensor
-
-    @classmethod
-    def at_the_goal(cls) -> _Body:
-        scene, episode, steps = (torch.zeros(1, dtype=torch.int32) for _ in range(3))
-        return cls(scene, torch.zeros(1, 3), torch.zeros(1), torch.zeros(1), episode, steps)
-
-
 class OwnMap:
     """What the sensors of `sensors.mapper` tell, for one agent.
 
-    Where it is relative to the goal follows from the goal sensor and its heading, and that from what it has turned, or
-    from a compass. The map lies as the agent stood at its start, where the environment's lies along the world's axes:
-    plans differ by what other cells make of the same walls.
+    The goal is the origin, and the agent begins with heading 0. Where it is relative to the goal follows from the goal
+    sensor and its heading, and that from what it has turned, or from a compass. The map lies as the agent stood at its
+    start, where the environment's lies along the world's axes: plans differ by what other cells make of the same walls.
 
     Args:
         names: the sensors.
@@ -50,7 +34,7 @@ class OwnMap:
                 f"policy: found the sensors {', '.join(sorted(names))} without GPS and compass, expected gps_compass"
             )
         self._names, self._config = names, config
-        self._body, self._goal = _Body.at_the_goal(), torch.zeros(1, 2)
+        self._body, self._goal = FreeCarriers.at_origin(1, torch.device("cpu")), torch.zeros(1, 2)
         self._camera = MountedCamera(self._body, config.camera)
         depth = replace(config.depth, depth_noise=0.0)  # the images that come have theirs
         self._mapper = Mapper(names, config.camera, depth, config.body.agent_height, self._body, self._goal)
@@ -65,13 +49,15 @@ class OwnMap:
         """What the sensors tell, [1, ...] by name.
 
         Args:
-            depth: f32 [H, W], 0..1 over the range of the configuration, holes 0.
+            depth: f32 [1, H, W], 0..1 over the range of the configuration, holes 0.
             goal: f32 [2]: metres and radians, as of a PointGoal sensor with GPS and compass.
             compass: radians to the left since the start; None: what was turned.
 
-        ArgumentError without a compass for a body whose turns are not exact.
+        ArgumentError without a compass for a body whose turns are not exact, and for other shapes.
         """
-        body, limits = self._body, self._config.depth
+        body, limits, camera = self._body, self._config.depth, self._config.camera
+        check_tensor("depth", depth, (1, camera.height, camera.width), torch.float32, body.heading.device)
+        check_tensor("goal", goal, (2,), torch.float32, body.heading.device)
         if compass is not None:
             body.heading.fill_(compass)
         elif self._config.body.actuation_noise:
@@ -82,7 +68,7 @@ class OwnMap:
         self._camera.move()
         metres = depth * (limits.max_depth - limits.min_depth) + limits.min_depth
         self._mapper.due = True
-        self._mapper.update(metres.masked_fill(depth == 0.0, 0.0)[None], self._camera.views)
+        self._mapper.update(metres.masked_fill(depth == 0.0, 0.0), self._camera.views)
         return {name: self._mapper.told[name].clone() for name in self._names}
 
     def act(self, action: int) -> None:

@@ -12,6 +12,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.evaluation.play import Agent, Images
 from batchnav.scene.bank import SceneBank
+from batchnav.sensors.camera import FreeCarriers
 from batchnav.sensors.rig import Rig, make_sensors
 
 STEPS_KEPT = 64
@@ -31,17 +32,6 @@ class Walk(NamedTuple):
     """f32 [S], radians: of every camera, up is positive."""
     actions: np.ndarray
     """i64 [S], or f32 [S, 2]."""
-
-
-class _Carriers(NamedTuple):
-    """What carries cameras, where there is no simulator: see `sensors.camera.Carriers`."""
-
-    scene: torch.Tensor
-    position: torch.Tensor
-    heading: torch.Tensor
-    tilt: torch.Tensor
-    episode: torch.Tensor
-    steps: torch.Tensor
 
 
 class _Seeds(NamedTuple):
@@ -106,9 +96,7 @@ class Eyes:
 
     def __init__(self, bank: SceneBank, config: NavConfig, at_once: int = VIEWS_AT_ONCE, renderer: str = "raycast"):
         n, device = at_once, bank.device
-        counts = torch.zeros(3, n, dtype=torch.int32, device=device)
-        place, (heading, tilt) = torch.zeros(n, 3, device=device), (torch.zeros(n, device=device) for _ in range(2))
-        self.carriers = _Carriers(counts[0], place, heading, tilt, counts[1], counts[2])
+        self.carriers = FreeCarriers.at_origin(n, device)
         seeds = _Seeds(*torch.zeros(2, 1, dtype=torch.int64, device=device))
         sensors = make_sensors(config.sensors, config.all_cameras, config.sensor_settings)
         self.rig = Rig(bank, self.carriers, config.all_cameras, sensors, renderer, seeds)

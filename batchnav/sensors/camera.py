@@ -100,6 +100,24 @@ class Carriers(Protocol):
         ...
 
 
+class FreeCarriers(NamedTuple):
+    """`Carriers` where there is no simulator: whoever has them says where they are."""
+
+    scene: torch.Tensor
+    position: torch.Tensor
+    heading: torch.Tensor
+    tilt: torch.Tensor
+    episode: torch.Tensor
+    steps: torch.Tensor
+
+    @classmethod
+    def at_origin(cls, n: int, device: torch.device) -> FreeCarriers:
+        """`n` of them, all zeros."""
+        scene, episode, steps = torch.zeros(3, n, dtype=torch.int32, device=device)
+        heading, tilt = torch.zeros(2, n, device=device)
+        return cls(scene, torch.zeros(n, 3, device=device), heading, tilt, episode, steps)
+
+
 class Seeds(Protocol):
     """What random numbers are drawn from: of the simulator's `Origin`, what noise has to know."""
 

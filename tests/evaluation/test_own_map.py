@@ -45,7 +45,7 @@ def test_plans_are_the_environments_but_for_the_cells(told):
         start = float(env.sim.bodies.heading[0])
         for _ in range(60):
             compass = float(env.sim.bodies.heading[0]) - start if told == "compass" else None
-            found = own.observe(seen["depth"][0, 0], seen["pointgoal"][0], compass)
+            found = own.observe(seen["depth"][0], seen["pointgoal"][0], compass)
             longer.append(float(found["plan"][0, 0] / seen["plan"][0, 0]))
             apart = found["plan"][0, 1] - seen["plan"][0, 1]
             turned.append(abs(float(torch.atan2(torch.sin(apart), torch.cos(apart)))))
@@ -79,4 +79,12 @@ def test_what_it_cannot_map_for_is_refused():
         HabitatAgent(policy(("depth", "map"), task=PointNavConfig(gps_compass=False)))
     noisy = OwnMap(BOTH, replace(NavConfig(sensors=("depth", "plan")), body=BodyConfig(actuation_noise=1.0)))
     with pytest.raises(ArgumentError, match="found no 'compass', expected it too"):
-        noisy.observe(torch.ones(64, 64), torch.tensor([1.0, 0.0]), None)
+        noisy.observe(torch.ones(1, 64, 64), torch.tensor([1.0, 0.0]), None)
+    exact = OwnMap(BOTH, NavConfig(sensors=("depth", "plan")))
+    with pytest.raises(ArgumentError, match=r"depth: found torch.float32 \[1, 32, 64\].*, expected .* \[1, 64, 64\]"):
+        exact.observe(torch.ones(1, 32, 64), torch.tensor([1.0, 0.0]), None)
+    blind = HabitatAgent(policy(("plan",)))  # which maps what it does not read
+    blind.reset()
+    metres = {"depth": np.full((64, 64, 1), 4.0, np.float32), "pointgoal_with_gps_compass": np.float32([3.0, 0.2])}
+    with pytest.raises(ArgumentError, match="depth: found 4, expected 0 to 1"):
+        blind.act(metres)
