@@ -12,7 +12,7 @@ from batchnav.errors import ArgumentError
 from batchnav.runtime.arrays import check_tensor
 from batchnav.sensors.camera import FreeCarriers, MountedCamera
 from batchnav.sensors.mapper import Mapper
-from batchnav.sim.bodies import LEFT, LOOK_DOWN, LOOK_UP, RIGHT
+from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, collided
 from batchnav.tasks.pointnav import PointNavConfig
 
 
@@ -37,13 +37,16 @@ class OwnMap:
         self._body, self._goal = FreeCarriers.at_origin(1, torch.device("cpu")), torch.zeros(1, 2)
         self._camera = MountedCamera(self._body, config.camera)
         depth = replace(config.depth, depth_noise=0.0)  # the images that come have theirs
-        self._mapper = Mapper(names, config.camera, depth, config.body.agent_height, self._body, self._goal)
+        self._wanted = 0.0
+        """Metres that the last action was to go ahead."""
+        self._mapper = Mapper(names, config.camera, depth, config.body, self._body, self._goal)
 
     def begin(self) -> None:
         """Begin an episode."""
         self._mapper.forget()
-        self._body.heading.zero_()
-        self._body.tilt.zero_()
+        for values in (self._body.heading, self._body.tilt, self._body.collisions):
+            values.zero_()
+        self._wanted = 0.0
 
     def observe(self, depth: torch.Tensor, goal: torch.Tensor, compass: float | None) -> dict[str, torch.Tensor]:
         """What the sensors tell, [1, ...] by name.
@@ -64,7 +67,10 @@ class OwnMap:
             raise ArgumentError("observations: found no 'compass', expected it too: turns with noise tell no heading")
         self._goal.copy_(goal)
         away, angle = float(goal[0]), float(body.heading + goal[1])
-        body.position.copy_(torch.tensor([[away * math.sin(angle), 0.0, away * math.cos(angle)]]))
+        place = torch.tensor([[away * math.sin(angle), 0.0, away * math.cos(angle)]])
+        moved = float((place - body.position).square().sum())
+        body.collisions.add_(int(collided(moved, self._wanted**2)))
+        body.position.copy_(place)
         self._camera.move()
         metres = depth * (limits.max_depth - limits.min_depth) + limits.min_depth
         self._mapper.due = True
@@ -72,8 +78,9 @@ class OwnMap:
         return {name: self._mapper.told[name].clone() for name in self._names}
 
     def act(self, action: int) -> None:
-        """Turn or tilt as an action does."""
+        """Turn or tilt as an action does; how far it is to go ahead is known, and whether it did is seen next."""
         body, turn = self._config.body, math.radians(self._config.body.turn_angle_deg)
         tilt, most = math.radians(body.tilt_angle_deg), math.radians(body.max_tilt_deg)
+        self._wanted = body.forward_step if action == FORWARD else 0.0
         self._body.heading.add_({LEFT: turn, RIGHT: -turn}.get(action, 0.0))
         self._body.tilt.add_({LOOK_UP: tilt, LOOK_DOWN: -tilt}.get(action, 0.0)).clamp_(-most, most)

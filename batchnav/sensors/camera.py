@@ -109,13 +109,14 @@ class FreeCarriers(NamedTuple):
     tilt: torch.Tensor
     episode: torch.Tensor
     steps: torch.Tensor
+    collisions: torch.Tensor
 
     @classmethod
     def at_origin(cls, n: int, device: torch.device) -> FreeCarriers:
         """`n` of them, all zeros."""
-        scene, episode, steps = torch.zeros(3, n, dtype=torch.int32, device=device)
+        scene, episode, steps, collisions = torch.zeros(4, n, dtype=torch.int32, device=device)
         heading, tilt = torch.zeros(2, n, device=device)
-        return cls(scene, torch.zeros(n, 3, device=device), heading, tilt, episode, steps)
+        return cls(scene, torch.zeros(n, 3, device=device), heading, tilt, episode, steps, collisions)
 
 
 class Seeds(Protocol):

@@ -13,23 +13,25 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from batchnav.geometry.pose import camera_axes
+from batchnav.geometry.pose import camera_axes, forward
 from batchnav.runtime.intrinsics import atomic_add
 from batchnav.runtime.kernels import inline_function, lean_function
 
-SIDE = 128
+SIDE = 192
 """Cells along the map's sides."""
 CELLS = SIDE * SIDE
-LONGEST = 256
+LONGEST = 384
 """Cells of a way that are kept; a longer one is planned anew at every step."""
 BESIDE, OBSTACLE = 1, 2
 GROUND, WALKED = 1, 2
 _CELL = np.float32(0.2)
 """Metres of a cell's sides, at least."""
-_AROUND = np.float32(4.0)
+_AROUND = np.float32(8.0)
 """Metres around start and goal that a map has, at least: where they are far apart, its cells are larger."""
 _LINK = np.float32(0.5)
 """Metres: neighbouring pixels that met something no farther apart met the same, also between them."""
+_BEYOND = np.float32(1.5)
+"""Cells ahead of an agent at which what stops it is marked: in another cell than its own, whichever way it looks."""
 _MOST_BETWEEN = 32
 """Cells between two pixels of the ground that are seen too, at most."""
 _NOTHING, _GROUND, _OBSTACLE = np.int32(0), np.int32(1), np.int32(2)
@@ -56,15 +58,20 @@ class Known(NamedTuple):
     of a row along X."""
     ground: torch.Tensor
     """u8 [N, CELLS]: GROUND where the ground was seen, WALKED where the agent stood."""
+    pose: torch.Tensor
+    """f32 [N, 3]: x, z and heading of the agent a step ago; a heading that is no number: there was no step."""
+    collisions: torch.Tensor
+    """i32 [N]: how many the agent had had by then."""
 
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Known:
         """Of `n` agents before their first episode."""
         episode = torch.full((n,), -1, dtype=torch.int32, device=device)
-        expected, length = (torch.zeros_like(episode) for _ in range(2))
+        expected, length, collisions = (torch.zeros_like(episode) for _ in range(3))
         way, left = (torch.zeros(n, LONGEST, dtype=torch.int32, device=device) for _ in range(2))
         maps = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(2))
-        return cls(episode, expected, way, left, length, torch.ones(n, 3, device=device), *maps)
+        frame, pose = (torch.ones(n, 3, device=device) for _ in range(2))
+        return cls(episode, expected, way, left, length, frame, *maps, pose, collisions)
 
 
 class Sight(NamedTuple):
@@ -79,6 +86,10 @@ class Sight(NamedTuple):
     """Metres above the ground up to which nothing is an obstacle."""
     head: np.float32
     """Metres above the ground from which on nothing is one."""
+    half_step: np.float32
+    """Metres: a step ahead that comes less far has met something."""
+    half_turn: np.float32
+    """Radians: who turned so much did not go ahead."""
 
 
 @inline_function
@@ -113,6 +124,7 @@ def begin_map(i, episode, x, z, goal_x, goal_z, known_out):
     known_out.frame[i, 1] = _HALF * (z + goal_z - np.float32(SIDE) * size)
     known_out.frame[i, 2] = size
     known_out.episode[i], known_out.expected[i], known_out.length[i] = episode, np.int32(0), np.int32(0)
+    known_out.pose[i, 2], known_out.collisions[i] = np.float32(np.nan), np.int32(0)
 
 
 @inline_function
@@ -156,6 +168,22 @@ def _met(i, row, column, depth, axes, sight):
 def begin_look(row, new_out):
     """Nothing is noted yet."""
     new_out.count[row, 0] = np.int32(0)
+
+
+@lean_function
+def bump(i, row, walkers, sight, new_out, known_out):
+    """What stopped the agent stands before it, seen or not: what is at its feet, a camera looks over.
+
+    As the collision map of Chaplot et al. (ICLR 2020) has it.
+    """
+    x, z, heading = walkers.position[i, 0], walkers.position[i, 2], walkers.heading[i]
+    dx, dz = x - known_out.pose[i, 0], z - known_out.pose[i, 1]
+    hit = walkers.collisions[i] > known_out.collisions[i] and abs(heading - known_out.pose[i, 2]) < sight.half_turn
+    if hit and np.float32(math.sqrt(dx * dx + dz * dz)) < sight.half_step:
+        (fx, fz), beyond = forward(heading), _BEYOND * known_out.frame[i, 2]
+        _mark(i, x + beyond * fx, z + beyond * fz, row, new_out, known_out)
+    known_out.pose[i, 0], known_out.pose[i, 1], known_out.pose[i, 2] = x, z, heading
+    known_out.collisions[i] = walkers.collisions[i]
 
 
 @lean_function

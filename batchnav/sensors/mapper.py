@@ -27,27 +27,28 @@ from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
-from batchnav.sensors.ground import BESIDE, OBSTACLE, WALKED, Known, Sight, begin_look, cell_at, look, widen
+from batchnav.sensors.ground import BESIDE, OBSTACLE, WALKED, Known, Sight, begin_look, bump, cell_at, look, widen
 from batchnav.sensors.redwood import RedwoodNoise
 from batchnav.sensors.sensor import Views
 from batchnav.sensors.way import (
-    NEVER,
     Search,
     Walkers,
     arrive,
     begin_bend,
     begin_search,
+    bound_of,
     check_way,
     clear_lines,
     clear_search,
     find_bend,
     find_on_way,
-    first_bound,
     is_done,
     is_kept,
     is_on_way,
+    least_way,
     leave,
     mark_way,
+    next_slack,
     place_map,
     renew,
     spread,
@@ -60,8 +61,8 @@ from batchnav.types import Spec
 MAP, PLAN = "map", "plan"
 _ROWS = 4096
 """Searches at a time on CUDA, at most."""
-_BLOCK = 128
-"""CUDA: threads that work for one agent."""
+_BLOCK = 256
+"""CUDA: threads that work for one agent. Few searches are long, and those keep all others waiting."""
 _PIXELS, _PIXEL = 48, np.float32(0.25)
 """The picture's sides in pixels, and a pixel's in metres."""
 _LEVELS = 10
@@ -98,6 +99,30 @@ class Walking(Protocol):
         """i32 [N]: counts each one's episodes."""
         ...
 
+    @property
+    def collisions(self) -> torch.Tensor:
+        """i32 [N]: in its episode, so far."""
+        ...
+
+
+class Build(Protocol):
+    """Of the simulator's `BodyConfig`, likewise."""
+
+    @property
+    def agent_height(self) -> float:
+        """Metres."""
+        ...
+
+    @property
+    def longest_step(self) -> float:
+        """Metres."""
+        ...
+
+    @property
+    def widest_turn_deg(self) -> float:
+        """Degrees."""
+        ...
+
 
 class Looks(NamedTuple):
     """A camera's poses, as kernels read them."""
@@ -114,8 +139,8 @@ class Mapper:
         names: of MAP_SPECS, which of the two are told.
         camera: the main camera.
         depth: its range and noise.
-        agent_height: metres.
-        bodies: the agents.
+        build: of the agents.
+        bodies: where they are.
         goal: f32 [N, 2]: what the goal sensor tells them; None: they have none.
     """
 
@@ -124,7 +149,7 @@ class Mapper:
         names: frozenset[str],
         camera: CameraConfig,
         depth: DepthConfig,
-        agent_height: float,
+        build: Build,
         bodies: Walking,
         goal: torch.Tensor | None,
     ):
@@ -133,10 +158,12 @@ class Mapper:
         self.max_depth, self.due = depth.max_depth, True
         self._noise = RedwoodNoise(depth.depth_noise, depth.redwood_table) if depth.depth_noise else None
         values = math.tan(math.radians(camera.hfov_deg) / 2), camera.camera_height, depth.max_depth
-        self._sight = Sight(*map(np.float32, (*values, NavMeshSettings().agent_max_climb, agent_height)))
+        levels = NavMeshSettings().agent_max_climb, build.agent_height
+        halves = build.longest_step / 2, math.radians(build.widest_turn_deg) / 2
+        self._sight = Sight(*map(np.float32, (*values, *levels, *halves)))
         self._rows = self.searches(n, device)
         self.known, self._search, self.told = self.arrays(names, n, self._rows, device)
-        self._walkers = view(Walkers(bodies.position, bodies.heading, bodies.episode, goal))
+        self._walkers = view(Walkers(bodies.position, bodies.heading, bodies.episode, bodies.collisions, goal))
         self._run: tuple[Views, Callable[[torch.Tensor], None]] | None = None
 
     @staticmethod
@@ -249,23 +276,25 @@ def map_one(i, row, depth, looks, walkers, sight, search_out, known_out, plan_ou
     if renew(0, 1, i, walkers, known_out):
         place_map(i, walkers, known_out)
     begin_look(row, search_out)
+    bump(i, row, walkers, sight, search_out, known_out)
     look(0, 1, i, row, depth, looks, sight, search_out, known_out)
     widen(0, 1, i, row, search_out, known_out)
     arrive(i, row, walkers, known_out, search_out)
     find_on_way(0, 1, i, row, walkers, known_out, search_out)
     check_way(0, 1, i, row, known_out, search_out)
-    here, bound = where(i, walkers, known_out)[4], first_bound(i, known_out)
+    here, least, slack = where(i, walkers, known_out)[4], least_way(i, walkers, known_out), np.int32(0)
     searching = not is_kept(row, search_out)
     while searching:
+        slack = next_slack(slack)
+        bound = bound_of(least, slack)
         clear_search(0, 1, row, search_out)
         begin_search(i, row, walkers, known_out, search_out)
         line = np.int32(0)
         while search_out.count[row, line] > 0:
             spread(0, 1, i, row, (here, bound, line), known_out, search_out)
-            leave(0, 1, row, line, search_out)
+            leave(row, line, search_out)
             line = np.int32(1) - line
         searching = not is_done(row, here, bound, search_out)
-        bound = NEVER
         if not searching:
             trace(i, row, here, search_out, known_out)
     begin_bend(row, search_out)
@@ -301,6 +330,7 @@ def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_
             begin_look(row, search_out)
             if fresh:
                 place_map(i, walkers, known_out)
+            bump(i, row, walkers, sight, search_out, known_out)
         cuda.syncthreads()
         look(lane, lanes, i, row, depth, looks, sight, search_out, known_out)
         cuda.syncthreads()
@@ -313,12 +343,11 @@ def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_
         cuda.syncthreads()
         check_way(lane, lanes, i, row, known_out, search_out)
         cuda.syncthreads()
-        here, bound, searching = (
-            where(i, walkers, known_out)[4],
-            first_bound(i, known_out),
-            not is_kept(row, search_out),
-        )
+        here, least, slack = where(i, walkers, known_out)[4], least_way(i, walkers, known_out), np.int32(0)
+        searching = not is_kept(row, search_out)
         while searching:
+            slack = next_slack(slack)
+            bound = bound_of(least, slack)
             cuda.syncthreads()
             clear_search(lane, lanes, row, search_out)
             cuda.syncthreads()
@@ -329,11 +358,11 @@ def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_
             while search_out.count[row, line] > 0:
                 spread(lane, lanes, i, row, (here, bound, line), known_out, search_out)
                 cuda.syncthreads()
-                leave(lane, lanes, row, line, search_out)
+                if lane == 0:
+                    leave(row, line, search_out)
                 line = np.int32(1) - line
                 cuda.syncthreads()
             searching = not is_done(row, here, bound, search_out)
-            bound = NEVER
             if not searching and lane == 0:
                 trace(i, row, here, search_out, known_out)
         cuda.syncthreads()

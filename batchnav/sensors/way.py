@@ -29,14 +29,16 @@ from batchnav.sensors.ground import CELLS, LONGEST, OBSTACLE, SIDE, begin_map, c
 
 _AHEAD = 24
 """Cells of the way that are looked at for the farthest in a straight line, and drawn."""
-_FREE, _OBSTACLE = np.int32(2), np.int32(200)
-"""What a cell costs, beside an obstacle 3. None is impassable: a passage can be too narrow for the cells."""
+_FREE, _OBSTACLE = np.int32(2), np.int32(1000)
+"""What a cell costs, beside an obstacle 3. None is impassable: a passage can be too narrow for the cells. But through a
+wall it is farther than 100 m around it."""
 _STRAIGHT, _DIAGONAL = np.int32(5), np.int32(7)
 """The time from a cell to its neighbour is this, times what both cost."""
 _SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(20), np.int32(28)
 """Times from a free cell to such neighbours."""
-_SLACK = np.int32(60)
-"""By how much the way may become longer in a step before there is a second search, without a bound."""
+_SLACK, _MORE, _MOST = np.int32(60), np.int32(4), np.int32(10_000)
+"""By how much the way may become longer in a step before there is another search, how many times as much then, and from
+how much on it has no bound."""
 NEVER = np.int32(2**30)
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
 WORDS, COUNTS = CELLS // 32, 5
@@ -52,6 +54,8 @@ class Walkers(NamedTuple):
     heading: Any
     """f32 [N]."""
     episode: Any
+    """i32 [N]."""
+    collisions: Any
     """i32 [N]."""
     goal: Any
     """f32 [N, 2]: metres to the goal in the plane, and the angle to it, radians, positive to the left."""
@@ -193,9 +197,22 @@ def least_time(cell, here):
 
 
 @inline_function
-def first_bound(i, known):
-    """How long the way may be at first: as before and a little more; of a new episode nothing is known."""
-    return known.expected[i] + _SLACK if known.expected[i] > 0 else NEVER
+def least_way(i, walkers, known):
+    """How long the way is, or longer: as it was before; in a new episode, as over free cells."""
+    _, _, _, _, here, there = where(i, walkers, known)
+    return known.expected[i] if known.expected[i] > 0 else least_time(there, here)
+
+
+@inline_function
+def next_slack(slack):
+    """By how much it may be longer in the search after one that did not find it."""
+    return _MORE * slack if slack > 0 else _SLACK
+
+
+@inline_function
+def bound_of(least, slack):
+    """How long the way may be."""
+    return least + slack if slack < _MOST else NEVER
 
 
 @inline_function
@@ -241,6 +258,7 @@ def spread(lane, lanes, i, row, course, known, search_out):
     after, side = np.int32(1) - line, np.int32(SIDE)
     for k in range(lane // 8, search_out.count[row, line], max(lanes // 8, 1)):
         cell = search_out.line[row, line * np.int32(CELLS) + k]
+        search_out.waiting[row, line * np.int32(WORDS) + (cell >> np.int32(5))] = np.int32(0)  # all in it have their turn
         begun, own, r, c = search_out.time[row, cell], _toll(i, cell, known), cell // side, cell % side
         if begun >= search_out.time[row, here]:
             continue
@@ -261,12 +279,9 @@ def spread(lane, lanes, i, row, course, known, search_out):
 
 
 @lean_function
-def leave(lane, lanes, row, line, search_out):
-    """Empty a line; every lane does its share."""
-    for word in range(lane, WORDS, lanes):
-        search_out.waiting[row, line * WORDS + word] = np.int32(0)
-    if lane == 0:
-        search_out.count[row, line] = np.int32(0)
+def leave(row, line, search_out):
+    """No cell is in a line whose cells have spread."""
+    search_out.count[row, line] = np.int32(0)
 
 
 @inline_function

@@ -56,7 +56,7 @@ def cells(env):
 
 def dijkstra(obstacle, beside, goal):
     """Times to the goal's cell over a map, a cell at a time: weights as `sensors.way` states them."""
-    toll = np.where(obstacle, 200, np.where(beside, 3, 2))
+    toll = np.where(obstacle, 1000, np.where(beside, 3, 2))
     times = np.full(toll.shape, np.inf)
     times[goal] = 0
     heap = [(0, goal)]
@@ -290,10 +290,11 @@ def test_it_compiles_for_the_gpu(compile_ptx):
     f32, i32, u8 = nb.float32, nb.int32, nb.uint8
     vectors, scalars = array(f32, 2), array(f32, 1)
     grids = array(i32, 2)
-    known = fields(Known, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *[array(u8, 2)] * 2)
+    maps = [array(u8, 2)] * 2
+    known = fields(Known, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *maps, vectors, array(i32, 1))
     ptx = compile_ptx(
         map_cuda, array(f32, 3), fields(Looks, vectors, scalars, scalars),
-        fields(Walkers, vectors, scalars, array(i32, 1), vectors), fields(Sight, *[f32] * 5),
+        fields(Walkers, vectors, scalars, *[array(i32, 1)] * 2, vectors), fields(Sight, *[f32] * 7),
         fields(Search, *[grids] * 4), known, vectors, array(f32, 4),
     )  # fmt: skip
     assert all(word in ptx for word in ("global.min.s32", "atom.global.or.b32", "atom.global.add.u32", "bar.sync"))
