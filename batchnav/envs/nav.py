@@ -315,10 +315,11 @@ class NavEnv(gym.vector.VectorEnv):
     def _ranges(self) -> dict[str, tuple[float, float]]:
         """The lowest and highest values in a state that kernels can go on from, by name, where not all are good."""
         count, finite = (0, torch.iinfo(torch.int32).max), (-MAX_FLOAT, MAX_FLOAT)
+        known = {} if self._mapper is None else self._mapper.ranges
         return {
             "scene": (0, self.bank.num_scenes - 1), "position": finite, "heading": finite, "start": finite,
             "start_heading": finite, "tilt": finite, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
-            "episode": (-1, count[1]), "redraws": count, **self.task.ranges,
+            "episode": (-1, count[1]), "redraws": count, **self.task.ranges, **known,
         }  # fmt: skip
 
     def close_extras(self, **kwargs) -> None:

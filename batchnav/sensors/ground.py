@@ -2,7 +2,8 @@
 
 The map of an episode is a square of SIDE x SIDE cells around the middle between its start and its goal, seen from
 above. A pixel that met something between an agent's feet, which climb a little, and its head is an obstacle in the cell
-below it; one that met the ground has seen that, and all ground between itself and what the pixel above it sees.
+below it; one that met the ground has seen that, and all ground between itself and what the pixel above it sees. What
+stopped the agent is an obstacle too.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ class Known(NamedTuple):
         episode = torch.full((n,), -1, dtype=torch.int32, device=device)
         expected, length, collisions = (torch.zeros_like(episode) for _ in range(3))
         way, left = (torch.zeros(n, LONGEST, dtype=torch.int32, device=device) for _ in range(2))
-        maps = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(2))
+        stands, ground = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(2))
         frame, pose = (torch.ones(n, 3, device=device) for _ in range(2))
-        return cls(episode, expected, way, left, length, frame, *maps, pose, collisions)
+        return cls(episode, expected, way, left, length, frame, stands, ground, pose, collisions)
 
 
 class Sight(NamedTuple):

@@ -1,8 +1,8 @@
 """Two sensors of an agent that maps what it sees: "map", a picture of it from above, and "plan", the way to the goal.
 
-They know no more than the agent: depth, its own pose, and what the goal sensor tells. Nothing of the navmesh. A pose
-that is told exactly is what makes them simple; Chaplot et al., "Learning to explore using active neural SLAM" (ICLR
-2020), map and plan so for agents that learn, with learned mapping and localisation.
+They know no more than the agent: depth, its own pose, what stops it, and what the goal sensor tells. Nothing of the
+navmesh. A pose that is told exactly is what makes them simple; Chaplot et al., "Learning to explore using active neural
+SLAM" (ICLR 2020), map and plan so for agents that learn, with learned mapping and localisation.
 
 The map is made in `sensors/ground.py` and the way found in `sensors/way.py`; here are the sensors, the picture, and the
 kernels.
@@ -10,6 +10,7 @@ kernels.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, Protocol
@@ -27,7 +28,20 @@ from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
-from batchnav.sensors.ground import BESIDE, OBSTACLE, WALKED, Known, Sight, begin_look, bump, cell_at, look, widen
+from batchnav.sensors.ground import (
+    BESIDE,
+    CELLS,
+    LONGEST,
+    OBSTACLE,
+    WALKED,
+    Known,
+    Sight,
+    begin_look,
+    bump,
+    cell_at,
+    look,
+    widen,
+)
 from batchnav.sensors.redwood import RedwoodNoise
 from batchnav.sensors.sensor import Views
 from batchnav.sensors.way import (
@@ -61,8 +75,8 @@ from batchnav.types import Spec
 MAP, PLAN = "map", "plan"
 _ROWS = 4096
 """Searches at a time on CUDA, at most."""
-_BLOCK = 256
-"""CUDA: threads that work for one agent. Few searches are long, and those keep all others waiting."""
+_BLOCK, _REGISTERS = 512, 64
+"""CUDA: threads that work for one agent, and registers of each. Few searches are long, and a step waits for those."""
 _PIXELS, _PIXEL = 48, np.float32(0.25)
 """The picture's sides in pixels, and a pixel's in metres."""
 _LEVELS = 10
@@ -188,6 +202,11 @@ class Mapper:
     def state(self) -> dict[str, torch.Tensor]:
         """The live tensors that the next observation depends on."""
         return {f"known_{name}": tensor for name, tensor in self.known._asdict().items()}
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The lowest and highest values of `state` that kernels can go on from, by name, where not all are good."""
+        return {"known_way": (0, CELLS - 1), "known_length": (0, LONGEST)}
 
     def update(self, depth: torch.Tensor, views: Views) -> None:
         """Put what is seen on the map, and plan, where that is due: once an observation, however many sensors ask."""
@@ -319,7 +338,7 @@ def map_cpu(depth, looks, walkers, sight, rows, search_out, known_out, plan_out,
             map_one(i, row, depth, looks, walkers, sight, search_out, known_out, plan_out, map_out)
 
 
-@cuda_kernel
+@functools.partial(cuda_kernel, max_registers=_REGISTERS)
 def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_out):
     """As `map_cpu`; a block works for an agent."""
     lane, lanes, row = cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x

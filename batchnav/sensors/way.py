@@ -4,8 +4,9 @@ What nobody has seen is taken for free ("freespace assumption": Zelinsky, "A mob
 Koenig and Smirnov, "Sensor-based planning with the freespace assumption", 1997). The search goes from the goal on in
 rounds, eight neighbours each: the cells that came nearer in one spread in the next, which is Moore's algorithm ("The
 shortest path through a maze", 1959) with weights. As in A*, cells are left out through which the way would be longer
-than a bound: what it was a step ago and a little more. Where that does not do, a second search has none. Times are
-whole numbers, so that every order of work and every device has the same, and no bound changes them.
+than a bound: what it was a step ago and a little more, and as long as that does not do, another search with one that
+is farther off. Times are whole numbers, so that every order of work and every device has the same, and no bound changes
+them.
 
 As long as the agent is on its last way, and no cell of that became dearer, it stays the shortest: cells only become
 dearer, but for the one where the agent stands. Nor would another search choose among equal ways otherwise.
@@ -30,15 +31,15 @@ from batchnav.sensors.ground import CELLS, LONGEST, OBSTACLE, SIDE, begin_map, c
 _AHEAD = 24
 """Cells of the way that are looked at for the farthest in a straight line, and drawn."""
 _FREE, _OBSTACLE = np.int32(2), np.int32(1000)
-"""What a cell costs, beside an obstacle 3. None is impassable: a passage can be too narrow for the cells. But through a
-wall it is farther than 100 m around it."""
+"""What a cell costs, beside an obstacle 3. None is impassable: a passage can be too narrow for the cells. But a way
+that is up to a hundred metres longer leads around a wall, not through it."""
 _STRAIGHT, _DIAGONAL = np.int32(5), np.int32(7)
 """The time from a cell to its neighbour is this, times what both cost."""
 _SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(20), np.int32(28)
 """Times from a free cell to such neighbours."""
 _SLACK, _MORE, _MOST = np.int32(60), np.int32(4), np.int32(10_000)
-"""By how much the way may become longer in a step before there is another search, how many times as much then, and from
-how much on it has no bound."""
+"""By how much the way may become longer in a step before there is another search, how many times as much then, and
+from how much on it has no bound."""
 NEVER = np.int32(2**30)
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
 WORDS, COUNTS = CELLS // 32, 5
@@ -258,7 +259,9 @@ def spread(lane, lanes, i, row, course, known, search_out):
     after, side = np.int32(1) - line, np.int32(SIDE)
     for k in range(lane // 8, search_out.count[row, line], max(lanes // 8, 1)):
         cell = search_out.line[row, line * np.int32(CELLS) + k]
-        search_out.waiting[row, line * np.int32(WORDS) + (cell >> np.int32(5))] = np.int32(0)  # all in it have their turn
+        search_out.waiting[row, line * np.int32(WORDS) + (cell >> np.int32(5))] = np.int32(
+            0
+        )  # all in it have their turn
         begun, own, r, c = search_out.time[row, cell], _toll(i, cell, known), cell // side, cell % side
         if begun >= search_out.time[row, here]:
             continue

@@ -17,7 +17,7 @@ import batchnav
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, specs_of
-from batchnav.errors import ConfigError
+from batchnav.errors import CheckpointError, ConfigError
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import mapper
 from batchnav.sensors.ground import BESIDE, OBSTACLE, SIDE, Known, Sight
@@ -156,19 +156,37 @@ def test_walls_stand_where_the_navmesh_ends(house):
     assert blocked > 500 and stands / blocked < 0.2
 
 
+def reached_by(env, name, seed):
+    """The share of the agents that come near the goal within 199 steps, by going where a sensor points."""
+    observation, _ = env.reset(seed=seed)
+    near = torch.zeros(env.num_envs, dtype=torch.bool)
+    for _ in range(199):
+        angle = observation[name][:, 1]
+        action = torch.where(angle.abs() <= HALF_A_TURN, FORWARD, torch.where(angle > 0, LEFT, RIGHT))
+        observation, *_ = env.step(action)
+        near |= observation["pointgoal"][:, 0] < 0.3
+    return near.float().mean().item()
+
+
+def test_what_stops_an_agent_is_on_its_map(house):
+    """Agents that see nothing know what they ran into, and nothing else; so they find their way by touch alone."""
+    env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_depth=0.05, max_steps=200)
+    walk(env, 40)
+    obstacle, _ = cells(env)
+    collisions, found = env.sim.bodies.collisions.numpy(), obstacle.sum((1, 2))
+    assert (found <= collisions).all() and np.mean(found > 0) > 0.8  # who slides along is not stopped
+    before = obstacle.copy()
+    for _ in range(3):  # who looks again has not run into anything again, nor has who turns
+        env.observe()
+        env.step([LEFT] * 32)
+    assert (cells(env)[0] == before).all()
+    assert reached_by(env, "plan", 2) > reached_by(env, "pointgoal", 2) + 0.2
+
+
 def test_following_it_succeeds_where_the_goals_direction_alone_does_not(house):
     """Episodes that end by being near the goal, of agents that go where the sensor points."""
-    reached = {}
-    for name in ("plan", "pointgoal"):
-        env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_steps=200)
-        observation, _ = env.reset(seed=2)
-        near = torch.zeros(32, dtype=torch.bool)
-        for _ in range(199):
-            angle = observation[name][:, 1]
-            action = torch.where(angle.abs() <= HALF_A_TURN, FORWARD, torch.where(angle > 0, LEFT, RIGHT))
-            observation, *_ = env.step(action)
-            near |= observation["pointgoal"][:, 0] < 0.3
-        reached[name] = near.float().mean().item()
+    env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_steps=200)
+    reached = {name: reached_by(env, name, 2) for name in ("plan", "pointgoal")}
     assert reached["plan"] > 0.85 > 0.7 > reached["pointgoal"], reached
 
 
@@ -196,7 +214,12 @@ def test_a_reset_forgets_maps_of_episodes_with_the_same_number(house):
 def test_resuming_goes_on_with_the_map(house):
     env, other = (NavEnv([house], 4, "cpu", sensors=SENSORS) for _ in range(2))
     walk(env, 25)
-    other.load_state_dict(env.state_dict())
+    other.reset()
+    state = env.state_dict()
+    for name, wrong in (("known_way", SIDE * SIDE), ("known_length", -1)):
+        with pytest.raises(CheckpointError, match=f"'{name}'"):
+            other.load_state_dict({**state, name: torch.full_like(state[name], wrong)})
+    other.load_state_dict(state)
     for action in ([1, 2, 3, 1], [2, 2, 1, 1]):
         before, after = env.step(action)[0], other.step(action)[0]
         for name in SENSORS:
