@@ -60,7 +60,7 @@ class Known(NamedTuple):
     ground: torch.Tensor
     """u8 [N, CELLS]: GROUND where the ground was seen, WALKED where the agent stood."""
     pose: torch.Tensor
-    """f32 [N, 3]: x, z and heading of the agent a step ago; a heading that is no number: there was no step."""
+    """f32 [N, 3]: x, z and heading of the agent a step ago."""
     collisions: torch.Tensor
     """i32 [N]: how many the agent had had by then."""
 
@@ -125,7 +125,6 @@ def begin_map(i, episode, x, z, goal_x, goal_z, known_out):
     known_out.frame[i, 1] = _HALF * (z + goal_z - np.float32(SIDE) * size)
     known_out.frame[i, 2] = size
     known_out.episode[i], known_out.expected[i], known_out.length[i] = episode, np.int32(0), np.int32(0)
-    known_out.pose[i, 2], known_out.collisions[i] = np.float32(np.nan), np.int32(0)
 
 
 @inline_function

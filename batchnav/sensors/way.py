@@ -113,6 +113,7 @@ def place_map(i, walkers, known_out):
     goal_x, goal_z = goal_of(i, walkers)
     x, z = walkers.position[i, 0], walkers.position[i, 2]
     begin_map(i, walkers.episode[i], x, z, goal_x, goal_z, known_out)
+    known_out.collisions[i] = walkers.collisions[i]  # what was run into before is not news
 
 
 @inline_function
