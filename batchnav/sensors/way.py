@@ -200,7 +200,7 @@ def least_time(cell, here):
 
 @inline_function
 def least_way(i, walkers, known):
-    """How long the way is, or longer: as it was before; in a new episode, as over free cells."""
+    """About how long the way is, or longer: what it was a step ago; in a new episode, what it is over free cells."""
     _, _, _, _, here, there = where(i, walkers, known)
     return known.expected[i] if known.expected[i] > 0 else least_time(there, here)
 
@@ -260,9 +260,8 @@ def spread(lane, lanes, i, row, course, known, search_out):
     after, side = np.int32(1) - line, np.int32(SIDE)
     for k in range(lane // 8, search_out.count[row, line], max(lanes // 8, 1)):
         cell = search_out.line[row, line * np.int32(CELLS) + k]
-        search_out.waiting[row, line * np.int32(WORDS) + (cell >> np.int32(5))] = np.int32(
-            0
-        )  # all in it have their turn
+        emptied = line * np.int32(WORDS) + (cell >> np.int32(5))
+        search_out.waiting[row, emptied] = np.int32(0)  # all that have a bit in it spread in this round
         begun, own, r, c = search_out.time[row, cell], _toll(i, cell, known), cell // side, cell % side
         if begun >= search_out.time[row, here]:
             continue

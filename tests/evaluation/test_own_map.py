@@ -37,7 +37,7 @@ def policy(sensors, **changes):
 def test_plans_are_the_environments_but_for_the_cells(told):
     """A map that lies otherwise has other cells: nine tenths of the plans differ by less than a tenth."""
     env = NavEnv([find_scene("house:3")], 1, "cpu", seed=3, sensors=("depth", "plan"))
-    generator, longer, turned = torch.Generator().manual_seed(0), [], []
+    generator, longer, turned, ran_into = torch.Generator().manual_seed(0), [], [], []
     for _ in range(3):
         seen, _ = env.reset()
         own = OwnMap(BOTH, env.config)
@@ -56,7 +56,12 @@ def test_plans_are_the_environments_but_for_the_cells(told):
             if told == "turns":
                 own.act(action)
             seen, *_ = env.step(torch.tensor([action]))
+        if told == "turns":  # what it ran into is seen by how far it came
+            own.observe(seen["depth"][0], seen["pointgoal"][0], None)
+            ran_into.append(int(own._body.collisions))
+            assert ran_into[-1] == int(env.sim.bodies.collisions[0])
     assert np.mean(np.abs(np.array(longer) - 1.0) < 0.1) > 0.9
+    assert told == "compass" or sum(ran_into) > 0
     assert np.median(turned) < 0.1 and np.mean(turned) < 0.2
     assert found["map"].shape == (1, 1, 48, 48) and 0.0 < found["map"].min() < found["map"].max() < 1.0
 
