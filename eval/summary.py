@@ -59,9 +59,10 @@ CLAIMS = (
     Claim("PointNav, 20 houses never seen: success", _pointnav("learned", "success"),
           (_pointnav("oracle", "success"), _pointnav("blind", "success"))),
     Claim("the same: SPL", _pointnav("learned", "spl"), (_pointnav("oracle", "spl"), _pointnav("blind", "spl"))),
-    Claim("the same of the agent that is given a plan over its own map (`pointnav_plan_h200`)",
-          Figure("", "pointnav", "metric=spl split=val agent=learned frames=293994496 sensors=depth+plan"),
-          (Figure("that plan followed, nothing learned", "pointnav", "metric=spl split=val agent=planner"),)),
+    Claim("the same of the way over the agent's own map, followed by one that has learned nothing (`planner`)",
+          Figure("", "pointnav", "metric=spl split=val agent=planner"),
+          (Figure("by one that learned with it, `pointnav_plan_h200`", "pointnav",
+                  "metric=spl split=val agent=learned frames=293994496 sensors=depth+plan"),)),
     Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
           "split=val agent=learned renderer=raycast sample=True frames=4800512 seed=0 encoder=simple_cnn"), ()),
     Claim("the same of a small one that is given a plan (`pointnav_plan_cpu`)", Figure("", "pointnav", "metric=spl "
@@ -102,6 +103,7 @@ TRAINED_BY = {
     (180_092_928, ""): "batchnav train --config pointnav_scans_h200",
     (165_019_648, ""): "batchnav train --config pointnav_best_h200",
     (293_994_496, "depth+plan"): "batchnav train --config pointnav_plan_h200",
+    (129_236_992, "depth+plan"): "batchnav train --config pointnav_plan_houses_h200",
     (300_023_808, "rgb"): "batchnav train --config pointnav_rgb_h200",
     (200_015_872, "rgb"): (
         "batchnav train --config pointnav_rgb_h200 --ppo.total-frames 200_000_000 --scenes.no-redraw-finishes"
