@@ -100,6 +100,18 @@ def test_lengths_are_those_of_another_search(house):
     assert check_lengths(env, walk(env, 10)[-1]["plan"][:, 0].numpy()) >= 3
 
 
+def test_a_way_is_found_however_much_longer_it_has_become(house):
+    """Walls of several thicknesses come up around the agents: the bounds of the first searches are all too near."""
+    env = NavEnv([house], 3, "cpu", sensors=SENSORS)
+    walk(env, 5)
+    known, r = env._mapper.known, torch.arange(SIDE)
+    for i, (u, v) in enumerate((env.sim.bodies.position[:, [0, 2]] - known.frame[:, :2]) / known.frame[:, 2:]):
+        away = torch.maximum((r[:, None] - v.int()).abs(), (r[None] - u.int()).abs())
+        known.stands[i][((away > 3) & (away < 5 + i)).flatten()] = OBSTACLE
+    check_lengths(env, env.step([LEFT] * 3)[0]["plan"][:, 0].numpy())
+    assert (known.expected > 10_000 * torch.tensor([1, 2, 3])).all()  # ten times the toll of each obstacle on the way
+
+
 @pytest.mark.plain
 def test_no_index_is_out_of_range(house):
     env = NavEnv([house], 2, "cpu", sensors=SENSORS, height=16, width=16)
