@@ -114,6 +114,23 @@ class PPOConfig:
 
 
 @dataclass(frozen=True)
+class KickstartConfig:
+    """Kickstarting (Schmitt et al. 2018): early in a run the policy imitates a reference agent too."""
+
+    teacher: Literal["", "greedy", "planner"] = ""
+    """One that goes by the observations alone, as the policy has to; "": none."""
+    coef: float = 0.1
+    """Of the teacher's actions' negative log probability in the loss, at first."""
+    share: float = 1.0
+    """Of the run, in which it falls to 0."""
+
+    def validate(self) -> None:
+        """ConfigError where a value is out of range."""
+        in_range(self, "coef", 0.0, 1e6)
+        in_range(self, "share", 1e-6, 1.0)
+
+
+@dataclass(frozen=True)
 class ScenesConfig:
     """Which scenes to train in: procedural houses by seed, and scene files."""
 

@@ -52,6 +52,8 @@ class Evaluation(NamedTuple):
     """f32 [T, B]."""
     value: torch.Tensor
     """f32 [T, B]."""
+    outputs: torch.Tensor
+    """f32 [T, B, num_outputs]: the actor's, by which other actions can be judged."""
 
 
 class ActorCritic(nn.Module):
@@ -152,7 +154,7 @@ class ActorCritic(nn.Module):
         Memory restarts inside a sequence where `starts` is set, as it did in `act`.
         """
         outputs, value, _ = self._sequence(obs, prev_action, starts, state0)
-        return Evaluation(*self.actions.judge(outputs, actions), value)
+        return Evaluation(*self.actions.judge(outputs, actions), value, outputs)
 
     def compile_parts(self) -> None:
         """Run the encoder and the LSTM's cell through torch.compile, in place, for static shapes."""

@@ -21,6 +21,7 @@ from batchnav.errors import CheckpointError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic, as_dict
 from batchnav.ppo.bucket import Bucket
 from batchnav.ppo.gae import gae
+from batchnav.ppo.kickstart import Kickstart
 from batchnav.ppo.lamb import Lamb
 from batchnav.ppo.loss import LossStats, ppo_loss
 from batchnav.ppo.rollout import Rollout
@@ -55,6 +56,7 @@ class Learner:
         ranks: the processes that train together, all with the same settings and seed; None: this one is alone. Their
             environments must differ (`NavEnv`'s `first_env`).
         one_graph: record the sum over ranks too, a minibatch's step as one graph: to measure, not to train.
+        kickstart: a teacher that the policy imitates too, early in the run.
 
     ConfigError where the environment and the configuration do not fit.
     """
@@ -69,6 +71,7 @@ class Learner:
         graphs: bool = False,
         ranks: Ranks | None = None,
         one_graph: bool = False,
+        kickstart: Kickstart | None = None,
     ):
         config.validate()
         if config.num_envs != env.num_envs:
@@ -89,6 +92,8 @@ class Learner:
             self.policy.observation_shapes, env.storage, T, env.num_envs, self.device, self.state, actions
         )
         self.uniforms = torch.empty(T, env.num_envs, *actions.shape, device=self.device)
+        self.kickstart = kickstart
+        self.taught, self.teacher_coef = torch.zeros_like(self.rollout.action), torch.tensor(0.0, device=self.device)
         if self.ranks.several:
             self.bucket = Bucket(self.policy.parameters())
             self.bucket.copy_first_(self.ranks)
@@ -130,6 +135,8 @@ class Learner:
         config, ranks, timer = self.config, self.ranks, Timer(self.device)
         lr = learning_rate(progress, config.learning_rate, self.frames_per_update // config.minibatches)
         self.lr.fill_(lr)
+        if self.kickstart:
+            self.teacher_coef.fill_(self.kickstart.coef(progress))
         upkeep = self.env.between_rollouts()
         self.collect()
         timer.mark()
@@ -192,6 +199,8 @@ class Learner:
         rollout.state0.copy_(state)
         with self._autocast():
             for t in range(rollout.num_steps):
+                if self.kickstart:
+                    self.taught[t] = self.kickstart.teacher(rollout.get_obs(t), rollout.start[t])
                 act = self.policy.act(
                     rollout.get_obs(t), rollout.prev_action[t], rollout.start[t], state, self.uniforms[t]
                 )
@@ -287,7 +296,7 @@ class Learner:
                 rollout.state0[:, :, envs],
                 rollout.action[:, envs],
             )
-        return ppo_loss(
+        loss, stats = ppo_loss(
             seen.log_prob,
             rollout.log_prob[:, envs],
             advantage,
@@ -298,6 +307,10 @@ class Learner:
             value_coef=config.value_coef,
             entropy_coef=config.entropy_coef,
         )
+        if self.kickstart:
+            log_prob, _ = self.policy.actions.judge(seen.outputs, self.taught[:, envs])
+            loss = loss - self.teacher_coef * log_prob.mean()
+        return loss, stats
 
     def _autocast(self) -> torch.autocast:
         """bfloat16 products on CUDA; float32 everywhere on the CPU."""

@@ -7,13 +7,15 @@ from typing import Literal
 
 import torch
 
-from batchnav.config import PolicyConfig, PPOConfig, ScenesConfig, in_range
+from batchnav.config import KickstartConfig, PolicyConfig, PPOConfig, ScenesConfig, in_range
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ConfigError
 from batchnav.runtime.distributed import Ranks
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.images import AppearanceConfig
+from batchnav.sensors.mapper import PLAN
+from batchnav.tasks import TASKS
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class PointNavRun(NavConfig):
     scenes: ScenesConfig = field(default_factory=ScenesConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    kickstart: KickstartConfig = field(default_factory=KickstartConfig)
     device: str = "auto"
     processes: int = 1
     """On the CPU: train in so many processes of this machine, which share `ppo.num_envs`. Beside other programs
@@ -63,6 +66,7 @@ class PointNavRun(NavConfig):
             raise ConfigError(
                 f"redraw_finishes: found true with sensors {', '.join(self.sensors)}, expected one that sees colour"
             )
+        self._check_teacher()
         in_range(self, "processes", 1, 1024)
         if self.ppo.num_envs % (self.processes * self.ppo.minibatches):
             raise ConfigError(
@@ -73,6 +77,18 @@ class PointNavRun(NavConfig):
         in_range(self, "eval_every", 0, 10**13)
         in_range(self, "keep_every", 0, 10**13)
         in_range(self, "seed", 0, 2**62)
+
+    def _check_teacher(self) -> None:
+        """ConfigError where the teacher could not play this, or goes by what is not observed."""
+        teacher, found = self.kickstart.teacher, f"kickstart.teacher: found {self.kickstart.teacher!r}"
+        if not teacher:
+            return
+        if teacher not in TASKS[self.task_name].reference_agents:
+            raise ConfigError(f"{found} with the task {self.task_name}, expected '' or another task")
+        if not self.body.is_discrete:
+            raise ConfigError(f"{found} with the body's speeds, expected '' or a body that steps and turns")
+        if teacher == "planner" and PLAN not in self.sensors:
+            raise ConfigError(f"{found} with sensors {', '.join(self.sensors)}, expected {PLAN!r} among them")
 
     @property
     def appearance(self) -> AppearanceConfig | bool:

@@ -20,11 +20,13 @@ from batchnav.data.scenes import GENERATED, find_played, find_scene, find_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ConfigError, DivergenceError
+from batchnav.evaluation.agents import make_reference_agent
 from batchnav.evaluation.play import evaluate
 from batchnav.houses import make_swatches
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
 from batchnav.policy.weights import load_weights, save_policy
+from batchnav.ppo.kickstart import Kickstart
 from batchnav.ppo.learner import Learner
 from batchnav.ppo.stats import SOUND, merged
 from batchnav.runs.checkpoints import Checkpoints
@@ -153,7 +155,16 @@ def make_learner(run: PointNavRun, ranks: Ranks | None = None) -> Learner:
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     if run.init_from:
         load_weights(policy, run.init_from)
-    return Learner(policy, env, run.ppo_of(ranks), run.seed, compile=run.compile, graphs=run.graphs, ranks=ranks)
+    return Learner(
+        policy, env, run.ppo_of(ranks), run.seed, compile=run.compile, graphs=run.graphs, ranks=ranks,
+        kickstart=make_kickstart(run, env),
+    )  # fmt: skip
+
+
+def make_kickstart(run: PointNavRun, env: NavEnv) -> Kickstart | None:
+    """The teacher that the run names."""
+    name = run.kickstart.teacher
+    return Kickstart(make_reference_agent(name, env).act, run.kickstart) if name else None
 
 
 def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:

@@ -8,11 +8,12 @@ import copy
 import pytest
 import torch
 
-from batchnav.config import PolicyConfig, PPOConfig
+from batchnav.config import KickstartConfig, PolicyConfig, PPOConfig
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import PointNavEnv
+from batchnav.evaluation.agents import make_reference_agent
 from batchnav.policy import ActorCritic
-from batchnav.ppo import Learner
+from batchnav.ppo import Kickstart, Learner
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.graphs import WARM_UPS, Graphs
 
@@ -41,11 +42,13 @@ def scene():
     return find_scene("house:3")
 
 
-def make(scene, device="cpu", graphs=False, kind=PointNavEnv, policy=POLICY, compile=False, **ppo):
+def make(scene, device="cpu", graphs=False, kind=PointNavEnv, policy=POLICY, compile=False, teacher="", **ppo):
     torch.manual_seed(0)
     env = kind([scene], N, device, height=16, width=16, max_steps=20)
     network = ActorCritic(env.single_observation_space, env.single_action_space, policy)
-    return Learner(network, env, PPOConfig(num_envs=N, rollout_steps=6, **ppo), compile=compile, graphs=graphs)
+    kickstart = Kickstart(make_reference_agent(teacher, env).act, KickstartConfig(teacher)) if teacher else None
+    ppo = PPOConfig(num_envs=N, rollout_steps=6, **ppo)
+    return Learner(network, env, ppo, compile=compile, graphs=graphs, kickstart=kickstart)
 
 
 def losses(learner, updates=UPDATES):
@@ -95,10 +98,10 @@ def test_a_wrapped_function_works_once_a_call_and_reads_its_tensors_anew(device)
 
 
 @devices
-@pytest.mark.parametrize("optimizer", ["lamb", "adamw"])
-def test_graphs_do_not_change_the_losses(scene, device, optimizer):
+@pytest.mark.parametrize("options", [{"optimizer": "lamb"}, {"optimizer": "adamw"}, {"teacher": "greedy"}])
+def test_graphs_do_not_change_the_losses(scene, device, options):
     # Not to the bit on CUDA: libraries may choose other sums while they are recorded.
-    plain, replayed = (losses(make(scene, device, graphs, optimizer=optimizer)) for graphs in (False, True))
+    plain, replayed = (losses(make(scene, device, graphs, **options)) for graphs in (False, True))
     for i, (expected, found) in enumerate(zip(plain, replayed, strict=True)):
         tolerance = {} if device == "cuda" else {"rtol": 0.0, "atol": 0.0}
         message = f"update {i}; warm-up ends, and recording begins, at {WARM_UPS}"

@@ -1,0 +1,107 @@
+"""Kickstarting: the policy comes to act as its teacher, as long as that counts, and learns by itself afterwards."""
+
+import dataclasses
+
+import pytest
+import torch
+from toys import Bandit, Point
+
+from batchnav.config import KickstartConfig, PolicyConfig, PPOConfig, from_dict
+from batchnav.errors import ConfigError
+from batchnav.policy import ActorCritic
+from batchnav.ppo import Kickstart, Learner
+from batchnav.runs.config import PointNavRun
+from batchnav.runs.training import make_learner
+
+POLICY = PolicyConfig(lstm_layers=0, hidden_size=32)
+PPO = PPOConfig(num_envs=64, rollout_steps=8, epochs=2, minibatches=2, optimizer="adamw", learning_rate=1e-2)
+RUN = {
+    "camera": {"height": 16, "width": 16},
+    "sensors": ["depth", "plan"],
+    "scenes": {"houses": 1},
+    "policy": {"base_width": 4, "visual_size": 16, "hidden_size": 16, "lstm_layers": 1, "embedding_size": 8},
+    "ppo": {"num_envs": 8, "rollout_steps": 8},
+    "kickstart": {"teacher": "planner"},
+    "device": "cpu",
+}
+
+
+def make(env, teacher, **settings):
+    torch.manual_seed(0)
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, POLICY)
+    return Learner(policy, env, PPO, kickstart=teacher and Kickstart(teacher, KickstartConfig(**settings)))
+
+
+def next_one(obs, start):
+    """An action that the bandit never rewards."""
+    return (obs["observation"].argmax(-1) + 1) % 3
+
+
+def test_the_coefficient_falls_to_nothing():
+    kickstart = Kickstart(next_one, KickstartConfig(coef=0.5, share=0.2))
+    assert [kickstart.coef(x) for x in (0.0, 0.1, 0.2, 0.9)] == pytest.approx([0.5, 0.25, 0.0, 0.0])
+
+
+def test_a_policy_acts_as_its_teacher_and_then_as_it_is_rewarded():
+    learner = make(Bandit(), next_one, coef=1.0, share=0.5)
+    for i in range(20):
+        taught = learner.update(0.01 + i / 60).read()
+    assert taught["episode/return"] < 0.1  # a third by chance
+    for i in range(100):
+        alone = learner.update(0.5 + i / 250).read()
+    assert alone["episode/return"] > 0.9
+
+
+def test_a_teacher_of_numbers_is_imitated():
+    learner = make(Point(), lambda obs, start: -obs["observation"], coef=5.0, share=1.0)
+    for i in range(40):
+        stats = learner.update(0.01 + i / 100).read()
+    rollout = learner.rollout
+    with torch.no_grad():
+        found = learner.policy.act(rollout.get_obs(0), rollout.prev_action[0], rollout.start[0], learner.state).action
+    assert (found + rollout.get_obs(0)["observation"]).abs().mean() < 0.2
+    assert stats["episode/return"] < 0.5  # what it imitates is the opposite of what pays
+
+
+def test_a_teacher_that_no_longer_counts_changes_nothing():
+    with_one, without = make(Bandit(), next_one, share=0.2), make(Bandit(), None)
+    for learner in (with_one, without):
+        for progress in (0.2, 0.5):
+            learner.update(progress)
+    for found, expected in zip(with_one.policy.parameters(), without.policy.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0)
+
+
+def test_a_run_is_taught_what_the_planner_does():
+    learner = make_learner(from_dict(PointNavRun, RUN))
+    learner.update(0.0)
+    rollout = learner.rollout
+    for t in range(rollout.num_steps):
+        distance, angle = rollout.obs["pointgoal"][t, :, 0], rollout.obs["plan"][t, :, 1]
+        ahead = angle.abs() <= torch.deg2rad(torch.tensor(5.0))
+        expected = torch.where(distance < 0.2, 0, torch.where(ahead, 1, torch.where(angle > 0, 2, 3)))
+        assert learner.taught[t].equal(expected)
+    assert len(learner.taught.unique()) > 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sensors": ["depth"]}, "found 'planner' with sensors depth, expected 'plan' among them"),
+        ({"task": {"name": "flee"}}, "found 'planner' with the task flee"),
+        (
+            {"kickstart": {"teacher": "oracle"}},
+            r"kickstart\.teacher: found 'oracle', expected one of '', 'greedy', 'planner'",
+        ),
+        ({"kickstart": {"teacher": "planner", "share": 0.0}}, r"kickstart\.share: found 0.0"),
+        ({"body": {"control": "velocity"}}, r"with the body's speeds"),
+    ],
+)
+def test_what_cannot_teach_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        from_dict(PointNavRun, {**RUN, **changes})
+
+
+def test_settings_are_written_down():
+    run = from_dict(PointNavRun, RUN)
+    assert dataclasses.asdict(run.kickstart) == {"teacher": "planner", "coef": 0.1, "share": 1.0}
