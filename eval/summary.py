@@ -103,7 +103,10 @@ TRAINED_BY = {
     (180_092_928, ""): "batchnav train --config pointnav_scans_h200",
     (165_019_648, ""): "batchnav train --config pointnav_best_h200",
     (293_994_496, "depth+plan"): "batchnav train --config pointnav_plan_h200",
-    (129_236_992, "depth+plan"): "batchnav train --config pointnav_plan_houses_h200",
+    (59_244_544, "depth+plan"): "batchnav train --config pointnav_plan_houses_h200",
+    (129_236_992, "depth+plan"): (
+        "batchnav train --config pointnav_plan_houses_h200 --kickstart.teacher '' --ppo.total-frames 129_236_992"
+    ),
     (300_023_808, "rgb"): "batchnav train --config pointnav_rgb_h200",
     (200_015_872, "rgb"): (
         "batchnav train --config pointnav_rgb_h200 --ppo.total-frames 200_000_000 --scenes.no-redraw-finishes"
