@@ -115,7 +115,7 @@ class PPOConfig:
 
 @dataclass(frozen=True)
 class KickstartConfig:
-    """Kickstarting (Schmitt et al. 2018): early in a run the policy imitates a reference agent too."""
+    """Kickstarting (Schmitt et al. 2018): the policy imitates a reference agent too, less and less as it learns."""
 
     teacher: Literal["", "greedy", "planner"] = ""
     """One that goes by the observations alone, as the policy has to; "": none."""

@@ -1,4 +1,4 @@
-"""Kickstarting: early in a run the policy imitates a teacher too, wherever it goes itself (Schmitt et al. 2018)."""
+"""Kickstarting: the policy imitates a teacher too, wherever it goes itself, less and less (Schmitt et al. 2018)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from batchnav.config import KickstartConfig
 
 
 class Kickstart(NamedTuple):
-    """A teacher, and how much its actions count: coef * -log pi(teacher's action) is added to the loss of a step."""
+    """A teacher, and how much its actions count: coef * -log pi(teacher's action) is added to the loss of a step.
+
+    What `UpdateStats` calls the loss is PPO's alone.
+    """
 
     teacher: Callable[[dict[str, torch.Tensor], torch.Tensor], torch.Tensor]
     """What it would do, i64 [N] (or f32 [N, A] of a Box), as a function of the observations [N, ...] by name that the

@@ -56,7 +56,7 @@ class Learner:
         ranks: the processes that train together, all with the same settings and seed; None: this one is alone. Their
             environments must differ (`NavEnv`'s `first_env`).
         one_graph: record the sum over ranks too, a minibatch's step as one graph: to measure, not to train.
-        kickstart: a teacher that the policy imitates too, early in the run.
+        kickstart: a teacher that the policy imitates too, less and less.
 
     ConfigError where the environment and the configuration do not fit.
     """
