@@ -65,8 +65,8 @@ CLAIMS = (
                   "metric=spl split=val agent=learned frames=293994496 sensors=depth+plan"),)),
     Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
           "split=val agent=learned renderer=raycast sample=True frames=4800512 seed=0 encoder=simple_cnn"), ()),
-    Claim("the same of a small one with a plan and a teacher (`pointnav_plan_cpu`)", Figure("", "pointnav", "metric=spl "
-          "split=val agent=learned frames=3201024 sensors=depth+plan"), ()),
+    Claim("the same of a small one with a plan and a teacher (`pointnav_plan_cpu`)", Figure("", "pointnav",
+          "metric=spl split=val agent=learned frames=3201024 sensors=depth+plan"), ()),
     Claim("Flee, the same houses: share of the farthest place", _task("flee", "share_of_farthest", "learned"),
           (_task("flee", "share_of_farthest", "oracle", "knowing the map"),
            _task("flee", "share_of_farthest", "random", "steps at random"))),
