@@ -23,16 +23,21 @@ SIDE = 192
 CELLS = SIDE * SIDE
 LONGEST = 384
 """Cells of a way that are kept; a longer one is planned anew at every step."""
-BESIDE, OBSTACLE = 1, 2
+BESIDE, SHARED, OBSTACLE = 1, 2, 3
 GROUND, WALKED = 1, 2
+WALL = np.int32(5_000)
+"""Ways that lead through an obstacle are longer than this, as `sensors.way` counts: as fifty metres over free cells."""
 _CELL = np.float32(0.2)
 """Metres of a cell's sides, at least."""
 _AROUND = np.float32(8.0)
 """Metres around start and goal that a map has, at least: where they are far apart, its cells are larger."""
 _LINK = np.float32(0.5)
 """Metres: neighbouring pixels that met something no farther apart met the same, also between them."""
-_BEYOND = np.float32(1.5)
-"""Cells ahead of an agent at which what stops it is marked: in another cell than its own, whichever way it looks."""
+_BEYOND, _BEFORE = np.float32(1.5), np.float32(0.9)
+"""Cells ahead of an agent at which what stops it is marked: in another cell than its own, whichever way it looks; and
+where something is known to stand there."""
+_FIRMEST = np.int32(200)
+"""The highest number of an obstacle."""
 _MOST_BETWEEN = 32
 """Cells between two pixels of the ground that are seen too, at most."""
 _NOTHING, _GROUND, _OBSTACLE = np.int32(0), np.int32(1), np.int32(2)
@@ -55,8 +60,8 @@ class Known(NamedTuple):
     frame: torch.Tensor
     """f32 [N, 3]: x and z of the map's corner, and the length of a cell's sides, metres."""
     stands: torch.Tensor
-    """u8 [N, CELLS]: OBSTACLE where something stands, BESIDE in the cells around. Rows of cells go along Z, and cells
-    of a row along X."""
+    """u8 [N, CELLS]: OBSTACLE where something stands, one more for each time that it stopped the agent again, SHARED
+    where the agent stood too, BESIDE in the cells around. Rows of cells go along Z, and cells of a row along X."""
     ground: torch.Tensor
     """u8 [N, CELLS]: GROUND where the ground was seen, WALKED where the agent stood."""
     pose: torch.Tensor
@@ -108,6 +113,13 @@ def cell_at(u, v):
     return np.int32(v) * np.int32(SIDE) + np.int32(u)
 
 
+@inline_function
+def cell_of(i, x, z, frame):
+    """The cell of agent i's map that a point lies in; -1 off the map."""
+    u, v = place_in_cells(i, x, z, frame)
+    return cell_at(u, v)
+
+
 @lean_function
 def forget(lane, lanes, i, known_out):
     """An empty map; every lane does its share."""
@@ -124,28 +136,41 @@ def begin_map(i, episode, x, z, goal_x, goal_z, known_out):
     known_out.frame[i, 0] = _HALF * (x + goal_x - np.float32(SIDE) * size)
     known_out.frame[i, 1] = _HALF * (z + goal_z - np.float32(SIDE) * size)
     known_out.frame[i, 2] = size
+    known_out.pose[i, 0], known_out.pose[i, 1] = x, z
     known_out.episode[i], known_out.expected[i], known_out.length[i] = episode, np.int32(0), np.int32(0)
 
 
 @inline_function
 def _mark(i, x, z, row, new_out, known_out):
     """Something stands here: note the cell, where that is news."""
-    u, v = place_in_cells(i, x, z, known_out.frame)
-    cell = cell_at(u, v)
-    if cell >= 0 and known_out.stands[i, cell] != OBSTACLE:
-        known_out.stands[i, cell] = np.uint8(OBSTACLE)
+    cell = cell_of(i, x, z, known_out.frame)
+    if cell >= 0 and known_out.stands[i, cell] < SHARED:
+        known_out.stands[i, cell] = np.uint8(SHARED if known_out.ground[i, cell] == WALKED else OBSTACLE)
         place = atomic_add(new_out.count, row, np.int32(0), np.int32(1))
         if place < new_out.line.shape[1]:  # several lanes may note one cell
             new_out.line[row, place] = cell
 
 
 @inline_function
+def _touches_shared(i, cell, known):
+    """Whether one of the cells around a cell is SHARED."""
+    r, c = cell // np.int32(SIDE), cell % np.int32(SIDE)
+    found = False
+    for nr in range(max(r - 1, 0), min(r + 2, SIDE)):
+        for nc in range(max(c - 1, 0), min(c + 2, SIDE)):
+            found |= known.stands[i, nr * SIDE + nc] == SHARED
+    return found
+
+
+@inline_function
 def _see(i, x, z, known_out):
-    """The ground is to be seen here."""
-    u, v = place_in_cells(i, x, z, known_out.frame)
-    cell = cell_at(u, v)
+    """The ground is to be seen here. Where ways become shorter by that, the one that is kept no longer is."""
+    cell = cell_of(i, x, z, known_out.frame)
     if cell >= 0 and known_out.ground[i, cell] == 0:
         known_out.ground[i, cell] = np.uint8(GROUND)
+        beside = known_out.stands[i, cell] > 0 and known_out.length[i] > 0
+        if beside and (known_out.expected[i] >= WALL or _touches_shared(i, cell, known_out)):
+            known_out.length[i] = np.int32(0)
 
 
 @inline_function
@@ -170,20 +195,44 @@ def begin_look(row, new_out):
     new_out.count[row, 0] = np.int32(0)
 
 
-@lean_function
-def bump(i, row, walkers, sight, new_out, known_out):
-    """What stopped the agent stands before it, seen or not: what is at its feet, a camera looks over.
+@inline_function
+def stand(i, cell, known_out):
+    """An agent stands here, where something may stand too; if that is news, the shortest way may be another."""
+    if known_out.stands[i, cell] >= OBSTACLE:
+        known_out.length[i] = np.int32(0)
+    known_out.stands[i, cell] = np.uint8(min(known_out.stands[i, cell], SHARED))
+    known_out.ground[i, cell] = np.uint8(WALKED)
 
-    As the collision map of Chaplot et al. (ICLR 2020) has it.
-    """
+
+@lean_function
+def walk(i, row, walkers, sight, new_out, known_out):
+    """Where the agent came by since it looked last, and what stopped it."""
     x, z, heading = walkers.position[i, 0], walkers.position[i, 2], walkers.heading[i]
     dx, dz = x - known_out.pose[i, 0], z - known_out.pose[i, 1]
     hit = walkers.collisions[i] > known_out.collisions[i] and abs(heading - known_out.pose[i, 2]) < sight.half_turn
     if hit and np.float32(math.sqrt(dx * dx + dz * dz)) < sight.half_step:
-        (fx, fz), beyond = forward(heading), _BEYOND * known_out.frame[i, 2]
-        _mark(i, x + beyond * fx, z + beyond * fz, row, new_out, known_out)
+        _bump(i, x, z, heading, row, new_out, known_out)
+    halfway = cell_of(i, x - _HALF * dx, z - _HALF * dz, known_out.frame)
+    if halfway >= 0:
+        stand(i, halfway, known_out)
     known_out.pose[i, 0], known_out.pose[i, 1], known_out.pose[i, 2] = x, z, heading
     known_out.collisions[i] = walkers.collisions[i]
+
+
+@lean_function
+def _bump(i, x, z, heading, row, new_out, known_out):
+    """What stopped the agent stands before it, seen or not: what is at its feet, a camera looks over.
+
+    As the collision map of Chaplot et al. (ICLR 2020) has it. Where something stood already, it becomes firmer: of
+    the obstacles around an agent that knows no way out, it is to try another.
+    """
+    (fx, fz), size = forward(heading), known_out.frame[i, 2]
+    ahead = _BEYOND * size
+    cell = cell_of(i, x + ahead * fx, z + ahead * fz, known_out.frame)
+    if cell >= 0 and known_out.stands[i, cell] >= OBSTACLE:
+        known_out.stands[i, cell] = np.uint8(min(np.int32(known_out.stands[i, cell]) + np.int32(1), _FIRMEST))
+        ahead = _BEFORE * size
+    _mark(i, x + ahead * fx, z + ahead * fz, row, new_out, known_out)
 
 
 @lean_function
@@ -234,12 +283,3 @@ def widen(lane, lanes, i, row, new, known_out):
             for nc in range(max(c - 1, 0), min(c + 2, SIDE)):
                 if known_out.stands[i, nr * SIDE + nc] == 0:
                     known_out.stands[i, nr * SIDE + nc] = np.uint8(BESIDE)
-
-
-@inline_function
-def stand(i, cell, known_out):
-    """An agent stands here, so nothing else does; where that is news, the shortest way may be another."""
-    if known_out.stands[i, cell] == OBSTACLE:
-        known_out.length[i] = np.int32(0)
-    known_out.stands[i, cell] = np.uint8(min(known_out.stands[i, cell], BESIDE))
-    known_out.ground[i, cell] = np.uint8(WALKED)

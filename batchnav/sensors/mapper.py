@@ -37,9 +37,9 @@ from batchnav.sensors.ground import (
     Known,
     Sight,
     begin_look,
-    bump,
     cell_at,
     look,
+    walk,
     widen,
 )
 from batchnav.sensors.redwood import RedwoodNoise
@@ -278,7 +278,7 @@ def draw(lane, lanes, i, row, walkers, known, search, map_out):
         elif cell >= 0:
             if is_on_way(row, cell, search):
                 shown = _WAY
-            elif known.stands[i, cell] == OBSTACLE:
+            elif known.stands[i, cell] >= OBSTACLE:
                 shown = _OBSTACLE
             elif known.ground[i, cell] == WALKED:
                 shown = _WALKED
@@ -295,7 +295,7 @@ def map_one(i, row, depth, looks, walkers, sight, search_out, known_out, plan_ou
     if renew(0, 1, i, walkers, known_out):
         place_map(i, walkers, known_out)
     begin_look(row, search_out)
-    bump(i, row, walkers, sight, search_out, known_out)
+    walk(i, row, walkers, sight, search_out, known_out)
     look(0, 1, i, row, depth, looks, sight, search_out, known_out)
     widen(0, 1, i, row, search_out, known_out)
     arrive(i, row, walkers, known_out, search_out)
@@ -349,7 +349,7 @@ def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_
             begin_look(row, search_out)
             if fresh:
                 place_map(i, walkers, known_out)
-            bump(i, row, walkers, sight, search_out, known_out)
+            walk(i, row, walkers, sight, search_out, known_out)
         cuda.syncthreads()
         look(lane, lanes, i, row, depth, looks, sight, search_out, known_out)
         cuda.syncthreads()

@@ -9,7 +9,8 @@ is farther off. Times are whole numbers, so that every order of work and every d
 them.
 
 As long as the agent is on its last way, and no cell of that became dearer, it stays the shortest: cells only become
-dearer, but for the one where the agent stands. Nor would another search choose among equal ways otherwise.
+dearer, but for those where the agent stands and where `sensors.ground` says so. Nor would another search choose among
+equal ways otherwise.
 
 Several lanes may work for an agent: each function is done by all of them before the next one begins, and those that
 take no lane are done by one.
@@ -26,15 +27,29 @@ import torch
 from batchnav.geometry.pose import forward
 from batchnav.runtime.intrinsics import atomic_add, atomic_min, atomic_or
 from batchnav.runtime.kernels import inline_function, lean_function
-from batchnav.sensors.ground import CELLS, LONGEST, OBSTACLE, SIDE, begin_map, cell_at, forget, place_in_cells, stand
+from batchnav.sensors.ground import (
+    CELLS,
+    LONGEST,
+    OBSTACLE,
+    SIDE,
+    WALL,
+    begin_map,
+    cell_at,
+    forget,
+    place_in_cells,
+    stand,
+)
 
 _AHEAD = 24
 """Cells of the way that are looked at for the farthest in a straight line, and drawn."""
-_FREE, _OBSTACLE = np.int32(2), np.int32(1000)
-"""What a cell costs, beside an obstacle 3. None is impassable: a passage can be too narrow for the cells. But a way
-that is up to a hundred metres longer leads around a wall, not through it."""
 _STRAIGHT, _DIAGONAL = np.int32(5), np.int32(7)
 """The time from a cell to its neighbour is this, times what both cost."""
+_FREE, _SHARED, _OBSTACLE = np.int32(2), np.int32(4), WALL // _STRAIGHT
+"""What a cell costs, beside an obstacle 3, and an obstacle as much again for each time that it stopped the agent once
+more. None is impassable: a passage can be too narrow for the cells. But a way that is up to a hundred metres longer
+leads around a wall, not through it."""
+_BEHIND = np.int32(2) * _OBSTACLE
+"""What is added for a cell that was never seen next to one where something stands: it lies behind that."""
 _SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(20), np.int32(28)
 """Times from a free cell to such neighbours."""
 _SLACK, _MORE, _MOST = np.int32(60), np.int32(4), np.int32(10_000)
@@ -87,7 +102,8 @@ class Search(NamedTuple):
 def _toll(i, cell, known):
     """What a cell costs."""
     stands = known.stands[i, cell]
-    return _OBSTACLE if stands == OBSTACLE else _FREE + np.int32(stands)
+    times = np.int32(stands) - np.int32(OBSTACLE) + np.int32(1)
+    return _OBSTACLE * times if times > 0 else _FREE + np.int32(stands)
 
 
 @inline_function
@@ -244,7 +260,10 @@ def _step_time(i, cell, own, dr, dc, known):
     Past a corner it takes what the dearer of the two cells beside it does.
     """
     down = dr * np.int32(SIDE)
-    toll = _toll(i, cell + down + dc, known)
+    to = cell + down + dc
+    toll = _toll(i, to, known)
+    if (own >= _SHARED and known.ground[i, to] == 0) or (toll >= _SHARED and known.ground[i, cell] == 0):
+        toll += _BEHIND
     if dr == 0 or dc == 0:
         return _STRAIGHT * (own + toll)
     return _DIAGONAL * (own + max(toll, _toll(i, cell + down, known), _toll(i, cell + dc, known)))
@@ -331,7 +350,7 @@ def _is_open(i, u, v, to_u, to_v, known):
     for k in range(min(np.int32(2), steps), steps + 1):
         share = np.float32(k) / np.float32(steps)
         cell = cell_at(u + share * du, v + share * dv)
-        if cell < 0 or known.stands[i, cell] == OBSTACLE:
+        if cell < 0 or known.stands[i, cell] >= OBSTACLE:
             return False
     return True
 

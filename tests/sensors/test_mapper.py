@@ -1,6 +1,7 @@
 """Maps and plans: closed forms in a room, another search's lengths, both devices, resuming, and what is refused."""
 
 import heapq
+import itertools
 import math
 import os
 import pickle
@@ -20,7 +21,7 @@ from batchnav.envs.nav import NavEnv, specs_of
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import mapper
-from batchnav.sensors.ground import BESIDE, OBSTACLE, SIDE, Known, Sight
+from batchnav.sensors.ground import GROUND, OBSTACLE, SHARED, SIDE, WALKED, WALL, Known, Sight
 from batchnav.sensors.mapper import MAP_SPECS, Looks, map_cuda
 from batchnav.sensors.way import Search, Walkers
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
@@ -49,14 +50,15 @@ def walk(env, steps, until=None):
 
 
 def cells(env):
-    """Obstacles and what is beside them as bool [N, SIDE, SIDE]."""
-    stands = env._mapper.known.stands.view(-1, SIDE, SIDE).cpu().numpy()
-    return stands == OBSTACLE, stands == BESIDE
+    """What stands in the cells and whether their ground was seen: u8, bool [N, SIDE, SIDE]."""
+    known = env._mapper.known
+    stands, ground = (part.view(-1, SIDE, SIDE).cpu().numpy() for part in (known.stands, known.ground))
+    return stands, ground > 0
 
 
-def dijkstra(obstacle, beside, goal):
+def dijkstra(stands, seen, goal):
     """Times to the goal's cell over a map, a cell at a time: weights as `sensors.way` states them."""
-    toll = np.where(obstacle, 1000, np.where(beside, 3, 2))
+    toll = np.where(stands >= OBSTACLE, 1000 * (stands.astype(int) - OBSTACLE + 1), stands.astype(int) + 2)
     times = np.full(toll.shape, np.inf)
     times[goal] = 0
     heap = [(0, goal)]
@@ -69,7 +71,9 @@ def dijkstra(obstacle, beside, goal):
                 nr, nc = r + dr, c + dc
                 if (dr or dc) and 0 <= nr < SIDE and 0 <= nc < SIDE:
                     # a diagonal costs what the dearer of the two beside it does
-                    dearest = max(toll[nr, nc], toll[r, nc], toll[nr, c]) if dr and dc else toll[nr, nc]
+                    hidden = (toll[r, c] > 3 and not seen[nr, nc]) or (toll[nr, nc] > 3 and not seen[r, c])
+                    dearest = toll[nr, nc] + 2000 * hidden
+                    dearest = max(dearest, toll[r, nc], toll[nr, c]) if dr and dc else dearest
                     new = time + (7 if dr and dc else 5) * (toll[r, c] + dearest)
                     if new < times[nr, nc]:
                         times[nr, nc] = new
@@ -80,13 +84,13 @@ def dijkstra(obstacle, beside, goal):
 def check_lengths(env, told):
     """How many ways of more than two metres are, to the last digit, as long as another search finds them."""
     frame, bodies = env._mapper.known.frame.numpy(), env.sim.bodies
-    obstacle, beside = cells(env)
+    stands, seen = cells(env)
     checked = 0
     for i in range(env.num_envs):
         places = [(bodies.position[i, [0, 2]].numpy() - frame[i, :2]) / frame[i, 2]]
         places.append((env.task.state.goal[i, [0, 2]].numpy() - frame[i, :2]) / frame[i, 2])
         (c, r), (goal_c, goal_r) = np.floor(places).astype(int)
-        time = dijkstra(obstacle[i], beside[i], (goal_r, goal_c))[r, c]
+        time = dijkstra(stands[i], seen[i], (goal_r, goal_c))[r, c]
         assert env._mapper.known.expected[i] == time, "not the shortest way over the cells"
         length = time / 20 * frame[i, 2]
         # What is told goes straight over what cells take in steps: up to 8% shorter, and within a cell at either end.
@@ -156,7 +160,7 @@ def test_walls_stand_where_the_navmesh_ends(house):
     """Few obstacles are cells in whose middle an agent could stand: a hit may lie in a corner of such a one."""
     env = NavEnv([house], 8, "cpu", sensors=SENSORS)
     walk(env, 60)
-    obstacle, _ = cells(env)
+    obstacle = cells(env)[0] >= OBSTACLE
     frame = env._mapper.known.frame.numpy()
     stands = blocked = 0
     for i in range(8):
@@ -184,15 +188,66 @@ def test_what_stops_an_agent_is_on_its_map(house):
     """Agents that see nothing know what they ran into, and nothing else; so they find their way by touch alone."""
     env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_depth=0.05, max_steps=200)
     walk(env, 40)
-    obstacle, _ = cells(env)
-    collisions, found = env.sim.bodies.collisions.numpy(), obstacle.sum((1, 2))
+    before = cells(env)[0].copy()
+    collisions, found = env.sim.bodies.collisions.numpy(), (before >= SHARED).sum((1, 2))
     assert (found <= collisions).all() and np.mean(found > 0) > 0.8  # who slides along is not stopped
-    before = obstacle.copy()
     for _ in range(3):  # who looks again has not run into anything again, nor has who turns
         env.observe()
         env.step([LEFT] * 32)
     assert (cells(env)[0] == before).all()
     assert reached_by(env, "plan", 2) > reached_by(env, "pointgoal", 2) + 0.2
+
+
+def test_what_stops_an_agent_again_becomes_dearer(house):
+    """Who pushes on is stopped by the same cells, which ways avoid then even where nothing else is free."""
+    env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_depth=0.05)
+    env.reset(seed=5)
+    for _ in range(40):
+        env.step([FORWARD] * 32)
+    stands, _ = cells(env)
+    assert (stands.max((1, 2)) > OBSTACLE + 10).mean() > 0.8
+    for _ in range(220):
+        env.step([FORWARD] * 32)
+    assert 190 < cells(env)[0].max() <= 200
+
+
+def test_the_way_that_an_agent_came_has_no_gaps(house):
+    """A step is longer than a cell: what lies between two places is walked too, from an episode's first place on."""
+    env = NavEnv([house], 8, "cpu", sensors=SENSORS, max_steps=50)
+    walk(env, 60)  # into the second episode
+    places = [env.sim.bodies.position[:, [0, 2]].clone()]
+    for _ in range(30):
+        env.step([FORWARD] * 8)
+        places.append(env.sim.bodies.position[:, [0, 2]].clone())
+    known = env._mapper.known
+    for before, after in itertools.pairwise(places):
+        for place in (before, (before + after) / 2, after):
+            u, v = ((place - known.frame[:, :2]) / known.frame[:, 2:]).int().unbind(1)
+            assert (known.ground[torch.arange(8), v * SIDE + u] == WALKED).all()
+    walked = (known.ground == WALKED).sum(1)
+    assert (walked <= 2 * 41 + 1).all(), "the last episode's place is on the map"
+
+
+def test_who_stands_in_a_walls_cells_does_not_plan_through_it(house):
+    """A wall of one cell, from one side of which the ground was seen, and agents that walk in its cells."""
+    env = NavEnv([house], 8, "cpu", sensors=SENSORS, max_depth=0.05)
+    env.reset(seed=5)
+    known = env._mapper.known
+    places = [env.sim.bodies.position[:, [0, 2]], env.task.state.goal[:, [0, 2]]]
+    here, there = (((place - known.frame[:, :2]) / known.frame[:, 2:]).int() for place in places)
+    crossing = (there[:, 1] - here[:, 1]).abs() > 2
+    stands, ground = (part.view(-1, SIDE, SIDE) for part in (known.stands, known.ground))
+    for i in range(8):  # along a row; the goal is on its far side
+        u, v = here[i].tolist()
+        near = v - 4 if there[i, 1] > v else v + 1
+        stands[i, v, u - 20 : u + 21] = OBSTACLE
+        ground[i, v, u - 20 : u + 21] = GROUND
+        ground[i, near : near + 4, u - 20 : u + 21] = GROUND
+    told = env.step([LEFT] * 8)[0]
+    around = 0.9 * 20 * known.frame[:, 2]
+    assert crossing.sum() >= 3
+    assert (told["plan"][crossing, 0] > around[crossing]).all()
+    assert (known.expected[crossing] < WALL).all(), "the way leads through the wall"
 
 
 def test_following_it_succeeds_where_the_goals_direction_alone_does_not(house):
