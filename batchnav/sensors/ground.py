@@ -25,8 +25,6 @@ LONGEST = 384
 """Cells of a way that are kept; a longer one is planned anew at every step."""
 BESIDE, SHARED, OBSTACLE = 1, 2, 3
 GROUND, WALKED = 1, 2
-WALL = np.int32(5_000)
-"""Ways that lead through an obstacle are longer than this, as `sensors.way` counts: as fifty metres over free cells."""
 _CELL = np.float32(0.2)
 """Metres of a cell's sides, at least."""
 _AROUND = np.float32(8.0)
@@ -164,12 +162,11 @@ def _touches_shared(i, cell, known):
 
 @inline_function
 def _see(i, x, z, known_out):
-    """The ground is to be seen here. Where ways become shorter by that, the one that is kept no longer is."""
+    """The ground is to be seen here. Where a way may become shorter by that, the one that is kept no longer is."""
     cell = cell_of(i, x, z, known_out.frame)
     if cell >= 0 and known_out.ground[i, cell] == 0:
         known_out.ground[i, cell] = np.uint8(GROUND)
-        beside = known_out.stands[i, cell] > 0 and known_out.length[i] > 0
-        if beside and (known_out.expected[i] >= WALL or _touches_shared(i, cell, known_out)):
+        if known_out.stands[i, cell] > 0 and known_out.length[i] > 0 and _touches_shared(i, cell, known_out):
             known_out.length[i] = np.int32(0)
 
 

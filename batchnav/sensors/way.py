@@ -8,9 +8,10 @@ than a bound: what it was a step ago and a little more, and as long as that does
 is farther off. Times are whole numbers, so that every order of work and every device has the same, and no bound changes
 them.
 
-As long as the agent is on its last way, and no cell of that became dearer, it stays the shortest: cells only become
-dearer, but for those where the agent stands and where `sensors.ground` says so. Nor would another search choose among
-equal ways otherwise.
+As long as the agent is on its last way, and no cell of that became dearer, it is kept. It stays the shortest, since
+cells only become dearer, but for those that the agent walks over and what it comes to see beside those, after which it
+is planned anew. Nor would another search choose among equal ways otherwise. A way through obstacles may have become
+longer than another, behind whose obstacles the ground came to be seen; it is kept nevertheless.
 
 Several lanes may work for an agent: each function is done by all of them before the next one begins, and those that
 take no lane are done by one.
@@ -32,7 +33,6 @@ from batchnav.sensors.ground import (
     LONGEST,
     OBSTACLE,
     SIDE,
-    WALL,
     begin_map,
     cell_at,
     forget,
@@ -44,7 +44,7 @@ _AHEAD = 24
 """Cells of the way that are looked at for the farthest in a straight line, and drawn."""
 _STRAIGHT, _DIAGONAL = np.int32(5), np.int32(7)
 """The time from a cell to its neighbour is this, times what both cost."""
-_FREE, _SHARED, _OBSTACLE = np.int32(2), np.int32(4), WALL // _STRAIGHT
+_FREE, _SHARED, _OBSTACLE = np.int32(2), np.int32(4), np.int32(1000)
 """What a cell costs, beside an obstacle 3, and an obstacle as much again for each time that it stopped the agent once
 more. None is impassable: a passage can be too narrow for the cells. But a way that is up to a hundred metres longer
 leads around a wall, not through it."""
