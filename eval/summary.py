@@ -62,7 +62,7 @@ CLAIMS = (
     Claim("the same of the way over the agent's own map, followed by one that has learned nothing (`planner`)",
           Figure("", "pointnav", "metric=spl split=val agent=planner"),
           (Figure("by one that learned with it, `pointnav_plan_h200`", "pointnav",
-                  "metric=spl split=val agent=learned frames=293994496 sensors=depth+plan"),)),
+                  "metric=spl split=val agent=learned frames=165543936 sensors=depth+plan"),)),
     Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
           "split=val agent=learned renderer=raycast sample=True frames=4800512 seed=0 encoder=simple_cnn"), ()),
     Claim("the same of a small one with a plan and a teacher (`pointnav_plan_cpu`)", Figure("", "pointnav",
@@ -103,6 +103,7 @@ TRAINED_BY = {
     (180_092_928, ""): "batchnav train --config pointnav_scans_h200",
     (165_019_648, ""): "batchnav train --config pointnav_best_h200",
     (293_994_496, "depth+plan"): "batchnav train --config pointnav_plan_h200",
+    (165_543_936, "depth+plan"): "batchnav train --config pointnav_plan_h200, in three parts",
     (59_244_544, "depth+plan"): "batchnav train --config pointnav_plan_houses_h200",
     (129_236_992, "depth+plan"): (
         "batchnav train --config pointnav_plan_houses_h200 --kickstart.teacher '' --ppo.total-frames 129_236_992"

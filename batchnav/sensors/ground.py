@@ -206,12 +206,16 @@ def walk(i, row, walkers, sight, new_out, known_out):
     """Where the agent came by since it looked last, and what stopped it."""
     x, z, heading = walkers.position[i, 0], walkers.position[i, 2], walkers.heading[i]
     dx, dz = x - known_out.pose[i, 0], z - known_out.pose[i, 1]
+    came = np.float32(math.sqrt(dx * dx + dz * dz))
     hit = walkers.collisions[i] > known_out.collisions[i] and abs(heading - known_out.pose[i, 2]) < sight.half_turn
-    if hit and np.float32(math.sqrt(dx * dx + dz * dz)) < sight.half_step:
+    if hit and came < sight.half_step:
         _bump(i, x, z, heading, row, new_out, known_out)
-    halfway = cell_of(i, x - _HALF * dx, z - _HALF * dz, known_out.frame)
-    if halfway >= 0:
-        stand(i, halfway, known_out)
+    parts = max(np.int32(came / known_out.frame[i, 2]) + np.int32(1), np.int32(2))
+    for k in range(1, parts):
+        share = np.float32(k) / np.float32(parts)
+        between = cell_of(i, x - share * dx, z - share * dz, known_out.frame)
+        if between >= 0:
+            stand(i, between, known_out)
     known_out.pose[i, 0], known_out.pose[i, 1], known_out.pose[i, 2] = x, z, heading
     known_out.collisions[i] = walkers.collisions[i]
 
