@@ -103,7 +103,10 @@ TRAINED_BY = {
     (180_092_928, ""): "batchnav train --config pointnav_scans_h200",
     (165_019_648, ""): "batchnav train --config pointnav_best_h200",
     (293_994_496, "depth+plan"): "batchnav train --config pointnav_plan_h200",
-    (165_543_936, "depth+plan"): "batchnav train --config pointnav_plan_h200, in three parts",
+    (165_543_936, "depth+plan"): (
+        "batchnav train --config pointnav_plan_h200 --init-from runs/second/policy.safetensors "
+        "--ppo.learning-rate 5e-5 --kickstart.teacher planner --kickstart.coef 0.02 --ppo.total-frames 185_335_808"
+    ),
     (59_244_544, "depth+plan"): "batchnav train --config pointnav_plan_houses_h200",
     (129_236_992, "depth+plan"): (
         "batchnav train --config pointnav_plan_houses_h200 --kickstart.teacher '' --ppo.total-frames 129_236_992"
