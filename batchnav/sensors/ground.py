@@ -166,6 +166,7 @@ def _see(i, x, z, known_out):
     cell = cell_of(i, x, z, known_out.frame)
     if cell >= 0 and known_out.ground[i, cell] == 0:
         known_out.ground[i, cell] = np.uint8(GROUND)
+        # around a SHARED cell all are BESIDE at least, so that few look further
         if known_out.stands[i, cell] > 0 and known_out.length[i] > 0 and _touches_shared(i, cell, known_out):
             known_out.length[i] = np.int32(0)
 

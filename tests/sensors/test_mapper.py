@@ -70,9 +70,10 @@ def dijkstra(stands, seen, goal):
             for dc in (-1, 0, 1):
                 nr, nc = r + dr, c + dc
                 if (dr or dc) and 0 <= nr < SIDE and 0 <= nc < SIDE:
-                    # a diagonal costs what the dearer of the two beside it does
+                    # what was never seen beside something that stands lies behind that
                     hidden = (toll[r, c] > 3 and not seen[nr, nc]) or (toll[nr, nc] > 3 and not seen[r, c])
                     dearest = toll[nr, nc] + 2000 * hidden
+                    # a diagonal costs what the dearer of the two beside it does
                     dearest = max(dearest, toll[r, nc], toll[nr, c]) if dr and dc else dearest
                     new = time + (7 if dr and dc else 5) * (toll[r, c] + dearest)
                     if new < times[nr, nc]:
@@ -199,12 +200,13 @@ def test_what_stops_an_agent_is_on_its_map(house):
 
 
 def test_what_stops_an_agent_again_becomes_dearer(house):
-    """Who pushes on is stopped by the same cells, which ways avoid then even where nothing else is free."""
+    """Who pushes on is stopped by the same cells, whose tolls another search knows too."""
     env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_depth=0.05)
     env.reset(seed=5)
     for _ in range(40):
-        env.step([FORWARD] * 32)
+        told = env.step([FORWARD] * 32)[0]["plan"][:, 0].numpy()
     stands, _ = cells(env)
+    check_lengths(env, told)
     assert (stands.max((1, 2)) > OBSTACLE + 10).mean() > 0.8
     for _ in range(220):
         env.step([FORWARD] * 32)
