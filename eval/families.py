@@ -20,12 +20,10 @@ from batchnav.envs.nav import needed_appearance
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.run import Evaluation, PolicyPlayer
 from batchnav.runs.results import append_rows
-from batchnav.runtime.bundled import EPISODES
+from batchnav.runtime.bundled import EPISODES, FAMILIES
 from batchnav.runtime.device import resolve_device
 from batchnav.tasks.pointnav import METRIC_SPECS
 from batchnav.view.terminal import print_agents
-
-FAMILIES = ("val", "test", "hall", "building", "scan")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Make the fixed episodes of assets/episodes, in 20 unseen scenes each: houses, halls, large buildings, scans.
+"""Make the fixed episodes of assets/episodes, in 20 unseen scenes of a kind each.
 
     python eval/make_episodes.py
 
@@ -36,7 +36,7 @@ from batchnav.runtime.bundled import EPISODES
 from batchnav.scene.scene import Scene
 
 FILES = {"val": ("house", "val"), "test": ("house", "test"), "hall": ("hall", "val"),
-         "building": ("building", "val"), "scan": ("scan", "val")}  # fmt: skip
+         "building": ("building", "val"), "block": ("block", "val"), "scan": ("scan", "val")}  # fmt: skip
 """Names of files: what their scenes are, and of which split the seeds."""
 NUM_SCENES = 20
 EPISODES_PER_SCENE = 10

@@ -20,7 +20,7 @@ from batchnav.envs.nav import needed_appearance
 from batchnav.evaluation.run import Evaluation, Player, PolicyPlayer, ReferencePlayer
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.runs.results import append_rows, commit
-from batchnav.runtime.bundled import EPISODES
+from batchnav.runtime.bundled import EPISODES, FAMILIES
 from batchnav.runtime.device import machine, resolve_device
 from batchnav.tasks.pointnav import METRIC_SPECS
 from batchnav.view.model_card import write_model_card
@@ -37,9 +37,7 @@ class Options:
     """Folder for the card."""
     control: Path | None = None
     """The folder of a blind agent's run, to be played beside it."""
-    episodes: tuple[Path, ...] = tuple(
-        EPISODES / f"{name}.json.gz" for name in ("val", "test", "hall", "building", "scan")
-    )
+    episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in FAMILIES)
     """Episode files to play."""
     trained_on: str = ""
     """The machine that trained it; by default it is this one."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from batchnav.runs.results import rows_of
+from batchnav.runtime.bundled import FAMILIES
 
 Row = dict[str, Any]
 Agent = tuple[str, int | None, int, str]
 """What tells a line of the leaderboard from others: name, frames, seed, encoder and sensors ("" for the paper's)."""
-SPLITS = ("val", "test", "hall", "building", "scan")
 
 
 class Figure(NamedTuple):
@@ -134,7 +134,7 @@ def main_table() -> str:
 def leaderboard() -> str:
     """One line an agent, the best SPL on `val` first: success and SPL on each split, when, commit, how to repeat it."""
     lines: dict[Agent, dict[tuple[str, str], Row]] = {}
-    for row in wanted_rows("pointnav", parse(f"metric=success|spl split={'|'.join(SPLITS)} sample=|True")):
+    for row in wanted_rows("pointnav", parse(f"metric=success|spl split={'|'.join(FAMILIES)} sample=|True")):
         params = row["params"]
         if params.get("renderer", "raycast") == "raycast":
             kind = ", ".join(params[name] for name in ("encoder", "sensors") if params.get(name))
@@ -143,7 +143,7 @@ def leaderboard() -> str:
     if not lines:
         return "No figures yet.\n"
     best = sorted(lines.items(), key=lambda line: -line[1].get(("val", "spl"), {"value": 0.0})["value"])
-    splits = [split for split in SPLITS if any((split, "spl") in found for found in lines.values())]
+    splits = [split for split in FAMILIES if any((split, "spl") in found for found in lines.values())]
     head = ["agent", "frames", *splits, "when", "commit", "how"]
     cells = (_agent_line(agent, found, splits) for agent, found in best)
     return markdown([head, ["---", "---:", *["---"] * (len(head) - 2)], *cells])

@@ -37,8 +37,8 @@ class Options:
     """Agents, side by side: policies (files, folders of runs, names of those that come with batchnav) or reference
     agents of PointNav. Without any, one drives."""
     episodes: str | None = None
-    """An episode file, or the name of one that comes with batchnav, as val, test, hall, building or scan. By default
-    episodes are drawn in the scenes."""
+    """An episode file, or the name of one that comes with batchnav, as val, test, hall, building, block or scan. By
+    default episodes are drawn in the scenes."""
     scenes_dir: Path = SCENES_DIR
     """Folder below which the scenes of Habitat's episodes lie."""
     device: str = "auto"

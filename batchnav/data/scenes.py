@@ -20,7 +20,7 @@ from batchnav.data.prepared import SUFFIX, load_prepared, load_source, save_prep
 from batchnav.data.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.source import SCENES_DIR, file_source, scene_id_of, stage_source
 from batchnav.errors import MeshError
-from batchnav.houses import make_building, make_hall, make_house, make_scan, with_pictures, without_pictures
+from batchnav.houses import make_block, make_building, make_hall, make_house, make_scan, with_pictures, without_pictures
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.ahead import ENVIRONMENT, SCENES, compile_ahead
 from batchnav.runtime.cache import made_by
@@ -31,8 +31,8 @@ from batchnav.scene.scene import Scene, bake, check_baked_for, make_scene
 from batchnav.scene.slots import Capacity
 from batchnav.types import Surface
 
-_MAKERS = {"house": make_house, "hall": make_hall, "building": make_building}
-GENERATED = ("house:", "hall:", "building:", "scan:")
+_MAKERS = {"house": make_house, "hall": make_hall, "building": make_building, "block": make_block}
+GENERATED = ("house:", "hall:", "building:", "block:", "scan:")
 """Begin the ids of scenes that are made from a seed, which follows."""
 RANGE = re.compile(rf"({'|'.join(GENERATED)})(\d{{1,6}})-(\d{{1,6}})", re.ASCII)
 """The first and the last seed of several of them."""
@@ -45,7 +45,7 @@ def load_scene(
 ) -> Scene:
     """Read a mesh file and its navmesh: NAME.navmesh beside it, else one baked with `settings` and cached.
 
-    Or make the scene of a name: "house:3", "hall:3", "building:3", "scan:3", or what else `find_scene` finds.
+    Or make the scene of a name: "house:3", "hall:3", "building:3", "block:3", "scan:3", or whatever `find_scene` finds.
     Where NAME.scene beside it, which `batchnav data prepare` makes, is up to date, that is read instead, which is fast;
     its own path does too. Without `settings` a navmesh that is there is taken as it is, and one is baked with the
     default ones. With them, one that was baked for another agent_radius or agent_height is refused. A `.glb` below a
@@ -72,8 +72,9 @@ def find_scene(
     """The scene of an id, named so; `settings` and `appearance` are as in `load_scene`. It is one of:
 
     - "house:SEED", a procedural house; "hall:SEED", a large room with windows (`houses.make_hall`);
-      "building:SEED", a floor of a large building (`houses.make_building`); "scan:SEED", what a scanner would
-      bring home (`houses.make_scan`);
+      "building:SEED", a floor of a large building (`houses.make_building`); "block:SEED", one whose rooms stand in
+      blocks among wide passages (`houses.make_block`); "scan:SEED", what a scanner would bring home
+      (`houses.make_scan`);
     - "CONFIG:NAME", a scene of the data set that a `*.scene_dataset_config.json` file describes;
     - a scene of Habitat's: a path below `scenes_dir`, as its episodes have it (a `.glb` is +Z up there);
     - the path of a prepared scene, or of a mesh file of one's own (+Y up).
@@ -99,7 +100,7 @@ def _find(
         raise MeshError(
             f"scene {scene_id!r}: found no such file, here or in {scenes_dir} (an episode file's paths count from the "
             f"folder where `batchnav data episodes` was called), expected 'house:SEED', 'hall:SEED', "
-            f"'building:SEED', 'scan:SEED', the path of a mesh file or of a prepared scene, "
+            f"'building:SEED', 'block:SEED', 'scan:SEED', the path of a mesh file or of a prepared scene, "
             f"or 'CONFIG{DATASET_CONFIG}:NAME'"
         )
     if is_stage and path.suffix != SUFFIX:
@@ -159,9 +160,9 @@ def load_scenes(
 
     The first time, the kernels of PointNav with depth are compiled beside it (`runtime.ahead`).
 
-    A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "hall:", "building:"
-    and "scan:"), or a folder: the prepared scenes in it, or where there are none its mesh files. With `settings`, for
-    their body, and with or without `appearance`, as `load_scene` does. Raises MeshError, NavMeshError.
+    A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "hall:",
+    "building:", "block:" and "scan:"), or a folder: the prepared scenes in it, or where there are none its mesh files.
+    With `settings`, for their body, and with or without `appearance`, as `load_scene` does. MeshError, NavMeshError.
     """
     ids = scene_ids(names)
     compile_ahead(ENVIRONMENT, SCENES)

@@ -6,14 +6,13 @@ closed doors, and rooms behind rooms, so that the way is often not where the goa
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from batchnav.houses.draw import Draw, draw_of
+from batchnav.houses.floor import NARROWEST, REACH, USES, Floor, cut_out, make_openings
 from batchnav.houses.house import Plan, assemble
-from batchnav.houses.layout import CELL, MARGIN, OUTSIDE, Layout, Piece, Rect, Room, borders, carve_some, view
-from batchnav.houses.openings import BESIDE_LEAF, Opening, join_rooms, make_windows, place_door
+from batchnav.houses.layout import CELL, MARGIN, OUTSIDE, Layout, Rect, carve_some, view
+from batchnav.houses.openings import Opening
 from batchnav.types import TriangleMesh
 
 _Line = tuple[tuple[float, float], tuple[float, float]]
@@ -31,26 +30,10 @@ _SKELETONS: tuple[tuple[_Line, ...], ...] = (
 )
 """Centre lines of corridors in a square of 1 x 1: straight, L, T, a cross with shifted arms, U, H, Z, ring, a ring with
 dead ends, comb. Each begins and ends on earlier ones or freely; none crosses another."""
-_USES = {
-    "hospital": (("bath", "storage", "office", "bedroom"), ("ward", "ward", "office", "bedroom", "waiting"),
-                 ("ward", "ward", "waiting", "canteen")),
-    "school": (("bath", "storage", "office"), ("classroom", "classroom", "office", "living"),
-               ("classroom", "classroom", "canteen", "bureau")),
-    "offices": (("office", "office", "storage", "bath", "kitchen"), ("bureau", "office", "office", "dining", "waiting"),
-                ("bureau", "bureau", "canteen", "waiting")),
-    "hotel": (("bedroom", "bedroom", "bath", "storage"), ("bedroom", "bedroom", "bedroom", "living"),
-              ("canteen", "waiting", "living")),
-}  # fmt: skip
-"""What rooms are for, by what the building is for: those below `_MIDDLE` m2, below `_LARGE`, and larger ones."""
-_MIDDLE, _LARGE = 13.0, 32.0
-_NARROWEST = 20
-"""Cells: the shortest side of a room beside a corridor."""
 _CANVAS = 900
 """Cells along each side of the plan before it is cut to what is built."""
 _FEWEST, _MOST = 15, 60
 """Rooms, bathrooms and corridors counted."""
-_REACH = 40
-"""Grid cells, 2 m, around new furniture in which ways have to stay open."""
 
 
 def make_building(seed: int, surface: bool = False) -> TriangleMesh:
@@ -60,7 +43,7 @@ def make_building(seed: int, surface: bool = False) -> TriangleMesh:
     for a seed that is not an integer >= 0.
     """
     draw, plan = _plan(seed)
-    return assemble(int(seed), draw, plan, surface, _REACH)
+    return assemble(int(seed), draw, plan, surface, REACH)
 
 
 def make_building_plan(seed: int) -> tuple[Layout, list[Opening]]:
@@ -72,22 +55,17 @@ def _plan(seed: int) -> tuple[Draw, Plan]:
     draw = draw_of(seed)
     while True:
         layout = _make_layout(draw)
-        openings = layout and _make_openings(draw, layout)
+        openings = layout and make_openings(draw, layout)
         if layout and openings:
             return draw, (layout, openings, draw.pick((1, 1, 2)))
 
 
-class _Floor:
-    """A plan while corridors and rooms are put on it, earlier ones first."""
+class _Lined(Floor):
+    """A plan while corridors, and then the rooms beside them, are put on it, earlier ones first."""
 
     def __init__(self, draw: Draw) -> None:
+        super().__init__(np.full((_CANVAS, _CANVAS), OUTSIDE, np.int16))
         self.draw = draw
-        self.labels: np.ndarray = np.full((_CANVAS, _CANVAS), OUTSIDE, np.int16)
-        self.rects: list[Rect] = []
-        """By label; a corridor's first."""
-        self.is_corridor: list[bool] = []
-        self.covered: list[tuple[Rect, int]] = []
-        """Disjoint rectangles with their labels, which cover all rooms."""
 
     def add(self, rect: Rect, is_corridor: bool = False) -> None:
         self.rects.append(rect)
@@ -124,9 +102,9 @@ class _Floor:
         start, stop = (rect[0], rect[2]) if axis == 0 else (rect[1], rect[3])
         edge = rect[(3 if side > 0 else 1) if axis == 0 else (2 if side > 0 else 0)]
         module, depth, at = draw.pick((26, 32, 40, 48, 70)), draw.integer(30, 80), start
-        while stop - at >= _NARROWEST:
+        while stop - at >= NARROWEST:
             width = round(module * draw.uniform(0.8, 1.25)) * (2 if draw.chance(0.12) else 1)
-            if stop - at - width < _NARROWEST:
+            if stop - at - width < NARROWEST:
                 width = max(stop - at, module if draw.chance(0.5) else 0)
             if draw.chance(0.07):
                 at += width
@@ -134,7 +112,7 @@ class _Floor:
             for deep in (depth, round(0.75 * depth), round(0.5 * depth)):
                 low, high = sorted((edge, edge + side * deep))
                 room = (at, low, at + width, high) if axis == 0 else (low, at, high, at + width)
-                if deep >= _NARROWEST and self.is_free(room):
+                if deep >= NARROWEST and self.is_free(room):
                     self.add_rooms(room, axis, side)
                     break
             else:
@@ -181,7 +159,7 @@ def _without_end(rect: Rect, taken: Rect) -> Rect:
 
 def _make_layout(draw: Draw) -> Layout | None:
     """Draw a floor plan; None where it has too few rooms or too many."""
-    plan = _Floor(draw)
+    plan = _Lined(draw)
     corridors = [(plan.add_corridor(rect), axis) for rect, axis in _corridors(draw)]
     sides = [(rect, axis, side) for rect, axis in corridors if rect for side in (-1, 1)]
     for rect, axis in corridors:
@@ -189,12 +167,12 @@ def _make_layout(draw: Draw) -> Layout | None:
             plan.add_caps(rect, axis)
     for rect, axis, side in draw.shuffled(sides):
         plan.line_with_rooms(rect, axis, side)
-    use = draw.pick(tuple(_USES))
+    use = draw.pick(tuple(USES))
     if use in ("hospital", "hotel"):
         carve_some(draw, plan.labels, plan.rects, plan.is_corridor)
     if not _FEWEST <= len(plan.rects) <= _MOST:
         return None
-    return _cut_out(draw, plan, use)
+    return cut_out(draw, plan, use)
 
 
 def _corridors(draw: Draw) -> list[tuple[Rect, int]]:
@@ -217,87 +195,3 @@ def _corridors(draw: Draw) -> list[tuple[Rect, int]]:
         x1, z1 = (int(v) + half for v in np.maximum(start, stop))
         rects.append(((x0, z0, x1, z1), 0 if start[1] == stop[1] else 1))
     return rects
-
-
-def _cut_out(draw: Draw, plan: _Floor, use: str) -> Layout:
-    """The plan without what is empty around it; what rooms are for, and how high they are."""
-    z, x = np.nonzero(plan.labels != OUTSIDE)
-    x0, z0 = int(x.min()) - MARGIN, int(z.min()) - MARGIN
-    labels = plan.labels[z0 : int(z.max()) + 1 + MARGIN, x0 : int(x.max()) + 1 + MARGIN].copy()
-
-    def moved(rect: Rect) -> Rect:
-        return rect[0] - x0, rect[1] - z0, rect[2] - x0, rect[3] - z0
-
-    heights = [round(draw.pick((draw.uniform(2.4, 2.8), draw.uniform(2.6, 3.8))), 2) for _ in range(3)]
-    counts = np.bincount(labels[labels != OUTSIDE].astype(np.int64), minlength=len(plan.rects))
-    height_of = {label: draw.pick(heights) for label in range(len(plan.rects))}
-    rooms, built = [], {label for _, label in plan.covered}
-    for label, rect in enumerate(plan.rects):
-        area = float(counts[label]) * CELL * CELL
-        size = 0 if area < _MIDDLE else 1 if area < _LARGE else 2
-        kind = "corridor" if plan.is_corridor[label] else draw.pick(_USES[use][size])
-        if area < 6.0:
-            kind = draw.pick(("bath", "storage"))
-        around = label  # of a room that was cut out of another: that one
-        if label not in built:
-            around = next(of for (a, b, c, d), of in plan.covered if a <= rect[0] < c and b <= rect[1] < d)
-        rooms.append(Room(label, kind, moved(rect), area, height_of[around]))
-    covered = [(moved(rect), rooms[label].height) for rect, label in plan.covered]
-    thickness = draw.pick((0.12, 0.15, 0.2))
-    return Layout(labels, rooms, [rect for rect, _ in covered], [height for _, height in covered], thickness)
-
-
-def _cost(a: str, b: str) -> float:
-    """How unusual a door between two kinds of room is."""
-    if "corridor" in (a, b):
-        return 0.5
-    return 4.0 if "bath" in (a, b) or "storage" in (a, b) else 3.0
-
-
-def _make_door(draw: Draw, layout: Layout, piece: Piece) -> Opening:
-    kinds = [layout.rooms[room].kind for room in piece[4:]]
-    top = draw.integer(200, 215) / 100
-    if set(kinds) <= {"corridor", "waiting", "canteen"} and draw.chance(0.7):
-        return place_door(draw, piece, draw.integer(140, 280) / 100, top)
-    width = (draw.integer(110, 140) if "ward" in kinds else draw.integer(80, 105)) / 100
-    if draw.chance(0.25):
-        return place_door(draw, piece, width, top)
-    swing = draw.integer(20, 32) if draw.chance(0.4) else 60
-    door = place_door(draw, piece, min(width, 1.05), top, _leaf(draw, layout, piece), swing)
-    return door if swing == 60 else _with_way(layout, piece, door)
-
-
-def _with_way(layout: Layout, piece: Piece, door: Opening) -> Opening:
-    """A half-open door, hinged beside the nearer end of its wall; wide open where the other end is near, too."""
-    before, behind = door.start - piece[2] * CELL, piece[3] * CELL - door.stop
-    hinge = 1 if before <= behind else 2
-    room = max(before, behind) - layout.thickness / 2
-    return replace(door, leaf=hinge if door.leaf > 0 else -hinge, swing=door.swing if room >= BESIDE_LEAF else 60)
-
-
-def _leaf(draw: Draw, layout: Layout, piece: Piece) -> int:
-    """Which way a leaf opens: out of corridors."""
-    low, high = (room == OUTSIDE or layout.rooms[room].kind == "corridor" for room in piece[4:])
-    side = draw.pick((-1, 1)) if low == high else 1 if low else -1
-    return draw.pick((1, 2)) * side
-
-
-def _make_openings(draw: Draw, layout: Layout) -> list[Opening] | None:
-    """Doors that join all rooms, closed ones that join nothing, and windows; None where rooms cannot be joined."""
-    pieces = borders(layout.labels)
-    inner = [p for p in pieces if min(p[4:]) >= 0 and (p[3] - p[2]) * CELL >= 1.25]
-    doors = join_rooms(draw, layout, inner, _cost, _make_door)
-    if doors is None:
-        return None
-    taken = {(door.axis, door.line, door.sides) for door in doors}
-    outer, closed = [], []
-    for piece in pieces:
-        axis, line, start, stop, a, b = piece
-        is_outer, has_corridor = min(a, b) < 0, "corridor" in [layout.rooms[r].kind for r in (a, b) if r >= 0]
-        is_bare = (axis, line * CELL, (a, b)) not in taken and (stop - start) * CELL >= 1.25
-        if is_bare and draw.chance(0.3 if is_outer and has_corridor else 0.04 if is_outer else 0.12):
-            leaf = draw.pick((1, 2)) * (1 if is_outer and b >= 0 else -1)
-            closed.append(place_door(draw, piece, draw.integer(80, 105) / 100, 2.05, leaf, 0))
-        elif is_outer:
-            outer.append(piece)
-    return doors + closed + make_windows(draw, layout, outer)

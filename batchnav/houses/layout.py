@@ -33,7 +33,7 @@ class Room:
 
     index: int
     kind: str
-    """Of a house: hall, living, dining, kitchen, bedroom, bath, office or storage; further ones in building.py."""
+    """Of a house: hall, living, dining, kitchen, bedroom, bath, office or storage; further ones in floor.py."""
     rect: Rect
     """Its largest rectangle, in cells."""
     area: float

@@ -32,6 +32,7 @@ SPLITS = {
     "test": "procedural houses",
     "hall": "large rooms with windows",
     "building": "floors of large buildings",
+    "block": "floors with blocks of rooms among wide passages",
     "scan": "houses and halls that are torn as scans are",
     "wide_val": "procedural houses for a wide body",
     "wide_test": "procedural houses for a wide body",

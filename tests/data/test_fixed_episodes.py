@@ -33,8 +33,8 @@ def test_two_hundred_episodes_with_detours_in_twenty_unseen_houses(split):
     assert (ratio < 1.15).mean() > 0.1 and (ratio > 2.0).mean() > 0.1
 
 
-@pytest.mark.parametrize("kind", ["hall", "building", "scan"])
-def test_two_hundred_episodes_in_twenty_unseen_halls_buildings_and_scans(kind):
+@pytest.mark.parametrize("kind", ["hall", "building", "block", "scan"])
+def test_two_hundred_episodes_in_twenty_unseen_scenes_of_each_kind(kind):
     episodes = load_episodes(FOLDER / f"{kind}.json.gz")
     scenes = Counter(e.scene_id for e in episodes)
     assert len(scenes) == 20 and set(scenes.values()) == {10}
@@ -50,6 +50,7 @@ def test_two_hundred_episodes_in_twenty_unseen_halls_buildings_and_scans(kind):
         ("test", "house:110000"),
         ("hall", "hall:100003"),
         ("building", "building:100003"),
+        ("block", "block:100003"),
         ("scan", "scan:100004"),
     ],
 )
