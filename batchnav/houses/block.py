@@ -27,7 +27,7 @@ _SECOND_DOOR = 0.3
 
 
 def make_block(seed: int, surface: bool = False) -> TriangleMesh:
-    """The furnished deep floor of a seed: 300 to 1,500 m2, 22 to 50 m long; floor at y = 0.
+    """The furnished deep floor of a seed: 350 to 1,500 m2, 22 to 50 m long; floor at y = 0.
 
     The same seed gives the same floor, bit for bit, on every machine; `surface` is as in `make_house`. ArgumentError
     for a seed that is not an integer >= 0.
