@@ -11,15 +11,21 @@ from itertools import pairwise
 import numpy as np
 from scipy import ndimage
 
-from batchnav.houses.draw import Draw, draw_of
-from batchnav.houses.floor import NARROWEST, REACH, USES, Floor, cut_out, make_openings
-from batchnav.houses.house import Plan, assemble
+from batchnav.houses.draw import Draw
+from batchnav.houses.floor import NARROWEST, REACH, USES, Floor, cut_out, draw_plan
+from batchnav.houses.house import assemble
 from batchnav.houses.layout import MARGIN, OUTSIDE, Layout, Rect, area_of, carve_some, view
 from batchnav.houses.openings import Opening
 from batchnav.types import TriangleMesh
 
+_PASSAGES = 0
+"""Their label."""
 _PASSAGE = (16, 45)
 """Cells: how wide passages are."""
+_THINNEST = 26
+"""Cells: the shortest side of a block."""
+_INSIDE = 120
+"""Cells that are left for blocks and passages between the rooms along two walls, at least."""
 _FEWEST, _MOST = 8, 60
 """Rooms, and the passages, which are one."""
 _SECOND_DOOR = 0.3
@@ -32,22 +38,13 @@ def make_block(seed: int, surface: bool = False) -> TriangleMesh:
     The same seed gives the same floor, bit for bit, on every machine; `surface` is as in `make_house`. ArgumentError
     for a seed that is not an integer >= 0.
     """
-    draw, plan = _plan(seed)
+    draw, plan = draw_plan(seed, _make_layout, _SECOND_DOOR)
     return assemble(int(seed), draw, plan, surface, REACH)
 
 
 def make_block_plan(seed: int) -> tuple[Layout, list[Opening]]:
     """The floor plan of `make_block(seed)` and its doors and windows."""
-    return _plan(seed)[1][:2]
-
-
-def _plan(seed: int) -> tuple[Draw, Plan]:
-    draw = draw_of(seed)
-    while True:
-        layout = _make_layout(draw)
-        openings = layout and make_openings(draw, layout, _SECOND_DOOR)
-        if layout and openings:
-            return draw, (layout, openings, draw.pick((1, 1, 2)))
+    return draw_plan(seed, _make_layout, _SECOND_DOOR)[1][:2]
 
 
 def _make_layout(draw: Draw) -> Layout | None:
@@ -59,12 +56,12 @@ def _make_layout(draw: Draw) -> Layout | None:
     rooms = outer + inner
     use = draw.pick(tuple(USES))
     labels = np.full((whole[3] + MARGIN, whole[2] + MARGIN), OUTSIDE, np.int16)
-    view(labels, whole)[...] = 0
+    view(labels, whole)[...] = _PASSAGES
     for label, rect in enumerate(rooms, 1):
         view(labels, rect)[...] = label
-    if not inner or ndimage.label(labels == 0)[1] > 1:
+    if not inner or ndimage.label(labels == _PASSAGES)[1] > 1:
         return None
-    passages = [(rect, 0) for rect in _rectangles(labels == 0)]
+    passages = [(rect, _PASSAGES) for rect in _rectangles(labels == _PASSAGES)]
     covered = passages + [(rect, label) for label, rect in enumerate(rooms, 1)]
     plan = Floor(labels, [whole, *rooms], [True] + [False] * len(rooms), covered)
     if use in ("hospital", "hotel"):
@@ -79,7 +76,7 @@ def _along_walls(draw: Draw, whole: Rect) -> tuple[list[Rect], Rect]:
     for side in draw.shuffled(range(4)):
         axis, is_far = side % 2, side >= 2
         depth = draw.integer(30, 75)
-        if left[axis + 2] - left[axis] - depth < 120 or draw.chance(0.35):
+        if left[axis + 2] - left[axis] - depth < _INSIDE or draw.chance(0.35):
             continue
         cut = left[axis + 2] - depth if is_far else left[axis] + depth
         low, high = (cut, left[axis + 2]) if is_far else (left[axis], cut)
@@ -111,9 +108,9 @@ def _in_blocks(draw: Draw, inside: Rect) -> list[Rect]:
 def _between_passages(draw: Draw, start: int, stop: int) -> list[tuple[int, int]]:
     """Where blocks begin and end along one axis; before, between and behind them are passages."""
     found, at = [], start + draw.integer(*_PASSAGE)
-    while stop - _PASSAGE[0] - at >= NARROWEST + 6:
-        end = min(at + draw.integer(NARROWEST + 6, 120), stop - draw.integer(*_PASSAGE))
-        if end - at >= NARROWEST + 6:
+    while stop - _PASSAGE[0] - at >= _THINNEST:
+        end = min(at + draw.integer(_THINNEST, 120), stop - draw.integer(*_PASSAGE))
+        if end - at >= _THINNEST:
             found.append((at, end))
         at = max(end, at) + draw.integer(*_PASSAGE)
     return found

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchnav.houses.draw import Draw, draw_of
-from batchnav.houses.floor import NARROWEST, REACH, USES, Floor, cut_out, make_openings
-from batchnav.houses.house import Plan, assemble
+from batchnav.houses.draw import Draw
+from batchnav.houses.floor import NARROWEST, REACH, USES, Floor, cut_out, draw_plan
+from batchnav.houses.house import assemble
 from batchnav.houses.layout import CELL, MARGIN, OUTSIDE, Layout, Rect, carve_some, view
 from batchnav.houses.openings import Opening
 from batchnav.types import TriangleMesh
@@ -42,22 +42,13 @@ def make_building(seed: int, surface: bool = False) -> TriangleMesh:
     The same seed gives the same building, bit for bit, on every machine; `surface` is as in `make_house`. ArgumentError
     for a seed that is not an integer >= 0.
     """
-    draw, plan = _plan(seed)
+    draw, plan = draw_plan(seed, _make_layout)
     return assemble(int(seed), draw, plan, surface, REACH)
 
 
 def make_building_plan(seed: int) -> tuple[Layout, list[Opening]]:
     """The floor plan of `make_building(seed)` and its doors and windows."""
-    return _plan(seed)[1][:2]
-
-
-def _plan(seed: int) -> tuple[Draw, Plan]:
-    draw = draw_of(seed)
-    while True:
-        layout = _make_layout(draw)
-        openings = layout and make_openings(draw, layout)
-        if layout and openings:
-            return draw, (layout, openings, draw.pick((1, 1, 2)))
+    return draw_plan(seed, _make_layout)[1][:2]
 
 
 class _Lined(Floor):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from batchnav.houses.draw import Draw
+from batchnav.houses.draw import Draw, draw_of
+from batchnav.houses.house import Plan
 from batchnav.houses.layout import CELL, MARGIN, OUTSIDE, Layout, Piece, Rect, Room, borders
 from batchnav.houses.openings import BESIDE_LEAF, Opening, join_rooms, make_windows, place_door
 
@@ -38,6 +40,19 @@ class Floor:
     is_corridor: list[bool] = field(default_factory=list)
     covered: list[tuple[Rect, int]] = field(default_factory=list)
     """Disjoint rectangles with their labels, which cover all rooms."""
+
+
+def draw_plan(seed: int, make_layout: Callable[[Draw], Layout | None], second_door: float = 0.0) -> tuple[Draw, Plan]:
+    """The plan of a seed, drawn until `make_layout` gives one whose rooms can be joined; and the draws after it.
+
+    `second_door` is as in `make_openings`. ArgumentError for a seed that is not an integer >= 0.
+    """
+    draw = draw_of(seed)
+    while True:
+        layout = make_layout(draw)
+        openings = layout and make_openings(draw, layout, second_door)
+        if layout and openings:
+            return draw, (layout, openings, draw.pick((1, 1, 2)))
 
 
 def cut_out(draw: Draw, plan: Floor, use: str) -> Layout:
@@ -114,7 +129,7 @@ def make_openings(draw: Draw, layout: Layout, second_door: float = 0.0) -> list[
     if doors is None:
         return None
     taken = {(door.axis, door.line, door.sides) for door in doors}
-    if second_door:
+    if second_door:  # without, nothing is drawn for it, and a building stays what it was
         for piece in inner:
             place = (piece[0], piece[1] * CELL, piece[4:])
             to_corridor = any(layout.rooms[room].kind == "corridor" for room in piece[4:])
