@@ -52,9 +52,10 @@ _BEHIND = np.int32(2) * _OBSTACLE
 """What is added for a cell that was never seen next to one where something stands: it lies behind that."""
 _SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(20), np.int32(28)
 """Times from a free cell to such neighbours."""
-_SLACK, _MORE, _MOST = np.int32(60), np.int32(4), np.int32(10_000)
+_SLACK, _MORE, _MOST = np.int32(60), np.int32(8), np.int32(1000)
 """By how much the way may become longer in a step before there is another search, how many times as much then, and
-from how much on it has no bound."""
+from how much on it has no bound: the third. On a GPU all agents wait for the one that searches longest, and more
+searches make that one longer."""
 NEVER = np.int32(2**30)
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
 WORDS, COUNTS = CELLS // 32, 5
