@@ -62,7 +62,7 @@ CLAIMS = (
     Claim("the same of the way over the agent's own map, followed by one that has learned nothing (`planner`)",
           Figure("", "pointnav", "metric=spl split=val agent=planner"),
           (Figure("by one that learned with it, `pointnav_plan_h200`", "pointnav",
-                  "metric=spl split=val agent=learned frames=165543936 sensors=depth+plan"),)),
+                  "metric=spl split=val agent=learned frames=365035520 sensors=depth+plan"),)),
     Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
           "split=val agent=learned renderer=raycast sample=True frames=4800512 seed=0 encoder=simple_cnn"), ()),
     Claim("the same of a small one with a plan and a teacher (`pointnav_plan_cpu`)", Figure("", "pointnav",
@@ -106,6 +106,11 @@ TRAINED_BY = {
     (165_543_936, "depth+plan"): (
         "batchnav train --config pointnav_plan_h200 --init-from runs/second/policy.safetensors "
         "--ppo.learning-rate 5e-5 --kickstart.teacher planner --kickstart.coef 0.02 --ppo.total-frames 185_335_808"
+    ),
+    (365_035_520, "depth+plan"): (
+        "batchnav train --config pointnav_plan_h200 --init-from runs/third/policy.safetensors "
+        "--scenes.files hall:0-383 scan:20000-20767 building:0-1023 block:0-1023 "
+        "--kickstart.teacher planner --kickstart.coef 0.02 --ppo.total-frames 365_035_520"
     ),
     (59_244_544, "depth+plan"): "batchnav train --config pointnav_plan_houses_h200",
     (129_236_992, "depth+plan"): (
