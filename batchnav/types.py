@@ -106,6 +106,7 @@ class Renderer(Protocol):
         position: torch.Tensor,
         heading: torch.Tensor,
         pitch: torch.Tensor | None = None,
+        tan_half_hfov: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """The depth alone: f32 [N, H, W] metres, 0 where nothing is hit.
 
@@ -114,6 +115,8 @@ class Renderer(Protocol):
             position: f32 [N, 3], of the cameras.
             heading: f32 [N], radians.
             pitch: f32 [N], radians, up is positive; None: level.
+            tan_half_hfov: f32 [N], half the width of each camera's image at distance 1; None: all have the field of
+                view that the renderer was made with.
         """
         ...
 
@@ -123,6 +126,7 @@ class Renderer(Protocol):
         position: torch.Tensor,
         heading: torch.Tensor,
         pitch: torch.Tensor | None = None,
+        tan_half_hfov: torch.Tensor | None = None,
     ) -> Visibility:
         """Depth and triangle of every pixel; the arguments are those of `render`."""
         ...

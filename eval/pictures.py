@@ -125,8 +125,7 @@ def finishes(options: Finishes) -> np.ndarray:
     bank = SceneBank.pack([house], "cpu", COLOR_FIELDS, make_swatches())
     size = {"height": options.side, "width": options.side, "hfov_deg": 90.0}
     sensor = SENSORS["rgb"](from_dict(CameraConfig, size), None)
-    still = torch.zeros_like(headings)
-    views = Views(torch.zeros(len(headings), dtype=torch.int32), eyes, headings, still)
+    views = Views.level(torch.zeros(len(headings), dtype=torch.int32), eyes, headings)
     depth, triangle = make_renderer("raycast", bank, len(headings), **size).visibility(*views.pose)
     columns = []
     for seed in range(1 + options.times):

@@ -177,7 +177,7 @@ def turning(
 ) -> Callable[[], None]:
     """A function that turns all agents by TURN and draws what they see: depth, and what sensors make of it."""
     scene_id, position, heading = views
-    seen = Sight(scene_id, position, heading.clone(), torch.zeros_like(heading))
+    seen = Sight.level(scene_id, position, heading.clone())
     out = {
         name: torch.zeros(len(heading), *sensor.spec.shape, dtype=sensor.spec.dtype, device=heading.device)
         for name, sensor in (sensors or {}).items()

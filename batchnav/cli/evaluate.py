@@ -24,7 +24,7 @@ from rich.console import Console
 
 from batchnav.config import to_dict
 from batchnav.data.source import SCENES_DIR
-from batchnav.envs.config import nav_config
+from batchnav.envs.config import nav_config, with_options
 from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.agents import REFERENCE_AGENTS, SENSORS_OF_AGENTS
@@ -74,6 +74,10 @@ class Options:
     """Draw the policy's actions, as Habitat's evaluation does; --no-sample takes the most probable ones."""
     seed: int = 0
     """Of drawn actions."""
+    camera_height: float | None = None
+    """Metres above the floor: another height of the main camera than the policies trained with."""
+    hfov_deg: float | None = None
+    """Its field of view, likewise."""
     out: Path | None = None
     """Folder for results.json and the report; by default beside the only policy; else in runs."""
     report: bool = False
@@ -175,6 +179,9 @@ def find_players(options: Options, words: Sequence[str], ranks: Ranks) -> dict[s
         if name not in task.reference_agents:
             raise ArgumentError(f"agent: found {name!r}, expected one of {', '.join(task.reference_agents)}")
         players[name] = ReferencePlayer(name, config)
+    camera = {"camera_height": options.camera_height, "hfov_deg": options.hfov_deg}
+    for player in players.values():
+        player.config = with_options(player.config, {k: value for k, value in camera.items() if value is not None})
     return players
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from batchnav.config import KINDS, from_dict
 from batchnav.errors import ConfigError
@@ -60,6 +60,12 @@ class NavConfig:
     def all_cameras(self) -> dict[str, CameraConfig]:
         """The main camera, and the others by name."""
         return {MAIN: self.camera, **self.cameras}
+
+    @property
+    def played(self) -> Self:
+        """The same with the same cameras in every episode: how agents are evaluated, whatever they trained with."""
+        fixed = {name: camera.fixed for name, camera in self.cameras.items()}
+        return dataclasses.replace(self, camera=self.camera.fixed, cameras=fixed)
 
     @property
     def sensor_settings(self) -> dict[str, Any]:
@@ -139,12 +145,13 @@ def nav_config(config: NavConfig | str | None, options: Mapping[str, Any], task:
 
 
 def config_of(info: Mapping[str, Any]) -> NavConfig:
-    """The environment that a policy was trained in, as its file's `info` says it: in parts, or all fields at one level.
+    """The environment to play a policy in: the one that it was trained in, with the same cameras in every episode.
 
-    ConfigError where it says something else; the defaults where it says nothing.
+    As its file's `info` says it: in parts, or all fields at one level. ConfigError where it says something else; the
+    defaults where it says nothing.
     """
     if "env" in info:
-        return from_dict(NavConfig, info["env"])
+        return from_dict(NavConfig, info["env"]).played
     flat = info.get("task", {})
     if not isinstance(flat, Mapping):
         raise ConfigError(f"task: found {type(flat).__name__}, expected a mapping")

@@ -150,7 +150,7 @@ class NavEnv(gym.vector.VectorEnv):
         if PLAN in names and not follows:
             raise ConfigError(f"sensors: found {PLAN!r}, expected it with the task pointnav and gps_compass alone")
         goal = goal if follows else None
-        return Mapper(names, config.camera, config.depth, config.body, self.sim.bodies, goal)
+        return Mapper(names, config.depth, config.body, self.sim.bodies, goal)
 
     def _new_observation(self) -> Observation:
         return {

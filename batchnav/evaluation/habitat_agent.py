@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from batchnav.envs.config import NavConfig, config_of
+from batchnav.envs.config import NavConfig, config_of, with_options
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.own_map import OwnMap
 from batchnav.policy.agent import Agent
@@ -27,25 +27,37 @@ class HabitatAgent:
     "depth" f32 [H, W, 1], normalised to 0..1 over the policy's range (`normalize_depth`, Habitat's default), "rgb" u8
     [H, W, 3], "semantic" i32 [H, W, 1], "pointgoal_with_gps_compass" f32 [2] (or "pointgoal", for a policy trained
     without GPS and compass). Sizes, field of view and heights are to be configured as in the policy's training:
-    `config` says how. Actions go by the indices of PointNav's: 0 stop, 1 move_forward, 2 turn_left, 3 turn_right.
+    `config` says how; or another height and field of view are told, which policies can go by that trained with many
+    (`CameraConfig.camera_height_range`). Actions go by the indices of PointNav's: 0 stop, 1 move_forward, 2 turn_left,
+    3 turn_right.
     The sensors "map" and "plan" of a policy are made here, from "depth", the goal sensor, and what was turned, or
     "compass" f32 [1] (radians, as Habitat's CompassSensor) where that is observed: `evaluation.own_map`.
     """
 
     def __init__(
-        self, policy: Agent | str | Path, device: str | torch.device = "cpu", sample: bool = True, seed: int = 0
+        self,
+        policy: Agent | str | Path,
+        device: str | torch.device = "cpu",
+        sample: bool = True,
+        seed: int = 0,
+        camera_height: float | None = None,
+        hfov_deg: float | None = None,
     ):
-        """Load a policy, unless it is one. ArgumentError for one that is told speeds.
+        """Load a policy, unless it is one. ArgumentError for one that is told speeds, ConfigError for no such camera.
 
         Args:
             policy: what `load_policy` takes, or what it returned.
             device: where it acts.
             sample: draw actions, as Habitat's evaluation does; else take the most probable ones.
             seed: of drawn actions; each episode begins with it.
+            camera_height: metres of the camera above the floor; None: as in the policy's training.
+            hfov_deg: its field of view, likewise.
         """
         self.policy = policy if isinstance(policy, Agent) else load_policy(policy, device)
         self.sample, self.seed = sample, seed
-        self.config: NavConfig = config_of(self.policy.info)
+        camera = {"camera_height": camera_height, "hfov_deg": hfov_deg}
+        told = {name: value for name, value in camera.items() if value is not None}
+        self.config: NavConfig = with_options(config_of(self.policy.info), told)
         body = self.config.body
         if not body.is_discrete:
             raise ArgumentError(f"policy: found control {body.control!r}, expected v0 or v1, whose actions are indices")

@@ -194,7 +194,8 @@ class Evaluation:
         most = "" if body.is_discrete else "at most "
         facts = {
             "episodes": f"{len(self.episodes)} in {number_of(len(self.names), 'scene')}",
-            "task": f"{', '.join(player.config.sensors)} {camera.width}x{camera.height} over {camera.hfov_deg:g}°, "
+            "task": f"{', '.join(player.config.sensors)} {camera.width}x{camera.height} over {camera.hfov_deg:g}° "
+            f"from {camera.camera_height:g} m, "
             f"turns of {most}{body.widest_turn_deg:g}°, steps of {most}{body.longest_step:g} m; "
             + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in to_dict(task).items()),
         }
@@ -247,11 +248,14 @@ class Evaluation:
 
 
 def unusual(config: NavConfig) -> dict[str, Any]:
-    """Sensors and settings of body and task that are not the defaults, by name: what tells agents apart."""
+    """Sensors, what cameras are like, and settings of body and task that are not the defaults, by name.
+
+    It is what tells agents apart; pictures' sizes do not.
+    """
     found: dict[str, Any] = {} if config.sensors == NavConfig.sensors else {"sensors": "+".join(config.sensors)}
-    for part in (config.body, config.task):
-        default = to_dict(type(part)())
-        found |= {name: value for name, value in to_dict(part).items() if value != default[name]}
+    for part in (config.body, config.camera, config.task):
+        default, sizes = to_dict(type(part)()), ("height", "width")
+        found |= {name: value for name, value in to_dict(part).items() if value != default[name] and name not in sizes}
     return found
 
 

@@ -27,9 +27,10 @@ def check_options(bank: SceneBank, num_agents: int, height: int, width: int, hfo
         raise ArgumentError(f"max_depth: found {max_depth!r}, expected metres beyond the near plane ({NEAR:g})")
 
 
-def check_poses(num_agents: int, device: torch.device, scene_index, position, heading, pitch) -> None:
+def check_poses(num_agents: int, device: torch.device, scene_index, position, heading, pitch, tan_half_hfov) -> None:
     """ArgumentError where the poses of a batch of cameras are not tensors of the right shape, type and device."""
     check_tensor("scene_index", scene_index, (num_agents,), torch.int32, device)
     check_tensor("position", position, (num_agents, 3), torch.float32, device)
     check_tensor("heading", heading, (num_agents,), torch.float32, device)
     check_tensor("pitch", pitch, (num_agents,), torch.float32, device)
+    check_tensor("tan_half_hfov", tan_half_hfov, (num_agents,), torch.float32, device)

@@ -319,7 +319,7 @@ class Validation:
         self.ranks = ranks
         path = find_split(run.eval_split, TASKS[run.task_name].episode_file)
         episodes = ranks.share(load_episodes(path))
-        self.env = fixed_episodes(episodes, run, ranks.device, len(episodes))
+        self.env = fixed_episodes(episodes, run.played, ranks.device, len(episodes))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
         network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, run.policy)
         self.trained, self.agent = policy, Agent(network.to(ranks.device))

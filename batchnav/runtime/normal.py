@@ -13,8 +13,9 @@ from batchnav.runtime.rng import philox
 
 MAX_PLACES = 1 << 20
 """Places that a stream numbers: pixels of a picture, at most 1024 x 1024."""
-ACTUATION, DEPTH, RGB = range(1, 4)
-"""Streams, from 1 on; 0 is `rng.uniform4`'s. Those of a camera number k are greater by 2 k."""
+CAMERA, ACTUATION, DEPTH, RGB = range(4)
+"""Streams. What a camera number k is like has place k + 1 of the first, whose place 0 is `rng.uniform4`'s; those of
+its noise are greater by 2 k."""
 _LOW, _STEP = np.float32(0.5), np.float32(2.0**-23)
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 

@@ -1,22 +1,28 @@
-"""Cameras on bodies: their size, place and tilt."""
+"""Cameras on bodies: their size, place, tilt and field of view."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numba import prange
 
-from batchnav.config import in_range
+from batchnav.config import in_range, shortened
+from batchnav.errors import ArgumentError, ConfigError
+from batchnav.geometry.camera import tan_half
 from batchnav.geometry.pose import forward
 from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.launch import BoundKernel
+from batchnav.runtime.normal import CAMERA, step_uniforms
 from batchnav.sensors.sensor import Draws, Views
+
+_HEIGHTS, _HFOVS = (0.0, 10.0), (1.0, 170.0)
+"""What cameras may have: metres, degrees."""
 
 
 @dataclass(frozen=True)
@@ -36,34 +42,64 @@ class CameraConfig:
     """Up is positive."""
     backface_culling: bool = False
     """Leave out triangles seen from behind, as Habitat's renderer does."""
+    camera_height_range: tuple[float, ...] = ()
+    """Least and greatest height, for agents that are to work with other cameras too: in training one between them is
+    drawn for every episode, all alike. None: always `camera_height`, at which they are evaluated."""
+    hfov_range_deg: tuple[float, ...] = ()
+    """Fields of view, likewise; uniform in what is seen of a wall's width, tan(hfov / 2)."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         in_range(self, "height", 4, 1024)
         in_range(self, "width", 4, 1024)
-        in_range(self, "hfov_deg", 1.0, 170.0)
-        in_range(self, "camera_height", 0.0, 10.0)
+        in_range(self, "hfov_deg", *_HFOVS)
+        in_range(self, "camera_height", *_HEIGHTS)
         in_range(self, "camera_forward", -10.0, 10.0)
         in_range(self, "camera_left", -10.0, 10.0)
         in_range(self, "camera_heading_deg", -360.0, 360.0)
         in_range(self, "camera_pitch_deg", -90.0, 90.0)
+        _check_ends("camera_height_range", self.camera_height_range, "camera_height", self.camera_height, _HEIGHTS)
+        _check_ends("hfov_range_deg", self.hfov_range_deg, "hfov_deg", self.hfov_deg, _HFOVS)
+
+    @property
+    def fixed(self) -> CameraConfig:
+        """The same in every episode."""
+        return replace(self, camera_height_range=(), hfov_range_deg=())
+
+
+def _check_ends(name: str, ends: tuple[float, ...], usual: str, value: float, limits: tuple[float, float]) -> None:
+    """ConfigError where a range is not of two numbers within limits around the usual value."""
+    if ends and not (len(ends) == 2 and limits[0] <= ends[0] <= value <= ends[1] <= limits[1]):
+        raise ConfigError(
+            f"{name}: found {shortened(list(ends))}, expected two numbers from {limits[0]:g} to {limits[1]:g} with "
+            f"{usual}, {value:g}, between them"
+        )
 
 
 class Mount(NamedTuple):
-    """Where a camera sits on its body: float32, metres and radians."""
+    """Where a camera sits on its body, and how much it sees: float32, metres and radians."""
 
     forward: np.float32
     left: np.float32
     up: np.float32
+    """The least."""
+    up_range: np.float32
+    """How much more it is at most."""
     heading: np.float32
     pitch: np.float32
+    tan_half_hfov: np.float32
+    """The least."""
+    tan_half_range: np.float32
+    """How much more it is at most."""
 
     @classmethod
     def of(cls, camera: CameraConfig) -> Mount:
         """The mount that a configuration describes."""
-        places = (camera.camera_forward, camera.camera_left, camera.camera_height)
+        low, high = camera.camera_height_range or (camera.camera_height, camera.camera_height)
+        narrow, wide = (float(tan_half(end)) for end in camera.hfov_range_deg or (camera.hfov_deg, camera.hfov_deg))
+        places = (camera.camera_forward, camera.camera_left, low, high - low)
         angles = math.radians(camera.camera_heading_deg), math.radians(camera.camera_pitch_deg)
-        return cls(*map(np.float32, (*places, *angles)))
+        return cls(*map(np.float32, (*places, *angles, narrow, wide - narrow)))
 
 
 class Carriers(Protocol):
@@ -134,18 +170,24 @@ class Seeds(Protocol):
 
 
 class MountedCamera:
-    """The poses of one camera on N bodies: `views`, which `move` brings up to date.
+    """One camera on each of N bodies: `views`, which `move` brings up to date.
 
-    `number` is the camera's on its body, and `seeds` what noise is drawn from; None: it has none.
+    `number` is the camera's on its body, and `seeds` what noise is drawn from, and cameras of a range are. None: there
+    is no noise, and ArgumentError for a range.
     """
 
     def __init__(self, bodies: Carriers, camera: CameraConfig, number: int = 0, seeds: Seeds | None = None):
         n, device = len(bodies.heading), bodies.heading.device
-        draws = Draws(seeds.seed, seeds.first_agent, bodies.episode, bodies.steps, number) if seeds else None
-        heading, pitch = (torch.zeros(n, device=device) for _ in range(2))
-        self.views = Views(bodies.scene, torch.zeros(n, 3, device=device), heading, pitch, draws)
-        read = map(view, (bodies.position, bodies.heading, bodies.tilt))
-        arguments = *read, Mount.of(camera), *map(view, (self.views.position, heading, pitch))
+        if seeds is None and camera != camera.fixed:
+            raise ArgumentError("camera: found a range and no seed to draw from, expected a camera that is `fixed`")
+        nothing = torch.zeros(1, dtype=torch.int64, device=device)
+        by = (seeds.seed, seeds.first_agent) if seeds else (nothing, nothing)
+        draws = Draws(*by, bodies.episode, bodies.steps, number)
+        heading, pitch, tan_half_hfov = (torch.zeros(n, device=device) for _ in range(3))
+        written = torch.zeros(n, 3, device=device), heading, pitch, tan_half_hfov
+        self.views = Views(bodies.scene, *written, draws if seeds else None)
+        read = map(view, (bodies.position, bodies.heading, bodies.tilt, draws))
+        arguments = *read, Mount.of(camera), *map(view, written)
         if device.type == "cuda":
             self.move: Callable[[], Any] = BoundKernel(_place_cuda, n, *arguments)
         else:
@@ -160,29 +202,36 @@ def camera_poses(
     Returns:
         Its place f32 [N, 3], and its heading and pitch f32 [N], radians.
     """
-    out = np.zeros_like(position), np.zeros_like(heading), np.zeros_like(tilt)
-    _place_cpu(position, heading, tilt, Mount.of(camera), *out)
-    return out
+    carriers = FreeCarriers.at_origin(len(heading), torch.device("cpu"))
+    for target, source in zip(carriers[1:4], (position, heading, tilt), strict=True):
+        target.copy_(torch.from_numpy(source))
+    mounted = MountedCamera(carriers, camera)
+    mounted.move()
+    places, headings, pitches = (tensor.numpy() for tensor in mounted.views[1:4])
+    return places, headings, pitches
 
 
 @device_function
-def _place(i, position, heading, tilt, mount, position_out, heading_out, pitch_out):
-    """Put camera i where its body carries it."""
+def _place(i, position, heading, tilt, draws, mount, position_out, heading_out, pitch_out, tan_half_out):
+    """Put camera i where its body carries it, as it is in this episode."""
+    agent = draws.first_agent[0] + np.int64(i)
+    u, v, _, _ = step_uniforms(draws.seed[0], agent, draws.episode[i], 0, CAMERA, 1 + draws.camera)
     fx, fz = forward(heading[i])  # left is (fz, 0, -fx)
     position_out[i, 0] = position[i, 0] + mount.forward * fx + mount.left * fz
-    position_out[i, 1] = position[i, 1] + mount.up
+    position_out[i, 1] = position[i, 1] + (mount.up + u * mount.up_range)
     position_out[i, 2] = position[i, 2] + mount.forward * fz - mount.left * fx
     heading_out[i], pitch_out[i] = heading[i] + mount.heading, tilt[i] + mount.pitch
+    tan_half_out[i] = mount.tan_half_hfov + v * mount.tan_half_range
 
 
 @cpu_kernel
-def _place_cpu(position, heading, tilt, mount, position_out, heading_out, pitch_out):
+def _place_cpu(position, heading, tilt, draws, mount, position_out, heading_out, pitch_out, tan_half_out):
     for i in prange(len(heading)):
-        _place(i, position, heading, tilt, mount, position_out, heading_out, pitch_out)
+        _place(i, position, heading, tilt, draws, mount, position_out, heading_out, pitch_out, tan_half_out)
 
 
 @cuda_kernel
-def _place_cuda(position, heading, tilt, mount, position_out, heading_out, pitch_out):
+def _place_cuda(position, heading, tilt, draws, mount, position_out, heading_out, pitch_out, tan_half_out):
     i = cuda.grid(1)
     if i < len(heading):
-        _place(i, position, heading, tilt, mount, position_out, heading_out, pitch_out)
+        _place(i, position, heading, tilt, draws, mount, position_out, heading_out, pitch_out, tan_half_out)

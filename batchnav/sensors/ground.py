@@ -81,9 +81,6 @@ class Known(NamedTuple):
 class Sight(NamedTuple):
     """The camera and the body, as far as the map depends on them."""
 
-    tan_half_hfov: np.float32
-    camera_height: np.float32
-    """Metres above the ground."""
     reach: np.float32
     """Metres: what is deeper is not seen."""
     climb: np.float32
@@ -172,15 +169,17 @@ def _see(i, x, z, known_out):
 
 
 @inline_function
-def _met(i, row, column, depth, axes, sight):
-    """What a pixel met, and where that is, seen from the camera: metres along X and Z."""
+def _met(i, row, column, depth, eye, sight):
+    """What a pixel met, and where that is, seen from the camera: metres along X and Z.
+
+    `eye`: the camera's axes, half a pixel's side at distance 1, and its height above the ground.
+    """
     _, height, width = depth.shape
-    metres = depth[i, row, column]
-    scale = sight.tan_half_hfov / np.float32(width)
+    metres, (axes, scale, camera_height) = depth[i, row, column], eye
     right = np.float32(2 * column + 1 - width) * scale * metres
     up = np.float32(height - 1 - 2 * row) * scale * metres
     (rx, _, rz), (ux, uy, uz), (fx, fy, fz) = axes
-    level = sight.camera_height + up * uy + metres * fy
+    level = camera_height + up * uy + metres * fy
     met = _NOTHING
     if metres > _ZERO and metres < sight.reach and level < sight.head:
         met = _OBSTACLE if level > sight.climb else _GROUND
@@ -244,19 +243,20 @@ def look(lane, lanes, i, row, depth, views, sight, new_out, known_out):
     The cells that are obstacles from now on are noted in row `row` of new_out.line, and counted.
     """
     _, height, width = depth.shape
-    axes = camera_axes(views.heading[i], views.pitch[i])
+    scale, camera_height = views.tan_half_hfov[i] / np.float32(width), views.position[i, 1] - views.ground[i, 1]
+    eye = camera_axes(views.heading[i], views.pitch[i]), scale, camera_height
     x, z, size = views.position[i, 0], views.position[i, 2], known_out.frame[i, 2]
     place, w = np.int32(lane), np.int32(width)
     for _ in range(lane, height * width, lanes):
         line, column = place // w, place % w
         place += np.int32(lanes)
-        met, dx, dz = _met(i, line, column, depth, axes, sight)
+        met, dx, dz = _met(i, line, column, depth, eye, sight)
         if met == _NOTHING:
             continue
         if met == _GROUND:
             _see(i, x + dx, z + dz, known_out)
             if line > 0:  # what the pixel above sees may be farther away, and all ground before it is seen
-                above, to_dx, to_dz = _met(i, line - np.int32(1), column, depth, axes, sight)
+                above, to_dx, to_dz = _met(i, line - np.int32(1), column, depth, eye, sight)
                 apart = np.float32(math.sqrt((to_dx - dx) * (to_dx - dx) + (to_dz - dz) * (to_dz - dz)))
                 if above != _NOTHING and apart > size:
                     steps = min(np.int32(apart / size) + np.int32(1), np.int32(_MOST_BETWEEN))
@@ -266,7 +266,7 @@ def look(lane, lanes, i, row, depth, views, sight, new_out, known_out):
             continue
         _mark(i, x + dx, z + dz, row, new_out, known_out)
         if column + 1 < width:
-            beside, to_dx, to_dz = _met(i, line, column + np.int32(1), depth, axes, sight)
+            beside, to_dx, to_dz = _met(i, line, column + np.int32(1), depth, eye, sight)
             apart = np.float32(math.sqrt((to_dx - dx) * (to_dx - dx) + (to_dz - dz) * (to_dz - dz)))
             if beside == _OBSTACLE and size < apart < _LINK:
                 third = np.float32(1.0 / 3.0)

@@ -26,7 +26,6 @@ from batchnav.runtime.device import num_threads
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, lean_function
 from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.appearance import Appearance
-from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.ground import (
     BESIDE,
@@ -139,11 +138,14 @@ class Build(Protocol):
 
 
 class Looks(NamedTuple):
-    """A camera's poses, as kernels read them."""
+    """A batch of cameras, as kernels read them."""
 
     position: Any
     heading: Any
     pitch: Any
+    tan_half_hfov: Any
+    ground: Any
+    """f32 [N, 3]: where the bodies stand that carry them."""
 
 
 class Mapper:
@@ -151,8 +153,7 @@ class Mapper:
 
     Args:
         names: of MAP_SPECS, which of the two are told.
-        camera: the main camera.
-        depth: its range and noise.
+        depth: the main camera's range and noise.
         build: of the agents.
         bodies: where they are.
         goal: f32 [N, 2]: what the goal sensor tells them; None: they have none.
@@ -161,7 +162,6 @@ class Mapper:
     def __init__(
         self,
         names: frozenset[str],
-        camera: CameraConfig,
         depth: DepthConfig,
         build: Build,
         bodies: Walking,
@@ -171,10 +171,9 @@ class Mapper:
         goal = torch.zeros(n, 2, device=device) if goal is None else goal
         self.max_depth, self.due = depth.max_depth, True
         self._noise = RedwoodNoise(depth.depth_noise, depth.redwood_table) if depth.depth_noise else None
-        values = math.tan(math.radians(camera.hfov_deg) / 2), camera.camera_height, depth.max_depth
         levels = NavMeshSettings().agent_max_climb, build.agent_height
         halves = build.longest_step / 2, math.radians(build.widest_turn_deg) / 2
-        self._sight = Sight(*map(np.float32, (*values, *levels, *halves)))
+        self._sight = Sight(*map(np.float32, (depth.max_depth, *levels, *halves)))
         self._rows = self.searches(n, device)
         self.known, self._search, self.told = self.arrays(names, n, self._rows, device)
         self._walkers = view(Walkers(bodies.position, bodies.heading, bodies.episode, bodies.collisions, goal))
@@ -220,7 +219,8 @@ class Mapper:
 
     def _bind(self, depth: torch.Tensor, views: Views) -> Callable[[torch.Tensor], None]:
         """A kernel as a function of images."""
-        looks = view(Looks(views.position, views.heading, views.pitch))
+        position, heading, pitch, lens = map(view, views.pose[1:])
+        looks = Looks(position, heading, pitch, lens, self._walkers.position)
         search, known = view(self._search), view(self.known)
         written = search, known, view(self.told[PLAN]), view(self.told[MAP])
         if not depth.is_cuda:

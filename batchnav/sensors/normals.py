@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numba import prange
 
-from batchnav.geometry.camera import pixel_ray, tan_half
+from batchnav.geometry.camera import pixel_ray
 from batchnav.geometry.pose import camera_axes
 from batchnav.runtime.arrays import view
 from batchnav.runtime.intrinsics import load4
@@ -20,8 +20,8 @@ from batchnav.sensors.sensor import Views, check_seen
 from batchnav.types import Spec
 
 _ZERO, _FIRST = np.float32(0.0), np.int32(0)
-_PLACES = (0, 1, 2, 5)
-"""Of the kernel's arguments: triangle, heading, pitch and what is written."""
+_PLACES = (0, 1, 2, 3, 5)
+"""Of the kernel's arguments: triangle, heading, pitch, field of view and what is written."""
 
 
 class NormalSensor:
@@ -32,7 +32,6 @@ class NormalSensor:
 
     def __init__(self, camera: CameraConfig, config: None = None):
         self.spec = Spec("normals", (3, camera.height, camera.width), torch.float32, -1.0, 1.0, torch.float32)
-        self._tan_half = tan_half(camera.hfov_deg)
         self._bound: tuple[Appearance[torch.Tensor], Callable[..., None]] | None = None
 
     def write(
@@ -47,18 +46,18 @@ class NormalSensor:
         triangle, appearance = check_seen("normals", triangle, appearance, out)
         if self._bound is None or self._bound[0] is not appearance:
             self._bound = appearance, self._bind(appearance, out)
-        self._bound[1](triangle, views.heading, views.pitch, out)
+        self._bound[1](triangle, views.heading, views.pitch, views.tan_half_hfov, out)
 
     def _bind(self, appearance: Appearance[torch.Tensor], example: torch.Tensor) -> Callable[..., None]:
         """A kernel as a function of what may lie elsewhere at another call; `example` is of its output's shape."""
-        normal, options = view(appearance.normal), self._tan_half
+        normal = view(appearance.normal)
         if example.device.type == "cpu":
-            return lambda *tensors: _normals_cpu(*map(view, tensors[:-1]), normal, options, view(tensors[-1]))
+            return lambda *tensors: _normals_cpu(*map(view, tensors[:-1]), normal, view(tensors[-1]))
         n, _, height, width = example.shape
         triangle = torch.zeros(n, height, width, dtype=torch.int32, device=example.device)
-        angle = torch.zeros(n, device=example.device)
-        arrays = map(view, (triangle, angle, angle))
-        kernel = BoundKernel(_normals_cuda, triangle.numel(), *arrays, normal, options, view(torch.zeros_like(example)))
+        number = torch.zeros(n, device=example.device)
+        arrays = map(view, (triangle, number, number, number))
+        kernel = BoundKernel(_normals_cuda, triangle.numel(), *arrays, normal, view(torch.zeros_like(example)))
 
         def run(*tensors: torch.Tensor) -> None:
             for place, tensor in zip(_PLACES, tensors, strict=True):
@@ -69,7 +68,7 @@ class NormalSensor:
 
 
 @device_function
-def _normal(i, row, column, triangle, heading, pitch, normal, tan_half_hfov, normals_out):
+def _normal(i, row, column, triangle, heading, pitch, tan_half_hfov, normal, normals_out):
     """One pixel."""
     x, y, z = _ZERO, _ZERO, _ZERO
     number = triangle[i, row, column]
@@ -77,7 +76,7 @@ def _normal(i, row, column, triangle, heading, pitch, normal, tan_half_hfov, nor
         axes = camera_axes(heading[i], pitch[i])
         (rx, ry, rz), (ux, uy, uz), (fx, fy, fz) = axes
         height, width = np.int32(triangle.shape[1]), np.int32(triangle.shape[2])
-        dx, dy, dz = pixel_ray(np.int32(row), np.int32(column), axes, height, width, tan_half_hfov)
+        dx, dy, dz = pixel_ray(np.int32(row), np.int32(column), axes, height, width, tan_half_hfov[i])
         nx, ny, nz, _ = load4(normal, np.int32(number), _FIRST)
         if nx * dx + ny * dy + nz * dz > _ZERO:  # seen from behind
             nx, ny, nz = -nx, -ny, -nz
@@ -86,18 +85,18 @@ def _normal(i, row, column, triangle, heading, pitch, normal, tan_half_hfov, nor
 
 
 @cpu_kernel
-def _normals_cpu(triangle, heading, pitch, normal, tan_half_hfov, normals_out):
+def _normals_cpu(triangle, heading, pitch, tan_half_hfov, normal, normals_out):
     n, height, width = triangle.shape
     for i in prange(n):
         for row in range(height):
             for column in range(width):
-                _normal(np.int64(i), row, column, triangle, heading, pitch, normal, tan_half_hfov, normals_out)
+                _normal(np.int64(i), row, column, triangle, heading, pitch, tan_half_hfov, normal, normals_out)
 
 
 @cuda_kernel
-def _normals_cuda(triangle, heading, pitch, normal, tan_half_hfov, normals_out):
+def _normals_cuda(triangle, heading, pitch, tan_half_hfov, normal, normals_out):
     n, height, width = triangle.shape
     pixel = cuda.grid(1)
     if pixel < n * height * width:
         i, rest = pixel // (height * width), pixel % (height * width)
-        _normal(i, rest // width, rest % width, triangle, heading, pitch, normal, tan_half_hfov, normals_out)
+        _normal(i, rest // width, rest % width, triangle, heading, pitch, tan_half_hfov, normal, normals_out)

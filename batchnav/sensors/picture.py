@@ -68,8 +68,8 @@ def render(
     outs = {s: torch.zeros(n, *made[s].spec.shape, dtype=made[s].spec.dtype, device=bank.device) for s in made}
     if n:
         eyes = make_renderer(renderer, bank, n, **size, backface_culling=camera.backface_culling)
-        scene_index, level = torch.zeros(n, dtype=torch.int32, device=bank.device), torch.zeros_like(headings)
-        views = Views(scene_index, places, headings, level)
+        scene_index = torch.zeros(n, dtype=torch.int32, device=bank.device)
+        views = Views.level(scene_index, places, headings, camera.hfov_deg)
         depth, triangle = eyes.visibility(*views.pose) if made else (eyes.render(*views.pose), None)
         for name, sensor in made.items():
             sensor.write(depth, triangle, views, bank.appearance, outs[name])

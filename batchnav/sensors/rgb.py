@@ -17,7 +17,7 @@ from numba import prange
 
 from batchnav.config import in_range
 from batchnav.errors import ArgumentError
-from batchnav.geometry.camera import pixel_ray, pixel_spacing, tan_half
+from batchnav.geometry.camera import pixel_ray, pixel_spacing
 from batchnav.geometry.pose import camera_axes
 from batchnav.runtime.arrays import view
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
@@ -77,7 +77,7 @@ class RGBSensor:
         self.spec = Spec("rgb", (3, camera.height, camera.width), torch.uint8, 0.0, 255.0, torch.uint8)
         config = config or RGBConfig()
         self.scale = 2 if config.samples == 4 else 1
-        self._options = tan_half(camera.hfov_deg), config.trilinear
+        self._trilinear = config.trilinear
         self._noise = None if config.rgb_noise == "none" else ColorNoiseModel(config.noise)
         self._bound: tuple[Appearance[torch.Tensor] | None, Callable[..., None]] | None = None
 
@@ -95,7 +95,7 @@ class RGBSensor:
         if depth.shape != drawn or triangle is None or triangle.shape != drawn:
             found = None if triangle is None else list(triangle.shape)
             raise ArgumentError(f"depth and triangles: found {list(depth.shape)} and {found}, expected {list(drawn)}")
-        tensors = depth, triangle, views.position, views.heading, views.pitch, out
+        tensors = depth, triangle, *views.pose[1:], out
         if self._bound is None or self._bound[0] is not appearance:
             self._bound = appearance, self._bind(appearance, *tensors)
         self._bound[1](*tensors)
@@ -120,9 +120,9 @@ class RGBSensor:
         """Without the mean of several samples."""
         *read, out = tensors
         if not out.is_cuda:
-            return lambda *now: _rgb_cpu(*map(view, now[:-1]), paint, *self._options, view(now[-1]))
+            return lambda *now: _rgb_cpu(*map(view, now[:-1]), paint, self._trilinear, view(now[-1]))
         n, _, height, width = out.shape
-        arguments = (*map(view, read), paint, *self._options, view(out))
+        arguments = (*map(view, read), paint, self._trilinear, view(out))
         blocks = n, -(-width // TILE_WIDTH), -(-height // (TILE_HEIGHT * ROWS))
         kernel = BoundKernel(_rgb_cuda, blocks, *arguments, block=TILE_WIDTH * TILE_HEIGHT)
         places = *range(len(read)), len(arguments) - 1
@@ -180,18 +180,19 @@ def _average_cuda(fine, mean_out):
 
 
 @cpu_kernel
-def _rgb_cpu(depth, triangle, position, heading, pitch, paint, tan_half_hfov, trilinear, rgb_out):
+def _rgb_cpu(depth, triangle, position, heading, pitch, tan_half_hfov, paint, trilinear, rgb_out):
     """A thread's task is a row of a picture."""
     n, height, width = triangle.shape
     for task in prange(n * height):
         i, row = np.uint32(task // height), np.uint32(task % height)
         axes, place = camera_axes(heading[i], pitch[i]), (position[i, 0], position[i, 1], position[i, 2])
+        half = tan_half_hfov[i]
         for column in range(0, width, LANES):
-            shade_lanes(row, column, depth[i], triangle[i], place, axes, paint, tan_half_hfov, trilinear, rgb_out[i])
+            shade_lanes(row, column, depth[i], triangle[i], place, axes, paint, half, trilinear, rgb_out[i])
 
 
 @functools.partial(cuda_kernel, max_registers=48, lto=False)
-def _rgb_cuda(depth, triangle, position, heading, pitch, paint, tan_half_hfov, trilinear, rgb_out):
+def _rgb_cuda(depth, triangle, position, heading, pitch, tan_half_hfov, paint, trilinear, rgb_out):
     """A thread has a pixel in each of ROWS tiles, one below the other; a warp's are neighbours in a row."""
     i, thread = np.uint32(cuda.blockIdx.x), np.uint32(cuda.threadIdx.x)
     height, width = np.int32(triangle.shape[1]), np.int32(triangle.shape[2])
@@ -201,7 +202,8 @@ def _rgb_cuda(depth, triangle, position, heading, pitch, paint, tan_half_hfov, t
         return
     x, zero, one, two = np.uint32(column), np.uint32(0), np.uint32(1), np.uint32(2)
     axes, place = camera_axes(heading[i], pitch[i]), (position[i, zero], position[i, one], position[i, two])
-    spacing = pixel_spacing(width, tan_half_hfov)
+    half = tan_half_hfov[i]
+    spacing = pixel_spacing(width, half)
     for k in range(np.int32(ROWS)):
         row = np.int32(first + np.int32(np.int32(k) * np.int32(TILE_HEIGHT)))
         if row >= height:
@@ -209,7 +211,7 @@ def _rgb_cuda(depth, triangle, position, heading, pitch, paint, tan_half_hfov, t
         y = np.uint32(row)
         number, red, green, blue = triangle[i, y, x], _ZERO, _ZERO, _ZERO
         if number >= 0:
-            ray = pixel_ray(row, column, axes, height, width, tan_half_hfov)
+            ray = pixel_ray(row, column, axes, height, width, half)
             red, green, blue = color_at(number, depth[i, y, x], ray, place, axes, spacing, paint, trilinear)
         rgb_out[i, zero, y, x], rgb_out[i, one, y, x], rgb_out[i, two, y, x] = (
             as_byte(red),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from batchnav.errors import ArgumentError
+from batchnav.geometry.camera import tan_half
 from batchnav.runtime.arrays import check_tensor
 from batchnav.scene.appearance import Appearance
 from batchnav.types import Spec
@@ -29,7 +30,7 @@ class Draws(NamedTuple):
 
 
 class Pose(NamedTuple):
-    """A batch of cameras' poses, as renderers take them."""
+    """A batch of cameras, as renderers take them."""
 
     scene: torch.Tensor
     """i32 [N]: rows of the bank."""
@@ -39,10 +40,12 @@ class Pose(NamedTuple):
     """f32 [N], radians."""
     pitch: torch.Tensor
     """f32 [N], radians, up is positive."""
+    tan_half_hfov: torch.Tensor
+    """f32 [N]: half the image's width at distance 1, tan(hfov / 2)."""
 
 
 class Views(NamedTuple):
-    """A batch of cameras' poses, and what sensors may draw noise by."""
+    """A batch of cameras, and what sensors may draw noise by."""
 
     scene: torch.Tensor
     """i32 [N]: rows of the bank."""
@@ -52,13 +55,21 @@ class Views(NamedTuple):
     """f32 [N], radians."""
     pitch: torch.Tensor
     """f32 [N], radians, up is positive."""
+    tan_half_hfov: torch.Tensor
+    """f32 [N]: half the image's width at distance 1, tan(hfov / 2)."""
     draws: Draws | None = None
     """None: there is nothing to draw by, and sensors with noise refuse to read."""
+
+    @classmethod
+    def level(cls, scene: torch.Tensor, position: torch.Tensor, heading: torch.Tensor, hfov_deg: float = 90.0) -> Views:
+        """Cameras of one field of view that look neither up nor down."""
+        lens = torch.full_like(heading, float(tan_half(hfov_deg)))
+        return cls(scene, position, heading, torch.zeros_like(heading), lens)
 
     @property
     def pose(self) -> Pose:
         """Without what noise is drawn by."""
-        return Pose(*self[:4])
+        return Pose(*self[:5])
 
 
 class Sensor(Protocol):

@@ -234,8 +234,7 @@ def show(scene: Scene) -> None:
     with np.errstate(all="ignore"):
         eyes = np.float32([low - 1, (low + high) / 2, high + 1, [0, 1.5, 0]])
     renderer = RaycastRenderer(bank, num_agents=4, height=16, width=16)
-    views = Views(torch.zeros(4, dtype=torch.int32), torch.from_numpy(np.nan_to_num(eyes)), torch.arange(4.0),
-                  torch.zeros(4))  # fmt: skip
+    views = Views.level(torch.zeros(4, dtype=torch.int32), torch.from_numpy(np.nan_to_num(eyes)), torch.arange(4.0))
     depth, triangle = renderer.visibility(*views.pose)
     RGBSensor(CameraConfig(16, 16)).write(
         depth, triangle, views, bank.appearance, torch.zeros(4, 3, 16, 16, dtype=torch.uint8)

@@ -123,7 +123,7 @@ def test_cuda_kernel_has_vector_loads_and_no_float64(compile_ptx):
     floats = [nb.Array(nb.float32, n, "C") for n in range(4)]
     ints = nb.Array(nb.int32, 1, "C")
     bvh = nb.NamedTuple((floats[2], floats[2], ints, ints), BVHData)
-    read = (bvh, ints, floats[2], floats[1], floats[1], nb.float32, nb.float32, nb.boolean)
+    read = (bvh, ints, floats[2], floats[1], floats[1], floats[1], nb.float32, nb.boolean)
     triangles = nb.Array(nb.int32, 3, "C")
     depth, both = floats[3:], (floats[3], triangles)
     kernels = {
@@ -152,11 +152,11 @@ sys.path.insert(0, {folder!r})
 from test_raycast import *
 bank, zero = bank_of([soup(50, 5)], "cpu"), np.zeros(1, np.float32)
 poses = np.zeros(1, np.int32), np.zeros((1, 3), np.float32), zero
-options = tan_half(90.0), np.float32(9.0), False
+lens, options = np.full(1, tan_half(90.0)), (np.float32(9.0), False)
 expected = render(RaycastRenderer, bank, *poses, height=8, width=16, max_depth=9.0)
 for kernel in (ray.depth_cuda, ray.few_depth_cuda):
     found = np.full((1, 8, 16), -1, np.float32)
-    kernel[(1, 1, 1), 128](bank.bvh_view, *poses, zero, *options, found)
+    kernel[(1, 1, 1), 128](bank.bvh_view, *poses, zero, lens, *options, found)
     assert_close(found, expected)
 print((found > 0).any() and (found == 0).any())
 """

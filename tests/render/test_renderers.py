@@ -5,10 +5,12 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 import trimesh
 from banks import DEPTH_ERROR, SILHOUETTES, as_mesh, assert_close, bank_of, render, room, soup, tensors
 
 from batchnav.errors import ArgumentError
+from batchnav.geometry.camera import tan_half
 from batchnav.render.opengl.renderer import OpenGLRenderer
 from batchnav.render.raycast.renderer import RaycastRenderer
 from batchnav.render.reference import pixel_directions, render_reference
@@ -85,6 +87,27 @@ def test_an_unknown_scene_or_a_pose_that_is_not_finite_sees_nothing(kind, device
         kind, bank_of([room()], device), [0, 1, -1, 0, 0, 0], position, [0, 0, 0, np.nan, 0, 0], height=8, width=8
     )
     assert (depth[0] > 0).all() and (depth[1:] == 0).all()
+
+
+@pytest.mark.parametrize("size", [(16, 16), (9, 21)])
+def test_every_camera_may_have_its_own_field_of_view(kind, device, size):
+    """Each sees what it sees in a renderer of that field of view."""
+    rng, fields = np.random.default_rng(7), (40.0, 90.0, 125.0)
+    bank, position, heading = bank_of([soup(400, 0)], device), rng.uniform(-3, 3, (12, 3)), rng.uniform(-3, 3, 12)
+    sides = {"height": size[0], "width": size[1]}
+    poses, pitch = tensors(device, [0] * 12, position, heading), torch.linspace(-1, 1, 12, device=device)
+    lens = torch.tensor([tan_half(field) for field in fields * 4], device=device)
+    renderer = kind(bank, 12, hfov_deg=70.0, **sides)
+    depth, triangle = (part.cpu().numpy().copy() for part in renderer.visibility(*poses, pitch, lens))
+    np.testing.assert_array_equal(renderer.render(*poses, pitch, lens).cpu().numpy(), depth)
+    for k, field in enumerate(fields):
+        alone = kind(bank, 12, hfov_deg=field, **sides).visibility(*poses, pitch)
+        np.testing.assert_array_equal(depth[k::3], alone.depth.cpu().numpy()[k::3])
+        np.testing.assert_array_equal(triangle[k::3], alone.triangle.cpu().numpy()[k::3])
+    for nothing in (0.0, -1.0, np.nan):
+        assert (renderer.render(*poses, pitch, torch.full_like(lens, nothing)) == 0).all()
+    with pytest.raises(ArgumentError, match=r"tan_half_hfov: found .*\[11\].*expected.*\[12\]"):
+        renderer.render(*poses, pitch, lens[1:])
 
 
 @pytest.mark.parametrize("centre", [0.0, 40.0])

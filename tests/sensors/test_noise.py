@@ -175,12 +175,12 @@ def test_the_depth_sensor_measures_before_it_clips(ones):
     sensor = DepthSensor(CameraConfig(H, W), DepthConfig(hole_value=0.5, depth_noise=1.0, redwood_table=ones))
     depth, out = torch.full((N, H, W), 4.0), torch.zeros(N, 1, H, W)
     depth[:, :, : W // 2] = 30.0
-    nothing = torch.zeros(N, dtype=torch.int32), torch.zeros(N, 3), torch.zeros(N), torch.zeros(N)
-    sensor.write(depth, None, Views(*nothing, draws("cpu")), None, out)
+    views = Views.level(torch.zeros(N, dtype=torch.int32), torch.zeros(N, 3), torch.zeros(N))
+    sensor.write(depth, None, views._replace(draws=draws("cpu")), None, out)
     assert (out[..., : W // 2 - 3] == 0.5).all() and len(out[..., W // 2 + 3 :].unique()) > 1
     assert out[..., W // 2 + 3 :].mean() == pytest.approx(0.4, abs=1e-3)
     with pytest.raises(ArgumentError, match="depth: found noise and no seed to draw it from"):
-        sensor.write(depth, None, Views(*nothing), None, out)
+        sensor.write(depth, None, views, None, out)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def pictures(bank, oracle, size, renderer):
     camera = CameraConfig(size, size)
     eyes = make_renderer(renderer, bank, n, height=size, width=size, backface_culling=True)
     scene = torch.zeros(n, dtype=torch.int32)
-    views = Views(scene, torch.from_numpy(oracle["position"]), torch.from_numpy(oracle["heading"]), torch.zeros(n))
+    views = Views.level(scene, torch.from_numpy(oracle["position"]), torch.from_numpy(oracle["heading"]))
     out = torch.zeros(n, 3, size, size, dtype=torch.uint8)
     depth, triangle = eyes.visibility(*views.pose)
     RGBSensor(camera).write(depth, triangle, views, bank.appearance, out)

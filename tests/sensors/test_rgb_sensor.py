@@ -301,7 +301,7 @@ def test_what_was_drawn_in_another_size_is_refused(samples):
     """Kernels check nothing, so the sensor does."""
     bank, camera = SceneBank.pack([painted(surface())], appearance=COLOR_FIELDS), CameraConfig(8, 8)
     sensor, out = RGBSensor(camera, RGBConfig(samples=samples)), torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
-    sight = Views(torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2), torch.zeros(2))
+    sight = Views.level(torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2))
     drawn = torch.zeros(2, 12, 12)
     with pytest.raises(
         ArgumentError, match=r"depth and triangles: found \[2, 12, 12\] and .*expected \[2, (8, 8|16, 16)\]"
@@ -328,7 +328,7 @@ def test_cuda_kernel_has_no_float64(compile_ptx):
     ints, rows, angles = nb.Array(nb.int32, 1, "C"), nb.Array(nb.float32, 2, "C"), nb.Array(nb.float32, 1, "C")
     paint = nb.NamedTuple((ints, rows, rows, nb.Array(nb.int32, 2, "C"), ints), rgb.Paint)
     out = nb.Array(nb.uint8, 4, "C")
-    ptx = compile_ptx(rgb._rgb_cuda, images, ids, rows, angles, angles, paint, nb.float32, nb.boolean, out)
+    ptx = compile_ptx(rgb._rgb_cuda, images, ids, rows, angles, angles, angles, paint, nb.boolean, out)
     assert ".f64" not in ptx and "div.rn" not in ptx
     assert ptx.count(".v4.") >= 4 + 4 + 3
     assert ".f64" not in compile_ptx(rgb._average_cuda, out, out)

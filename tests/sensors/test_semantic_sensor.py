@@ -130,7 +130,7 @@ def test_triangles_that_are_missing_or_of_another_size_are_refused(kind):
     """Kernels check nothing, so the sensors do."""
     bank, sensor = SceneBank.pack([named_room()], appearance=True), kind(CameraConfig(8, 12))
     out = torch.zeros(2, *sensor.spec.shape, dtype=sensor.spec.dtype)
-    sight = Views(torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2), torch.zeros(2))
+    sight = Views.level(torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2))
     depth, triangle = torch.zeros(2, 8, 8), torch.zeros(2, 8, 8, dtype=torch.int32)
     with pytest.raises(ArgumentError, match=r"found triangles \[2, 8, 8\], expected \[2, 8, 12\]"):
         sensor.write(depth, triangle, sight, bank.appearance, out)

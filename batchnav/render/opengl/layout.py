@@ -10,7 +10,7 @@ from batchnav.render.opengl.clusters import MAX_TRIANGLES, Clusters
 
 GRID = 16
 """Cells along a side of an image, in which its greatest depths are kept for occlusion culling."""
-CAMERA, PAIR, TRIANGLE, DRAW, DISPATCH = 32, 4, 8, 20, 12
+CAMERA, PAIR, TRIANGLE, DRAW, DISPATCH = 48, 4, 8, 20, 12
 """Bytes of a camera, of a listed pair and triangle, and of the commands to draw and to dispatch."""
 MAX_PAIRS = 2**25
 """(agent, cluster) pairs culled at a time; agents are taken in slices of so many."""

@@ -40,8 +40,7 @@ from batchnav.render.opengl.layout import (
     check_triangles,
 )
 from batchnav.render.opengl.programs import Compiler
-from batchnav.render.options import NEAR, check_options
-from batchnav.runtime.arrays import check_tensor
+from batchnav.render.options import NEAR, check_options, check_poses
 from batchnav.runtime.checks import refuse_copies
 from batchnav.scene.bank import SceneBank
 from batchnav.types import Visibility
@@ -124,9 +123,10 @@ class OpenGLRenderer:
         self._least_depth = ctypes.c_float(float(NEAR / max_depth))
         self.depth = torch.zeros(self.num_agents, self.height, self.width, device=bank.device)
         self._cameras = torch.zeros(self.num_agents, CAMERA // 4, device=bank.device)
-        self._level = torch.tensor([1.0, 0.0], device=bank.device)
+        self._level = torch.zeros(self.num_agents, device=bank.device)
+        self._tan_half = torch.full_like(self._level, float(tan_half(hfov_deg)))
         with self.context:
-            self._compile(switches, float(tan_half(hfov_deg)), min(float(max_depth), _FAR))
+            self._compile(switches, min(float(max_depth), _FAR))
             self._make_buffers(sizes, clusters)
             self._make_textures()
             self._depth_target = self._make_target({"depth": self.depth}, [self._texture])
@@ -138,13 +138,14 @@ class OpenGLRenderer:
         position: torch.Tensor,
         heading: torch.Tensor,
         pitch: torch.Tensor | None = None,
+        tan_half_hfov: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """i32 [N], f32 [N, 3] camera position, f32 [N], f32 [N] -> f32 [N, H, W] metres, 0 where nothing is hit.
+        """i32 [N], f32 [N, 3] camera position, f32 [N] each -> f32 [N, H, W] metres, 0 where nothing is hit.
 
         The tensor belongs to the renderer and is valid until the next call. An agent whose scene is not in the bank,
         or whose pose is not finite, sees nothing. DeviceError where the OpenGL context is lost.
         """
-        self._aim(scene_index, position, heading, pitch)
+        self._aim(scene_index, position, heading, pitch, tan_half_hfov)
         with self.context:
             self._frame(self._depth_target)
         return self.depth
@@ -155,13 +156,14 @@ class OpenGLRenderer:
         position: torch.Tensor,
         heading: torch.Tensor,
         pitch: torch.Tensor | None = None,
+        tan_half_hfov: torch.Tensor | None = None,
     ) -> Visibility:
         """As `render`, with the triangle of every pixel: f32 and i32 [N, H, W].
 
         The first call takes the memory for it: DeviceError where it would not suffice. Where surfaces coincide, any of
         their triangles may be named.
         """
-        self._aim(scene_index, position, heading, pitch)
+        self._aim(scene_index, position, heading, pitch, tan_half_hfov)
         if self._visibility_target is None:
             self._visibility_target = self._make_visibility_target()
         with self.context:
@@ -187,22 +189,19 @@ class OpenGLRenderer:
         self._finalizer()
 
     @torch.no_grad()
-    def _aim(self, scene_index, position, heading, pitch) -> None:
+    def _aim(self, scene_index, position, heading, pitch, tan_half_hfov) -> None:
         """Check what `render` is given, and write the cameras as shaders/common.glsl reads them."""
-        n, device, cameras = self.num_agents, self.device, self._cameras
-        check_tensor("scene_index", scene_index, (n,), torch.int32, device)
-        check_tensor("position", position, (n, 3), torch.float32, device)
-        check_tensor("heading", heading, (n,), torch.float32, device)
+        cameras, pitch = self._cameras, self._level if pitch is None else pitch
+        tan_half_hfov = self._tan_half if tan_half_hfov is None else tan_half_hfov
+        check_poses(self.num_agents, self.device, scene_index, position, heading, pitch, tan_half_hfov)
         cameras[:, :3].copy_(position)
         cameras[:, 3].view(torch.int32).copy_(scene_index)
         torch.sin(heading, out=cameras[:, 4]).neg_()
         torch.cos(heading, out=cameras[:, 5]).neg_()
-        if pitch is None:
-            cameras[:, 6:].copy_(self._level)
-        else:
-            check_tensor("pitch", pitch, (n,), torch.float32, device)
-            torch.cos(pitch, out=cameras[:, 6])
-            torch.sin(pitch, out=cameras[:, 7])
+        torch.cos(pitch, out=cameras[:, 6])
+        torch.sin(pitch, out=cameras[:, 7])
+        torch.reciprocal(tan_half_hfov, out=cameras[:, 8])
+        torch.mul(cameras[:, 8], self.width / self.height, out=cameras[:, 9])
 
     def _frame(self, target: Target) -> None:
         """Draw what the cameras see."""
@@ -287,11 +286,10 @@ class OpenGLRenderer:
         what, context = f"{self.num_agents} agents of {self.height} x {self.width}", self.context
         check_memory(sizes, others, context.limits, context.free_memory(), what, context.renderer)
 
-    def _compile(self, switches: dict[str, bool], half_extent: float, far: float) -> None:
+    def _compile(self, switches: dict[str, bool], far: float) -> None:
         layout = self._layout
         constants = {
             "ivec2 SIZE": (self.width, self.height),
-            "vec2 SCALE": (1 / half_extent, self.width / self.height / half_extent),
             "float NEAR": (float(NEAR),), "float FAR": (far,),
             "int NUM_SCENES": (self.bank.num_scenes,), "uint NUM_AGENTS": (self.num_agents,),
             "uint MOST_CLUSTERS": (self._most_clusters,), "uint ROUND": (layout.round,),

@@ -219,9 +219,9 @@ def depth_cpu(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, ba
         rays, stack = np.empty((PACKET_ROWS, PACKET_RAYS), np.float32), np.empty(MAX_LEVELS, np.int32)
         i, row = task // tasks_per_image, (task % tasks_per_image) * TILE_HEIGHT
         scene, place = scene_index[i], (position[i, 0], position[i, 1], position[i, 2])
-        if is_pose(bvh, scene, place, heading[i], pitch[i]):
+        if is_pose(bvh, scene, place, heading[i], pitch[i], tan_half_hfov[i]):
             axes = camera_axes(heading[i], pitch[i])
-            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov, far, backface_culling)
+            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov[i], far, backface_culling)
             for column in range(0, width, TILE_WIDTH):
                 render_tile(
                     np.int32(row), np.int32(column), bvh, bvh.roots[scene], camera, rays, None, stack,
@@ -243,9 +243,9 @@ def visibility_cpu(
         hits = np.empty(PACKET_RAYS, np.int32)
         i, row = task // tasks_per_image, (task % tasks_per_image) * TILE_HEIGHT
         scene, place = scene_index[i], (position[i, 0], position[i, 1], position[i, 2])
-        if is_pose(bvh, scene, place, heading[i], pitch[i]):
+        if is_pose(bvh, scene, place, heading[i], pitch[i], tan_half_hfov[i]):
             axes = camera_axes(heading[i], pitch[i])
-            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov, far, backface_culling)
+            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov[i], far, backface_culling)
             for column in range(0, width, TILE_WIDTH):
                 render_tile(
                     np.int32(row), np.int32(column), bvh, bvh.roots[scene], camera, rays, hits, stack,

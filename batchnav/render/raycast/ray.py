@@ -75,11 +75,11 @@ def closest_hit(bvh, root, origin, direction, far, backface_culling, leaf_at_onc
 
 
 @device_function
-def is_pose(bvh, scene, position, heading, pitch):
-    """Whether a scene's index is in the bank and the pose finite; the picture of any other is empty."""
+def is_pose(bvh, scene, position, heading, pitch, tan_half_hfov):
+    """Whether a scene's index is in the bank, the pose finite and something in view; else the picture is empty."""
     x, y, z = position
-    size = abs(x) + abs(y) + abs(z) + abs(heading) + abs(pitch)
-    return scene >= 0 and scene < len(bvh.roots) and size < np.float32(1.0e30)
+    size = abs(x) + abs(y) + abs(z) + abs(heading) + abs(pitch) + abs(tan_half_hfov)
+    return scene >= 0 and scene < len(bvh.roots) and size < np.float32(1.0e30) and tan_half_hfov > np.float32(0.0)
 
 
 @inline_function
@@ -104,36 +104,36 @@ def own_pixel():
 
 
 @inline_function
-def cast(i, pixel, bvh, poses, size, tan_half_hfov, far, backface_culling, leaf_at_once, stack):
+def cast(i, pixel, bvh, poses, size, far, backface_culling, leaf_at_once, stack):
     """What agent i sees at a pixel: depth and row of the triangle, or `far` and NOTHING. `size`: height, width."""
-    (row, column), (scene_index, position, heading, pitch), (height, width) = pixel, poses, size
-    scene = scene_index[i]
+    (row, column), (scene_index, position, heading, pitch, tan_half_hfov), (height, width) = pixel, poses, size
+    scene, half = scene_index[i], tan_half_hfov[i]
     place = position[i, np.uint32(0)], position[i, np.uint32(1)], position[i, np.uint32(2)]
-    if not is_pose(bvh, scene, place, heading[i], pitch[i]):
+    if not is_pose(bvh, scene, place, heading[i], pitch[i], half):
         return far, NOTHING
-    direction = pixel_ray(row, column, camera_axes(heading[i], pitch[i]), height, width, tan_half_hfov)
+    direction = pixel_ray(row, column, camera_axes(heading[i], pitch[i]), height, width, half)
     return closest_hit(bvh, bvh.roots[np.uint32(scene)], place, direction, far, backface_culling, leaf_at_once, stack)
 
 
 @inline_function
-def draw_depth(bvh, poses, tan_half_hfov, far, backface_culling, leaf_at_once, depth_out):
+def draw_depth(bvh, poses, far, backface_culling, leaf_at_once, depth_out):
     """A thread's pixel of depth."""
     i, row, column = own_pixel()
     size, stack = (np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])), _room_for_stack()
     if row >= size[0] or column >= size[1]:
         return
-    depth, _ = cast(i, (row, column), bvh, poses, size, tan_half_hfov, far, backface_culling, leaf_at_once, stack)
+    depth, _ = cast(i, (row, column), bvh, poses, size, far, backface_culling, leaf_at_once, stack)
     depth_out[i, np.uint32(row), np.uint32(column)] = depth if depth < far else np.float32(0.0)
 
 
 @inline_function
-def draw_visibility(bvh, poses, tan_half_hfov, far, backface_culling, leaf_at_once, depth_out, triangle_out):
+def draw_visibility(bvh, poses, far, backface_culling, leaf_at_once, depth_out, triangle_out):
     """A thread's pixel of depth and triangles."""
     i, row, column = own_pixel()
     size, stack = (np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])), _room_for_stack()
     if row >= size[0] or column >= size[1]:
         return
-    depth, hit = cast(i, (row, column), bvh, poses, size, tan_half_hfov, far, backface_culling, leaf_at_once, stack)
+    depth, hit = cast(i, (row, column), bvh, poses, size, far, backface_culling, leaf_at_once, stack)
     depth_out[i, np.uint32(row), np.uint32(column)] = depth if depth < far else np.float32(0.0)
     number = NOTHING
     if hit >= 0:
@@ -144,15 +144,15 @@ def draw_visibility(bvh, poses, tan_half_hfov, far, backface_culling, leaf_at_on
 @functools.partial(cuda_kernel, max_registers=40, lto=False)
 def depth_cuda(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out):
     """Every agent's depth, a pixel a thread."""
-    poses = scene_index, position, heading, pitch
-    draw_depth(bvh, poses, tan_half_hfov, far, backface_culling, False, depth_out)
+    poses = scene_index, position, heading, pitch, tan_half_hfov
+    draw_depth(bvh, poses, far, backface_culling, False, depth_out)
 
 
 @functools.partial(cuda_kernel, max_registers=64, lto=False)
 def few_depth_cuda(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out):
     """The same of up to FEW_PIXELS."""
-    poses = scene_index, position, heading, pitch
-    draw_depth(bvh, poses, tan_half_hfov, far, backface_culling, True, depth_out)
+    poses = scene_index, position, heading, pitch, tan_half_hfov
+    draw_depth(bvh, poses, far, backface_culling, True, depth_out)
 
 
 @functools.partial(cuda_kernel, max_registers=40, lto=False)
@@ -160,8 +160,8 @@ def visibility_cuda(
     bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out, triangle_out
 ):
     """Every agent's depth and triangles, a pixel a thread."""
-    poses = scene_index, position, heading, pitch
-    draw_visibility(bvh, poses, tan_half_hfov, far, backface_culling, False, depth_out, triangle_out)
+    poses = scene_index, position, heading, pitch, tan_half_hfov
+    draw_visibility(bvh, poses, far, backface_culling, False, depth_out, triangle_out)
 
 
 @functools.partial(cuda_kernel, max_registers=64, lto=False)
@@ -169,5 +169,5 @@ def few_visibility_cuda(
     bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out, triangle_out
 ):
     """The same of up to FEW_PIXELS."""
-    poses = scene_index, position, heading, pitch
-    draw_visibility(bvh, poses, tan_half_hfov, far, backface_culling, True, depth_out, triangle_out)
+    poses = scene_index, position, heading, pitch, tan_half_hfov
+    draw_visibility(bvh, poses, far, backface_culling, True, depth_out, triangle_out)

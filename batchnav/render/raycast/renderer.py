@@ -54,7 +54,8 @@ class RaycastRenderer:
         self.num_agents, self.height, self.width = int(num_agents), int(height), int(width)
         self.depth = torch.zeros(self.num_agents, self.height, self.width, device=bank.device)
         self._level = torch.zeros(self.num_agents, device=bank.device)
-        self._options = (tan_half(hfov_deg), np.float32(min(float(max_depth), float(_FAR))), bool(backface_culling))
+        self._tan_half = torch.full_like(self._level, float(tan_half(hfov_deg)))
+        self._options = np.float32(min(float(max_depth), float(_FAR))), bool(backface_culling)
         self._few = self.depth.numel() <= FEW_PIXELS
         self._cast_depth = self._bind(depth_cpu, few_depth_cuda if self._few else depth_cuda, self.depth)
         self._triangle: torch.Tensor | None = None
@@ -68,7 +69,7 @@ class RaycastRenderer:
         blocks = (self.num_agents, -(-self.width // BLOCK_WIDTH), -(-self.height // BLOCK_HEIGHT))
         scene_index = torch.zeros(self.num_agents, dtype=torch.int32, device=self.device)
         position = self.depth.new_zeros(self.num_agents, 3)
-        poses = map(view, (scene_index, position, self._level, self._level))
+        poses = map(view, (scene_index, position, self._level, self._level, self._tan_half))
         kernel = BoundKernel(cuda, blocks, bvh, *poses, *self._options, *written)
 
         def launch(*poses: torch.Tensor) -> None:
@@ -84,13 +85,14 @@ class RaycastRenderer:
         position: torch.Tensor,
         heading: torch.Tensor,
         pitch: torch.Tensor | None = None,
+        tan_half_hfov: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """i32 [N], f32 [N, 3] camera position, f32 [N], f32 [N] -> f32 [N, H, W] metres, 0 where nothing is hit.
+        """i32 [N], f32 [N, 3] camera position, f32 [N] each -> f32 [N, H, W] metres, 0 where nothing is hit.
 
         The tensor belongs to the renderer and is valid until the next call. An agent whose scene is not in the bank,
         or whose pose is not finite, sees nothing.
         """
-        self._cast_depth(*self._poses(scene_index, position, heading, pitch))
+        self._cast_depth(*self._poses(scene_index, position, heading, pitch, tan_half_hfov))
         return self.depth
 
     def visibility(
@@ -99,16 +101,19 @@ class RaycastRenderer:
         position: torch.Tensor,
         heading: torch.Tensor,
         pitch: torch.Tensor | None = None,
+        tan_half_hfov: torch.Tensor | None = None,
     ) -> Visibility:
         """Depth as of `render`, and which triangle each pixel sees."""
         if self._triangle is None:
             self._triangle = torch.zeros_like(self.depth, dtype=torch.int32)
             cuda = few_visibility_cuda if self._few else visibility_cuda
             self._cast_both = self._bind(visibility_cpu, cuda, self.depth, self._triangle)
-        self._cast_both(*self._poses(scene_index, position, heading, pitch))
+        self._cast_both(*self._poses(scene_index, position, heading, pitch, tan_half_hfov))
         return Visibility(self.depth, self._triangle)
 
-    def _poses(self, scene_index, position, heading, pitch) -> list[torch.Tensor]:
+    def _poses(self, scene_index, position, heading, pitch, tan_half_hfov) -> list[torch.Tensor]:
         pitch = self._level if pitch is None else pitch
-        check_poses(self.num_agents, self.device, scene_index, position, heading, pitch)
-        return [pose.detach().contiguous() for pose in (scene_index, position, heading, pitch)]
+        tan_half_hfov = self._tan_half if tan_half_hfov is None else tan_half_hfov
+        poses = scene_index, position, heading, pitch, tan_half_hfov
+        check_poses(self.num_agents, self.device, *poses)
+        return [pose.detach().contiguous() for pose in poses]

@@ -1,7 +1,6 @@
 // What the shaders share: how an agent sees a point, and where its picture lies. The renderer writes constants before
-// this: ivec2 SIZE (image width and height), vec2 SCALE (1 / half the image's extent at distance 1), float NEAR and FAR,
-// int NUM_SCENES, GRID, uint NUM_AGENTS, MOST_CLUSTERS (of any scene), ROUND, ROUNDS, GROUP,
-// ivec2 TILES (columns and rows in a layer), CELL (pixels).
+// this: ivec2 SIZE (image width and height), float NEAR and FAR, int NUM_SCENES, GRID, uint NUM_AGENTS, MOST_CLUSTERS
+// (of any scene), ROUND, ROUNDS, GROUP, ivec2 TILES (columns and rows in a layer), CELL (pixels).
 //
 // What a shader only reads comes as textures, also from buffers: llvmpipe gathers those by vectors, other buffers lane
 // by lane.
@@ -10,6 +9,7 @@ struct Camera {
     vec3 position;
     int scene;
     vec3 right, up, forward;  // unit vectors; those of a level camera hold exact zeros and ones
+    vec2 scale;               // 1 / half the image's extent at distance 1
 };
 
 struct Cluster {
@@ -19,19 +19,20 @@ struct Cluster {
     uint count;
 };
 
-layout(binding = 1) uniform samplerBuffer cameras;   // two texels each: all agents', then those of the last frame
+layout(binding = 1) uniform samplerBuffer cameras;   // three texels each: all agents', then those of the last frame
 layout(binding = 2) uniform samplerBuffer clusters;  // two texels each
 layout(binding = 3) uniform samplerBuffer corners;   // three texels a triangle, its number in the bank in w
 layout(binding = 4) uniform usamplerBuffer scenes;   // first cluster, number of clusters
 
 Camera camera_of(uint agent)
 {
-    vec4 first = texelFetch(cameras, int(2 * agent)), second = texelFetch(cameras, int(2 * agent + 1));
+    vec4 first = texelFetch(cameras, int(3 * agent)), second = texelFetch(cameras, int(3 * agent + 1));
     vec2 level = second.xy, pitch = second.zw;  // x and z of the heading; cosine and sine
+    vec2 scale = texelFetch(cameras, int(3 * agent + 2)).xy;
     vec3 right = vec3(-level.y, 0.0, level.x);
     vec3 up = vec3(-pitch.y * level.x, pitch.x, -pitch.y * level.y);
     vec3 forward = vec3(pitch.x * level.x, pitch.y, pitch.x * level.y);
-    return Camera(first.xyz, floatBitsToInt(first.w), right, up, forward);
+    return Camera(first.xyz, floatBitsToInt(first.w), right, up, forward, scale);
 }
 
 Cluster cluster_of(uint index)
@@ -59,9 +60,9 @@ int number_of(uint triangle)
 }
 
 // Pixels from the image's top left corner.
-vec2 on_screen(vec3 view)
+vec2 on_screen(Camera camera, vec3 view)
 {
-    return (0.5 + 0.5 * vec2(view.x, -view.y) * SCALE / view.z) * vec2(SIZE);
+    return (0.5 + 0.5 * vec2(view.x, -view.y) * camera.scale / view.z) * vec2(SIZE);
 }
 
 // Column and row of a tile's first pixel in its layer.

@@ -20,17 +20,17 @@ Extent extent_of(Camera camera, Cluster cluster)
     for (int i = 0; i < 8; ++i) {
         vec3 corner = mix(cluster.low, cluster.high, bvec3((i & 1) != 0, (i & 2) != 0, (i & 4) != 0));
         vec3 view = in_view(camera, corner);
-        vec2 pixel = on_screen(view);
+        vec2 pixel = on_screen(camera, view);
         extent = Extent(min(extent.low, pixel), max(extent.high, pixel), min(extent.nearest, view.z));
     }
     return extent;
 }
 
-// Whether the agent's scene is in the bank and its pose finite; the picture of any other stays empty.
+// Whether the agent's scene is in the bank, its pose finite and something in view; else the picture stays empty.
 bool is_pose(Camera camera)
 {
-    float size = dot(abs(camera.position) + abs(camera.forward), vec3(1.0));
-    return camera.scene >= 0 && camera.scene < NUM_SCENES && size < 1e30;
+    float size = dot(abs(camera.position) + abs(camera.forward), vec3(1.0)) + camera.scale.x;
+    return camera.scene >= 0 && camera.scene < NUM_SCENES && size < 1e30 && camera.scale.x > 0.0;
 }
 
 // Whether a box lies wholly beyond one plane of the view.
@@ -41,10 +41,10 @@ bool is_outside(Camera camera, Cluster cluster)
     float reach = dot(size, abs(camera.forward));  // of the box, forward
     if (centre.z + reach < NEAR || centre.z - reach > FAR)
         return true;
-    // How far the centre lies beyond the side planes |x| SCALE.x = z and |y| SCALE.y = z, and the box's reach inwards.
-    vec2 away = abs(centre.xy) * SCALE - centre.z;
-    vec3 right = camera.right * (centre.x > 0.0 ? SCALE.x : -SCALE.x);
-    vec3 up = camera.up * (centre.y > 0.0 ? SCALE.y : -SCALE.y);
+    // How far the centre lies beyond the side planes |x| scale.x = z and |y| scale.y = z, and the box's reach inwards.
+    vec2 scale = camera.scale, away = abs(centre.xy) * scale - centre.z;
+    vec3 right = camera.right * (centre.x > 0.0 ? scale.x : -scale.x);
+    vec3 up = camera.up * (centre.y > 0.0 ? scale.y : -scale.y);
     return away.x > dot(size, abs(right - camera.forward)) || away.y > dot(size, abs(up - camera.forward));
 }
 

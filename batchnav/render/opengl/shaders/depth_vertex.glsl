@@ -15,7 +15,7 @@ void main()
     vec3 b = corner_in_view(camera, item.y, 1);
     vec3 c = corner_in_view(camera, item.y, 2);
     vec3 view = gl_VertexID % 3 == 0 ? a : gl_VertexID % 3 == 1 ? b : c;
-    gl_Position = vec4(view.x * SCALE.x, -view.y * SCALE.y, NEAR, view.z);
+    gl_Position = vec4(view.x * camera.scale.x, -view.y * camera.scale.y, NEAR, view.z);
     uint tiles = uint(TILES.x * TILES.y);
     gl_Layer = int(item.x / tiles);
     gl_ViewportIndex = int(item.x % tiles);
@@ -23,7 +23,7 @@ void main()
     // A ray (x, y, 1) meets the plane at dot(normal, a) / dot(normal, ray) metres.
     vec3 normal = cross(b - a, c - a);
     normal *= NEAR / dot(normal, a);
-    vec2 by_pixel = 2.0 * vec2(normal.x, -normal.y) / (SCALE * vec2(SIZE));
+    vec2 by_pixel = 2.0 * vec2(normal.x, -normal.y) / (camera.scale * vec2(SIZE));
     vec2 centre = vec2(tile_of(item.x).xy) + 0.5 * vec2(SIZE);
     plane = vec3(by_pixel, normal.z - dot(by_pixel, centre));
 #if VISIBILITY

@@ -18,14 +18,14 @@ bool is_beyond(vec2 p, vec2 q, float side, vec4 pixels)
 }
 
 // Whether a triangle may cover a pixel's centre. Most of a detailed house's do not, seen at 64 x 64.
-bool covers(vec3 a, vec3 b, vec3 c)
+bool covers(Camera camera, vec3 a, vec3 b, vec3 c)
 {
     vec3 z = vec3(a.z, b.z, c.z);
     if (all(lessThan(z, vec3(NEAR))))
         return false;
     if (any(lessThan(z, vec3(NEAR))))
         return true;
-    vec2 p = on_screen(a), q = on_screen(b), r = on_screen(c);
+    vec2 p = on_screen(camera, a), q = on_screen(camera, b), r = on_screen(camera, c);
     vec4 pixels = pixels_in(min(min(p, q), r), max(max(p, q), r));
     if (is_empty(pixels))
         return false;
@@ -49,7 +49,7 @@ void main()
             continue;
 #endif
 #if PIXEL_CULLING
-        if (!covers(a, b, c))
+        if (!covers(camera, a, b, c))
             continue;
 #endif
         selected[atomicAdd(commands[5 * round_index], 3) / 3] = uvec2(agent, triangle);
