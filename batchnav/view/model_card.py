@@ -138,8 +138,15 @@ def _knowledge(run: PointNavRun) -> str:
     else:
         knows.append("speeds forward and to the left")
     depth = f"depth to {run.depth.max_depth:g} m " if "depth" in run.sensors else "images "
-    knows.append(f"{depth}from {run.camera.camera_height:g} m above the floor")
+    knows.append(f"{depth}from {_ends(run.camera.camera_height_range, run.camera.camera_height)} m above the floor")
+    if run.camera.hfov_range_deg:
+        knows.append(f"fields of view of {_ends(run.camera.hfov_range_deg, run.camera.hfov_deg)} degrees")
     return ", ".join(knows)
+
+
+def _ends(ends: Sequence[float], usual: float) -> str:
+    """A range in words, or the usual value where there is none."""
+    return " to ".join(f"{end:g}" for end in ends or (usual,))
 
 
 def _table(results: Mapping[tuple[str, str], Summary], metrics: Sequence[Metric]) -> str:

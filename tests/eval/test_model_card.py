@@ -61,3 +61,6 @@ def test_a_card_says_what_its_agent_sees_and_is_told():
     assert _sights(run) == "colour and depth"
     told = "the goal's place, told once at the start, steps of 0.3 m and turns of 10 degrees"
     assert _knowledge(run) == f"{told}, depth to 5 m from 0.88 m above the floor"
+    camera = dataclasses.replace(run.camera, camera_height_range=(0.3, 1.6), hfov_range_deg=(55.0, 120.0))
+    cameras = "depth to 5 m from 0.3 to 1.6 m above the floor, fields of view of 55 to 120 degrees"
+    assert _knowledge(dataclasses.replace(run, camera=camera)) == f"{told}, {cameras}"

@@ -11,7 +11,7 @@ import trimesh
 
 from batchnav.cli import evaluate as program
 from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
-from batchnav.errors import ArgumentError, BatchnavError, CheckpointError, EpisodeError
+from batchnav.errors import ArgumentError, BatchnavError, CheckpointError, ConfigError, EpisodeError
 from batchnav.evaluation.intervals import summarise
 from batchnav.tasks.pointnav import METRIC_SPECS, METRICS
 from batchnav.view.terminal import print_scenes
@@ -112,6 +112,20 @@ def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
     results = json.loads((tmp_path / "report" / "results.json").read_text())
     assert results["env"]["task"]["max_steps"] == 20
     assert set(results["overall"]) == set(METRICS)
+
+
+def test_another_camera(rooms, checkpoint, tmp_path, monkeypatch):
+    """All agents play with it; results and rows say so."""
+    rows = []
+    monkeypatch.setattr(program, "append_rows", lambda name, new: rows.extend(new))
+    options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path, "record": True}
+    program.main(program.Options((str(checkpoint), "greedy"), camera_height=0.4, hfov_deg=110.0, **options))
+    assert {(row["params"]["camera_height"], row["params"]["hfov_deg"]) for row in rows} == {(0.4, 110.0)}
+    for agent in ("learned", "greedy"):
+        camera = json.loads((tmp_path / agent / "results.json").read_text())["env"]["camera"]
+        assert (camera["camera_height"], camera["hfov_deg"]) == (0.4, 110.0)
+    with pytest.raises(ConfigError, match=r"hfov_deg: found 180\.0, expected 1 to 170"):
+        program.main(program.Options(("greedy",), hfov_deg=180.0, **options))
 
 
 def test_a_policy_that_sees_through_opengl_scores_the_same(rooms, checkpoint, tmp_path, opengl):

@@ -11,11 +11,12 @@ from batchnav.config import PolicyConfig, to_dict
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
-from batchnav.errors import ArgumentError
+from batchnav.errors import ArgumentError, ConfigError
 from batchnav.evaluation.habitat_agent import HabitatAgent
 from batchnav.evaluation.own_map import OwnMap
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import Agent
+from batchnav.sensors.camera import CameraConfig
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks.pointnav import PointNavConfig
 
@@ -77,6 +78,25 @@ def test_the_agent_for_habitat_plans_by_itself():
     agent.act({**seen, "depth": draw.random((64, 64, 1), np.float32), "compass": np.float32([0.3])})
     with pytest.raises(ArgumentError, match="observations: found depth, expected 'pointgoal_with_gps_compass' too"):
         agent.act({"depth": seen["depth"]})
+
+
+def test_it_plans_for_the_camera_that_it_is_told_of():
+    """A floor as a camera at 0.5 m sees it; to one at 1.25 m it would be in the air, and bar the way."""
+    trained = replace(CameraConfig(), camera_height_range=(0.3, 1.6), hfov_range_deg=(60.0, 120.0))
+    rows = np.float32((2 * np.arange(64) + 1 - 64) / 64)[:, None, None]  # of a field of view of 90 degrees
+    down = np.where(rows > 0, 0.5 / np.maximum(rows, 1e-6), 10.0).clip(0.0, 10.0)
+    depth = np.float32(np.broadcast_to(down / 10.0, (64, 64, 1)))
+    seen = {"depth": depth, "pointgoal_with_gps_compass": np.float32([5.0, 0.0])}
+    ways = {}
+    for height, hfov_deg in ((0.5, 90.0), (None, 90.0), (0.5, None)):
+        agent = HabitatAgent(policy(("depth", "plan"), camera=trained), camera_height=height, hfov_deg=hfov_deg)
+        assert agent.config.camera == CameraConfig(camera_height=height or 1.25)
+        agent.reset()
+        agent.act(seen)
+        ways[height, hfov_deg] = float(agent._map._mapper.told["plan"][0, 0])
+    assert ways[0.5, 90.0] == ways[0.5, None] == pytest.approx(5.0, abs=0.3) and ways[None, 90.0] > 7.0
+    with pytest.raises(ConfigError, match=r"camera_height: found 11\.0, expected 0 to 10"):
+        HabitatAgent(policy(("depth",)), camera_height=11.0)
 
 
 def test_what_it_cannot_map_for_is_refused():

@@ -46,4 +46,5 @@ def test_rows_name_what_is_not_as_usual():
     assert unusual(NavConfig(sensors=("rgb", "depth"))) == {"sensors": "rgb+depth"}
     found = unusual(PRESETS["challenge_2020"])
     assert found.items() >= {"agent_radius": 0.18, "actuation_noise": 0.5, "gps_compass": False}.items()
-    assert "forward_step" not in found and "max_steps" not in found
+    assert found.items() >= {"camera_height": 0.88, "hfov_deg": 70.0}.items()
+    assert not {"forward_step", "max_steps", "height", "width"} & found.keys()
