@@ -9,6 +9,7 @@ policy.safetensors, curves.png and README.md into --out; with --record also rows
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +18,12 @@ import tyro
 
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import needed_appearance
+from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.run import Evaluation, Player, PolicyPlayer, ReferencePlayer
 from batchnav.policy.weights import load_policy, save_policy
+from batchnav.runs.folder import CONFIG_NAME
 from batchnav.runs.results import append_rows, commit
-from batchnav.runtime.bundled import EPISODES, FAMILIES
+from batchnav.runtime.bundled import EPISODES, FAMILIES, WEIGHTS
 from batchnav.runtime.device import machine, resolve_device
 from batchnav.tasks.pointnav import METRIC_SPECS
 from batchnav.view.model_card import write_model_card
@@ -49,9 +52,12 @@ class Options:
 
 def main(options: Options) -> None:
     device, made_by = resolve_device(options.device), commit()  # before the weights change the tree
+    for name in (CONFIG_NAME, "metrics.jsonl", WEIGHTS):
+        if not (options.run / name).is_file():  # before episodes are played for minutes
+            raise ArgumentError(f"{options.run}: found no {name}, expected the folder of a run")
     options.out.mkdir(parents=True, exist_ok=True)
-    weights = options.out / "policy.safetensors"
-    trained = load_policy(options.run / "policy.safetensors")
+    weights = options.out / WEIGHTS
+    trained = load_policy(options.run / WEIGHTS)
     save_policy(trained.network, weights, trained.info, torch.bfloat16)
     players: dict[str, Player] = {"this agent": PolicyPlayer(weights, device)}
     runs = {"this agent": options.run}
@@ -78,4 +84,7 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    try:
+        main(tyro.cli(Options, description=__doc__))
+    except BatchnavError as error:
+        sys.exit(f"error: {error}")

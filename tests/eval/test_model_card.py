@@ -4,10 +4,12 @@ import dataclasses
 import json
 import shutil
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
 from batchnav.config import from_dict
+from batchnav.errors import ArgumentError
 from batchnav.runs.config import PointNavRun
 from batchnav.view.model_card import _knowledge, _sights
 from eval import model_card
@@ -35,6 +37,10 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
         record=True,
     )  # fmt: skip
     model_card.main(options)
+    (tmp_path / "mine" / "config.yaml").rename(tmp_path / "mine" / "other.yaml")
+    with pytest.raises(ArgumentError, match=r"mine: found no config\.yaml, expected the folder of a run"):
+        model_card.main(options)
+    (tmp_path / "mine" / "other.yaml").rename(tmp_path / "mine" / "config.yaml")
     assert {tensor.dtype for tensor in load_file(out / "policy.safetensors").values()} == {torch.bfloat16}
     assert (out / "curves.png").stat().st_size > 1000
     text = (out / "README.md").read_text()
