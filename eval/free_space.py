@@ -1,7 +1,8 @@
 """A map of cells that an agent makes by looking, and the way over it: what `eval/without_map.py` does at a step.
 
 Compiled, in this order: what is known and what a cell costs; what an image tells; fast marching from the goal (Sethian,
-"A fast marching level set method for monotonically advancing fronts", 1996) and the way down; the action.
+"A fast marching level set method for monotonically advancing fronts", 1996) and the way down; looking, and going. In
+between somebody may say what the unseen costs.
 """
 
 from __future__ import annotations
@@ -97,6 +98,22 @@ def reveal_all(i, maps):
     for r in range(maps.size[i, 0]):
         for c in range(maps.size[i, 1]):
             reveal(i, r, c, maps)
+
+
+@njit
+def set_unseen(i, unseen, maps):
+    """What a metre of the unseen cells costs, f32 [rows, columns]; beside an obstacle no less than it did."""
+    rows, columns = maps.size[i]
+    for r in range(rows):
+        for c in range(columns):
+            if maps.known[i, r, c]:
+                continue
+            maps.cost[i, r, c] = unseen[r, c]
+            for nr in range(max(r - 1, 0), min(r + 2, rows)):
+                for nc in range(max(c - 1, 0), min(c + 2, columns)):
+                    if maps.known[i, nr, nc] and not maps.free[i, nr, nc]:
+                        maps.cost[i, r, c] = max(unseen[r, c], MARGIN)
+    maps.stale[i] = True
 
 
 @njit
@@ -262,10 +279,15 @@ def aim(i, x, z, goal_x, goal_z, unknown, maps):
     if count == 0:
         plan(i, int(z), int(x), goal_x, goal_z, maps)
         count = descend(i, int(z), int(x), goal_x, goal_z, maps, path)
-    dearest = max(MARGIN, np.float32(unknown))
+    dearest, most = max(MARGIN, np.float32(unknown)), np.empty(count, np.float32)
+    for k in range(count):  # a short cut is no dearer than the unseen that the way to there leads through
+        r, c = int(path[k, 1]), int(path[k, 0])
+        if not maps.known[i, r, c] and dearest < maps.cost[i, r, c] < BLOCKED:
+            dearest = maps.cost[i, r, c]
+        most[k] = dearest
     for k in range(count - 1, -1, -1):
         near = math.hypot(path[k, 0] - x, path[k, 1] - z) < 2.0
-        if near or clear(i, x, z, path[k, 0], path[k, 1], dearest, maps):
+        if near or clear(i, x, z, path[k, 0], path[k, 1], most[k], maps):
             return path[k, 0], path[k, 1]
     return goal_x, goal_z
 
@@ -284,12 +306,9 @@ def choose(heading, dx, dz, turn, before):
 
 
 @njit
-def act(i, maps, settings, depth, position, heading, goal, fell_short, before):
-    """One agent's action."""
-    if math.hypot(goal[0] - position[0], goal[2] - position[2]) < settings.radius:
-        return STOP
+def look_around(i, settings, depth, position, heading, fell_short, maps):
+    """What one agent learns from its images f32 [V, H, W], from where it stands, and from a step that fell short."""
     x, z = (position[0] - maps.low[i, 0]) / CELL, (position[2] - maps.low[i, 1]) / CELL
-    goal_x, goal_z = (goal[0] - maps.low[i, 0]) / CELL, (goal[2] - maps.low[i, 1]) / CELL
     here_r, here_c = int(z), int(x)
     for k in range(1, 4 if fell_short else 1):  # what is just ahead
         r, c = int(z - k * math.cos(heading)), int(x - k * math.sin(heading))
@@ -302,17 +321,33 @@ def act(i, maps, settings, depth, position, heading, goal, fell_short, before):
             if (r - here_r) ** 2 + (c - here_c) ** 2 <= NEAR * NEAR:
                 reveal(i, r, c, maps)
     maps.cost[i, here_r, here_c] = min(maps.cost[i, here_r, here_c], MARGIN)  # it stands there
+
+
+@numba.njit(error_model="numpy", parallel=True, cache=True)
+def look_all(settings, depth, positions, headings, playing, fell_short, maps):
+    """`look_around` of every agent that plays."""
+    for k in prange(len(playing)):
+        i = np.int64(k)  # prange counts in unsigned integers
+        if playing[i]:
+            look_around(i, settings, depth[i], positions[i], headings[i], fell_short[i], maps)
+
+
+@njit
+def go(i, settings, position, heading, goal, before, maps):
+    """One agent's action."""
+    if math.hypot(goal[0] - position[0], goal[2] - position[2]) < settings.radius:
+        return STOP
+    x, z = (position[0] - maps.low[i, 0]) / CELL, (position[2] - maps.low[i, 1]) / CELL
+    goal_x, goal_z = (goal[0] - maps.low[i, 0]) / CELL, (goal[2] - maps.low[i, 1]) / CELL
     to_x, to_z = aim(i, x, z, goal_x, goal_z, settings.unknown, maps)
     return choose(heading, to_x - x, to_z - z, settings.turn, before)
 
 
 @numba.njit(error_model="numpy", parallel=True, cache=True)
-def act_all(maps, settings, depth, positions, headings, goals, playing, fell_short, actions_out):
-    """`act` of every agent that plays; the others turn on the spot."""
+def go_all(settings, positions, headings, goals, playing, maps, actions_out):
+    """`go` of every agent that plays, from its last action to its next; the others turn on the spot."""
     for k in prange(len(actions_out)):
         i, action = np.int64(k), LEFT  # prange counts in unsigned integers
         if playing[i]:
-            action = act(
-                i, maps, settings, depth[i], positions[i], headings[i], goals[i], fell_short[i], actions_out[i]
-            )
+            action = go(i, settings, positions[i], headings[i], goals[i], actions_out[i], maps)
         actions_out[i] = action

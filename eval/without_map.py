@@ -9,7 +9,12 @@ has cells of 5 cm. A cell that its depth camera sees tells at once whether one c
 is without error, which no agent's is. The way to the goal is found by fast marching (Sethian, 1996), and anew when
 something was seen to be in it. It is walked by the environment's own steps and turns.
 
-With `--sees map` all is known from the start. What is then lost is the walking's, and the rest is not knowing.
+With `--sees map` all is known from the start. What is then lost is the walking's, and the rest is not knowing. Between
+the two it can be told what is near to what it sees (`--truth-within`), or guess what it does not see (`--guess`):
+
+    python eval/without_map.py --truth-within 2
+    python eval/without_map.py --guess runs/guess/guess.safetensors
+
 Prints success and SPL with 95% intervals, and the SPL that is lost by outcome, as `eval/failures.py` has them.
 """
 
@@ -38,7 +43,8 @@ from batchnav.sim.bodies import FORWARD, STOP
 from batchnav.tasks.pointnav import METRIC_SPECS
 from batchnav.view.terminal import print_agents
 from eval.failures import by_outcome, outcomes
-from eval.free_space import BLOCKED, CELL, NEAR, Maps, Settings, act_all, reveal_all
+from eval.free_space import BLOCKED, CELL, NEAR, Maps, Settings, go_all, look_all, reveal_all, set_unseen
+from eval.unseen import EVERY, Guess, Truth, load_guess
 
 STOREY = 0.5
 """Metres: floors whose heights round to the same multiple share a map, which has what is up to 1.5 of it off."""
@@ -62,6 +68,10 @@ class Options:
     """Pixels of the depth camera's sides."""
     unknown: float = 1.0
     """What a metre through unseen cells costs, where one through seen ones costs 1."""
+    guess: Path | None = None
+    """Weights that `eval/guess.py` trained: unseen cells that they take for blocked are dearer."""
+    truth_within: float | None = None
+    """Metres from what it sees within which it is told which unseen cells are blocked."""
     num_envs: int = 64
     """Environments at a time, at most one per episode."""
     out: Path | None = None
@@ -69,7 +79,7 @@ class Options:
 
 
 def main(options: Options) -> None:
-    player = MapPlayer(options.sees, options.size, options.unknown)
+    player = MapPlayer(options.sees, options.size, options.unknown, unseen_of(options))
     for path in options.episodes:
         evaluation = Evaluation(path, torch.device("cpu"), player.config.body, options.num_envs)
         played = evaluation.play(player)
@@ -80,16 +90,29 @@ def main(options: Options) -> None:
             table.add_row(name, f"{values['episodes']:.3f}", f"{values['spl_lost']:.3f}")
         Console().print(table)
         if options.out is not None:
-            evaluation.write_results(options.out / f"{evaluation.split}_{options.sees}.json", played)
+            name = f"{evaluation.split}_{player.name.removeprefix('maps: ').replace(' ', '_')}"
+            evaluation.write_results(options.out / f"{name}.json", played)
+
+
+def unseen_of(options: Options) -> Guess | Truth | None:
+    """What says how the unseen is. ArgumentError where more than one does."""
+    given = {"guess": options.guess, "truth_within": options.truth_within, "unknown": options.unknown}
+    given = {name: value for name, value in given.items() if value is not None and (name, value) != ("unknown", 1.0)}
+    if len(given) > 1:
+        raise ArgumentError(f"found {' and '.join(given)}, expected one of guess, truth_within, unknown")
+    if options.guess is not None:
+        return Guess(load_guess(options.guess))
+    return None if options.truth_within is None else Truth(options.truth_within)
 
 
 class MapPlayer:
     """The agent with the eyes that it has: a `batchnav.evaluation.run.Player`."""
 
-    def __init__(self, sees: str = "ahead", size: int = 64, unknown: float = 1.0):
+    def __init__(self, sees: str = "ahead", size: int = 64, unknown: float = 1.0, unseen: Guess | Truth | None = None):
         if not 1.0 <= unknown < BLOCKED:
             raise ArgumentError(f"unknown: found {unknown}, expected 1 to less than {BLOCKED:g}")
-        self.name, self.unknown, self.degrees = f"maps: {sees}", unknown, list(EYES[sees].values())
+        self.name = f"maps: {sees}" if unseen is None else f"maps: {sees} {unseen.name}"
+        self.unknown, self.unseen, self.degrees = unknown, unseen, list(EYES[sees].values())
         config = with_options(NavConfig(), {"height": size, "width": size})
         cameras = {
             name: dataclasses.replace(config.camera, camera_heading_deg=degrees)
@@ -106,7 +129,10 @@ class MapPlayer:
 
 
 class MapAgent:
-    """Maps what the depth cameras see, plans on the map, and goes where the plan says."""
+    """Maps what the depth cameras see, plans on the map, and goes where the plan says.
+
+    `places` f64 [N, 3, 2] are the goals, starts and agents, as rows and columns of cells of `maps`.
+    """
 
     def __init__(self, env: NavEnv, player: MapPlayer):
         self._env, self._player, n = env, player, env.num_envs
@@ -116,7 +142,9 @@ class MapAgent:
         free, known, dearer = (np.zeros(shape, bool) for _ in range(3))
         cost, time = (np.zeros(shape, np.float32) for _ in range(2))
         low, size = np.zeros((n, 2)), np.zeros((n, 2), np.int64)
-        self._maps = Maps(free, known, cost, dearer, time, low, size, np.zeros(n, bool))
+        self.maps = Maps(free, known, cost, dearer, time, low, size, np.zeros(n, bool))
+        self.places, self._starts = np.zeros((n, 3, 2)), np.zeros((n, 3), np.float32)
+        self._known, self._ago = (np.zeros(n, np.int64) for _ in range(2))
         body, radius = env.config.body, env.config.task.success_distance - STOP_SLACK
         views, turn = np.radians(np.array(player.degrees, float)), math.radians(body.turn_angle_deg)
         camera, depth = player.config.camera, player.config.depth
@@ -141,16 +169,28 @@ class MapAgent:
         seen = np.stack(images, axis=1) if images else np.zeros((len(started), 0, 0, 0), np.float32)
         went = self._actions == FORWARD
         fell_short = ~started & went & (np.linalg.norm(positions - self._positions, axis=1) < 0.5 * self._step)
-        act_all(
-            self._maps, self._settings, seen, positions, bodies.heading.numpy(), state.goal.numpy(), playing,
-            fell_short, self._actions,
-        )  # fmt: skip
+        headings, goals = bodies.heading.numpy(), state.goal.numpy()
+        look_all(self._settings, seen, positions, headings, playing, fell_short, self.maps)
+        points = np.stack([goals, self._starts, positions], axis=1)[:, :, [2, 0]]
+        self.places = (points - self.maps.low[:, None, ::-1]) / CELL
+        if self._player.unseen is not None:
+            self._ask(self._player.unseen, playing)
+        go_all(self._settings, positions, headings, goals, playing, self.maps, self._actions)
         self._positions = positions.copy()
         return torch.from_numpy(self._actions)
 
+    def _ask(self, unseen: Guess | Truth, playing: np.ndarray) -> None:
+        """Have it say what the unseen costs, where enough steps were made and cells seen since it last did."""
+        known = np.array([np.count_nonzero(cells) for cells in self.maps.known])
+        self._ago += 1
+        which = np.flatnonzero(playing & (self._ago >= unseen.every) & (known - self._known >= unseen.news))
+        for i, cost in unseen.costs(which, self.maps, self.places):
+            set_unseen(i, cost, self.maps)
+        self._ago[which], self._known[which] = 0, known[which]
+
     def _begin(self, i: int, scene: int, start: np.ndarray) -> None:
         """An empty map for environment i, or, for one that sees nothing, a whole one."""
-        maps, navmesh = self._maps, self._env.bank.scenes[scene].navmesh
+        maps, navmesh = self.maps, self._env.bank.scenes[scene].navmesh
         key = scene, int(navmesh.island(start)), round(float(start[1]) / STOREY)
         if key not in self._floors:
             self._floors[key] = floor_of(navmesh, key[1], key[2] * STOREY)
@@ -160,7 +200,7 @@ class MapAgent:
         maps.free[i] = False
         maps.free[i, :rows, :columns] = floor
         maps.known[i], maps.cost[i], maps.dearer[i], maps.stale[i] = False, self._player.unknown, False, True
-        self._actions[i] = STOP
+        self._actions[i], self._starts[i], self._known[i], self._ago[i] = STOP, start, 0, EVERY
         if not self._player.sees:
             reveal_all(i, maps)
 
