@@ -117,6 +117,8 @@ def agent(row: Row) -> str:
     notes += ["sees by OpenGL"] if params.get("renderer") == "opengl" else []
     notes += ["noisy wheels"] if params.get("actuation_noise") else []
     notes += ["no GPS and compass"] if params.get("gps_compass") is False else []
+    notes += [f"from {params['camera_height']:g} m"] if "camera_height" in params else []
+    notes += [f"{params['hfov_deg']:g} degrees"] if "hfov_deg" in params else []
     return ", ".join([params["agent"], *notes])
 
 

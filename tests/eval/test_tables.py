@@ -55,9 +55,11 @@ def test_agents_under_other_conditions_have_lines_of_their_own(files):
     params = {"agent": "learned", "split": "wide_val", "frames": 55_050_240, "actuation_noise": 0.5}
     ends = {"low": 0.4, "high": 0.5}
     write("pointnav", ("spl", 0.45, params, ends), ("spl", 0.41, params | {"gps_compass": False}, ends))
+    write("pointnav", ("spl", 0.43, params | {"camera_height": 0.88, "hfov_deg": 79.0}, ends))
     assert [line.split(" | ")[0] for line in lines("pointnav")[2:]] == [
         "| learned, noisy wheels",
         "| learned, noisy wheels, no GPS and compass",
+        "| learned, noisy wheels, from 0.88 m, 79 degrees",
     ]
 
 
@@ -105,6 +107,7 @@ def test_the_leaderboard_has_a_line_an_agent_and_says_how(files):
     measured("learned", "val", 0.985, 0.895, frames=300_023_808, seed=0, sample=True, renderer="raycast")
     measured("learned", "test", 0.99, 0.925, frames=300_023_808, seed=0, sample=True, renderer="raycast")
     measured("learned", "val", 0.5, 0.5, frames=300_023_808, seed=0, sample=False)  # other actions
+    measured("greedy", "val", 0.3, 0.3, camera_height=0.88)  # another camera
     small = {"frames": 2_750_464, "sample": True, "renderer": "raycast"}
     measured("learned", "val", 0.6, 0.5, seed=1, **small)
     measured("learned", "val", 0.7, 0.6, seed=1, **small, encoder="simple_cnn")
