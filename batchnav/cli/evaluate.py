@@ -24,7 +24,7 @@ from rich.console import Console
 
 from batchnav.config import to_dict
 from batchnav.data.source import SCENES_DIR
-from batchnav.envs.config import nav_config, with_options
+from batchnav.envs.config import nav_config, with_camera
 from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.agents import REFERENCE_AGENTS, SENSORS_OF_AGENTS
@@ -179,9 +179,8 @@ def find_players(options: Options, words: Sequence[str], ranks: Ranks) -> dict[s
         if name not in task.reference_agents:
             raise ArgumentError(f"agent: found {name!r}, expected one of {', '.join(task.reference_agents)}")
         players[name] = ReferencePlayer(name, config)
-    camera = {"camera_height": options.camera_height, "hfov_deg": options.hfov_deg}
     for player in players.values():
-        player.config = with_options(player.config, {k: value for k, value in camera.items() if value is not None})
+        player.config = with_camera(player.config, options.camera_height, options.hfov_deg)
     return players
 
 
@@ -193,6 +192,8 @@ def name_of(checkpoint: Path) -> str:
 def default_folder(options: Options, words: Sequence[str]) -> Path:
     """Where results go: below the only policy's folder, or below `runs` for what comes with batchnav or is compared."""
     played = options.split if options.episodes is None else options.episodes.name.partition(".")[0]
+    played += "" if options.camera_height is None else f"_{options.camera_height:g}m"
+    played += "" if options.hfov_deg is None else f"_{options.hfov_deg:g}deg"
     if len(words) > 1:
         return Path("runs") / f"compared_{played}"
     folder = Path("runs") / words[0]

@@ -102,6 +102,12 @@ def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
     return dataclasses.replace(config, **parts)
 
 
+def with_camera(config: NavConfig, camera_height: float | None, hfov_deg: float | None) -> NavConfig:
+    """A configuration whose main camera is elsewhere above the navmesh, or sees more or less; None: as it was."""
+    told = {"camera_height": camera_height, "hfov_deg": hfov_deg}
+    return with_options(config, {name: value for name, value in told.items() if value is not None})
+
+
 _CHALLENGE = {
     "height": 360, "width": 640, "hfov_deg": 70.0, "camera_height": 0.88, "min_depth": 0.1, "turn_angle_deg": 30.0,
     "sliding": False, "agent_radius": 0.18, "agent_height": 0.88, "success_distance": 0.36,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from batchnav.envs.config import NavConfig, config_of, with_options
+from batchnav.envs.config import NavConfig, config_of, with_camera
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.own_map import OwnMap
 from batchnav.policy.agent import Agent
@@ -55,9 +55,7 @@ class HabitatAgent:
         """
         self.policy = policy if isinstance(policy, Agent) else load_policy(policy, device)
         self.sample, self.seed = sample, seed
-        camera = {"camera_height": camera_height, "hfov_deg": hfov_deg}
-        told = {name: value for name, value in camera.items() if value is not None}
-        self.config: NavConfig = with_options(config_of(self.policy.info), told)
+        self.config: NavConfig = with_camera(config_of(self.policy.info), camera_height, hfov_deg)
         body = self.config.body
         if not body.is_discrete:
             raise ArgumentError(f"policy: found control {body.control!r}, expected v0 or v1, whose actions are indices")

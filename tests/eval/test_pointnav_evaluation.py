@@ -174,6 +174,8 @@ def test_results_go_beside_a_policy_of_ones_own_only(checkpoint):
     mine = dataclasses.replace(options, episodes=Path("data/mine.json.gz"))
     assert program.default_folder(mine, [str(checkpoint)]) == checkpoint.parent / "eval_mine"
     assert program.default_folder(options, ["greedy"]) == Path("runs/greedy/eval_val")
+    other = program.Options(camera_height=0.88, hfov_deg=79.0)  # which writes over nobody's results
+    assert program.default_folder(other, ["greedy"]) == Path("runs/greedy/eval_val_0.88m_79deg")
 
 
 def test_bad_commands(rooms, tmp_path):
