@@ -9,6 +9,7 @@ import trimesh
 from batchnav.render.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
+from batchnav.sensors.ground import OBSTACLE, SIDE
 from batchnav.sensors.rig import MAIN, Rig, make_sensors
 from batchnav.sim.bodies import Bodies
 from batchnav.types import TriangleMesh
@@ -58,6 +59,16 @@ def observe(rig):
 def pack(device="cpu", **options):
     """A bank of the room alone, with appearance."""
     return SceneBank.pack([room_scene(**options)], device, appearance=True)
+
+
+def mapped_obstacles(env, scene):
+    """How many cells of its agents' maps an environment has obstacles in, and in how many of those one could stand."""
+    known = env._mapper.known
+    frame, stands = known.frame.numpy(), known.stands.view(-1, SIDE, SIDE).numpy() >= OBSTACLE
+    i, r, c = np.nonzero(stands)
+    x, z = frame[i, 0] + (c + 0.5) * frame[i, 2], frame[i, 1] + (r + 0.5) * frame[i, 2]
+    level = env.sim.bodies.position[:, 1].numpy()[i]
+    return len(i), scene.navmesh.is_navigable(np.stack([x, level, z], 1).astype(np.float32)).sum()
 
 
 def planes_seen(position, heading, pitch, camera):

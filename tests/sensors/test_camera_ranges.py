@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from rigs import bodies_at, make_rig, pack
+from rigs import bodies_at, make_rig, mapped_obstacles, pack
 
 from batchnav.config import from_dict, to_dict
 from batchnav.data.scenes import find_scene
@@ -19,7 +19,6 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sensors import SENSORS
 from batchnav.sensors.camera import CameraConfig, camera_poses
 from batchnav.sensors.depth import DepthConfig
-from batchnav.sensors.ground import OBSTACLE, SIDE
 from batchnav.sensors.sensor import Views
 
 HEIGHTS, HFOVS = (0.3, 1.6), (55.0, 120.0)
@@ -116,17 +115,9 @@ def test_maps_are_as_true_as_with_one_camera(house):
         env.step([2 + step % 2 if step % 3 else 1] * 32)
     for _ in range(36):
         env.step([2] * 32)
-    known = env._mapper.known
-    frame, stands = known.frame.numpy(), known.stands.view(-1, SIDE, SIDE).numpy() >= OBSTACLE
-    free = blocked = 0
-    for i in range(32):
-        r, c = np.nonzero(stands[i])
-        x, z = frame[i, 0] + (c + 0.5) * frame[i, 2], frame[i, 1] + (r + 0.5) * frame[i, 2]
-        level = np.full_like(x, float(env.sim.bodies.position[i, 1]))
-        free += house.navmesh.is_navigable(np.stack([x, level, z], 1).astype(np.float32)).sum()
-        blocked += len(r)
-    assert blocked > 1000 and free / blocked < 0.2
-    assert (known.ground > 0).sum(1).min() > 5
+    obstacles, navigable = mapped_obstacles(env, house)
+    assert obstacles > 1000 and navigable / obstacles < 0.2
+    assert (env._mapper.known.ground > 0).sum(1).min() > 5
 
 
 def test_agents_are_evaluated_with_the_usual_camera():

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from numba import types as nb
+from rigs import mapped_obstacles
 
 import batchnav
 from batchnav.data.scenes import find_scene
@@ -161,16 +162,8 @@ def test_walls_stand_where_the_navmesh_ends(house):
     """Few obstacles are cells in whose middle an agent could stand: a hit may lie in a corner of such a one."""
     env = NavEnv([house], 8, "cpu", sensors=SENSORS)
     walk(env, 60)
-    obstacle = cells(env)[0] >= OBSTACLE
-    frame = env._mapper.known.frame.numpy()
-    stands = blocked = 0
-    for i in range(8):
-        r, c = np.nonzero(obstacle[i])
-        x, z = frame[i, 0] + (c + 0.5) * frame[i, 2], frame[i, 1] + (r + 0.5) * frame[i, 2]
-        height = np.full_like(x, float(env.sim.bodies.position[i, 1]))
-        stands += house.navmesh.is_navigable(np.stack([x, height, z], 1).astype(np.float32)).sum()
-        blocked += len(r)
-    assert blocked > 500 and stands / blocked < 0.2
+    obstacles, navigable = mapped_obstacles(env, house)
+    assert obstacles > 500 and navigable / obstacles < 0.2
 
 
 def reached_by(env, name, seed):
