@@ -27,7 +27,7 @@ from batchnav.data.source import SCENES_DIR
 from batchnav.envs.config import nav_config, with_camera
 from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
-from batchnav.evaluation.agents import REFERENCE_AGENTS, SENSORS_OF_AGENTS
+from batchnav.evaluation.agents import REFERENCE_AGENTS, SETTINGS_OF_AGENTS
 from batchnav.evaluation.run import Evaluation, Played, Player, PolicyPlayer, ReferencePlayer
 from batchnav.runs.results import append_rows
 from batchnav.runtime.ahead import ORACLE, compile_ahead
@@ -109,7 +109,9 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
     if ranks.first:
         check_writable(out, BatchnavError)  # before anything is played
     task = TASKS[first.config.task_name]
-    quick = [name for name in task.reference_agents if name not in SENSORS_OF_AGENTS]  # the others look, as policies do
+    quick = [
+        name for name in task.reference_agents if name not in SETTINGS_OF_AGENTS
+    ]  # the others look, as policies do
     others = [name for name in quick if options.report and name not in players]
     if ranks.first and ranks.device.type == "cpu" and "oracle" in (*players, *others):
         compile_ahead(ORACLE, config_of_env=to_dict(first.config))

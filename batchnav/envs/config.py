@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from batchnav.config import KINDS, from_dict
 from batchnav.errors import ConfigError
+from batchnav.sensors.anticipation import MapConfig
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.rgb import RGBConfig
@@ -38,6 +39,8 @@ class NavConfig:
     `batchnav.sensors.mapper.MAP_SPECS`."""
     depth: DepthConfig = field(default_factory=DepthConfig)
     rgb: RGBConfig = field(default_factory=RGBConfig)
+    map: MapConfig = field(default_factory=MapConfig)
+    """What the sensors "map" and "plan" take for granted."""
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
     """What agents are to do: settings of a task of `batchnav.tasks.TASKS`, which a file names: `{name: pointnav}`."""
 
@@ -73,7 +76,7 @@ class NavConfig:
         return {"depth": self.depth, "rgb": self.rgb}
 
 
-PARTS = ("body", "camera", "depth", "rgb", "task")
+PARTS = ("body", "camera", "depth", "rgb", "map", "task")
 """The parts of a `NavConfig` whose fields may be given by name alone; no two have one in common."""
 
 

@@ -123,9 +123,9 @@ class NavEnv(gym.vector.VectorEnv):
         self.sim = Simulator(self.bank, num_envs, body, make_task, seed, first_env)
         self.task = self.sim.task
         mapped = frozenset(names) & MAP_SPECS.keys()
-        self._mapper = self._make_mapper(mapped) if mapped else None
-        if self._mapper is not None:
-            made.setdefault(MAIN, {}).update((name, MapSensor(name, self._mapper)) for name in sorted(mapped))
+        self.mapper = self._make_mapper(mapped) if mapped else None
+        if self.mapper is not None:
+            made.setdefault(MAIN, {}).update((name, MapSensor(name, self.mapper)) for name in sorted(mapped))
         self.rig = Rig(self.bank, self.sim.bodies, cameras, made, renderer, self.sim.origin)
         self._pose_sensors = make_pose_sensors(names)
         if self.stream is not None:
@@ -150,7 +150,7 @@ class NavEnv(gym.vector.VectorEnv):
         if PLAN in names and not follows:
             raise ConfigError(f"sensors: found {PLAN!r}, expected it with the task pointnav and gps_compass alone")
         goal = goal if follows else None
-        return Mapper(names, config.depth, config.body, self.sim.bodies, goal)
+        return Mapper(names, config.depth, config.map, config.body, self.sim.bodies, goal)
 
     def _new_observation(self) -> Observation:
         return {
@@ -181,8 +181,8 @@ class NavEnv(gym.vector.VectorEnv):
             self.sim.bodies.episode.fill_(-1)
             self._redraws.zero_()
         self._draw_finishes()
-        if self._mapper is not None:
-            self._mapper.forget()  # a seed begins to count episodes anew
+        if self.mapper is not None:
+            self.mapper.forget()  # a seed begins to count episodes anew
         self.sim.reset()
         for flags in (self.sim.bodies.done, self.sim.bodies.terminated, self.sim.bodies.truncated):
             flags.zero_()
@@ -244,8 +244,8 @@ class NavEnv(gym.vector.VectorEnv):
         return handed(result, self._copy, self._output)
 
     def _observe(self, out: Observation) -> Observation:
-        if self._mapper is not None:
-            self._mapper.due = True
+        if self.mapper is not None:
+            self.mapper.due = True
         self.rig.observe(out)
         for name, sensor in self._pose_sensors.items():
             if name in out:
@@ -309,13 +309,13 @@ class NavEnv(gym.vector.VectorEnv):
         """The live tensors that are saved."""
         tensors = {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
         drawn = {} if self.bank.finishes is None else {"redraws": self._redraws}
-        known = {} if self._mapper is None else self._mapper.state
+        known = {} if self.mapper is None else self.mapper.state
         return {**tensors, **drawn, **known, "seed": self.sim.origin.seed}
 
     def _ranges(self) -> dict[str, tuple[float, float]]:
         """The lowest and highest values in a state that kernels can go on from, by name, where not all are good."""
         count, finite = (0, torch.iinfo(torch.int32).max), (-MAX_FLOAT, MAX_FLOAT)
-        known = {} if self._mapper is None else self._mapper.ranges
+        known = {} if self.mapper is None else self.mapper.ranges
         return {
             "scene": (0, self.bank.num_scenes - 1), "position": finite, "heading": finite, "start": finite,
             "start_heading": finite, "tilt": finite, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,

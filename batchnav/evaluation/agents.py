@@ -1,13 +1,15 @@
-"""Agents to compare with: random, forward-only, greedy, the planner, the follower of shortest paths, the frontier's.
+"""Agents to compare with: random, forward-only, greedy, two planners, the follower of shortest paths, the frontier's.
 
 The first three know only the goal sensor, where the task has one, and stop where it says that the goal is near; the
-planner also goes by a map that it makes of what it sees, and the last two know the navmesh. A task says which of them
+planner also goes by a map that it makes of what it sees, the anticipator by one on which it guesses what it does not
+see, and the last two know the navmesh. A task says which of them
 can play it (`Task.reference_agents`).
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
@@ -16,6 +18,7 @@ from batchnav.errors import ConfigError
 from batchnav.evaluation.follow import OracleAgent
 from batchnav.evaluation.frontier import FrontierAgent
 from batchnav.evaluation.play import Agent
+from batchnav.sensors.anticipation import MapConfig
 from batchnav.sensors.mapper import PLAN
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
@@ -85,11 +88,14 @@ class PlannerAgent(GreedyAgent):
 
 REFERENCE_AGENTS: dict[str, type] = {
     "random": RandomAgent, "forward": ForwardAgent, "greedy": GreedyAgent, "planner": PlannerAgent,
-    "oracle": OracleAgent, "frontier": FrontierAgent,
+    "anticipator": PlannerAgent, "oracle": OracleAgent, "frontier": FrontierAgent,
 }  # fmt: skip
 """By name; each is made from the environment it will act in, and chooses among steps and turns."""
-SENSORS_OF_AGENTS: dict[str, tuple[str, ...]] = {"planner": ("depth", PLAN)}
-"""What those see that look; the others do without images."""
+SETTINGS_OF_AGENTS: dict[str, dict[str, Any]] = {
+    "planner": {"sensors": ("depth", PLAN), "map": MapConfig()},
+    "anticipator": {"sensors": ("depth", PLAN), "map": MapConfig(anticipation="occupancy")},
+}
+"""Fields of the `NavConfig` of those that look; the others do without images."""
 
 
 def make_reference_agent(name: str, env: NavEnv) -> Agent:

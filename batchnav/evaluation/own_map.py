@@ -39,7 +39,7 @@ class OwnMap:
         depth = replace(config.depth, depth_noise=0.0)  # the images that come have theirs
         self._wanted = 0.0
         """Metres that the last action was to go ahead."""
-        self._mapper = Mapper(names, depth, config.body, self._body, self._goal)
+        self._mapper = Mapper(names, depth, config.map, config.body, self._body, self._goal)
 
     def begin(self) -> None:
         """Begin an episode."""

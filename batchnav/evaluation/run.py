@@ -21,7 +21,7 @@ from batchnav.data.validate import distance_mismatches
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, BatchnavError
-from batchnav.evaluation.agents import SENSORS_OF_AGENTS, make_reference_agent
+from batchnav.evaluation.agents import SETTINGS_OF_AGENTS, make_reference_agent
 from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import Agent, Images, Recording, evaluate, record
 from batchnav.evaluation.watch import Eyes, Walk, Watched, seen_along
@@ -76,16 +76,15 @@ class PolicyPlayer:
 
 @dataclasses.dataclass
 class ReferencePlayer:
-    """One of REFERENCE_AGENTS, by name; its task must know it. One that looks has sensors of its own."""
+    """One of REFERENCE_AGENTS, by name; its task must know it. One that looks has its own sensors and map."""
 
     name: str
     config: NavConfig
     sees = False
 
     def __post_init__(self):
-        if self.name in SENSORS_OF_AGENTS:
-            self.sees, sensors = True, SENSORS_OF_AGENTS[self.name]
-            self.config = dataclasses.replace(self.config, sensors=sensors)
+        if self.name in SETTINGS_OF_AGENTS:
+            self.sees, self.config = True, dataclasses.replace(self.config, **SETTINGS_OF_AGENTS[self.name])
 
     def enter(self, env: NavEnv) -> Agent:
         """The agent that is made from this environment."""

@@ -104,7 +104,7 @@ def _images(run: PointNavRun, specs: Sequence[Spec], device: torch.device) -> in
         if scale > 1:  # samples of what is given
             total += sum(n * scale**2 * math.prod(s.spec.shape) * s.spec.dtype.itemsize for s in readers.values())
     if mapped := frozenset(run.sensors) & MAP_SPECS.keys():
-        known, search, told = Mapper.arrays(mapped, n, Mapper.searches(n, device), META)
+        known, search, told = Mapper.arrays(mapped, n, Mapper.searches(n, device), META, bool(run.map.anticipation))
         total += sum(tensor.nbytes for tensor in (*known, *search, *told.values()))
     return total + sum(n * math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
 

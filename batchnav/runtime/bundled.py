@@ -1,4 +1,4 @@
-"""What comes with the project, by name: configurations, fixed episodes and trained policies.
+"""What comes with the project, by name: configurations, fixed episodes and trained networks.
 
 An installed package has them inside, a checkout at its top level, where `pyproject.toml` takes them from.
 """
@@ -21,7 +21,7 @@ def _folder(name: str) -> Path:
 
 
 ASSETS, CONFIGS = _folder("assets"), _folder("configs")
-EPISODES, POLICIES = ASSETS / "episodes", ASSETS / "policies"
+EPISODES, POLICIES, ANTICIPATION = ASSETS / "episodes", ASSETS / "policies", ASSETS / "anticipation"
 FAMILIES = ("val", "test", "hall", "building", "block", "scan")
 """The fixed episode files that PointNav agents are measured on, since one number hides where an agent fails: a file is
 of one family of scenes."""
@@ -56,6 +56,11 @@ def find_policy(name: str | Path) -> Path:
     if folder.is_dir():
         name = folder / WEIGHTS
     return _find(name, POLICIES, f"*/{WEIGHTS}", "policy", CheckpointError)
+
+
+def find_anticipation(name: str | Path) -> Path:
+    """Weights that guess what is unseen: a file, or a name as "occupancy". ConfigError."""
+    return _find(name, ANTICIPATION, "*.safetensors", "file of such weights", ConfigError)
 
 
 def check_bundled(path: Path, error: type[BatchnavError]) -> None:

@@ -66,16 +66,21 @@ class Known(NamedTuple):
     """f32 [N, 3]: x, z and heading of the agent a step ago."""
     collisions: torch.Tensor
     """i32 [N]: how many the agent had had by then."""
+    due: torch.Tensor
+    """i32 [N]: steps until what it has not seen is guessed anew; 0 or less: that is due."""
+    anticipated: torch.Tensor
+    """u8 [N, CELLS]: what is added to the toll of a cell as long as its ground was not seen; u8 [0, CELLS]: nothing."""
 
     @classmethod
-    def empty(cls, n: int, device: torch.device) -> Known:
-        """Of `n` agents before their first episode."""
+    def empty(cls, n: int, device: torch.device, anticipates: bool = False) -> Known:
+        """Of `n` agents before their first episode, which guess what they have not seen or take it for free."""
         episode = torch.full((n,), -1, dtype=torch.int32, device=device)
-        expected, length, collisions = (torch.zeros_like(episode) for _ in range(3))
+        expected, length, collisions, due = (torch.zeros_like(episode) for _ in range(4))
         way, left = (torch.zeros(n, LONGEST, dtype=torch.int32, device=device) for _ in range(2))
         stands, ground = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(2))
         frame, pose = (torch.ones(n, 3, device=device) for _ in range(2))
-        return cls(episode, expected, way, left, length, frame, stands, ground, pose, collisions)
+        anticipated = torch.zeros(n if anticipates else 0, CELLS, dtype=torch.uint8, device=device)
+        return cls(episode, expected, way, left, length, frame, stands, ground, pose, collisions, due, anticipated)
 
 
 class Sight(NamedTuple):
@@ -121,6 +126,9 @@ def forget(lane, lanes, i, known_out):
     for cell in range(lane, CELLS, lanes):
         known_out.stands[i, cell] = np.uint8(0)
         known_out.ground[i, cell] = np.uint8(0)
+    if len(known_out.anticipated) > 0:
+        for cell in range(lane, CELLS, lanes):
+            known_out.anticipated[i, cell] = np.uint8(0)
 
 
 @lean_function
@@ -133,6 +141,7 @@ def begin_map(i, episode, x, z, goal_x, goal_z, known_out):
     known_out.frame[i, 2] = size
     known_out.pose[i, 0], known_out.pose[i, 1] = x, z
     known_out.episode[i], known_out.expected[i], known_out.length[i] = episode, np.int32(0), np.int32(0)
+    known_out.due[i] = np.int32(0)
 
 
 @inline_function

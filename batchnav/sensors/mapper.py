@@ -4,8 +4,8 @@ They know no more than the agent: depth, its own pose, what stops it, and what t
 navmesh. A pose that is told exactly is what makes them simple; Chaplot et al., "Learning to explore using active neural
 SLAM" (ICLR 2020), map and plan so for agents that learn, with learned mapping and localisation.
 
-The map is made in `sensors/ground.py` and the way found in `sensors/way.py`; here are the sensors, the picture, and the
-kernels.
+The map is made in `sensors/ground.py`, what is not on it yet may be guessed by `sensors/anticipation.py`, and the way
+is found in `sensors/way.py`; here are the sensors, the picture, and the kernels.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from batchnav.runtime.device import num_threads
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, lean_function
 from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.appearance import Appearance
+from batchnav.sensors.anticipation import MOST_ADDED, Anticipation, MapConfig
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.ground import (
     BESIDE,
@@ -154,6 +155,7 @@ class Mapper:
     Args:
         names: of MAP_SPECS, which of the two are told.
         depth: the main camera's range and noise.
+        config: what is taken for granted.
         build: of the agents.
         bodies: where they are.
         goal: f32 [N, 2]: what the goal sensor tells them; None: they have none.
@@ -163,6 +165,7 @@ class Mapper:
         self,
         names: frozenset[str],
         depth: DepthConfig,
+        config: MapConfig,
         build: Build,
         bodies: Walking,
         goal: torch.Tensor | None,
@@ -174,19 +177,21 @@ class Mapper:
         levels = NavMeshSettings().agent_max_climb, build.agent_height
         halves = build.longest_step / 2, math.radians(build.widest_turn_deg) / 2
         self._sight = Sight(*map(np.float32, (depth.max_depth, *levels, *halves)))
-        self._rows = self.searches(n, device)
-        self.known, self._search, self.told = self.arrays(names, n, self._rows, device)
+        self._rows, weights = self.searches(n, device), config.anticipation
+        self._anticipation = Anticipation(weights, device) if weights else None
+        self.known, self._search, self.told = self.arrays(names, n, self._rows, device, bool(weights))
         self._walkers = view(Walkers(bodies.position, bodies.heading, bodies.episode, bodies.collisions, goal))
+        self._bodies, self._goal = bodies, goal
         self._run: tuple[Views, Callable[[torch.Tensor], None]] | None = None
 
     @staticmethod
     def arrays(
-        names: frozenset[str], n: int, searches: int, device: torch.device
+        names: frozenset[str], n: int, searches: int, device: torch.device, anticipates: bool
     ) -> tuple[Known, Search, dict[str, torch.Tensor]]:
         """All that it keeps of `n` agents: the map, memory for so many searches at a time, and what is told."""
         rows = {PLAN: n, MAP: n if MAP in names else 0}
         told = {name: torch.zeros(rows[name], *spec.shape, device=device) for name, spec in MAP_SPECS.items()}
-        return Known.empty(n, device), Search.empty(searches, device), told
+        return Known.empty(n, device, anticipates), Search.empty(searches, device), told
 
     @staticmethod
     def searches(n: int, device: torch.device) -> int:
@@ -200,12 +205,13 @@ class Mapper:
     @property
     def state(self) -> dict[str, torch.Tensor]:
         """The live tensors that the next observation depends on."""
-        return {f"known_{name}": tensor for name, tensor in self.known._asdict().items()}
+        left_out = set() if self._anticipation else {"due", "anticipated"}
+        return {f"known_{name}": tensor for name, tensor in self.known._asdict().items() if name not in left_out}
 
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """The lowest and highest values of `state` that kernels can go on from, by name, where not all are good."""
-        return {"known_way": (0, CELLS - 1), "known_length": (0, LONGEST)}
+        return {"known_way": (0, CELLS - 1), "known_length": (0, LONGEST), "known_anticipated": (0, MOST_ADDED)}
 
     def update(self, depth: torch.Tensor, views: Views) -> None:
         """Put what is seen on the map, and plan, where that is due: once an observation, however many sensors ask."""
@@ -216,6 +222,8 @@ class Mapper:
         if self._run is None or self._run[0] is not views:
             self._run = views, self._bind(measured, views)
         self._run[1](measured)
+        if self._anticipation is not None:  # for the next plan: this one is told
+            self._anticipation.guess(self.known, self._bodies, self._goal)
 
     def _bind(self, depth: torch.Tensor, views: Views) -> Callable[[torch.Tensor], None]:
         """A kernel as a function of images."""

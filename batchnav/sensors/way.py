@@ -1,17 +1,18 @@
 """The shortest way over a map of the ground, for one agent: tolls, the search, and the straight part of the way.
 
 What nobody has seen is taken for free ("freespace assumption": Zelinsky, "A mobile robot exploration algorithm", 1992;
-Koenig and Smirnov, "Sensor-based planning with the freespace assumption", 1997). The search goes from the goal on in
-rounds, eight neighbours each: the cells that came nearer in one spread in the next, which is Moore's algorithm ("The
-shortest path through a maze", 1959) with weights. As in A*, cells are left out through which the way would be longer
-than a bound: what it was a step ago and a little more, and as long as that does not do, another search with one that
-is farther off. Times are whole numbers, so that every order of work and every device has the same, and no bound changes
-them.
+Koenig and Smirnov, "Sensor-based planning with the freespace assumption", 1997), or for as dear as
+`sensors/anticipation.py` guesses. The search goes from the goal on in rounds, eight neighbours each: the cells that
+came nearer in one spread in the next, which is Moore's algorithm ("The shortest path through a maze", 1959) with
+weights. As in A*, cells are left out through which the way would be longer than a bound: what it was a step ago and a
+little more, and as long as that does not do, another search with one that is farther off. Times are whole numbers, so
+that every order of work and every device has the same, and no bound changes them.
 
 As long as the agent is on its last way, and no cell of that became dearer, it is kept. It stays the shortest, since
 cells only become dearer, but for those that the agent walks over and what it comes to see beside those, after which it
 is planned anew. Nor would another search choose among equal ways otherwise. A way through obstacles may have become
-longer than another, behind whose obstacles the ground came to be seen; it is kept nevertheless.
+longer than another, behind whose obstacles the ground came to be seen, or through cells that were guessed to be dear
+and are not; it is kept nevertheless, until the unseen is guessed anew.
 
 Several lanes may work for an agent: each function is done by all of them before the next one begins, and those that
 take no lane are done by one.
@@ -32,6 +33,7 @@ from batchnav.sensors.ground import (
     CELLS,
     LONGEST,
     OBSTACLE,
+    SHARED,
     SIDE,
     begin_map,
     cell_at,
@@ -44,10 +46,10 @@ _AHEAD = 24
 """Cells of the way that are looked at for the farthest in a straight line, and drawn."""
 _STRAIGHT, _DIAGONAL = np.int32(5), np.int32(7)
 """The time from a cell to its neighbour is this, times what both cost."""
-_FREE, _SHARED, _OBSTACLE = np.int32(2), np.int32(4), np.int32(1000)
-"""What a cell costs, beside an obstacle 3, and an obstacle as much again for each time that it stopped the agent once
-more. None is impassable: a passage can be too narrow for the cells. But a way that is up to a hundred metres longer
-leads around a wall, not through it."""
+_FREE, _OBSTACLE = np.int32(2), np.int32(1000)
+"""What a cell costs, beside an obstacle 3, where the agent stood in one 4, and an obstacle as much again for each time
+that it stopped the agent once more. None is impassable: a passage can be too narrow for the cells. But a way that is up
+to a hundred metres longer leads around a wall, not through it."""
 _BEHIND = np.int32(2) * _OBSTACLE
 """What is added for a cell that was never seen next to one where something stands: it lies behind that."""
 _SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(20), np.int32(28)
@@ -102,9 +104,13 @@ class Search(NamedTuple):
 @inline_function
 def _toll(i, cell, known):
     """What a cell costs."""
-    stands = known.stands[i, cell]
+    stands, guessed = known.stands[i, cell], np.int32(0)
     times = np.int32(stands) - np.int32(OBSTACLE) + np.int32(1)
-    return _OBSTACLE * times if times > 0 else _FREE + np.int32(stands)
+    if times > 0:
+        return _OBSTACLE * times
+    if len(known.anticipated) > 0 and known.ground[i, cell] == 0:
+        guessed = np.int32(known.anticipated[i, cell])
+    return _FREE + np.int32(stands) + guessed
 
 
 @inline_function
@@ -263,7 +269,8 @@ def _step_time(i, cell, own, dr, dc, known):
     down = dr * np.int32(SIDE)
     to = cell + down + dc
     toll = _toll(i, to, known)
-    if (own >= _SHARED and known.ground[i, to] == 0) or (toll >= _SHARED and known.ground[i, cell] == 0):
+    from_wall, to_wall = known.stands[i, cell] >= SHARED, known.stands[i, to] >= SHARED
+    if (from_wall and known.ground[i, to] == 0) or (to_wall and known.ground[i, cell] == 0):
         toll += _BEHIND
     if dr == 0 or dc == 0:
         return _STRAIGHT * (own + toll)

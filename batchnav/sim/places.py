@@ -33,17 +33,25 @@ def check_places(
         error: what is raised.
     """
     scene, position = scene.to(bank.device).contiguous(), position.to(bank.device).contiguous()
+    good = on_navmesh(bank, scene, position, MAX_SNAP_DISTANCE)
+    if not good.all():
+        i = int((~good).nonzero()[0])
+        found, there = position[i].tolist(), bank.names[int(scene[i])]
+        raise error(f"{name}[{i}]: found {found}, expected a point on the navmesh of scene {there!r}")
+
+
+def on_navmesh(bank: SceneBank, scene: torch.Tensor, position: torch.Tensor, distance: float) -> torch.Tensor:
+    """Whether places f32 [N, 3] are within so many metres, in the plane, of their scenes' navmesh: bool [N].
+
+    `scene`: i32 [N], in range; both contiguous and on the bank's device.
+    """
     nearest = torch.empty_like(position)
     if bank.device.type == "cpu":
         snap_cpu(bank.navmesh_view, view(scene), view(position), view(nearest))
     else:
         launch(snap_cuda, len(scene), bank.navmesh_view, view(scene), view(position), view(nearest))
     gap = nearest - position  # NaN where nothing is near
-    good = (gap[:, [0, 2]].norm(dim=1) <= MAX_SNAP_DISTANCE) & (gap[:, 1].abs() <= MAX_SNAP_HEIGHT)
-    if not good.all():
-        i = int((~good).nonzero()[0])
-        found, there = position[i].tolist(), bank.names[int(scene[i])]
-        raise error(f"{name}[{i}]: found {found}, expected a point on the navmesh of scene {there!r}")
+    return (gap[:, [0, 2]].norm(dim=1) <= distance) & (gap[:, 1].abs() <= MAX_SNAP_HEIGHT)
 
 
 @cpu_kernel

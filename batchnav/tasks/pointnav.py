@@ -253,7 +253,7 @@ class PointNav:
     Config = PointNavConfig
     title = "PointGoal"
     episode_file = "{split}.json.gz"
-    reference_agents = ("random", "forward", "greedy", "planner", "oracle")
+    reference_agents = ("random", "forward", "greedy", "planner", "anticipator", "oracle")
     metric_specs = METRIC_SPECS
     specs: tuple[Spec, ...] = (Spec("pointgoal", (2,), torch.float32, -np.inf, np.inf, torch.float32),)
 

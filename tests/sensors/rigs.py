@@ -63,7 +63,7 @@ def pack(device="cpu", **options):
 
 def mapped_obstacles(env, scene):
     """How many cells of its agents' maps an environment has obstacles in, and in how many of those one could stand."""
-    known = env._mapper.known
+    known = env.mapper.known
     frame, stands = known.frame.numpy(), known.stands.view(-1, SIDE, SIDE).numpy() >= OBSTACLE
     i, r, c = np.nonzero(stands)
     x, z = frame[i, 0] + (c + 0.5) * frame[i, 2], frame[i, 1] + (r + 0.5) * frame[i, 2]

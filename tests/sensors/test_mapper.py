@@ -52,7 +52,7 @@ def walk(env, steps, until=None):
 
 def cells(env):
     """What stands in the cells and whether their ground was seen: u8, bool [N, SIDE, SIDE]."""
-    known = env._mapper.known
+    known = env.mapper.known
     stands, ground = (part.view(-1, SIDE, SIDE).cpu().numpy() for part in (known.stands, known.ground))
     return stands, ground > 0
 
@@ -85,7 +85,7 @@ def dijkstra(stands, seen, goal):
 
 def check_lengths(env, told):
     """How many ways of more than two metres are, to the last digit, as long as another search finds them."""
-    frame, bodies = env._mapper.known.frame.numpy(), env.sim.bodies
+    frame, bodies = env.mapper.known.frame.numpy(), env.sim.bodies
     stands, seen = cells(env)
     checked = 0
     for i in range(env.num_envs):
@@ -93,7 +93,7 @@ def check_lengths(env, told):
         places.append((env.task.state.goal[i, [0, 2]].numpy() - frame[i, :2]) / frame[i, 2])
         (c, r), (goal_c, goal_r) = np.floor(places).astype(int)
         time = dijkstra(stands[i], seen[i], (goal_r, goal_c))[r, c]
-        assert env._mapper.known.expected[i] == time, "not the shortest way over the cells"
+        assert env.mapper.known.expected[i] == time, "not the shortest way over the cells"
         length = time / 20 * frame[i, 2]
         # What is told goes straight over what cells take in steps: up to 8% shorter, and within a cell at either end.
         assert length * math.cos(math.pi / 8) - 2 * frame[i, 2] < told[i] < length + 2 * frame[i, 2]
@@ -110,7 +110,7 @@ def test_a_way_is_found_however_much_longer_it_has_become(house):
     """Walls of several thicknesses come up around the agents: the bounds of the first searches are all too near."""
     env = NavEnv([house], 3, "cpu", sensors=SENSORS)
     walk(env, 5)
-    known, r = env._mapper.known, torch.arange(SIDE)
+    known, r = env.mapper.known, torch.arange(SIDE)
     for i, (u, v) in enumerate((env.sim.bodies.position[:, [0, 2]] - known.frame[:, :2]) / known.frame[:, 2:]):
         away = torch.maximum((r[:, None] - v.int()).abs(), (r[None] - u.int()).abs())
         known.stands[i][((away > 3) & (away < 5 + i)).flatten()] = OBSTACLE
@@ -133,13 +133,13 @@ def test_a_way_that_is_kept_is_the_one_that_a_search_finds(house):
         angle = observation["plan"][:, 1]
         action = torch.where(angle.abs() <= HALF_A_TURN, FORWARD, torch.where(angle > 0, LEFT, RIGHT))
         for env in (keeps, forgets):
-            env._mapper._search.time.fill_(marker)  # which a search clears
-        forgets._mapper.known.length.zero_()
+            env.mapper._search.time.fill_(marker)  # which a search clears
+        forgets.mapper.known.length.zero_()
         observation, searched = (env.step(action)[0] for env in (keeps, forgets))
         for name in SENSORS:
             assert torch.equal(observation[name], searched[name]), name
-        kept += int((keeps._mapper._search.time == marker).all())
-        assert not (forgets._mapper._search.time == marker).all()
+        kept += int((keeps.mapper._search.time == marker).all())
+        assert not (forgets.mapper._search.time == marker).all()
     assert kept > 60, "hardly a way was kept"
 
 
@@ -147,7 +147,7 @@ def test_an_open_room_is_crossed_straight_and_drawn_as_it_is():
     """On a bare floor the plan is the goal sensor's, and the picture has the way from the middle to the goal."""
     env = NavEnv([find_scene("house:3")], 8, "cpu", sensors=SENSORS, max_depth=0.05)
     observation, _ = env.reset(seed=1)
-    assert not env._mapper.known.stands.any()
+    assert not env.mapper.known.stands.any()
     torch.testing.assert_close(observation["plan"], observation["pointgoal"], atol=0.3, rtol=0.0)
     for picture, (rho, angle) in zip(observation["map"][:, 0], observation["pointgoal"].tolist(), strict=True):
         middle = picture.shape[0] / 2
@@ -214,7 +214,7 @@ def test_the_way_that_an_agent_came_has_no_gaps(house):
     for _ in range(30):
         env.step([FORWARD] * 8)
         places.append(env.sim.bodies.position[:, [0, 2]].clone())
-    known = env._mapper.known
+    known = env.mapper.known
     for before, after in itertools.pairwise(places):
         for place in (before + share * (after - before) for share in (0.0, 1 / 3, 2 / 3, 1.0)):
             u, v = ((place - known.frame[:, :2]) / known.frame[:, 2:]).int().unbind(1)
@@ -227,7 +227,7 @@ def test_who_stands_in_a_walls_cells_does_not_plan_through_it(house):
     """A wall of one cell, from one side of which the ground was seen, and agents that walk in its cells."""
     env = NavEnv([house], 8, "cpu", sensors=SENSORS, max_depth=0.05)
     env.reset(seed=5)
-    known = env._mapper.known
+    known = env.mapper.known
     places = [env.sim.bodies.position[:, [0, 2]], env.task.state.goal[:, [0, 2]]]
     here, there = (((place - known.frame[:, :2]) / known.frame[:, 2:]).int() for place in places)
     crossing = (there[:, 1] - here[:, 1]).abs() > 2
@@ -260,7 +260,7 @@ def test_an_episode_begins_with_an_empty_map(house):
     again = NavEnv([house], 4, "cpu", sensors=SENSORS, max_steps=30)
     again.reset(seed=5)
     again.load_state_dict(env.state_dict())
-    again._mapper.known.episode.fill_(-1)  # forgets
+    again.mapper.known.episode.fill_(-1)  # forgets
     for name, value in again.observe().items():
         assert torch.equal(value, fresh[name]), name
 
@@ -357,7 +357,7 @@ def test_both_devices_tell_the_same(house):
         seen = {device: env.step(action.to(env.device))[0] for device, env in on.items()}
         plans.append((seen["cuda"]["plan"].cpu() - seen["cpu"]["plan"]).abs())
         maps.append((seen["cuda"]["map"].cpu() - seen["cpu"]["map"]).abs() > 0.01)
-    known, other = (on[device]._mapper.known for device in ("cpu", "cuda"))
+    known, other = (on[device].mapper.known for device in ("cpu", "cuda"))
     torch.testing.assert_close(other.frame.cpu(), known.frame, rtol=0, atol=1e-4)
     for name in ("stands", "ground"):
         assert (getattr(known, name) != getattr(other, name).cpu()).float().mean() < 1e-3, name
@@ -375,8 +375,10 @@ def test_it_compiles_for_the_gpu(compile_ptx):
     f32, i32, u8 = nb.float32, nb.int32, nb.uint8
     vectors, scalars = array(f32, 2), array(f32, 1)
     grids = array(i32, 2)
-    maps = [array(u8, 2)] * 2
-    known = fields(Known, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *maps, vectors, array(i32, 1))
+    known = fields(
+        Known, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *[array(u8, 2)] * 2, vectors,
+        *[array(i32, 1)] * 2, array(u8, 2),
+    )  # fmt: skip
     ptx = compile_ptx(
         map_cuda, array(f32, 3), fields(Looks, vectors, *[scalars] * 3, vectors),
         fields(Walkers, vectors, scalars, *[array(i32, 1)] * 2, vectors), fields(Sight, *[f32] * 5),

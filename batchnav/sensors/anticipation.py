@@ -1,0 +1,228 @@
+"""What nobody has seen yet, guessed: occupancy anticipation for the maps of `sensors/ground.py`.
+
+After Ramakrishnan, Al-Halah and Grauman, "Occupancy anticipation for efficient exploration and navigation" (ECCV 2020):
+a U-Net (Ronneberger, Fischer and Brox, "U-Net: convolutional networks for biomedical image segmentation", MICCAI 2015)
+reads the map so far, and where goal, start and agent are, and says of every cell how likely it is to be blocked. To
+the search in `sensors/way.py` an unseen cell is the dearer the likelier that is. `train/anticipation.py` trains it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import nn
+from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from batchnav.errors import CheckpointError
+from batchnav.runtime.bundled import check_bundled, find_anticipation
+from batchnav.runtime.files import read_regular, replacing, safetensors_bytes
+from batchnav.sensors.ground import OBSTACLE, SIDE, Known
+
+WINDOW = 128
+"""Cells along the sides of the square around the agent that is guessed: 25.6 m, where cells are not larger."""
+EVERY = 8
+"""Steps of an agent from one guess to the next."""
+_SPARE = 1.25
+"""CUDA: room for so many times the guesses of an average step. Where more are due, those wait that waited least."""
+_FEW = 256
+"""CUDA: room for so many guesses a step, or one for each agent where they are fewer, so that none of those waits."""
+_BATCH = 64
+"""CPU: maps that the network reads at a time."""
+_PLANES, _SPOT = 6, 2.0
+"""What the network reads: seen free, seen blocked, unseen, and spots at goal, start and agent, of so many cells'
+standard deviation."""
+_WIDTHS = (32, 64, 96, 128, 128)
+"""Channels, from squares of 2 x 2 cells to its coarsest level."""
+_SLOPE, _DEAREST = 3.0, 100.0
+"""How fast a cell's cost rises with the odds that it is blocked, and how far: as times that of a free one."""
+MOST_ADDED = 198
+"""The most that is added to a cell's toll, of which a free one has 2."""
+
+
+@dataclass(frozen=True)
+class MapConfig:
+    """What the sensors "map" and "plan" take for granted. Defaults: what nobody has seen is free."""
+
+    anticipation: str = ""
+    """Weights that guess how likely unseen cells are blocked, which makes the plan avoid those: a file that
+    `train/anticipation.py` wrote, or the name of one that comes with batchnav, "occupancy". "": none."""
+
+    def validate(self) -> None:
+        """ConfigError where there is no such file."""
+        if self.anticipation:
+            find_anticipation(self.anticipation)
+
+
+class Placed(Protocol):
+    """Of the simulator's bodies, what a guess depends on."""
+
+    @property
+    def position(self) -> torch.Tensor:
+        """f32 [N, 3]."""
+        ...
+
+    @property
+    def heading(self) -> torch.Tensor:
+        """f32 [N]."""
+        ...
+
+
+class OccupancyNet(nn.Module):
+    """From f32 [B, 6, WINDOW, WINDOW] to logits f32 [B, WINDOW, WINDOW]: of each cell, the odds that it is blocked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        pairs = list(itertools.pairwise(_WIDTHS))
+        self.down = nn.ModuleList([_two_layers(4 * _PLANES, _WIDTHS[0]), *(_two_layers(a, b) for a, b in pairs)])
+        self.up = nn.ModuleList([_two_layers(b + a, a) for a, b in pairs])
+        self.out = nn.Conv2d(_WIDTHS[0], 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Down, and up beside what each level had."""
+        levels = [self.down[0](functional.pixel_unshuffle(x, 2))]
+        for layers in self.down[1:]:
+            levels.append(layers(functional.max_pool2d(levels[-1], 2)))
+        x = levels.pop()
+        for layers in reversed(self.up):
+            x = layers(torch.cat([functional.interpolate(x, scale_factor=2, mode="nearest"), levels.pop()], 1))
+        return functional.pixel_shuffle(self.out(x), 2)[:, 0]
+
+
+def _two_layers(inputs: int, outputs: int) -> nn.Sequential:
+    """Convolutions of 3x3, each with batch normalisation and a ReLU."""
+    layers: list[nn.Module] = []
+    for channels in (inputs, outputs):
+        layers += [nn.Conv2d(channels, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(True)]
+    return nn.Sequential(*layers)
+
+
+def network_input(free: torch.Tensor, blocked: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """The network's f32 [B, 6, WINDOW, WINDOW].
+
+    Args:
+        free: bool [B, WINDOW, WINDOW]: what was seen to be so.
+        blocked: likewise.
+        places: f32 [B, 3, 2]: columns and rows, in cells of the window, of goal, start and agent.
+    """
+    middles = torch.arange(WINDOW, device=free.device) + 0.5
+    squares = (middles - places[..., None]) ** 2  # [B, 3, 2, WINDOW]
+    spots = torch.exp(-(squares[:, :, 1, :, None] + squares[:, :, 0, None, :]) / (2 * _SPOT**2))
+    return torch.cat([torch.stack([free, blocked, ~(free | blocked)], 1).float(), spots], 1)
+
+
+def _fused(layers: nn.Sequential) -> nn.Sequential:
+    """The same with fewer passes: the normalisation is part of the convolution."""
+    pairs = zip(layers[::3], layers[1::3], layers[2::3], strict=True)
+    return nn.Sequential(*(layer for conv, norm, relu in pairs for layer in (fuse_conv_bn_eval(conv, norm), relu)))
+
+
+class Windows:
+    """The squares of WINDOW x WINDOW cells around some agents, on their maps.
+
+    Args:
+        rows: i64 [B]: which agents.
+        known: their maps.
+        bodies: where they are.
+        goal: f32 [N, 2]: what the goal sensor tells them.
+    """
+
+    def __init__(self, rows: torch.Tensor, known: Known, bodies: Placed, goal: torch.Tensor):
+        frame, position, goal = known.frame[rows], bodies.position[rows][:, [0, 2]], goal[rows]
+        angle = bodies.heading[rows] + goal[:, 1]
+        away = goal[:, :1] * torch.stack([-torch.sin(angle), -torch.cos(angle)], 1)
+        agent, there = ((place - frame[:, :2]) / frame[:, 2:] for place in (position, position + away))
+        places = torch.stack([there, SIDE - there, agent], 1)  # a map has its middle between start and goal
+        low = (agent.floor().long() - WINDOW // 2).clamp(0, SIDE - WINDOW)
+        self.places = places - low[:, None]
+        """f32 [B, 3, 2]: columns and rows, in cells of the window, of goal, start and agent."""
+        along = low[:, :, None] + torch.arange(WINDOW, device=rows.device)
+        self.cells = along[:, 1, :, None] * SIDE + along[:, 0, None, :]
+        """i64 [B, WINDOW, WINDOW]: their numbers on the map."""
+        self._rows = rows[:, None, None]
+
+    def of(self, values: torch.Tensor) -> torch.Tensor:
+        """[B, WINDOW, WINDOW] of [N, CELLS]."""
+        return values[self._rows, self.cells]
+
+    def put(self, values: torch.Tensor, out: torch.Tensor) -> None:
+        """The other way."""
+        out[self._rows, self.cells] = values
+
+    def seen(self, known: Known) -> tuple[torch.Tensor, torch.Tensor]:
+        """Which cells were seen to be free, and which blocked: bool [B, WINDOW, WINDOW]."""
+        blocked = self.of(known.stands) >= OBSTACLE
+        return (self.of(known.ground) > 0) & ~blocked, blocked
+
+
+class Anticipation:
+    """Guesses what N agents have not seen, of each at its first step and every EVERY steps.
+
+    Args:
+        weights: as `MapConfig.anticipation`.
+        device: of the maps.
+    """
+
+    def __init__(self, weights: str, device: torch.device):
+        model = load_occupancy(weights).eval()
+        model.down, model.up = (nn.ModuleList(map(_fused, parts)) for parts in (model.down, model.up))
+        self._dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        self._model = model.requires_grad_(False).to(device, self._dtype, memory_format=torch.channels_last)
+
+    @torch.no_grad()
+    def guess(self, known: Known, bodies: Placed, goal: torch.Tensor) -> None:
+        """Write `known.anticipated` where that is due, and have those agents plan anew."""
+        if known.due.is_cuda:
+            n = len(known.due)
+            room = min(n, max(_FEW, round(_SPARE * n / EVERY)))
+            self._guess_for(torch.argsort(known.due, stable=True)[:room], known, bodies, goal)
+        else:
+            rows = (known.due <= 0).nonzero()[:, 0]
+            for first in range(0, len(rows), _BATCH):
+                self._guess_for(rows[first : first + _BATCH], known, bodies, goal)
+        known.due.sub_(1)
+
+    def _guess_for(self, rows: torch.Tensor, known: Known, bodies: Placed, goal: torch.Tensor) -> None:
+        """For these agents, as far as it is due."""
+        windows, due = Windows(rows, known, bodies, goal), known.due[rows] <= 0
+        inputs = network_input(*windows.seen(known), windows.places)
+        inputs = inputs.to(self._dtype, memory_format=torch.channels_last)
+        new, old = added_toll(torch.sigmoid(self._model(inputs).float())), windows.of(known.anticipated)
+        windows.put(torch.where(due[:, None, None], new, old), known.anticipated)
+        known.length[rows] = torch.where(due, 0, known.length[rows])
+        known.due[rows] = torch.where(due, EVERY, known.due[rows])
+
+
+def added_toll(chance: torch.Tensor) -> torch.Tensor:
+    """What is added to the toll of a cell with this chance to be blocked, u8; nothing where that is less than half."""
+    dearer = _SLOPE * (chance - 0.5).clamp(min=0.0) / (1.0 - chance)
+    return (2.0 * dearer.clamp(max=_DEAREST - 1.0)).round().to(torch.uint8)
+
+
+def save_occupancy(path: Path, model: OccupancyNet) -> None:
+    """Write weights, whole or not at all; numbers in bfloat16. CheckpointError where that cannot be."""
+    weights = {
+        name: value.to("cpu", torch.bfloat16 if value.is_floating_point() else value.dtype).contiguous()
+        for name, value in model.state_dict().items()
+    }
+    with replacing(path, CheckpointError) as part:
+        part.write_bytes(safetensors_bytes(weights, {}))
+
+
+def load_occupancy(weights: str | Path) -> OccupancyNet:
+    """The network of a file that `save_occupancy` wrote, or of one that comes with batchnav. CheckpointError."""
+    path, model = find_anticipation(weights), OccupancyNet()
+    check_bundled(path, CheckpointError)
+    try:
+        model.load_state_dict(safetensors.torch.load(read_regular(path, CheckpointError)))
+    except (SafetensorError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{path}: found something else, expected weights that train/anticipation.py wrote"
+        ) from error
+    return model

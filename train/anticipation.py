@@ -1,0 +1,277 @@
+"""Train the network that guesses what agents have not seen: the weights that `map.anticipation` names.
+
+    python train/anticipation.py --out runs/occupancy.safetensors
+    python train/anticipation.py --out runs/mine.safetensors --scenes my/scans house:0-1023
+    batchnav train --config pointnav_plan_cpu --map.anticipation runs/mine.safetensors --out runs/mine
+
+The reference agent `planner` walks in these scenes, with the usual camera and with many; now and then its map is kept,
+and the truth, by the navmesh. The network of `batchnav/sensors/anticipation.py` learns to tell it, and its log loss in
+every tenth scene, which is held out, is printed: nats for an unseen cell near what was seen, and for all.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+from torch.nn import functional
+
+from batchnav.data.scenes import load_scenes
+from batchnav.envs.nav import NavEnv
+from batchnav.errors import ArgumentError, BatchnavError, CheckpointError
+from batchnav.evaluation.agents import SETTINGS_OF_AGENTS, make_reference_agent
+from batchnav.runtime.announce import number_of, tell
+from batchnav.runtime.checks import check_int
+from batchnav.runtime.counting import counting
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.files import check_writable
+from batchnav.scene.bank import SceneBank
+from batchnav.sensors.anticipation import WINDOW, OccupancyNet, Windows, network_input, save_occupancy
+from batchnav.sensors.ground import SIDE
+from batchnav.sim.places import on_navmesh
+
+CAMERAS: tuple[dict[str, tuple[float, float]], ...] = (
+    {}, {"camera_height_range": (0.3, 1.6), "hfov_range_deg": (55.0, 120.0)}
+)  # fmt: skip
+"""The usual camera, and many: of each as many maps."""
+ONE_IN = 16
+"""Steps of an agent of which one is recorded, at random."""
+BEFORE = 128
+"""Steps before the first one that is recorded, so that agents are in all parts of their episodes."""
+HELD_OUT = 10
+"""Scenes of which one is not trained in."""
+FREE, BLOCKED, WALKABLE = 1, 2, 4
+"""Bits of a recorded cell: seen free, seen blocked; the truth."""
+NEAR_TRUTH = 1e-3
+"""Metres between a walkable cell's middle and the navmesh, at most."""
+RATE, DECAY, WARM_UP = 3e-3, 1e-3, 100
+"""AdamW's peak learning rate, which falls to nothing, its weight decay, and the steps in which the rate rises."""
+OUTSIDE = 0.1
+"""What a cell outside of the floor's bounds weighs in training."""
+MEASURED = 2048
+"""Maps of the scenes held out that are measured on, at most."""
+NEAR = 5
+"""Cells from a seen one that are near to it: a metre."""
+NOTICE = 1000
+"""Steps of training between two lines that say the loss."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to learn from, and how long."""
+
+    out: Path
+    """File of weights to write, .safetensors."""
+    scenes: tuple[str, ...] = ("house:0-511",)
+    """Scene ids, ranges as house:0-511, and folders, as `batchnav.load_scenes` takes them."""
+    maps: int = 20_000
+    """To record; one takes 16 KB."""
+    num_envs: int = 256
+    """Environments that record at a time."""
+    steps: int = 3000
+    """Of training."""
+    batch: int = 32
+    """Maps in a step of training."""
+    seed: int = 0
+    device: str = "auto"
+
+
+class Recorded(NamedTuple):
+    """M maps, and what is there."""
+
+    cells: torch.Tensor
+    """u8 [M, WINDOW, WINDOW]: bits FREE, BLOCKED, WALKABLE."""
+    places: torch.Tensor
+    """f32 [M, 3, 2]: as `sensors.anticipation.network_input` has them."""
+    scene: torch.Tensor
+    """i64 [M]: its number."""
+
+
+def main(options: Options) -> None:
+    for name, least in (("maps", 2), ("num_envs", 1), ("steps", 1), ("batch", 2)):
+        check_int(name, getattr(options, name), least, 2**31 - 1)
+    check_writable(options.out.parent, CheckpointError)
+    device, generator = resolve_device(options.device), torch.Generator().manual_seed(options.seed)
+    bank = SceneBank.pack(load_scenes(options.scenes, appearance=False), device)
+    recorded = record(bank, options.maps, options.num_envs, generator)
+    tell(f"{number_of(len(recorded.cells), 'map')} of {number_of(len(recorded.scene.unique()), 'scene')}")
+    learned, held_out = split(recorded, generator)
+    torch.manual_seed(options.seed)
+    model = OccupancyNet().to(device, memory_format=torch.channels_last)
+    train(model, recorded, learned, options.steps, options.batch, generator)
+    save_occupancy(options.out, model)
+    show(log_losses(model, recorded, held_out, options.batch))
+
+
+def record(bank: SceneBank, maps: int, num_envs: int, generator: torch.Generator) -> Recorded:
+    """So many maps from these scenes."""
+    shares = [maps // len(CAMERAS) + (k < maps % len(CAMERAS)) for k in range(len(CAMERAS))]
+    with counting("maps", maps) as counted:
+        parts, done = [], 0
+        for k, (cameras, share) in enumerate(zip(CAMERAS, shares, strict=True)):
+            settings = SETTINGS_OF_AGENTS["planner"]
+            env = NavEnv(bank, num_envs, seed=k, sensors=settings["sensors"], copy=False, **cameras)
+            parts += walk(env, share, generator, lambda count, done=done: counted(done + count))
+            done += share
+    return Recorded(*map(torch.cat, zip(*parts, strict=True)))
+
+
+def walk(env: NavEnv, maps: int, generator: torch.Generator, show: Callable[[int], None]) -> list[Recorded]:
+    """So many maps, from the steps of one environment."""
+    agent, parts, count, step = make_reference_agent("planner", env), [], 0, 0
+    observation, _ = env.reset()
+    starts = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    agent.reset(env.num_envs)
+    while count < maps:
+        observation, _, terminated, truncated, _ = env.step(agent.act(observation, starts))
+        starts, step = terminated | truncated, step + 1
+        if step < BEFORE:
+            continue
+        kept = (torch.rand(env.num_envs, generator=generator) < 1 / ONE_IN).nonzero()[:, 0][: maps - count]
+        if len(kept):
+            parts.append(keep(env, kept.to(env.device)))
+            count += len(kept)
+            show(count)
+    return parts
+
+
+def keep(env: NavEnv, rows: torch.Tensor) -> Recorded:
+    """The maps of these agents."""
+    known, bodies = env.mapper.known, env.sim.bodies
+    windows = Windows(rows, known, bodies, env.task.observations["pointgoal"])
+    free, blocked = windows.seen(known)
+    scene, frame = bodies.scene[rows], known.frame[rows][:, None, None]
+    columns, lines = windows.cells % SIDE, windows.cells // SIDE
+    x, z = (frame[..., k] + (cell + 0.5) * frame[..., 2] for k, cell in enumerate((columns, lines)))
+    y = bodies.position[rows][:, 1, None, None].expand_as(x)
+    each = scene[:, None].expand(-1, WINDOW * WINDOW).reshape(-1).contiguous()
+    walkable = on_navmesh(env.bank, each, torch.stack([x, y, z], -1).view(-1, 3), NEAR_TRUTH).view_as(free)
+    cells = FREE * free.byte() + BLOCKED * blocked.byte() + WALKABLE * walkable.byte()
+    return Recorded(cells, windows.places, scene.long())
+
+
+# Training.
+
+
+class Batch(NamedTuple):
+    """Some maps, as the network reads them, turned over at random."""
+
+    inputs: torch.Tensor
+    """f32 [B, 6, WINDOW, WINDOW]."""
+    seen: torch.Tensor
+    """bool [B, WINDOW, WINDOW]."""
+    blocked: torch.Tensor
+    """f32 [B, WINDOW, WINDOW]: 1 where the navmesh is not."""
+    inside: torch.Tensor
+    """bool [B, WINDOW, WINDOW]: whether a cell is within the floor's bounds, as far as the window reaches."""
+
+
+def split(recorded: Recorded, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Numbers of the maps to train with, and of some to measure on. ArgumentError where one of these is missing."""
+    held_out = (recorded.scene % HELD_OUT == HELD_OUT - 1).cpu()
+    learned, measured = (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
+    if not (len(learned) and len(measured)):
+        found = number_of(len(recorded.scene.unique()), "scene")
+        raise ArgumentError(f"scenes: found maps of {found}, expected {HELD_OUT} scenes or more")
+    return learned, measured[torch.randperm(len(measured), generator=generator)[:MEASURED]]
+
+
+def batch_of(recorded: Recorded, rows: torch.Tensor, turns: tuple[bool, bool, bool] = (False, False, False)) -> Batch:
+    """These maps; `turns`: whether they are mirrored along X, along Z, and have both axes exchanged."""
+    rows = rows.to(recorded.cells.device)
+    cells, places = recorded.cells[rows], recorded.places[rows]
+    for axis in range(2):
+        if turns[axis]:
+            cells, places = cells.flip(2 - axis), places.clone()
+            places[..., axis] = WINDOW - places[..., axis]
+    if turns[2]:
+        cells, places = cells.transpose(1, 2), places.flip(2)
+    free, blocked, walkable = ((cells & bit) > 0 for bit in (FREE, BLOCKED, WALKABLE))
+    inside = between(walkable.any(2))[:, :, None] & between(walkable.any(1))[:, None, :]
+    return Batch(network_input(free, blocked, places), free | blocked, (~walkable).float(), inside)
+
+
+def between(marked: torch.Tensor) -> torch.Tensor:
+    """Bool [B, W]: from the first marked one to the last, and one beside each."""
+    first, last = (values.cummax(1).values for values in (marked.byte(), marked.byte().flip(1)))
+    inside = (first * last.flip(1))[:, None].float()
+    return functional.max_pool1d(inside, 3, 1, 1)[:, 0] > 0
+
+
+def train(
+    model: OccupancyNet, recorded: Recorded, rows: torch.Tensor, steps: int, batch: int, generator: torch.Generator
+) -> list[float]:
+    """Fit a model on its device to maps with these numbers: the mean loss of every NOTICE steps."""
+    device, losses, total = next(model.parameters()).device, [], torch.zeros(())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: min(1, (k + 1) / WARM_UP) * (1 - k / steps))
+    total = total.to(device)
+    model.train()
+    with counting("steps of training", steps) as counted:
+        for step in range(1, steps + 1):
+            drawn = rows[torch.randint(len(rows), (batch,), generator=generator)]
+            x, z, both = (torch.rand(3, generator=generator) < 0.5).tolist()
+            seen = batch_of(recorded, drawn, (x, z, both))
+            with torch.autocast(device.type, torch.bfloat16):
+                logits = model(seen.inputs.contiguous(memory_format=torch.channels_last))
+            weight = torch.where(seen.inside, 1.0, OUTSIDE) * ~seen.seen
+            loss = functional.binary_cross_entropy_with_logits(logits.float(), seen.blocked, weight, reduction="sum")
+            loss = loss / weight.sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            total += loss.detach()
+            counted(step)
+            if step % NOTICE == 0 or step == steps:
+                losses.append(total.item() / ((step - 1) % NOTICE + 1))
+                total.zero_()
+                tell(f"step {step}: loss {losses[-1]:.4f}")
+    return losses
+
+
+# Measuring.
+
+
+@torch.no_grad()
+def log_losses(
+    model: OccupancyNet, recorded: Recorded, rows: torch.Tensor, batch: int
+) -> dict[str, tuple[float, float]]:
+    """Nats for an unseen cell within the floor's bounds, within a metre of a seen one and of all, by who guesses."""
+    sums, counts, blocked = torch.zeros(2, dtype=torch.float64), torch.zeros(2), torch.zeros(2)
+    model.eval()
+    for part in rows.split(batch):
+        seen = batch_of(recorded, part)
+        logits = model(seen.inputs.contiguous(memory_format=torch.channels_last))
+        nats = functional.binary_cross_entropy_with_logits(logits, seen.blocked, reduction="none")
+        close = functional.max_pool2d(seen.seen[:, None].float(), 2 * NEAR + 1, 1, NEAR)[:, 0] > 0
+        unseen = seen.inside & ~seen.seen
+        for k, where in enumerate((unseen & close, unseen)):
+            sums[k] += nats[where].double().sum().cpu()
+            counts[k] += where.sum().cpu()
+            blocked[k] += seen.blocked[where].sum().cpu()
+    share = (blocked / counts).clamp(1e-6, 1 - 1e-6)
+    constant = -(share * share.log() + (1 - share) * (1 - share).log())
+    near, everywhere = (sums / counts).tolist()
+    return {"the network": (near, everywhere), "the share that is blocked": (float(constant[0]), float(constant[1]))}
+
+
+def show(losses: dict[str, tuple[float, float]]) -> None:
+    table = Table("log loss in scenes held out", f"within {NEAR} cells of seen ones", "all unseen")
+    for name, values in losses.items():
+        table.add_row(name, *(f"{value:.4f}" for value in values))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Options, description=__doc__))
+    except BatchnavError as error:
+        sys.exit(f"error: {error}")
