@@ -29,7 +29,7 @@ WINDOW = 128
 """Cells along the sides of the square around the agent that is guessed: 25.6 m, where cells are not larger."""
 EVERY = 8
 """Steps of an agent from one guess to the next."""
-_SPARE = 1.25
+_SPARE = 1.125
 """CUDA: room for so many times the guesses of an average step. Where more are due, those wait that waited least."""
 _FEW = 256
 """CUDA: room for so many guesses a step, or one for each agent where they are fewer, so that none of those waits."""
@@ -134,7 +134,7 @@ class Windows:
     """
 
     def __init__(self, rows: torch.Tensor, known: Known, bodies: Placed, goal: torch.Tensor):
-        frame, position, goal = known.frame[rows], bodies.position[rows][:, [0, 2]], goal[rows]
+        frame, position, goal = known.frame[rows], bodies.position[rows][:, ::2], goal[rows]
         angle = bodies.heading[rows] + goal[:, 1]
         away = goal[:, :1] * torch.stack([-torch.sin(angle), -torch.cos(angle)], 1)
         agent, there = ((place - frame[:, :2]) / frame[:, 2:] for place in (position, position + away))
@@ -166,22 +166,24 @@ class Anticipation:
 
     Args:
         weights: as `MapConfig.anticipation`.
+        n: N.
         device: of the maps.
     """
 
-    def __init__(self, weights: str, device: torch.device):
+    def __init__(self, weights: str, n: int, device: torch.device):
         model = load_occupancy(weights).eval()
         model.down, model.up = (nn.ModuleList(map(_fused, parts)) for parts in (model.down, model.up))
         self._dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         self._model = model.requires_grad_(False).to(device, self._dtype, memory_format=torch.channels_last)
+        self._room, self._added = min(n, max(_FEW, round(_SPARE * n / EVERY))), self._added_tolls
+        if device.type == "cuda" and self._room > _FEW:  # half a minute's work, which thousands are worth
+            self._added = torch.compile(self._added_tolls)
 
     @torch.no_grad()
     def guess(self, known: Known, bodies: Placed, goal: torch.Tensor) -> None:
         """Write `known.anticipated` where that is due, and have those agents plan anew."""
         if known.due.is_cuda:
-            n = len(known.due)
-            room = min(n, max(_FEW, round(_SPARE * n / EVERY)))
-            self._guess_for(torch.argsort(known.due, stable=True)[:room], known, bodies, goal)
+            self._guess_for(torch.argsort(known.due, stable=True)[: self._room], known, bodies, goal)
         else:
             rows = (known.due <= 0).nonzero()[:, 0]
             for first in range(0, len(rows), _BATCH):
@@ -191,12 +193,15 @@ class Anticipation:
     def _guess_for(self, rows: torch.Tensor, known: Known, bodies: Placed, goal: torch.Tensor) -> None:
         """For these agents, as far as it is due."""
         windows, due = Windows(rows, known, bodies, goal), known.due[rows] <= 0
-        inputs = network_input(*windows.seen(known), windows.places)
-        inputs = inputs.to(self._dtype, memory_format=torch.channels_last)
-        new, old = added_toll(torch.sigmoid(self._model(inputs).float())), windows.of(known.anticipated)
+        new, old = self._added(*windows.seen(known), windows.places), windows.of(known.anticipated)
         windows.put(torch.where(due[:, None, None], new, old), known.anticipated)
         known.length[rows] = torch.where(due, 0, known.length[rows])
         known.due[rows] = torch.where(due, EVERY, known.due[rows])
+
+    def _added_tolls(self, free: torch.Tensor, blocked: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """By the network, of what `network_input` takes: u8 [B, WINDOW, WINDOW]."""
+        inputs = network_input(free, blocked, places).to(self._dtype, memory_format=torch.channels_last)
+        return added_toll(torch.sigmoid(self._model(inputs).float()))
 
 
 def added_toll(chance: torch.Tensor) -> torch.Tensor:

@@ -178,7 +178,7 @@ class Mapper:
         halves = build.longest_step / 2, math.radians(build.widest_turn_deg) / 2
         self._sight = Sight(*map(np.float32, (depth.max_depth, *levels, *halves)))
         self._rows, weights = self.searches(n, device), config.anticipation
-        self._anticipation = Anticipation(weights, device) if weights else None
+        self._anticipation = Anticipation(weights, n, device) if weights else None
         self.known, self._search, self.told = self.arrays(names, n, self._rows, device, bool(weights))
         self._walkers = view(Walkers(bodies.position, bodies.heading, bodies.episode, bodies.collisions, goal))
         self._bodies, self._goal = bodies, goal

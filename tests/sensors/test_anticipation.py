@@ -189,7 +189,7 @@ def test_what_is_no_network_is_refused(house, weights, tmp_path):
 
 
 def test_fewer_passes_say_the_same(weights):
-    network = Anticipation(str(weights), torch.device("cpu"))._model
+    network = Anticipation(str(weights), 1, torch.device("cpu"))._model
     inputs = torch.rand(2, 6, WINDOW, WINDOW)
     with torch.no_grad():
         torch.testing.assert_close(network(inputs), load_occupancy(weights).eval()(inputs), rtol=1e-3, atol=1e-3)
@@ -218,7 +218,7 @@ def test_those_wait_for_whom_there_is_no_room(house, weights, monkeypatch):
     monkeypatch.setattr(anticipation, "_FEW", 4)
     env = NavEnv(SceneBank.pack([house], "cuda"), 64, sensors=SENSORS, anticipation=str(weights))
     env.reset(seed=0)
-    room = round(1.25 * 64 / EVERY)
+    room = round(1.125 * 64 / EVERY)
     for step in range(1, 16):
         guessed = (env.mapper.known.anticipated > 0).any(1).sum()
         assert guessed == min(64, room * step)
