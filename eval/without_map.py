@@ -10,10 +10,9 @@ is without error, which no agent's is. The way to the goal is found by fast marc
 something was seen to be in it. It is walked by the environment's own steps and turns.
 
 With `--sees map` all is known from the start. What is then lost is the walking's, and the rest is not knowing. Between
-the two it can be told what is near to what it sees (`--truth-within`), or guess what it does not see (`--guess`):
+the two it can be told the truth about what is near to what it sees:
 
     python eval/without_map.py --truth-within 2
-    python eval/without_map.py --guess runs/guess/guess.safetensors
 
 Prints success and SPL with 95% intervals, and the SPL that is lost by outcome, as `eval/failures.py` has them.
 """
@@ -32,6 +31,7 @@ import torch
 import tyro
 from rich.console import Console
 from rich.table import Table
+from scipy import ndimage
 
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.nav import NavEnv
@@ -43,8 +43,7 @@ from batchnav.sim.bodies import FORWARD, STOP
 from batchnav.tasks.pointnav import METRIC_SPECS
 from batchnav.view.terminal import print_agents
 from eval.failures import by_outcome, outcomes
-from eval.free_space import BLOCKED, CELL, NEAR, Maps, Settings, go_all, look_all, reveal_all, set_unseen
-from eval.unseen import EVERY, Guess, Truth, load_guess
+from eval.free_space import BLOCKED, CELL, MARGIN, NEAR, Maps, Settings, go_all, look_all, reveal_all, set_unseen
 
 STOREY = 0.5
 """Metres: floors whose heights round to the same multiple share a map, which has what is up to 1.5 of it off."""
@@ -68,8 +67,6 @@ class Options:
     """Pixels of the depth camera's sides."""
     unknown: float = 1.0
     """What a metre through unseen cells costs, where one through seen ones costs 1."""
-    guess: Path | None = None
-    """Weights that `eval/guess.py` trained: unseen cells that they take for blocked are dearer."""
     truth_within: float | None = None
     """Metres from what it sees within which it is told which unseen cells are blocked."""
     num_envs: int = 64
@@ -79,7 +76,7 @@ class Options:
 
 
 def main(options: Options) -> None:
-    player = MapPlayer(options.sees, options.size, options.unknown, unseen_of(options))
+    player = MapPlayer(options.sees, options.size, options.unknown, options.truth_within)
     for path in options.episodes:
         evaluation = Evaluation(path, torch.device("cpu"), player.config.body, options.num_envs)
         played = evaluation.play(player)
@@ -94,25 +91,18 @@ def main(options: Options) -> None:
             evaluation.write_results(options.out / f"{name}.json", played)
 
 
-def unseen_of(options: Options) -> Guess | Truth | None:
-    """What says how the unseen is. ArgumentError where more than one does."""
-    given = {"guess": options.guess, "truth_within": options.truth_within, "unknown": options.unknown}
-    given = {name: value for name, value in given.items() if value is not None and (name, value) != ("unknown", 1.0)}
-    if len(given) > 1:
-        raise ArgumentError(f"found {' and '.join(given)}, expected one of guess, truth_within, unknown")
-    if options.guess is not None:
-        return Guess(load_guess(options.guess))
-    return None if options.truth_within is None else Truth(options.truth_within)
-
-
 class MapPlayer:
     """The agent with the eyes that it has: a `batchnav.evaluation.run.Player`."""
 
-    def __init__(self, sees: str = "ahead", size: int = 64, unknown: float = 1.0, unseen: Guess | Truth | None = None):
+    def __init__(self, sees: str = "ahead", size: int = 64, unknown: float = 1.0, truth_within: float | None = None):
         if not 1.0 <= unknown < BLOCKED:
             raise ArgumentError(f"unknown: found {unknown}, expected 1 to less than {BLOCKED:g}")
-        self.name = f"maps: {sees}" if unseen is None else f"maps: {sees} {unseen.name}"
-        self.unknown, self.unseen, self.degrees = unknown, unseen, list(EYES[sees].values())
+        if truth_within is not None and unknown != 1.0:
+            raise ArgumentError("found truth_within and unknown, expected one of them")
+        if truth_within is not None and not (math.isfinite(truth_within) and truth_within >= 0.0):
+            raise ArgumentError(f"truth_within: found {truth_within}, expected metres, 0 or more")
+        self.name = f"maps: {sees}" if truth_within is None else f"maps: {sees} truth {truth_within:g}"
+        self.unknown, self.truth_within, self.degrees = unknown, truth_within, list(EYES[sees].values())
         config = with_options(NavConfig(), {"height": size, "width": size})
         cameras = {
             name: dataclasses.replace(config.camera, camera_heading_deg=degrees)
@@ -129,10 +119,7 @@ class MapPlayer:
 
 
 class MapAgent:
-    """Maps what the depth cameras see, plans on the map, and goes where the plan says.
-
-    `places` f64 [N, 3, 2] are the goals, starts and agents, as rows and columns of cells of `maps`.
-    """
+    """Maps what the depth cameras see, plans on the map, and goes where the plan says."""
 
     def __init__(self, env: NavEnv, player: MapPlayer):
         self._env, self._player, n = env, player, env.num_envs
@@ -143,8 +130,7 @@ class MapAgent:
         cost, time = (np.zeros(shape, np.float32) for _ in range(2))
         low, size = np.zeros((n, 2)), np.zeros((n, 2), np.int64)
         self.maps = Maps(free, known, cost, dearer, time, low, size, np.zeros(n, bool))
-        self.places, self._starts = np.zeros((n, 3, 2)), np.zeros((n, 3), np.float32)
-        self._known, self._ago = (np.zeros(n, np.int64) for _ in range(2))
+        self._known = np.zeros(n, np.int64)
         body, radius = env.config.body, env.config.task.success_distance - STOP_SLACK
         views, turn = np.radians(np.array(player.degrees, float)), math.radians(body.turn_angle_deg)
         camera, depth = player.config.camera, player.config.depth
@@ -171,22 +157,21 @@ class MapAgent:
         fell_short = ~started & went & (np.linalg.norm(positions - self._positions, axis=1) < 0.5 * self._step)
         headings, goals = bodies.heading.numpy(), state.goal.numpy()
         look_all(self._settings, seen, positions, headings, playing, fell_short, self.maps)
-        points = np.stack([goals, self._starts, positions], axis=1)[:, :, [2, 0]]
-        self.places = (points - self.maps.low[:, None, ::-1]) / CELL
-        if self._player.unseen is not None:
-            self._ask(self._player.unseen, playing)
+        if self._player.truth_within is not None:
+            self._tell_truth(self._player.truth_within, playing)
         go_all(self._settings, positions, headings, goals, playing, self.maps, self._actions)
         self._positions = positions.copy()
         return torch.from_numpy(self._actions)
 
-    def _ask(self, unseen: Guess | Truth, playing: np.ndarray) -> None:
-        """Have it say what the unseen costs, where enough steps were made and cells seen since it last did."""
+    def _tell_truth(self, within: float, playing: np.ndarray) -> None:
+        """Say what the unseen within so many metres of the seen costs, where more was seen."""
         known = np.array([np.count_nonzero(cells) for cells in self.maps.known])
-        self._ago += 1
-        which = np.flatnonzero(playing & (self._ago >= unseen.every) & (known - self._known >= unseen.news))
-        for i, cost in unseen.costs(which, self.maps, self.places):
-            set_unseen(i, cost, self.maps)
-        self._ago[which], self._known[which] = 0, known[which]
+        for i in np.flatnonzero(playing & (known > self._known)):
+            rows, columns = self.maps.size[i]
+            set_unseen(
+                i, true_cost(self.maps.free[i, :rows, :columns], self.maps.known[i, :rows, :columns], within), self.maps
+            )
+        self._known = known
 
     def _begin(self, i: int, scene: int, start: np.ndarray) -> None:
         """An empty map for environment i, or, for one that sees nothing, a whole one."""
@@ -200,9 +185,19 @@ class MapAgent:
         maps.free[i] = False
         maps.free[i, :rows, :columns] = floor
         maps.known[i], maps.cost[i], maps.dearer[i], maps.stale[i] = False, self._player.unknown, False, True
-        self._actions[i], self._starts[i], self._known[i], self._ago[i] = STOP, start, 0, EVERY
+        self._actions[i], self._known[i] = STOP, 0
         if not self._player.sees:
             reveal_all(i, maps)
+
+
+def true_cost(free: np.ndarray, known: np.ndarray, within: float) -> np.ndarray:
+    """What a metre of unseen cells costs, f32 [rows, columns]: near seen ones what it will be, beyond as if free.
+
+    `free`, `known`: bool [rows, columns]; `within`: metres.
+    """
+    blocked = ~free & (ndimage.distance_transform_edt(~known) * CELL <= within)
+    beside = ndimage.binary_dilation(blocked, np.ones((3, 3)))
+    return np.where(blocked, BLOCKED, np.where(beside, MARGIN, np.float32(1.0)))
 
 
 def floor_of(navmesh: NavMesh, island: int, height: float) -> np.ndarray:

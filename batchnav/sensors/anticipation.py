@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import safetensors.torch
 import torch
@@ -117,10 +117,11 @@ def network_input(free: torch.Tensor, blocked: torch.Tensor, places: torch.Tenso
     return torch.cat([torch.stack([free, blocked, ~(free | blocked)], 1).float(), spots], 1)
 
 
-def _fused(layers: nn.Sequential) -> nn.Sequential:
+def _fused(layers: nn.Module) -> nn.Sequential:
     """The same with fewer passes: the normalisation is part of the convolution."""
-    pairs = zip(layers[::3], layers[1::3], layers[2::3], strict=True)
-    return nn.Sequential(*(layer for conv, norm, relu in pairs for layer in (fuse_conv_bn_eval(conv, norm), relu)))
+    parts: list[Any] = list(layers.children())
+    fused = [(fuse_conv_bn_eval(parts[k], parts[k + 1]), parts[k + 2]) for k in range(0, len(parts), 3)]
+    return nn.Sequential(*(layer for pair in fused for layer in pair))
 
 
 class Windows:
@@ -174,14 +175,15 @@ class Anticipation:
         model = load_occupancy(weights).eval()
         model.down, model.up = (nn.ModuleList(map(_fused, parts)) for parts in (model.down, model.up))
         self._dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        self._model = model.requires_grad_(False).to(device, self._dtype, memory_format=torch.channels_last)
+        placed: Any = model.requires_grad_(False).to(device, self._dtype)
+        self._model = placed.to(memory_format=torch.channels_last)
         self._room, self._added = min(n, max(_FEW, round(_SPARE * n / EVERY))), self._added_tolls
         if device.type == "cuda" and self._room > _FEW:  # half a minute's work, which thousands are worth
             self._added = torch.compile(self._added_tolls)
 
     @torch.no_grad()
     def guess(self, known: Known, bodies: Placed, goal: torch.Tensor) -> None:
-        """Write `known.anticipated` where that is due, and have those agents plan anew."""
+        """Write `known.anticipated` where that is due."""
         if known.due.is_cuda:
             self._guess_for(torch.argsort(known.due, stable=True)[: self._room], known, bodies, goal)
         else:
@@ -195,7 +197,6 @@ class Anticipation:
         windows, due = Windows(rows, known, bodies, goal), known.due[rows] <= 0
         new, old = self._added(*windows.seen(known), windows.places), windows.of(known.anticipated)
         windows.put(torch.where(due[:, None, None], new, old), known.anticipated)
-        known.length[rows] = torch.where(due, 0, known.length[rows])
         known.due[rows] = torch.where(due, EVERY, known.due[rows])
 
     def _added_tolls(self, free: torch.Tensor, blocked: torch.Tensor, places: torch.Tensor) -> torch.Tensor:

@@ -45,23 +45,28 @@ from batchnav.sensors.ground import (
 from batchnav.sensors.redwood import RedwoodNoise
 from batchnav.sensors.sensor import Views
 from batchnav.sensors.way import (
+    FIRST_LIMIT,
     Search,
     Walkers,
     arrive,
     begin_bend,
+    begin_later,
     begin_search,
     bound_of,
     check_way,
     clear_lines,
     clear_search,
     find_bend,
+    find_later,
     find_on_way,
     is_done,
     is_kept,
     is_on_way,
     least_way,
     leave,
+    line_up,
     mark_way,
+    next_limit,
     next_slack,
     place_map,
     renew,
@@ -313,14 +318,21 @@ def map_one(i, row, depth, looks, walkers, sight, search_out, known_out, plan_ou
     searching = not is_kept(row, search_out)
     while searching:
         slack = next_slack(slack)
-        bound = bound_of(least, slack)
+        bound = bound_of(row, least, slack, search_out)
         clear_search(0, 1, row, search_out)
         begin_search(i, row, walkers, known_out, search_out)
-        line = np.int32(0)
-        while search_out.count[row, line] > 0:
-            spread(0, 1, i, row, (here, bound, line), known_out, search_out)
-            leave(row, line, search_out)
-            line = np.int32(1) - line
+        line, limit = np.int32(0), FIRST_LIMIT
+        while limit > 0:
+            while search_out.count[row, line] > 0:
+                spread(0, 1, i, row, (here, bound, limit, line), known_out, search_out)
+                leave(row, line, search_out)
+                line = np.int32(1) - line
+            begin_later(row, search_out)
+            find_later(0, 1, row, limit, search_out)
+            following = next_limit(row, here, search_out)
+            if following > 0:
+                line_up(0, 1, row, (limit, following, line), search_out)
+            limit = following
         searching = not is_done(row, here, bound, search_out)
         if not searching:
             trace(i, row, here, search_out, known_out)
@@ -374,20 +386,31 @@ def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_
         searching = not is_kept(row, search_out)
         while searching:
             slack = next_slack(slack)
-            bound = bound_of(least, slack)
+            bound = bound_of(row, least, slack, search_out)
             cuda.syncthreads()
             clear_search(lane, lanes, row, search_out)
             cuda.syncthreads()
             if lane == 0:
                 begin_search(i, row, walkers, known_out, search_out)
             cuda.syncthreads()
-            line = np.int32(0)
-            while search_out.count[row, line] > 0:
-                spread(lane, lanes, i, row, (here, bound, line), known_out, search_out)
-                cuda.syncthreads()
+            line, limit = np.int32(0), FIRST_LIMIT
+            while limit > 0:
+                while search_out.count[row, line] > 0:
+                    spread(lane, lanes, i, row, (here, bound, limit, line), known_out, search_out)
+                    cuda.syncthreads()
+                    if lane == 0:
+                        leave(row, line, search_out)
+                    line = np.int32(1) - line
+                    cuda.syncthreads()
                 if lane == 0:
-                    leave(row, line, search_out)
-                line = np.int32(1) - line
+                    begin_later(row, search_out)
+                cuda.syncthreads()
+                find_later(lane, lanes, row, limit, search_out)
+                cuda.syncthreads()
+                following = next_limit(row, here, search_out)
+                if following > 0:
+                    line_up(lane, lanes, row, (limit, following, line), search_out)
+                limit = following
                 cuda.syncthreads()
             searching = not is_done(row, here, bound, search_out)
             if not searching and lane == 0:

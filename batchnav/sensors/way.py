@@ -4,15 +4,18 @@ What nobody has seen is taken for free ("freespace assumption": Zelinsky, "A mob
 Koenig and Smirnov, "Sensor-based planning with the freespace assumption", 1997), or for as dear as
 `sensors/anticipation.py` guesses. The search goes from the goal on in rounds, eight neighbours each: the cells that
 came nearer in one spread in the next, which is Moore's algorithm ("The shortest path through a maze", 1959) with
-weights. As in A*, cells are left out through which the way would be longer than a bound: what it was a step ago and a
-little more, and as long as that does not do, another search with one that is farther off. Times are whole numbers, so
-that every order of work and every device has the same, and no bound changes them.
+weights. Cells that are more than a stride farther from the goal than those that spread come later, so that few spread
+twice ("near and far": Davidson, Baxter, Garland and Owens, "Work-efficient parallel GPU methods for single-source
+shortest paths", IPDPS 2014). As in A*, cells are left out through which the way would be longer than a bound: what it
+was a step ago and a little more, and as long as that does not do, another search with one that is farther off, though
+no farther than the last way is today. Times are whole numbers, so that every order of work and every device has the
+same, and no bound changes them.
 
 As long as the agent is on its last way, and no cell of that became dearer, it is kept. It stays the shortest, since
 cells only become dearer, but for those that the agent walks over and what it comes to see beside those, after which it
 is planned anew. Nor would another search choose among equal ways otherwise. A way through obstacles may have become
-longer than another, behind whose obstacles the ground came to be seen, or through cells that were guessed to be dear
-and are not; it is kept nevertheless, until the unseen is guessed anew.
+longer than another, behind whose obstacles the ground came to be seen, and another through what was guessed to be dear
+may have become shorter; it is kept nevertheless, until one of its own cells changes.
 
 Several lanes may work for an agent: each function is done by all of them before the next one begins, and those that
 take no lane are done by one.
@@ -58,10 +61,15 @@ _SLACK, _MORE, _MOST = np.int32(60), np.int32(8), np.int32(1000)
 """By how much the way may become longer in a step before there is another search, how many times as much then, and
 from how much on it has no bound: the third. On a GPU all agents wait for the one that searches longest, and more
 searches make that one longer."""
+_STRIDE = np.int32(400)
+"""How much farther than the nearest cell that has yet to spread those are that spread with it: twenty free cells."""
 NEVER = np.int32(2**30)
+FIRST_LIMIT = _STRIDE
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
-WORDS, COUNTS = CELLS // 32, 5
-_BEND, _AT, _BROKEN = 2, 3, 4
+WORDS, COUNTS = CELLS // 32, 7
+_LATER = np.int32(2)
+"""Place in `Search.waiting` after those of the two lines."""
+_BEND, _AT, _BROKEN, _TODAY, _NEXT = 2, 3, 4, 5, 6
 """Places in `Search.count` after those of the two lines."""
 
 
@@ -88,15 +96,16 @@ class Search(NamedTuple):
     line: torch.Tensor
     """i32 [R, 2 * CELLS]: the cells that spread in this round, and those in the next, in turn."""
     waiting: torch.Tensor
-    """i32 [R, 2 * WORDS]: a bit for each cell that is in such a line."""
+    """i32 [R, 3 * WORDS]: a bit for each cell that is in such a line; and for those that come later."""
     count: torch.Tensor  # type: ignore[assignment]  # hides what tuples have by this name
     """i32 [R, COUNTS]: how many there are in both; how many of the way's next cells lie in a straight line; where on
-    the kept way the agent is, LONGEST where it is not; and whether that became dearer."""
+    the kept way the agent is, LONGEST where it is not; whether that became dearer; how long its rest is today; and the
+    time of the nearest cell that comes later."""
 
     @classmethod
     def empty(cls, rows: int, device: torch.device) -> Search:
         """Room for so many searches."""
-        sizes = CELLS, 2 * CELLS, 2 * WORDS, COUNTS
+        sizes = CELLS, 2 * CELLS, 3 * WORDS, COUNTS
         time, line, waiting, count = (torch.zeros(rows, size, dtype=torch.int32, device=device) for size in sizes)
         return cls(time, line, waiting, count)
 
@@ -154,7 +163,7 @@ def arrive(i, row, walkers, known_out, search_out):
     here = where(i, walkers, known_out)[4]
     if here >= 0:
         stand(i, here, known_out)
-    search_out.count[row, _AT], search_out.count[row, _BROKEN] = LONGEST, 0
+    search_out.count[row, _AT], search_out.count[row, _BROKEN], search_out.count[row, _TODAY] = LONGEST, 0, 0
 
 
 @lean_function
@@ -174,8 +183,9 @@ def check_way(lane, lanes, i, row, known, search_out):
     for k in range(search_out.count[row, _AT] + lane, known.length[i] - 1, lanes):
         cell, before = known.way[i, k], known.way[i, k + 1]
         dr, dc = cell // side - before // side, cell % side - before % side
-        time = known.left[i, k + 1] + _step_time(i, before, _toll(i, before, known), dr, dc, known)
-        if time != known.left[i, k]:
+        time = _step_time(i, before, _toll(i, before, known), dr, dc, known)
+        atomic_add(search_out.count, row, np.int32(_TODAY), time)
+        if known.left[i, k + 1] + time != known.left[i, k]:
             search_out.count[row, _BROKEN] = np.int32(1)
 
 
@@ -196,7 +206,7 @@ def clear_search(lane, lanes, row, search_out):
 @lean_function
 def clear_lines(lane, lanes, row, search_out):
     """No cell is in line; every lane does its share."""
-    for word in range(lane, 2 * WORDS, lanes):
+    for word in range(lane, 3 * WORDS, lanes):
         search_out.waiting[row, word] = np.int32(0)
     for k in range(lane, 2, lanes):
         search_out.count[row, k] = np.int32(0)
@@ -235,9 +245,11 @@ def next_slack(slack):
 
 
 @inline_function
-def bound_of(least, slack):
-    """How long the way may be."""
-    return least + slack if slack < _MOST else NEVER
+def bound_of(row, least, slack, search):
+    """How long the way may be. It need not be longer than the last one is today."""
+    bound = least + slack if slack < _MOST else NEVER
+    today = search.count[row, _TODAY] if search.count[row, _AT] < LONGEST else NEVER
+    return today if today < max(bound, least + _MORE * _SLACK) else bound
 
 
 @inline_function
@@ -279,11 +291,11 @@ def _step_time(i, cell, own, dr, dc, known):
 
 @lean_function
 def spread(lane, lanes, i, row, course, known, search_out):
-    """Reach the neighbours of the cells in line; `course`: the agent's cell, the bound, and which line.
+    """Reach the neighbours of the cells in line. Eight lanes share a cell, where there are as many.
 
-    Eight lanes share a cell, where there are as many.
+    `course`: the agent's cell, the bound, the time from which on cells come later, and which line.
     """
-    here, bound, line = course
+    here, bound, limit, line = course
     after, side = np.int32(1) - line, np.int32(SIDE)
     for k in range(lane // 8, search_out.count[row, line], max(lanes // 8, 1)):
         cell = search_out.line[row, line * np.int32(CELLS) + k]
@@ -302,8 +314,9 @@ def spread(lane, lanes, i, row, course, known, search_out):
                 continue
             atomic_min(search_out.time, row, reached, time)
             bit = np.int32(1) << (reached & np.int32(31))
-            word = after * np.int32(WORDS) + (reached >> np.int32(5))
-            if atomic_or(search_out.waiting, row, word, bit) & bit == 0:
+            part = after if time < limit else _LATER
+            word = part * np.int32(WORDS) + (reached >> np.int32(5))
+            if atomic_or(search_out.waiting, row, word, bit) & bit == 0 and time < limit:
                 place = atomic_add(search_out.count, row, after, np.int32(1))
                 search_out.line[row, after * np.int32(CELLS) + place] = reached
 
@@ -312,6 +325,58 @@ def spread(lane, lanes, i, row, course, known, search_out):
 def leave(row, line, search_out):
     """No cell is in a line whose cells have spread."""
     search_out.count[row, line] = np.int32(0)
+
+
+@lean_function
+def begin_later(row, search_out):
+    """No cell is known to come later."""
+    search_out.count[row, _NEXT] = NEVER
+
+
+@lean_function
+def find_later(lane, lanes, row, limit, search_out):
+    """The nearest of the cells that come later; every lane does its share. Those within the limit have spread."""
+    nearest = NEVER
+    for word in range(lane, WORDS, lanes):
+        bits = search_out.waiting[row, _LATER * np.int32(WORDS) + np.int32(word)]
+        for k in range(32):
+            if (bits >> np.int32(k)) & np.int32(1):
+                time = search_out.time[row, np.int32(word) * np.int32(32) + np.int32(k)]
+                if limit <= time < nearest:
+                    nearest = time
+    if nearest < NEVER:
+        atomic_min(search_out.count, row, np.int32(_NEXT), nearest)
+
+
+@inline_function
+def next_limit(row, here, search):
+    """The next limit; 0 where no cell comes later through which the way could be shorter."""
+    nearest = search.count[row, _NEXT]
+    if nearest >= NEVER or nearest >= search.time[row, here]:
+        return np.int32(0)
+    return nearest + _STRIDE
+
+
+@lean_function
+def line_up(lane, lanes, row, course, search_out):
+    """Put those in line that come next; every lane does its share. `course`: this limit, the next, and which line."""
+    limit, following, line = course
+    for word in range(lane, WORDS, lanes):
+        later = _LATER * np.int32(WORDS) + np.int32(word)
+        bits, kept, lined = search_out.waiting[row, later], np.int32(0), np.int32(0)
+        for k in range(32):
+            bit = np.int32(1) << np.int32(k)
+            if bits & bit:
+                cell = np.int32(word) * np.int32(32) + np.int32(k)
+                time = search_out.time[row, cell]
+                if time >= following:
+                    kept |= bit
+                elif time >= limit:
+                    lined |= bit
+                    place = atomic_add(search_out.count, row, line, np.int32(1))
+                    search_out.line[row, line * np.int32(CELLS) + place] = cell
+        search_out.waiting[row, later] = kept
+        search_out.waiting[row, line * np.int32(WORDS) + np.int32(word)] = lined
 
 
 @inline_function

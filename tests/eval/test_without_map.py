@@ -6,9 +6,12 @@ import math
 import numpy as np
 import pytest
 
+from batchnav.data.episodes import save_episodes
+from batchnav.data.generate import generate_episodes
+from batchnav.data.scenes import load_scenes
 from batchnav.errors import ArgumentError
 from eval import free_space, without_map
-from eval.free_space import CELL, Maps, Settings
+from eval.free_space import BLOCKED, CELL, MARGIN, Maps, Settings
 
 SETTINGS = Settings(1.25, 10.0, np.zeros(1), math.radians(10.0), 0.19, 1.0)
 
@@ -68,6 +71,33 @@ def test_program(rooms, tmp_path, capsys, sees):
     assert "SPL lost" in capsys.readouterr().out
 
 
-def test_what_is_unknown_is_not_cheaper():
-    with pytest.raises(ArgumentError, match=r"unknown: found 0\.5, expected 1"):
-        without_map.MapPlayer("ahead", 64, 0.5)
+def test_truth_is_told_within_a_distance(maps):
+    """The wall goes on to the right of column 40: 1 m of it are told, and what is beside those cells is dearer."""
+    free, known = maps.free[0], maps.known[0]
+    free[38:42] = False
+    known[38:, :40] = True
+    cost = without_map.true_cost(free, known, 1.0)
+    assert (cost[38:42, 40:60] == BLOCKED).all() and (cost[38:42, 61:] == 1.0).all()
+    assert (cost[37, :60] == MARGIN).all() and (cost[:37] == 1.0).all()
+
+
+def test_truth_of_everything_is_the_map(tmp_path):
+    """Nearly: seen cells beside an unseen wall become dearer when it is seen, so ways along walls differ by a cell."""
+    houses, spl = load_scenes(["house:0-1"], appearance=False), {}
+    save_episodes([episode for house in houses for episode in generate_episodes(house, 2)], tmp_path / "mine.json.gz")
+    for name, options in {"ahead_truth_100": {"truth_within": 100.0}, "map": {"sees": "map"}}.items():
+        without_map.main(without_map.Options((tmp_path / "mine.json.gz",), num_envs=4, out=tmp_path, **options))
+        found = json.loads((tmp_path / f"mine_{name}.json").read_text())["overall"]
+        assert found["success"]["mean"] == 1.0
+        spl[name] = found["spl"]["mean"]
+    assert spl["ahead_truth_100"] == pytest.approx(spl["map"], abs=0.01)
+
+
+def test_what_makes_no_sense_is_refused():
+    for options, message in (
+        ({"unknown": 0.5}, r"unknown: found 0\.5, expected 1"),
+        ({"truth_within": -1.0}, r"truth_within: found -1\.0, expected metres"),
+        ({"truth_within": 1.0, "unknown": 2.0}, "found truth_within and unknown, expected one of them"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            without_map.MapPlayer(**options)
