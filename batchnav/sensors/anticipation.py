@@ -40,9 +40,9 @@ _PLANES, _SPOT = 6, 2.0
 standard deviation."""
 _WIDTHS = (32, 64, 96, 128, 128)
 """Channels, from squares of 2 x 2 cells to its coarsest level."""
-_SLOPE, _DEAREST = 3.0, 100.0
+_SLOPE, _DEAREST = 3.0, 20.0
 """How fast a cell's cost rises with the odds that it is blocked, and how far: as times that of a free one."""
-MOST_ADDED = 198
+MOST_ADDED = 38
 """The most that is added to a cell's toll, of which a free one has 2."""
 
 
