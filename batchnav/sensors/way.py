@@ -59,7 +59,7 @@ _SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(20), np.int32(28)
 """Times from a free cell to such neighbours."""
 _SLACK, _MORE, _MOST = np.int32(60), np.int32(8), np.int32(1000)
 """By how much the way may become longer in a step before there is another search, how many times as much then, and
-from how much on it has no bound: the third. On a GPU all agents wait for the one that searches longest, and more
+from how much on it has no bound but the last way: the third. On a GPU all agents wait for the one that searches longest, and more
 searches make that one longer."""
 _STRIDE = np.int32(400)
 """How much farther than the nearest cell that has yet to spread those are that spread with it: twenty free cells."""
@@ -246,10 +246,11 @@ def next_slack(slack):
 
 @inline_function
 def bound_of(row, least, slack, search):
-    """How long the way may be. It need not be longer than the last one is today."""
-    bound = least + slack if slack < _MOST else NEVER
+    """How long the way may be: mostly no longer than the last one is today, unless the goal's cell has changed."""
     today = search.count[row, _TODAY] if search.count[row, _AT] < LONGEST else NEVER
-    return today if today < max(bound, least + _MORE * _SLACK) else bound
+    if slack < _MOST:
+        return today if today <= least + _MORE * _SLACK else least + slack
+    return today if slack < _MORE * _MOST else NEVER
 
 
 @inline_function

@@ -405,3 +405,17 @@ def test_specs_and_what_is_refused(house):
     observation, _ = explorer.reset()
     shown = set((observation["map"] * 10).int().unique().tolist())
     assert {0, 1, 2, 3} <= shown and 5 not in shown, "without a goal there is a map, and no way"
+
+
+def test_a_search_ends_where_the_last_way_ends_beside_the_goal(house):
+    """The goal's cell can change by rounding; then no way may be as short as the last one is today."""
+    env = NavEnv([house], 4, "cpu", sensors=SENSORS)
+    told = walk(env, 5)[-1]["plan"][:, 0]
+    known = env.mapper.known
+    for i in range(4):
+        length = int(known.length[i]) - 1
+        known.left[i, :length] -= known.left[i, length - 1].clone()
+        known.left[i, : length - 1] += 1  # so that it is not kept
+        known.length[i] = length
+    again = env.observe()["plan"][:, 0]
+    torch.testing.assert_close(again, told, rtol=0, atol=1e-4)
