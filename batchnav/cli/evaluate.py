@@ -52,7 +52,8 @@ class Options:
 
     agents: tyro.conf.Positional[tuple[str, ...]] = ()
     """Policies: files, folders of runs, or names of those that come with batchnav (pointnav_h200). A file says which
-    task it was trained for. Or reference agents of the task: random, forward, greedy, oracle, frontier."""
+    task it was trained for. Or reference agents of the task: random, forward, greedy, planner, anticipator, oracle,
+    frontier."""
     checkpoint: Path | None = None
     """A policy, as the first of the agents."""
     agent: str | None = None

@@ -40,9 +40,10 @@ _PLANES, _SPOT = 6, 2.0
 standard deviation."""
 _WIDTHS = (32, 64, 96, 128, 128)
 """Channels, from squares of 2 x 2 cells to its coarsest level."""
-_SLOPE, _DEAREST = 3.0, 20.0
-"""How fast a cell's cost rises with the odds that it is blocked, and how far: as times that of a free one."""
-MOST_ADDED = 38
+_DEAREST = 8.0
+"""What a cell that is surely blocked costs, as times what a free one does. Agents whose guesses may cost more walk to
+and fro between two ways oftener, and their searches take longer."""
+MOST_ADDED = 14
 """The most that is added to a cell's toll, of which a free one has 2."""
 
 
@@ -207,7 +208,7 @@ class Anticipation:
 
 def added_toll(chance: torch.Tensor) -> torch.Tensor:
     """What is added to the toll of a cell with this chance to be blocked, u8; nothing where that is less than half."""
-    dearer = _SLOPE * (chance - 0.5).clamp(min=0.0) / (1.0 - chance)
+    dearer = (chance - 0.5).clamp(min=0.0) / (1.0 - chance)
     return (2.0 * dearer.clamp(max=_DEAREST - 1.0)).round().to(torch.uint8)
 
 

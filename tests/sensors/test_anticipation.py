@@ -110,7 +110,7 @@ def test_windows_do_not_leave_the_map():
 
 def test_what_is_likely_blocked_is_dear():
     added = added_toll(torch.tensor([0.0, 0.5, 0.75, 1.0]))
-    assert added.tolist() == [0, 0, 6, MOST_ADDED]
+    assert added.tolist() == [0, 0, 2, MOST_ADDED]
 
 
 def test_a_guess_is_made_at_first_and_every_few_steps(house, weights, monkeypatch):

@@ -57,9 +57,9 @@ def cells(env):
     return stands, ground > 0
 
 
-def dijkstra(stands, seen, goal):
+def dijkstra(stands, seen, goal, added=0):
     """Times to the goal's cell over a map, a cell at a time: weights as `sensors.way` states them."""
-    toll = np.where(stands >= OBSTACLE, 1000 * (stands.astype(int) - OBSTACLE + 1), stands.astype(int) + 2)
+    toll = np.where(stands >= OBSTACLE, 1000 * (stands.astype(int) - OBSTACLE + 1), stands.astype(int) + 2 + added)
     times = np.full(toll.shape, np.inf)
     times[goal] = 0
     heap = [(0, goal)]
@@ -72,7 +72,7 @@ def dijkstra(stands, seen, goal):
                 nr, nc = r + dr, c + dc
                 if (dr or dc) and 0 <= nr < SIDE and 0 <= nc < SIDE:
                     # what was never seen beside something that stands lies behind that
-                    hidden = (toll[r, c] > 3 and not seen[nr, nc]) or (toll[nr, nc] > 3 and not seen[r, c])
+                    hidden = (stands[r, c] > 1 and not seen[nr, nc]) or (stands[nr, nc] > 1 and not seen[r, c])
                     dearest = toll[nr, nc] + 2000 * hidden
                     # a diagonal costs what the dearer of the two beside it does
                     dearest = max(dearest, toll[r, nc], toll[nr, c]) if dr and dc else dearest
@@ -83,20 +83,21 @@ def dijkstra(stands, seen, goal):
     return times
 
 
-def check_lengths(env, told):
+def check_lengths(env, told, added=0):
     """How many ways of more than two metres are, to the last digit, as long as another search finds them."""
     frame, bodies = env.mapper.known.frame.numpy(), env.sim.bodies
     stands, seen = cells(env)
+    added = np.broadcast_to(added, stands.shape)
     checked = 0
     for i in range(env.num_envs):
         places = [(bodies.position[i, [0, 2]].numpy() - frame[i, :2]) / frame[i, 2]]
         places.append((env.task.state.goal[i, [0, 2]].numpy() - frame[i, :2]) / frame[i, 2])
         (c, r), (goal_c, goal_r) = np.floor(places).astype(int)
-        time = dijkstra(stands[i], seen[i], (goal_r, goal_c))[r, c]
+        time = dijkstra(stands[i], seen[i], (goal_r, goal_c), added[i])[r, c]
         assert env.mapper.known.expected[i] == time, "not the shortest way over the cells"
         length = time / 20 * frame[i, 2]
         # What is told goes straight over what cells take in steps: up to 8% shorter, and within a cell at either end.
-        assert length * math.cos(math.pi / 8) - 2 * frame[i, 2] < told[i] < length + 2 * frame[i, 2]
+        assert length * math.cos(math.pi / 8) - 2 * frame[i, 2] < told[i] < length + 2 * frame[i, 2] or added[i].any()
         checked += length > 2.0
     return checked
 
@@ -104,6 +105,17 @@ def check_lengths(env, told):
 def test_lengths_are_those_of_another_search(house):
     env = NavEnv([house], 12, "cpu", sensors=SENSORS)
     assert check_lengths(env, walk(env, 10)[-1]["plan"][:, 0].numpy()) >= 3
+
+
+def test_guesses_lengthen_ways_as_much_as_in_another_search(house):
+    env = NavEnv([house], 6, "cpu", sensors=SENSORS, anticipation="occupancy")
+    walk(env, 12)
+    known = env.mapper.known
+    known.due.fill_(99)  # so that the plan is made with the same guesses that are looked at
+    told = env.observe()["plan"][:, 0].numpy()
+    added = known.anticipated * (known.ground == 0)
+    assert (added > 0).any(1).all()
+    assert check_lengths(env, told, added.view(-1, SIDE, SIDE).numpy().astype(int)) >= 2
 
 
 def test_a_way_is_found_however_much_longer_it_has_become(house):
@@ -334,7 +346,7 @@ def test_blocks_of_threads_tell_what_one_does(house, tmp_path, monkeypatch):
         calls.append((depth.copy(), *read, after, plan.copy(), picture.copy()))
 
     monkeypatch.setattr(mapper, "map_cpu", noted)
-    walk(NavEnv([house], 4, "cpu", sensors=SENSORS, height=20, width=20), 9)
+    walk(NavEnv([house], 4, "cpu", sensors=SENSORS, height=20, width=20, anticipation="occupancy"), 9)
     with (tmp_path / "calls.pkl").open("wb") as file:
         pickle.dump([calls[0], calls[9]], file)
     simulated = subprocess.run(
