@@ -1,8 +1,9 @@
-"""The docs' pictures of what agents see: `docs/sensors.png`, `docs/finishes.webp` and `docs/maps.png`.
+"""The docs' pictures of what agents see: `sensors.png`, `finishes.webp`, `maps.png` and `guesses.png` in docs.
 
     python eval/pictures.py sensors --out docs/sensors.png
     python eval/pictures.py finishes --out docs/finishes.webp
     python eval/pictures.py maps --out docs/maps.png
+    python eval/pictures.py guesses --out docs/guesses.png
 
 Cameras stand where they see most things: of many random places and headings in a scene, those with the most categories.
 Maps are those of agents on their way, of the ones that have far to go.
@@ -32,7 +33,9 @@ from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sensors import SENSORS
+from batchnav.sensors.anticipation import MOST_ADDED
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.ground import OBSTACLE, SIDE, WALKED
 from batchnav.sensors.sensor import Views
 from batchnav.view.mosaic import colour_depth, colour_ids, mosaic
 
@@ -52,6 +55,10 @@ MAP_COLOURS = np.array(
 """Of the ten levels of the sensor "map", of which the last three are none."""
 MAP_ZOOM = 3
 """Pixels of a picture along a pixel of a map."""
+GUESSED = np.array([150, 30, 60])
+"""The colour of unseen cells that are guessed to be blocked."""
+SHOWN, CELL_ZOOM = 112, 2
+"""Cells along the sides of a picture of guesses, and pixels along a cell."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +105,25 @@ class Maps:
     """Episodes in each scene, of which the one with the longest way is shown."""
 
 
-def main(options: Sensors | Finishes | Maps) -> None:
-    pictures = {Sensors: sensors, Finishes: finishes, Maps: maps}[type(options)](options)
+@dataclass(frozen=True)
+class Guesses:
+    """The way and what is guessed of the unseen, and the truth beside them, a scene a row."""
+
+    out: Path
+    """The file, a PNG."""
+    scenes: tuple[str, ...] = ("house:100012", "house:100002", "block:100001")
+    """From the top down."""
+    times: int = 3
+    """Pictures of each before that of the truth."""
+    steps: int = 40
+    """Between two pictures."""
+    tries: int = 64
+    """Episodes in each scene, of which the one with the longest way is shown."""
+
+
+def main(options: Sensors | Finishes | Maps | Guesses) -> None:
+    draw = {Sensors: sensors, Finishes: finishes, Maps: maps, Guesses: guesses}
+    pictures = draw[type(options)](options)
     sheet = mosaic(pictures.reshape(-1, *pictures.shape[2:]), pictures.shape[1], gap=GAP)
     with replacing(options.out, BatchnavError) as part:
         if not isinstance(options, Finishes):
@@ -155,6 +179,55 @@ def maps(options: Maps) -> np.ndarray:
     return np.array(rows)
 
 
+def guesses(options: Guesses) -> np.ndarray:
+    """Pictures u8 [scenes, times + 1, S, S, 3]: the middle of the map."""
+    rows = []
+    for scene in find_scenes(options.scenes):
+        env = NavEnv([scene], options.tries, "cpu", sensors=("depth", "plan"), anticipation="occupancy")
+        agent, ended = PlannerAgent(env), torch.zeros(options.tries, dtype=torch.bool)
+        observation, _ = env.reset(seed=0)
+        shown = int(env.task.facts["start_distance"].argmax())
+        row = []
+        for step in range((options.times - 1) * options.steps + 1):
+            if step % options.steps == 0:
+                row.append(guess(env, shown))
+            observation, *_ = env.step(agent.act(observation, ended))
+        rows.append([*row, truth(env, shown)])
+    middle = slice((SIDE - SHOWN) // 2, (SIDE + SHOWN) // 2)
+    return np.array(rows)[:, :, middle, middle].repeat(CELL_ZOOM, axis=2).repeat(CELL_ZOOM, axis=3)
+
+
+def guess(env: NavEnv, i: int) -> np.ndarray:
+    """What agent i has seen, guesses, and plans: u8 [SIDE, SIDE, 3]."""
+    known = env.mapper.known
+    stands, ground, added = (x[i].numpy() for x in (known.stands, known.ground, known.anticipated))
+    share = added[:, None] / MOST_ADDED
+    picture = np.rint((1 - share) * MAP_COLOURS[0] + share * GUESSED).astype(np.uint8)
+    picture[ground > 0] = MAP_COLOURS[1]
+    picture[stands >= OBSTACLE] = MAP_COLOURS[3]
+    picture[ground == WALKED] = MAP_COLOURS[4]
+    picture[known.way[i, : int(known.length[i])].numpy()] = MAP_COLOURS[5]
+    return with_goal(env, i, picture)
+
+
+def truth(env: NavEnv, i: int) -> np.ndarray:
+    """Where one can walk on the map of agent i: u8 [SIDE, SIDE, 3]."""
+    x, z, size = env.mapper.known.frame[i].tolist()
+    middles = (np.arange(SIDE, dtype=np.float32) + 0.5) * size
+    points = np.stack(np.broadcast_arrays(x + middles, env.sim.bodies.position[i, 1], z + middles[:, None]), 2)
+    walkable = env.bank.scenes[0].navmesh.is_navigable(points.reshape(-1, 3).astype(np.float32))
+    return with_goal(env, i, np.where(walkable[:, None], MAP_COLOURS[1], MAP_COLOURS[3]))
+
+
+def with_goal(env: NavEnv, i: int, picture: np.ndarray) -> np.ndarray:
+    """A picture u8 [CELLS, 3] with the goal on it, u8 [SIDE, SIDE, 3]."""
+    frame, goal = env.mapper.known.frame[i].numpy(), env.task.state.goal[i].numpy()
+    column, row = ((goal[[0, 2]] - frame[:2]) / frame[2]).astype(int)
+    picture = picture.reshape(SIDE, SIDE, 3)
+    picture[row - 1 : row + 2, column - 1 : column + 2] = MAP_COLOURS[6]
+    return picture
+
+
 def best_views(scene: Scene, count: int, tries: int) -> tuple[np.ndarray, np.ndarray]:
     """Cameras f32 [count, 3] and headings f32 [count] that see the most categories, no two close together."""
     places = scene.navmesh.sample(tries) + np.float32([0.0, CAMERA_HEIGHT, 0.0])
@@ -173,7 +246,7 @@ if __name__ == "__main__":
     try:
         main(
             tyro.extras.subcommand_cli_from_dict(
-                {"sensors": Sensors, "finishes": Finishes, "maps": Maps}, description=__doc__
+                {"sensors": Sensors, "finishes": Finishes, "maps": Maps, "guesses": Guesses}, description=__doc__
             )
         )
     except BatchnavError as error:

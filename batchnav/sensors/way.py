@@ -59,10 +59,11 @@ _SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(20), np.int32(28)
 """Times from a free cell to such neighbours."""
 _SLACK, _MORE, _MOST = np.int32(60), np.int32(8), np.int32(1000)
 """By how much the way may become longer in a step before there is another search, how many times as much then, and
-from how much on it has no bound but the last way: the third. On a GPU all agents wait for the one that searches longest, and more
-searches make that one longer."""
+from how much on it has no bound but the last way: the third. On a GPU all agents wait for the one that searches
+longest, and more searches make that one longer."""
 _STRIDE = np.int32(400)
-"""How much farther than the nearest cell that has yet to spread those are that spread with it: twenty free cells."""
+"""How much farther off than the nearest cell that has yet to spread those may be that spread with it: twenty free
+cells."""
 NEVER = np.int32(2**30)
 FIRST_LIMIT = _STRIDE
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)

@@ -40,3 +40,18 @@ def test_maps_grow_along_a_row_and_have_a_row_a_scene(tmp_path):
     unknown = (drawn == pictures.MAP_COLOURS[0]).all(2)
     before, after = unknown[:side, :side].sum(), unknown[:side, side + GAP :].sum()
     assert after < before < side * side, "more is known later"
+
+
+def test_guesses_stand_beside_the_truth(tmp_path):
+    pictures.main(pictures.Guesses(tmp_path / "guesses.png", scenes=("house:3",), times=2, steps=6, tries=4))
+    drawn = np.asarray(Image.open(tmp_path / "guesses.png").convert("RGB"), int)
+    side = pictures.SHOWN * pictures.CELL_ZOOM
+    assert drawn.shape == (side, 3 * side + 2 * GAP, 3)
+    *guessed, truth = (drawn[:, k * (side + GAP) :][:, :side] for k in range(3))
+    like = lambda part, level: (np.abs(part - pictures.MAP_COLOURS[level]) < 60).all(2)  # noqa: E731 (256 colours)
+    wall, floor, goal = (like(truth, level) for level in (3, 1, 6))
+    assert (wall | floor | goal).all() and goal.sum() == (3 * pictures.CELL_ZOOM) ** 2
+    seen = [like(part, 1).sum() for part in guessed]
+    assert seen[0] < seen[1], "more is known later"
+    reddish = (guessed[1][..., 0] > guessed[1][..., 1] + 20) & (guessed[1][..., 2] > 20)
+    assert reddish.sum() > 50, "something is guessed to be blocked"
