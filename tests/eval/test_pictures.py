@@ -51,7 +51,7 @@ def test_guesses_stand_beside_the_truth(tmp_path):
     like = lambda part, level: (np.abs(part - pictures.MAP_COLOURS[level]) < 60).all(2)  # noqa: E731 (256 colours)
     wall, floor, goal = (like(truth, level) for level in (3, 1, 6))
     assert (wall | floor | goal).all() and goal.sum() == (3 * pictures.CELL_ZOOM) ** 2
-    seen = [like(part, 1).sum() for part in guessed]
+    seen = [like(part, 3).sum() for part in guessed]
     assert seen[0] < seen[1], "more is known later"
     reddish = (guessed[1][..., 0] > guessed[1][..., 1] + 20) & (guessed[1][..., 2] > 20)
     assert reddish.sum() > 50, "something is guessed to be blocked"
