@@ -17,6 +17,7 @@ from batchnav.runs.config import PointNavRun
 from batchnav.runtime.device import num_threads
 from batchnav.scene.slots import Capacity, slots_needed
 from batchnav.scene.textures import Palette
+from batchnav.sensors.anticipation import memory_needed
 from batchnav.sensors.mapper import MAP_SPECS, Mapper
 from batchnav.sensors.rig import by_drawing, make_sensors
 from batchnav.sim.bodies import Bodies
@@ -106,6 +107,7 @@ def _images(run: PointNavRun, specs: Sequence[Spec], device: torch.device) -> in
     if mapped := frozenset(run.sensors) & MAP_SPECS.keys():
         known, search, told = Mapper.arrays(mapped, n, Mapper.searches(n, device), META, bool(run.map.anticipation))
         total += sum(tensor.nbytes for tensor in (*known, *search, *told.values()))
+        total += memory_needed(n, device) if run.map.anticipation else 0
     return total + sum(n * math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
 
 

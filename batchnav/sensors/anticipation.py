@@ -178,7 +178,7 @@ class Anticipation:
         self._dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         placed: Any = model.requires_grad_(False).to(device, self._dtype)
         self._model = placed.to(memory_format=torch.channels_last)
-        self._room, self._added = min(n, max(_FEW, round(_SPARE * n / EVERY))), self._added_tolls
+        self._room, self._added = _room_for(n), self._added_tolls
         if device.type == "cuda" and self._room > _FEW:  # half a minute's work, which thousands are worth
             self._added = torch.compile(self._added_tolls)
 
@@ -204,6 +204,17 @@ class Anticipation:
         """By the network, of what `network_input` takes: u8 [B, WINDOW, WINDOW]."""
         inputs = network_input(free, blocked, places).to(self._dtype, memory_format=torch.channels_last)
         return added_toll(torch.sigmoid(self._model(inputs).float()))
+
+
+def _room_for(n: int) -> int:
+    """CUDA: for how many of N agents there is room in a step."""
+    return min(n, max(_FEW, round(_SPARE * n / EVERY)))
+
+
+def memory_needed(n: int, device: torch.device) -> int:
+    """About how many bytes guesses for N agents take: six times the finest level's channels, and the window's planes."""
+    maps, number = (_room_for(n), 2) if device.type == "cuda" else (min(n, _BATCH), 4)
+    return maps * WINDOW**2 * (6 * _WIDTHS[0] // 4 * number + 2 * _PLANES * 4)
 
 
 def added_toll(chance: torch.Tensor) -> torch.Tensor:
