@@ -2,7 +2,7 @@
 
     python train/anticipation.py --out runs/occupancy.safetensors
     python train/anticipation.py --out runs/mine.safetensors --scenes my/scans house:0-1023
-    batchnav train --config pointnav_plan_cpu --map.anticipation runs/mine.safetensors --out runs/mine
+    batchnav train --config pointnav_plan_houses_h200 --map.anticipation runs/mine.safetensors --out runs/mine
 
 The reference agent `planner` walks in these scenes, with the usual camera and with many; now and then its map is kept,
 and the truth, by the navmesh. The network of `batchnav/sensors/anticipation.py` learns to tell it, and its log loss in

@@ -212,7 +212,7 @@ def _room_for(n: int) -> int:
 
 
 def memory_needed(n: int, device: torch.device) -> int:
-    """About how many bytes guesses for N agents take: six times the finest level's channels, and the window's planes."""
+    """About how many bytes guesses for N agents take: six times the finest level's channels and the window's planes."""
     maps, number = (_room_for(n), 2) if device.type == "cuda" else (min(n, _BATCH), 4)
     return maps * WINDOW**2 * (6 * _WIDTHS[0] // 4 * number + 2 * _PLANES * 4)
 
