@@ -99,6 +99,8 @@ class MapPlayer:
             raise ArgumentError(f"unknown: found {unknown}, expected 1 to less than {BLOCKED:g}")
         if truth_within is not None and unknown != 1.0:
             raise ArgumentError("found truth_within and unknown, expected one of them")
+        if truth_within is not None and not EYES[sees]:
+            raise ArgumentError(f"truth_within: found {truth_within} with sees {sees}, expected eyes: it knows all")
         if truth_within is not None and not (math.isfinite(truth_within) and truth_within >= 0.0):
             raise ArgumentError(f"truth_within: found {truth_within}, expected metres, 0 or more")
         self.name = f"maps: {sees}" if truth_within is None else f"maps: {sees} truth {truth_within:g}"

@@ -80,6 +80,7 @@ class Options:
     batch: int = 32
     """Maps in a step of training."""
     seed: int = 0
+    """Of the episodes, what is recorded of them, the first weights and the batches."""
     device: str = "auto"
 
 
@@ -98,9 +99,14 @@ def main(options: Options) -> None:
     for name, least in (("maps", 2), ("num_envs", 1), ("steps", 1), ("batch", 2)):
         check_int(name, getattr(options, name), least, 2**31 - 1)
     check_writable(options.out.parent, CheckpointError)
+    if options.out.is_dir():
+        raise CheckpointError(f"{options.out}: found a folder, expected a file, or a place for one")
     device, generator = resolve_device(options.device), torch.Generator().manual_seed(options.seed)
     bank = SceneBank.pack(load_scenes(options.scenes, appearance=False), device)
-    recorded = record(bank, options.maps, options.num_envs, generator)
+    if bank.num_scenes < HELD_OUT:
+        found = number_of(bank.num_scenes, "scene")
+        raise ArgumentError(f"scenes: found {found}, expected {HELD_OUT} or more: of so many one is held out")
+    recorded = record(bank, options.maps, options.num_envs, generator, options.seed)
     tell(f"{number_of(len(recorded.cells), 'map')} of {number_of(len(recorded.scene.unique()), 'scene')}")
     learned, held_out = split(recorded, generator)
     torch.manual_seed(options.seed)
@@ -110,14 +116,16 @@ def main(options: Options) -> None:
     show(log_losses(model, recorded, held_out, options.batch))
 
 
-def record(bank: SceneBank, maps: int, num_envs: int, generator: torch.Generator) -> Recorded:
+def record(bank: SceneBank, maps: int, num_envs: int, generator: torch.Generator, seed: int = 0) -> Recorded:
     """So many maps from these scenes."""
     shares = [maps // len(CAMERAS) + (k < maps % len(CAMERAS)) for k in range(len(CAMERAS))]
     with counting("maps", maps) as counted:
         parts, done = [], 0
         for k, (cameras, share) in enumerate(zip(CAMERAS, shares, strict=True)):
             settings = SETTINGS_OF_AGENTS["planner"]
-            env = NavEnv(bank, num_envs, seed=k, sensors=settings["sensors"], copy=False, **cameras)
+            env = NavEnv(
+                bank, num_envs, seed=seed * len(CAMERAS) + k, sensors=settings["sensors"], copy=False, **cameras
+            )
             parts += walk(env, share, generator, lambda count, done=done: counted(done + count))
             done += share
     return Recorded(*map(torch.cat, zip(*parts, strict=True)))
@@ -174,12 +182,14 @@ class Batch(NamedTuple):
 
 
 def split(recorded: Recorded, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Numbers of the maps to train with, and of some to measure on. ArgumentError where one of these is missing."""
+    """Numbers of the maps to train with, and of some to measure on. ArgumentError where there are none of either."""
     held_out = (recorded.scene % HELD_OUT == HELD_OUT - 1).cpu()
     learned, measured = (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
     if not (len(learned) and len(measured)):
-        found = number_of(len(recorded.scene.unique()), "scene")
-        raise ArgumentError(f"scenes: found maps of {found}, expected {HELD_OUT} scenes or more")
+        found = f"{len(learned)} and {len(measured)}"
+        raise ArgumentError(
+            f"maps: found {found} of scenes to learn from and of scenes held out, expected more of both"
+        )
     return learned, measured[torch.randperm(len(measured), generator=generator)[:MEASURED]]
 
 
@@ -209,10 +219,10 @@ def train(
     model: OccupancyNet, recorded: Recorded, rows: torch.Tensor, steps: int, batch: int, generator: torch.Generator
 ) -> list[float]:
     """Fit a model on its device to maps with these numbers: the mean loss of every NOTICE steps."""
-    device, losses, total = next(model.parameters()).device, [], torch.zeros(())
+    device, losses = next(model.parameters()).device, []
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: min(1, (k + 1) / WARM_UP) * (1 - k / steps))
-    total = total.to(device)
+    total = torch.zeros((), device=device)
     model.train()
     with counting("steps of training", steps) as counted:
         for step in range(1, steps + 1):

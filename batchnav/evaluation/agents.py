@@ -2,8 +2,7 @@
 
 The first three know only the goal sensor, where the task has one, and stop where it says that the goal is near; the
 planner also goes by a map that it makes of what it sees, the anticipator by one on which it guesses what it does not
-see, and the last two know the navmesh. A task says which of them
-can play it (`Task.reference_agents`).
+see, and the last two know the navmesh. A task says which of them can play it (`Task.reference_agents`).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class OwnMap:
     def begin(self) -> None:
         """Begin an episode."""
         self._mapper.forget()
-        for values in (self._body.heading, self._body.tilt, self._body.collisions):
+        for values in (self._body.heading, self._body.tilt, self._body.collisions, self._body.steps):
             values.zero_()
         self._wanted = 0.0
 
@@ -82,5 +82,6 @@ class OwnMap:
         body, turn = self._config.body, math.radians(self._config.body.turn_angle_deg)
         tilt, most = math.radians(body.tilt_angle_deg), math.radians(body.max_tilt_deg)
         self._wanted = body.forward_step if action == FORWARD else 0.0
+        self._body.steps.add_(1)
         self._body.heading.add_({LEFT: turn, RIGHT: -turn}.get(action, 0.0))
         self._body.tilt.add_({LOOK_UP: tilt, LOOK_DOWN: -tilt}.get(action, 0.0)).clamp_(-most, most)

@@ -60,7 +60,7 @@ def find_policy(name: str | Path) -> Path:
 
 def find_anticipation(name: str | Path) -> Path:
     """Weights that guess what is unseen: a file, or a name as "occupancy". ConfigError."""
-    return _find(name, ANTICIPATION, "*.safetensors", "file of such weights", ConfigError)
+    return _find(as_path(name), ANTICIPATION, "*.safetensors", "weights file", ConfigError)
 
 
 def check_bundled(path: Path, error: type[BatchnavError]) -> None:

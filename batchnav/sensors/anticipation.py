@@ -23,12 +23,10 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from batchnav.errors import CheckpointError
 from batchnav.runtime.bundled import check_bundled, find_anticipation
 from batchnav.runtime.files import read_regular, replacing, safetensors_bytes
-from batchnav.sensors.ground import OBSTACLE, SIDE, Known
+from batchnav.sensors.ground import EVERY, OBSTACLE, SIDE, Known
 
 WINDOW = 128
 """Cells along the sides of the square around the agent that is guessed: 25.6 m, where cells are not larger."""
-EVERY = 8
-"""Steps of an agent from one guess to the next."""
 _SPARE = 1.125
 """CUDA: room for so many times the guesses of an average step. Where more are due, those wait that waited least."""
 _FEW = 256
@@ -53,7 +51,8 @@ class MapConfig:
 
     anticipation: str = ""
     """Weights that guess how likely unseen cells are blocked, which makes the plan avoid those: a file that
-    `train/anticipation.py` wrote, or the name of one that comes with batchnav, "occupancy". "": none."""
+    `train/anticipation.py` wrote, or the name of one that comes with batchnav, "occupancy". "": none. A policy's file
+    keeps what is said here, not the weights."""
 
     def validate(self) -> None:
         """ConfigError where there is no such file."""
@@ -72,6 +71,16 @@ class Placed(Protocol):
     @property
     def heading(self) -> torch.Tensor:
         """f32 [N]."""
+        ...
+
+    @property
+    def episode(self) -> torch.Tensor:
+        """i32 [N]: counts each one's episodes."""
+        ...
+
+    @property
+    def steps(self) -> torch.Tensor:
+        """i32 [N]: in its episode, so far."""
         ...
 
 
@@ -126,20 +135,21 @@ def _fused(layers: nn.Module) -> nn.Sequential:
 
 
 class Windows:
-    """The squares of WINDOW x WINDOW cells around some agents, on their maps.
+    """The squares of WINDOW x WINDOW cells around where some agents were when they looked last, on their maps.
 
     Args:
         rows: i64 [B]: which agents.
         known: their maps.
-        bodies: where they are.
-        goal: f32 [N, 2]: what the goal sensor tells them.
+        bodies: where they are, now.
+        goal: f32 [N, 2]: what the goal sensor tells them, now.
     """
 
     def __init__(self, rows: torch.Tensor, known: Known, bodies: Placed, goal: torch.Tensor):
-        frame, position, goal = known.frame[rows], bodies.position[rows][:, ::2], goal[rows]
+        frame, looked, goal = known.frame[rows], known.pose[rows][:, :2], goal[rows]
         angle = bodies.heading[rows] + goal[:, 1]
         away = goal[:, :1] * torch.stack([-torch.sin(angle), -torch.cos(angle)], 1)
-        agent, there = ((place - frame[:, :2]) / frame[:, 2:] for place in (position, position + away))
+        goal_at = bodies.position[rows][:, ::2] + away
+        agent, there = ((place - frame[:, :2]) / frame[:, 2:] for place in (looked, goal_at))
         places = torch.stack([there, SIDE - there, agent], 1)  # a map has its middle between start and goal
         low = (agent.floor().long() - WINDOW // 2).clamp(0, SIDE - WINDOW)
         self.places = places - low[:, None]
@@ -154,7 +164,7 @@ class Windows:
         return values[self._rows, self.cells]
 
     def put(self, values: torch.Tensor, out: torch.Tensor) -> None:
-        """The other way."""
+        """Write [B, WINDOW, WINDOW] into [N, CELLS]."""
         out[self._rows, self.cells] = values
 
     def seen(self, known: Known) -> tuple[torch.Tensor, torch.Tensor]:
@@ -164,7 +174,9 @@ class Windows:
 
 
 class Anticipation:
-    """Guesses what N agents have not seen, of each at its first step and every EVERY steps.
+    """Guesses what N agents have not seen, of each at its first step and every EVERY steps after it.
+
+    On CUDA some wait, up to about as many steps more, where more than 256 begin their episodes at once.
 
     Args:
         weights: as `MapConfig.anticipation`.
@@ -180,25 +192,31 @@ class Anticipation:
         self._model = placed.to(memory_format=torch.channels_last)
         self._room, self._added = _room_for(n), self._added_tolls
         if device.type == "cuda" and self._room > _FEW:  # half a minute's work, which thousands are worth
-            self._added = torch.compile(self._added_tolls)
+            self._added = torch.compile(self._added_tolls, dynamic=False)
 
     @torch.no_grad()
     def guess(self, known: Known, bodies: Placed, goal: torch.Tensor) -> None:
-        """Write `known.anticipated` where that is due."""
-        if known.due.is_cuda:
-            self._guess_for(torch.argsort(known.due, stable=True)[: self._room], known, bodies, goal)
-        else:
-            rows = (known.due <= 0).nonzero()[:, 0]
-            for first in range(0, len(rows), _BATCH):
-                self._guess_for(rows[first : first + _BATCH], known, bodies, goal)
-        known.due.sub_(1)
+        """Write `known.anticipated` where that is due, of maps as they were a step ago; in new episodes there is none.
 
-    def _guess_for(self, rows: torch.Tensor, known: Known, bodies: Placed, goal: torch.Tensor) -> None:
-        """For these agents, as far as it is due."""
-        windows, due = Windows(rows, known, bodies, goal), known.due[rows] <= 0
+        However often one asks in a step, it is done once.
+        """
+        ago = torch.where(known.episode == bodies.episode, bodies.steps - known.guessed, 0)
+        if ago.is_cuda:
+            rows = torch.argsort(ago, descending=True, stable=True)[: self._room]
+            self._guess_for(rows, ago[rows] >= EVERY, known, bodies, goal)
+            return
+        for rows in (ago >= EVERY).nonzero()[:, 0].split(_BATCH):
+            if len(rows):
+                self._guess_for(rows, ago[rows] >= EVERY, known, bodies, goal)
+
+    def _guess_for(
+        self, rows: torch.Tensor, due: torch.Tensor, known: Known, bodies: Placed, goal: torch.Tensor
+    ) -> None:
+        """For these agents, where it is due."""
+        windows = Windows(rows, known, bodies, goal)
         new, old = self._added(*windows.seen(known), windows.places), windows.of(known.anticipated)
         windows.put(torch.where(due[:, None, None], new, old), known.anticipated)
-        known.due[rows] = torch.where(due, EVERY, known.due[rows])
+        known.guessed[rows] = torch.where(due, bodies.steps[rows], known.guessed[rows])
 
     def _added_tolls(self, free: torch.Tensor, blocked: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """By the network, of what `network_input` takes: u8 [B, WINDOW, WINDOW]."""
@@ -234,13 +252,25 @@ def save_occupancy(path: Path, model: OccupancyNet) -> None:
 
 
 def load_occupancy(weights: str | Path) -> OccupancyNet:
-    """The network of a file that `save_occupancy` wrote, or of one that comes with batchnav. CheckpointError."""
+    """The network of a file that `save_occupancy` wrote, or of one that comes with batchnav.
+
+    ConfigError where there is no such file, CheckpointError where it is another.
+    """
     path, model = find_anticipation(weights), OccupancyNet()
     check_bundled(path, CheckpointError)
+    expected = f"expected weights that train/anticipation.py wrote: {path}"
     try:
-        model.load_state_dict(safetensors.torch.load(read_regular(path, CheckpointError)))
-    except (SafetensorError, RuntimeError) as error:
-        raise CheckpointError(
-            f"{path}: found something else, expected weights that train/anticipation.py wrote"
-        ) from error
+        found = safetensors.torch.load(read_regular(path, CheckpointError))
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise CheckpointError(f"found something else ({error}), {expected}") from error
+    wanted = model.state_dict()
+    if other := found.keys() ^ wanted.keys():
+        raise CheckpointError(f"found or missed {min(other)!r}, {expected}")
+    for name, value in wanted.items():
+        given = found[name]
+        if given.shape != value.shape or given.is_floating_point() != value.is_floating_point():
+            raise CheckpointError(f"{name}: found {given.dtype} {list(given.shape)}, {expected}")
+        if not given.isfinite().all():
+            raise CheckpointError(f"{name}: found values that are not finite, {expected}")
+    model.load_state_dict(found)
     return model

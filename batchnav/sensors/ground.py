@@ -25,6 +25,8 @@ LONGEST = 384
 """Cells of a way that are kept; a longer one is planned anew at every step."""
 BESIDE, SHARED, OBSTACLE = 1, 2, 3
 GROUND, WALKED = 1, 2
+EVERY = 8
+"""Steps of an agent from one guess of what it has not seen to the next."""
 _CELL = np.float32(0.2)
 """Metres of a cell's sides, at least."""
 _AROUND = np.float32(8.0)
@@ -66,8 +68,8 @@ class Known(NamedTuple):
     """f32 [N, 3]: x, z and heading of the agent a step ago."""
     collisions: torch.Tensor
     """i32 [N]: how many the agent had had by then."""
-    due: torch.Tensor
-    """i32 [N]: steps until what it has not seen is guessed anew; 0 or less: that is due."""
+    guessed: torch.Tensor
+    """i32 [N]: the step of its episode when what it had not seen was guessed last; below 1: it was not."""
     anticipated: torch.Tensor
     """u8 [N, CELLS]: what is added to the toll of a cell as long as its ground was not seen; u8 [0, CELLS]: nothing."""
 
@@ -75,12 +77,12 @@ class Known(NamedTuple):
     def empty(cls, n: int, device: torch.device, anticipates: bool = False) -> Known:
         """Of `n` agents before their first episode, which guess what they have not seen or take it for free."""
         episode = torch.full((n,), -1, dtype=torch.int32, device=device)
-        expected, length, collisions, due = (torch.zeros_like(episode) for _ in range(4))
+        expected, length, collisions, guessed = (torch.zeros_like(episode) for _ in range(4))
         way, left = (torch.zeros(n, LONGEST, dtype=torch.int32, device=device) for _ in range(2))
         stands, ground = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(2))
         frame, pose = (torch.ones(n, 3, device=device) for _ in range(2))
         anticipated = torch.zeros(n if anticipates else 0, CELLS, dtype=torch.uint8, device=device)
-        return cls(episode, expected, way, left, length, frame, stands, ground, pose, collisions, due, anticipated)
+        return cls(episode, expected, way, left, length, frame, stands, ground, pose, collisions, guessed, anticipated)
 
 
 class Sight(NamedTuple):
@@ -141,7 +143,7 @@ def begin_map(i, episode, x, z, goal_x, goal_z, known_out):
     known_out.frame[i, 2] = size
     known_out.pose[i, 0], known_out.pose[i, 1] = x, z
     known_out.episode[i], known_out.expected[i], known_out.length[i] = episode, np.int32(0), np.int32(0)
-    known_out.due[i] = np.int32(0)
+    known_out.guessed[i] = np.int32(1 - EVERY)  # so that it is due after the first step
 
 
 @inline_function

@@ -26,11 +26,12 @@ from batchnav.runtime.device import num_threads
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, lean_function
 from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.appearance import Appearance
-from batchnav.sensors.anticipation import MOST_ADDED, Anticipation, MapConfig
+from batchnav.sensors.anticipation import MOST_ADDED, Anticipation, MapConfig, Placed
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.ground import (
     BESIDE,
     CELLS,
+    EVERY,
     LONGEST,
     OBSTACLE,
     WALKED,
@@ -100,23 +101,8 @@ an obstacle, 0.35 an obstacle, 0.45 where it was, 0.55 the way, 0.65 the goal (w
 the way that is left, and the angle to where it first bends, radians, positive to the left."""
 
 
-class Walking(Protocol):
+class Walking(Placed, Protocol):
     """Of the simulator's bodies, what a map depends on."""
-
-    @property
-    def position(self) -> torch.Tensor:
-        """f32 [N, 3]."""
-        ...
-
-    @property
-    def heading(self) -> torch.Tensor:
-        """f32 [N]."""
-        ...
-
-    @property
-    def episode(self) -> torch.Tensor:
-        """i32 [N]: counts each one's episodes."""
-        ...
 
     @property
     def collisions(self) -> torch.Tensor:
@@ -210,13 +196,16 @@ class Mapper:
     @property
     def state(self) -> dict[str, torch.Tensor]:
         """The live tensors that the next observation depends on."""
-        left_out = set() if self._anticipation else {"due", "anticipated"}
+        left_out = set() if self._anticipation else {"guessed", "anticipated"}
         return {f"known_{name}": tensor for name, tensor in self.known._asdict().items() if name not in left_out}
 
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """The lowest and highest values of `state` that kernels can go on from, by name, where not all are good."""
-        return {"known_way": (0, CELLS - 1), "known_length": (0, LONGEST), "known_anticipated": (0, MOST_ADDED)}
+        return {
+            "known_way": (0, CELLS - 1), "known_length": (0, LONGEST), "known_anticipated": (0, MOST_ADDED),
+            "known_guessed": (1 - EVERY, torch.iinfo(torch.int32).max),
+        }  # fmt: skip
 
     def update(self, depth: torch.Tensor, views: Views) -> None:
         """Put what is seen on the map, and plan, where that is due: once an observation, however many sensors ask."""
@@ -226,9 +215,9 @@ class Mapper:
         measured = depth if self._noise is None else self._noise.measure(views.draws, depth)
         if self._run is None or self._run[0] is not views:
             self._run = views, self._bind(measured, views)
-        self._run[1](measured)
-        if self._anticipation is not None:  # for the next plan: this one is told
+        if self._anticipation is not None:
             self._anticipation.guess(self.known, self._bodies, self._goal)
+        self._run[1](measured)
 
     def _bind(self, depth: torch.Tensor, views: Views) -> Callable[[torch.Tensor], None]:
         """A kernel as a function of images."""

@@ -247,10 +247,15 @@ def next_slack(slack):
 
 @inline_function
 def bound_of(row, least, slack, search):
-    """How long the way may be: mostly no longer than the last one is today, unless the goal's cell has changed."""
+    """How long the way may be: as the last one is today, where that is near what is expected or nearer bounds failed.
+
+    Where that fails too it has no bound: no way may be as short where rounding has moved the goal into another cell.
+    """
     today = search.count[row, _TODAY] if search.count[row, _AT] < LONGEST else NEVER
+    if today <= least + _MORE * _SLACK:
+        return today if slack <= _SLACK else NEVER
     if slack < _MOST:
-        return today if today <= least + _MORE * _SLACK else least + slack
+        return least + slack
     return today if slack < _MORE * _MOST else NEVER
 
 
@@ -341,7 +346,7 @@ def find_later(lane, lanes, row, limit, search_out):
     nearest = NEVER
     for word in range(lane, WORDS, lanes):
         bits = search_out.waiting[row, _LATER * np.int32(WORDS) + np.int32(word)]
-        for k in range(32):
+        for k in range(32 if bits != 0 else 0):
             if (bits >> np.int32(k)) & np.int32(1):
                 time = search_out.time[row, np.int32(word) * np.int32(32) + np.int32(k)]
                 if limit <= time < nearest:
@@ -366,7 +371,7 @@ def line_up(lane, lanes, row, course, search_out):
     for word in range(lane, WORDS, lanes):
         later = _LATER * np.int32(WORDS) + np.int32(word)
         bits, kept, lined = search_out.waiting[row, later], np.int32(0), np.int32(0)
-        for k in range(32):
+        for k in range(32 if bits != 0 else 0):
             bit = np.int32(1) << np.int32(k)
             if bits & bit:
                 cell = np.int32(word) * np.int32(32) + np.int32(k)

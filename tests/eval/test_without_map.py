@@ -97,6 +97,7 @@ def test_what_makes_no_sense_is_refused():
     for options, message in (
         ({"unknown": 0.5}, r"unknown: found 0\.5, expected 1"),
         ({"truth_within": -1.0}, r"truth_within: found -1\.0, expected metres"),
+        ({"truth_within": 1.0, "sees": "map"}, r"truth_within: found 1\.0 with sees map, expected eyes"),
         ({"truth_within": 1.0, "unknown": 2.0}, "found truth_within and unknown, expected one of them"),
     ):
         with pytest.raises(ArgumentError, match=message):

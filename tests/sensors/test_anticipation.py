@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import batchnav
 from batchnav.data.scenes import find_scene
@@ -12,7 +13,6 @@ from batchnav.errors import CheckpointError, ConfigError
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import anticipation
 from batchnav.sensors.anticipation import (
-    EVERY,
     MOST_ADDED,
     WINDOW,
     Anticipation,
@@ -23,7 +23,7 @@ from batchnav.sensors.anticipation import (
     network_input,
     save_occupancy,
 )
-from batchnav.sensors.ground import CELLS, OBSTACLE, SIDE, WALKED, Known
+from batchnav.sensors.ground import CELLS, EVERY, OBSTACLE, SIDE, WALKED, Known
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
 
 SENSORS = ("depth", "plan")
@@ -69,6 +69,7 @@ def known_map(goal_ahead):
     goal = torch.tensor([[goal_ahead, 0.0]])
     size, middle = 0.2, 5.0 - goal_ahead / 2
     known.frame[0] = torch.tensor([3.0 - SIDE / 2 * size, middle - SIDE / 2 * size, size])
+    known.pose[0] = torch.tensor([3.0, 5.0, 0.0])
     return known, bodies, goal
 
 
@@ -102,7 +103,7 @@ def test_windows_lie_around_the_agent():
 
 def test_windows_do_not_leave_the_map():
     known, bodies, goal = known_map(4.0)
-    bodies.position = torch.tensor([[3.0 + 30.0, 0.0, 5.0 - 18.0]])
+    known.pose[0] = torch.tensor([3.0 + 30.0, 5.0 - 18.0, 0.0])
     windows = Windows(torch.zeros(1, dtype=torch.int64), known, bodies, goal)
     assert windows.cells.min() >= 0 and windows.cells.max() < CELLS
     assert windows.cells[0, 0, 0] == SIDE - WINDOW, "the last columns of the first rows"
@@ -128,8 +129,21 @@ def test_a_guess_is_made_at_first_and_every_few_steps(house, weights, monkeypatc
         before = len(calls)
         env.step(torch.full((3,), LEFT))
         counts.append(len(calls) - before)
-    assert calls[0] == [0, 1, 2] and (env.mapper.known.anticipated > 0).any(1).all()
-    assert [k + 1 for k, count in enumerate(counts) if count] == [EVERY, 11], "and in a new episode"
+    assert calls == [[0, 1, 2]] * 3 and (env.mapper.known.anticipated > 0).any(1).all()
+    assert [k + 1 for k, count in enumerate(counts) if count] == [1, 1 + EVERY, 12], "a new episode begins with step 11"
+
+
+def test_how_often_one_looks_is_nothing_to_it(house, weights):
+    """Episodes end in between; last observations are drawn beside the first of the next."""
+    make = lambda **more: NavEnv([house], 4, "cpu", sensors=SENSORS, anticipation=str(weights), max_steps=21, **more)  # noqa: E731
+    once, twice = make(), make(final_observation=True)
+    for env in (once, twice):
+        env.reset(seed=3)
+    for k in range(40):
+        action = torch.tensor([1, 2, 1, 3]) if k % 5 else torch.full((4,), LEFT)
+        seen, other = once.step(action)[0], twice.step(action)[0]
+        assert torch.equal(seen["plan"], other["plan"]), k
+        assert torch.equal(twice.observe()["plan"], other["plan"]), k
 
 
 def test_the_way_avoids_what_is_guessed_to_be_blocked(house, weights):
@@ -140,7 +154,7 @@ def test_the_way_avoids_what_is_guessed_to_be_blocked(house, weights):
     known = env.mapper.known
     known.anticipated.fill_(4)  # three times as dear
     known.length.zero_()
-    known.due.fill_(EVERY)
+    known.guessed.zero_()
     dearer = env.observe()["plan"][:, 0]
     assert (dearer >= free - 1e-3).all() and (dearer > free + 1.0).sum() >= 3
     known.ground.clamp_(min=1)
@@ -176,16 +190,25 @@ def test_resuming_goes_on_with_guesses(house, weights):
         again.load_state_dict({**state, "known_anticipated": torch.full_like(state["known_anticipated"], 255)})
     plain = NavEnv([house], 4, "cpu", sensors=SENSORS)
     plain.reset(seed=0)
-    assert not {"known_anticipated", "known_due"} & plain.state_dict().keys()
+    assert not {"known_anticipated", "known_guessed"} & plain.state_dict().keys()
 
 
 def test_what_is_no_network_is_refused(house, weights, tmp_path):
-    with pytest.raises(ConfigError, match=r"nothing: no such file, nor a file of such weights of that name"):
+    with pytest.raises(ConfigError, match=r"nothing: no such file, nor a weights file of that name"):
         batchnav.PointNavEnv([house], 2, "cpu", sensors=SENSORS, anticipation="nothing")
-    damaged = tmp_path / "damaged.safetensors"
-    damaged.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(CheckpointError, match=r"damaged.safetensors: found something else, expected weights"):
-        load_occupancy(damaged)
+    path, tensors = tmp_path / "mine.safetensors", load_file(weights)
+    path.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(CheckpointError, match=r"found something else .*expected weights that .*mine.safetensors"):
+        load_occupancy(path)
+    for name, value, message in (
+        ("out.bias", torch.full((4,), math.nan), r"out\.bias: found values that are not finite"),
+        ("out.bias", torch.zeros(5), r"out\.bias: found torch\.float32 \[5\], expected"),
+        ("out.bias", torch.zeros(4, dtype=torch.int8), r"out\.bias: found torch\.int8 \[4\], expected"),
+        ("other", torch.zeros(4), "found or missed 'other'"),
+    ):
+        save_file({**tensors, name: value}, path)
+        with pytest.raises(CheckpointError, match=message):
+            load_occupancy(path)
 
 
 def test_fewer_passes_say_the_same(weights):
@@ -210,7 +233,7 @@ def test_both_devices_guess_alike(house, weights):
             env.step(action.to(env.device))
     guesses = [env.mapper.known.anticipated.cpu().float() for env in on.values()]
     assert (guesses[0] - guesses[1]).abs().le(4.0).float().mean() > 0.97, "bfloat16 on CUDA"
-    assert torch.equal(on["cpu"].mapper.known.due, on["cuda"].mapper.known.due.cpu())
+    assert torch.equal(on["cpu"].mapper.known.guessed, on["cuda"].mapper.known.guessed.cpu())
 
 
 @pytest.mark.cuda
@@ -220,6 +243,5 @@ def test_those_wait_for_whom_there_is_no_room(house, weights, monkeypatch):
     env.reset(seed=0)
     room = round(1.125 * 64 / EVERY)
     for step in range(1, 16):
-        guessed = (env.mapper.known.anticipated > 0).any(1).sum()
-        assert guessed == min(64, room * step)
         env.step(torch.full((64,), LEFT, device="cuda"))
+        assert (env.mapper.known.anticipated > 0).any(1).sum() == min(64, room * step)

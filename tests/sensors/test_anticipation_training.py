@@ -82,10 +82,14 @@ def test_program(tmp_path, capsys, monkeypatch):
 
 
 def test_what_cannot_be_is_refused(recorded, tmp_path):
-    with pytest.raises(ArgumentError, match="scenes: found maps of 2 scenes, expected 10 scenes or more"):
+    with pytest.raises(ArgumentError, match="maps: found 24 and 0 of scenes to learn from and of scenes held out"):
         anticipation.split(recorded, torch.Generator())
     with pytest.raises(ArgumentError, match="steps: found 0"):
         anticipation.main(Options(tmp_path / "mine.safetensors", steps=0))
+    with pytest.raises(ArgumentError, match="scenes: found 2 scenes, expected 10 or more"):
+        anticipation.main(Options(tmp_path / "mine.safetensors", ("house:0-1",), device="cpu"))
+    with pytest.raises(CheckpointError, match="found a folder, expected a file"):
+        anticipation.main(Options(tmp_path))
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="expected a folder"):
         anticipation.main(Options(tmp_path / "file" / "mine.safetensors"))
