@@ -63,6 +63,8 @@ CLAIMS = (
           Figure("", "pointnav", "metric=spl split=val agent=planner"),
           (Figure("by one that learned with it, `pointnav_plan_h200`", "pointnav",
                   "metric=spl split=val agent=learned frames=34734080 sensors=depth+plan"),)),
+    Claim("the same, where what it has not seen is guessed (`anticipator`)",
+          Figure("", "pointnav", "metric=spl split=val agent=anticipator"), ()),
     Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
           "split=val agent=learned renderer=raycast sample=True frames=4800512 seed=0 encoder=simple_cnn"), ()),
     Claim("the same of a small one with a plan and a teacher (`pointnav_plan_cpu`)", Figure("", "pointnav",
