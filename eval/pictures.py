@@ -106,19 +106,12 @@ class Maps:
 
 
 @dataclass(frozen=True)
-class Guesses:
+class Guesses(Maps):
     """The way and what is guessed of the unseen, and the truth beside them, a scene a row."""
 
-    out: Path
-    """The file, a PNG."""
     scenes: tuple[str, ...] = ("house:100012", "house:100002", "block:100001")
-    """From the top down."""
     times: int = 3
-    """Pictures of each before that of the truth."""
     steps: int = 40
-    """Between two pictures."""
-    tries: int = 64
-    """Episodes in each scene, of which the one with the longest way is shown."""
 
 
 def main(options: Sensors | Finishes | Maps | Guesses) -> None:

@@ -3,7 +3,7 @@
 After Ramakrishnan, Al-Halah and Grauman, "Occupancy anticipation for efficient exploration and navigation" (ECCV 2020):
 a U-Net (Ronneberger, Fischer and Brox, "U-Net: convolutional networks for biomedical image segmentation", MICCAI 2015)
 reads the map so far, and where goal, start and agent are, and says of every cell how likely it is to be blocked. To
-the search in `sensors/way.py` an unseen cell is the dearer the likelier that is. `train/anticipation.py` trains it.
+the search in `sensors/search.py` an unseen cell is the dearer the likelier that is. `train/anticipation.py` trains it.
 """
 
 from __future__ import annotations

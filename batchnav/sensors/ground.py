@@ -54,7 +54,7 @@ class Known(NamedTuple):
     way: torch.Tensor
     """i32 [N, LONGEST]: the cells of the way when it was planned last, from where the agent was to the goal."""
     left: torch.Tensor
-    """i32 [N, LONGEST]: how long it is from there, as `sensors.way` counts it."""
+    """i32 [N, LONGEST]: how long it is from there, as `sensors.search` counts it."""
     length: torch.Tensor
     """i32 [N]: cells of the way; 0: nothing was planned."""
     frame: torch.Tensor

@@ -5,7 +5,7 @@ navmesh. A pose that is told exactly is what makes them simple; Chaplot et al., 
 SLAM" (ICLR 2020), map and plan so for agents that learn, with learned mapping and localisation.
 
 The map is made in `sensors/ground.py`, what is not on it yet may be guessed by `sensors/anticipation.py`, and the way
-is found in `sensors/way.py`; here are the sensors, the picture, and the kernels.
+is found by `sensors/search.py` and kept by `sensors/way.py`; here are the sensors, the picture, and the kernels.
 """
 
 from __future__ import annotations
@@ -44,34 +44,36 @@ from batchnav.sensors.ground import (
     widen,
 )
 from batchnav.sensors.redwood import RedwoodNoise
-from batchnav.sensors.sensor import Views
-from batchnav.sensors.way import (
+from batchnav.sensors.search import (
     FIRST_LIMIT,
     Search,
-    Walkers,
-    arrive,
-    begin_bend,
     begin_later,
     begin_search,
     bound_of,
-    check_way,
     clear_lines,
     clear_search,
-    find_bend,
     find_later,
-    find_on_way,
     is_done,
+    leave,
+    line_up,
+    next_limit,
+    next_slack,
+    spread,
+)
+from batchnav.sensors.sensor import Views
+from batchnav.sensors.way import (
+    Walkers,
+    arrive,
+    begin_bend,
+    check_way,
+    find_bend,
+    find_on_way,
     is_kept,
     is_on_way,
     least_way,
-    leave,
-    line_up,
     mark_way,
-    next_limit,
-    next_slack,
     place_map,
     renew,
-    spread,
     tell,
     trace,
     where,
@@ -303,13 +305,14 @@ def map_one(i, row, depth, looks, walkers, sight, search_out, known_out, plan_ou
     arrive(i, row, walkers, known_out, search_out)
     find_on_way(0, 1, i, row, walkers, known_out, search_out)
     check_way(0, 1, i, row, known_out, search_out)
-    here, least, slack = where(i, walkers, known_out)[4], least_way(i, walkers, known_out), np.int32(0)
+    _, _, _, _, here, there = where(i, walkers, known_out)
+    least, slack = least_way(i, walkers, known_out), np.int32(0)
     searching = not is_kept(row, search_out)
     while searching:
         slack = next_slack(slack)
         bound = bound_of(row, least, slack, search_out)
         clear_search(0, 1, row, search_out)
-        begin_search(i, row, walkers, known_out, search_out)
+        begin_search(row, here, there, search_out)
         line, limit = np.int32(0), FIRST_LIMIT
         while limit > 0:
             while search_out.count[row, line] > 0:
@@ -371,7 +374,8 @@ def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_
         cuda.syncthreads()
         check_way(lane, lanes, i, row, known_out, search_out)
         cuda.syncthreads()
-        here, least, slack = where(i, walkers, known_out)[4], least_way(i, walkers, known_out), np.int32(0)
+        _, _, _, _, here, there = where(i, walkers, known_out)
+        least, slack = least_way(i, walkers, known_out), np.int32(0)
         searching = not is_kept(row, search_out)
         while searching:
             slack = next_slack(slack)
@@ -380,7 +384,7 @@ def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_
             clear_search(lane, lanes, row, search_out)
             cuda.syncthreads()
             if lane == 0:
-                begin_search(i, row, walkers, known_out, search_out)
+                begin_search(row, here, there, search_out)
             cuda.syncthreads()
             line, limit = np.int32(0), FIRST_LIMIT
             while limit > 0:

@@ -1,21 +1,10 @@
-"""The shortest way over a map of the ground, for one agent: tolls, the search, and the straight part of the way.
+"""The shortest way over a map of the ground, for one agent: when it is kept, and the straight part of it.
 
-What nobody has seen is taken for free ("freespace assumption": Zelinsky, "A mobile robot exploration algorithm", 1992;
-Koenig and Smirnov, "Sensor-based planning with the freespace assumption", 1997), or for as dear as
-`sensors/anticipation.py` guesses. The search goes from the goal on in rounds, eight neighbours each: the cells that
-came nearer in one spread in the next, which is Moore's algorithm ("The shortest path through a maze", 1959) with
-weights. Cells that are more than a stride farther from the goal than those that spread come later, so that few spread
-twice ("near and far": Davidson, Baxter, Garland and Owens, "Work-efficient parallel GPU methods for single-source
-shortest paths", IPDPS 2014). As in A*, cells are left out through which the way would be longer than a bound: what it
-was a step ago and a little more, and as long as that does not do, another search with one that is farther off, though
-no farther than the last way is today. Times are whole numbers, so that every order of work and every device has the
-same, and no bound changes them.
-
-As long as the agent is on its last way, and no cell of that became dearer, it is kept. It stays the shortest, since
-cells only become dearer, but for those that the agent walks over and what it comes to see beside those, after which it
-is planned anew. Nor would another search choose among equal ways otherwise. A way through obstacles may have become
-longer than another, behind whose obstacles the ground came to be seen, and another through what was guessed to be dear
-may have become shorter; it is kept nevertheless, until one of its own cells changes.
+`sensors/search.py` finds it. As long as the agent is on its last way, and no cell of that became dearer, it is kept. It
+stays the shortest, since cells only become dearer, but for those that the agent walks over and what it comes to see
+beside those, after which it is planned anew. Nor would another search choose among equal ways otherwise. A way through
+obstacles may have become longer than another, behind whose obstacles the ground came to be seen, and another through
+what was guessed to be dear may have become shorter; it is kept nevertheless, until one of its own cells changes.
 
 Several lanes may work for an agent: each function is done by all of them before the next one begins, and those that
 take no lane are done by one.
@@ -27,16 +16,13 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from batchnav.geometry.pose import forward
-from batchnav.runtime.intrinsics import atomic_add, atomic_min, atomic_or
+from batchnav.runtime.intrinsics import atomic_add, atomic_min
 from batchnav.runtime.kernels import inline_function, lean_function
 from batchnav.sensors.ground import (
-    CELLS,
     LONGEST,
     OBSTACLE,
-    SHARED,
     SIDE,
     begin_map,
     cell_at,
@@ -44,34 +30,22 @@ from batchnav.sensors.ground import (
     place_in_cells,
     stand,
 )
+from batchnav.sensors.search import (
+    AT,
+    BEND,
+    BROKEN,
+    NEVER,
+    SIDE_OF_FREE,
+    TODAY,
+    least_time,
+    next_of_way,
+    step_time,
+    toll,
+)
 
 _AHEAD = 24
 """Cells of the way that are looked at for the farthest in a straight line, and drawn."""
-_STRAIGHT, _DIAGONAL = np.int32(5), np.int32(7)
-"""The time from a cell to its neighbour is this, times what both cost."""
-_FREE, _OBSTACLE = np.int32(2), np.int32(1000)
-"""What a cell costs, beside an obstacle 3, where the agent stood in one 4, and an obstacle as much again for each time
-that it stopped the agent once more. None is impassable: a passage can be too narrow for the cells. But a way that is up
-to a hundred metres longer leads around a wall, not through it."""
-_BEHIND = np.int32(2) * _OBSTACLE
-"""What is added for a cell that was never seen next to one where something stands: it lies behind that."""
-_SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(20), np.int32(28)
-"""Times from a free cell to such neighbours."""
-_SLACK, _MORE, _MOST = np.int32(60), np.int32(8), np.int32(1000)
-"""By how much the way may become longer in a step before there is another search, how many times as much then, and
-from how much on it has no bound but the last way: the third. On a GPU all agents wait for the one that searches
-longest, and more searches make that one longer."""
-_STRIDE = np.int32(400)
-"""How much farther off than the nearest cell that has yet to spread those may be that spread with it: twenty free
-cells."""
-NEVER = np.int32(2**30)
-FIRST_LIMIT = _STRIDE
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
-WORDS, COUNTS = CELLS // 32, 7
-_LATER = np.int32(2)
-"""Place in `Search.waiting` after those of the two lines."""
-_BEND, _AT, _BROKEN, _TODAY, _NEXT = 2, 3, 4, 5, 6
-"""Places in `Search.count` after those of the two lines."""
 
 
 class Walkers(NamedTuple):
@@ -87,40 +61,6 @@ class Walkers(NamedTuple):
     """i32 [N]."""
     goal: Any
     """f32 [N, 2]: metres to the goal in the plane, and the angle to it, radians, positive to the left."""
-
-
-class Search(NamedTuple):
-    """Memory for searches, a row each; what they leave there is nobody's business."""
-
-    time: torch.Tensor
-    """i32 [R, CELLS]: from there to the goal."""
-    line: torch.Tensor
-    """i32 [R, 2 * CELLS]: the cells that spread in this round, and those in the next, in turn."""
-    waiting: torch.Tensor
-    """i32 [R, 3 * WORDS]: a bit for each cell that is in such a line; and for those that come later."""
-    count: torch.Tensor  # type: ignore[assignment]  # hides what tuples have by this name
-    """i32 [R, COUNTS]: how many there are in both; how many of the way's next cells lie in a straight line; where on
-    the kept way the agent is, LONGEST where it is not; whether that became dearer; how long its rest is today; and the
-    time of the nearest cell that comes later."""
-
-    @classmethod
-    def empty(cls, rows: int, device: torch.device) -> Search:
-        """Room for so many searches."""
-        sizes = CELLS, 2 * CELLS, 3 * WORDS, COUNTS
-        time, line, waiting, count = (torch.zeros(rows, size, dtype=torch.int32, device=device) for size in sizes)
-        return cls(time, line, waiting, count)
-
-
-@inline_function
-def _toll(i, cell, known):
-    """What a cell costs."""
-    stands, guessed = known.stands[i, cell], np.int32(0)
-    times = np.int32(stands) - np.int32(OBSTACLE) + np.int32(1)
-    if times > 0:
-        return _OBSTACLE * times
-    if len(known.anticipated) > 0 and known.ground[i, cell] == 0:
-        guessed = np.int32(known.anticipated[i, cell])
-    return _FREE + np.int32(stands) + guessed
 
 
 @inline_function
@@ -164,7 +104,7 @@ def arrive(i, row, walkers, known_out, search_out):
     here = where(i, walkers, known_out)[4]
     if here >= 0:
         stand(i, here, known_out)
-    search_out.count[row, _AT], search_out.count[row, _BROKEN], search_out.count[row, _TODAY] = LONGEST, 0, 0
+    search_out.count[row, AT], search_out.count[row, BROKEN], search_out.count[row, TODAY] = LONGEST, 0, 0
 
 
 @lean_function
@@ -174,62 +114,26 @@ def find_on_way(lane, lanes, i, row, walkers, known, search_out):
     if length > 0 and known.left[i, length - 1] == 0:
         for k in range(lane, length, lanes):
             if known.way[i, k] == here:
-                atomic_min(search_out.count, row, np.int32(_AT), np.int32(k))
+                atomic_min(search_out.count, row, np.int32(AT), np.int32(k))
 
 
 @lean_function
 def check_way(lane, lanes, i, row, known, search_out):
     """Whether the rest of that way is as long as it was; every lane does its share."""
     side = np.int32(SIDE)
-    for k in range(search_out.count[row, _AT] + lane, known.length[i] - 1, lanes):
+    for k in range(search_out.count[row, AT] + lane, known.length[i] - 1, lanes):
         cell, before = known.way[i, k], known.way[i, k + 1]
         dr, dc = cell // side - before // side, cell % side - before % side
-        time = _step_time(i, before, _toll(i, before, known), dr, dc, known)
-        atomic_add(search_out.count, row, np.int32(_TODAY), time)
+        time = step_time(i, before, toll(i, before, known), dr, dc, known)
+        atomic_add(search_out.count, row, np.int32(TODAY), time)
         if known.left[i, k + 1] + time != known.left[i, k]:
-            search_out.count[row, _BROKEN] = np.int32(1)
+            search_out.count[row, BROKEN] = np.int32(1)
 
 
 @inline_function
 def is_kept(row, search):
     """Whether the last way will do."""
-    return search.count[row, _AT] < LONGEST and search.count[row, _BROKEN] == 0
-
-
-@lean_function
-def clear_search(lane, lanes, row, search_out):
-    """No cell has been reached, and none is in line; every lane does its share."""
-    for cell in range(lane, CELLS, lanes):
-        search_out.time[row, cell] = NEVER
-    clear_lines(lane, lanes, row, search_out)
-
-
-@lean_function
-def clear_lines(lane, lanes, row, search_out):
-    """No cell is in line; every lane does its share."""
-    for word in range(lane, 3 * WORDS, lanes):
-        search_out.waiting[row, word] = np.int32(0)
-    for k in range(lane, 2, lanes):
-        search_out.count[row, k] = np.int32(0)
-
-
-@lean_function
-def begin_search(i, row, walkers, known, search_out):
-    """Put the goal in line, where both it and the agent are on the map."""
-    _, _, _, _, here, there = where(i, walkers, known)
-    if here >= 0 and there >= 0:
-        search_out.time[row, there] = np.int32(0)
-        search_out.line[row, 0] = there
-        search_out.count[row, 0] = np.int32(1)
-
-
-@inline_function
-def least_time(cell, here):
-    """The time between two cells where all are free."""
-    side = np.int32(SIDE)
-    across, along = abs(cell % side - here % side), abs(cell // side - here // side)
-    longer, shorter = max(across, along), min(across, along)
-    return _SIDE_OF_FREE * longer + (_DIAGONAL_OF_FREE - _SIDE_OF_FREE) * shorter
+    return search.count[row, AT] < LONGEST and search.count[row, BROKEN] == 0
 
 
 @inline_function
@@ -237,169 +141,6 @@ def least_way(i, walkers, known):
     """About how long the way is, or longer: what it was a step ago; in a new episode, what it is over free cells."""
     _, _, _, _, here, there = where(i, walkers, known)
     return known.expected[i] if known.expected[i] > 0 else least_time(there, here)
-
-
-@inline_function
-def next_slack(slack):
-    """By how much it may be longer in the search after one that did not find it."""
-    return _MORE * slack if slack > 0 else _SLACK
-
-
-@inline_function
-def bound_of(row, least, slack, search):
-    """How long the way may be: as the last one is today, where that is near what is expected or nearer bounds failed.
-
-    Where that fails too it has no bound: no way may be as short where rounding has moved the goal into another cell.
-    """
-    today = search.count[row, _TODAY] if search.count[row, _AT] < LONGEST else NEVER
-    if today <= least + _MORE * _SLACK:
-        return today if slack <= _SLACK else NEVER
-    if slack < _MOST:
-        return least + slack
-    return today if slack < _MORE * _MOST else NEVER
-
-
-@inline_function
-def is_done(row, here, bound, search):
-    """Whether the search came to the agent, or need not."""
-    return here < 0 or bound >= NEVER or search.time[row, here] < NEVER
-
-
-@inline_function
-def _towards(direction):
-    """Rows and columns to one of eight neighbours, of which those with even numbers share a side with the cell."""
-    dr = np.int32(0) if direction % 4 == 2 else np.int32(1 if direction < 2 or direction > 6 else -1)
-    dc = np.int32(0) if direction % 4 == 0 else np.int32(1 if direction < 4 else -1)
-    return dr, dc
-
-
-@inline_function
-def _is_on_map(r, c):
-    """Whether there is such a row and such a column."""
-    return r >= 0 and c >= 0 and r < SIDE and c < SIDE
-
-
-@inline_function
-def _step_time(i, cell, own, dr, dc, known):
-    """The time from a cell with toll `own` to a neighbour.
-
-    Past a corner it takes what the dearer of the two cells beside it does.
-    """
-    down = dr * np.int32(SIDE)
-    to = cell + down + dc
-    toll = _toll(i, to, known)
-    from_wall, to_wall = known.stands[i, cell] >= SHARED, known.stands[i, to] >= SHARED
-    if (from_wall and known.ground[i, to] == 0) or (to_wall and known.ground[i, cell] == 0):
-        toll += _BEHIND
-    if dr == 0 or dc == 0:
-        return _STRAIGHT * (own + toll)
-    return _DIAGONAL * (own + max(toll, _toll(i, cell + down, known), _toll(i, cell + dc, known)))
-
-
-@lean_function
-def spread(lane, lanes, i, row, course, known, search_out):
-    """Reach the neighbours of the cells in line. Eight lanes share a cell, where there are as many.
-
-    `course`: the agent's cell, the bound, the time from which on cells come later, and which line.
-    """
-    here, bound, limit, line = course
-    after, side = np.int32(1) - line, np.int32(SIDE)
-    for k in range(lane // 8, search_out.count[row, line], max(lanes // 8, 1)):
-        cell = search_out.line[row, line * np.int32(CELLS) + k]
-        emptied = line * np.int32(WORDS) + (cell >> np.int32(5))
-        search_out.waiting[row, emptied] = np.int32(0)  # all that have a bit in it spread in this round
-        begun, own, r, c = search_out.time[row, cell], _toll(i, cell, known), cell // side, cell % side
-        if begun >= search_out.time[row, here]:
-            continue
-        for direction in range(lane % 8, 8, min(lanes, 8)):
-            dr, dc = _towards(np.int32(direction))
-            if not _is_on_map(r + dr, c + dc):
-                continue
-            reached = cell + dr * side + dc
-            time = begun + _step_time(i, cell, own, dr, dc, known)
-            if time >= search_out.time[row, reached] or time + least_time(reached, here) > bound:
-                continue
-            atomic_min(search_out.time, row, reached, time)
-            bit = np.int32(1) << (reached & np.int32(31))
-            part = after if time < limit else _LATER
-            word = part * np.int32(WORDS) + (reached >> np.int32(5))
-            if atomic_or(search_out.waiting, row, word, bit) & bit == 0 and time < limit:
-                place = atomic_add(search_out.count, row, after, np.int32(1))
-                search_out.line[row, after * np.int32(CELLS) + place] = reached
-
-
-@lean_function
-def leave(row, line, search_out):
-    """No cell is in a line whose cells have spread."""
-    search_out.count[row, line] = np.int32(0)
-
-
-@lean_function
-def begin_later(row, search_out):
-    """No cell is known to come later."""
-    search_out.count[row, _NEXT] = NEVER
-
-
-@lean_function
-def find_later(lane, lanes, row, limit, search_out):
-    """The nearest of the cells that come later; every lane does its share. Those within the limit have spread."""
-    nearest = NEVER
-    for word in range(lane, WORDS, lanes):
-        bits = search_out.waiting[row, _LATER * np.int32(WORDS) + np.int32(word)]
-        for k in range(32 if bits != 0 else 0):
-            if (bits >> np.int32(k)) & np.int32(1):
-                time = search_out.time[row, np.int32(word) * np.int32(32) + np.int32(k)]
-                if limit <= time < nearest:
-                    nearest = time
-    if nearest < NEVER:
-        atomic_min(search_out.count, row, np.int32(_NEXT), nearest)
-
-
-@inline_function
-def next_limit(row, here, search):
-    """The next limit; 0 where no cell comes later through which the way could be shorter."""
-    nearest = search.count[row, _NEXT]
-    if nearest >= NEVER or nearest >= search.time[row, here]:
-        return np.int32(0)
-    return nearest + _STRIDE
-
-
-@lean_function
-def line_up(lane, lanes, row, course, search_out):
-    """Put those in line that come next; every lane does its share. `course`: this limit, the next, and which line."""
-    limit, following, line = course
-    for word in range(lane, WORDS, lanes):
-        later = _LATER * np.int32(WORDS) + np.int32(word)
-        bits, kept, lined = search_out.waiting[row, later], np.int32(0), np.int32(0)
-        for k in range(32 if bits != 0 else 0):
-            bit = np.int32(1) << np.int32(k)
-            if bits & bit:
-                cell = np.int32(word) * np.int32(32) + np.int32(k)
-                time = search_out.time[row, cell]
-                if time >= following:
-                    kept |= bit
-                elif time >= limit:
-                    lined |= bit
-                    place = atomic_add(search_out.count, row, line, np.int32(1))
-                    search_out.line[row, line * np.int32(CELLS) + place] = cell
-        search_out.waiting[row, later] = kept
-        search_out.waiting[row, line * np.int32(WORDS) + np.int32(word)] = lined
-
-
-@inline_function
-def _next_of_way(i, row, cell, known, search):
-    """The neighbour from which a cell was reached."""
-    side = np.int32(SIDE)
-    for direction in range(8):
-        dr, dc = _towards(np.int32(direction))
-        if _is_on_map(cell // side + dr, cell % side + dc):
-            before = cell + dr * side + dc
-            time = search.time[row, before]
-            if time < search.time[row, cell]:
-                time += _step_time(i, before, _toll(i, before, known), -dr, -dc, known)
-                if time == search.time[row, cell]:
-                    return before
-    return cell
 
 
 @lean_function
@@ -412,8 +153,8 @@ def trace(i, row, here, search_out, known_out):
             length += np.int32(1)
             if search_out.time[row, cell] == 0:
                 break
-            cell = _next_of_way(i, row, cell, known_out, search_out)
-    known_out.length[i], search_out.count[row, _AT] = length, np.int32(0)
+            cell = next_of_way(i, row, cell, known_out, search_out)
+    known_out.length[i], search_out.count[row, AT] = length, np.int32(0)
 
 
 @inline_function
@@ -438,18 +179,18 @@ def _is_open(i, u, v, to_u, to_v, known):
 @lean_function
 def begin_bend(row, search_out):
     """All of the way's next cells may lie in a straight line."""
-    search_out.count[row, _BEND] = _AHEAD
+    search_out.count[row, BEND] = _AHEAD
 
 
 @lean_function
 def find_bend(lane, lanes, i, row, walkers, known, search_out):
     """How many of the way's next cells lie in a straight line; every lane does its share."""
     u, v, _, _, _, _ = where(i, walkers, known)
-    at = search_out.count[row, _AT]
+    at = search_out.count[row, AT]
     for k in range(lane, min(_AHEAD, known.length[i] - 1 - at), lanes):
         to_u, to_v = _centre(known.way[i, at + 1 + k])
         if not _is_open(i, u, v, to_u, to_v, known):
-            atomic_min(search_out.count, row, np.int32(_BEND), np.int32(k))
+            atomic_min(search_out.count, row, np.int32(BEND), np.int32(k))
             break
 
 
@@ -457,17 +198,17 @@ def find_bend(lane, lanes, i, row, walkers, known, search_out):
 def tell(i, row, walkers, search, known_out, plan_out):
     """Length and direction; and what the next search will expect."""
     u, v, _, _, _, there = where(i, walkers, known_out)
-    at, length = search.count[row, _AT], known_out.length[i]
+    at, length = search.count[row, AT], known_out.length[i]
     plan_out[i, 0], plan_out[i, 1] = walkers.goal[i, 0], walkers.goal[i, 1]
     known_out.expected[i] = known_out.left[i, at] if length > 0 else np.int32(0)
     # as far as a straight line goes, and at least to the next cell
-    bend = min(at + max(search.count[row, _BEND], np.int32(1)), length - np.int32(1))
+    bend = min(at + max(search.count[row, BEND], np.int32(1)), length - np.int32(1))
     if bend <= at or known_out.way[i, bend] == there:
         return
     to_u, to_v = _centre(known_out.way[i, bend])
     du, dv = to_u - u, to_v - v
     fx, fz = forward(walkers.heading[i])
-    beyond = np.float32(known_out.left[i, bend]) / np.float32(_SIDE_OF_FREE)
+    beyond = np.float32(known_out.left[i, bend]) / np.float32(SIDE_OF_FREE)
     plan_out[i, 0] = (np.float32(math.sqrt(du * du + dv * dv)) + beyond) * known_out.frame[i, 2]
     plan_out[i, 1] = np.float32(math.atan2(du * fz - dv * fx, du * fx + dv * fz))
 
@@ -475,7 +216,7 @@ def tell(i, row, walkers, search, known_out, plan_out):
 @lean_function
 def mark_way(i, row, known, search_out):
     """The way's next cells, for `is_on_way`, by the bits of those in line."""
-    at = search_out.count[row, _AT]
+    at = search_out.count[row, AT]
     for k in range(at + 1, min(at + 1 + _AHEAD, known.length[i])):
         cell = known.way[i, k]
         search_out.waiting[row, cell >> np.int32(5)] |= np.int32(1) << (cell & np.int32(31))

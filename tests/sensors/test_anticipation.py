@@ -27,15 +27,7 @@ from batchnav.sensors.ground import CELLS, EVERY, OBSTACLE, SIDE, WALKED, Known
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
 
 SENSORS = ("depth", "plan")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """For the network: where the machine is busy, two wait long for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

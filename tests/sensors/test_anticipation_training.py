@@ -10,14 +10,7 @@ from batchnav.sensors.anticipation import WINDOW, OccupancyNet, load_occupancy
 from train import anticipation
 from train.anticipation import BLOCKED, FREE, WALKABLE, Options
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """For the network: where the machine is busy, two wait long for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,8 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sensors import mapper
 from batchnav.sensors.ground import GROUND, OBSTACLE, SHARED, SIDE, WALKED, Known, Sight
 from batchnav.sensors.mapper import MAP_SPECS, Looks, map_cuda
-from batchnav.sensors.way import Search, Walkers
+from batchnav.sensors.search import Search
+from batchnav.sensors.way import Walkers
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +59,7 @@ def cells(env):
 
 
 def dijkstra(stands, seen, goal, added=0):
-    """Times to the goal's cell over a map, a cell at a time: weights as `sensors.way` states them."""
+    """Times to the goal's cell over a map, a cell at a time: weights as `sensors.search` states them."""
     toll = np.where(stands >= OBSTACLE, 1000 * (stands.astype(int) - OBSTACLE + 1), stands.astype(int) + 2 + added)
     times = np.full(toll.shape, np.inf)
     times[goal] = 0
@@ -320,7 +321,8 @@ import pickle, sys
 import numpy as np, torch
 from batchnav.sensors.ground import Known, Sight
 from batchnav.sensors.mapper import Looks, map_cuda
-from batchnav.sensors.way import Search, Walkers
+from batchnav.sensors.search import Search
+from batchnav.sensors.way import Walkers
 
 with open(sys.argv[1], "rb") as file:
     calls = pickle.load(file)
