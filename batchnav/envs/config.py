@@ -12,6 +12,7 @@ from batchnav.errors import ConfigError
 from batchnav.sensors.anticipation import MapConfig
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
+from batchnav.sensors.mapper import MAP_SPECS
 from batchnav.sensors.rgb import RGBConfig
 from batchnav.sensors.rig import MAIN
 from batchnav.sim.bodies import BodyConfig
@@ -49,6 +50,9 @@ class NavConfig:
         for name in self.cameras:
             if not name.isidentifier():
                 raise ConfigError(f"cameras: found a camera named {name!r}, expected letters, digits and underscores")
+        if self.map.anticipation and not MAP_SPECS.keys() & set(self.sensors):
+            found = f"anticipation: found {self.map.anticipation!r} with sensors {', '.join(self.sensors)}"
+            raise ConfigError(f"{found}, expected {' or '.join(MAP_SPECS)} among them")
 
     @property
     def task_name(self) -> str:

@@ -186,6 +186,8 @@ def test_resuming_goes_on_with_guesses(house, weights):
 
 
 def test_what_is_no_network_is_refused(house, weights, tmp_path):
+    with pytest.raises(ConfigError, match="'occupancy' with sensors depth, expected map or plan among them"):
+        batchnav.PointNavEnv([house], 2, "cpu", anticipation="occupancy")
     with pytest.raises(ConfigError, match=r"nothing: no such file, nor a weights file of that name"):
         batchnav.PointNavEnv([house], 2, "cpu", sensors=SENSORS, anticipation="nothing")
     path, tensors = tmp_path / "mine.safetensors", load_file(weights)
