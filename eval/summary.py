@@ -66,7 +66,7 @@ CLAIMS = (
     Claim("the same, where what it has not seen is guessed (`anticipator`)",
           Figure("", "pointnav", "metric=spl split=val agent=anticipator"), ()),
     Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
-          "split=val agent=learned renderer=raycast sample=True frames=6400000 seed=0 encoder=simple_cnn"), ()),
+          "split=val agent=learned renderer=raycast sample=True frames=4800512 seed=0 encoder=simple_cnn"), ()),
     Claim("the same of a small one with a plan and a teacher (`pointnav_plan_cpu`)", Figure("", "pointnav",
           "metric=spl split=val agent=learned frames=3201024 sensors=depth+plan"), ()),
     Claim("Flee, the same houses: share of the farthest place", _task("flee", "share_of_farthest", "learned"),
@@ -95,8 +95,8 @@ CLAIMS = (
 
 _SHORTER = "--scenes.houses 48 --ppo.minibatches 8 --ppo.total-frames 2750000"
 TRAINED_BY = {
-    (6_400_000, "simple_cnn"): "batchnav train --config pointnav_cpu",
-    (4_800_512, "simple_cnn"): "batchnav train --config pointnav_cpu --ppo.total-frames 4800000",
+    (4_800_512, "simple_cnn"): "batchnav train --config pointnav_cpu",
+    (6_400_000, "simple_cnn"): "batchnav train --config pointnav_cpu --ppo.total-frames 6400000",
     (3_201_024, "simple_cnn, depth+plan"): "batchnav train --config pointnav_plan_cpu",
     (4_001_792, "simple_cnn"): "batchnav train --config pointnav_cpu --ppo.minibatches 8 --ppo.total-frames 4000000",
     (4_300_800, "simple_cnn"): "batchnav train --config pointnav_cpu --ppo.minibatches 8 --ppo.total-frames 4300000",
