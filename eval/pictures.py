@@ -12,6 +12,7 @@ Maps are those of agents on their way, of the ones that have far to go.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -158,34 +159,35 @@ def maps(options: Maps) -> np.ndarray:
     """Pictures u8 [scenes, times, S, S, 3]."""
     rows = []
     for scene in find_scenes(options.scenes):
-        env = NavEnv([scene], options.tries, "cpu", sensors=("depth", "map", "plan"))
-        agent, ended = PlannerAgent(env), torch.zeros(options.tries, dtype=torch.bool)
-        observation, _ = env.reset(seed=0)
-        shown = int(env.task.facts["start_distance"].argmax())
         row = []
-        for step in range((options.times - 1) * options.steps + 1):
-            if step % options.steps == 0:
-                levels = (observation["map"][shown, 0] * len(MAP_COLOURS)).int().numpy()
-                row.append(MAP_COLOURS[levels].repeat(MAP_ZOOM, axis=0).repeat(MAP_ZOOM, axis=1))
-            observation, *_ = env.step(agent.act(observation, ended))
+        for env, i in walk(scene, options, sensors=("depth", "map", "plan")):
+            levels = (env.seen["map"][i, 0] * len(MAP_COLOURS)).int().numpy()
+            row.append(MAP_COLOURS[levels].repeat(MAP_ZOOM, axis=0).repeat(MAP_ZOOM, axis=1))
         rows.append(row)
     return np.array(rows)
+
+
+def walk(scene: Scene, options: Maps, **settings) -> Iterator[tuple[NavEnv, int]]:
+    """Have planners walk, and stop wherever there is to be a picture of the one with this number."""
+    env = NavEnv([scene], options.tries, "cpu", **settings)
+    agent, ended = PlannerAgent(env), torch.zeros(options.tries, dtype=torch.bool)
+    observation, _ = env.reset(seed=0)
+    shown = int(env.task.facts["start_distance"].argmax())
+    yield env, shown
+    for step in range(1, (options.times - 1) * options.steps + 1):
+        observation, *_ = env.step(agent.act(observation, ended))
+        if step % options.steps == 0:
+            yield env, shown
 
 
 def guesses(options: Guesses) -> np.ndarray:
     """Pictures u8 [scenes, times + 1, S, S, 3]: the middle of the map."""
     rows = []
     for scene in find_scenes(options.scenes):
-        env = NavEnv([scene], options.tries, "cpu", sensors=("depth", "plan"), anticipation="occupancy")
-        agent, ended = PlannerAgent(env), torch.zeros(options.tries, dtype=torch.bool)
-        observation, _ = env.reset(seed=0)
-        shown = int(env.task.facts["start_distance"].argmax())
         row = []
-        for step in range((options.times - 1) * options.steps + 1):
-            if step % options.steps == 0:
-                row.append(guess(env, shown))
-            observation, *_ = env.step(agent.act(observation, ended))
-        rows.append([*row, truth(env, shown)])
+        for env, i in walk(scene, options, sensors=("depth", "plan"), anticipation="occupancy"):
+            row.append(guess(env, i))
+        rows.append([*row, truth(env, i)])
     middle = slice((SIDE - SHOWN) // 2, (SIDE + SHOWN) // 2)
     return np.array(rows)[:, :, middle, middle].repeat(CELL_ZOOM, axis=2).repeat(CELL_ZOOM, axis=3)
 

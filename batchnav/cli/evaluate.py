@@ -110,9 +110,8 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
     if ranks.first:
         check_writable(out, BatchnavError)  # before anything is played
     task = TASKS[first.config.task_name]
-    quick = [
-        name for name in task.reference_agents if name not in SETTINGS_OF_AGENTS
-    ]  # the others look, as policies do
+    # the others look, as policies do
+    quick = [name for name in task.reference_agents if name not in SETTINGS_OF_AGENTS]
     others = [name for name in quick if options.report and name not in players]
     if ranks.first and ranks.device.type == "cpu" and "oracle" in (*players, *others):
         compile_ahead(ORACLE, config_of_env=to_dict(first.config))

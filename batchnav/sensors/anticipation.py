@@ -41,8 +41,10 @@ _WIDTHS = (32, 64, 96, 128, 128)
 _DEAREST = 8.0
 """What a cell that is surely blocked costs, as times what a free one does. Agents whose guesses may cost more walk to
 and fro between two ways oftener, and their searches take longer."""
-MOST_ADDED = 14
-"""The most that is added to a cell's toll, of which a free one has 2."""
+_FREE_TOLL = 2
+"""That of a free cell in `sensors/search.py`."""
+MOST_ADDED = int(_FREE_TOLL * (_DEAREST - 1))
+"""The most that is added to a cell's toll."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ def memory_needed(n: int, device: torch.device) -> int:
 def added_toll(chance: torch.Tensor) -> torch.Tensor:
     """What is added to the toll of a cell with this chance to be blocked, u8; nothing where that is less than half."""
     dearer = (chance - 0.5).clamp(min=0.0) / (1.0 - chance)
-    return (2.0 * dearer.clamp(max=_DEAREST - 1.0)).round().to(torch.uint8)
+    return (_FREE_TOLL * dearer).clamp(max=MOST_ADDED).round().to(torch.uint8)
 
 
 def save_occupancy(path: Path, model: OccupancyNet) -> None:
@@ -258,19 +260,19 @@ def load_occupancy(weights: str | Path) -> OccupancyNet:
     """
     path, model = find_anticipation(weights), OccupancyNet()
     check_bundled(path, CheckpointError)
-    expected = f"expected weights that train/anticipation.py wrote: {path}"
+    expected = "expected weights that train/anticipation.py wrote"
     try:
         found = safetensors.torch.load(read_regular(path, CheckpointError))
     except (SafetensorError, KeyError, ValueError) as error:
-        raise CheckpointError(f"found something else ({error}), {expected}") from error
+        raise CheckpointError(f"{path}: found something else ({error}), {expected}") from error
     wanted = model.state_dict()
     if other := found.keys() ^ wanted.keys():
-        raise CheckpointError(f"found or missed {min(other)!r}, {expected}")
+        raise CheckpointError(f"{path}: found or missed {min(other)!r}, {expected}")
     for name, value in wanted.items():
         given = found[name]
         if given.shape != value.shape or given.is_floating_point() != value.is_floating_point():
-            raise CheckpointError(f"{name}: found {given.dtype} {list(given.shape)}, {expected}")
+            raise CheckpointError(f"{path}: {name}: found {given.dtype} {list(given.shape)}, {expected}")
         if not given.isfinite().all():
-            raise CheckpointError(f"{name}: found values that are not finite, {expected}")
+            raise CheckpointError(f"{path}: {name}: found values that are not finite, {expected}")
     model.load_state_dict(found)
     return model
