@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 from llvmlite import ir
 from numba import config, types
@@ -243,6 +245,25 @@ def _plain_atomic_or(array, row, column, value):
 
 def _lesser(builder, a, b):
     return builder.select(builder.icmp_signed("<", a, b), a, b)
+
+
+def _plain_sync_lanes():
+    thread = threading.current_thread()
+    if hasattr(thread, "syncthreads"):  # one of numba's simulator
+        thread.syncthreads()
+
+
+@_instruction(_plain_sync_lanes)
+def sync_lanes(typingctx):
+    """All threads of a block come here before any goes on, and see what the others wrote. On the CPU nothing."""
+
+    def codegen(context, builder, signature, args):
+        if not isinstance(context, CPUContext):
+            nothing = ir.FunctionType(ir.VoidType(), [])
+            builder.call(cgutils.get_or_insert_function(builder.module, nothing, "llvm.nvvm.barrier0"), ())
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 _CHANGES = {"min": _lesser, "add": ir.IRBuilder.add, "or": ir.IRBuilder.or_}

@@ -23,6 +23,7 @@ from batchnav.geometry.pose import forward
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.arrays import view
 from batchnav.runtime.device import num_threads
+from batchnav.runtime.intrinsics import sync_lanes
 from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, lean_function
 from batchnav.runtime.launch import BoundKernel
 from batchnav.scene.appearance import Appearance
@@ -44,22 +45,7 @@ from batchnav.sensors.ground import (
     widen,
 )
 from batchnav.sensors.redwood import RedwoodNoise
-from batchnav.sensors.search import (
-    FIRST_LIMIT,
-    Search,
-    begin_later,
-    begin_search,
-    bound_of,
-    clear_lines,
-    clear_search,
-    find_later,
-    is_done,
-    leave,
-    line_up,
-    next_limit,
-    next_slack,
-    spread,
-)
+from batchnav.sensors.search import Search, bound_of, clear_lines, find_ways, is_done, next_slack
 from batchnav.sensors.sensor import Views
 from batchnav.sensors.way import (
     Walkers,
@@ -294,47 +280,52 @@ def draw(lane, lanes, i, row, walkers, known, search, map_out):
 
 
 @lean_function
-def map_one(i, row, depth, looks, walkers, sight, search_out, known_out, plan_out, map_out):
-    """All of it, by one lane."""
-    if renew(0, 1, i, walkers, known_out):
-        place_map(i, walkers, known_out)
-    begin_look(row, search_out)
-    walk(i, row, walkers, sight, search_out, known_out)
-    look(0, 1, i, row, depth, looks, sight, search_out, known_out)
-    widen(0, 1, i, row, search_out, known_out)
-    arrive(i, row, walkers, known_out, search_out)
-    find_on_way(0, 1, i, row, walkers, known_out, search_out)
-    check_way(0, 1, i, row, known_out, search_out)
+def map_one(lane, lanes, i, row, depth, looks, walkers, sight, search_out, known_out, plan_out, map_out):
+    """All of it; every lane does its share."""
+    fresh = renew(lane, lanes, i, walkers, known_out)
+    sync_lanes()
+    if lane == 0:
+        if fresh:
+            place_map(i, walkers, known_out)
+        begin_look(row, search_out)
+        walk(i, row, walkers, sight, search_out, known_out)
+    sync_lanes()
+    look(lane, lanes, i, row, depth, looks, sight, search_out, known_out)
+    sync_lanes()
+    widen(lane, lanes, i, row, search_out, known_out)
+    sync_lanes()
+    if lane == 0:
+        arrive(i, row, walkers, known_out, search_out)
+    sync_lanes()
+    find_on_way(lane, lanes, i, row, walkers, known_out, search_out)
+    sync_lanes()
+    check_way(lane, lanes, i, row, known_out, search_out)
+    sync_lanes()
     _, _, _, _, here, there = where(i, walkers, known_out)
     least, slack = least_way(i, walkers, known_out), np.int32(0)
     searching = not is_kept(row, search_out)
     while searching:
         slack = next_slack(slack)
         bound = bound_of(row, least, slack, search_out)
-        clear_search(0, 1, row, search_out)
-        begin_search(row, here, there, search_out)
-        line, limit = np.int32(0), FIRST_LIMIT
-        while limit > 0:
-            while search_out.count[row, line] > 0:
-                spread(0, 1, i, row, (here, bound, limit, line), known_out, search_out)
-                leave(row, line, search_out)
-                line = np.int32(1) - line
-            begin_later(row, search_out)
-            find_later(0, 1, row, limit, search_out)
-            following = next_limit(row, here, search_out)
-            if following > 0:
-                line_up(0, 1, row, (limit, following, line), search_out)
-            limit = following
+        find_ways(lane, lanes, i, row, (here, there), bound, known_out, search_out)
         searching = not is_done(row, here, bound, search_out)
-        if not searching:
+        if not searching and lane == 0:
             trace(i, row, here, search_out, known_out)
-    begin_bend(row, search_out)
-    find_bend(0, 1, i, row, walkers, known_out, search_out)
-    tell(i, row, walkers, search_out, known_out, plan_out)
+    sync_lanes()
+    if lane == 0:
+        begin_bend(row, search_out)
     if len(map_out) > 0:
-        clear_lines(0, 1, row, search_out)
-        mark_way(i, row, known_out, search_out)
-        draw(0, 1, i, row, walkers, known_out, search_out, map_out)
+        clear_lines(lane, lanes, row, search_out)
+    sync_lanes()
+    find_bend(lane, lanes, i, row, walkers, known_out, search_out)
+    sync_lanes()
+    if lane == 0:
+        tell(i, row, walkers, search_out, known_out, plan_out)
+        if len(map_out) > 0:
+            mark_way(i, row, known_out, search_out)
+    if len(map_out) > 0:
+        sync_lanes()
+        draw(lane, lanes, i, row, walkers, known_out, search_out, map_out)
 
 
 # All agents.
@@ -347,7 +338,7 @@ def map_cpu(depth, looks, walkers, sight, rows, search_out, known_out, plan_out,
     for part in prange(rows):
         row = np.int64(part)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // rows, (row + 1) * n // rows):
-            map_one(i, row, depth, looks, walkers, sight, search_out, known_out, plan_out, map_out)
+            map_one(0, 1, i, row, depth, looks, walkers, sight, search_out, known_out, plan_out, map_out)
 
 
 @functools.partial(cuda_kernel, max_registers=_REGISTERS)
@@ -355,72 +346,5 @@ def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_
     """As `map_cpu`; a block works for an agent."""
     lane, lanes, row = cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x
     for i in range(row, len(plan_out), cuda.gridDim.x):
-        fresh = renew(lane, lanes, i, walkers, known_out)
-        cuda.syncthreads()
-        if lane == 0:
-            begin_look(row, search_out)
-            if fresh:
-                place_map(i, walkers, known_out)
-            walk(i, row, walkers, sight, search_out, known_out)
-        cuda.syncthreads()
-        look(lane, lanes, i, row, depth, looks, sight, search_out, known_out)
-        cuda.syncthreads()
-        widen(lane, lanes, i, row, search_out, known_out)
-        cuda.syncthreads()
-        if lane == 0:
-            arrive(i, row, walkers, known_out, search_out)
-        cuda.syncthreads()
-        find_on_way(lane, lanes, i, row, walkers, known_out, search_out)
-        cuda.syncthreads()
-        check_way(lane, lanes, i, row, known_out, search_out)
-        cuda.syncthreads()
-        _, _, _, _, here, there = where(i, walkers, known_out)
-        least, slack = least_way(i, walkers, known_out), np.int32(0)
-        searching = not is_kept(row, search_out)
-        while searching:
-            slack = next_slack(slack)
-            bound = bound_of(row, least, slack, search_out)
-            cuda.syncthreads()
-            clear_search(lane, lanes, row, search_out)
-            cuda.syncthreads()
-            if lane == 0:
-                begin_search(row, here, there, search_out)
-            cuda.syncthreads()
-            line, limit = np.int32(0), FIRST_LIMIT
-            while limit > 0:
-                while search_out.count[row, line] > 0:
-                    spread(lane, lanes, i, row, (here, bound, limit, line), known_out, search_out)
-                    cuda.syncthreads()
-                    if lane == 0:
-                        leave(row, line, search_out)
-                    line = np.int32(1) - line
-                    cuda.syncthreads()
-                if lane == 0:
-                    begin_later(row, search_out)
-                cuda.syncthreads()
-                find_later(lane, lanes, row, limit, search_out)
-                cuda.syncthreads()
-                following = next_limit(row, here, search_out)
-                if following > 0:
-                    line_up(lane, lanes, row, (limit, following, line), search_out)
-                limit = following
-                cuda.syncthreads()
-            searching = not is_done(row, here, bound, search_out)
-            if not searching and lane == 0:
-                trace(i, row, here, search_out, known_out)
-        cuda.syncthreads()
-        if lane == 0:
-            begin_bend(row, search_out)
-        if len(map_out) > 0:
-            clear_lines(lane, lanes, row, search_out)
-        cuda.syncthreads()
-        find_bend(lane, lanes, i, row, walkers, known_out, search_out)
-        cuda.syncthreads()
-        if lane == 0:
-            tell(i, row, walkers, search_out, known_out, plan_out)
-            if len(map_out) > 0:
-                mark_way(i, row, known_out, search_out)
-        cuda.syncthreads()
-        if len(map_out) > 0:
-            draw(lane, lanes, i, row, walkers, known_out, search_out, map_out)
-        cuda.syncthreads()
+        map_one(lane, lanes, i, row, depth, looks, walkers, sight, search_out, known_out, plan_out, map_out)
+        sync_lanes()

@@ -12,7 +12,7 @@ no farther than the last way is today. Times are whole numbers, so that every or
 same, and no bound changes them.
 
 Several lanes may work for an agent: each function is done by all of them before the next one begins, and those that
-take no lane are done by one.
+take no lane are done by one. `find_ways` waits for all lanes itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from batchnav.runtime.intrinsics import atomic_add, atomic_min, atomic_or
+from batchnav.runtime.intrinsics import atomic_add, atomic_min, atomic_or, sync_lanes
 from batchnav.runtime.kernels import inline_function, lean_function
 from batchnav.sensors.ground import CELLS, LONGEST, OBSTACLE, SHARED, SIDE
 
@@ -44,7 +44,9 @@ _STRIDE = np.int32(400)
 """How much farther off than the nearest cell that has yet to spread those may be that spread with it: twenty free
 cells."""
 NEVER = np.int32(2**30)
-FIRST_LIMIT = _STRIDE
+NOWHERE = np.int32(CELLS)
+"""In place of an agent's cell, for a search with the bound NEVER that is to reach all cells."""
+_FIRST_LIMIT = _STRIDE
 WORDS, COUNTS = CELLS // 32, 7
 _LATER = np.int32(2)
 """Place in `Search.waiting` after those of the two lines."""
@@ -56,7 +58,7 @@ class Search(NamedTuple):
     """Memory for searches, a row each; what they leave there is nobody's business."""
 
     time: torch.Tensor
-    """i32 [R, CELLS]: from there to the goal."""
+    """i32 [R, CELLS + 1]: from there to the goal; the last, NOWHERE, is never reached."""
     line: torch.Tensor
     """i32 [R, 2 * CELLS]: the cells that spread in this round, and those in the next, in turn."""
     waiting: torch.Tensor
@@ -69,7 +71,7 @@ class Search(NamedTuple):
     @classmethod
     def empty(cls, rows: int, device: torch.device) -> Search:
         """Room for so many searches."""
-        sizes = CELLS, 2 * CELLS, 3 * WORDS, COUNTS
+        sizes = CELLS + 1, 2 * CELLS, 3 * WORDS, COUNTS
         time, line, waiting, count = (torch.zeros(rows, size, dtype=torch.int32, device=device) for size in sizes)
         return cls(time, line, waiting, count)
 
@@ -89,7 +91,7 @@ def toll(i, cell, known):
 @lean_function
 def clear_search(lane, lanes, row, search_out):
     """No cell has been reached, and none is in line; every lane does its share."""
-    for cell in range(lane, CELLS, lanes):
+    for cell in range(lane, CELLS + 1, lanes):
         search_out.time[row, cell] = NEVER
     clear_lines(lane, lanes, row, search_out)
 
@@ -162,20 +164,36 @@ def _is_on_map(r, c):
 
 
 @inline_function
-def step_time(i, cell, own, dr, dc, known):
-    """The time from a cell with toll `own` to a neighbour.
+def dearest(i, cell, dr, dc, known):
+    """The toll that a step from a cell to a neighbour finds there, and the cell whose toll it is.
 
-    Past a corner it takes what the dearer of the two cells beside it does.
+    Past a corner that is the dearest of the neighbour and the two cells beside it.
     """
     down = dr * np.int32(SIDE)
     to = cell + down + dc
-    price = toll(i, to, known)
+    price, payer = toll(i, to, known), to
     from_wall, to_wall = known.stands[i, cell] >= SHARED, known.stands[i, to] >= SHARED
     if (from_wall and known.ground[i, to] == 0) or (to_wall and known.ground[i, cell] == 0):
         price += _BEHIND
-    if dr == 0 or dc == 0:
-        return _STRAIGHT * (own + price)
-    return _DIAGONAL * (own + max(price, toll(i, cell + down, known), toll(i, cell + dc, known)))
+    if dr != 0 and dc != 0:
+        for beside in (cell + down, cell + dc):
+            other = toll(i, beside, known)
+            if other > price:
+                price, payer = other, beside
+    return price, payer
+
+
+@inline_function
+def pace(dr, dc):
+    """The time of a step to a neighbour where both cells' tolls are 1 together."""
+    return _STRAIGHT if dr == 0 or dc == 0 else _DIAGONAL
+
+
+@inline_function
+def step_time(i, cell, own, dr, dc, known):
+    """The time from a cell with toll `own` to a neighbour."""
+    price, _ = dearest(i, cell, dr, dc, known)
+    return pace(dr, dc) * (own + price)
 
 
 @lean_function
@@ -266,6 +284,40 @@ def line_up(lane, lanes, row, course, search_out):
                     search_out.line[row, line * np.int32(CELLS) + place] = cell
         search_out.waiting[row, later] = kept
         search_out.waiting[row, line * np.int32(WORDS) + np.int32(word)] = lined
+
+
+@inline_function
+def find_ways(lane, lanes, i, row, ends, bound, known, search_out):
+    """The times from all cells to the goal, through which a way is no longer than the bound.
+
+    `ends`: the agent's cell, or NOWHERE; and the goal's.
+    """
+    here, there = ends
+    sync_lanes()
+    clear_search(lane, lanes, row, search_out)
+    sync_lanes()
+    if lane == 0:
+        begin_search(row, here, there, search_out)
+    sync_lanes()
+    line, limit = np.int32(0), _FIRST_LIMIT
+    while limit > 0:
+        while search_out.count[row, line] > 0:
+            spread(lane, lanes, i, row, (here, bound, limit, line), known, search_out)
+            sync_lanes()
+            if lane == 0:
+                leave(row, line, search_out)
+            line = np.int32(1) - line
+            sync_lanes()
+        if lane == 0:
+            begin_later(row, search_out)
+        sync_lanes()
+        find_later(lane, lanes, row, limit, search_out)
+        sync_lanes()
+        following = next_limit(row, here, search_out)
+        if following > 0:
+            line_up(lane, lanes, row, (limit, following, line), search_out)
+        limit = following
+        sync_lanes()
 
 
 @inline_function
