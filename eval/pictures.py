@@ -34,7 +34,6 @@ from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sensors import SENSORS
-from batchnav.sensors.anticipation import MOST_ADDED
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.ground import OBSTACLE, SIDE, WALKED
 from batchnav.sensors.sensor import Views
@@ -196,7 +195,7 @@ def guess(env: NavEnv, i: int) -> np.ndarray:
     """What agent i has seen, guesses, and plans: u8 [SIDE, SIDE, 3]."""
     known = env.mapper.known
     stands, ground, added = (x[i].numpy() for x in (known.stands, known.ground, known.anticipated))
-    share = added[:, None] / MOST_ADDED
+    share = added[:, None] / (1.0 + added[:, None])
     picture = np.rint((1 - share) * MAP_COLOURS[0] + share * GUESSED).astype(np.uint8)
     picture[ground > 0] = MAP_COLOURS[1]
     picture[stands >= OBSTACLE] = MAP_COLOURS[3]

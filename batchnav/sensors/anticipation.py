@@ -2,13 +2,15 @@
 
 After Ramakrishnan, Al-Halah and Grauman, "Occupancy anticipation for efficient exploration and navigation" (ECCV 2020):
 a U-Net (Ronneberger, Fischer and Brox, "U-Net: convolutional networks for biomedical image segmentation", MICCAI 2015)
-reads the map so far, and where goal, start and agent are, and says of every cell how likely it is to be blocked. To
-the search in `sensors/search.py` an unseen cell is the dearer the likelier that is. `train/anticipation.py` trains it.
+reads the map so far, and where goal, start and agent are, and gives odds for every cell: that it is blocked, to begin
+with. To the search in `sensors/search.py` an unseen cell is as dear as they are high, so `train/anticipation.py` then
+trains them to be such that the ways that agents follow are as long as they will turn out to be, in the mean.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,13 +40,8 @@ _PLANES, _SPOT = 6, 2.0
 standard deviation."""
 _WIDTHS = (32, 64, 96, 128, 128)
 """Channels, from squares of 2 x 2 cells to its coarsest level."""
-_DEAREST = 8.0
-"""What a cell that is surely blocked costs, as times what a free one does. Agents whose guesses may cost more walk to
-and fro between two ways oftener, and their searches take longer."""
-_FREE_TOLL = 2
-"""That of a free cell in `sensors/search.py`."""
-MOST_ADDED = int(_FREE_TOLL * (_DEAREST - 1))
-"""The most that is added to a cell's toll."""
+MOST_ADDED = 60
+"""The most that is added to a cell's toll, of which free ground has 2."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class MapConfig:
     """What the sensors "map" and "plan" take for granted. Defaults: what nobody has seen is free."""
 
     anticipation: str = ""
-    """Weights that guess how likely unseen cells are blocked, which makes the plan avoid those: a file that
+    """Weights that guess what unseen cells cost, which makes the plan avoid what is likely blocked: a file that
     `train/anticipation.py` wrote, or the name of one that comes with batchnav, "occupancy". "": none. A policy's file
     keeps what is said here, not the weights."""
 
@@ -87,7 +84,7 @@ class Placed(Protocol):
 
 
 class OccupancyNet(nn.Module):
-    """From f32 [B, 6, WINDOW, WINDOW] to logits f32 [B, WINDOW, WINDOW]: of each cell, the odds that it is blocked."""
+    """From f32 [B, 6, WINDOW, WINDOW] to logits f32 [B, WINDOW, WINDOW], whose `odds` are what cells cost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,7 +220,7 @@ class Anticipation:
     def _added_tolls(self, free: torch.Tensor, blocked: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """By the network, of what `network_input` takes: u8 [B, WINDOW, WINDOW]."""
         inputs = network_input(free, blocked, places).to(self._dtype, memory_format=torch.channels_last)
-        return added_toll(torch.sigmoid(self._model(inputs).float()))
+        return odds(self._model(inputs).float()).round().to(torch.uint8)
 
 
 def _room_for(n: int) -> int:
@@ -237,10 +234,9 @@ def memory_needed(n: int, device: torch.device) -> int:
     return maps * WINDOW**2 * (6 * _WIDTHS[0] // 4 * number + 2 * _PLANES * 4)
 
 
-def added_toll(chance: torch.Tensor) -> torch.Tensor:
-    """What is added to the toll of a cell with this chance to be blocked, u8; nothing where that is less than half."""
-    dearer = (chance - 0.5).clamp(min=0.0) / (1.0 - chance)
-    return (_FREE_TOLL * dearer).clamp(max=MOST_ADDED).round().to(torch.uint8)
+def odds(logits: torch.Tensor) -> torch.Tensor:
+    """What is added to the toll of unseen cells, before it is rounded: e to this power, bounded by MOST_ADDED."""
+    return MOST_ADDED * torch.sigmoid(logits - math.log(MOST_ADDED))
 
 
 def save_occupancy(path: Path, model: OccupancyNet) -> None:

@@ -18,9 +18,9 @@ from batchnav.sensors.anticipation import (
     Anticipation,
     OccupancyNet,
     Windows,
-    added_toll,
     load_occupancy,
     network_input,
+    odds,
     save_occupancy,
 )
 from batchnav.sensors.ground import CELLS, EVERY, OBSTACLE, SIDE, WALKED, Known
@@ -102,8 +102,11 @@ def test_windows_do_not_leave_the_map():
 
 
 def test_what_is_likely_blocked_is_dear():
-    added = added_toll(torch.tensor([0.0, 0.5, 0.75, 1.0]))
-    assert added.tolist() == [0, 0, 2, MOST_ADDED]
+    """A cell is as dear as its odds are high, which have a bound."""
+    chance = torch.tensor([0.01, 0.5, 0.75, 0.9])
+    added = odds(torch.logit(chance))
+    torch.testing.assert_close(1 / added, (1 - chance) / chance + 1 / MOST_ADDED)
+    assert odds(torch.tensor([-40.0, 40.0])).round().tolist() == [0.0, MOST_ADDED]
 
 
 def test_a_guess_is_made_at_first_and_every_few_steps(house, weights, monkeypatch):

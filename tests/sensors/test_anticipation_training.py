@@ -8,11 +8,15 @@ import torch
 from batchnav.data.scenes import load_scenes
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
 from batchnav.scene.bank import SceneBank
-from batchnav.sensors.anticipation import WINDOW, OccupancyNet, load_occupancy
-from train import anticipation
-from train.anticipation import BLOCKED, FREE, RECORDED, WALKABLE, Options
+from batchnav.sensors.anticipation import MOST_ADDED, WINDOW, OccupancyNet, load_occupancy, odds
+from batchnav.sensors.credit import Ends, Maps, way_times
+from batchnav.sensors.ground import CELLS, OBSTACLE, SIDE
+from train import anticipation, anticipation_maps
+from train.anticipation import Options, draw_turn, turn_by
+from train.anticipation_maps import STARTS, THROUGH_OBSTACLE
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+ROWS = torch.arange(8)
 
 
 @pytest.fixture(scope="module")
@@ -20,60 +24,134 @@ def recorded():
     """Maps of two houses from an eighth of the steps."""
     bank = SceneBank.pack(load_scenes(["house:0-1"], appearance=False), "cpu")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(anticipation, "BEFORE", 10)
-        return anticipation.record(bank, 24, 8, torch.Generator().manual_seed(0))
+        patch.setattr(anticipation_maps, "BEFORE", 10)
+        return anticipation_maps.record(bank, 24, 8, torch.Generator().manual_seed(0), anticipation="occupancy")
+
+
+class Fixed(torch.nn.Module):
+    """A network that guesses the same of every map that it is shown, as far as it is told."""
+
+    def __init__(self, logits):
+        super().__init__()
+        self.logits = torch.nn.Parameter(logits)
+
+    def forward(self, inputs):
+        return self.logits.expand(len(inputs), WINDOW, WINDOW)
 
 
 def test_recorded_maps_agree_with_the_truth(recorded):
     """Where an agent saw ground one can mostly walk, and where it saw obstacles one cannot; it stands where it saw."""
-    free, blocked, walkable = (((recorded.cells & bit) > 0) for bit in (FREE, BLOCKED, WALKABLE))
+    blocked = recorded.stands >= OBSTACLE
+    free, walkable = (recorded.ground > 0) & ~blocked, recorded.walkable
     assert len(recorded.cells) == 24 and set(recorded.scene.tolist()) == {0, 1}
-    assert not (free & blocked).any() and (free | blocked).float().mean() < 0.5
+    assert (free | blocked).float().mean() < 0.5
     assert walkable[free].float().mean() > 0.8 > 0.2 > walkable[blocked].float().mean()
-    columns, rows = recorded.places[:, 2].long().unbind(1)
-    assert walkable[torch.arange(24), rows, columns].float().mean() > 0.8, "the middle of its cell may be beside it"
+    agent = recorded.starts[:, 0].long()
+    assert walkable[torch.arange(24), agent].float().mean() > 0.8, "the middle of its cell may be beside it"
+    at = (recorded.places[:, 2] + recorded.low).long()
+    assert torch.equal(at[:, 1] * SIDE + at[:, 0], agent)
+
+
+def test_ways_begin_where_agents_may_leave_what_they_saw(recorded):
+    """They are reached over seen ground, and the true way is no shorter than one over which nothing stands."""
+    some = recorded.starts[:, 1:] >= 0
+    assert some.sum(1).ge(3).sum() >= 12 and recorded.starts.shape == (24, STARTS)
+    cells = recorded.starts[:, 1:].clamp(min=0).long()
+    assert (recorded.ground.gather(1, cells) > 0)[some].all()
+    assert ((recorded.reach[:, 1:] > 0) & (recorded.reach[:, 1:] < THROUGH_OBSTACLE))[some].float().mean() > 0.9
+    assert (recorded.reach[:, 0] == 0).all()
+    whole = recorded.reach + recorded.left
+    good = (recorded.left < THROUGH_OBSTACLE) & (recorded.starts >= 0)
+    assert good.float().mean() > 0.5
+    direct = recorded.left[:, :1].expand_as(whole)
+    # over what was seen a wall may stand whose other side is known, and the truth leads past it all the same
+    assert (whole[good] >= direct[good] - 1).float().mean() > 0.95
+    nothing = torch.zeros(24, CELLS)
+    free = way_times(Maps(recorded.stands, recorded.ground), Ends(recorded.goal, recorded.starts), nothing)
+    both = good & (free < THROUGH_OBSTACLE)
+    assert (free <= recorded.left + 60)[both].float().mean() > 0.95, "nobody takes the unseen for dearer than it is"
 
 
 def test_turned_maps_are_the_same_maps(recorded):
-    """The goal's spot turns with the cells around it."""
-    rows = torch.arange(8)
-    plain = anticipation.batch_of(recorded, rows)
-    for turns in ((True, False, False), (False, True, False), (False, False, True), (True, True, True)):
-        turned = anticipation.batch_of(recorded, rows, turns)
-        back = torch.stack([turned.unseen.float(), turned.blocked, turned.inside.float(), turned.inputs[:, 3]], 1)
-        back = back.transpose(2, 3) if turns[2] else back
-        back = back.flip(2) if turns[1] else back
-        back = back.flip(3) if turns[0] else back
-        expected = torch.stack([plain.unseen.float(), plain.blocked, plain.inside.float(), plain.inputs[:, 3]], 1)
-        torch.testing.assert_close(back, expected, rtol=0, atol=1e-4)
+    """The goal's spot turns with the cells around it; four quarters are none."""
+    maps = recorded.of(ROWS)
+    plain = anticipation.batch_of(maps)
+    planes = lambda batch: torch.stack([*batch[1:], batch.inputs[:, 3]], 1)  # noqa: E731
+    mirrored = anticipation.batch_of(maps, turn_by(0.0, mirrored=True))
+    torch.testing.assert_close(planes(mirrored).flip(3), planes(plain), rtol=0, atol=1e-4)
+    quarter = anticipation.batch_of(maps, turn_by(math.pi / 2))
+    torch.testing.assert_close(planes(quarter), planes(plain).transpose(2, 3).flip(3), rtol=0, atol=1e-3)
 
 
 def test_maps_are_turned_by_any_angle(recorded):
-    """A right angle loses nothing. The cells that spots lie on turn with them, and what is off is not learned."""
-    cells, places = recorded.cells[:8], recorded.places[:8]
-    quarter, spots = anticipation.turned(cells, places, math.pi / 2)
-    assert torch.equal(quarter, cells.transpose(1, 2).flip(2))
-    torch.testing.assert_close(spots, torch.stack([WINDOW - places[..., 1], places[..., 0]], 2))
-    cells = torch.full_like(cells, RECORDED)
-    columns, rows = torch.full((8,), 40), torch.arange(50, 58)
-    for k in range(8):
-        cells[k, rows[k] - 1 : rows[k] + 2, columns[k] - 1 : columns[k] + 2] |= FREE
-    places = torch.stack([columns + 0.5, rows + 0.5], 1)[:, None].expand(-1, 3, -1)
-    slanted, spots = anticipation.turned(cells, places, math.radians(30))
-    columns, rows = spots[:, 0].floor().long().unbind(1)
-    assert ((slanted[torch.arange(8), rows, columns] & FREE) > 0).all() and (rows != torch.arange(50, 58)).all()
-    assert slanted[0, 0, 0] == 0 and slanted[0, 64, 64] == RECORDED
-    batch = anticipation.batch_of(recorded, torch.arange(8), angle=math.radians(30))
-    assert not batch.unseen[:, 0, 0].any(), "off the recorded window there is nothing to learn"
-    assert batch.unseen.float().mean() > 0.7
+    """The cells that spots lie on turn with them; there is nothing to learn off the map."""
+    turn = turn_by(math.radians(30.0))
+    maps = recorded.of(ROWS)
+    maps = maps._replace(places=(maps.starts[:, :1] % SIDE).unsqueeze(2) * torch.tensor([1.0, 0.0]) + 0.5)
+    maps = maps._replace(places=maps.places + (maps.starts[:, :1] // SIDE).unsqueeze(2) * torch.tensor([0.0, 1.0]))
+    maps = maps._replace(places=(maps.places - maps.low[:, None]).expand(-1, 3, -1))
+    cells, on_map = anticipation.turned(maps, turn)
+    columns, rows = anticipation.places_after(turn, maps.places)[:, 0].floor().long().unbind(1)
+    assert torch.equal(cells[ROWS, rows, columns], maps.starts[:, 0].long()) and on_map[ROWS, rows, columns].all()
+    corner = maps._replace(low=torch.zeros_like(maps.low))
+    batch = anticipation.batch_of(corner, turn)
+    cells, on_map = anticipation.turned(corner, turn)
+    assert not on_map.all() and not (batch.unseen & ~on_map).any() and cells.max() < CELLS
+
+
+def test_drawn_turns_lose_nothing(recorded):
+    generator = torch.Generator().manual_seed(0)
+    for turn in [draw_turn(generator) for _ in range(20)]:
+        torch.testing.assert_close(turn @ turn.T, torch.eye(2))
+        there = anticipation.places_after(turn, recorded.places)
+        torch.testing.assert_close(anticipation.places_after(turn.T, there), recorded.places, rtol=0, atol=1e-3)
+
+
+def test_ways_pay_what_is_guessed_where_it_was_guessed(recorded):
+    """What is guessed alike everywhere lengthens a way by what its unseen cells cost, however the map is turned."""
+    maps, even = recorded.of(ROWS), torch.zeros(1, WINDOW, WINDOW)
+    free = anticipation.ways_of(Fixed(even - 10.0), maps, torch.eye(2))
+    seven = anticipation.ways_of(Fixed(even + 2.06), maps, torch.eye(2))  # odds of 7.0
+    assert odds(torch.tensor(2.06)).round() == 7.0 and odds(torch.tensor(30.0)) == MOST_ADDED
+    good = free.good & seven.good
+    assert torch.equal(free.true, seven.true) or (free.good != seven.good).any()
+    assert (seven.guessed >= free.guessed - 1e-3)[good].all() and (seven.guessed > free.guessed + 1.0)[good].any()
+    assert (seven.guessed <= 4.5 * free.guessed + 1e-3)[good].all()
+
+
+def test_guesses_lie_where_the_turned_map_has_them(recorded):
+    """A network that guesses a cell by itself alone has the same ways however the map is turned by quarters."""
+
+    class Near(torch.nn.Module):
+        def forward(self, inputs):
+            return 4.0 * inputs[:, 3] + 3.0 * inputs[:, 5] - 1.0  # around the goal, and around the agent
+
+    maps = recorded.of(ROWS)
+    plain = anticipation.ways_of(Near(), maps, torch.eye(2))
+    for quarters, mirrored in ((1, False), (2, False), (0, True), (3, True)):
+        turned = anticipation.ways_of(Near(), maps, turn_by(math.pi / 2 * quarters, mirrored))
+        assert torch.equal(turned.good, plain.good)
+        torch.testing.assert_close(turned.guessed, plain.guessed, rtol=0.01, atol=0.1)
+    even = anticipation.ways_of(Fixed(torch.zeros(1, WINDOW, WINDOW) - 10.0), maps, torch.eye(2))
+    assert ((plain.guessed - even.guessed)[plain.good & even.good] > 0.5).any()
+
+
+def test_the_best_choice_loses_nothing(recorded):
+    good = torch.tensor([[True, True, True, False]])
+    ways = anticipation.Ways(
+        torch.tensor([[9.0, 3.0, 1.0, 0.0]]), torch.tensor([[9.0, 2.0, 6.0, 0.0]]),
+        torch.tensor([[0.0, 1.0, 1.0, 0.0]]), good,
+    )  # fmt: skip
+    assert anticipation.lost_by(ways).tolist() == [[0.0, 4.0, 0.0]]
+    assert anticipation.choices(ways.reach + ways.guessed, good).argmin(1).tolist() == [1], "the wrong one: 4 m longer"
 
 
 def test_training_goes_on_from_other_weights(tmp_path, capsys, monkeypatch):
     """At a rate of nothing the weights stay what they were."""
-    monkeypatch.setattr(anticipation, "BEFORE", 4)
+    monkeypatch.setattr(anticipation_maps, "BEFORE", 4)
     monkeypatch.setattr(anticipation, "HELD_OUT", 2)
     out = tmp_path / "mine.safetensors"
-    few = {"scenes": ("house:0-1",), "maps": 6, "num_envs": 4, "steps": 1, "batch": 2, "device": "cpu"}
+    few = {"scenes": ("house:0-1",), "maps": 6, "num_envs": 4, "steps": 1, "way_steps": 1, "batch": 2, "device": "cpu"}
     anticipation.main(Options(out, **few, init_from="occupancy", learning_rate=0.0))
     assert "the network, at 30 degrees" in capsys.readouterr().out
     found, expected = load_occupancy(out).state_dict(), load_occupancy("occupancy").state_dict()
@@ -90,31 +168,48 @@ def test_bounds_are_a_cell_wider():
     assert [row.nonzero()[:, 0].tolist() for row in inside] == [[2, 3, 4, 5, 6, 7], [0, 1], []]
 
 
-def test_training_lowers_the_loss(recorded, monkeypatch):
+def test_training_lowers_both_losses(recorded, monkeypatch):
     monkeypatch.setattr(anticipation, "WARM_UP", 5)
     monkeypatch.setattr(anticipation, "NOTICE", 8)
     torch.manual_seed(0)
-    model, rows = OccupancyNet(), torch.arange(24)
-    losses = anticipation.train(model, recorded, rows, 24, 4, torch.Generator().manual_seed(0), 3e-3)
+    model, rows, generator = OccupancyNet(), torch.arange(24), torch.Generator().manual_seed(0)
+    losses = anticipation.train(model, recorded, rows, 24, 4, generator, 3e-3)
     assert len(losses) == 3 and losses[2] < losses[0]
-    found = anticipation.log_losses(model, recorded, rows, 8)
+    found = anticipation.log_losses(model, recorded, rows, 8, turn_by(0.0))
     assert all(0.0 < nats < 3.0 for values in found.values() for nats in values)
+    before = anticipation.way_errors(model, recorded, rows, 8, turn_by(0.0))
+    losses = anticipation.train(model, recorded, rows, 24, 8, generator, 1e-3, by_ways=True)
+    after = anticipation.way_errors(model, recorded, rows, 8, turn_by(0.0))
+    assert losses[2] < losses[0] and after[1] < before[1]
+
+
+def test_what_ways_teach_is_their_slope(recorded):
+    """A logit that many ways pass by lowers the loss as its gradient says."""
+    model, maps = Fixed(torch.full((1, WINDOW, WINDOW), 1.0)), recorded.of(ROWS)
+    loss = anticipation.loss_by_ways(model, maps, torch.eye(2))
+    loss.backward()
+    gradient = model.logits.grad
+    assert gradient.abs().sum() > 0
+    with torch.no_grad():
+        model.logits -= 2.0 * gradient / gradient.abs().max()
+    assert anticipation.loss_by_ways(model, maps, torch.eye(2)) < loss
 
 
 def test_program(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(anticipation, "BEFORE", 4)
+    monkeypatch.setattr(anticipation_maps, "BEFORE", 4)
     monkeypatch.setattr(anticipation, "HELD_OUT", 2)
     out = tmp_path / "mine.safetensors"
-    anticipation.main(Options(out, ("house:0-1",), maps=6, num_envs=4, steps=1, batch=2, device="cpu"))
-    assert "log loss in scenes held out" in capsys.readouterr().out
+    anticipation.main(Options(out, ("house:0-1",), maps=6, num_envs=4, steps=1, way_steps=1, batch=2, device="cpu"))
+    shown = capsys.readouterr().out
+    assert [shown.count(text) for text in ("log loss in scenes held out", "lost by choosing")] == [2, 2]
     assert load_occupancy(out)(torch.zeros(1, 6, WINDOW, WINDOW)).shape == (1, WINDOW, WINDOW)
 
 
 def test_what_cannot_be_is_refused(recorded, tmp_path):
     with pytest.raises(ArgumentError, match="maps: found 24 and 0 of scenes to learn from and of scenes held out"):
         anticipation.split(recorded, torch.Generator())
-    with pytest.raises(ArgumentError, match="steps: found 0"):
-        anticipation.main(Options(tmp_path / "mine.safetensors", steps=0))
+    with pytest.raises(ArgumentError, match="steps: found -1"):
+        anticipation.main(Options(tmp_path / "mine.safetensors", steps=-1))
     with pytest.raises(ArgumentError, match="scenes: found 2 scenes, expected 10 or more"):
         anticipation.main(Options(tmp_path / "mine.safetensors", ("house:0-1",), device="cpu"))
     with pytest.raises(ArgumentError, match="learning_rate: found -1"):
