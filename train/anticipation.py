@@ -107,6 +107,8 @@ def main(options: Options) -> None:
     for name, least in (("maps", 2), ("num_envs", 1), ("steps", 0), ("way_steps", 0), ("batch", 2)):
         check_int(name, getattr(options, name), least, 2**31 - 1)
     check_number("learning_rate", options.learning_rate, 0.0, 1.0)
+    if not (options.steps or options.way_steps):
+        raise ArgumentError("steps, way_steps: found 0 and 0, expected more of one: there would be nothing to write")
     model = load_occupancy(options.init_from) if options.init_from else None
     check_writable(options.out.parent, CheckpointError)
     if options.out.is_dir():

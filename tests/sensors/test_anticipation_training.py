@@ -210,6 +210,8 @@ def test_what_cannot_be_is_refused(recorded, tmp_path):
         anticipation.split(recorded, torch.Generator())
     with pytest.raises(ArgumentError, match="steps: found -1"):
         anticipation.main(Options(tmp_path / "mine.safetensors", steps=-1))
+    with pytest.raises(ArgumentError, match="steps, way_steps: found 0 and 0"):
+        anticipation.main(Options(tmp_path / "mine.safetensors", steps=0, way_steps=0))
     with pytest.raises(ArgumentError, match="scenes: found 2 scenes, expected 10 or more"):
         anticipation.main(Options(tmp_path / "mine.safetensors", ("house:0-1",), device="cpu"))
     with pytest.raises(ArgumentError, match="learning_rate: found -1"):
