@@ -280,8 +280,9 @@ def draw(lane, lanes, i, row, walkers, known, search, map_out):
 
 
 @lean_function
-def map_one(lane, lanes, i, row, depth, looks, walkers, sight, search_out, known_out, plan_out, map_out):
-    """All of it; every lane does its share."""
+def map_one(i, worker, depth, looks, walkers, sight, search_out, known_out, plan_out, map_out):
+    """All of it; every lane does its share. `worker`: which lane of how many it is, and the search's row."""
+    lane, lanes, row = worker
     fresh = renew(lane, lanes, i, walkers, known_out)
     sync_lanes()
     if lane == 0:
@@ -338,7 +339,7 @@ def map_cpu(depth, looks, walkers, sight, rows, search_out, known_out, plan_out,
     for part in prange(rows):
         row = np.int64(part)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // rows, (row + 1) * n // rows):
-            map_one(0, 1, i, row, depth, looks, walkers, sight, search_out, known_out, plan_out, map_out)
+            map_one(i, (0, 1, row), depth, looks, walkers, sight, search_out, known_out, plan_out, map_out)
 
 
 @functools.partial(cuda_kernel, max_registers=_REGISTERS)
@@ -346,5 +347,5 @@ def map_cuda(depth, looks, walkers, sight, search_out, known_out, plan_out, map_
     """As `map_cpu`; a block works for an agent."""
     lane, lanes, row = cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x
     for i in range(row, len(plan_out), cuda.gridDim.x):
-        map_one(lane, lanes, i, row, depth, looks, walkers, sight, search_out, known_out, plan_out, map_out)
+        map_one(i, (lane, lanes, row), depth, looks, walkers, sight, search_out, known_out, plan_out, map_out)
         sync_lanes()
