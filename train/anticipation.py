@@ -72,7 +72,7 @@ MEASURED = 2048
 NEAR = 5
 """Cells from a seen one that are near to it: a metre."""
 NOTICE = 500
-"""Steps of training between two lines that say the loss."""
+"""Steps of training between two lines that say the loss, when the weights are written too."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,7 @@ def main(options: Options) -> None:
     for steps, rate, by_ways in ((options.steps, 1.0, False), (options.way_steps, FROM_CELLS, True)):
         if steps:
             rate *= options.learning_rate
-            train(model, recorded, learned, steps, options.batch, generator, rate, by_ways)
-            save_occupancy(options.out, model)
+            train(model, recorded, learned, steps, options.batch, generator, rate, by_ways, options.out)
         show(model, recorded, held_out, options.batch)
 
 
@@ -290,8 +289,12 @@ def train(
     generator: torch.Generator,
     learning_rate: float,
     by_ways: bool = False,
+    out: Path | None = None,
 ) -> list[float]:
-    """Fit a model on its device to maps with these numbers: the mean loss of every NOTICE steps."""
+    """Fit a model on its device to maps with these numbers: the mean loss of every NOTICE steps.
+
+    Its weights are written as often, where there is a file for them.
+    """
     losses: list[float] = []
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=DECAY)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: min(1, (k + 1) / WARM_UP) * (1 - k / steps))
@@ -313,6 +316,8 @@ def train(
                 losses.append(total.item() / ((step - 1) % NOTICE + 1))
                 total.zero_()
                 tell(f"step {step}: loss by {name} {losses[-1]:.4f}")
+                if out is not None:
+                    save_occupancy(out, model)
     return losses
 
 

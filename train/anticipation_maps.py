@@ -19,6 +19,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sensors.anticipation import Windows
 from batchnav.sensors.credit import Ends, Maps, way_times
 from batchnav.sensors.ground import BESIDE, CELLS, GROUND, OBSTACLE, SHARED, SIDE
+from batchnav.sensors.search import SIDE_OF_FREE
 from batchnav.sim.places import on_navmesh
 
 CAMERAS: tuple[dict[str, tuple[float, float]], ...] = (
@@ -35,7 +36,7 @@ NEAR_TRUTH = 1e-3
 """Metres between a walkable cell's middle and the navmesh, at most."""
 STARTS = 24
 """Cells of a map from which ways are measured: the agent's, and some where it may leave what it has seen."""
-THROUGH_OBSTACLE = 4900
+THROUGH_OBSTACLE = 245 * int(SIDE_OF_FREE)
 """A way that takes so long leads through an obstacle, and says nothing of what is not seen."""
 
 

@@ -26,6 +26,7 @@ from batchnav.errors import CheckpointError
 from batchnav.runtime.bundled import check_bundled, find_anticipation
 from batchnav.runtime.files import read_regular, replacing, safetensors_bytes
 from batchnav.sensors.ground import EVERY, OBSTACLE, SIDE, Known
+from batchnav.sensors.search import PARTS
 
 WINDOW = 128
 """Cells along the sides of the square around the agent that is guessed: 25.6 m, where cells are not larger."""
@@ -40,8 +41,8 @@ _PLANES, _SPOT = 6, 2.0
 standard deviation."""
 _WIDTHS = (32, 64, 96, 128, 128)
 """Channels, from squares of 2 x 2 cells to its coarsest level."""
-MOST_ADDED = 60
-"""The most that is added to a cell's toll, of which free ground has 2."""
+MOST_ADDED = 60 * PARTS
+"""The most that is added to a cell's toll in parts: thirty times what free ground has."""
 
 
 @dataclass(frozen=True)
@@ -235,8 +236,8 @@ def memory_needed(n: int, device: torch.device) -> int:
 
 
 def odds(logits: torch.Tensor) -> torch.Tensor:
-    """What is added to the toll of unseen cells, before it is rounded: e to this power, bounded by MOST_ADDED."""
-    return MOST_ADDED * torch.sigmoid(logits - math.log(MOST_ADDED))
+    """What is added to the tolls of unseen cells, in parts before they are rounded: e to this power, up to a bound."""
+    return MOST_ADDED * torch.sigmoid(logits - math.log(MOST_ADDED / PARTS))
 
 
 def save_occupancy(path: Path, model: OccupancyNet) -> None:

@@ -71,7 +71,7 @@ class Known(NamedTuple):
     guessed: torch.Tensor
     """i32 [N]: the step of its episode when what it had not seen was guessed last; below 1: it was not."""
     anticipated: torch.Tensor
-    """u8 [N, CELLS]: what is added to the toll of a cell as long as its ground was not seen; u8 [0, CELLS]: nothing."""
+    """u8 [N, CELLS]: parts of a toll, added to a cell's as long as its ground was not seen; u8 [0, CELLS]: none."""
 
     @classmethod
     def empty(cls, n: int, device: torch.device, anticipates: bool = False) -> Known:

@@ -24,6 +24,7 @@ from batchnav.sensors.anticipation import (
     save_occupancy,
 )
 from batchnav.sensors.ground import CELLS, EVERY, OBSTACLE, SIDE, WALKED, Known
+from batchnav.sensors.search import PARTS
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
 
 SENSORS = ("depth", "plan")
@@ -105,7 +106,7 @@ def test_what_is_likely_blocked_is_dear():
     """A cell is as dear as its odds are high, which have a bound."""
     chance = torch.tensor([0.01, 0.5, 0.75, 0.9])
     added = odds(torch.logit(chance))
-    torch.testing.assert_close(1 / added, (1 - chance) / chance + 1 / MOST_ADDED)
+    torch.testing.assert_close(PARTS / added, (1 - chance) / chance + PARTS / MOST_ADDED)
     assert odds(torch.tensor([-40.0, 40.0])).round().tolist() == [0.0, MOST_ADDED]
 
 
@@ -147,7 +148,7 @@ def test_the_way_avoids_what_is_guessed_to_be_blocked(house, weights):
     observation, _ = env.reset(seed=1)
     free = observation["plan"][:, 0].clone()
     known = env.mapper.known
-    known.anticipated.fill_(4)  # three times as dear
+    known.anticipated.fill_(4 * PARTS)  # three times as dear
     known.length.zero_()
     known.guessed.zero_()
     dearer = env.observe()["plan"][:, 0]

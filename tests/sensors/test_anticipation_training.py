@@ -11,6 +11,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sensors.anticipation import MOST_ADDED, WINDOW, OccupancyNet, load_occupancy, odds
 from batchnav.sensors.credit import Ends, Maps, way_times
 from batchnav.sensors.ground import CELLS, OBSTACLE, SIDE
+from batchnav.sensors.search import PARTS
 from train import anticipation, anticipation_maps
 from train.anticipation import Options, draw_turn, turn_by
 from train.anticipation_maps import STARTS, THROUGH_OBSTACLE
@@ -111,8 +112,8 @@ def test_ways_pay_what_is_guessed_where_it_was_guessed(recorded):
     """What is guessed alike everywhere lengthens a way by what its unseen cells cost, however the map is turned."""
     maps, even = recorded.of(ROWS), torch.zeros(1, WINDOW, WINDOW)
     free = anticipation.ways_of(Fixed(even - 10.0), maps, torch.eye(2))
-    seven = anticipation.ways_of(Fixed(even + 2.06), maps, torch.eye(2))  # odds of 7.0
-    assert odds(torch.tensor(2.06)).round() == 7.0 and odds(torch.tensor(30.0)) == MOST_ADDED
+    seven = anticipation.ways_of(Fixed(even + 2.06), maps, torch.eye(2))  # odds of 7
+    assert odds(torch.tensor(2.06)).round() == 7 * PARTS and odds(torch.tensor(30.0)) == MOST_ADDED
     good = free.good & seven.good
     assert torch.equal(free.true, seven.true) or (free.good != seven.good).any()
     assert (seven.guessed >= free.guessed - 1e-3)[good].all() and (seven.guessed > free.guessed + 1.0)[good].any()

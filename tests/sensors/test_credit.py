@@ -9,7 +9,7 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.sensors.credit import Ends, Maps, credit_cuda, times_cuda, way_times
 from batchnav.sensors.ground import CELLS, OBSTACLE, SIDE, Known
-from batchnav.sensors.search import NEVER, Search
+from batchnav.sensors.search import NEVER, PARTS, Search
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 MAPS, STARTS = 3, 5
@@ -25,7 +25,7 @@ def given():
     starts = torch.randint(CELLS, (MAPS, STARTS), generator=generator).int()
     starts[0, 0] = -1
     goal = (at[:, 1] * SIDE + at[:, 0]).contiguous()
-    added = 20 * torch.rand(MAPS, CELLS, generator=generator)
+    added = 20 * PARTS * torch.rand(MAPS, CELLS, generator=generator)
     return Maps(known.stands.clone(), known.ground.clone()), Ends(goal, starts), added
 
 
@@ -53,7 +53,7 @@ def test_ways_are_the_sums_of_the_tolls_that_have_their_credit(given):
     found = way_times(Maps(nothing, nothing), ends, added)
     for k in range(1, STARTS):
         (credit,) = torch.autograd.grad(found[:, k].sum(), added, retain_graph=True)
-        torch.testing.assert_close((credit * (2.0 + added.detach())).sum(1), found[:, k], rtol=1e-5, atol=0)
+        torch.testing.assert_close((credit * (2.0 * PARTS + added.detach())).sum(1), found[:, k], rtol=1e-5, atol=0)
 
 
 def test_what_was_seen_has_no_credit(given):

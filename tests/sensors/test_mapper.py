@@ -24,7 +24,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sensors import mapper
 from batchnav.sensors.ground import GROUND, OBSTACLE, SHARED, SIDE, WALKED, Known, Sight
 from batchnav.sensors.mapper import MAP_SPECS, Looks, map_cuda
-from batchnav.sensors.search import Search
+from batchnav.sensors.search import PARTS, Search
 from batchnav.sensors.way import Walkers
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
 
@@ -60,7 +60,8 @@ def cells(env):
 
 def dijkstra(stands, seen, goal, added=0):
     """Times to the goal's cell over a map, a cell at a time: weights as `sensors.search` states them."""
-    toll = np.where(stands >= OBSTACLE, 1000 * (stands.astype(int) - OBSTACLE + 1), stands.astype(int) + 2 + added)
+    stands = stands.astype(int)
+    toll = np.where(stands >= OBSTACLE, 1000 * PARTS * (stands - OBSTACLE + 1), PARTS * (stands + 2) + added)
     times = np.full(toll.shape, np.inf)
     times[goal] = 0
     heap = [(0, goal)]
@@ -74,7 +75,7 @@ def dijkstra(stands, seen, goal, added=0):
                 if (dr or dc) and 0 <= nr < SIDE and 0 <= nc < SIDE:
                     # what was never seen beside something that stands lies behind that
                     hidden = (stands[r, c] > 1 and not seen[nr, nc]) or (stands[nr, nc] > 1 and not seen[r, c])
-                    dearest = toll[nr, nc] + 2000 * hidden
+                    dearest = toll[nr, nc] + 2000 * PARTS * hidden
                     # a diagonal costs what the dearer of the two beside it does
                     dearest = max(dearest, toll[r, nc], toll[nr, c]) if dr and dc else dearest
                     new = time + (7 if dr and dc else 5) * (toll[r, c] + dearest)
@@ -96,7 +97,7 @@ def check_lengths(env, told, added=0):
         (c, r), (goal_c, goal_r) = np.floor(places).astype(int)
         time = dijkstra(stands[i], seen[i], (goal_r, goal_c), added[i])[r, c]
         assert env.mapper.known.expected[i] == time, "not the shortest way over the cells"
-        length = time / 20 * frame[i, 2]
+        length = time / (20 * PARTS) * frame[i, 2]
         # What is told goes straight over what cells take in steps: up to 8% shorter, and within a cell at either end.
         assert length * math.cos(math.pi / 8) - 2 * frame[i, 2] < told[i] < length + 2 * frame[i, 2] or added[i].any()
         checked += length > 2.0
@@ -127,7 +128,8 @@ def test_a_way_is_found_however_much_longer_it_has_become(house):
         away = torch.maximum((r[:, None] - v.int()).abs(), (r[None] - u.int()).abs())
         known.stands[i][((away > 3) & (away < 5 + i)).flatten()] = OBSTACLE
     check_lengths(env, env.step([LEFT] * 3)[0]["plan"][:, 0].numpy())
-    assert (known.expected > 10_000 * torch.tensor([1, 2, 3])).all()  # ten times the toll of each obstacle on the way
+    through = 10_000 * PARTS  # ten times an obstacle's toll, for each on the way
+    assert (known.expected > through * torch.tensor([1, 2, 3])).all()
 
 
 @pytest.mark.plain
@@ -321,7 +323,7 @@ import pickle, sys
 import numpy as np, torch
 from batchnav.sensors.ground import Known, Sight
 from batchnav.sensors.mapper import Looks, map_cuda
-from batchnav.sensors.search import Search
+from batchnav.sensors.search import PARTS, Search
 from batchnav.sensors.way import Walkers
 
 with open(sys.argv[1], "rb") as file:
