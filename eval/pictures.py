@@ -36,6 +36,7 @@ from batchnav.scene.scene import Scene
 from batchnav.sensors import SENSORS
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.ground import OBSTACLE, SIDE, WALKED
+from batchnav.sensors.search import FREE
 from batchnav.sensors.sensor import Views
 from batchnav.view.mosaic import colour_depth, colour_ids, mosaic
 
@@ -195,7 +196,7 @@ def guess(env: NavEnv, i: int) -> np.ndarray:
     """What agent i has seen, guesses, and plans: u8 [SIDE, SIDE, 3]."""
     known = env.mapper.known
     stands, ground, added = (x[i].numpy() for x in (known.stands, known.ground, known.anticipated))
-    share = added[:, None] / (1.0 + added[:, None])
+    share = added[:, None] / (float(FREE) + added[:, None])  # half of it where they are twice as dear as free ones
     picture = np.rint((1 - share) * MAP_COLOURS[0] + share * GUESSED).astype(np.uint8)
     picture[ground > 0] = MAP_COLOURS[1]
     picture[stands >= OBSTACLE] = MAP_COLOURS[3]

@@ -30,13 +30,13 @@ PARTS = 4
 """Of which tolls are whole numbers: guesses are finer than what is known."""
 _STRAIGHT, _DIAGONAL = np.int32(5), np.int32(7)
 """The time from a cell to its neighbour is this, times what both cost."""
-_FREE, _BESIDE, _OBSTACLE = np.int32(2 * PARTS), np.int32(PARTS), np.int32(1000 * PARTS)
+FREE, _BESIDE, _OBSTACLE = np.int32(2 * PARTS), np.int32(PARTS), np.int32(1000 * PARTS)
 """What a cell costs, beside an obstacle so much more, where the agent stood in one twice, and an obstacle as much again
 for each time that it stopped the agent once more. None is impassable: a passage can be too narrow for the
 cells. But a way that is up to a hundred metres longer leads around a wall, not through it."""
 _BEHIND = np.int32(2) * _OBSTACLE
 """What is added for a cell that was never seen next to one where something stands: it lies behind that."""
-SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(2) * _FREE * _STRAIGHT, np.int32(2) * _FREE * _DIAGONAL
+SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(2) * FREE * _STRAIGHT, np.int32(2) * FREE * _DIAGONAL
 """Times from a free cell to such neighbours."""
 _SLACK, _MORE, _MOST = np.int32(3) * SIDE_OF_FREE, np.int32(8), np.int32(50) * SIDE_OF_FREE
 """By how much the way may become longer in a step before there is another search, how many times as much then, and
@@ -87,7 +87,7 @@ def toll(i, cell, known):
         return _OBSTACLE * times
     if len(known.anticipated) > 0 and known.ground[i, cell] == 0:
         guessed = np.int32(known.anticipated[i, cell])
-    return _FREE + _BESIDE * np.int32(stands) + guessed
+    return FREE + _BESIDE * np.int32(stands) + guessed
 
 
 @lean_function
