@@ -64,7 +64,9 @@ CLAIMS = (
           (Figure("by one that learned with it, `pointnav_plan_h200`", "pointnav",
                   "metric=spl split=val agent=learned frames=34734080 sensors=depth+plan"),)),
     Claim("the same, where what it has not seen is guessed (`anticipator`)",
-          Figure("", "pointnav", "metric=spl split=val agent=anticipator"), ()),
+          Figure("", "pointnav", "metric=spl split=val agent=anticipator"),
+          (Figure("by one that learned with it, `pointnav_plan_houses_h200`", "pointnav",
+                  "metric=spl split=val agent=learned frames=83886080 seed=7 sensors=depth+plan"),)),
     Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
           "split=val agent=learned renderer=raycast sample=True frames=4800512 seed=0 encoder=simple_cnn"), ()),
     Claim("the same of a small one with a plan and a teacher (`pointnav_plan_cpu`)", Figure("", "pointnav",
@@ -122,12 +124,20 @@ TRAINED_BY = {
         "--ppo.learning-rate 3.3e-5 --ppo.total-frames 34_734_080"
     ),
     (131_072_000, "depth+plan"): (
-        "batchnav train --config pointnav_plan_houses_h200 --kickstart.teacher '' --scenes.houses 4096 "
-        "--ppo.total-frames 131_072_000"
+        "batchnav train --config pointnav_plan_houses_h200 --map.anticipation '' --kickstart.teacher '' "
+        "--scenes.houses 4096 --ppo.total-frames 131_072_000"
     ),
-    (59_244_544, "depth+plan"): "batchnav train --config pointnav_plan_houses_h200",
+    (59_244_544, "depth+plan"): (
+        "batchnav train --config pointnav_plan_houses_h200 --map.anticipation '' --ppo.total-frames 59_244_544"
+    ),
     (129_236_992, "depth+plan"): (
-        "batchnav train --config pointnav_plan_houses_h200 --kickstart.teacher '' --ppo.total-frames 129_236_992"
+        "batchnav train --config pointnav_plan_houses_h200 --map.anticipation '' --kickstart.teacher '' "
+        "--ppo.total-frames 129_236_992"
+    ),
+    (83_886_080, "depth+plan"): "batchnav train --config pointnav_plan_houses_h200",
+    (64_225_280, "depth+plan"): (
+        "batchnav train --config pointnav_plan_houses_h200 --init-from runs/first/policy.safetensors "
+        "--scenes.houses 4096 --kickstart.coef 0 --ppo.entropy-coef 0.003 --ppo.total-frames 64_225_000"
     ),
     (300_023_808, "rgb"): "batchnav train --config pointnav_rgb_h200",
     (200_015_872, "rgb"): (

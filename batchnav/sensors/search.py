@@ -31,9 +31,9 @@ PARTS = 4
 _STRAIGHT, _DIAGONAL = np.int32(5), np.int32(7)
 """The time from a cell to its neighbour is this, times what both cost."""
 FREE, _BESIDE, _OBSTACLE = np.int32(2 * PARTS), np.int32(PARTS), np.int32(1000 * PARTS)
-"""What a cell costs, beside an obstacle so much more, where the agent stood in one twice, and an obstacle as much again
-for each time that it stopped the agent once more. None is impassable: a passage can be too narrow for the
-cells. But a way that is up to a hundred metres longer leads around a wall, not through it."""
+"""What a free cell costs; what it costs more beside an obstacle, and twice that where the agent stood in one; and what
+an obstacle costs, as much again for each time that it stopped the agent once more. None is impassable: a passage can be
+too narrow for the cells. But a way that is up to a hundred metres longer leads around a wall, not through it."""
 _BEHIND = np.int32(2) * _OBSTACLE
 """What is added for a cell that was never seen next to one where something stands: it lies behind that."""
 SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(2) * FREE * _STRAIGHT, np.int32(2) * FREE * _DIAGONAL
