@@ -184,6 +184,17 @@ def test_training_lowers_both_losses(recorded, monkeypatch):
     assert losses[2] < losses[0] and after[1] < before[1]
 
 
+def test_what_was_learned_is_kept_when_training_is_broken_off(recorded, tmp_path, monkeypatch):
+    """Up to the last line that told of it."""
+    out, model, losses = tmp_path / "mine.safetensors", OccupancyNet(), iter([anticipation.loss_by_cells] * 3)
+    monkeypatch.setattr(anticipation, "NOTICE", 2)
+    monkeypatch.setattr(anticipation, "loss_by_cells", lambda *maps: next(losses)(*maps))
+    with pytest.raises(StopIteration):
+        anticipation.train(model, recorded, ROWS, 8, 2, torch.Generator().manual_seed(0), 1e-3, out=out)
+    kept, now = load_occupancy(out).out.weight, model.out.weight
+    assert not torch.equal(kept, now) and (kept - now).abs().max() < 0.01
+
+
 def test_what_ways_teach_is_their_slope(recorded):
     """A logit that many ways pass by lowers the loss as its gradient says."""
     model, maps = Fixed(torch.full((1, WINDOW, WINDOW), 1.0)), recorded.of(ROWS)
