@@ -265,7 +265,7 @@ def loss_by_ways(model: OccupancyNet, maps: Recorded, turn: torch.Tensor) -> tor
     error = functional.smooth_l1_loss(ways.guessed, ways.true, reduction="none", beta=LINEAR)
     chosen = torch.softmax(choices(ways.reach + ways.guessed, ways.good) / -TEMPERATURE, 1)
     several = ways.good[:, 1:].sum(1) > 1
-    lost = (chosen * lost_by(ways)).sum(1)[several]
+    lost = chosen * lost_by(ways)  # nothing where there is no choice
     return (error * ways.good).sum() / ways.good.sum().clamp(min=1) + lost.sum() / several.sum().clamp(min=1)
 
 

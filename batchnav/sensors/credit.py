@@ -23,8 +23,8 @@ from batchnav.sensors.search import NEVER, NOWHERE, Search, dearest, find_ways, 
 
 _BLOCK, _CREDIT_BLOCK = 512, 32
 """CUDA: threads that search a map, and that follow its ways back."""
-_PARTS = 2**16
-"""A way's credit in whole parts of the largest one, so that every order of adding them up gives the same."""
+_SHARES = 2**16
+"""A way's credit in whole shares of the largest one, so that every order of adding them up gives the same."""
 
 
 class Ends(NamedTuple):
@@ -51,7 +51,7 @@ def way_times(maps: Maps, ends: Ends, added: torch.Tensor) -> torch.Tensor:
     Args:
         maps: contiguous, on one device with all others.
         ends: cells that are on the map, or -1.
-        added: f32 [B, CELLS], 0 to 255: to the tolls of unseen cells, in whole numbers as agents have it. Its gradient
+        added: f32 [B, CELLS], 0 to 255: to the tolls of unseen cells, in whole parts as agents have it. Its gradient
             is that of the numbers before they were rounded.
     """
     return _WayTimes.apply(maps, ends, added)
@@ -77,15 +77,15 @@ class _WayTimes(torch.autograd.Function):
     def backward(ctx, gradient):
         ends, known, search = ctx.kept
         largest = gradient.abs().max().clamp(min=1e-30)
-        parts = (gradient / largest * _PARTS).round().int()
-        credit = torch.zeros(len(parts), CELLS, dtype=torch.int32, device=parts.device)
-        arguments = view(ends), view(parts), view(known), view(search), view(credit)
-        if parts.is_cuda:
-            launch(credit_cuda, len(parts) * _CREDIT_BLOCK, *arguments, block=_CREDIT_BLOCK)
+        shares = (gradient / largest * _SHARES).round().int()
+        credit = torch.zeros(len(shares), CELLS, dtype=torch.int32, device=shares.device)
+        arguments = view(ends), view(shares), view(known), view(search), view(credit)
+        if shares.is_cuda:
+            launch(credit_cuda, len(shares) * _CREDIT_BLOCK, *arguments, block=_CREDIT_BLOCK)
         else:
             credit_cpu(*arguments)
         matters = (known.ground == 0) & (known.stands < OBSTACLE)  # elsewhere nothing is added
-        return None, None, credit * matters * (largest / _PARTS)
+        return None, None, credit * matters * (largest / _SHARES)
 
 
 # One map.
@@ -101,19 +101,19 @@ def times_one(lane, lanes, i, ends, known, search_out, time_out):
 
 
 @lean_function
-def credit_one(lane, lanes, i, ends, parts, known, search, credit_out):
+def credit_one(lane, lanes, i, ends, shares, known, search, credit_out):
     """Follow each way to the goal, and add what it counts for to the cells whose tolls it pays; likewise."""
     side = np.int32(SIDE)
     for k in range(lane, ends.starts.shape[1], lanes):
-        cell, part = ends.starts[i, k], parts[i, k]
-        while cell >= 0 and part != 0 and 0 < search.time[i, cell] < NEVER:
+        cell, share = ends.starts[i, k], shares[i, k]
+        while cell >= 0 and share != 0 and 0 < search.time[i, cell] < NEVER:
             before = next_of_way(i, i, cell, known, search)
             if before == cell:
                 break
             dr, dc = cell // side - before // side, cell % side - before % side
             _, payer = dearest(i, before, dr, dc, known)
-            atomic_add(credit_out, i, before, pace(dr, dc) * part)
-            atomic_add(credit_out, i, payer, pace(dr, dc) * part)
+            atomic_add(credit_out, i, before, pace(dr, dc) * share)
+            atomic_add(credit_out, i, payer, pace(dr, dc) * share)
             cell = before
 
 
@@ -134,13 +134,13 @@ def times_cuda(ends, known, search_out, time_out):
 
 
 @cpu_kernel
-def credit_cpu(ends, parts, known, search, credit_out):
+def credit_cpu(ends, shares, known, search, credit_out):
     """`credit_one` of every map."""
     for i in prange(len(credit_out)):
-        credit_one(0, 1, np.int64(i), ends, parts, known, search, credit_out)
+        credit_one(0, 1, np.int64(i), ends, shares, known, search, credit_out)
 
 
 @cuda_kernel
-def credit_cuda(ends, parts, known, search, credit_out):
+def credit_cuda(ends, shares, known, search, credit_out):
     """Likewise; a block works for a map."""
-    credit_one(cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x, ends, parts, known, search, credit_out)
+    credit_one(cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x, ends, shares, known, search, credit_out)

@@ -323,7 +323,7 @@ import pickle, sys
 import numpy as np, torch
 from batchnav.sensors.ground import Known, Sight
 from batchnav.sensors.mapper import Looks, map_cuda
-from batchnav.sensors.search import PARTS, Search
+from batchnav.sensors.search import Search
 from batchnav.sensors.way import Walkers
 
 with open(sys.argv[1], "rb") as file:
