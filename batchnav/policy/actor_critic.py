@@ -28,6 +28,8 @@ PLAIN_OBSERVATION = "observation"
 """The name that an observation which is no dict goes by."""
 PREVIOUS_ACTION = "previous action"
 """The name that the last action goes by among what the body reads."""
+_NEAR = 0.1
+"""Metres: nearer distances hardly differ to a network with `PolicyConfig.log_distance`."""
 
 
 class Act(NamedTuple):
@@ -62,7 +64,7 @@ class ActorCritic(nn.Module):
     A 3-D box [C, H, W] is an image, floats in 0..1 or bytes, and read by the encoder that the configuration names,
     unless it makes the agent blind; images of one size are channels of one, each further size has an encoder of its
     own. 1-D boxes go through a linear layer each; those named in `config.polar` are [r, angle] and read as
-    [r, cos, sin]. A plain box is the dict {"observation": box}. With memory, the previous action is embedded too;
+    [r, cos, sin], or as [ln(r + 0.1), cos, sin] with `config.log_distance`. A plain box is the dict {"observation": box}. With memory, the previous action is embedded too;
     a policy without memory sees the observation alone.
 
     ConfigError for spaces and settings that do not go together.
@@ -187,6 +189,7 @@ class ActorCritic(nn.Module):
             vector = obs[name]
             if name in self.config.polar:
                 r, angle = vector[..., :1], vector[..., 1:]
+                r = torch.log(r.clamp(min=0.0) + _NEAR) if self.config.log_distance else r
                 vector = torch.cat([r, torch.cos(angle), torch.sin(angle)], dim=-1)
             parts.append(embed(vector))
         if self.config.lstm_layers:

@@ -1,5 +1,6 @@
 """The actor-critic: memory that ends with episodes, sampling, input spaces."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -120,6 +121,16 @@ def test_goal_is_read_in_polar_form():
     rest = (torch.zeros(4, dtype=torch.int64), torch.zeros(4, dtype=torch.bool), policy.initial_state(4))
     close(policy.value(obs, *rest), policy.value(turned, *rest))
     assert policy.embeddings["goal"].in_features == 3
+
+
+def test_distance_is_read_by_its_logarithm_where_that_is_asked_for():
+    policy, s = make(dataclasses.replace(SMALL, log_distance=True)), sequence(1, 4)
+    policy.embeddings["goal"].register_forward_hook(lambda _, inputs, output: read.append(inputs[0]))
+    for r in (0.0, 0.2, 50.0, -1e-6):  # the last is what rounding may leave of 0
+        read: list[torch.Tensor] = []
+        obs = {name: value[0] for name, value in s["obs"].items()} | {"goal": torch.tensor([[r, 0.3]] * 4)}
+        policy.value(obs, torch.zeros(4, dtype=torch.int64), torch.zeros(4, dtype=torch.bool), policy.initial_state(4))
+        close(read[0][0, 0], torch.tensor([math.log(max(r, 0.0) + 0.1), math.cos(0.3), math.sin(0.3)]))
 
 
 def test_sampling_follows_the_probabilities():
