@@ -51,8 +51,8 @@ class PolicyConfig:
     polar: tuple[str, ...] = ("pointgoal",)
     """Vector observations [r, angle] that the network reads as [r, cos, sin]."""
     log_distance: bool = False
-    """Read their r as ln(r + 0.1 m): two centimetres count at a goal, and fifty metres more far from it do not drown
-    all else. The paper's agent reads metres."""
+    """Read their r by its logarithm and sines and cosines of that (`policy.actor_critic.log_distance`): centimetres
+    count at a goal then, and fifty metres more do not drown all else. The paper's agent reads metres."""
     normalized: tuple[str, ...] = ()
     """Images whose channels are centred and scaled by their running mean and variance, as the paper's RGB agent's."""
     blind: bool = False

@@ -9,6 +9,7 @@ Vectors, memory and the last action are there or not as spaces and settings say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
@@ -30,6 +31,10 @@ PREVIOUS_ACTION = "previous action"
 """The name that the last action goes by among what the body reads."""
 _NEAR = 0.1
 """Metres: nearer distances hardly differ to a network with `PolicyConfig.log_distance`."""
+_WAVES = tuple(math.pi * 2.0**k for k in range(3))
+"""Of ln(r + _NEAR), radians each."""
+DISTANCE_FEATURES = 1 + 2 * len(_WAVES)
+"""What such a network reads of a distance."""
 
 
 class Act(NamedTuple):
@@ -64,8 +69,9 @@ class ActorCritic(nn.Module):
     A 3-D box [C, H, W] is an image, floats in 0..1 or bytes, and read by the encoder that the configuration names,
     unless it makes the agent blind; images of one size are channels of one, each further size has an encoder of its
     own. 1-D boxes go through a linear layer each; those named in `config.polar` are [r, angle] and read as
-    [r, cos, sin], or as [ln(r + 0.1), cos, sin] with `config.log_distance`. A plain box is the dict {"observation": box}. With memory, the previous action is embedded too;
-    a policy without memory sees the observation alone.
+    [r, cos, sin], with `config.log_distance` as [*log_distance(r), cos, sin]. A plain box is the dict
+    {"observation": box}. With memory, the previous action is embedded too; a policy without memory sees the
+    observation alone.
 
     ConfigError for spaces and settings that do not go together.
     """
@@ -189,8 +195,8 @@ class ActorCritic(nn.Module):
             vector = obs[name]
             if name in self.config.polar:
                 r, angle = vector[..., :1], vector[..., 1:]
-                r = torch.log(r.clamp(min=0.0) + _NEAR) if self.config.log_distance else r
-                vector = torch.cat([r, torch.cos(angle), torch.sin(angle)], dim=-1)
+                distance = [log_distance(r)] if self.config.log_distance else [r]
+                vector = torch.cat([*distance, torch.cos(angle), torch.sin(angle)], dim=-1)
             parts.append(embed(vector))
         if self.config.lstm_layers:
             parts.append(self.actions.embed(self.previous_action, prev_action, starts))
@@ -227,7 +233,19 @@ class ActorCritic(nn.Module):
             return shape[0]
         if shape != (2,):
             raise ConfigError(f"polar: observation {name!r} has shape {list(shape)}, expected [2] (r and angle)")
-        return 3
+        return 2 + (DISTANCE_FEATURES if self.config.log_distance else 1)
+
+
+def log_distance(r: torch.Tensor) -> torch.Tensor:
+    """Distances f32 [..., 1] as a network can tell them apart, near and far: f32 [..., DISTANCE_FEATURES].
+
+    Their logarithm, and sines and cosines of it at several frequencies: Fourier features (Tancik et al., "Fourier
+    features let networks learn high frequency functions in low dimensional domains", NeurIPS 2020), without which a
+    network stops at 0.22 m as often as not where it has to come within 0.20.
+    """
+    x = torch.log(r.clamp(min=0.0) + _NEAR)
+    waves = torch.cat([x * frequency for frequency in _WAVES], dim=-1)
+    return torch.cat([x, torch.sin(waves), torch.cos(waves)], dim=-1)
 
 
 def as_dict(obs: Mapping[str, torch.Tensor] | torch.Tensor) -> Mapping[str, torch.Tensor]:

@@ -12,6 +12,7 @@ from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
 from batchnav.policy import ActorCritic
 from batchnav.policy.actions import sample
+from batchnav.policy.actor_critic import log_distance
 from batchnav.policy.lstm import EpisodicLSTM
 
 ROUNDING = 1e-5  # float32, the same sums in batches of another size
@@ -130,7 +131,14 @@ def test_distance_is_read_by_its_logarithm_where_that_is_asked_for():
         read: list[torch.Tensor] = []
         obs = {name: value[0] for name, value in s["obs"].items()} | {"goal": torch.tensor([[r, 0.3]] * 4)}
         policy.value(obs, torch.zeros(4, dtype=torch.int64), torch.zeros(4, dtype=torch.bool), policy.initial_state(4))
-        close(read[0][0, 0], torch.tensor([math.log(max(r, 0.0) + 0.1), math.cos(0.3), math.sin(0.3)]))
+        x = math.log(max(r, 0.0) + 0.1)
+        waves = [wave(math.pi * k * x) for wave in (math.sin, math.cos) for k in (1, 2, 4)]
+        close(read[0][0, 0], torch.tensor([x, *waves, math.cos(0.3), math.sin(0.3)]))
+
+
+def test_a_few_centimetres_are_told_apart_near_a_goal():
+    near = log_distance(torch.tensor([[0.195], [0.205], [10.0], [10.01]]))
+    assert (near[0] - near[1]).norm() > 0.25 > 0.02 > (near[2] - near[3]).norm()
 
 
 def test_sampling_follows_the_probabilities():
