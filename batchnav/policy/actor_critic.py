@@ -240,8 +240,7 @@ def log_distance(r: torch.Tensor) -> torch.Tensor:
     """Distances f32 [..., 1] as a network can tell them apart, near and far: f32 [..., DISTANCE_FEATURES].
 
     Their logarithm, and sines and cosines of it at several frequencies: Fourier features (Tancik et al., "Fourier
-    features let networks learn high frequency functions in low dimensional domains", NeurIPS 2020). By metres alone
-    agents learn late that 0.22 m are not yet the 0.20 in which they have to stop.
+    features let networks learn high frequency functions in low dimensional domains", NeurIPS 2020).
     """
     x = torch.log(r.clamp(min=0.0) + _NEAR)
     waves = torch.cat([x * frequency for frequency in _WAVES], dim=-1)
