@@ -164,14 +164,34 @@ def _centre(cell):
 
 
 @inline_function
+def _is_beside_firm(i, cell, known):
+    """Whether one of the cells around a cell has stopped the agent again."""
+    r, c = cell // np.int32(SIDE), cell % np.int32(SIDE)
+    found = False
+    for nr in range(max(r - 1, 0), min(r + 2, SIDE)):
+        for nc in range(max(c - 1, 0), min(c + 2, SIDE)):
+            found |= known.stands[i, nr * SIDE + nc] > OBSTACLE
+    return found
+
+
+@inline_function
 def _is_open(i, u, v, to_u, to_v, known):
-    """Whether a straight line meets no obstacle, but where it begins."""
-    du, dv = to_u - u, to_v - v
+    """Whether a straight line meets no obstacle, but where it begins and ends, and is not beside a firm one.
+
+    Where a way leads through an obstacle, an agent that goes round the last corner before it can step past that, to and
+    fro, and never meet it. And what stops an agent again and again can do so beside its own cell, since the agent goes
+    where it looks, within half a turn of the line.
+    """
+    du, dv, last = to_u - u, to_v - v, cell_at(to_u, to_v)
     steps = np.int32(_TWO * np.float32(math.sqrt(du * du + dv * dv))) + np.int32(1)
     for k in range(min(np.int32(2), steps), steps + 1):
         share = np.float32(k) / np.float32(steps)
         cell = cell_at(u + share * du, v + share * dv)
+        if cell == last:
+            break
         if cell < 0 or known.stands[i, cell] >= OBSTACLE:
+            return False
+        if known.stands[i, cell] > 0 and _is_beside_firm(i, cell, known):
             return False
     return True
 
@@ -208,9 +228,13 @@ def tell(i, row, walkers, search, known_out, plan_out):
     to_u, to_v = _centre(known_out.way[i, bend])
     du, dv = to_u - u, to_v - v
     fx, fz = forward(walkers.heading[i])
+    plan_out[i, 1] = np.float32(math.atan2(du * fz - dv * fx, du * fx + dv * fz))
+    if bend > at + 1 and known_out.stands[i, known_out.way[i, bend]] >= OBSTACLE:
+        bend -= np.int32(1)  # what it costs to go through the obstacle is left
+        to_u, to_v = _centre(known_out.way[i, bend])
+        du, dv = to_u - u, to_v - v
     beyond = np.float32(known_out.left[i, bend]) / np.float32(SIDE_OF_FREE)
     plan_out[i, 0] = (np.float32(math.sqrt(du * du + dv * dv)) + beyond) * known_out.frame[i, 2]
-    plan_out[i, 1] = np.float32(math.atan2(du * fz - dv * fx, du * fx + dv * fz))
 
 
 @lean_function

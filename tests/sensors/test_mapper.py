@@ -259,6 +259,54 @@ def test_who_stands_in_a_walls_cells_does_not_plan_through_it(house):
     assert (known.expected[crossing] < 5_000).all(), "the way leads through an obstacle"
 
 
+def in_a_clearing(house, stands):
+    """Eight agents on empty ground, with what stands in cells by their rows and columns from each agent's: angles told.
+
+    And angles to the goal.
+    """
+    env = NavEnv([house], 8, "cpu", sensors=SENSORS, max_depth=0.05)
+    env.reset(seed=5)
+    known = env.mapper.known
+    known.ground.fill_(GROUND)
+    for i in range(8):
+        x, z = env.sim.bodies.position[i, [0, 2]].tolist()
+        left, top, size = known.frame[i].tolist()
+        u, v = int((x - left) / size), int((z - top) / size)
+        for (r, c), value in stands.items():
+            known.stands[i].view(SIDE, SIDE)[v + r, u + c] = value
+    obstacles = (known.stands >= OBSTACLE).view(8, 1, SIDE, SIDE).float()
+    beside = torch.nn.functional.max_pool2d(obstacles, 3, 1, 1).flatten(1).byte()
+    known.stands.copy_(torch.maximum(known.stands, beside))
+    told = env.step([LEFT] * 8)[0]
+    return env, told["plan"], told["pointgoal"]
+
+
+RING = list(itertools.product(range(-3, 4), repeat=2))
+RING = [place for place in RING if max(map(abs, place)) == 3]
+
+
+def test_a_way_through_an_obstacle_leads_straight_to_it(house):
+    """Who is shut in is told where the obstacle is that it is to try, not the cell before that."""
+    env, plan, _ = in_a_clearing(house, dict.fromkeys(RING, OBSTACLE))
+    bodies, known = env.sim.bodies, env.mapper.known
+    assert (plan[:, 0] > 40.0).all(), "the way does not lead through an obstacle"
+    for i in range(8):
+        way = known.way[i, : int(known.length[i])].long()
+        first = way[(known.stands[i, way] >= OBSTACLE).nonzero()[0, 0]]
+        middle = (torch.stack([first % SIDE, first // SIDE]) + 0.5) * known.frame[i, 2] + known.frame[i, :2]
+        dx, dz = (middle - bodies.position[i, [0, 2]]).tolist()
+        angle = math.atan2(-dx, -dz) - float(bodies.heading[i])
+        assert abs(math.remainder(angle - float(plan[i, 1]), 2 * math.pi)) < 1e-3
+
+
+def test_a_line_is_not_straight_beside_what_stopped_the_agent_again(house):
+    """Between posts with gaps of three cells there are straight lines; beside firm ones there are none."""
+    posts = [(r, c) for r in (-4, -2, 2, 4) for c in (-4, -2, 2, 4)]
+    straight = [in_a_clearing(house, dict.fromkeys(posts, value))[1:] for value in (OBSTACLE, OBSTACLE + 1)]
+    turned = [(plan[:, 1] - goal[:, 1]).abs() for plan, goal in straight]
+    assert (turned[1] >= turned[0] - 1e-6).all() and (turned[1] > turned[0] + 0.05).any()
+
+
 def test_following_it_succeeds_where_the_goals_direction_alone_does_not(house):
     """Episodes that end by being near the goal, of agents that go where the sensor points."""
     env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_steps=200)
