@@ -125,12 +125,12 @@ class KickstartConfig:
     coef: float = 0.1
     """Of the teacher's actions' negative log probability in the loss, at first."""
     share: float = 1.0
-    """Of the run, in which it falls to 0."""
+    """Of the run, in which it falls to 0; with 2, half of it is left at the end."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         in_range(self, "coef", 0.0, 1e6)
-        in_range(self, "share", 1e-6, 1.0)
+        in_range(self, "share", 1e-6, 1e6)
 
 
 @dataclass(frozen=True)

@@ -115,11 +115,11 @@ def test_the_leaderboard_has_a_line_an_agent_and_says_how(files):
         "| learned | 300 million | 0.985, 0.895 | 0.990, 0.925 | 2026-11-21 | 1234567 "
         "| `batchnav train --config pointnav_h200_300m` |",
         "| learned, simple_cnn | 2.8 million | 0.700, 0.600 |  | 2026-11-21 | 1234567 "
-        "| `batchnav train --config pointnav_cpu --scenes.houses 48 --ppo.minibatches 8 "
+        "| `batchnav train --config pointnav_cpu --policy.no-log-distance --scenes.houses 48 --ppo.minibatches 8 "
         "--ppo.total-frames 2750000 --seed 1` |",
         "| learned | 2.8 million | 0.600, 0.500 |  | 2026-11-21 | 1234567 "
-        "| `batchnav train --config pointnav_cpu --policy.encoder se_resnet9 --scenes.houses 48 "
-        "--ppo.minibatches 8 --ppo.total-frames 2750000 --seed 1` |",
+        "| `batchnav train --config pointnav_cpu --policy.no-log-distance --policy.encoder se_resnet9 "
+        "--scenes.houses 48 --ppo.minibatches 8 --ppo.total-frames 2750000 --seed 1` |",
         "| greedy |  | 0.040, 0.040 |  | 2026-11-21 | 1234567 | `batchnav evaluate greedy` |",
     ]
 

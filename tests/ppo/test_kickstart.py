@@ -39,6 +39,8 @@ def next_one(obs, start):
 def test_the_coefficient_falls_to_nothing():
     kickstart = Kickstart(next_one, KickstartConfig(coef=0.5, share=0.2))
     assert [kickstart.coef(x) for x in (0.0, 0.1, 0.2, 0.9)] == pytest.approx([0.5, 0.25, 0.0, 0.0])
+    kept = Kickstart(next_one, KickstartConfig(coef=0.5, share=2.0))
+    assert [kept.coef(x) for x in (0.0, 0.5, 1.0)] == pytest.approx([0.5, 0.375, 0.25])
 
 
 def test_a_policy_acts_as_its_teacher_and_then_as_it_is_rewarded():
