@@ -69,8 +69,8 @@ CLAIMS = (
                   "metric=spl split=val agent=learned frames=74973184 seed=7 sensors=depth+plan"),)),
     Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
           "split=val agent=learned renderer=raycast sample=True frames=5001216 seed=0 encoder=simple_cnn"), ()),
-    Claim("the same of a small one with a plan and a teacher (`pointnav_plan_cpu`)", Figure("", "pointnav",
-          "metric=spl split=val agent=learned sample=True frames=614400 sensors=depth+plan"), ()),
+    Claim("the same of a small one with a plan and a teacher, likewise (`pointnav_plan_small`)", Figure("", "pointnav",
+          "metric=spl split=val agent=learned sample=True frames=61440 sensors=depth+plan"), ()),
     Claim("Flee, the same houses: share of the farthest place", _task("flee", "share_of_farthest", "learned"),
           (_task("flee", "share_of_farthest", "oracle", "knowing the map"),
            _task("flee", "share_of_farthest", "random", "steps at random"))),
@@ -102,6 +102,10 @@ TRAINED_BY = {
     (5_001_216, "simple_cnn"): "batchnav train --config pointnav_cpu",
     (4_800_512, "simple_cnn"): f"{_BY_METRES} --ppo.total-frames 4800000",
     (6_400_000, "simple_cnn"): f"{_BY_METRES} --ppo.total-frames 6400000",
+    (61_440, "simple_cnn, depth+plan"): (
+        "batchnav train --config pointnav_plan_small --init-from runs/first --map.anticipation occupancy "
+        "--ppo.learning-rate 3e-4 --ppo.total-frames 61_440"
+    ),
     (614_400, "simple_cnn, depth+plan"): "batchnav train --config pointnav_plan_cpu --processes 1",
     (3_201_024, "simple_cnn, depth+plan"): (
         "batchnav train --config pointnav_plan_cpu --camera.height 24 --camera.width 24 --map.anticipation '' "

@@ -64,7 +64,10 @@ def test_weights_in_bfloat16_take_half_the_room_and_load_as_float32(policy, save
         assert torch.equal(value, policy.state_dict()[name].bfloat16().float())
 
 
-@pytest.mark.parametrize(("name", "parameters"), [("pointnav_h200", 10_988_085), ("pointnav_plan_h200", 11_053_749)])
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("pointnav_h200", 10_988_085), ("pointnav_plan_h200", 11_053_749), ("pointnav_plan_small", 459_253)],
+)
 def test_the_bundled_policies_act(name, parameters):
     agent = load_policy(name)
     assert sum(parameter.numel() for parameter in agent.network.parameters()) == parameters
