@@ -260,10 +260,7 @@ def test_who_stands_in_a_walls_cells_does_not_plan_through_it(house):
 
 
 def in_a_clearing(house, stands):
-    """Eight agents on empty ground, with what stands in cells by their rows and columns from each agent's: angles told.
-
-    And angles to the goal.
-    """
+    """Eight agents on ground that is empty but for `stands`, by rows and columns from their cells; and what is told."""
     env = NavEnv([house], 8, "cpu", sensors=SENSORS, max_depth=0.05)
     env.reset(seed=5)
     known = env.mapper.known
@@ -281,8 +278,7 @@ def in_a_clearing(house, stands):
     return env, told["plan"], told["pointgoal"]
 
 
-RING = list(itertools.product(range(-3, 4), repeat=2))
-RING = [place for place in RING if max(map(abs, place)) == 3]
+RING = [place for place in itertools.product(range(-3, 4), repeat=2) if max(map(abs, place)) == 3]
 
 
 def test_a_way_through_an_obstacle_leads_straight_to_it(house):
