@@ -36,7 +36,7 @@ _LINK = np.float32(0.5)
 _BEYOND, _BEFORE = np.float32(1.5), np.float32(0.9)
 """Cells ahead of an agent at which what stops it is marked: in another cell than its own, whichever way it looks; and
 where something is known to stand there."""
-_FIRMEST = np.int32(200)
+FIRMEST = np.int32(200)
 """The highest number of an obstacle."""
 _MOST_BETWEEN = 32
 """Cells between two pixels of the ground that are seen too, at most."""
@@ -158,13 +158,13 @@ def _mark(i, x, z, row, new_out, known_out):
 
 
 @inline_function
-def _touches_shared(i, cell, known):
-    """Whether one of the cells around a cell is SHARED."""
+def touches(i, cell, least, most, known):
+    """Whether what stands in one of the cells around a cell has a number from `least` to `most`."""
     r, c = cell // np.int32(SIDE), cell % np.int32(SIDE)
     found = False
     for nr in range(max(r - 1, 0), min(r + 2, SIDE)):
         for nc in range(max(c - 1, 0), min(c + 2, SIDE)):
-            found |= known.stands[i, nr * SIDE + nc] == SHARED
+            found |= least <= known.stands[i, nr * SIDE + nc] <= most
     return found
 
 
@@ -175,7 +175,7 @@ def _see(i, x, z, known_out):
     if cell >= 0 and known_out.ground[i, cell] == 0:
         known_out.ground[i, cell] = np.uint8(GROUND)
         # around a SHARED cell all are BESIDE at least, so that few look further
-        if known_out.stands[i, cell] > 0 and known_out.length[i] > 0 and _touches_shared(i, cell, known_out):
+        if known_out.stands[i, cell] > 0 and known_out.length[i] > 0 and touches(i, cell, SHARED, SHARED, known_out):
             known_out.length[i] = np.int32(0)
 
 
@@ -242,7 +242,7 @@ def _bump(i, x, z, heading, row, new_out, known_out):
     ahead = _BEYOND * size
     cell = cell_of(i, x + ahead * fx, z + ahead * fz, known_out.frame)
     if cell >= 0 and known_out.stands[i, cell] >= OBSTACLE:
-        known_out.stands[i, cell] = np.uint8(min(np.int32(known_out.stands[i, cell]) + np.int32(1), _FIRMEST))
+        known_out.stands[i, cell] = np.uint8(min(np.int32(known_out.stands[i, cell]) + np.int32(1), FIRMEST))
         ahead = _BEFORE * size
     _mark(i, x + ahead * fx, z + ahead * fz, row, new_out, known_out)
 

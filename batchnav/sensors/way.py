@@ -21,6 +21,7 @@ from batchnav.geometry.pose import forward
 from batchnav.runtime.intrinsics import atomic_add, atomic_min
 from batchnav.runtime.kernels import inline_function, lean_function
 from batchnav.sensors.ground import (
+    FIRMEST,
     LONGEST,
     OBSTACLE,
     SIDE,
@@ -29,6 +30,7 @@ from batchnav.sensors.ground import (
     forget,
     place_in_cells,
     stand,
+    touches,
 )
 from batchnav.sensors.search import (
     AT,
@@ -164,17 +166,6 @@ def _centre(cell):
 
 
 @inline_function
-def _is_beside_firm(i, cell, known):
-    """Whether one of the cells around a cell has stopped the agent again."""
-    r, c = cell // np.int32(SIDE), cell % np.int32(SIDE)
-    found = False
-    for nr in range(max(r - 1, 0), min(r + 2, SIDE)):
-        for nc in range(max(c - 1, 0), min(c + 2, SIDE)):
-            found |= known.stands[i, nr * SIDE + nc] > OBSTACLE
-    return found
-
-
-@inline_function
 def _is_open(i, u, v, to_u, to_v, known):
     """Whether a straight line meets no obstacle, but where it begins and ends, and is not beside a firm one.
 
@@ -191,7 +182,7 @@ def _is_open(i, u, v, to_u, to_v, known):
             break
         if cell < 0 or known.stands[i, cell] >= OBSTACLE:
             return False
-        if known.stands[i, cell] > 0 and _is_beside_firm(i, cell, known):
+        if known.stands[i, cell] > 0 and touches(i, cell, OBSTACLE + 1, FIRMEST, known):
             return False
     return True
 
