@@ -60,13 +60,11 @@ CLAIMS = (
           (_pointnav("oracle", "success"), _pointnav("blind", "success"))),
     Claim("the same: SPL", _pointnav("learned", "spl"), (_pointnav("oracle", "spl"), _pointnav("blind", "spl"))),
     Claim("the same of the way over the agent's own map, followed by one that has learned nothing (`planner`)",
-          Figure("", "pointnav", "metric=spl split=val agent=planner"),
-          (Figure("by one that learned with it, `pointnav_plan_h200`", "pointnav",
-                  "metric=spl split=val agent=learned frames=34734080 sensors=depth+plan"),)),
+          Figure("", "pointnav", "metric=spl split=val agent=planner"), ()),
     Claim("the same, where what it has not seen is guessed (`anticipator`)",
           Figure("", "pointnav", "metric=spl split=val agent=anticipator"),
-          (Figure("by one that learned with it, `pointnav_plan_houses_h200`", "pointnav",
-                  "metric=spl split=val agent=learned frames=74973184 seed=7 sensors=depth+plan"),)),
+          (Figure("by one that learned with it, `pointnav_plan_h200`", "pointnav",
+                  "metric=spl split=val agent=learned frames=104857600 sensors=depth+plan encoder="),)),
     Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
           "split=val agent=learned renderer=raycast sample=True frames=5001216 seed=0 encoder=simple_cnn"), ()),
     Claim("the same of a small one with a plan and a teacher, likewise (`pointnav_plan_small`)", Figure("", "pointnav",
@@ -98,6 +96,7 @@ CLAIMS = (
 _WEAKER = "--kickstart.coef 0.1 --ppo.entropy-coef 0.01"
 _BY_METRES = "batchnav train --config pointnav_cpu --policy.no-log-distance"
 _SHORTER = "--scenes.houses 48 --ppo.minibatches 8 --ppo.total-frames 2750000"
+_LEFT_ALONE = "batchnav train --config pointnav_plan_h200 --kickstart.share 1.05 --ppo.gamma 0.997"
 TRAINED_BY = {
     (5_001_216, "simple_cnn"): "batchnav train --config pointnav_cpu",
     (4_800_512, "simple_cnn"): f"{_BY_METRES} --ppo.total-frames 4800000",
@@ -118,21 +117,17 @@ TRAINED_BY = {
     (300_023_808, ""): "batchnav train --config pointnav_h200_300m",
     (180_092_928, ""): "batchnav train --config pointnav_scans_h200",
     (165_019_648, ""): "batchnav train --config pointnav_best_h200",
-    (293_994_496, "depth+plan"): "batchnav train --config pointnav_plan_h200",
-    (165_543_936, "depth+plan"): (
-        "batchnav train --config pointnav_plan_h200 --init-from runs/second/policy.safetensors "
-        "--ppo.learning-rate 5e-5 --kickstart.teacher planner --kickstart.coef 0.02 --ppo.total-frames 185_335_808"
+    (104_857_600, "depth+plan"): "batchnav train --config pointnav_plan_h200",
+    (171_048_960, "depth+plan"): f"{_LEFT_ALONE} --ppo.total-frames 171_048_960",
+    (160_956_416, "depth+plan"): (
+        f"{_LEFT_ALONE} --scenes.files hall:0-255 scan:20000-21535 building:0-511 block:0-511 "
+        "--ppo.total-frames 160_956_416"
     ),
-    (365_035_520, "depth+plan"): (
-        "batchnav train --config pointnav_plan_h200 --init-from runs/third/policy.safetensors "
-        "--scenes.files hall:0-383 scan:20000-20767 building:0-1023 block:0-1023 "
-        "--kickstart.teacher planner --kickstart.coef 0.02 --ppo.total-frames 365_035_520"
-    ),
-    (34_734_080, "depth+plan"): (
-        "batchnav train --config pointnav_plan_h200 --init-from runs/fifth/policy.safetensors --scenes.houses 512 "
-        "--scenes.files hall:0-79 scan:20000-20143 building:0-143 block:0-143 "
-        "--camera.camera-height-range 0.3 1.6 --camera.hfov-range-deg 55 120 "
-        "--ppo.learning-rate 3.3e-5 --ppo.total-frames 34_734_080"
+    (104_857_600, "simple_cnn, depth+plan"): (
+        "batchnav train --config pointnav_plan_small --map.anticipation occupancy --device cuda --processes 1 "
+        "--compile --graphs --scenes.houses 2048 --scenes.files hall:0-255 scan:20000-20511 building:0-511 "
+        "block:0-511 --ppo.num-envs 4096 --ppo.rollout-steps 32 --ppo.minibatches 16 --ppo.learning-rate 1e-3 "
+        "--ppo.total-frames 104_857_600"
     ),
     (131_072_000, "depth+plan"): (
         "batchnav train --config pointnav_plan_houses_h200 --map.anticipation '' --kickstart.teacher '' "
