@@ -176,6 +176,9 @@ class Windows:
 class Anticipation:
     """Guesses what N agents have not seen, of each at its first step and every EVERY steps after it.
 
+    Where a map has not changed since the last guess, that stays: from another place the network guesses otherwise, and
+    agents would go to and fro between two ways for ever.
+
     On CUDA some wait, up to about as many steps more, where more than 256 begin their episodes at once.
 
     Args:
@@ -200,7 +203,8 @@ class Anticipation:
 
         However often one asks in a step, it is done once.
         """
-        ago = torch.where(known.episode == bodies.episode, bodies.steps - known.guessed, 0)
+        changed = (known.episode == bodies.episode) & (known.news > 0)
+        ago = torch.where(changed, bodies.steps - known.guessed, 0)
         if ago.is_cuda:
             rows = torch.argsort(ago, descending=True, stable=True)[: self._room]
             self._guess_for(rows, ago[rows] >= EVERY, known, bodies, goal)
@@ -216,6 +220,7 @@ class Anticipation:
         windows = Windows(rows, known, bodies, goal)
         new, old = self._added(*windows.seen(known), windows.places), windows.of(known.anticipated)
         windows.put(torch.where(due[:, None, None], new, old), known.anticipated)
+        known.news[rows] = torch.where(due, 0, known.news[rows])
         known.guessed[rows] = torch.where(due, bodies.steps[rows], known.guessed[rows])
 
     def _added_tolls(self, free: torch.Tensor, blocked: torch.Tensor, places: torch.Tensor) -> torch.Tensor:

@@ -38,6 +38,8 @@ _BEYOND, _BEFORE = np.float32(1.5), np.float32(0.9)
 where something is known to stand there."""
 FIRMEST = np.int32(200)
 """The highest number of an obstacle."""
+SHUNNED = np.int32(WALKED + 40)
+"""The highest number of walked ground, which is less dear than an obstacle."""
 _MOST_BETWEEN = 32
 """Cells between two pixels of the ground that are seen too, at most."""
 _NOTHING, _GROUND, _OBSTACLE = np.int32(0), np.int32(1), np.int32(2)
@@ -63,13 +65,16 @@ class Known(NamedTuple):
     """u8 [N, CELLS]: OBSTACLE where something stands, one more for each time that it stopped the agent again, SHARED
     where the agent stood too, BESIDE in the cells around. Rows of cells go along Z, and cells of a row along X."""
     ground: torch.Tensor
-    """u8 [N, CELLS]: GROUND where the ground was seen, WALKED where the agent stood."""
+    """u8 [N, CELLS]: GROUND where the ground was seen, WALKED where the agent stood, one more for each time that
+    something stopped it there."""
     pose: torch.Tensor
     """f32 [N, 3]: x, z and heading of the agent a step ago."""
     collisions: torch.Tensor
     """i32 [N]: how many the agent had had by then."""
     guessed: torch.Tensor
     """i32 [N]: the step of its episode when what it had not seen was guessed last; below 1: it was not."""
+    news: torch.Tensor
+    """i32 [N]: 1 where the map has changed since then."""
     anticipated: torch.Tensor
     """u8 [N, CELLS]: parts of a toll, added to a cell's as long as its ground was not seen; u8 [0, CELLS]: none."""
 
@@ -77,12 +82,13 @@ class Known(NamedTuple):
     def empty(cls, n: int, device: torch.device, anticipates: bool = False) -> Known:
         """Of `n` agents before their first episode, which guess what they have not seen or take it for free."""
         episode = torch.full((n,), -1, dtype=torch.int32, device=device)
-        expected, length, collisions, guessed = (torch.zeros_like(episode) for _ in range(4))
+        expected, length, collisions, guessed, news = (torch.zeros_like(episode) for _ in range(5))
         way, left = (torch.zeros(n, LONGEST, dtype=torch.int32, device=device) for _ in range(2))
         stands, ground = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(2))
         frame, pose = (torch.ones(n, 3, device=device) for _ in range(2))
         anticipated = torch.zeros(n if anticipates else 0, CELLS, dtype=torch.uint8, device=device)
-        return cls(episode, expected, way, left, length, frame, stands, ground, pose, collisions, guessed, anticipated)
+        guesses = guessed, news, anticipated
+        return cls(episode, expected, way, left, length, frame, stands, ground, pose, collisions, *guesses)
 
 
 class Sight(NamedTuple):
@@ -143,7 +149,7 @@ def begin_map(i, episode, x, z, goal_x, goal_z, known_out):
     known_out.frame[i, 2] = size
     known_out.pose[i, 0], known_out.pose[i, 1] = x, z
     known_out.episode[i], known_out.expected[i], known_out.length[i] = episode, np.int32(0), np.int32(0)
-    known_out.guessed[i] = np.int32(1 - EVERY)  # so that it is due after the first step
+    known_out.news[i], known_out.guessed[i] = np.int32(1), np.int32(1 - EVERY)  # so that it is due after the first step
 
 
 @inline_function
@@ -151,7 +157,8 @@ def _mark(i, x, z, row, new_out, known_out):
     """Something stands here: note the cell, where that is news."""
     cell = cell_of(i, x, z, known_out.frame)
     if cell >= 0 and known_out.stands[i, cell] < SHARED:
-        known_out.stands[i, cell] = np.uint8(SHARED if known_out.ground[i, cell] == WALKED else OBSTACLE)
+        known_out.stands[i, cell] = np.uint8(SHARED if known_out.ground[i, cell] >= WALKED else OBSTACLE)
+        known_out.news[i] = np.int32(1)
         place = atomic_add(new_out.count, row, np.int32(0), np.int32(1))
         if place < new_out.line.shape[1]:  # several lanes may note one cell
             new_out.line[row, place] = cell
@@ -173,7 +180,7 @@ def _see(i, x, z, known_out):
     """The ground is to be seen here. Where a way may become shorter by that, the one that is kept no longer is."""
     cell = cell_of(i, x, z, known_out.frame)
     if cell >= 0 and known_out.ground[i, cell] == 0:
-        known_out.ground[i, cell] = np.uint8(GROUND)
+        known_out.ground[i, cell], known_out.news[i] = np.uint8(GROUND), np.int32(1)
         # around a SHARED cell all are BESIDE at least, so that few look further
         if known_out.stands[i, cell] > 0 and known_out.length[i] > 0 and touches(i, cell, SHARED, SHARED, known_out):
             known_out.length[i] = np.int32(0)
@@ -207,9 +214,9 @@ def begin_look(row, new_out):
 def stand(i, cell, known_out):
     """An agent stands here, where something may stand too; if that is news, the shortest way may be another."""
     if known_out.stands[i, cell] >= OBSTACLE:
-        known_out.length[i] = np.int32(0)
+        known_out.length[i], known_out.news[i] = np.int32(0), np.int32(1)
     known_out.stands[i, cell] = np.uint8(min(known_out.stands[i, cell], SHARED))
-    known_out.ground[i, cell] = np.uint8(WALKED)
+    known_out.ground[i, cell] = np.uint8(max(known_out.ground[i, cell], WALKED))
 
 
 @lean_function
@@ -235,16 +242,29 @@ def walk(i, row, walkers, sight, new_out, known_out):
 def _bump(i, x, z, heading, row, new_out, known_out):
     """What stopped the agent stands before it, seen or not: what is at its feet, a camera looks over.
 
-    As the collision map of Chaplot et al. (ICLR 2020) has it. Where something stood already, it becomes firmer: of
-    the obstacles around an agent that knows no way out, it is to try another.
+    As the collision map of Chaplot et al. (ICLR 2020) has it. Where an obstacle stood already, it becomes firmer, as
+    what is nearer does: of the obstacles around an agent that knows no way out, it is to try another.
     """
     (fx, fz), size = forward(heading), known_out.frame[i, 2]
-    ahead = _BEYOND * size
+    ahead, nearer = _BEYOND * size, _BEFORE * size
     cell = cell_of(i, x + ahead * fx, z + ahead * fz, known_out.frame)
     if cell >= 0 and known_out.stands[i, cell] >= OBSTACLE:
+        _stop(i, x + nearer * fx, z + nearer * fz, row, new_out, known_out)
+    _stop(i, x + ahead * fx, z + ahead * fz, row, new_out, known_out)
+
+
+@inline_function
+def _stop(i, x, z, row, new_out, known_out):
+    """Note what stopped the agent: an obstacle, or, where it has walked, ground that is dearer each time."""
+    cell = cell_of(i, x, z, known_out.frame)
+    if cell < 0:
+        return
+    if known_out.stands[i, cell] >= OBSTACLE:
         known_out.stands[i, cell] = np.uint8(min(np.int32(known_out.stands[i, cell]) + np.int32(1), FIRMEST))
-        ahead = _BEFORE * size
-    _mark(i, x + ahead * fx, z + ahead * fz, row, new_out, known_out)
+        return
+    if known_out.ground[i, cell] >= WALKED:
+        known_out.ground[i, cell] = np.uint8(min(np.int32(known_out.ground[i, cell]) + np.int32(1), SHUNNED))
+    _mark(i, x, z, row, new_out, known_out)
 
 
 @lean_function

@@ -184,7 +184,7 @@ class Mapper:
     @property
     def state(self) -> dict[str, torch.Tensor]:
         """The live tensors that the next observation depends on."""
-        left_out = set() if self._anticipation else {"guessed", "anticipated"}
+        left_out = set() if self._anticipation else {"guessed", "news", "anticipated"}
         return {f"known_{name}": tensor for name, tensor in self.known._asdict().items() if name not in left_out}
 
     @property
@@ -270,7 +270,7 @@ def draw(lane, lanes, i, row, walkers, known, search, map_out):
                 shown = _WAY
             elif known.stands[i, cell] >= OBSTACLE:
                 shown = _OBSTACLE
-            elif known.ground[i, cell] == WALKED:
+            elif known.ground[i, cell] >= WALKED:
                 shown = _WALKED
             elif known.stands[i, cell] == BESIDE:
                 shown = _BESIDE

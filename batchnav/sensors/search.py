@@ -24,7 +24,7 @@ import torch
 
 from batchnav.runtime.intrinsics import atomic_add, atomic_min, atomic_or, sync_lanes
 from batchnav.runtime.kernels import inline_function, lean_function
-from batchnav.sensors.ground import CELLS, LONGEST, OBSTACLE, SHARED, SIDE
+from batchnav.sensors.ground import CELLS, LONGEST, OBSTACLE, SHARED, SIDE, WALKED
 
 PARTS = 4
 """Of which tolls are whole numbers: guesses are finer than what is known."""
@@ -34,6 +34,9 @@ FREE, _BESIDE, _OBSTACLE = np.int32(2 * PARTS), np.int32(PARTS), np.int32(1000 *
 """What a free cell costs; what it costs more beside an obstacle, and twice that where the agent stood in one; and what
 an obstacle costs, as much again for each time that it stopped the agent once more. None is impassable: a passage can be
 too narrow for the cells. But a way that is up to a hundred metres longer leads around a wall, not through it."""
+_STOPPED = np.int32(10) * FREE
+"""What walked ground where something stands costs more for each time that this stopped the agent: as much as ten free
+cells, so that it goes another way, and at last as it came."""
 _BEHIND = np.int32(2) * _OBSTACLE
 """What is added for a cell that was never seen next to one where something stands: it lies behind that."""
 SIDE_OF_FREE, _DIAGONAL_OF_FREE = np.int32(2) * FREE * _STRAIGHT, np.int32(2) * FREE * _DIAGONAL
@@ -81,13 +84,15 @@ class Search(NamedTuple):
 @inline_function
 def toll(i, cell, known):
     """What a cell costs."""
-    stands, guessed = known.stands[i, cell], np.int32(0)
+    stands, more = known.stands[i, cell], np.int32(0)
     times = np.int32(stands) - np.int32(OBSTACLE) + np.int32(1)
     if times > 0:
         return _OBSTACLE * times
-    if len(known.anticipated) > 0 and known.ground[i, cell] == 0:
-        guessed = np.int32(known.anticipated[i, cell])
-    return FREE + _BESIDE * np.int32(stands) + guessed
+    if stands == SHARED:
+        more = max(np.int32(known.ground[i, cell]) - np.int32(WALKED), np.int32(0)) * _STOPPED
+    elif len(known.anticipated) > 0 and known.ground[i, cell] == 0:
+        more = np.int32(known.anticipated[i, cell])
+    return FREE + _BESIDE * np.int32(stands) + more
 
 
 @lean_function

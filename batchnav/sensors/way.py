@@ -24,7 +24,9 @@ from batchnav.sensors.ground import (
     FIRMEST,
     LONGEST,
     OBSTACLE,
+    SHARED,
     SIDE,
+    WALKED,
     begin_map,
     cell_at,
     forget,
@@ -167,7 +169,7 @@ def _centre(cell):
 
 @inline_function
 def _is_open(i, u, v, to_u, to_v, known):
-    """Whether a straight line meets no obstacle, but where it begins and ends, and is not beside a firm one.
+    """Whether a straight line meets no obstacle nor what stopped the agent, but where it ends, and is beside none firm.
 
     Where a way leads through an obstacle, an agent that goes round the last corner before it can step past that, to and
     fro, and never meet it. And what stops an agent again and again can do so beside its own cell, since the agent goes
@@ -181,6 +183,8 @@ def _is_open(i, u, v, to_u, to_v, known):
         if cell == last:
             break
         if cell < 0 or known.stands[i, cell] >= OBSTACLE:
+            return False
+        if known.stands[i, cell] == SHARED and known.ground[i, cell] > WALKED:
             return False
         if known.stands[i, cell] > 0 and touches(i, cell, OBSTACLE + 1, FIRMEST, known):
             return False

@@ -129,6 +129,22 @@ def test_a_guess_is_made_at_first_and_every_few_steps(house, weights, monkeypatc
     assert [k + 1 for k, count in enumerate(counts) if count] == [1, 1 + EVERY, 12], "a new episode begins with step 11"
 
 
+def test_a_guess_stays_where_nothing_new_was_seen(house, weights):
+    """Who turns on the spot sees nothing new the second time around, and guesses nothing else."""
+    env = NavEnv([house], 3, "cpu", sensors=SENSORS, anticipation=str(weights), turn_angle_deg=30.0)
+    env.reset(seed=0)
+    known, turns = env.mapper.known, 12 + EVERY
+    for _ in range(turns):
+        env.step([LEFT] * 3)
+    guess, guessed = known.anticipated.clone(), known.guessed.clone()
+    for _ in range(turns):
+        env.step([LEFT] * 3)
+    assert (known.news == 0).all() and torch.equal(known.guessed, guessed) and torch.equal(known.anticipated, guess)
+    known.news[1] = 1
+    env.step([LEFT] * 3)
+    assert (known.guessed == guessed).tolist() == [True, False, True] and (known.news == 0).all()
+
+
 def test_how_often_one_looks_is_nothing_to_it(house, weights):
     """Episodes end in between; last observations are drawn beside the first of the next."""
     make = lambda **more: NavEnv([house], 4, "cpu", sensors=SENSORS, anticipation=str(weights), max_steps=21, **more)  # noqa: E731
@@ -186,7 +202,7 @@ def test_resuming_goes_on_with_guesses(house, weights):
         again.load_state_dict({**state, "known_anticipated": torch.full_like(state["known_anticipated"], 255)})
     plain = NavEnv([house], 4, "cpu", sensors=SENSORS)
     plain.reset(seed=0)
-    assert not {"known_anticipated", "known_guessed"} & plain.state_dict().keys()
+    assert not {"known_anticipated", "known_guessed", "known_news"} & plain.state_dict().keys()
 
 
 def test_what_is_no_network_is_refused(house, weights, tmp_path):

@@ -22,7 +22,7 @@ from batchnav.envs.nav import NavEnv, specs_of
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import mapper
-from batchnav.sensors.ground import GROUND, OBSTACLE, SHARED, SIDE, WALKED, Known, Sight
+from batchnav.sensors.ground import GROUND, OBSTACLE, SHARED, SHUNNED, SIDE, WALKED, Known, Sight
 from batchnav.sensors.mapper import MAP_SPECS, Looks, map_cuda
 from batchnav.sensors.search import PARTS, Search
 from batchnav.sensors.way import Walkers
@@ -52,10 +52,10 @@ def walk(env, steps, until=None):
 
 
 def cells(env):
-    """What stands in the cells and whether their ground was seen: u8, bool [N, SIDE, SIDE]."""
+    """What stands in the cells and what ground they have: u8 [N, SIDE, SIDE]."""
     known = env.mapper.known
     stands, ground = (part.view(-1, SIDE, SIDE).cpu().numpy() for part in (known.stands, known.ground))
-    return stands, ground > 0
+    return stands, ground
 
 
 def dijkstra(stands, seen, goal, added=0):
@@ -88,8 +88,9 @@ def dijkstra(stands, seen, goal, added=0):
 def check_lengths(env, told, added=0):
     """How many ways of more than two metres are, to the last digit, as long as another search finds them."""
     frame, bodies = env.mapper.known.frame.numpy(), env.sim.bodies
-    stands, seen = cells(env)
-    added = np.broadcast_to(added, stands.shape)
+    stands, ground = cells(env)
+    stops = np.maximum(ground.astype(int) - WALKED, 0) * (stands == SHARED)  # each as dear as ten free cells
+    added, seen = added + 10 * 2 * PARTS * stops, ground > 0
     checked = 0
     for i in range(env.num_envs):
         places = [(bodies.position[i, [0, 2]].numpy() - frame[i, :2]) / frame[i, 2]]
@@ -220,6 +221,32 @@ def test_what_stops_an_agent_again_becomes_dearer(house):
     assert 190 < cells(env)[0].max() <= 200
 
 
+def test_what_stops_an_agent_where_it_walked_becomes_dearer(house):
+    """Walked ground does not become an obstacle, but dearer, up to a bound; another search knows its toll too."""
+    env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_depth=0.05)
+    env.reset(seed=5)
+    env.mapper.known.ground.fill_(WALKED)
+    for _ in range(40):
+        told = env.step([FORWARD] * 32)[0]["plan"][:, 0].numpy()
+    stands, ground = cells(env)
+    assert stands.max() == SHARED and ((ground > WALKED + 5).sum((1, 2)) > 0).mean() > 0.8
+    check_lengths(env, told)
+    for _ in range(60):
+        env.step([FORWARD] * 32)
+    assert 30 < cells(env)[1].max() <= SHUNNED < WALKED + 1000 / 20
+
+
+def test_a_line_is_not_straight_where_walked_ground_stopped_the_agent(house):
+    """A wall that was walked over is crossed straight, until it stops the agent."""
+    wall = dict.fromkeys(RING, SHARED)
+    turned = []
+    for stopped in (0, 1):
+        env, plan, goal = in_a_clearing(house, wall, WALKED + stopped)
+        turned.append((plan[:, 1] - goal[:, 1]).abs())
+        assert env.mapper.known.stands.max() == SHARED
+    assert (turned[0] < 1e-6).any() and (turned[1] >= turned[0] - 1e-6).all() and (turned[1] > turned[0] + 0.05).any()
+
+
 def test_the_way_that_an_agent_came_has_no_gaps(house):
     """A step is longer than a cell: what lies between two places is walked too, from an episode's first place on."""
     env = NavEnv([house], 8, "cpu", sensors=SENSORS, max_steps=50, forward_step=0.5)
@@ -232,8 +259,8 @@ def test_the_way_that_an_agent_came_has_no_gaps(house):
     for before, after in itertools.pairwise(places):
         for place in (before + share * (after - before) for share in (0.0, 1 / 3, 2 / 3, 1.0)):
             u, v = ((place - known.frame[:, :2]) / known.frame[:, 2:]).int().unbind(1)
-            assert (known.ground[torch.arange(8), v * SIDE + u] == WALKED).all()
-    walked = (known.ground == WALKED).sum(1)
+            assert (known.ground[torch.arange(8), v * SIDE + u] >= WALKED).all()
+    walked = (known.ground >= WALKED).sum(1)
     assert (walked <= 3 * 41 + 1).all(), "the last episode's place is on the map"
 
 
@@ -259,12 +286,12 @@ def test_who_stands_in_a_walls_cells_does_not_plan_through_it(house):
     assert (known.expected[crossing] < 5_000).all(), "the way leads through an obstacle"
 
 
-def in_a_clearing(house, stands):
+def in_a_clearing(house, stands, ground=GROUND):
     """Eight agents on ground that is empty but for `stands`, by rows and columns from their cells; and what is told."""
     env = NavEnv([house], 8, "cpu", sensors=SENSORS, max_depth=0.05)
     env.reset(seed=5)
     known = env.mapper.known
-    known.ground.fill_(GROUND)
+    known.ground.fill_(ground)
     for i in range(8):
         x, z = env.sim.bodies.position[i, [0, 2]].tolist()
         left, top, size = known.frame[i].tolist()
@@ -436,7 +463,7 @@ def test_it_compiles_for_the_gpu(compile_ptx):
     grids = array(i32, 2)
     known = fields(
         Known, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *[array(u8, 2)] * 2, vectors,
-        *[array(i32, 1)] * 2, array(u8, 2),
+        *[array(i32, 1)] * 3, array(u8, 2),
     )  # fmt: skip
     ptx = compile_ptx(
         map_cuda, array(f32, 3), fields(Looks, vectors, *[scalars] * 3, vectors),
