@@ -7,7 +7,7 @@ navmesh, and how long the true ways to the goal are from where it might go on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -22,16 +22,19 @@ from batchnav.sensors.ground import BESIDE, CELLS, GROUND, OBSTACLE, SHARED, SID
 from batchnav.sensors.search import SIDE_OF_FREE
 from batchnav.sim.places import on_navmesh
 
-CAMERAS: tuple[dict[str, tuple[float, float]], ...] = (
-    {}, {"camera_height_range": (0.3, 1.6), "hfov_range_deg": (55.0, 120.0)}
-)  # fmt: skip
-"""The usual camera, and many: of each as many maps."""
+_MANY_CAMERAS: dict[str, Any] = {"camera_height_range": (0.3, 1.6), "hfov_range_deg": (55.0, 120.0)}
+HOW: tuple[dict[str, Any], ...] = tuple(
+    {**cameras, "look_around": looks} for cameras in ({}, _MANY_CAMERAS) for looks in (False, True)
+)
+"""With the usual camera, and with many, of agents that look around first or do not: of each as many maps."""
 ONE_IN = 16
 """Steps of an agent of which one is recorded, at random."""
 BEFORE = 128
 """Steps before the first one that is recorded, so that agents are in all parts of their episodes."""
 STANDS, SEEN, WALKABLE = 15, 16, 64
 """A recorded cell: what stands there in the lowest four bits, what was seen of its ground in two, the truth in one."""
+AT_FEET = 1.5
+"""Metres around an agent within which it may walk unseen ground: the usual camera looks over what is nearer."""
 NEAR_TRUTH = 1e-3
 """Metres between a walkable cell's middle and the navmesh, at most."""
 STARTS = 24
@@ -87,13 +90,13 @@ def record(
     bank: SceneBank, maps: int, num_envs: int, generator: torch.Generator, seed: int = 0, anticipation: str = ""
 ) -> Recorded:
     """So many maps from these scenes, of agents that guess by these weights, or take the unseen for free."""
-    shares = [maps // len(CAMERAS) + (k < maps % len(CAMERAS)) for k in range(len(CAMERAS))]
+    shares = [maps // len(HOW) + (k < maps % len(HOW)) for k in range(len(HOW))]
     with counting("maps", maps) as counted:
         parts, done = [], 0
-        for k, (cameras, share) in enumerate(zip(CAMERAS, shares, strict=True)):
+        for k, (settings, share) in enumerate(zip(HOW, shares, strict=True)):
             env = NavEnv(
-                bank, num_envs, seed=seed * len(CAMERAS) + k, sensors=SETTINGS_OF_AGENTS["planner"]["sensors"],
-                anticipation=anticipation, copy=False, **cameras,
+                bank, num_envs, seed=seed * len(HOW) + k, sensors=SETTINGS_OF_AGENTS["planner"]["sensors"],
+                anticipation=anticipation, copy=False, **settings,
             )  # fmt: skip
             parts += walk(env, share, generator, lambda count, done=done: counted(done + count))
             done += share
@@ -101,7 +104,7 @@ def record(
 
 
 def walk(env: NavEnv, maps: int, generator: torch.Generator, show: Callable[[int], None]) -> list[Recorded]:
-    """So many maps, from the steps of one environment."""
+    """So many maps, from the steps of one environment; of those who look around there are none before they have."""
     agent, parts, count, step = make_reference_agent("planner", env), [], 0, 0
     observation, _ = env.reset()
     starts = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
@@ -111,7 +114,8 @@ def walk(env: NavEnv, maps: int, generator: torch.Generator, show: Callable[[int
         starts, step = terminated | truncated, step + 1
         if step < BEFORE:
             continue
-        kept = (torch.rand(env.num_envs, generator=generator) < 1 / ONE_IN).nonzero()[:, 0][: maps - count]
+        drawn = torch.rand(env.num_envs, generator=generator) < 1 / ONE_IN
+        kept = (drawn & (env.mapper.known.around == 0).cpu()).nonzero()[:, 0][: maps - count]
         if len(kept):
             parts.append(keep(env, kept.to(env.device), generator))
             count += len(kept)
@@ -129,8 +133,9 @@ def keep(env: NavEnv, rows: torch.Tensor, generator: torch.Generator) -> Recorde
     on_map = (windows.places + low[:, None]).floor().long()
     inside = ((on_map >= 0) & (on_map < SIDE)).all(2)
     goal, _, agent = torch.where(inside, on_map[..., 1] * SIDE + on_map[..., 0], -1).int().T.contiguous()
-    reach = times_over_seen(Maps(stands, ground), agent)
-    starts = leaving(Maps(stands, ground), reach, generator)
+    entered = torch.where(at_feet(agent, known.frame[rows, 2]), GROUND, 0).maximum(ground)
+    reach = times_over_seen(Maps(stands, entered), agent)
+    starts = leaving(Maps(stands, ground), (entered == 0) & (stands < SHARED), reach, generator)
     starts = torch.cat([agent[:, None], starts], 1)
     left = way_times(true_maps(stands, ground, walkable), Ends(goal, starts), torch.zeros_like(reach))
     reach = torch.where(starts >= 0, reach.gather(1, starts.clamp(min=0).long()), 0.0)
@@ -148,6 +153,13 @@ def truth(env: NavEnv, rows: torch.Tensor) -> torch.Tensor:
     y = bodies.position[rows][:, 1, None].expand_as(x)
     each = bodies.scene[rows][:, None].expand(-1, CELLS).reshape(-1).contiguous()
     return on_navmesh(env.bank, each, torch.stack([x, y, z], -1).view(-1, 3), NEAR_TRUTH).view_as(x)
+
+
+def at_feet(agent: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+    """The cells around these agents' cells i32 [B], on maps with cells of these sides f32 [B]: bool [B, CELLS]."""
+    cells = torch.arange(CELLS, device=agent.device)
+    across, along = cells % SIDE - agent[:, None] % SIDE, cells // SIDE - agent[:, None] // SIDE
+    return (across**2 + along**2).sqrt() * size[:, None] <= AT_FEET
 
 
 def around(marked: torch.Tensor) -> torch.Tensor:
@@ -171,9 +183,8 @@ def times_over_seen(maps: Maps, agent: torch.Tensor) -> torch.Tensor:
     return way_times(Maps(stands, torch.full_like(maps.ground, GROUND)), Ends(agent, everywhere), nothing)
 
 
-def leaving(maps: Maps, reach: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Some of the cells that border on what was not seen, which the agents can reach: i32 [B, STARTS - 1], -1: none."""
-    unseen = (maps.ground == 0) & (maps.stands < SHARED)
+def leaving(maps: Maps, unseen: torch.Tensor, reach: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Some of the seen cells that border on unseen ones, which the agents can reach: i32 [B, STARTS - 1], -1: none."""
     border = (maps.ground > 0) & (maps.stands < SHARED) & around(unseen) & (reach < THROUGH_OBSTACLE)
     drawn = torch.rand(border.shape, generator=generator).to(border.device) * border
     value, cell = drawn.topk(STARTS - 1)

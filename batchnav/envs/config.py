@@ -41,7 +41,7 @@ class NavConfig:
     depth: DepthConfig = field(default_factory=DepthConfig)
     rgb: RGBConfig = field(default_factory=RGBConfig)
     map: MapConfig = field(default_factory=MapConfig)
-    """What the sensors "map" and "plan" take for granted."""
+    """How the sensors "map" and "plan" come by what they tell."""
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
     """What agents are to do: settings of a task of `batchnav.tasks.TASKS`, which a file names: `{name: pointnav}`."""
 
@@ -50,9 +50,10 @@ class NavConfig:
         for name in self.cameras:
             if not name.isidentifier():
                 raise ConfigError(f"cameras: found a camera named {name!r}, expected letters, digits and underscores")
-        if self.map.anticipation and not MAP_SPECS.keys() & set(self.sensors):
-            found = f"anticipation: found {self.map.anticipation!r} with sensors {', '.join(self.sensors)}"
-            raise ConfigError(f"{found}, expected {' or '.join(MAP_SPECS)} among them")
+        for name, value in vars(self.map).items():
+            if value and not MAP_SPECS.keys() & set(self.sensors):
+                found = f"{name}: found {value!r} with sensors {', '.join(self.sensors)}"
+                raise ConfigError(f"{found}, expected {' or '.join(MAP_SPECS)} among them")
 
     @property
     def task_name(self) -> str:

@@ -92,7 +92,7 @@ REFERENCE_AGENTS: dict[str, type] = {
 """By name; each is made from the environment it will act in, and chooses among steps and turns."""
 SETTINGS_OF_AGENTS: dict[str, dict[str, Any]] = {
     "planner": {"sensors": ("depth", PLAN), "map": MapConfig()},
-    "anticipator": {"sensors": ("depth", PLAN), "map": MapConfig(anticipation="occupancy")},
+    "anticipator": {"sensors": ("depth", PLAN), "map": MapConfig(anticipation="occupancy", look_around=True)},
 }
 """Fields of the `NavConfig` of those that look; the others do without images."""
 

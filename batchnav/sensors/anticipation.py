@@ -30,6 +30,8 @@ from batchnav.sensors.search import PARTS
 
 WINDOW = 128
 """Cells along the sides of the square around the agent that is guessed: 25.6 m, where cells are not larger."""
+_ABOUT_DONE = 0.2
+"""Radians that an agent is yet to turn, which looks around, when its guess is made: so that its first plan has it."""
 _SPARE = 1.125
 """CUDA: room for so many times the guesses of an average step. Where more are due, those wait that waited least."""
 _FEW = 256
@@ -47,12 +49,15 @@ MOST_ADDED = 60 * PARTS
 
 @dataclass(frozen=True)
 class MapConfig:
-    """What the sensors "map" and "plan" take for granted. Defaults: what nobody has seen is free."""
+    """How the sensors "map" and "plan" come by what they tell. Defaults: what nobody has seen is free."""
 
     anticipation: str = ""
     """Weights that guess what unseen cells cost, which makes the plan avoid what is likely blocked: a file that
     `train/anticipation.py` wrote, or the name of one that comes with batchnav, "occupancy". "": none. A policy's file
     keeps what is said here, not the weights."""
+    look_around: bool = False
+    """Whether "plan" points to the left at the start of an episode, until the main camera has seen all that is around.
+    Turns make no way longer, and a guess is better for it."""
 
     def validate(self) -> None:
         """ConfigError where there is no such file."""
@@ -176,6 +181,8 @@ class Windows:
 class Anticipation:
     """Guesses what N agents have not seen, of each at its first step and every EVERY steps after it.
 
+    Who looks around has its first guess when it has looked.
+
     Where a map has not changed since the last guess, that stays: from another place the network guesses otherwise, and
     agents would go to and fro between two ways for ever.
 
@@ -203,7 +210,7 @@ class Anticipation:
 
         However often one asks in a step, it is done once.
         """
-        changed = (known.episode == bodies.episode) & (known.news > 0)
+        changed = (known.episode == bodies.episode) & (known.news > 0) & (known.around < _ABOUT_DONE)
         ago = torch.where(changed, bodies.steps - known.guessed, 0)
         if ago.is_cuda:
             rows = torch.argsort(ago, descending=True, stable=True)[: self._room]

@@ -44,6 +44,7 @@ _MOST_BETWEEN = 32
 """Cells between two pixels of the ground that are seen too, at most."""
 _NOTHING, _GROUND, _OBSTACLE = np.int32(0), np.int32(1), np.int32(2)
 _ZERO, _HALF, _TWO = np.float32(0.0), np.float32(0.5), np.float32(2.0)
+ALL_AROUND = np.float32(2.0 * math.pi)
 
 
 class Known(NamedTuple):
@@ -69,6 +70,8 @@ class Known(NamedTuple):
     something stopped it there."""
     pose: torch.Tensor
     """f32 [N, 3]: x, z and heading of the agent a step ago."""
+    around: torch.Tensor
+    """f32 [N]: radians to the left that the agent is to turn until it has looked around; 0: it has, or need not."""
     collisions: torch.Tensor
     """i32 [N]: how many the agent had had by then."""
     guessed: torch.Tensor
@@ -86,9 +89,10 @@ class Known(NamedTuple):
         way, left = (torch.zeros(n, LONGEST, dtype=torch.int32, device=device) for _ in range(2))
         stands, ground = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(2))
         frame, pose = (torch.ones(n, 3, device=device) for _ in range(2))
+        around = torch.zeros(n, device=device)
         anticipated = torch.zeros(n if anticipates else 0, CELLS, dtype=torch.uint8, device=device)
         guesses = guessed, news, anticipated
-        return cls(episode, expected, way, left, length, frame, stands, ground, pose, collisions, *guesses)
+        return cls(episode, expected, way, left, length, frame, stands, ground, pose, around, collisions, *guesses)
 
 
 class Sight(NamedTuple):
@@ -104,6 +108,8 @@ class Sight(NamedTuple):
     """Metres: a step ahead that comes less far has met something."""
     half_turn: np.float32
     """Radians: who turned so much did not go ahead."""
+    around: np.float32
+    """Radians that an agent is to have seen before it plans: all around, or 0."""
 
 
 @inline_function
@@ -140,14 +146,15 @@ def forget(lane, lanes, i, known_out):
 
 
 @lean_function
-def begin_map(i, episode, x, z, goal_x, goal_z, known_out):
-    """Where the map of a new episode lies, for an agent at (x, z)."""
+def begin_map(i, episode, pose, goal_x, goal_z, known_out):
+    """Where the map of a new episode lies, for an agent at `pose`: x, z and heading."""
+    x, z, heading = pose
     apart = max(abs(goal_x - x), abs(goal_z - z))
     size = max(_CELL, (apart + _TWO * _AROUND) / np.float32(SIDE))
     known_out.frame[i, 0] = _HALF * (x + goal_x - np.float32(SIDE) * size)
     known_out.frame[i, 1] = _HALF * (z + goal_z - np.float32(SIDE) * size)
     known_out.frame[i, 2] = size
-    known_out.pose[i, 0], known_out.pose[i, 1] = x, z
+    known_out.pose[i, 0], known_out.pose[i, 1], known_out.pose[i, 2] = x, z, heading
     known_out.episode[i], known_out.expected[i], known_out.length[i] = episode, np.int32(0), np.int32(0)
     known_out.news[i], known_out.guessed[i] = np.int32(1), np.int32(1 - EVERY)  # so that it is due after the first step
 
@@ -220,11 +227,26 @@ def stand(i, cell, known_out):
 
 
 @lean_function
+def begin_around(i, tan_half_hfov, sight, known_out):
+    """How far an agent is to turn until its camera has seen so much."""
+    known_out.around[i] = max(sight.around - _TWO * np.float32(math.atan(tan_half_hfov)), _ZERO)
+
+
+@inline_function
+def _turn_around(i, turned, known_out):
+    """The agent has turned to the left, by an angle of which whole turns may be missing."""
+    turned -= ALL_AROUND * np.float32(math.floor(turned / ALL_AROUND + _HALF))
+    if known_out.around[i] > _ZERO:
+        known_out.around[i] = max(known_out.around[i] - turned, _ZERO)
+
+
+@lean_function
 def walk(i, row, walkers, sight, new_out, known_out):
     """Where the agent came by since it looked last, and what stopped it."""
     x, z, heading = walkers.position[i, 0], walkers.position[i, 2], walkers.heading[i]
     dx, dz = x - known_out.pose[i, 0], z - known_out.pose[i, 1]
     came = np.float32(math.sqrt(dx * dx + dz * dz))
+    _turn_around(i, heading - known_out.pose[i, 2], known_out)
     hit = walkers.collisions[i] > known_out.collisions[i] and abs(heading - known_out.pose[i, 2]) < sight.half_turn
     if hit and came < sight.half_step:
         _bump(i, x, z, heading, row, new_out, known_out)

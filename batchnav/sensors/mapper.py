@@ -30,6 +30,7 @@ from batchnav.scene.appearance import Appearance
 from batchnav.sensors.anticipation import MOST_ADDED, Anticipation, MapConfig, Placed
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.ground import (
+    ALL_AROUND,
     BESIDE,
     CELLS,
     EVERY,
@@ -38,6 +39,7 @@ from batchnav.sensors.ground import (
     WALKED,
     Known,
     Sight,
+    begin_around,
     begin_look,
     cell_at,
     look,
@@ -57,6 +59,7 @@ from batchnav.sensors.way import (
     is_kept,
     is_on_way,
     least_way,
+    looks_around,
     mark_way,
     place_map,
     renew,
@@ -155,7 +158,8 @@ class Mapper:
         self._noise = RedwoodNoise(depth.depth_noise, depth.redwood_table) if depth.depth_noise else None
         levels = NavMeshSettings().agent_max_climb, build.agent_height
         halves = build.longest_step / 2, math.radians(build.widest_turn_deg) / 2
-        self._sight = Sight(*map(np.float32, (depth.max_depth, *levels, *halves)))
+        around = ALL_AROUND if config.look_around else 0.0
+        self._sight = Sight(*map(np.float32, (depth.max_depth, *levels, *halves, around)))
         self._rows, weights = self.searches(n, device), config.anticipation
         self._anticipation = Anticipation(weights, n, device) if weights else None
         self.known, self._search, self.told = self.arrays(names, n, self._rows, device, bool(weights))
@@ -185,6 +189,7 @@ class Mapper:
     def state(self) -> dict[str, torch.Tensor]:
         """The live tensors that the next observation depends on."""
         left_out = set() if self._anticipation else {"guessed", "news", "anticipated"}
+        left_out |= set() if self._sight.around > 0 else {"around"}
         return {f"known_{name}": tensor for name, tensor in self.known._asdict().items() if name not in left_out}
 
     @property
@@ -288,6 +293,7 @@ def map_one(i, worker, depth, looks, walkers, sight, search_out, known_out, plan
     if lane == 0:
         if fresh:
             place_map(i, walkers, known_out)
+            begin_around(i, looks.tan_half_hfov[i], sight, known_out)
         begin_look(row, search_out)
         walk(i, row, walkers, sight, search_out, known_out)
     sync_lanes()
@@ -304,7 +310,7 @@ def map_one(i, worker, depth, looks, walkers, sight, search_out, known_out, plan
     sync_lanes()
     _, _, _, _, here, there = where(i, walkers, known_out)
     least, slack = least_way(i, walkers, known_out), np.int32(0)
-    searching = not is_kept(row, search_out)
+    searching = not (looks_around(i, known_out) or is_kept(row, search_out))
     while searching:
         slack = next_slack(slack)
         bound = bound_of(row, least, slack, search_out)

@@ -50,6 +50,8 @@ from batchnav.sensors.search import (
 _AHEAD = 24
 """Cells of the way that are looked at for the farthest in a straight line, and drawn."""
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
+_LEFT = np.float32(math.pi / 2)
+"""The direction that is told to who looks around."""
 
 
 class Walkers(NamedTuple):
@@ -88,8 +90,8 @@ def renew(lane, lanes, i, walkers, known_out):
 def place_map(i, walkers, known_out):
     """Where the map of a new episode lies."""
     goal_x, goal_z = goal_of(i, walkers)
-    x, z = walkers.position[i, 0], walkers.position[i, 2]
-    begin_map(i, walkers.episode[i], x, z, goal_x, goal_z, known_out)
+    pose = walkers.position[i, 0], walkers.position[i, 2], walkers.heading[i]
+    begin_map(i, walkers.episode[i], pose, goal_x, goal_z, known_out)
     known_out.collisions[i] = walkers.collisions[i]  # what was run into before is not news
 
 
@@ -132,6 +134,12 @@ def check_way(lane, lanes, i, row, known, search_out):
         atomic_add(search_out.count, row, np.int32(TODAY), time)
         if known.left[i, k + 1] + time != known.left[i, k]:
             search_out.count[row, BROKEN] = np.int32(1)
+
+
+@inline_function
+def looks_around(i, known):
+    """Whether an agent is still to turn, and needs no way."""
+    return known.around[i] > 0
 
 
 @inline_function
@@ -216,6 +224,9 @@ def tell(i, row, walkers, search, known_out, plan_out):
     at, length = search.count[row, AT], known_out.length[i]
     plan_out[i, 0], plan_out[i, 1] = walkers.goal[i, 0], walkers.goal[i, 1]
     known_out.expected[i] = known_out.left[i, at] if length > 0 else np.int32(0)
+    if looks_around(i, known_out):
+        plan_out[i, 1] = _LEFT
+        return
     # as far as a straight line goes, and at least to the next cell
     bend = min(at + max(search.count[row, BEND], np.int32(1)), length - np.int32(1))
     if bend <= at or known_out.way[i, bend] == there:

@@ -466,11 +466,11 @@ def test_it_compiles_for_the_gpu(compile_ptx):
     grids = array(i32, 2)
     known = fields(
         Known, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *[array(u8, 2)] * 2, vectors,
-        *[array(i32, 1)] * 3, array(u8, 2),
+        scalars, *[array(i32, 1)] * 3, array(u8, 2),
     )  # fmt: skip
     ptx = compile_ptx(
         map_cuda, array(f32, 3), fields(Looks, vectors, *[scalars] * 3, vectors),
-        fields(Walkers, vectors, scalars, *[array(i32, 1)] * 2, vectors), fields(Sight, *[f32] * 5),
+        fields(Walkers, vectors, scalars, *[array(i32, 1)] * 2, vectors), fields(Sight, *[f32] * 6),
         fields(Search, *[grids] * 4), known, vectors, array(f32, 4),
     )  # fmt: skip
     assert all(word in ptx for word in ("global.min.s32", "atom.global.or.b32", "atom.global.add.u32", "bar.sync"))
