@@ -109,7 +109,7 @@ def test_they_compile_for_the_gpu(compile_ptx):
     ends = nb.NamedTuple((array(i32, 1), grids), Ends)
     known = nb.NamedTuple(
         (*[array(i32, 1)] * 2, grids, grids, array(i32, 1), array(f32, 2), *[array(u8, 2)] * 2, array(f32, 2),
-         *[array(i32, 1)] * 3, array(u8, 2)), Known,
+         array(f32, 1), *[array(i32, 1)] * 3, array(u8, 2)), Known,
     )  # fmt: skip
     search = nb.NamedTuple((grids,) * 4, Search)
     ptx = compile_ptx(times_cuda, ends, known, search, grids)
