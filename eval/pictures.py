@@ -185,7 +185,7 @@ def guesses(options: Guesses) -> np.ndarray:
     rows = []
     for scene in find_scenes(options.scenes):
         row = []
-        for env, i in walk(scene, options, sensors=("depth", "plan"), anticipation="occupancy"):
+        for env, i in walk(scene, options, sensors=("depth", "plan"), anticipation="occupancy", look_around=True):
             row.append(guess(env, i))
         rows.append([*row, truth(env, i)])
     middle = slice((SIDE - SHOWN) // 2, (SIDE + SHOWN) // 2)

@@ -115,6 +115,7 @@ def agent(row: Row) -> str:
     notes += [f"seed {params['seed']}"] if params.get("seed") else []
     notes += ["likeliest actions"] if params.get("sample") is False else []
     notes += ["sees by OpenGL"] if params.get("renderer") == "opengl" else []
+    notes += ["looks around"] if params.get("look_around") else []
     notes += ["noisy wheels"] if params.get("actuation_noise") else []
     notes += ["no GPS and compass"] if params.get("gps_compass") is False else []
     notes += [f"from {params['camera_height']:g} m"] if "camera_height" in params else []

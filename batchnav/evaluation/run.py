@@ -247,11 +247,12 @@ class Evaluation:
 
 
 def unusual(config: NavConfig) -> dict[str, Any]:
-    """Sensors, what cameras are like, and settings of body and task that are not the defaults, by name.
+    """Sensors, what cameras are like, whether it looks around, and settings of body and task that are no defaults, by name.
 
     It is what tells agents apart; pictures' sizes do not.
     """
     found: dict[str, Any] = {} if config.sensors == NavConfig.sensors else {"sensors": "+".join(config.sensors)}
+    found |= {"look_around": True} if config.map.look_around else {}
     for part in (config.body, config.camera, config.task):
         default, sizes = to_dict(type(part)()), ("height", "width")
         found |= {name: value for name, value in to_dict(part).items() if value != default[name] and name not in sizes}
