@@ -118,6 +118,7 @@ TRAINED_BY = {
     (180_092_928, ""): "batchnav train --config pointnav_scans_h200",
     (165_019_648, ""): "batchnav train --config pointnav_best_h200",
     (104_857_600, "depth+plan"): "batchnav train --config pointnav_plan_h200",
+    (104_857_600, "depth+plan, looks around"): "batchnav train --config pointnav_plan_h200",
     (171_048_960, "depth+plan"): f"{_LEFT_ALONE} --ppo.total-frames 171_048_960",
     (160_956_416, "depth+plan"): (
         f"{_LEFT_ALONE} --scenes.files hall:0-255 scan:20000-21535 building:0-511 block:0-511 "
@@ -175,7 +176,8 @@ def leaderboard() -> str:
     for row in wanted_rows("pointnav", parse(f"metric=success|spl split={'|'.join(FAMILIES)} sample=|True")):
         params = row["params"]
         if params.get("renderer", "raycast") == "raycast" and not {"camera_height", "hfov_deg"} & params.keys():
-            kind = ", ".join(params[name] for name in ("encoder", "sensors") if params.get(name))
+            notes = [params[name] for name in ("encoder", "sensors") if params.get(name)]
+            kind = ", ".join(notes + ["looks around"] * params.get("look_around", False))
             agent = params["agent"], params.get("frames"), params.get("seed") or 0, kind
             lines.setdefault(agent, {})[params["split"], row["metric"]] = row
     if not lines:

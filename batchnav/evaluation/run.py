@@ -247,9 +247,9 @@ class Evaluation:
 
 
 def unusual(config: NavConfig) -> dict[str, Any]:
-    """Sensors, what cameras are like, whether it looks around, and settings of body and task that are no defaults, by name.
+    """Sensors, what cameras are like, whether it looks around, and settings of body and task that are not the defaults.
 
-    It is what tells agents apart; pictures' sizes do not.
+    By name. It is what tells agents apart; pictures' sizes do not.
     """
     found: dict[str, Any] = {} if config.sensors == NavConfig.sensors else {"sensors": "+".join(config.sensors)}
     found |= {"look_around": True} if config.map.look_around else {}
