@@ -43,7 +43,7 @@ def test_maps_grow_along_a_row_and_have_a_row_a_scene(tmp_path):
 
 
 def test_guesses_stand_beside_the_truth(tmp_path):
-    pictures.main(pictures.Guesses(tmp_path / "guesses.png", scenes=("house:3",), times=2, steps=6, tries=4))
+    pictures.main(pictures.Guesses(tmp_path / "guesses.png", scenes=("house:3",), times=2, steps=30, tries=4))
     drawn = np.asarray(Image.open(tmp_path / "guesses.png").convert("RGB"), int)
     side = pictures.SHOWN * pictures.CELL_ZOOM
     assert drawn.shape == (side, 3 * side + 2 * GAP, 3)
