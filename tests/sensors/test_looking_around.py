@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from walks import SENSORS
 
 import batchnav
 from batchnav.data.scenes import find_scene
@@ -15,7 +16,6 @@ from batchnav.sensors.ground import EVERY
 from batchnav.sim.bodies import LEFT, RIGHT
 from batchnav.sim.velocity import VelocityConfig
 
-SENSORS = ("depth", "map", "plan")
 TOLD = math.pi / 2
 """The angle of who is to turn to the left."""
 
@@ -34,13 +34,13 @@ def looking(observation):
     return observation["plan"][:, 1] == TOLD
 
 
-def until_looked(env, action=LEFT, seed=0):
-    """Steps until nobody is told to turn, and the last observation."""
-    observation, _ = env.reset(seed=seed)
+def until_looked(env):
+    """Steps to the left until nobody is told to turn, and the last observation."""
+    observation, _ = env.reset(seed=0)
     for steps in range(200):
         if not looking(observation).any():
             return steps, observation
-        observation, *_ = env.step([action] * env.num_envs)
+        observation, *_ = env.step([LEFT] * env.num_envs)
     raise AssertionError("told to turn for ever")
 
 
@@ -50,7 +50,6 @@ def test_it_turns_until_its_camera_has_seen_all_around(house, hfov, turn, turns)
     steps, observation = until_looked(env)
     assert steps in (turns, turns + 1), "one more where what is left is a rounding"
     known, goal = env.mapper.known, observation["pointgoal"]
-    torch.testing.assert_close(env.mapper.told["plan"][:, 0], observation["plan"][:, 0])
     assert (known.length > 0).all() and (observation["plan"][:, 0] >= goal[:, 0] - 0.3).all(), "no way was planned"
     plain = make(house, hfov_deg=hfov, turn_angle_deg=turn, look_around=False)
     plain.reset(seed=0)
@@ -96,7 +95,6 @@ def test_every_episode_begins_so(house):
     for _ in range(4):
         observation, *_ = env.step([LEFT] * 4)
     assert looking(observation).all()
-    assert not set(observation) ^ set(env.observe()) and looking(env.observe()).all()
 
 
 def test_it_guesses_when_it_has_looked(house):
