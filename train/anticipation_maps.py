@@ -133,7 +133,7 @@ def keep(env: NavEnv, rows: torch.Tensor, generator: torch.Generator) -> Recorde
     on_map = (windows.places + low[:, None]).floor().long()
     inside = ((on_map >= 0) & (on_map < SIDE)).all(2)
     goal, _, agent = torch.where(inside, on_map[..., 1] * SIDE + on_map[..., 0], -1).int().T.contiguous()
-    entered = torch.where(at_feet(agent, known.frame[rows, 2]), GROUND, 0).maximum(ground)
+    entered = ground.masked_fill((ground == 0) & at_feet(agent, known.frame[rows, 2]), GROUND)
     reach = times_over_seen(Maps(stands, entered), agent)
     starts = leaving(Maps(stands, ground), (entered == 0) & (stands < SHARED), reach, generator)
     starts = torch.cat([agent[:, None], starts], 1)

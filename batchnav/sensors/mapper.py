@@ -89,7 +89,8 @@ MAP_SPECS = {
 }
 """By sensor. "map": the 12 m around the agent, which looks up from the middle: 0.05 unknown, 0.15 ground, 0.25 beside
 an obstacle, 0.35 an obstacle, 0.45 where it was, 0.55 the way, 0.65 the goal (without one, itself). "plan": metres of
-the way that is left, and the angle to where it first bends, radians, positive to the left."""
+the way that is left, and the angle to where it first bends, radians, positive to the left; while an agent is to look
+around, the goal sensor's metres, and a quarter turn to the left."""
 
 
 class Walking(Placed, Protocol):
@@ -197,7 +198,7 @@ class Mapper:
         """The lowest and highest values of `state` that kernels can go on from, by name, where not all are good."""
         return {
             "known_way": (0, CELLS - 1), "known_length": (0, LONGEST), "known_anticipated": (0, MOST_ADDED),
-            "known_guessed": (1 - EVERY, torch.iinfo(torch.int32).max),
+            "known_guessed": (1 - EVERY, torch.iinfo(torch.int32).max), "known_around": (0.0, float(ALL_AROUND)),
         }  # fmt: skip
 
     def update(self, depth: torch.Tensor, views: Views) -> None:

@@ -9,7 +9,7 @@ from walks import SENSORS
 import batchnav
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
-from batchnav.errors import ConfigError
+from batchnav.errors import CheckpointError, ConfigError
 from batchnav.evaluation.agents import make_reference_agent
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.ground import EVERY
@@ -119,6 +119,8 @@ def test_resuming_goes_on_looking(house):
     again.load_state_dict(env.state_dict())
     for _ in range(25):
         assert torch.equal(env.step([LEFT] * 4)[0]["plan"], again.step([LEFT] * 4)[0]["plan"])
+    with pytest.raises(CheckpointError, match="known_around"):
+        again.load_state_dict({**env.state_dict(), "known_around": torch.full((4,), -1.0)})
     plain = make(house, look_around=False)
     plain.reset(seed=0)
     assert "known_around" not in plain.state_dict()
