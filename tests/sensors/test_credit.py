@@ -3,7 +3,7 @@
 import pytest
 import torch
 from numba import types as nb
-from test_mapper import dijkstra, walk
+from walks import dijkstra, walk
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
