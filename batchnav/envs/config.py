@@ -12,7 +12,7 @@ from batchnav.errors import ConfigError
 from batchnav.sensors.anticipation import MapConfig
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
-from batchnav.sensors.mapper import MAP_SPECS
+from batchnav.sensors.mapper import MAP_SPECS, PLAN
 from batchnav.sensors.rgb import RGBConfig
 from batchnav.sensors.rig import MAIN
 from batchnav.sim.bodies import BodyConfig
@@ -50,10 +50,11 @@ class NavConfig:
         for name in self.cameras:
             if not name.isidentifier():
                 raise ConfigError(f"cameras: found a camera named {name!r}, expected letters, digits and underscores")
-        for name, value in vars(self.map).items():
-            if value and not MAP_SPECS.keys() & set(self.sensors):
+        for name, readers in (("anticipation", MAP_SPECS), ("look_around", (PLAN,))):
+            value = getattr(self.map, name)
+            if value and not set(readers) & set(self.sensors):
                 found = f"{name}: found {value!r} with sensors {', '.join(self.sensors)}"
-                raise ConfigError(f"{found}, expected {' or '.join(MAP_SPECS)} among them")
+                raise ConfigError(f"{found}, expected {' or '.join(readers)} among them")
 
     @property
     def task_name(self) -> str:

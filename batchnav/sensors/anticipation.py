@@ -30,8 +30,9 @@ from batchnav.sensors.search import PARTS
 
 WINDOW = 128
 """Cells along the sides of the square around the agent that is guessed: 25.6 m, where cells are not larger."""
-_ABOUT_DONE = 0.2
-"""Radians that an agent is yet to turn, which looks around, when its guess is made: so that its first plan has it."""
+_ONE_TURN = 1.01
+"""Turns that who looks around is yet to make when its guess is made, at most, so that its first plan has it; and
+rounding."""
 _SPARE = 1.125
 """CUDA: room for so many times the guesses of an average step. Where more are due, those wait that waited least."""
 _FEW = 256
@@ -192,15 +193,16 @@ class Anticipation:
         weights: as `MapConfig.anticipation`.
         n: N.
         device: of the maps.
+        turn: radians that an agent turns in a step, at most.
     """
 
-    def __init__(self, weights: str, n: int, device: torch.device):
+    def __init__(self, weights: str, n: int, device: torch.device, turn: float):
         model = load_occupancy(weights).eval()
         model.down, model.up = (nn.ModuleList(map(_fused, parts)) for parts in (model.down, model.up))
         self._dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         placed: Any = model.requires_grad_(False).to(device, self._dtype)
         self._model = placed.to(memory_format=torch.channels_last)
-        self._room, self._added = _room_for(n), self._added_tolls
+        self._room, self._added, self._turn = _room_for(n), self._added_tolls, turn
         if device.type == "cuda" and self._room > _FEW:  # half a minute's work, which thousands are worth
             self._added = torch.compile(self._added_tolls, dynamic=False)
 
@@ -210,7 +212,8 @@ class Anticipation:
 
         However often one asks in a step, it is done once.
         """
-        changed = (known.episode == bodies.episode) & (known.news > 0) & (known.around < _ABOUT_DONE)
+        has_looked = known.around <= _ONE_TURN * self._turn
+        changed = (known.episode == bodies.episode) & (known.news > 0) & has_looked
         ago = torch.where(changed, bodies.steps - known.guessed, 0)
         if ago.is_cuda:
             rows = torch.argsort(ago, descending=True, stable=True)[: self._room]

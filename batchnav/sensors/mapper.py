@@ -158,11 +158,11 @@ class Mapper:
         self.max_depth, self.due = depth.max_depth, True
         self._noise = RedwoodNoise(depth.depth_noise, depth.redwood_table) if depth.depth_noise else None
         levels = NavMeshSettings().agent_max_climb, build.agent_height
-        halves = build.longest_step / 2, math.radians(build.widest_turn_deg) / 2
+        turn = math.radians(build.widest_turn_deg)
         around = ALL_AROUND if config.look_around else 0.0
-        self._sight = Sight(*map(np.float32, (depth.max_depth, *levels, *halves, around)))
+        self._sight = Sight(*map(np.float32, (depth.max_depth, *levels, build.longest_step / 2, turn / 2, around)))
         self._rows, weights = self.searches(n, device), config.anticipation
-        self._anticipation = Anticipation(weights, n, device) if weights else None
+        self._anticipation = Anticipation(weights, n, device, turn) if weights else None
         self.known, self._search, self.told = self.arrays(names, n, self._rows, device, bool(weights))
         self._walkers = view(Walkers(bodies.position, bodies.heading, bodies.episode, bodies.collisions, goal))
         self._bodies, self._goal = bodies, goal

@@ -226,7 +226,7 @@ def test_what_is_no_network_is_refused(house, weights, tmp_path):
 
 
 def test_fewer_passes_say_the_same(weights):
-    network = Anticipation(str(weights), 1, torch.device("cpu"))._model
+    network = Anticipation(str(weights), 1, torch.device("cpu"), 0.1)._model
     inputs = torch.rand(2, 6, WINDOW, WINDOW)
     with torch.no_grad():
         torch.testing.assert_close(network(inputs), load_occupancy(weights).eval()(inputs), rtol=1e-3, atol=1e-3)

@@ -97,8 +97,9 @@ def test_every_episode_begins_so(house):
     assert looking(observation).all()
 
 
-def test_it_guesses_when_it_has_looked(house):
-    env = make(house, anticipation="occupancy")
+@pytest.mark.parametrize("turn", [10.0, 30.0])
+def test_its_first_plan_has_a_guess(house, turn):
+    env = make(house, anticipation="occupancy", turn_angle_deg=turn)
     steps, _ = until_looked(env)
     known = env.mapper.known
     assert (
@@ -126,11 +127,11 @@ def test_resuming_goes_on_looking(house):
     assert "known_around" not in plain.state_dict()
 
 
-def test_an_agent_without_a_map_cannot(house):
-    with pytest.raises(
-        ConfigError, match="look_around: found True with sensors depth, expected map or plan among them"
-    ):
-        batchnav.PointNavEnv([house], 2, "cpu", look_around=True)
+def test_an_agent_without_a_plan_cannot(house):
+    for sensors in (("depth",), ("depth", "map")):
+        found = f"look_around: found True with sensors {', '.join(sensors)}, expected plan among them"
+        with pytest.raises(ConfigError, match=found):
+            batchnav.PointNavEnv([house], 2, "cpu", sensors=sensors, look_around=True)
 
 
 @pytest.mark.cuda
