@@ -20,7 +20,7 @@ from batchnav.data.scenes import GENERATED, find_played, find_scene, find_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ConfigError, DivergenceError
-from batchnav.evaluation.agents import make_reference_agent
+from batchnav.evaluation.agents import make_teacher
 from batchnav.evaluation.play import evaluate
 from batchnav.houses import make_swatches
 from batchnav.policy.actor_critic import ActorCritic
@@ -164,7 +164,7 @@ def make_learner(run: PointNavRun, ranks: Ranks | None = None) -> Learner:
 def make_kickstart(run: PointNavRun, env: NavEnv) -> Kickstart | None:
     """The teacher that the run names."""
     name = run.kickstart.teacher
-    return Kickstart(make_reference_agent(name, env).act, run.kickstart) if name else None
+    return Kickstart(make_teacher(name, env).act, run.kickstart) if name else None
 
 
 def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:

@@ -6,11 +6,12 @@ from toys import Bandit, Point
 
 from batchnav.config import KickstartConfig, PolicyConfig, PPOConfig, from_dict
 from batchnav.errors import ConfigError
-from batchnav.evaluation.agents import make_reference_agent
+from batchnav.evaluation.agents import make_reference_agent, make_teacher
 from batchnav.policy import ActorCritic
 from batchnav.ppo import Kickstart, Learner
 from batchnav.runs.config import PointNavRun
 from batchnav.runs.training import make_learner
+from batchnav.sim.bodies import STOP
 
 POLICY = PolicyConfig(lstm_layers=0, hidden_size=32)
 PPO = PPOConfig(num_envs=64, rollout_steps=8, epochs=2, minibatches=2, optimizer="adamw", learning_rate=1e-2)
@@ -76,10 +77,22 @@ def test_a_teacher_that_no_longer_counts_changes_nothing():
 def test_a_run_is_taught_what_the_planner_does():
     learner = make_learner(from_dict(PointNavRun, RUN))
     learner.update(0.0)
-    rollout, planner = learner.rollout, make_reference_agent("planner", learner.env)
+    rollout, planner = learner.rollout, make_teacher("planner", learner.env)
     for t in range(rollout.num_steps):
         assert learner.taught[t].equal(planner.act(rollout.get_obs(t), rollout.start[t]))
     assert len(learner.taught.unique()) > 1
+
+
+def test_a_teacher_stops_before_it_need():
+    """A policy that tells distances to 2 mm, and stops where it did, is near enough to the goal."""
+    env = make_learner(from_dict(PointNavRun, RUN)).env
+    teacher, planner = make_teacher("planner", env), make_reference_agent("planner", env)
+    for metres, stops in ((0.196, (True, True)), (0.199, (False, True)), (0.201, (False, False))):
+        seen = {name: torch.tensor([[metres, 0.0]]).repeat(8, 1) for name in ("pointgoal", "plan")}
+        found = [
+            bool((agent.act(seen, torch.zeros(8, dtype=torch.bool)) == STOP).all()) for agent in (teacher, planner)
+        ]
+        assert tuple(found) == stops, metres
 
 
 @pytest.mark.parametrize(
