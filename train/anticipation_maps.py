@@ -27,8 +27,9 @@ HOW: tuple[dict[str, Any], ...] = tuple(
     {**cameras, "look_around": looks} for cameras in ({}, _MANY_CAMERAS) for looks in (False, True)
 )
 """With the usual camera, and with many, of agents that look around first or do not: of each as many maps."""
-ONE_IN = 16
-"""Steps of an agent of which one is recorded, at random."""
+KEPT, SHORTEST = 0.5, 2.0
+"""An agent's step is recorded with a chance of so many metres by its episode's shortest way, which counts as so long at
+least: of each episode about as many maps, however long it is, since a detour takes of SPL what it is of that way."""
 BEFORE = 128
 """Steps before the first one that is recorded, so that agents are in all parts of their episodes."""
 STANDS, SEEN, WALKABLE = 15, 16, 64
@@ -114,13 +115,19 @@ def walk(env: NavEnv, maps: int, generator: torch.Generator, show: Callable[[int
         starts, step = terminated | truncated, step + 1
         if step < BEFORE:
             continue
-        drawn = torch.rand(env.num_envs, generator=generator) < 1 / ONE_IN
+        chance = chance_to_record(env.task.facts["start_distance"].cpu())
+        drawn = torch.rand(env.num_envs, generator=generator) < chance
         kept = (drawn & (env.mapper.known.around == 0).cpu()).nonzero()[:, 0][: maps - count]
         if len(kept):
             parts.append(keep(env, kept.to(env.device), generator))
             count += len(kept)
             show(count)
     return parts
+
+
+def chance_to_record(distance: torch.Tensor) -> torch.Tensor:
+    """Of a step in episodes whose shortest ways have so many metres: f32 [N]."""
+    return KEPT / distance.clamp(min=SHORTEST)
 
 
 def keep(env: NavEnv, rows: torch.Tensor, generator: torch.Generator) -> Recorded:

@@ -22,7 +22,7 @@ ROWS = torch.arange(8)
 
 @pytest.fixture(scope="module")
 def recorded():
-    """Maps of two houses from an eighth of the steps."""
+    """Maps of two houses."""
     bank = SceneBank.pack(load_scenes(["house:0-1"], appearance=False), "cpu")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(anticipation_maps, "BEFORE", 10)
@@ -51,6 +51,12 @@ def test_recorded_maps_agree_with_the_truth(recorded):
     assert walkable[torch.arange(48), agent].float().mean() > 0.8, "the middle of its cell may be beside it"
     at = (recorded.places[:, 2] + recorded.low).long()
     assert torch.equal(at[:, 1] * SIDE + at[:, 0], agent)
+
+
+def test_of_every_episode_about_as_many_maps_are_recorded():
+    """Of three times as long ones a step is recorded a third as often."""
+    chance = anticipation_maps.chance_to_record(torch.tensor([1.0, 2.0, 5.0, 15.0]))
+    torch.testing.assert_close(chance, torch.tensor([0.25, 0.25, 0.1, 1 / 30]))
 
 
 def test_ways_begin_where_agents_may_leave_what_they_saw(recorded):
