@@ -96,7 +96,8 @@ CLAIMS = (
 _WEAKER = "--kickstart.coef 0.1 --ppo.entropy-coef 0.01"
 _BY_METRES = "batchnav train --config pointnav_cpu --policy.no-log-distance"
 _SHORTER = "--scenes.houses 48 --ppo.minibatches 8 --ppo.total-frames 2750000"
-_LEFT_ALONE = "batchnav train --config pointnav_plan_h200 --kickstart.share 1.05 --ppo.gamma 0.997"
+_AT_ONCE = "batchnav train --config pointnav_plan_h200 --map.no-look-around --kickstart.coef 0.5"
+_LEFT_ALONE = f"{_AT_ONCE} --kickstart.share 1.05 --ppo.gamma 0.997"
 TRAINED_BY = {
     (5_001_216, "simple_cnn"): "batchnav train --config pointnav_cpu",
     (4_800_512, "simple_cnn"): f"{_BY_METRES} --ppo.total-frames 4800000",
@@ -117,7 +118,8 @@ TRAINED_BY = {
     (300_023_808, ""): "batchnav train --config pointnav_h200_300m",
     (180_092_928, ""): "batchnav train --config pointnav_scans_h200",
     (165_019_648, ""): "batchnav train --config pointnav_best_h200",
-    (104_857_600, "depth+plan"): "batchnav train --config pointnav_plan_h200",
+    (104_857_600, "depth+plan, looks around"): "batchnav train --config pointnav_plan_h200",
+    (104_857_600, "depth+plan"): _AT_ONCE,
     (171_048_960, "depth+plan"): f"{_LEFT_ALONE} --ppo.total-frames 171_048_960",
     (160_956_416, "depth+plan"): (
         f"{_LEFT_ALONE} --scenes.files hall:0-255 scan:20000-21535 building:0-511 block:0-511 "
