@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from batchnav.data.scenes import load_scenes
+from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.anticipation import MOST_ADDED, WINDOW, OccupancyNet, load_occupancy, odds
@@ -53,10 +54,26 @@ def test_recorded_maps_agree_with_the_truth(recorded):
     assert torch.equal(at[:, 1] * SIDE + at[:, 0], agent)
 
 
-def test_of_every_episode_about_as_many_maps_are_recorded():
-    """Of three times as long ones a step is recorded a third as often."""
-    chance = anticipation_maps.chance_to_record(torch.tensor([1.0, 2.0, 5.0, 15.0]))
-    torch.testing.assert_close(chance, torch.tensor([0.25, 0.25, 0.1, 1 / 30]))
+def test_of_every_episode_about_as_many_maps_are_recorded(monkeypatch):
+    """Of twice as long ones a step is recorded half as often, and it is the episode's shortest way that counts."""
+    metres, chance = torch.tensor([2.0, 4.0, 15.0]), anticipation_maps.chance_to_record
+    torch.testing.assert_close(chance(2 * metres), chance(metres) / 2)
+    assert (chance(torch.tensor([0.0, 1.0])) < 1).all(), "nor all steps of a short one"
+    seen, kept = [], []
+
+    def long_ones(distance):
+        seen.extend(distance.tolist())
+        return (distance > 5.0).float()
+
+    def keep(env, rows, generator):
+        kept.extend(env.task.facts["start_distance"][rows].tolist())
+
+    for name, value in (("BEFORE", 1), ("chance_to_record", long_ones), ("keep", keep)):
+        monkeypatch.setattr(anticipation_maps, name, value)
+    bank = SceneBank.pack(load_scenes(["house:0-1"], appearance=False), "cpu")
+    env = NavEnv(bank, 8, seed=0, sensors=("depth", "plan"), copy=False)
+    anticipation_maps.walk(env, 40, torch.Generator().manual_seed(0), lambda count: None)
+    assert len(kept) == 40 and min(kept) > 5.0 > min(seen)
 
 
 def test_ways_begin_where_agents_may_leave_what_they_saw(recorded):
