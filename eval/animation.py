@@ -20,10 +20,10 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.play import Recording
 from batchnav.evaluation.run import Evaluation, PolicyPlayer
-from batchnav.render import render
-from batchnav.runtime.files import replacing
+from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.scene import Scene
+from batchnav.sensors.scene_images import render
 from batchnav.view.mosaic import colour_depth, colour_ids
 from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
 from batchnav.view.video import caption

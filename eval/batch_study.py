@@ -20,9 +20,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import tyro
 
-from batchnav.config import PPOConfig
-from batchnav.runs.metrics import load_metrics
-from batchnav.runs.results import RESULTS, record, row
+from batchnav.ppo.config import PPOConfig
+from batchnav.report.metrics import load_metrics
+from batchnav.report.results import RESULTS, record, row
 from batchnav.runtime.device import resolve_device
 
 ROOT = Path(__file__).resolve().parents[1]

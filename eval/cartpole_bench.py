@@ -13,11 +13,11 @@ from numba import prange
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.physics import MAX_STEPS, START_RANGE, WINDOW, WINDOW_BITS, age, has_failed, push, start
 from batchnav.cartpole.rollout import random_bits
-from batchnav.runs.results import row
-from batchnav.runtime.arrays import view
-from batchnav.runtime.intrinsics import load4, store4
-from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, inline_function
-from batchnav.runtime.launch import launch
+from batchnav.report.results import row
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function
+from batchnav.runtime.kernels.intrinsics import load4, store4
+from batchnav.runtime.kernels.launch import launch
 
 SAMPLE_SECONDS = 0.03
 REPEATS = 7

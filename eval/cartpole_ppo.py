@@ -11,16 +11,17 @@ import gymnasium
 import torch
 from gymnasium.vector import AutoresetMode
 
+from batchnav.cartpole.config import CartPoleRun
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.score import SOLVED, mean_return
 from batchnav.cartpole.torch_env import TorchCartPoleEnv
-from batchnav.config import CartPoleRun, load_config
+from batchnav.config import load_config
 from batchnav.envs.adapters.gymnasium_vector import FromGymnasium
 from batchnav.envs.adapters.stable_baselines3 import GymnasiumFromSB3
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.learner import Learner
 from batchnav.ppo.schedule import learning_rate_scale
-from batchnav.runs.results import row
+from batchnav.report.results import row
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 SEEDS = range(5)

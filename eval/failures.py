@@ -29,15 +29,15 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from batchnav.data.episodes import Episode
+from batchnav.data.episodes.episode_file import Episode
 from batchnav.envs.nav import needed_appearance
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.play import Recording
 from batchnav.evaluation.run import Evaluation, PolicyPlayer
-from batchnav.houses import make_plan
-from batchnav.houses.layout import CELL
+from batchnav.procedural import make_plan
+from batchnav.procedural.plans.layout import CELL
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files import replacing
+from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.scene import Scene
 from batchnav.view.topdown import TopDownMap
 from batchnav.view.video import draw_episode

@@ -19,11 +19,11 @@ import tyro
 from batchnav.envs.nav import needed_appearance
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.run import Evaluation, PolicyPlayer
-from batchnav.runs.results import append_rows
-from batchnav.runtime.bundled import EPISODES, FAMILIES
+from batchnav.report.results import append_rows
+from batchnav.report.terminal import print_agents
 from batchnav.runtime.device import resolve_device
+from batchnav.runtime.files.bundled import EPISODES, FAMILIES
 from batchnav.tasks.pointnav import METRIC_SPECS
-from batchnav.view.terminal import print_agents
 
 
 @dataclass(frozen=True)

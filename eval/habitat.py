@@ -22,15 +22,15 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from batchnav.data.episodes import Episode, group_by_scene, load_episodes
+from batchnav.data.episodes.episode_file import Episode, group_by_scene, load_episodes
 from batchnav.data.scenes import find_played
 from batchnav.data.source import SCENES_DIR
 from batchnav.errors import ArgumentError, BatchnavError
-from batchnav.evaluation.habitat_agent import HabitatAgent
-from batchnav.evaluation.habitat_sim import check_comparable
-from batchnav.evaluation.side_by_side import Pair, side_by_side
+from batchnav.habitat.agent import HabitatAgent
+from batchnav.habitat.side_by_side import Pair, side_by_side
+from batchnav.habitat.simulator import check_comparable
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files import replacing
+from batchnav.runtime.files.atomic import replacing
 
 COMPARED = ("success", "spl", "steps", "collisions", "path_length", "distance_to_goal")
 

@@ -24,19 +24,19 @@ from rich.table import Table
 
 from batchnav.config import load_config
 from batchnav.data.parallel import in_parallel
-from batchnav.data.prepared import save_prepared
+from batchnav.data.prepared.scene_file import save_prepared
 from batchnav.data.scenes import SCENES_PER_WORKER, find_scene
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.intervals import scene_interval
 from batchnav.evaluation.run import Evaluation, PolicyPlayer
-from batchnav.houses import ScanDefects, tear
-from batchnav.runs.config import PointNavRun
-from batchnav.runs.folder import RunFolder
-from batchnav.runs.results import STYLE
-from batchnav.runs.training import train
-from batchnav.runtime.bundled import EPISODES
+from batchnav.procedural import ScanDefects, tear
+from batchnav.report.results import STYLE
 from batchnav.runtime.device import resolve_device
+from batchnav.runtime.files.bundled import EPISODES
 from batchnav.scene.scene import make_scene
+from batchnav.training.config import PointNavRun
+from batchnav.training.folder import RunFolder
+from batchnav.training.loop import train
 
 ROOT = Path(__file__).resolve().parents[1]
 FAMILIES = ("val", "hall", "scan")

@@ -27,13 +27,13 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from batchnav.data.episodes import Episode, check_episodes, save_episodes
-from batchnav.data.generate import generate_episodes, generate_starts
+from batchnav.data.episodes.episode_file import Episode, check_episodes, save_episodes
+from batchnav.data.episodes.generate import generate_episodes, generate_starts
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import PRESETS
 from batchnav.errors import EpisodeError
-from batchnav.houses import SPLITS
-from batchnav.runtime.bundled import EPISODES
+from batchnav.procedural import SPLITS
+from batchnav.runtime.files.bundled import EPISODES
 from batchnav.scene.scene import Scene
 
 FILES = {"val": ("house", "val"), "test": ("house", "test"), "hall": ("hall", "val"),

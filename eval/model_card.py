@@ -21,13 +21,13 @@ from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.run import Evaluation, Player, PolicyPlayer, ReferencePlayer
 from batchnav.policy.weights import load_policy, save_policy
-from batchnav.runs.folder import CONFIG_NAME
-from batchnav.runs.results import append_rows, commit
-from batchnav.runtime.bundled import EPISODES, FAMILIES, WEIGHTS
+from batchnav.report.model_card import write_model_card
+from batchnav.report.results import append_rows, commit
+from batchnav.report.terminal import print_agents
 from batchnav.runtime.device import machine, resolve_device
+from batchnav.runtime.files.bundled import EPISODES, FAMILIES, WEIGHTS
 from batchnav.tasks.pointnav import METRIC_SPECS
-from batchnav.view.model_card import write_model_card
-from batchnav.view.terminal import print_agents
+from batchnav.training.folder import CONFIG_NAME
 
 
 @dataclass(frozen=True)

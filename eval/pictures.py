@@ -21,22 +21,22 @@ import torch
 import tyro
 from PIL import Image
 
+from batchnav.agents.registry import PlannerAgent
 from batchnav.config import from_dict
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import BatchnavError
-from batchnav.evaluation.agents import PlannerAgent
-from batchnav.houses import make_swatches
-from batchnav.render import render
-from batchnav.render.choose import make_renderer
-from batchnav.runtime.files import replacing
+from batchnav.mapping.integrate import OBSTACLE, SIDE, WALKED
+from batchnav.mapping.shortest_path import FREE
+from batchnav.procedural import make_swatches
+from batchnav.renderers.choose import make_renderer
+from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sensors import SENSORS
 from batchnav.sensors.camera import CameraConfig
-from batchnav.sensors.ground import OBSTACLE, SIDE, WALKED
-from batchnav.sensors.search import FREE
+from batchnav.sensors.scene_images import render
 from batchnav.sensors.sensor import Views
 from batchnav.view.mosaic import colour_depth, colour_ids, mosaic
 

@@ -23,11 +23,12 @@ import torch
 import tyro
 
 from batchnav.cartpole.env import CartPoleEnv
-from batchnav.config import PolicyConfig, PPOConfig
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.config import PolicyConfig
+from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.learner import Learner
-from batchnav.runs.results import record, row
+from batchnav.report.results import record, row
 from batchnav.runtime.device import resolve_device
 
 

@@ -38,10 +38,10 @@ from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.rollout import BYTES_PER_TRAJECTORY_STEP, CartPoleRollout, Trajectory
 from batchnav.cartpole.step import BYTES_PER_STEP, step_cuda
 from batchnav.cartpole.torch_env import TorchCartPoleEnv, torch_push, torch_step
-from batchnav.runs.results import record, row
-from batchnav.runtime.arrays import view
+from batchnav.report.results import record, row
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.launch import BoundKernel
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.launch import BoundKernel
 
 COUNTS_CUDA = (1, 64, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 10_000_000)
 COUNTS_CPU = (1, 64, 1024, 16_384, 65_536, 1_048_576)

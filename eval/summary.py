@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from batchnav.runs.results import rows_of
-from batchnav.runtime.bundled import FAMILIES
+from batchnav.report.results import rows_of
+from batchnav.runtime.files.bundled import FAMILIES
 
 Row = dict[str, Any]
 Agent = tuple[str, int | None, int, str]

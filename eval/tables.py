@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchnav.config import PPOConfig
 from batchnav.evaluation.intervals import Interval, format_interval
-from batchnav.runs.results import figure, shown, unit
+from batchnav.ppo.config import PPOConfig
+from batchnav.report.results import figure, shown, unit
 from eval.summary import SUMMARIES, Row, machine, markdown, parse, wanted_rows
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -31,14 +31,15 @@ import numpy as np
 import torch
 import tyro
 
-from batchnav.config import PolicyConfig, PPOConfig
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.policy import ActorCritic
+from batchnav.policy.config import PolicyConfig
 from batchnav.ppo import Learner
+from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.stats import merged
 from batchnav.runtime.device import make_deterministic
-from batchnav.runtime.distributed import Ranks, join
+from batchnav.runtime.distributed.ranks import Ranks, join
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPARED = ("loss/loss", "loss/policy_loss", "loss/value_loss", "loss/entropy", "loss/grad_norm", "reward")
@@ -191,10 +192,10 @@ def compare_losses(options: Options) -> int:
         learner = make_learner(options, ranks)
         rows = []
         for i in range(options.updates if ranks.several else options.losses):
-            row = merged(ranks.exchange(learner.update(0.01 + 0.5 * i / options.updates).read()))
+            row = merged(ranks.all_gather(learner.update(0.01 + 0.5 * i / options.updates).read()))
             rows.append([row[name] for name in COMPARED])
         weights = torch.cat([parameter.detach().flatten().cpu() for parameter in learner.policy.parameters()])
-        hashes = ranks.exchange(hashlib.sha256(weights.numpy().tobytes()).hexdigest()[:16])
+        hashes = ranks.all_gather(hashlib.sha256(weights.numpy().tobytes()).hexdigest()[:16])
         if ranks.first:
             print(json.dumps({"losses": rows[: options.losses], "weights": hashes}), flush=True)
     return 0

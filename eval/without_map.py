@@ -38,10 +38,10 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.run import Evaluation
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.runtime.bundled import EPISODES
+from batchnav.report.terminal import print_agents
+from batchnav.runtime.files.bundled import EPISODES
 from batchnav.sim.bodies import FORWARD, STOP
 from batchnav.tasks.pointnav import METRIC_SPECS
-from batchnav.view.terminal import print_agents
 from eval.failures import by_outcome, outcomes
 from eval.free_space import BLOCKED, CELL, MARGIN, NEAR, Maps, Settings, go_all, look_all, reveal_all, set_unseen
 

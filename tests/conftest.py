@@ -92,7 +92,7 @@ def compile_ptx(monkeypatch):
 def opengl() -> None:
     """For tests that need OpenGL 4.5: they skip where there is none."""
     from batchnav.errors import DeviceError
-    from batchnav.render.opengl.gl import open_context
+    from batchnav.renderers.opengl.gl import open_context
 
     try:
         open_context(torch.device("cpu")).release()

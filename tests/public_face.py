@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 import batchnav
-from batchnav.data.datasets import Dataset
-from batchnav.data.episodes import Episode
+from batchnav.data.episodes.episode_file import Episode
+from batchnav.data.habitat.datasets import Dataset
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.policy.agent import Agent
+from batchnav.policy.agent import PolicyAgent
 from batchnav.types import Visibility
 
 
@@ -87,7 +87,7 @@ def play(scenes: list[batchnav.Scene]) -> None:
     assert_type(env.device, torch.device)
     assert_type(env.config, batchnav.NavConfig)
     policy = batchnav.load_policy("pointnav_h200", device=env.device)
-    assert_type(policy, Agent)
+    assert_type(policy, PolicyAgent)
     policy.reset(num_envs=env.num_envs)
     observation, info = env.reset(seed=1)
     assert_type(info, dict[str, Any])

@@ -12,10 +12,10 @@ import traceback
 
 import torch
 
-from batchnav.runtime.distributed import join
+from batchnav.runtime.distributed.ranks import join
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["batchnav.runs.training", "torch._dynamo"])  # torch imports it late
+CONTEXT.set_forkserver_preload(["batchnav.training.loop", "torch._dynamo"])  # torch imports it late
 PATIENCE = 900.0
 """Seconds for what takes a few on a quiet machine with compiled kernels."""
 

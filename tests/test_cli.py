@@ -16,15 +16,16 @@ import batchnav
 from batchnav.cli import COMMANDS, SLOW, main
 from batchnav.config import load_config
 from batchnav.data.catalog import SOURCES, Source
-from batchnav.data.episodes import load_episodes
-from batchnav.data.prepared import load_prepared
+from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.prepared.scene_file import load_prepared
 from batchnav.data.scenes import measure_scenes
+from batchnav.diagnostics import doctor
 from batchnav.errors import MeshError
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.render.opengl import gl
-from batchnav.runs import doctor, start
-from batchnav.runs.config import PointNavRun
-from batchnav.runtime.bundled import CONFIGS
+from batchnav.renderers.opengl import gl
+from batchnav.runtime.files.bundled import CONFIGS
+from batchnav.training import start
+from batchnav.training.config import PointNavRun
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchnav.config import CartPoleRun, from_dict, load_config, to_dict, validate
+from batchnav.cartpole.config import CartPoleRun
+from batchnav.config import from_dict, load_config, to_dict, validate
 from batchnav.errors import ConfigError
-from batchnav.runs.config import PointNavRun
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.rgb import RGBConfig
+from batchnav.training.config import PointNavRun
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 

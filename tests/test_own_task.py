@@ -8,10 +8,10 @@ import torch
 import yaml
 
 from batchnav.config import load_config
-from batchnav.runs.config import PointNavRun
-from batchnav.runs.training import train
 from batchnav.sensors import SENSORS
 from batchnav.tasks import TASKS
+from batchnav.training.config import PointNavRun
+from batchnav.training.loop import train
 from tests.pages import blocks
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_task.md"

@@ -12,9 +12,9 @@ import pytest
 import tyro
 
 from batchnav.cli import evaluate
-from batchnav.data.episodes import load_episodes, save_episodes
+from batchnav.data.episodes.episode_file import load_episodes, save_episodes
 from batchnav.policy import ENCODERS
-from batchnav.runs import start
+from batchnav.training import start
 from tests.pages import NEEDS, PAGES, ROOT, Block, blocks
 
 RUN = ("python", "sh")

@@ -6,7 +6,7 @@
     batchnav train --config pointnav_plan_houses_h200 --map.anticipation runs/mine.safetensors --out runs/mine
 
 An agent that maps what it sees walks in these scenes (`train/anticipation_maps.py`). First the network of
-`batchnav/sensors/anticipation.py` learns by cells: the odds that each is blocked. Then by ways: with its odds as tolls,
+`batchnav/mapping/predictor.py` learns by cells: the odds that each is blocked. Then by ways: with its odds as tolls,
 the way from where the agent may leave what it has seen is to be as long as it truly is, and the one that is shortest
 there is to be the shortest. Half of the maps are turned by some angle, since walls of scans and before robots run along
 no axis. In every tenth scene, which is held out, what it has learned is measured.
@@ -28,13 +28,9 @@ from torch.nn import functional
 
 from batchnav.data.scenes import load_scenes
 from batchnav.errors import ArgumentError, BatchnavError, CheckpointError
-from batchnav.runtime.announce import number_of, tell
-from batchnav.runtime.checks import check_int, check_number
-from batchnav.runtime.counting import counting
-from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files import check_writable
-from batchnav.scene.bank import SceneBank
-from batchnav.sensors.anticipation import (
+from batchnav.mapping.integrate import OBSTACLE, SIDE
+from batchnav.mapping.learn.path_cost_gradient import Ends, Maps, way_times
+from batchnav.mapping.predictor import (
     WINDOW,
     OccupancyNet,
     load_occupancy,
@@ -42,9 +38,13 @@ from batchnav.sensors.anticipation import (
     odds,
     save_occupancy,
 )
-from batchnav.sensors.credit import Ends, Maps, way_times
-from batchnav.sensors.ground import OBSTACLE, SIDE
-from batchnav.sensors.search import SIDE_OF_FREE
+from batchnav.mapping.shortest_path import SIDE_OF_FREE
+from batchnav.runtime.checks import check_int, check_number
+from batchnav.runtime.console.announce import number_of, tell
+from batchnav.runtime.console.progress import counting
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.files.atomic import check_writable
+from batchnav.scene.bank import SceneBank
 from train.anticipation_maps import THROUGH_OBSTACLE, Recorded, record
 
 HELD_OUT = 10

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 
+from batchnav.agents.registry import SETTINGS_OF_AGENTS, make_reference_agent
 from batchnav.envs.nav import NavEnv
-from batchnav.evaluation.agents import SETTINGS_OF_AGENTS, make_reference_agent
-from batchnav.runtime.counting import counting
+from batchnav.mapping.integrate import BESIDE, CELLS, GROUND, OBSTACLE, SHARED, SIDE
+from batchnav.mapping.learn.path_cost_gradient import Ends, Maps, way_times
+from batchnav.mapping.predictor import Windows
+from batchnav.mapping.shortest_path import SIDE_OF_FREE
+from batchnav.runtime.console.progress import counting
 from batchnav.scene.bank import SceneBank
-from batchnav.sensors.anticipation import Windows
-from batchnav.sensors.credit import Ends, Maps, way_times
-from batchnav.sensors.ground import BESIDE, CELLS, GROUND, OBSTACLE, SHARED, SIDE
-from batchnav.sensors.search import SIDE_OF_FREE
-from batchnav.sim.places import on_navmesh
+from batchnav.sim.positions import on_navmesh
 
 _MANY_CAMERAS: dict[str, Any] = {"camera_height_range": (0.3, 1.6), "hfov_range_deg": (55.0, 120.0)}
 HOW: tuple[dict[str, Any], ...] = tuple(

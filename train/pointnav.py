@@ -1,4 +1,4 @@
-"""Train a navigation agent: `batchnav train`, from the checkout. The loop: `batchnav/runs/training.py`.
+"""Train a navigation agent: `batchnav train`, from the checkout. The loop: `batchnav/training/loop.py`.
 
     python train/pointnav.py --config configs/pointnav_cpu.yaml --out runs/mine
     python train/pointnav.py --config configs/pointnav_cpu.yaml --out runs/mine --ppo.num-envs 128 --seed 3

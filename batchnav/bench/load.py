@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchnav.data.prepared import load_prepared, save_prepared
+from batchnav.data.prepared.scene_file import load_prepared, save_prepared
 from batchnav.data.scenes import find_scene
-from batchnav.houses import BENCHMARK_HOUSE
-from batchnav.runs.results import record, row
+from batchnav.procedural import BENCHMARK_HOUSE
+from batchnav.report.results import record, row
 from batchnav.scene.mesh import load_mesh, save_mesh
 
 IMPORT = "import time, torch; start = time.perf_counter(); import batchnav; print(time.perf_counter() - start)"

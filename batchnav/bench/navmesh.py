@@ -21,9 +21,9 @@ import numpy as np
 import torch
 
 from batchnav.data.scenes import find_scenes
-from batchnav.houses import BENCHMARK_HOUSE
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.runs.results import record, row
+from batchnav.procedural import BENCHMARK_HOUSE
+from batchnav.report.results import record, row
 from batchnav.runtime.device import num_threads, resolve_device
 
 FORWARD = 0.25

@@ -27,11 +27,11 @@ import torch
 
 from batchnav.data.scenes import find_scenes
 from batchnav.errors import DeviceError
-from batchnav.houses import BENCHMARK_HOUSE
-from batchnav.render.choose import RENDERERS, random_views
-from batchnav.render.opengl.renderer import OpenGLRenderer
-from batchnav.render.reference import pixel_directions
-from batchnav.runs.results import append_rows, print_table, row
+from batchnav.procedural import BENCHMARK_HOUSE
+from batchnav.renderers.choose import RENDERERS, random_views
+from batchnav.renderers.opengl.renderer import OpenGLRenderer
+from batchnav.renderers.reference import pixel_directions
+from batchnav.report.results import append_rows, print_table, row
 from batchnav.runtime.device import num_threads, resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene

@@ -21,10 +21,10 @@ from typing import Literal
 import torch
 
 from batchnav.data.scenes import find_scenes
-from batchnav.houses import BENCHMARK_HOUSE
-from batchnav.runs.results import append_rows, figure, print_table, row
+from batchnav.procedural import BENCHMARK_HOUSE
+from batchnav.report.results import append_rows, figure, print_table, row
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.graphs import WARM_UPS, Graphs
+from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, BodyConfig
 from batchnav.sim.simulator import Simulator

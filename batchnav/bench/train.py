@@ -43,21 +43,22 @@ import numpy as np
 import torch
 from torch._inductor import config as inductor
 
-from batchnav.config import PolicyConfig, PPOConfig
 from batchnav.data.scenes import find_scene, find_scenes, measure_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.envs.wrapper import Wrapper
 from batchnav.errors import DivergenceError
 from batchnav.policy import ActorCritic
+from batchnav.policy.config import PolicyConfig
 from batchnav.ppo import Learner
+from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.stats import Timer
-from batchnav.runs.results import RESULTS, append_rows, commit, print_table, row, rows_of
+from batchnav.report.results import RESULTS, append_rows, commit, print_table, row, rows_of
 from batchnav.runtime.device import make_deterministic
-from batchnav.runtime.distributed import Ranks, join
-from batchnav.runtime.graphs import WARM_UPS, Graphs
+from batchnav.runtime.distributed.ranks import Ranks, join
+from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.slots import Capacity
+from batchnav.scene.resident import Capacity
 from batchnav.sim.bodies import STOP
 
 POLICIES = {"paper": PolicyConfig(), "light": PolicyConfig(base_width=32, lstm_layers=1)}
@@ -272,7 +273,7 @@ def time_all_reduce(learner: Learner) -> float:
     """Seconds of summing the gradients over ranks when all come at once: the median of 20."""
     ranks, seconds = learner.ranks, []
     for _ in range(22):
-        ranks.meet()
+        ranks.barrier()
         timer = Timer(ranks.device)
         ranks.sum_(learner.bucket.flat)
         timer.mark()
@@ -290,7 +291,7 @@ def time_updates(learner: Learner, updates: int) -> dict[str, np.ndarray]:
         for i in range(WARM_UPS + 2 + updates):
             start, start_host = time.perf_counter(), time.process_time()
             stats = learner.update(1.0).read()  # the end of the schedule: a small rate, so that stop stays rare
-            learner.ranks.exchange(stats)
+            learner.ranks.all_gather(stats)
             if not math.isfinite(loss := stats["loss/loss"]):
                 raise DivergenceError(f"bench train: update {i + 1} has the loss {loss}, expected a number")
             host, loop = time.process_time() - start_host, time.perf_counter() - start

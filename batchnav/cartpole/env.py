@@ -16,10 +16,10 @@ from batchnav.cartpole.episodes import EpisodeInfo
 from batchnav.cartpole.physics import MAX_ANGLE, MAX_POSITION, WINDOW
 from batchnav.cartpole.step import MAX_BLOCK, restart_cpu, restart_cuda, step_cpu, step_cuda, step_few
 from batchnav.errors import ArgumentError, CheckpointError
-from batchnav.runtime.arrays import check_tensor, host_flag, view
 from batchnav.runtime.checks import check_int, check_open, check_seed, refuse_copies
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.launch import BoundKernel, launch
+from batchnav.runtime.kernels.arrays import check_tensor, host_flag, view
+from batchnav.runtime.kernels.launch import BoundKernel, launch
 from batchnav.types import Observation
 
 FEW = 1024

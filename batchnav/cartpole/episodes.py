@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from batchnav.cartpole.carts import Carts
-from batchnav.runtime.arrays import view
-from batchnav.runtime.intrinsics import load4, store4
-from batchnav.runtime.kernels import cpu_function, cuda, cuda_kernel, inline_function
-from batchnav.runtime.launch import BoundKernel
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_function, cuda, cuda_kernel, inline_function
+from batchnav.runtime.kernels.intrinsics import load4, store4
+from batchnav.runtime.kernels.launch import BoundKernel
 
 _FIRST, _SECOND_HALF, _UNUSED = np.int32(0), np.int32(4), np.float32(0.0)
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from batchnav.runtime.kernels import exact_function, inline_function
-from batchnav.runtime.rng import uniform4
+from batchnav.runtime.kernels.decorators import exact_function, inline_function
+from batchnav.runtime.kernels.rng import uniform4
 
 # The physics is that of Gymnasium's CartPole-v1, after Barto, Sutton and Anderson (1983).
 GRAVITY = 9.8

@@ -19,10 +19,10 @@ import torch
 from numba import prange
 
 from batchnav.cartpole.physics import MAX_STEPS, WINDOW, has_failed, push, start
-from batchnav.runtime.arrays import view
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, inline_function
-from batchnav.runtime.launch import launch
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function
+from batchnav.runtime.kernels.launch import launch
 
 
 class PlainCarts(NamedTuple):

@@ -23,11 +23,18 @@ from numba import prange
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.physics import MAX_STEPS, WINDOW, age, has_failed, push, start
 from batchnav.errors import ArgumentError
-from batchnav.runtime.arrays import check_tensor, view
-from batchnav.runtime.intrinsics import load4, store4
-from batchnav.runtime.kernels import cpu_function, cpu_kernel, cuda, cuda_kernel, device_function, inline_function
-from batchnav.runtime.launch import launch
-from batchnav.runtime.rng import philox
+from batchnav.runtime.kernels.arrays import check_tensor, view
+from batchnav.runtime.kernels.decorators import (
+    cpu_function,
+    cpu_kernel,
+    cuda,
+    cuda_kernel,
+    device_function,
+    inline_function,
+)
+from batchnav.runtime.kernels.intrinsics import load4, store4
+from batchnav.runtime.kernels.launch import launch
+from batchnav.runtime.kernels.rng import philox
 
 LANES = 64
 """Carts that one CPU thread steps side by side, so that the compiler can use vector instructions."""

@@ -39,8 +39,15 @@ from numba import prange
 
 from batchnav.cartpole.episodes import write_record
 from batchnav.cartpole.physics import MAX_STEPS, age, has_failed, push, start
-from batchnav.runtime.intrinsics import let_successor_start, load4, store4, wait_for_predecessor
-from batchnav.runtime.kernels import cpu_function, cpu_kernel, cuda, cuda_kernel, device_function, inline_function
+from batchnav.runtime.kernels.decorators import (
+    cpu_function,
+    cpu_kernel,
+    cuda,
+    cuda_kernel,
+    device_function,
+    inline_function,
+)
+from batchnav.runtime.kernels.intrinsics import let_successor_start, load4, store4, wait_for_predecessor
 
 MAX_BLOCK = 1024
 """CUDA's most threads in a block."""

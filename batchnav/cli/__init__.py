@@ -64,7 +64,7 @@ def _run(name: str, arguments: Sequence[str]) -> None:
     if name in SLOW and os.environ.get("RANK", "0") == "0":
         logging.getLogger("batchnav").info("batchnav %s: starting", __version__)
     command = importlib.import_module(f"batchnav.cli.{name}").command
-    importlib.import_module("batchnav.runtime.announce")  # from here on kernels that compile say so
+    importlib.import_module("batchnav.runtime.console.announce")  # from here on kernels that compile say so
     command(arguments)
     sys.stdout.flush()
 

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 
 import torch
 
+from batchnav.cartpole.config import CartPoleRun
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.score import SOLVED, mean_return
-from batchnav.config import CartPoleRun, load_config
+from batchnav.config import load_config
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.learner import Learner
-from batchnav.runtime.bundled import find_config
 from batchnav.runtime.device import resolve_device
+from batchnav.runtime.files.bundled import find_config
 
 
 def train(run: CartPoleRun) -> float:

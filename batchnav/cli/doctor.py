@@ -8,8 +8,8 @@ import tyro
 from rich.table import Table
 
 from batchnav.cli.console import show
-from batchnav.runs.doctor import examine, memory_findings
-from batchnav.runtime.bundled import find_config
+from batchnav.diagnostics.doctor import examine, memory_findings
+from batchnav.runtime.files.bundled import find_config
 
 
 def doctor(config: str | None = None) -> None:

@@ -22,21 +22,21 @@ from typing import Literal
 import tyro
 from rich.console import Console
 
+from batchnav.agents.registry import REFERENCE_AGENTS, SETTINGS_OF_AGENTS
 from batchnav.config import to_dict
 from batchnav.data.source import SCENES_DIR
 from batchnav.envs.config import nav_config, with_camera
 from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
-from batchnav.evaluation.agents import REFERENCE_AGENTS, SETTINGS_OF_AGENTS
 from batchnav.evaluation.run import Evaluation, Played, Player, PolicyPlayer, ReferencePlayer
-from batchnav.runs.results import append_rows
-from batchnav.runtime.ahead import ORACLE, compile_ahead
-from batchnav.runtime.bundled import ASSETS, WEIGHTS, find_policy, find_split
-from batchnav.runtime.distributed import Ranks, join
-from batchnav.runtime.files import check_writable
+from batchnav.report.evaluation import write_report
+from batchnav.report.results import append_rows
+from batchnav.report.terminal import print_agents, print_scenes
+from batchnav.runtime.distributed.ranks import Ranks, join
+from batchnav.runtime.files.atomic import check_writable
+from batchnav.runtime.files.bundled import ASSETS, WEIGHTS, find_policy, find_split
+from batchnav.runtime.kernels.precompile import ORACLE, compile_ahead
 from batchnav.tasks import TASKS
-from batchnav.view.report import write_report
-from batchnav.view.terminal import print_agents, print_scenes
 from batchnav.view.topdown import TopDownMap
 from batchnav.view.video import save_gif, save_mp4, video_frames
 

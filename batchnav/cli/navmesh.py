@@ -17,8 +17,8 @@ from batchnav.cli.console import Up, show
 from batchnav.errors import BatchnavError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.announce import number_of
-from batchnav.runtime.files import replacing
+from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.mesh import load_mesh
 from batchnav.view.navmesh import draw_navmesh, island_areas
 

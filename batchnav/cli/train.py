@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from batchnav.cli import cartpole
-from batchnav.runs import start
+from batchnav.training import start
 
 
 def command(arguments: Sequence[str]) -> None:

@@ -20,11 +20,11 @@ import tyro
 from batchnav.cli.evaluate import Options as EvaluateOptions
 from batchnav.cli.evaluate import find_players
 from batchnav.data.source import SCENES_DIR
-from batchnav.runtime.bundled import find_episodes
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.distributed import Ranks
-from batchnav.view.session import Session
-from batchnav.view.viewer import Viewer, open_session
+from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.files.bundled import find_episodes
+from batchnav.view.viewer.app import Viewer, open_session
+from batchnav.view.viewer.session import Session
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, Source, file_list, is_present, version_folder
 from batchnav.data.files import write_json_gz
 from batchnav.errors import BatchnavError
-from batchnav.runtime.files import replacing
+from batchnav.runtime.files.atomic import replacing
 
 TIMEOUT = 60.0
 """Seconds without a byte before a connection counts as lost."""

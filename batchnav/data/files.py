@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from batchnav.errors import BatchnavError
-from batchnav.runtime.files import read_regular, replacing
+from batchnav.runtime.files.atomic import read_regular, replacing
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 4096

@@ -12,7 +12,7 @@ from typing import TypeVar
 from joblib.externals.loky import ProcessPoolExecutor
 
 from batchnav.errors import BatchnavError
-from batchnav.runtime.counting import counting
+from batchnav.runtime.console.progress import counting
 from batchnav.runtime.device import num_threads
 
 T = TypeVar("T")

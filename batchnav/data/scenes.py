@@ -14,21 +14,29 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from batchnav.data.episodes import Episode
+from batchnav.data.episodes.episode_file import Episode
+from batchnav.data.habitat.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.parallel import in_parallel
-from batchnav.data.prepared import SUFFIX, load_prepared, load_source, save_prepared
-from batchnav.data.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
+from batchnav.data.prepared.scene_file import SUFFIX, load_prepared, load_source, save_prepared
 from batchnav.data.source import SCENES_DIR, file_source, scene_id_of, stage_source
 from batchnav.errors import MeshError
-from batchnav.houses import make_block, make_building, make_hall, make_house, make_scan, with_pictures, without_pictures
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.ahead import ENVIRONMENT, SCENES, compile_ahead
-from batchnav.runtime.cache import made_by
-from batchnav.runtime.files import as_path
+from batchnav.procedural import (
+    make_block,
+    make_building,
+    make_hall,
+    make_house,
+    make_scan,
+    with_pictures,
+    without_pictures,
+)
+from batchnav.runtime.files.atomic import as_path
+from batchnav.runtime.files.cache import made_by
+from batchnav.runtime.kernels.precompile import ENVIRONMENT, SCENES, compile_ahead
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import SUFFIXES
+from batchnav.scene.resident import Capacity
 from batchnav.scene.scene import Scene, bake, check_baked_for, make_scene
-from batchnav.scene.slots import Capacity
 from batchnav.types import Surface
 
 _MAKERS = {"house": make_house, "hall": make_hall, "building": make_building, "block": make_block}

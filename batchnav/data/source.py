@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.data.annotations import annotate, annotation_file
 from batchnav.data.files import is_number, read_json, short
+from batchnav.data.habitat.annotations import annotate, annotation_file
 from batchnav.errors import MeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
@@ -125,7 +125,7 @@ class SceneSource:
 
     @property
     def prepared(self) -> Path:
-        """Where `batchnav data prepare` puts the scene, see data/prepared.py."""
+        """Where `batchnav data prepare` puts the scene, see data/prepared/scene_file.py."""
         if self.home is not None:
             return self.home / f"{self.name}.scene"
         return self.parts[0].asset.path.with_suffix(".scene")

@@ -8,14 +8,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from batchnav.data.episodes import Episode, load_episodes, unplayable_episodes
-from batchnav.data.prepare import find_sources
-from batchnav.data.prepared import SUFFIX, load_prepared
+from batchnav.data.episodes.episode_file import Episode, load_episodes, unplayable_episodes
+from batchnav.data.prepared.prepare import find_sources
+from batchnav.data.prepared.scene_file import SUFFIX, load_prepared
 from batchnav.data.scenes import find_scene, prepared_in
 from batchnav.data.source import SCENES_DIR, SceneSource
 from batchnav.errors import BatchnavError
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.runtime.announce import number_of
+from batchnav.runtime.console.announce import number_of
 from batchnav.scene.scene import Scene
 from batchnav.types import TriangleMesh
 

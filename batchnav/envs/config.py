@@ -9,16 +9,16 @@ from typing import Any, Self
 
 from batchnav.config import KINDS, from_dict
 from batchnav.errors import ConfigError
-from batchnav.sensors.anticipation import MapConfig
+from batchnav.mapping.mapper import MAP_SPECS, PLAN
+from batchnav.mapping.predictor import MapConfig
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
-from batchnav.sensors.mapper import MAP_SPECS, PLAN
 from batchnav.sensors.rgb import RGBConfig
 from batchnav.sensors.rig import MAIN
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
+from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.pointnav import PointNavConfig
-from batchnav.tasks.settings import TaskConfig
 
 
 def task_kinds() -> dict[str, type]:
@@ -37,7 +37,7 @@ class NavConfig:
     """Further cameras by name: a sensor of camera "left" is asked for as "left_depth"."""
     sensors: tuple[str, ...] = ("depth",)
     """Names of `batchnav.sensors.SENSORS`, `batchnav.sensors.pose.POSE_SENSORS` and
-    `batchnav.sensors.mapper.MAP_SPECS`."""
+    `batchnav.mapping.mapper.MAP_SPECS`."""
     depth: DepthConfig = field(default_factory=DepthConfig)
     rgb: RGBConfig = field(default_factory=RGBConfig)
     map: MapConfig = field(default_factory=MapConfig)

@@ -17,19 +17,19 @@ from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.state import MAX_FLOAT, check_tensors, on_cpu
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
+from batchnav.mapping.mapper import MAP_SPECS, PLAN, Mapper, MapSensor
 from batchnav.runtime.checks import check_int, check_open, check_seed, refuse_copies
+from batchnav.runtime.conversion import OUTPUTS, as_actions, as_mask, handed
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.exchange import OUTPUTS, as_actions, as_mask, handed
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.finishes import Swatches
+from batchnav.scene.material_sampling import Swatches
 from batchnav.scene.scene import Scene, check_body
-from batchnav.sensors.mapper import MAP_SPECS, PLAN, Mapper, MapSensor
 from batchnav.sensors.rig import MAIN, Rig, appearance_needed, make_pose_sensors, make_sensors, sensor_specs
 from batchnav.sensors.sensor import check_observation
-from batchnav.sim.places import check_places
+from batchnav.sim.positions import check_places
 from batchnav.sim.simulator import MAX_ENVS, Simulator
 from batchnav.tasks import TASKS
-from batchnav.tasks.pairs import EpisodeTable
+from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.pointnav import PointNavConfig
 from batchnav.types import Observation, Spec
 
@@ -53,7 +53,7 @@ class NavEnv(gym.vector.VectorEnv):
         config: the settings; a preset's name (`batchnav.envs.config.PRESETS`) will do. `options` override fields of its
             body, main camera, sensors and task.
         sensors: names of `batchnav.sensors.SENSORS`, `batchnav.sensors.pose.POSE_SENSORS` and
-            `batchnav.sensors.mapper.MAP_SPECS`; None: the configuration's.
+            `batchnav.mapping.mapper.MAP_SPECS`; None: the configuration's.
         episodes: fixed episodes to play in turn instead of sampled ones.
         final_observation: also give info["final_obs"], the last observation of an ended episode, meaningful where
             info["_final_obs"] is set; costs a rendering.
@@ -64,7 +64,7 @@ class NavEnv(gym.vector.VectorEnv):
             spares memory traffic; observations that are written elsewhere (`observe_into`) are never copied.
         output: "torch", or "numpy" for arrays on the host.
         swatches: what the finishes of procedural houses are drawn anew from between rollouts, where sensors see colour
-            (`batchnav.houses.make_swatches()`); None: they stay. A `SceneBank` brings its own, and
+            (`batchnav.procedural.make_swatches()`); None: they stay. A `SceneBank` brings its own, and
             each environment in it draws for itself.
         autoreset_mode: Gymnasium's. With NEXT_STEP the step after an episode's end begins the next one, whatever the
             action; with DISABLED `reset(options={"reset_mask": ended})` does. The learner takes SAME_STEP.
@@ -367,7 +367,7 @@ def _check_kinds(task, config, sensors, episodes, renderer, swatches) -> None:
         ("sensors", sensors, sensors is None or names, "a list of names"),
         ("episodes", episodes, episodes is None or isinstance(episodes, EpisodeTable), "an EpisodeTable"),
         ("renderer", renderer, isinstance(renderer, str), "a name"),
-        ("swatches", swatches, swatches is None or isinstance(swatches, Swatches), "those of batchnav.houses"),
+        ("swatches", swatches, swatches is None or isinstance(swatches, Swatches), "those of batchnav.procedural"),
     ):
         if not good:
             raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")

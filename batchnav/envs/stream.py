@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from batchnav.errors import CheckpointError, ConfigError
-from batchnav.scene.finishes import Swatches
+from batchnav.scene.material_sampling import Swatches
+from batchnav.scene.resident import Capacity, SlotBank
 from batchnav.scene.scene import Scene
-from batchnav.scene.slots import Capacity, SlotBank
 from batchnav.sim.simulator import Simulator
 
 SPARE = 8

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from batchnav.agents.protocol import Agent
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
 from batchnav.types import Metric, Spec
 
 STEPS_BETWEEN_CHECKS = 16
 """How often to ask whether all episodes have ended: each time waits for the device."""
-
-
-class Agent(Protocol):
-    """What plays: a trained policy or one of `batchnav.evaluation.agents`."""
-
-    def reset(self, num_envs: int) -> None:
-        """Forget everything, for so many environments."""
-        ...
-
-    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
-        """Observations and the bool [N] mask of first observations of an episode -> actions i64 [N], or f32 [N, 2]."""
-        ...
 
 
 class Images(NamedTuple):

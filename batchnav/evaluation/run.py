@@ -13,24 +13,26 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from batchnav.config import PolicyConfig, to_dict
-from batchnav.data.episodes import Episode, check_episodes, episode_table, load_episodes
+from batchnav.agents.protocol import Agent
+from batchnav.agents.registry import SETTINGS_OF_AGENTS, make_reference_agent
+from batchnav.config import to_dict
+from batchnav.data.episodes.episode_file import Episode, check_episodes, episode_table, load_episodes
 from batchnav.data.scenes import find_played
 from batchnav.data.source import SCENES_DIR
 from batchnav.data.validate import distance_mismatches
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, BatchnavError
-from batchnav.evaluation.agents import SETTINGS_OF_AGENTS, make_reference_agent
 from batchnav.evaluation.intervals import Interval, Summary, summarise
-from batchnav.evaluation.play import Agent, Images, Recording, evaluate, record
-from batchnav.evaluation.watch import Eyes, Walk, Watched, seen_along
+from batchnav.evaluation.play import Images, Recording, evaluate, record
+from batchnav.evaluation.trajectories import Eyes, Walk, Watched, seen_along
+from batchnav.policy.config import PolicyConfig
 from batchnav.policy.weights import load_policy
-from batchnav.runtime.announce import number_of
-from batchnav.runtime.counting import counting
+from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.console.progress import counting
 from batchnav.runtime.device import machine
-from batchnav.runtime.distributed import Ranks
-from batchnav.runtime.files import replacing
+from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import BodyConfig
@@ -154,7 +156,7 @@ class Evaluation:
         title = f"{player.name} agent's episodes"
         with counting(title, len(mine)) if self.ranks.first else contextlib.nullcontext() as show:
             own = evaluate(agent, env, len(mine), show=show)
-        everyones = self.ranks.exchange((own, agent.walks(len(mine))))
+        everyones = self.ranks.all_gather((own, agent.walks(len(mine))))
         found = {name: np.concatenate([part[name] for part, _ in everyones]) for name in everyones[0][0]}
         walks = [walk for _, part in everyones for walk in part]
         metrics = env.task.metric_specs

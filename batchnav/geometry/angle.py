@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from batchnav.runtime.kernels import device_function
+from batchnav.runtime.kernels.decorators import device_function
 
 _PI, _TWO_PI = np.float32(math.pi), np.float32(2.0 * math.pi)
 

@@ -1,7 +1,7 @@
 """Ray against axis-aligned boxes: the slab test (Kay and Kajiya, SIGGRAPH 1986)."""
 
-from batchnav.runtime.intrinsics import float_bits, fma
-from batchnav.runtime.kernels import inline_function
+from batchnav.runtime.kernels.decorators import inline_function
+from batchnav.runtime.kernels.intrinsics import float_bits, fma
 
 
 @inline_function

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from batchnav.runtime.kernels import device_function
+from batchnav.runtime.kernels.decorators import device_function
 
 _TINY = np.float32(1e-12)
 

@@ -2,8 +2,8 @@
 
 import math
 
-from batchnav.runtime.intrinsics import fma
-from batchnav.runtime.kernels import inline_function
+from batchnav.runtime.kernels.decorators import inline_function
+from batchnav.runtime.kernels.intrinsics import fma
 
 
 @inline_function

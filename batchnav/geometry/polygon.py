@@ -7,7 +7,7 @@ float32, without reordering.
 import numpy as np
 
 from batchnav.geometry.point import squared_distance
-from batchnav.runtime.kernels import inline_function
+from batchnav.runtime.kernels.decorators import inline_function
 
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
 _PARALLEL = np.float32(1e-6)

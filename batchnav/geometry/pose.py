@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from batchnav.runtime.kernels import device_function
+from batchnav.runtime.kernels.decorators import device_function
 
 _TWO_BY_PI = np.float32(2.0 / math.pi)
 _HALF_PI_HIGH, _HALF_PI_MIDDLE, _HALF_PI_LOW = np.float32(1.5703125), np.float32(4.8351288e-4), np.float32(3.1391647e-7)

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from batchnav.runtime.intrinsics import fma, load4
-from batchnav.runtime.kernels import device_function
+from batchnav.runtime.kernels.decorators import device_function
+from batchnav.runtime.kernels.intrinsics import fma, load4
 
 PLANE, PLANE_U, PLANE_V = np.int32(0), np.int32(4), np.int32(8)
 """A triangle's row of 12 float32: where its three planes (x, y, z, d) begin."""

@@ -16,8 +16,8 @@ from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.nav import NavEnv, needed_appearance
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
-from batchnav.gym.picture import Pictures
-from batchnav.runtime.exchange import OUTPUTS, as_actions, handed
+from batchnav.gym.frames import Pictures
+from batchnav.runtime.conversion import OUTPUTS, as_actions, handed
 from batchnav.scene.appearance import FROM_FILES
 
 RGB_ARRAY = "rgb_array"

@@ -13,8 +13,8 @@ from batchnav.navmesh.geodesic import find_path
 from batchnav.navmesh.locate import nearest_polygon
 from batchnav.navmesh.sample import random_point
 from batchnav.navmesh.walk import try_step
-from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, inline_function
-from batchnav.runtime.rng import uniform4
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, inline_function
+from batchnav.runtime.kernels.rng import uniform4
 
 _INF = np.float32(np.inf)
 _SCENE = np.int32(0)

@@ -30,7 +30,7 @@ from batchnav.navmesh.data import (
 )
 from batchnav.navmesh.file import NavMeshFile
 from batchnav.navmesh.tile import MAX_VERTICES, WALKABLE, Tile
-from batchnav.runtime.kernels import cpu_function
+from batchnav.runtime.kernels.decorators import cpu_function
 
 _MIN_AREA = 1e-5
 _MAX_ISOLATION = 2.0

@@ -30,7 +30,7 @@ from batchnav.navmesh.heap import (
     write_state,
 )
 from batchnav.navmesh.locate import nearest_polygon
-from batchnav.runtime.kernels import inline_function, lean_function
+from batchnav.runtime.kernels.decorators import inline_function, lean_function
 
 _OFF_THE_MESH = np.float32(np.inf)
 

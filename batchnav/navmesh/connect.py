@@ -9,7 +9,7 @@ import numpy as np
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.file import EXTERNAL
 from batchnav.navmesh.tile import MAX_VERTICES, Tile
-from batchnav.runtime.kernels import cpu_function, device_function
+from batchnav.runtime.kernels.decorators import cpu_function, device_function
 
 _SLAB, _MAX_CONNECTIONS = np.float32(0.01), 4
 _STEPS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))

@@ -15,8 +15,8 @@ import torch
 
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.tile import BV_NODE, MAX_VERTICES
-from batchnav.runtime.intrinsics import load4
-from batchnav.runtime.kernels import inline_function
+from batchnav.runtime.kernels.decorators import inline_function
+from batchnav.runtime.kernels.intrinsics import load4
 from batchnav.types import Column
 
 WALL, SEVERAL = -1, -2

@@ -40,8 +40,8 @@ from batchnav.navmesh.heap import (
     write_state,
 )
 from batchnav.navmesh.locate import FAR, NOWHERE, nearest_polygon
-from batchnav.runtime.intrinsics import fma
-from batchnav.runtime.kernels import inline_function, lean_function
+from batchnav.runtime.kernels.decorators import inline_function, lean_function
+from batchnav.runtime.kernels.intrinsics import fma
 
 NO_PATH = np.float32(np.inf)
 _H_SCALE = np.float32(0.999)

@@ -8,8 +8,8 @@ and are read at once.
 import numpy as np
 
 from batchnav.navmesh.data import as_float, as_int
-from batchnav.runtime.intrinsics import load1, load4, store1, store2, store4
-from batchnav.runtime.kernels import inline_function
+from batchnav.runtime.kernels.decorators import inline_function
+from batchnav.runtime.kernels.intrinsics import load1, load4, store1, store2, store4
 
 OPEN, CLOSED = 1, 2
 _LAST_STAMP = 2**29 - 1

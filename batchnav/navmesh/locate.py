@@ -19,7 +19,7 @@ from batchnav.navmesh.data import (
     triangle_corners,
     triangle_edges,
 )
-from batchnav.runtime.kernels import inline_function, lean_function
+from batchnav.runtime.kernels.decorators import inline_function, lean_function
 
 FAR = np.float32(3.0e38)
 """More than any squared distance."""

@@ -21,11 +21,11 @@ from batchnav.navmesh.data import (
     triangle_areas,
 )
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.announce import number_of
-from batchnav.runtime.arrays import floats, to_device, view
 from batchnav.runtime.checks import check_int, check_kind, check_number, check_seed
+from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.device import num_threads, resolve_device
-from batchnav.runtime.launch import launch
+from batchnav.runtime.kernels.arrays import floats, to_device, view
+from batchnav.runtime.kernels.launch import launch
 from batchnav.types import TriangleMesh
 
 _CUDA_ROWS = 65536

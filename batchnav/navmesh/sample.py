@@ -8,7 +8,7 @@ from batchnav.geometry.point import mix
 from batchnav.geometry.polygon import ONE, ZERO, twice_area
 from batchnav.navmesh.data import polygon_size, polygon_vertex, scene_climb, scene_polygons
 from batchnav.navmesh.locate import distance_to_polygon
-from batchnav.runtime.kernels import inline_function, lean_function
+from batchnav.runtime.kernels.decorators import inline_function, lean_function
 
 
 @lean_function

@@ -33,8 +33,8 @@ from batchnav.navmesh.locate import (
     nearest_within,
     polygon_at_height,
 )
-from batchnav.runtime.intrinsics import fma
-from batchnav.runtime.kernels import inline_function, lean_function
+from batchnav.runtime.kernels.decorators import inline_function, lean_function
+from batchnav.runtime.kernels.intrinsics import fma
 
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
 _CLEAR = np.float32(1e-3)

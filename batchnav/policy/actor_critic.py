@@ -18,9 +18,9 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
 from batchnav.policy.actions import actions_of
+from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import ENCODERS
 from batchnav.policy.lstm import EpisodicLSTM, lstm_cell
 from batchnav.policy.normalize import RunningNorm

@@ -15,7 +15,7 @@ from batchnav.types import Observation
 MAX_ENVS = 2**24
 
 
-class Agent:
+class PolicyAgent:
     """Acts in a batch of environments, and keeps memory and previous actions between calls.
 
         policy = batchnav.load_policy("run/policy.safetensors", device="cuda")
@@ -37,7 +37,7 @@ class Agent:
     def __repr__(self) -> str:
         """A line: its size, what it sees, and where it is."""
         size = sum(parameter.numel() for parameter in self.network.parameters())
-        return f"Agent({size:,} parameters, sees {', '.join(self.network.observation_shapes)}, on {self.device})"
+        return f"PolicyAgent({size:,} parameters, sees {', '.join(self.network.observation_shapes)}, on {self.device})"
 
     def reset(self, num_envs: int, seed: int = 0) -> None:
         """Forget everything: the next observations are `num_envs` episodes' first. `seed` is for drawn actions."""

@@ -17,10 +17,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
 from batchnav.policy.available import has_triton
-from batchnav.policy.cells import CELL, one_hot_cells
+from batchnav.policy.config import PolicyConfig
+from batchnav.policy.depth_bins import CELL, one_hot_cells
 from batchnav.policy.small_images import conv3x3, dense_weight, is_small
 
 SMALLEST_IMAGE = 16

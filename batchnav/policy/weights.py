@@ -16,13 +16,14 @@ import torch
 from gymnasium import spaces
 from torch.overrides import TorchFunctionMode
 
-from batchnav.config import PolicyConfig, from_dict, shortened, to_dict
+from batchnav.config import from_dict, shortened, to_dict
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic
-from batchnav.policy.agent import Agent
-from batchnav.runtime.bundled import check_bundled, find_policy
+from batchnav.policy.agent import PolicyAgent
+from batchnav.policy.config import PolicyConfig
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files import replacing, safetensors_bytes
+from batchnav.runtime.files.atomic import replacing, safetensors_bytes
+from batchnav.runtime.files.bundled import check_bundled, find_policy
 
 FORMAT = "batchnav policy 1"
 DTYPES = (torch.float32, torch.bfloat16)
@@ -62,7 +63,7 @@ def save_policy(
         part.write_bytes(safetensors_bytes(tensors, metadata))
 
 
-def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
+def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyAgent:
     """Read a policy that `save_policy` wrote, ready to act on `device`.
 
     `path`: the file, a run's folder, or the name of a policy that comes with the project, as "pointnav_h200".
@@ -94,7 +95,7 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> Agent:
     if "sha256" in metadata and metadata.pop("sha256") != _digest(tensors, metadata):
         raise CheckpointError(f"{path}: is damaged: its check sum differs (whoever changes a file leaves 'sha256' out)")
     network.load_state_dict(tensors)
-    return Agent(network.to(device), info)
+    return PolicyAgent(network.to(device), info)
 
 
 class _NoDraws(TorchFunctionMode):

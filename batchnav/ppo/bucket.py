@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from batchnav.runtime.distributed import Ranks
+from batchnav.runtime.distributed.ranks import Ranks
 
 ALIGNMENT = 64
 """Numbers: each gradient begins at a multiple of 256 bytes, as a tensor of its own does, so kernels load vectors."""
@@ -33,10 +33,10 @@ class Bucket:
             parameter.grad = gradient
 
     @torch.no_grad()
-    def copy_first_(self, ranks: Ranks) -> None:
+    def broadcast_(self, ranks: Ranks) -> None:
         """Give all ranks the parameters that rank 0 has, in place, by way of `flat`."""
         for parameter, place in self._parts:
             place.copy_(parameter)
-        ranks.copy_first_(self.flat)
+        ranks.broadcast_(self.flat)
         for parameter, place in self._parts:
             parameter.copy_(place)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from batchnav.config import KickstartConfig
+from batchnav.ppo.config import KickstartConfig
 
 
 class Kickstart(NamedTuple):

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from batchnav.config import PPOConfig
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic, as_dict
 from batchnav.ppo.bucket import Bucket
+from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.gae import gae
 from batchnav.ppo.kickstart import Kickstart
 from batchnav.ppo.lamb import Lamb
@@ -27,9 +27,9 @@ from batchnav.ppo.loss import LossStats, ppo_loss
 from batchnav.ppo.rollout import Rollout
 from batchnav.ppo.schedule import learning_rate
 from batchnav.ppo.stats import EpisodeSums, Timer, UpdateStats
-from batchnav.runtime.distributed import Ranks
-from batchnav.runtime.exchange import check_torch
-from batchnav.runtime.graphs import Graphs
+from batchnav.runtime.conversion import check_torch
+from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.kernels.graphs import Graphs
 from batchnav.types import VecEnv
 
 EPS = 1e-5
@@ -96,7 +96,7 @@ class Learner:
         self.taught, self.teacher_coef = torch.zeros_like(self.rollout.action), torch.tensor(0.0, device=self.device)
         if self.ranks.several:
             self.bucket = Bucket(self.policy.parameters())
-            self.bucket.copy_first_(self.ranks)
+            self.bucket.broadcast_(self.ranks)
             self._all_uniforms = torch.cat([self.uniforms] * self.ranks.world_size, dim=1)
         self.minibatch = torch.zeros(config.num_envs // config.minibatches, dtype=torch.int64, device=self.device)
         self.episodes = EpisodeSums(env.num_envs, self.device)

@@ -11,8 +11,8 @@ import numba
 import torch
 
 from batchnav.errors import ArgumentError, DeviceError
-from batchnav.runtime.announce import number_of
-from batchnav.runtime.kernels import cuda
+from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.kernels.decorators import cuda
 
 
 def resolve_device(device: str | torch.device) -> torch.device:

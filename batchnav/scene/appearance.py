@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError
-from batchnav.scene.finishes import FINISH_WIDTH, STAYS, finish_rows
+from batchnav.scene.material_sampling import FINISH_WIDTH, STAYS, finish_rows
 from batchnav.scene.surface import PLAIN
 from batchnav.scene.textures import LEVEL_WIDTH, MATERIAL_WIDTH, Palette, num_levels, num_texels
 from batchnav.types import Column, Surface, TriangleMesh
@@ -53,7 +53,7 @@ class Appearance(NamedTuple, Generic[Column]):
     texels: Column
     """i32 [T]: bytes red, green, blue, alpha, rows of a level from the top."""
     finish: Column
-    """i32 [M, 4], of materials where finishes are drawn anew, see scene/finishes.py."""
+    """i32 [M, 4], of materials where finishes are drawn anew, see scene/material_sampling.py."""
 
 
 PALETTE_FIELDS = ("materials", "levels", "texels")

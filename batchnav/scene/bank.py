@@ -12,11 +12,11 @@ import torch
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.data import NavMeshData, SearchScratch, search_scratch, search_size
 from batchnav.navmesh.data import pack as pack_navmeshes
-from batchnav.runtime.arrays import to_device, view
 from batchnav.runtime.device import resolve_device
+from batchnav.runtime.kernels.arrays import to_device, view
 from batchnav.scene.appearance import Appearance, appearance_fields, pack_appearance, warn_of_white, with_finish
 from batchnav.scene.bvh import BVH, moved_nodes
-from batchnav.scene.finishes import Finishes, Swatches
+from batchnav.scene.material_sampling import Finishes, Swatches
 from batchnav.scene.scene import Scene
 from batchnav.scene.textures import Palette
 from batchnav.types import Column

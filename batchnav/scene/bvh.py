@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.geometry.triangle import PLANE, PLANE_U, triangle_planes
-from batchnav.runtime.intrinsics import float_bits, load4, prefetch
-from batchnav.runtime.kernels import cpu_function, inline_function, lean_function
+from batchnav.runtime.kernels.decorators import cpu_function, inline_function, lean_function
+from batchnav.runtime.kernels.intrinsics import float_bits, load4, prefetch
 from batchnav.types import TriangleMesh
 
 MAX_LEAF = 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from batchnav.errors import MeshError
-from batchnav.runtime.kernels import cpu_function
+from batchnav.runtime.kernels.decorators import cpu_function
 from batchnav.scene.bvh import BVH, MAX_LEVELS
 from batchnav.types import TriangleMesh
 

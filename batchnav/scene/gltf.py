@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from batchnav.errors import MeshError
-from batchnav.runtime.files import read_regular
+from batchnav.runtime.files.atomic import read_regular
 from batchnav.scene.gltf_materials import GltfMaterials
 from batchnav.scene.images import AppearanceConfig, Images
 from batchnav.scene.surface import Corners, corners_of, surface_of

@@ -15,7 +15,7 @@ from PIL import Image
 
 from batchnav.config import in_range
 from batchnav.errors import MeshError
-from batchnav.runtime.files import read_regular
+from batchnav.runtime.files.atomic import read_regular
 from batchnav.scene.textures import halved
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TGA", "TIFF", "WEBP")

@@ -15,7 +15,7 @@ import numpy as np
 
 from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
-from batchnav.runtime.files import as_path, read_regular, replacing
+from batchnav.runtime.files.atomic import as_path, read_regular, replacing
 from batchnav.scene.gltf import read_gltf
 from batchnav.scene.images import AppearanceConfig, Images
 from batchnav.scene.obj import read_obj_surface

@@ -14,9 +14,9 @@ from batchnav.errors import NavMeshError
 from batchnav.navmesh import navmesh as navmesh_module
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.ahead import SCENES, compile_ahead
-from batchnav.runtime.announce import number_of
-from batchnav.runtime.cache import cache_folder
+from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.files.cache import cache_folder
+from batchnav.runtime.kernels.precompile import SCENES, compile_ahead
 from batchnav.scene.bvh import BVH, build_bvh
 from batchnav.scene.mesh import check_mesh
 from batchnav.types import TriangleMesh

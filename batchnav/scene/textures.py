@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from batchnav.errors import ArgumentError
-from batchnav.runtime.kernels import cpu_function
-from batchnav.scene.finishes import FINISH_WIDTH, STAYS, Swatches
+from batchnav.runtime.kernels.decorators import cpu_function
+from batchnav.scene.material_sampling import FINISH_WIDTH, STAYS, Swatches
 from batchnav.types import Material, Texture
 
 MOST_TEXELS = 2**31

@@ -15,10 +15,10 @@ from batchnav.config import in_range, shortened
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.geometry.camera import tan_half
 from batchnav.geometry.pose import forward
-from batchnav.runtime.arrays import view
-from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
-from batchnav.runtime.launch import BoundKernel
-from batchnav.runtime.normal import CAMERA, step_uniforms
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.kernels.step_rng import CAMERA, step_uniforms
 from batchnav.sensors.sensor import Draws, Views
 
 _HEIGHTS, _HFOVS = (0.0, 10.0), (1.0, 170.0)

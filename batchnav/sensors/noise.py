@@ -9,10 +9,10 @@ import torch
 from numba import prange
 
 from batchnav.errors import ArgumentError
-from batchnav.runtime.arrays import view
-from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function, lean_function
-from batchnav.runtime.launch import BoundKernel
-from batchnav.runtime.normal import RGB, normal_quantile, step_uniforms
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function, lean_function
+from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.kernels.step_rng import RGB, normal_quantile, step_uniforms
 from batchnav.sensors.sensor import Draws
 
 BLOCK = 128

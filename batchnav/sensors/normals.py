@@ -10,10 +10,10 @@ from numba import prange
 
 from batchnav.geometry.camera import pixel_ray
 from batchnav.geometry.pose import camera_axes
-from batchnav.runtime.arrays import view
-from batchnav.runtime.intrinsics import load4
-from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
-from batchnav.runtime.launch import BoundKernel
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.kernels.intrinsics import load4
+from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.sensor import Views, check_seen

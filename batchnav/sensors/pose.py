@@ -13,9 +13,9 @@ from numba import prange
 
 from batchnav.geometry.angle import wrapped
 from batchnav.geometry.pose import sin_cos
-from batchnav.runtime.arrays import view
-from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, lean_function
-from batchnav.runtime.launch import BoundKernel
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, lean_function
+from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.types import Spec
 
 _GPS, _COMPASS, _HEADING = range(3)

@@ -16,10 +16,10 @@ import torch
 from numba import prange
 
 from batchnav.errors import ConfigError
-from batchnav.runtime.arrays import view
-from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, lean_function
-from batchnav.runtime.launch import BoundKernel
-from batchnav.runtime.normal import DEPTH, normal_quantile
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, lean_function
+from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.kernels.step_rng import DEPTH, normal_quantile
 from batchnav.sensors.noise import checked_draws, pixel_uniforms
 from batchnav.sensors.sensor import Draws
 

@@ -19,9 +19,9 @@ from batchnav.config import in_range
 from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import pixel_ray, pixel_spacing
 from batchnav.geometry.pose import camera_axes
-from batchnav.runtime.arrays import view
-from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
-from batchnav.runtime.launch import BoundKernel
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.noise import ColorNoise, ColorNoiseModel

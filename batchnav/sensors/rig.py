@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from batchnav.errors import ConfigError
-from batchnav.render.choose import make_renderer
+from batchnav.mapping.mapper import MAP_SPECS
+from batchnav.renderers.choose import make_renderer
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import SENSORS
 from batchnav.sensors.camera import CameraConfig, Carriers, MountedCamera, Seeds
-from batchnav.sensors.mapper import MAP_SPECS
 from batchnav.sensors.pose import POSE_SENSORS, PoseSensor
 from batchnav.sensors.sensor import Sensor, Views, check_observation
 from batchnav.types import Observation, Spec

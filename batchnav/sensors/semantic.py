@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numba import prange
 
-from batchnav.runtime.arrays import view
-from batchnav.runtime.kernels import cpu_kernel, cuda, cuda_kernel, device_function
-from batchnav.runtime.launch import launch
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.kernels.launch import launch
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.sensor import Views, check_seen

@@ -9,7 +9,7 @@ import torch
 
 from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import tan_half
-from batchnav.runtime.arrays import check_tensor
+from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.scene.appearance import Appearance
 from batchnav.types import Spec
 

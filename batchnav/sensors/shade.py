@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchnav.geometry.camera import pixel_ray, pixel_spacing
-from batchnav.runtime.intrinsics import GROUP, float_bits, fma, load4, load_columns, room_for
-from batchnav.runtime.kernels import device_function, inline_function
+from batchnav.runtime.kernels.decorators import device_function, inline_function
+from batchnav.runtime.kernels.intrinsics import GROUP, float_bits, fma, load4, load_columns, room_for
 from batchnav.scene.textures import SIZE, WRAP_V_SHIFT
 from batchnav.sensors.texture import WRAP_BITS, mip_level, read_level, wrapped
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchnav.runtime.intrinsics import float_bits, fma
-from batchnav.runtime.kernels import device_function, inline_function
+from batchnav.runtime.kernels.decorators import device_function, inline_function
+from batchnav.runtime.kernels.intrinsics import float_bits, fma
 from batchnav.scene.textures import BETWEEN_LEVELS, CLAMP, MAGNIFY_LINEAR, MINIFY_LINEAR, MIRROR, REPEAT, WRAP_V_SHIFT
 
 _ZERO, _HALF, _ONE, _TWO, _FULL = (np.float32(x) for x in (0.0, 0.5, 1.0, 2.0, 256.0))

@@ -16,8 +16,8 @@ from batchnav.geometry.angle import wrapped
 from batchnav.geometry.point import keep_point, point_at, squared_distance
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.walk import try_step
-from batchnav.runtime.arrays import check_tensor
-from batchnav.runtime.kernels import device_function, lean_function
+from batchnav.runtime.kernels.arrays import check_tensor
+from batchnav.runtime.kernels.decorators import device_function, lean_function
 from batchnav.sim.actuation import MOVE, TURN, motions_of, slip
 from batchnav.sim.episodes import Origin
 from batchnav.sim.velocity import ACTION_SIZE, VelocityConfig, is_stop, speeds

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from batchnav.runtime.kernels import device_function, lean_function
-from batchnav.runtime.rng import uniform4
+from batchnav.runtime.kernels.decorators import device_function, lean_function
+from batchnav.runtime.kernels.rng import uniform4
 
 # Draw numbers of one episode: 0 is for scene and heading, 1 is free; a task's draws begin at FIRST_DRAW.
 _SCENE_AND_HEADING = 0

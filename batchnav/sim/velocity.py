@@ -13,7 +13,7 @@ import numpy as np
 
 from batchnav.config import in_range, shortened
 from batchnav.errors import ConfigError
-from batchnav.runtime.kernels import lean_function
+from batchnav.runtime.kernels.decorators import lean_function
 
 ACTION_SIZE = 2
 """Numbers of an action: forward, and to the left, each from -1 (the lowest speed of its range) to 1 (the highest)."""

@@ -1,6 +1,6 @@
 """Explore: visit as many places as possible, counted as cells. A task of Shacklett et al. 2021's simulator.
 
-Cells of a metre in the frame of the start, 0.25 for each new one, as in their release; `tasks/cells.py` says what a
+Cells of a metre in the frame of the start, 0.25 for each new one, as in their release; `tasks/visited_cells.py` says what a
 cell is. The start's own cell does not count. Not taken over from there: 500 actions are 500, not 499.
 """
 
@@ -18,12 +18,15 @@ from numba import prange
 from batchnav.config import in_range
 from batchnav.geometry.point import point_at
 from batchnav.navmesh.locate import nearest_polygon
-from batchnav.runtime.arrays import view
-from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
-from batchnav.runtime.launch import BoundKernel
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
+from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.sim.episodes import NOBODY
 from batchnav.sim.simulator import NO_EPISODE, Simulator
-from batchnav.tasks.cells import (
+from batchnav.tasks.config import TaskConfig
+from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.tasks.goal_free import ProgressTask, judge_progress, progress_metrics
+from batchnav.tasks.visited_cells import (
     MAX_MARKS,
     box_of_island,
     cell_of,
@@ -33,9 +36,6 @@ from batchnav.tasks.cells import (
     mark_island,
     was_visited,
 )
-from batchnav.tasks.pairs import EpisodeTable
-from batchnav.tasks.progress import ProgressTask, judge_progress, progress_metrics
-from batchnav.tasks.settings import TaskConfig
 from batchnav.types import Metric
 
 WARP = 32

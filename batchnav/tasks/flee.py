@@ -21,15 +21,15 @@ from batchnav.geometry.point import keep_point, point_at
 from batchnav.navmesh.farthest import CANDIDATES, far_vertices
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
-from batchnav.runtime.arrays import view
-from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
-from batchnav.runtime.launch import BoundKernel
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
+from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.sim.episodes import NOBODY
 from batchnav.sim.simulator import Simulator
-from batchnav.tasks.measures import path_efficiency
-from batchnav.tasks.pairs import EpisodeTable
-from batchnav.tasks.progress import ProgressTask, judge_progress, progress_metrics, share_of
-from batchnav.tasks.settings import TaskConfig
+from batchnav.tasks.config import TaskConfig
+from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.tasks.formulas import path_efficiency
+from batchnav.tasks.goal_free import ProgressTask, judge_progress, progress_metrics, share_of
 from batchnav.types import Metric
 
 DRAWING_THREADS = 32768

@@ -1,7 +1,7 @@
 """PointGoal navigation: go to a point that the goal sensor tells, and stop there. Habitat's `habitat_pointnav_v1`.
 
 In this order: settings, what is known of every agent, the functions for one agent, the task, and its kernels. How
-episodes are drawn is in `tasks/pairs.py`.
+episodes are drawn is in `tasks/episode_sampling.py`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from batchnav.config import in_range
 from batchnav.geometry.point import keep_point, point_at
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
-from batchnav.runtime.arrays import view
-from batchnav.runtime.kernels import cpu_kernel, cuda, exact_cuda_kernel, lean_function
-from batchnav.runtime.launch import BoundKernel
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
+from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import Bodies, BodyConfig, begin, end, is_unknown, stops, walk
 from batchnav.sim.episodes import NOBODY
 from batchnav.sim.simulator import BAD_ACTION, Simulator
-from batchnav.tasks.measures import goal_in_agent_frame, soft_spl, spl, step_reward
-from batchnav.tasks.pairs import (
+from batchnav.tasks.config import TaskConfig
+from batchnav.tasks.episode_sampling import (
     DRAWING_BLOCK,
     MAX_CANDIDATES,
     EpisodeTable,
@@ -37,7 +37,7 @@ from batchnav.tasks.pairs import (
     draw_cuda,
     drawing_threads,
 )
-from batchnav.tasks.settings import TaskConfig
+from batchnav.tasks.formulas import goal_in_agent_frame, soft_spl, spl, step_reward
 from batchnav.types import Metric, Spec
 
 

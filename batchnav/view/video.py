@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.play import Recording
-from batchnav.runtime.files import replacing
+from batchnav.runtime.files.atomic import replacing
 from batchnav.types import Metric
 from batchnav.view.mosaic import colour, colour_depth
 from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap

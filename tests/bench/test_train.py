@@ -7,8 +7,8 @@ import torch
 
 from batchnav.bench import train as speed_train
 from batchnav.errors import DivergenceError
-from batchnav.runs import results
-from batchnav.runtime.distributed import Ranks
+from batchnav.report import results
+from batchnav.runtime.distributed.ranks import Ranks
 
 N, STEPS = 8, 4
 ALONE = Ranks(torch.device("cpu"))

@@ -7,7 +7,7 @@ import torch
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.episodes import LastEpisodes, spread_cuda
 from batchnav.cartpole.physics import START_RANGE
-from batchnav.runtime.arrays import view
+from batchnav.runtime.kernels.arrays import view
 
 
 def test_all_episodes_may_end_in_one_step():

@@ -8,7 +8,7 @@ from numba import types as nb
 from batchnav.cartpole import plain
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.physics import MAX_STEPS
-from batchnav.runtime.arrays import view
+from batchnav.runtime.kernels.arrays import view
 
 HOLDS_UP = torch.tensor([0.1, 0.4, 1.0, 0.6])
 """Pushing right where the state times these is positive holds the pole up until the episode is out of steps."""

@@ -8,7 +8,7 @@ from numba import types as nb
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.rollout import CartPoleRollout, Trajectory, roll_cuda
 from batchnav.errors import ArgumentError
-from batchnav.runtime.arrays import view
+from batchnav.runtime.kernels.arrays import view
 
 NUM_ENVS = 100  # not a multiple of the lanes that the CPU steps side by side
 

@@ -9,7 +9,7 @@ import pytest
 import trimesh
 from PIL import Image
 
-from batchnav.data.annotations import annotation_file
+from batchnav.data.habitat.annotations import annotation_file
 from batchnav.data.source import mesh_source
 from batchnav.errors import MeshError
 from batchnav.scene.mesh import load_mesh

@@ -10,8 +10,8 @@ import torch
 
 from batchnav.errors import CheckpointError
 from batchnav.policy.weights import load_policy, save_policy
-from batchnav.runtime import bundled
-from batchnav.runtime.bundled import ASSETS
+from batchnav.runtime.files import bundled
+from batchnav.runtime.files.bundled import ASSETS
 
 BUNDLED = "policies/pointnav_h200/policy.safetensors"
 EXPLAINED = {".md", ".png", ".toml"}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.data.episodes import (
+from batchnav.data.episodes.episode_file import (
     Episode,
     Goal,
     check_episodes,
@@ -24,7 +24,7 @@ from batchnav.data.episodes import (
     scene_name,
     scenes_played,
 )
-from batchnav.data.generate import generate_episodes
+from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import EpisodeError

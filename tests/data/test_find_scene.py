@@ -4,8 +4,8 @@ import pytest
 from batchnav.data import scenes
 from batchnav.data.scenes import find_scene, find_scenes, load_scenes, scene_ids
 from batchnav.errors import MeshError
-from batchnav.houses import make_house
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.procedural import make_house
 
 
 @pytest.mark.parametrize(

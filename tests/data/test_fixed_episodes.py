@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchnav.data.episodes import check_episodes, episode_table, load_episodes
+from batchnav.agents.registry import GreedyAgent
+from batchnav.data.episodes.episode_file import check_episodes, episode_table, load_episodes
 from batchnav.data.scenes import find_scene, find_scenes
 from batchnav.envs.nav import PointNavEnv
-from batchnav.evaluation.agents import GreedyAgent
 from batchnav.evaluation.play import evaluate
-from batchnav.houses import SPLITS
+from batchnav.procedural import SPLITS
 
 FOLDER = Path(__file__).resolve().parents[2] / "assets" / "episodes"
 DISTANCE_TOLERANCE = 1e-2

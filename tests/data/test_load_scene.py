@@ -5,7 +5,7 @@ import pytest
 from worlds import write_box, write_floor
 
 import batchnav.scene.scene as scenes
-from batchnav.data.prepare import prepare
+from batchnav.data.prepared.prepare import prepare
 from batchnav.data.scenes import find_scene, find_scenes, load_scene, load_scenes
 from batchnav.data.source import mesh_source
 from batchnav.errors import MeshError, NavMeshError

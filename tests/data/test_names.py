@@ -7,9 +7,9 @@ import json
 import pytest
 from worlds import episodes_on, write_box, write_floor, write_json
 
-from batchnav.data.episodes import load_episodes, save_episodes
-from batchnav.data.procthor import make_procthor_house
-from batchnav.data.scene_dataset import SceneDatasetConfig
+from batchnav.data.episodes.episode_file import load_episodes, save_episodes
+from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
+from batchnav.data.procthor.houses import make_procthor_house
 from batchnav.data.scenes import find_scene
 from batchnav.errors import BatchnavError
 

@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from batchnav.data.procthor import make_procthor_house, read_houses, read_sizes, triangulate
+from batchnav.data.procthor.houses import make_procthor_house, read_houses, read_sizes, triangulate
 from batchnav.errors import MeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.scene.mesh import load_mesh
@@ -210,13 +210,13 @@ def test_materials_that_say_nothing_leave_a_plain_colour(material):
     ],
 )  # fmt: skip
 def test_categories_of_assets(asset, category):
-    from batchnav.data.procthor_looks import category_of
+    from batchnav.data.procthor.appearance import category_of
 
     assert category_of(asset) == category
 
 
 def test_imported_houses_keep_their_colours(tmp_path):
-    from batchnav.data.prepare import import_houses, prepare
+    from batchnav.data.prepared.prepare import import_houses, prepare
     from batchnav.data.scenes import load_scene
 
     (tmp_path / "houses.json").write_text(json.dumps([house()]))

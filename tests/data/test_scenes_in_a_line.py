@@ -11,7 +11,8 @@ from worlds import write_floor
 import batchnav
 from batchnav.data.parallel import in_parallel
 from batchnav.errors import MeshError
-from batchnav.runtime import announce, counting
+from batchnav.runtime.console import announce
+from batchnav.runtime.console import progress as counting
 
 
 def test_a_scene_by_name_or_path(tmp_path):

@@ -11,13 +11,13 @@ from worlds import write_floor
 from batchnav import NavEnv, load_scene
 from batchnav.cli import evaluate, main
 from batchnav.config import from_dict, to_dict
-from batchnav.data.episodes import save_episodes
-from batchnav.data.generate import generate_episodes
-from batchnav.envs import ahead
+from batchnav.data.episodes.episode_file import save_episodes
+from batchnav.data.episodes.generate import generate_episodes
+from batchnav.envs import precompile as ahead
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime import ahead as process
-from batchnav.runtime.ahead import ENVIRONMENT, ORACLE, SCENES, compile_ahead
+from batchnav.runtime.kernels import precompile as process
+from batchnav.runtime.kernels.precompile import ENVIRONMENT, ORACLE, SCENES, compile_ahead
 from batchnav.scene import scene
 from batchnav.scene.mesh import load_mesh
 from batchnav.sensors.camera import CameraConfig
@@ -44,7 +44,7 @@ def compiled(kernels):
 """
 OF_AN_ENVIRONMENT = f"""{NEEDS}
 from batchnav.envs import ahead
-from batchnav.render.raycast import packet
+from batchnav.renderers.raycast import packet
 from batchnav.tasks import pairs, pointnav
 
 kernels = pointnav.advance_cpu, pointnav.judge_cpu, pointnav.begin_cpu, pairs.draw_cpu, packet.depth_cpu
@@ -55,7 +55,7 @@ env.reset()
 env.step(torch.ones(2, dtype=torch.int64))
 """
 OF_SCENES = f"""{NEEDS}
-from batchnav.houses import make_house
+from batchnav.procedural import make_house
 from batchnav.navmesh.bake import detail, polygons, tile
 from batchnav.scene import ahead, bvh
 
@@ -70,8 +70,8 @@ batchnav.NavMesh.bake(house)
 """
 OF_THE_ORACLE = f"""{NEEDS}
 from batchnav.evaluation import ahead
-from batchnav.evaluation.agents import make_reference_agent
-from batchnav.evaluation.follow import follow_cpu
+from batchnav.agents.registry import make_reference_agent
+from batchnav.agents.shortest_path import follow_cpu
 
 kernels = [follow_cpu]
 ahead.main(NavConfig())

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.data.generate import generate_episodes
+from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import BodyConfig
 from batchnav.sim.simulator import Simulator
-from batchnav.tasks.pairs import EpisodeTable
+from batchnav.tasks.episode_sampling import EpisodeTable
 
 N = 3
 

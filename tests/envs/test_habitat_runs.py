@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.data.episodes import episode_table, load_episodes
+from batchnav.data.episodes.episode_file import episode_table, load_episodes
 from batchnav.data.scenes import find_scene, load_scene
 from batchnav.envs.nav import PointNavEnv
 

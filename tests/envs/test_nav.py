@@ -14,8 +14,8 @@ from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, ConfigError, EpisodeError, NavMeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.bank import SceneBank
+from batchnav.scene.resident import Capacity
 from batchnav.scene.scene import make_scene
-from batchnav.scene.slots import Capacity
 from batchnav.tasks import TASKS
 from batchnav.tasks.pointnav import PointNav, PointNavConfig, advance_cpu
 from batchnav.types import TriangleMesh

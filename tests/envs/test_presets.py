@@ -6,7 +6,7 @@ import torch
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import PRESETS, nav_config
 from batchnav.envs.nav import NavEnv
-from batchnav.runtime.graphs import Graphs
+from batchnav.runtime.kernels.graphs import Graphs
 from batchnav.scene.bank import SceneBank
 
 HARD = ("challenge_2020", "challenge_2021")

@@ -12,9 +12,9 @@ from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, MeshError
 from batchnav.scene.bank import SceneBank
+from batchnav.scene.resident import Capacity, SlotBank, slots_needed
 from batchnav.scene.scene import make_scene
-from batchnav.scene.slots import Capacity, SlotBank, slots_needed
-from batchnav.tasks.pairs import EpisodeTable
+from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.types import TriangleMesh
 
 N, SLOTS, ROOMS, ROLLOUT = 12, 4, 12, 8

@@ -5,18 +5,20 @@ import dataclasses
 import pytest
 import torch
 
-from batchnav.config import PolicyConfig, PPOConfig, ScenesConfig
+from batchnav.data.config import ScenesConfig
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.wrapper import Wrapper
 from batchnav.policy import ActorCritic
+from batchnav.policy.config import PolicyConfig
 from batchnav.ppo import Learner
-from batchnav.runs.config import PointNavRun
-from batchnav.runs.training import make_environment
-from batchnav.runtime.distributed import Ranks
+from batchnav.ppo.config import PPOConfig
+from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import CameraConfig
 from batchnav.tasks.pointnav import PointNavConfig
+from batchnav.training.config import PointNavRun
+from batchnav.training.loop import make_environment
 from batchnav.types import VecEnv
 
 N, STEPS, BONUS = 4, 5, 100.0

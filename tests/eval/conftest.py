@@ -6,10 +6,11 @@ import torch
 import trimesh
 from gymnasium import spaces
 
-from batchnav.config import PolicyConfig, to_dict
-from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
+from batchnav.config import to_dict
+from batchnav.data.episodes.episode_file import Episode, Goal, rotation_of, save_episodes
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.config import PolicyConfig
 from batchnav.policy.weights import save_policy
 
 

@@ -4,8 +4,8 @@ import dataclasses
 import json
 import types
 
-from batchnav.runs import results
-from batchnav.runs import start as training
+from batchnav.report import results
+from batchnav.training import start as training
 from eval import batch_study
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from batchnav.data.generate import generate_episodes
+from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.scenes import find_scene
 from eval import buildings
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 import trimesh
 
-from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
+from batchnav.data.episodes.episode_file import Episode, Goal, rotation_of, save_episodes
 from batchnav.errors import ArgumentError, DeviceError
-from batchnav.evaluation.habitat_agent import HabitatAgent
+from batchnav.habitat.agent import HabitatAgent
 from batchnav.policy.weights import load_policy, save_policy
 from eval import habitat as program
 from tests.eval.habitat_stand_in import Tampering, module
@@ -46,7 +46,7 @@ def test_what_differs_first_is_reported(rooms, checkpoint, tmp_path, stand_in, m
     """An agent that only goes forward, so that what it sees changes nothing: steps grow longer, surfaces nearer."""
     monkeypatch.setattr(HabitatAgent, "act", lambda self, observations: {"action": 1})
     monkeypatch.setattr(
-        "batchnav.policy.agent.Agent.act", lambda self, observations, **_: torch.ones(1, dtype=torch.int64)
+        "batchnav.policy.agent.PolicyAgent.act", lambda self, observations, **_: torch.ones(1, dtype=torch.int64)
     )
     stand_in(Tampering(step=3, forward=0.05))
     (found,) = play(checkpoint, rooms / "mine.json.gz", tmp_path, count=1)["per_episode"]
@@ -62,7 +62,7 @@ def test_an_action_that_differs_ends_the_comparison(rooms, checkpoint, tmp_path,
     taken = iter([1, 1, 2, 0])
     monkeypatch.setattr(HabitatAgent, "act", lambda self, observations: {"action": next(taken)})
     monkeypatch.setattr(
-        "batchnav.policy.agent.Agent.act", lambda self, observations, **_: torch.ones(1, dtype=torch.int64)
+        "batchnav.policy.agent.PolicyAgent.act", lambda self, observations, **_: torch.ones(1, dtype=torch.int64)
     )
     found = play(checkpoint, rooms / "mine.json.gz", tmp_path, count=1)
     assert found["same_actions"] == 0

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from batchnav.data.prepared import load_prepared
+from batchnav.data.prepared.scene_file import load_prepared
 from batchnav.data.scenes import find_scene
 from batchnav.errors import ArgumentError, CheckpointError
 from eval import leave_out

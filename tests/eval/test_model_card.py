@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 
 from batchnav.config import from_dict
 from batchnav.errors import ArgumentError
-from batchnav.runs.config import PointNavRun
-from batchnav.view.model_card import _knowledge, _sights
+from batchnav.report.model_card import _knowledge, _sights
+from batchnav.training.config import PointNavRun
 from eval import model_card
 
 CONFIG = """

@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 
 from batchnav.data.scenes import find_scene
-from batchnav.render import render
+from batchnav.sensors.scene_images import render
 from eval import pictures
 
 GAP = pictures.GAP

@@ -10,11 +10,11 @@ import pytest
 import trimesh
 
 from batchnav.cli import evaluate as program
-from batchnav.data.episodes import Episode, Goal, rotation_of, save_episodes
+from batchnav.data.episodes.episode_file import Episode, Goal, rotation_of, save_episodes
 from batchnav.errors import ArgumentError, BatchnavError, CheckpointError, ConfigError, EpisodeError
 from batchnav.evaluation.intervals import summarise
+from batchnav.report.terminal import print_scenes
 from batchnav.tasks.pointnav import METRIC_SPECS, METRICS
-from batchnav.view.terminal import print_scenes
 
 
 def test_greedy_on_open_floors(rooms, tmp_path):

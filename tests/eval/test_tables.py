@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from batchnav.runs import results
+from batchnav.report import results
 from eval import tables
 
 STAMP = {"machine": "NVIDIA H200", "commit": "1234567", "date": "2026-11-21"}

@@ -8,10 +8,11 @@ import torch
 from gymnasium import spaces
 
 from batchnav.cli import evaluate as program
-from batchnav.config import PolicyConfig, to_dict
+from batchnav.config import to_dict
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import ArgumentError, ConfigError, EpisodeError
 from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.config import PolicyConfig
 from batchnav.policy.weights import save_policy
 from batchnav.tasks import TASKS
 

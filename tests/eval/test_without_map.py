@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from batchnav.data.episodes import save_episodes
-from batchnav.data.generate import generate_episodes
+from batchnav.data.episodes.episode_file import save_episodes
+from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.scenes import load_scenes
 from batchnav.errors import ArgumentError
 from eval import free_space, without_map

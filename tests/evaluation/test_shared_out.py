@@ -5,12 +5,12 @@ import pytest
 import torch
 from ranks import results_of
 
-from batchnav.data.episodes import save_episodes
-from batchnav.data.generate import generate_episodes
+from batchnav.data.episodes.episode_file import save_episodes
+from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig
 from batchnav.evaluation.run import Evaluation, ReferencePlayer
-from batchnav.runtime.distributed import Ranks
+from batchnav.runtime.distributed.ranks import Ranks
 
 
 def play(ranks, path):

@@ -17,18 +17,25 @@ import yaml
 from gymnasium import spaces
 from PIL import Image
 
-from batchnav.config import PolicyConfig, load_config, to_dict
-from batchnav.data.episodes import Episode, Goal, episode_table, load_episodes, save_episodes, unplayable_episodes
-from batchnav.data.prepared import load_prepared, save_prepared
-from batchnav.data.procthor import make_procthor_house, read_houses
-from batchnav.data.scene_dataset import SceneDatasetConfig
-from batchnav.data.urdf import read_urdf
+from batchnav.config import load_config, to_dict
+from batchnav.data.episodes.episode_file import (
+    Episode,
+    Goal,
+    episode_table,
+    load_episodes,
+    save_episodes,
+    unplayable_episodes,
+)
+from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
+from batchnav.data.habitat.urdf import read_urdf
+from batchnav.data.prepared.scene_file import load_prepared, save_prepared
+from batchnav.data.procthor.houses import make_procthor_house, read_houses
 from batchnav.envs.nav import specs_of
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.policy import ActorCritic, load_policy, save_policy
-from batchnav.policy.agent import Agent
-from batchnav.render.raycast.renderer import RaycastRenderer
-from batchnav.runs.config import PointNavRun
+from batchnav.policy.agent import PolicyAgent
+from batchnav.policy.config import PolicyConfig
+from batchnav.renderers.raycast.renderer import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import build_bvh
 from batchnav.scene.mesh import load_mesh
@@ -36,6 +43,7 @@ from batchnav.scene.scene import Scene, make_scene
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.rgb import RGBSensor
 from batchnav.sensors.sensor import Views
+from batchnav.training.config import PointNavRun
 from batchnav.types import Material, Surface, Texture, TriangleMesh
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "scene"))
@@ -241,7 +249,7 @@ def show(scene: Scene) -> None:
     )
 
 
-def act(agent: Agent) -> None:
+def act(agent: PolicyAgent) -> None:
     """Two steps of two agents; actions are in range."""
     agent.reset(2)
     shapes = agent.network.observation_shapes

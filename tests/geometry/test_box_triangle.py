@@ -6,7 +6,7 @@ from batchnav.geometry.box import ray_box, ray_boxes
 from batchnav.geometry.camera import inverse_direction, pixel_ray, pixel_spacing
 from batchnav.geometry.pose import camera_axes
 from batchnav.geometry.triangle import ray_four_triangles, ray_triangles, triangle_on_screen, triangle_planes
-from batchnav.runtime.intrinsics import bits_float
+from batchnav.runtime.kernels.intrinsics import bits_float
 
 f = np.float32
 FAR = f(1e30)

@@ -20,7 +20,7 @@ from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.gym import TASKS as NAMES
 from batchnav.gym.vector import GymnasiumNav
-from batchnav.scene.slots import Capacity
+from batchnav.scene.resident import Capacity
 from batchnav.tasks import TASKS
 
 N = 3

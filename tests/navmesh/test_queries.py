@@ -24,7 +24,7 @@ from batchnav.navmesh.data import (
 from batchnav.navmesh.file import single_tile_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.arrays import to_device, view
+from batchnav.runtime.kernels.arrays import to_device, view
 from batchnav.types import TriangleMesh
 
 ROUNDING = 2e-6

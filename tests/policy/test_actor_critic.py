@@ -8,11 +8,11 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
 from batchnav.policy import ActorCritic
 from batchnav.policy.actions import sample
 from batchnav.policy.actor_critic import log_distance
+from batchnav.policy.config import PolicyConfig
 from batchnav.policy.lstm import EpisodicLSTM
 
 ROUNDING = 1e-5  # float32, the same sums in batches of another size

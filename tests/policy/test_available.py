@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from batchnav.config import PolicyConfig
 from batchnav.policy import available, encoder, lstm
 from batchnav.policy.available import has_triton
+from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import SEResNet9
 from batchnav.policy.lstm import EpisodicLSTM
 

@@ -10,9 +10,10 @@ from numba import int32, int64
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from batchnav.config import PolicyConfig
 from batchnav.errors import ConfigError
-from batchnav.policy import ENCODERS, ActorCritic, cells, load_policy, save_policy
+from batchnav.policy import ENCODERS, ActorCritic, load_policy, save_policy
+from batchnav.policy import depth_bins as cells
+from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import SEFixupBlock, SEResNet9, SimpleCNN, _OneHotProduct
 
 PAPER_PARAMETERS = 10_988_085  # counted by the released system's own log

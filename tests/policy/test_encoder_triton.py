@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from batchnav.config import PolicyConfig
+from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import SEResNet9
 
 SLACK = 1.5

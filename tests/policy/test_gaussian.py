@@ -10,10 +10,10 @@ from gymnasium import spaces
 from safetensors.torch import load_file, safe_open, save_file
 from torch.distributions import Normal
 
-from batchnav.config import PolicyConfig
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.policy import ActorCritic, load_policy, save_policy
 from batchnav.policy.actions import MAX_LOG_STD, MIN_LOG_STD, Gaussian
+from batchnav.policy.config import PolicyConfig
 from batchnav.policy.weights import load_weights
 
 SIZE = 3

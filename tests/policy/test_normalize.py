@@ -5,8 +5,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from batchnav.config import PolicyConfig
 from batchnav.policy import ActorCritic
+from batchnav.policy.config import PolicyConfig
 from batchnav.policy.normalize import EPS, RunningNorm
 
 SMALL = PolicyConfig(base_width=4, visual_size=12, hidden_size=16, normalized=("rgb",))

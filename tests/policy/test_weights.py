@@ -12,9 +12,9 @@ import torch
 from gymnasium import spaces
 from safetensors.torch import load_file, safe_open, save_file
 
-from batchnav.config import PolicyConfig
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.policy import ActorCritic, load_policy, save_policy
+from batchnav.policy.config import PolicyConfig
 from batchnav.policy.weights import load_weights
 
 CONFIG = PolicyConfig(base_width=4, visual_size=12, hidden_size=16, lstm_layers=1, embedding_size=6, polar=("goal",))
@@ -82,7 +82,7 @@ def test_round_trip_acts_alike_and_carries_its_info(policy, saved):
     agent = load_policy(saved)
     assert agent.network.config == CONFIG
     size = sum(parameter.numel() for parameter in policy.parameters())
-    assert repr(agent) == f"Agent({size:,} parameters, sees depth, goal, on cpu)"
+    assert repr(agent) == f"PolicyAgent({size:,} parameters, sees depth, goal, on cpu)"
     assert agent.info == {"frames": 7, "task": {"height": 64}}
     for name, value in policy.state_dict().items():
         assert torch.equal(agent.network.state_dict()[name], value)

@@ -4,14 +4,16 @@ import pytest
 import torch
 from toys import Bandit, Point
 
-from batchnav.config import KickstartConfig, PolicyConfig, PPOConfig, from_dict
+from batchnav.agents.registry import make_reference_agent, make_teacher
+from batchnav.config import from_dict
 from batchnav.errors import ConfigError
-from batchnav.evaluation.agents import make_reference_agent, make_teacher
 from batchnav.policy import ActorCritic
+from batchnav.policy.config import PolicyConfig
 from batchnav.ppo import Kickstart, Learner
-from batchnav.runs.config import PointNavRun
-from batchnav.runs.training import make_learner
+from batchnav.ppo.config import KickstartConfig, PPOConfig
 from batchnav.sim.bodies import STOP
+from batchnav.training.config import PointNavRun
+from batchnav.training.loop import make_learner
 
 POLICY = PolicyConfig(lstm_layers=0, hidden_size=32)
 PPO = PPOConfig(num_envs=64, rollout_steps=8, epochs=2, minibatches=2, optimizer="adamw", learning_rate=1e-2)

@@ -6,11 +6,12 @@ import pytest
 import torch
 from toys import Bandit, Point, RememberBit
 
-from batchnav.config import PolicyConfig, PPOConfig
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.policy import ActorCritic
 from batchnav.policy.actions import Categorical
+from batchnav.policy.config import PolicyConfig
 from batchnav.ppo import Learner
+from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.rollout import Rollout
 
 MEMORY = PolicyConfig(base_width=4, visual_size=8, hidden_size=32, lstm_layers=1, embedding_size=8)

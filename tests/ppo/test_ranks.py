@@ -6,15 +6,16 @@ import pytest
 import torch
 from ranks import free_port, results_of, variables
 
-from batchnav.config import PolicyConfig, PPOConfig
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.errors import ArgumentError, ConfigError, DeviceError
 from batchnav.policy import ActorCritic
+from batchnav.policy.config import PolicyConfig
 from batchnav.ppo import Learner
+from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.stats import merged
-from batchnav.runtime.distributed import Ranks, join
-from batchnav.runtime.graphs import WARM_UPS
+from batchnav.runtime.distributed.ranks import Ranks, join
+from batchnav.runtime.kernels.graphs import WARM_UPS
 
 N = 128
 """Environments in all."""
@@ -52,7 +53,7 @@ def updates(learner, count=UPDATES):
     """Every statistic but the times, as of all ranks."""
     rows = []
     for i in range(count):
-        row = merged(learner.ranks.exchange(learner.update(i / UPDATES).read()))
+        row = merged(learner.ranks.all_gather(learner.update(i / UPDATES).read()))
         rows.append({name: value for name, value in row.items() if not name.startswith("seconds")})
     return rows
 

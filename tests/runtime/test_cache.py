@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchnav.errors import ArgumentError
-from batchnav.runtime import cache
+from batchnav.runtime.files import cache
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def folder(tmp_path, monkeypatch):
 
 def made():
     """A kernel's folder, asked for anew."""
-    return cache.made_by.__wrapped__("kernels", "batchnav.runtime.rng")
+    return cache.made_by.__wrapped__("kernels", "batchnav.runtime.kernels.rng")
 
 
 def test_what_it_makes_nobody_else_reads_or_writes(folder):

@@ -3,7 +3,7 @@
 import gc
 import threading
 
-from batchnav.runtime import collector
+from batchnav.runtime import garbage_collection as collector
 
 
 def test_it_rests_until_the_last_is_done():

@@ -12,14 +12,14 @@ import torch
 
 from batchnav.errors import DeviceError
 from batchnav.runtime.device import num_threads
-from batchnav.runtime.distributed import companions, join
+from batchnav.runtime.distributed.ranks import companions, join
 
 PATIENCE = 600.0
 """Seconds for what takes a few on a quiet machine."""
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
-from batchnav.runtime.distributed import Pulse, companions, join
+from batchnav.runtime.distributed.ranks import Pulse, companions, join
 
 def wait_for(name):
     while not (folder / name).exists():
@@ -35,14 +35,14 @@ if "RANK" in os.environ:
     (folder / "started").touch()
     wait_for("imported")
     with join("cpu") as ranks:
-        ranks.exchange(ranks.rank)
+        ranks.all_gather(ranks.rank)
     sys.exit()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background begins with it ignored
 try:
     with companions(2, sys.orig_argv):
         wait_for("prepared")
         with join("cpu") as ranks:
-            print(ranks.exchange(ranks.rank))
+            print(ranks.all_gather(ranks.rank))
 except KeyboardInterrupt:
     sys.exit(130)
 """

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numba import extending, types
 
-from batchnav.runtime.compiler import LoopCompiler, _Part
-from batchnav.runtime.kernels import device_function, inline_function, lean_function
+from batchnav.runtime.kernels.compiler import LoopCompiler, _Part
+from batchnav.runtime.kernels.decorators import device_function, inline_function, lean_function
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 

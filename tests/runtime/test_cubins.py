@@ -11,8 +11,8 @@ import torch
 from numba import types as nb
 
 from batchnav.navmesh import batch
-from batchnav.runtime import cubins
-from batchnav.runtime.kernels import cuda, cuda_kernel, device_function
+from batchnav.runtime.kernels import cubins
+from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, device_function
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 ARGUMENTS = (nb.float32[::1], nb.float32[::1])

@@ -9,8 +9,9 @@ import torch
 from numba import types as nb
 
 from batchnav.errors import DeviceError
-from batchnav.runtime.arrays import view
-from batchnav.runtime.intrinsics import (
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, exact_function, inline_function, lean_function
+from batchnav.runtime.kernels.intrinsics import (
     GROUP,
     let_successor_start,
     load1,
@@ -22,8 +23,7 @@ from batchnav.runtime.intrinsics import (
     store4,
     wait_for_predecessor,
 )  # fmt: skip
-from batchnav.runtime.kernels import cuda, cuda_kernel, exact_function, inline_function, lean_function
-from batchnav.runtime.launch import BoundKernel, launch
+from batchnav.runtime.kernels.launch import BoundKernel, launch
 
 
 @pytest.mark.parametrize("decorate", [lean_function, inline_function, exact_function])

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from batchnav.errors import BatchnavError, CheckpointError
-from batchnav.runtime import files
-from batchnav.runtime.files import check_writable, lock_folder, remove_leftovers, replacing
+from batchnav.runtime.files import atomic as files
+from batchnav.runtime.files.atomic import check_writable, lock_folder, remove_leftovers, replacing
 
 
 def test_where_nothing_can_be_written_is_known_before(tmp_path, monkeypatch):

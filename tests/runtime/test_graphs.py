@@ -8,14 +8,15 @@ import copy
 import pytest
 import torch
 
-from batchnav.config import KickstartConfig, PolicyConfig, PPOConfig
+from batchnav.agents.registry import make_reference_agent
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import PointNavEnv
-from batchnav.evaluation.agents import make_reference_agent
 from batchnav.policy import ActorCritic
+from batchnav.policy.config import PolicyConfig
 from batchnav.ppo import Kickstart, Learner
+from batchnav.ppo.config import KickstartConfig, PPOConfig
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.graphs import WARM_UPS, Graphs
+from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
 
 N, UPDATES = 16, WARM_UPS + 3
 POLICY = PolicyConfig(base_width=4, visual_size=8, hidden_size=16, lstm_layers=1, embedding_size=8)

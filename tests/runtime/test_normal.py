@@ -6,8 +6,8 @@ from numba import prange
 from scipy import stats
 from scipy.special import ndtri
 
-from batchnav.runtime.kernels import cpu_kernel
-from batchnav.runtime.normal import ACTUATION, DEPTH, normal_quantile, step_uniforms
+from batchnav.runtime.kernels.decorators import cpu_kernel
+from batchnav.runtime.kernels.step_rng import ACTUATION, DEPTH, normal_quantile, step_uniforms
 
 SEVEN_DIGITS = 2e-6
 """Relative, with the rounding of float32."""

@@ -11,8 +11,8 @@ import numba
 import numpy as np
 import pytest
 
-from batchnav.runtime import once
-from batchnav.runtime.kernels import cpu_function
+from batchnav.runtime.kernels import compile_lock as once
+from batchnav.runtime.kernels.decorators import cpu_function
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 PROGRAM = """
@@ -21,7 +21,7 @@ import numpy as np
 print(total(np.arange(5)), len(total.stats.cache_misses), len(total.stats.cache_hits), flush=True)
 """
 KERNEL = """
-from batchnav.runtime.kernels import cpu_function
+from batchnav.runtime.kernels.decorators import cpu_function
 
 @cpu_function
 def total(values):

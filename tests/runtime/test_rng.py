@@ -3,8 +3,8 @@
 import numba
 import numpy as np
 
-from batchnav.runtime.kernels import cpu_kernel
-from batchnav.runtime.rng import philox, uniform4
+from batchnav.runtime.kernels.decorators import cpu_kernel
+from batchnav.runtime.kernels.rng import philox, uniform4
 
 
 def test_philox_known_answers():

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 import trimesh
 
-from batchnav.render.reference import pixel_directions
+from batchnav.mapping.integrate import OBSTACLE, SIDE
+from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
-from batchnav.sensors.ground import OBSTACLE, SIDE
 from batchnav.sensors.rig import MAIN, Rig, make_sensors
 from batchnav.sim.bodies import Bodies
 from batchnav.types import TriangleMesh

@@ -9,9 +9,9 @@ from rigs import bodies_at, make_rig, observe, pack, planes_seen
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
-from batchnav.render.reference import pixel_directions
+from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.slots import Capacity, SlotBank
+from batchnav.scene.resident import Capacity, SlotBank
 from batchnav.sensors import normals
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig

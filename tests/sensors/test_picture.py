@@ -10,8 +10,8 @@ from rigs import room_scene
 import batchnav
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.render.choose import make_renderer
-from batchnav.render.reference import pixel_directions, render_reference
+from batchnav.renderers.choose import make_renderer
+from batchnav.renderers.reference import pixel_directions, render_reference
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import build_bvh

@@ -11,10 +11,10 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import pixel_ray, pixel_spacing, tan_half
 from batchnav.geometry.pose import camera_axes
-from batchnav.render.reference import pixel_directions
+from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.slots import Capacity, SlotBank
+from batchnav.scene.resident import Capacity, SlotBank
 from batchnav.scene.textures import halved, num_levels
 from batchnav.sensors import rgb
 from batchnav.sensors.camera import CameraConfig

@@ -8,11 +8,11 @@ from rigs import bodies_at, make_rig, observe, room_scene
 
 import batchnav
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.houses import make_house
-from batchnav.render.reference import visibility_reference
+from batchnav.procedural import make_house
+from batchnav.renderers.reference import visibility_reference
 from batchnav.scene.bank import SceneBank
+from batchnav.scene.resident import Capacity, SlotBank
 from batchnav.scene.scene import make_scene
-from batchnav.scene.slots import Capacity, SlotBank
 from batchnav.sensors import semantic
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.normals import NormalSensor
@@ -148,8 +148,8 @@ def test_an_environment_gives_ids():
 
 
 def test_a_policy_that_reads_floats_says_so():
-    from batchnav.config import PolicyConfig
     from batchnav.policy.actor_critic import ActorCritic
+    from batchnav.policy.config import PolicyConfig
 
     env = batchnav.NavEnv([named_room()], 2, "cpu", sensors=("semantic",), height=32, width=32)
     with pytest.raises(ConfigError, match="semantic"):

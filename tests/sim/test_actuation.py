@@ -14,7 +14,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
 from batchnav.sim.actuation import CUT_OFF, MEANS_AND_VARIANCES
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
-from batchnav.tasks.pairs import EpisodeTable
+from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.types import TriangleMesh
 
 N = 20_000

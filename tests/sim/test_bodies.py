@@ -12,12 +12,13 @@ from numba import typeof
 from batchnav.config import from_dict
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.runtime.arrays import view
+from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, BodyConfig
-from batchnav.tasks import pointnav, progress
-from batchnav.tasks.pairs import EpisodeTable
+from batchnav.tasks import goal_free as progress
+from batchnav.tasks import pointnav
+from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.types import TriangleMesh
 from batchnav.view.topdown import navigable_triangles
 

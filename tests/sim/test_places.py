@@ -12,7 +12,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sensors import camera
 from batchnav.sensors.camera import CameraConfig, Mount
 from batchnav.sensors.sensor import Draws
-from batchnav.sim.places import check_places, snap_cuda
+from batchnav.sim.positions import check_places, snap_cuda
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,12 @@ from numba import typeof
 
 from batchnav.data.scenes import find_scene
 from batchnav.errors import ArgumentError, EpisodeError
-from batchnav.runtime.arrays import view
+from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.places import MAX_SNAP_HEIGHT
-from batchnav.tasks import pairs, pointnav
-from batchnav.tasks.pairs import EpisodeTable
+from batchnav.sim.positions import MAX_SNAP_HEIGHT
+from batchnav.tasks import episode_sampling as pairs
+from batchnav.tasks import pointnav
+from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.pointnav import PointNavConfig, Settings, pointnav_simulator
 
 N = 32

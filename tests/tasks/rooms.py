@@ -12,7 +12,7 @@ import torch
 import trimesh
 
 from batchnav.scene.scene import make_scene
-from batchnav.tasks.pairs import EpisodeTable
+from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.types import TriangleMesh
 from batchnav.view.topdown import navigable_triangles
 

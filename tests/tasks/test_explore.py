@@ -7,10 +7,10 @@ import pytest
 import torch
 from rooms import extent, make_room, play, starts
 
+from batchnav.agents.registry import FrontierAgent, RandomAgent
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import CheckpointError, ConfigError
-from batchnav.evaluation.agents import FrontierAgent, RandomAgent
 from batchnav.evaluation.play import evaluate
 from batchnav.sim.bodies import FORWARD, LEFT, STOP
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from rooms import extent, make_room, play, starts
 
+from batchnav.agents.registry import OracleAgent
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
-from batchnav.evaluation.agents import OracleAgent
 from batchnav.evaluation.play import evaluate
 from batchnav.sim.bodies import FORWARD, LEFT, STOP
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from batchnav.sim.bodies import collided
-from batchnav.tasks.measures import goal_in_agent_frame, path_efficiency, soft_spl, spl, step_reward
-from batchnav.tasks.pairs import keep_detour
+from batchnav.tasks.episode_sampling import keep_detour
+from batchnav.tasks.formulas import goal_in_agent_frame, path_efficiency, soft_spl, spl, step_reward
 
 F = np.float32
 ROUNDING = 1e-6

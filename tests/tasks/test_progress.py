@@ -15,12 +15,13 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError, EpisodeError
-from batchnav.runs.config import PointNavRun
-from batchnav.runtime.arrays import view
+from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
-from batchnav.tasks import TASKS, explore, flee, progress
+from batchnav.tasks import TASKS, explore, flee
+from batchnav.tasks import goal_free as progress
 from batchnav.tasks.explore import ExploreConfig, Settings
 from batchnav.tasks.flee import FleeConfig
+from batchnav.training.config import PointNavRun
 
 N = 12
 NAMES = ("flee", "explore")

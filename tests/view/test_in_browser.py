@@ -8,8 +8,8 @@ from test_session import CONFIG, bank  # noqa: F401 (a fixture)
 from worlds import episodes_on, write_episodes, write_floor
 
 from batchnav.evaluation.run import Evaluation, ReferencePlayer
-from batchnav.view.report import write_report
-from batchnav.view.session import Session
+from batchnav.report.evaluation import write_report
+from batchnav.view.viewer.session import Session
 
 pytestmark = pytest.mark.browser
 
@@ -62,7 +62,7 @@ def test_episodes_are_shown_and_sorted(page, report):
 
 def test_the_viewer_is_served(page, bank):  # noqa: F811
     pytest.importorskip("viser", reason="the viewer's library is not installed")
-    from batchnav.view.viewer import Viewer
+    from batchnav.view.viewer.app import Viewer
 
     players = {"forward": ReferencePlayer("forward", CONFIG)}
     viewer = Viewer(Session(bank, episodes_on(bank.scenes[0].name), players), port=18090)

@@ -9,13 +9,13 @@ from scipy.spatial.transform import Rotation
 from test_session import CONFIG, bank  # noqa: F401 (a fixture)
 from worlds import episodes_on
 
-from batchnav.data.episodes import save_episodes
+from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.envs.config import with_options
 from batchnav.errors import EpisodeError
 from batchnav.evaluation.run import ReferencePlayer
 from batchnav.sim.bodies import FORWARD
-from batchnav.view.session import YOU, Session
-from batchnav.view.viewer import Viewer, open_session
+from batchnav.view.viewer.app import Viewer, open_session
+from batchnav.view.viewer.session import YOU, Session
 
 pytest.importorskip("viser", reason="the viewer's library is not installed")
 

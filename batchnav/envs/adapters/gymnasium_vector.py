@@ -12,8 +12,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from batchnav.envs.adapters.observations import PLAIN, boxes_of, by_name, check_autoreset, num_actions
 from batchnav.errors import ArgumentError, CheckpointError
-from batchnav.runtime.arrays import check_tensor
 from batchnav.runtime.checks import check_open
+from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.types import Observation
 
 

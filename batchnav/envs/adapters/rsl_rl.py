@@ -12,7 +12,7 @@ from torch.distributions import OneHotCategorical, kl_divergence
 
 from batchnav.envs.adapters.observations import by_name, check_autoreset, figures_of, num_actions
 from batchnav.errors import ArgumentError
-from batchnav.runtime.exchange import check_torch
+from batchnav.runtime.conversion import check_torch
 from batchnav.types import VecEnv
 
 

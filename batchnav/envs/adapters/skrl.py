@@ -10,7 +10,7 @@ from skrl.envs.wrappers.torch import Wrapper
 from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 
 from batchnav.envs.adapters.observations import check_autoreset, figures_of, num_actions
-from batchnav.runtime.exchange import check_torch
+from batchnav.runtime.conversion import check_torch
 from batchnav.types import VecEnv
 
 

@@ -14,7 +14,7 @@ from stable_baselines3.common.monitor import Monitor
 
 from batchnav.envs.adapters.observations import check_autoreset, figures_of, num_actions
 from batchnav.errors import ArgumentError
-from batchnav.runtime.exchange import check_torch
+from batchnav.runtime.conversion import check_torch
 from batchnav.types import VecEnv
 
 

@@ -13,7 +13,7 @@ from torchrl.envs import EnvBase
 
 from batchnav.envs.adapters.observations import boxes_of, by_name, check_autoreset, num_actions
 from batchnav.errors import ArgumentError
-from batchnav.runtime.exchange import check_torch
+from batchnav.runtime.conversion import check_torch
 from batchnav.types import VecEnv
 
 

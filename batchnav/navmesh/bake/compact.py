@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.navmesh.bake.filters import OPEN_SKY
-from batchnav.runtime.kernels import cpu_function, lean_function
+from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 
 NO_NEIGHBOUR = -1
 _MAX_LAYERS = 63  # per column, as Recast's six-bit links allow

@@ -12,7 +12,7 @@ from batchnav.navmesh.bake.growing import copy_row, first_rows, room_for
 from batchnav.navmesh.bake.holes import merge_holes
 from batchnav.navmesh.bake.plane import distance_square, same_place, segment_distance_square
 from batchnav.navmesh.bake.regions import MAX_CONTOUR, is_region_edge
-from batchnav.runtime.kernels import cpu_function, lean_function
+from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 
 _REGION_MASK = 0xFFFF
 _AREA_BORDER = 0x20000  # the cell beside is open space that was closed, not a wall

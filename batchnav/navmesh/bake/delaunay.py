@@ -4,7 +4,7 @@ import numpy as np
 
 from batchnav.navmesh.bake.growing import copy_row
 from batchnav.navmesh.bake.plane import distance_square, turn
-from batchnav.runtime.kernels import lean_function
+from batchnav.runtime.kernels.decorators import lean_function
 
 _OPEN, _RIM = np.int32(-1), np.int32(-2)  # an edge's side without a face yet; a side on the rim
 _FAR = np.float32(3.4e38)

@@ -12,7 +12,7 @@ from batchnav.navmesh.bake.delaunay import hull_triangles, retriangulate
 from batchnav.navmesh.bake.growing import copy_row, first_rows, room_for
 from batchnav.navmesh.bake.heights import Patch, fill_patch, floor_at
 from batchnav.navmesh.bake.plane import segment_distance_square
-from batchnav.runtime.kernels import cpu_function, device_function, lean_function
+from batchnav.runtime.kernels.decorators import cpu_function, device_function, lean_function
 
 MAX_POINTS = 127
 """Points of one polygon's detail mesh."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchnav.runtime.kernels import cpu_function, lean_function
+from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 
 OPEN_SKY = 0xFFFF
 """Ceiling, in cell heights, where nothing is above."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.kernels import cpu_function
+from batchnav.runtime.kernels.decorators import cpu_function
 
 MAX_COLUMNS = 2**25
 """Grid columns (cells seen from above) that a bake accepts; 290 x 290 m at Habitat's cell size."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchnav.runtime.kernels import device_function, lean_function
+from batchnav.runtime.kernels.decorators import device_function, lean_function
 
 
 @device_function

@@ -11,7 +11,7 @@ import numpy as np
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.bake.grid import Grid
 from batchnav.navmesh.bake.growing import room_for
-from batchnav.runtime.kernels import cpu_function, lean_function
+from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 
 WALKABLE_AREA = 63
 """Area of what an agent can stand on; 0 is what it cannot."""

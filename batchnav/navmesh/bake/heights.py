@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.runtime.kernels import lean_function
+from batchnav.runtime.kernels.decorators import lean_function
 
 UNSET = 0xFFFF
 _INFINITE = np.float32(3.4e38)

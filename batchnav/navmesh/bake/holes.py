@@ -4,7 +4,7 @@ import numpy as np
 
 from batchnav.navmesh.bake.growing import copy_row, first_rows, room_for, sort_keys
 from batchnav.navmesh.bake.plane import distance_square, meets, sees
-from batchnav.runtime.kernels import cpu_function, lean_function
+from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 
 _NONE = np.int64(-1)
 _CORNER_BITS = 24

@@ -6,7 +6,7 @@ with z pointing down the page.
 
 import numpy as np
 
-from batchnav.runtime.kernels import lean_function
+from batchnav.runtime.kernels.decorators import lean_function
 
 
 @lean_function

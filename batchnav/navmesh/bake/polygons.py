@@ -7,7 +7,7 @@ import numpy as np
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.bake.growing import copy_row, first_rows
 from batchnav.navmesh.bake.triangulate import triangulate
-from batchnav.runtime.kernels import cpu_function, device_function, lean_function
+from batchnav.runtime.kernels.decorators import cpu_function, device_function, lean_function
 
 MAX_CORNERS = 0xFFFD
 """Contour corners that a bake accepts: they are numbered in 16 bits."""

@@ -5,7 +5,7 @@ import numpy as np
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.bake.growing import room_for
 from batchnav.navmesh.bake.watershed import MAX_REGIONS, distance_field, watershed
-from batchnav.runtime.kernels import cpu_function, device_function, lean_function
+from batchnav.runtime.kernels.decorators import cpu_function, device_function, lean_function
 
 MAX_CONTOUR = 40000
 """Steps along one outline, as in Recast; what goes on beyond is cut off."""

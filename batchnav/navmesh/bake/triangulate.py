@@ -3,7 +3,7 @@
 import numpy as np
 
 from batchnav.navmesh.bake.plane import distance_square, meets, sees
-from batchnav.runtime.kernels import lean_function
+from batchnav.runtime.kernels.decorators import lean_function
 
 
 @lean_function

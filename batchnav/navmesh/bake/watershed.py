@@ -3,7 +3,7 @@
 import numpy as np
 
 from batchnav.navmesh.bake.compact import sweep_distances
-from batchnav.runtime.kernels import cpu_function, lean_function
+from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 
 MAX_REGIONS = 0x7FFF
 _LEVELS = 8  # levels (of two distance units) that are sorted at a time

@@ -10,10 +10,11 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from batchnav.config import PolicyConfig, PPOConfig
 from batchnav.envs.adapters.gymnasium_vector import FromGymnasium
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.config import PolicyConfig
+from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.learner import Learner
 from batchnav.types import VecEnv
 from tests.envs.adapters.counters import counters

@@ -1,0 +1,1 @@
+"""Agents that act in an environment: reference agents, map planners, experts."""

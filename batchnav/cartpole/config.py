@@ -1,0 +1,23 @@
+"""CartPole's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from batchnav.config import in_range
+from batchnav.policy.config import PolicyConfig
+from batchnav.ppo.config import PPOConfig
+
+
+@dataclass(frozen=True)
+class CartPoleRun:
+    """One training run on CartPole."""
+
+    policy: PolicyConfig = field(default_factory=lambda: PolicyConfig(lstm_layers=0, hidden_size=64))
+    ppo: PPOConfig = field(default_factory=lambda: PPOConfig(num_envs=64, timeout_bootstrap=True))
+    device: str = "auto"
+    seed: int = 0
+
+    def validate(self) -> None:
+        """ConfigError where a value is out of range."""
+        in_range(self, "seed", 0, 2**62)

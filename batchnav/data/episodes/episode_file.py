@@ -1,0 +1,411 @@
+"""PointGoal episodes in Habitat's format: gzipped JSON, one object per episode.
+
+The schema is habitat-lab's `NavigationEpisode`: positions in metres, rotations as quaternions [x, y, z, w]. Extra keys
+would stop Habitat's loader, so whatever else is known of an episode goes into its `info`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from batchnav.data.files import is_number, read_json, short, write_json_gz
+from batchnav.data.source import SCENES_DIR
+from batchnav.errors import EpisodeError
+from batchnav.runtime.files.atomic import as_path
+from batchnav.sim.positions import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
+from batchnav.tasks.episode_sampling import EpisodeTable
+
+if TYPE_CHECKING:
+    from batchnav.scene.scene import Scene
+
+ROTATION_TOLERANCE = 1e-3
+"""How far a quaternion may be from unit length and from pure yaw: published files carry five decimals."""
+
+OTHER_TASKS = {
+    "goal_image_id": "InstanceImageNav",  # whose episodes name a category, too
+    "object_category": "ObjectNav",
+    "object_id": "ObjectNav",
+    "view_points": "ObjectNav",
+    "goals_by_category": "ObjectNav",
+    "instruction": "vision-and-language navigation",
+    "question": "embodied question answering",
+    "rigid_objs": "rearrangement",
+    "target_receptacles": "rearrangement",
+}
+"""Keys, of the file, an episode or a goal, that no PointNav episode has, and the task they belong to."""
+
+CONTENT = "{data_path}/content/{scene}.json.gz"
+"""Where a split keeps its episodes scene by scene, unless its top file says otherwise; Habitat's default."""
+ALL_SCENES = "*"
+DEFAULT_CONFIG = "default"
+"""`scene_dataset_config` of a scene that is found by its path alone."""
+UNUSED: dict[str, Any] = {"additional_obj_config_paths": [], "start_room": None, "shortest_paths": None}
+"""Keys of Habitat's episodes that change nothing here, with what its generator writes; they are kept."""
+
+Vector = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Where to go."""
+
+    position: Vector
+    radius: float | None = None
+    """Metres, as the file has it; kept, and never used: what counts is the task's `success_distance`, as in Habitat."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One PointGoal episode."""
+
+    episode_id: str
+    scene_id: str
+    start_position: Vector
+    start_rotation: tuple[float, float, float, float]
+    """Quaternion [x, y, z, w], a rotation about +Y."""
+    goals: tuple[Goal, ...]
+    info: dict[str, Any] = field(default_factory=dict)
+    """Whatever else is known: `geodesic_distance` in metres, `difficulty` ..."""
+    scene_dataset_config: str = DEFAULT_CONFIG
+    """Path of the `*.scene_dataset_config.json` that knows the scene."""
+    other: dict[str, Any] = field(default_factory=dict)
+    """Those of the keys `UNUSED` whose values differ."""
+
+    @property
+    def scene(self) -> str:
+        """What `find_scene` takes: the scene's id, behind the path of its data set's config where it has one."""
+        if self.scene_dataset_config == DEFAULT_CONFIG:
+            return self.scene_id
+        return f"{self.scene_dataset_config}:{self.scene_id}"
+
+    @property
+    def heading(self) -> float:
+        """Start heading in radians: 0 looks along -Z, growing to the left."""
+        return heading_of(self.start_rotation)
+
+
+def heading_of(rotation: Sequence[float]) -> float:
+    """Heading in (-pi, pi] of a rotation about +Y given as a quaternion [x, y, z, w]; q and -q are one rotation."""
+    _, y, _, w = rotation
+    return 2.0 * math.atan2(y, w) if w > 0.0 or (w == 0.0 and y > 0.0) else 2.0 * math.atan2(-y, -w)
+
+
+def rotation_of(heading: float) -> tuple[float, float, float, float]:
+    """The quaternion [x, y, z, w] of a heading in radians: [0, sin(h / 2), 0, cos(h / 2)]."""
+    return 0.0, math.sin(heading / 2.0), 0.0, math.cos(heading / 2.0)
+
+
+def load_episodes(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,)) -> list[Episode]:
+    """Read a `.json.gz` file of PointNav episodes, with those in the folder `content` beside it.
+
+    Args:
+        path: the split's file. Where it names a `content_scenes_path`, or has a folder `content` beside it, the
+            scenes' files in there belong to it, in the order of their names.
+        content_scenes: names of the scenes to read, as `Adrian` for gibson/Adrian.glb; "*" is all.
+
+    Raises EpisodeError, naming file, episode and field: not gzip or JSON, cut short, a field that is missing, not
+    finite or of the wrong length, a rotation that is not a unit quaternion about +Y, no goals, another task's episodes.
+    """
+    path = as_path(path)
+    data = _read_file(path)
+    episodes = _episodes(data, path)
+    if ALL_SCENES not in content_scenes:
+        episodes = [episode for episode in episodes if scene_name(episode.scene_id) in content_scenes]
+    for file in _content_files(data, path, content_scenes):
+        episodes += _episodes(_read_file(file), file)
+    if not episodes:
+        raise EpisodeError(f"{path}: found no episodes, expected some in it or in files {CONTENT}")
+    return episodes
+
+
+def scenes_played(path: str | Path) -> set[str]:
+    """Names (as `scene_name` gives them) of the scenes in a split's file; files in its folder `content` stay unread."""
+    path = Path(path)
+    data = _read_file(path)
+    names = {scene_name(episode.scene_id) for episode in _episodes(data, path)}
+    return names | {file.name.partition(".")[0] for file in _content_files(data, path, (ALL_SCENES,))}
+
+
+def save_episodes(episodes: Sequence[Episode], path: str | Path, content: bool = False) -> None:
+    """Write episodes as Habitat reads them: the same bytes for the same episodes, and the whole file or none.
+
+    With `content` they go scene by scene into files content/SCENE.json.gz, and `path` becomes the empty top file.
+    """
+    path = Path(path)
+    if content:
+        by_scene = group_by_scene(episodes)
+        names = [scene_name(scene_id) for scene_id in by_scene]
+        if len(set(names)) < len(names):
+            raise EpisodeError(f"{path}: found two scenes whose files have one name, expected different ones")
+        for name, some in zip(names, by_scene.values(), strict=True):
+            write_json_gz({"episodes": [_plain(e) for e in some]}, _content_path(CONTENT, path, name), EpisodeError)
+    rows = [] if content else [_plain(e) for e in episodes]
+    write_json_gz({"episodes": rows}, path, EpisodeError)
+
+
+def scene_name(scene_id: str) -> str:
+    """The scene's own name: `Adrian` of gibson/Adrian.glb, `TEEsavR23oF` of hm3d/val/.../TEEsavR23oF.basis.glb."""
+    stem = scene_id.replace(":", "_").rpartition("/")[2]  # of "house:7", too, a file can be named
+    for suffix in (".glb", ".gltf", ".ply", ".obj", ".scene", ".scene_instance.json", ".basis"):
+        stem = stem.removesuffix(suffix)
+    return stem
+
+
+def group_by_scene(episodes: Sequence[Episode]) -> dict[str, list[Episode]]:
+    """Episodes by scene id, both in the order in which they come."""
+    groups: dict[str, list[Episode]] = {}
+    for episode in episodes:
+        groups.setdefault(episode.scene_id, []).append(episode)
+    return groups
+
+
+def order_episodes(
+    episodes: Sequence[Episode],
+    shuffle: bool = False,
+    grouped: bool = True,
+    num_episode_sample: int = -1,
+    rounds: int = 1,
+    seed: int = 0,
+) -> list[Episode]:
+    """Episodes in the order in which Habitat's iterator hands them out.
+
+    Args:
+        episodes: any number of them.
+        shuffle: in random order; with `grouped` the scenes, and the episodes of each.
+        grouped: all episodes of a scene together (`group_by_scene`).
+        num_episode_sample: so many of them, drawn without replacement first; -1 is all.
+        rounds: go through them so many times (`cycle`), shuffled anew each time.
+        seed: of what is random.
+    """
+    if num_episode_sample > len(episodes):
+        raise EpisodeError(f"num_episode_sample: found {num_episode_sample}, expected at most {len(episodes)}")
+    draw = random.Random(seed)
+    chosen = list(episodes) if num_episode_sample < 0 else draw.sample(list(episodes), num_episode_sample)
+    ordered: list[Episode] = []
+    for _ in range(rounds):
+        if shuffle:
+            draw.shuffle(chosen)
+        ordered += [e for group in group_by_scene(chosen).values() for e in group] if grouped else chosen
+    return ordered
+
+
+def episode_table(episodes: Sequence[Episode], scene_names: Sequence[str], device: torch.device | str) -> EpisodeTable:
+    """Episodes as the simulator plays them; `scene_names[k]` is the scene id of the bank's scene k.
+
+    EpisodeError where an episode's scene is not among the names, or it has several goals.
+    """
+    if not episodes:
+        raise EpisodeError("episodes: found none, expected at least one")
+    index = {name: k for k, name in enumerate(scene_names)}
+    for episode in episodes:
+        if episode.scene_id not in index:
+            known = ", ".join(map(repr, list(index)[:5])) + (", ..." if len(index) > 5 else "")
+            raise EpisodeError(
+                f"{_name(episode)}: field 'scene_id': found a scene that is not loaded, expected one of {known}"
+            )
+        if problem := _several_goals(episode):
+            raise EpisodeError(f"{_name(episode)}: {problem}")
+
+    def tensor(values, dtype):
+        return torch.tensor(values, dtype=dtype, device=device)
+
+    return EpisodeTable(
+        scene=tensor([index[e.scene_id] for e in episodes], torch.int32),
+        start=tensor([e.start_position for e in episodes], torch.float32),
+        heading=tensor([e.heading for e in episodes], torch.float32),
+        goal=tensor([e.goals[0].position for e in episodes], torch.float32),
+    )
+
+
+def check_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> None:
+    """EpisodeError where an episode cannot be played: an end off the navmesh, a goal that no path reaches.
+
+    Args:
+        episodes: any number of them.
+        scenes: by scene id.
+    """
+    for _, problem in unplayable_episodes(episodes, scenes):
+        raise EpisodeError(problem)
+
+
+def unplayable_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> Iterator[tuple[Episode, str]]:
+    """The episodes that cannot be played, and why not; arguments as of `check_episodes`."""
+    for scene_id, of_scene in group_by_scene(episodes).items():
+        if scene_id not in scenes:
+            yield from ((e, f"{_name(e)}: field 'scene_id': found a scene that is not loaded") for e in of_scene)
+            continue
+        navmesh = scenes[scene_id].navmesh
+        starts = np.array([e.start_position for e in of_scene], np.float32)
+        goals = np.array([e.goals[0].position for e in of_scene], np.float32)
+        snapped = navmesh.snap(starts), navmesh.snap(goals)
+        islands = navmesh.island(snapped[0]), navmesh.island(snapped[1])
+        distances = navmesh.geodesic_distance(starts, goals)
+        for i, episode in enumerate(of_scene):
+            problem = _several_goals(episode) or _off_navmesh("start_position", starts[i], snapped[0][i])
+            problem = problem or _off_navmesh("goals[0].position", goals[i], snapped[1][i])
+            if not problem and islands[0][i] != islands[1][i]:
+                problem = f"the goal lies on island {islands[1][i]} of the navmesh, "
+                problem += f"expected the start's island {islands[0][i]}"
+            if not problem and not np.isfinite(distances[i]):
+                problem = "found no path from start to goal"
+            if problem:
+                yield episode, f"{_name(episode)}: {problem}"
+
+
+def _several_goals(episode: Episode) -> str:
+    """What is wrong with an episode of several goals; empty where it has one.
+
+    Habitat tells the agent where the first is and measures its distance to the nearest: no PointGoal task.
+    """
+    if len(episode.goals) == 1:
+        return ""
+    return f"field 'goals': found {len(episode.goals)}, expected 1, the point that the agent is to reach"
+
+
+def _off_navmesh(field: str, point: np.ndarray, snapped: np.ndarray) -> str:
+    """What is wrong with a point [3] whose nearest on the navmesh is `snapped` [3]; empty where it is on it."""
+    gap = snapped - point
+    if math.hypot(gap[0], gap[2]) <= MAX_SNAP_DISTANCE and abs(gap[1]) <= MAX_SNAP_HEIGHT:
+        return ""
+    found, nearest = ([round(float(v), 3) for v in p] for p in (point, snapped))
+    return f"field {field!r}: found {found}, expected a point on the navmesh (its nearest is {nearest})"
+
+
+def _read_file(path: Path) -> dict:
+    """The top object of an episode file."""
+    data = read_json(path, EpisodeError, gzipped=True)
+    if not isinstance(data, dict) or not isinstance(data.get("episodes"), list):
+        raise EpisodeError(f"{path}: found no list 'episodes', expected an episode file in Habitat's format")
+    _refuse_other_tasks(data, f"{path}")
+    return data
+
+
+def _episodes(data: dict, path: Path) -> list[Episode]:
+    return [_episode(item, f"{path}: episode {i}") for i, item in enumerate(data["episodes"])]
+
+
+def _content_path(template: str, path: Path, scene: str) -> Path:
+    return Path(template.replace("{data_path}", str(path.parent)).replace("{scene}", scene))
+
+
+def _content_files(data: dict, path: Path, scenes: Sequence[str]) -> list[Path]:
+    """The files of the scenes that are asked for, where the split is kept scene by scene."""
+    template = data.get("content_scenes_path", CONTENT)
+    if not isinstance(template, str) or "\0" in template or "{scene}" not in Path(template).name:
+        raise EpisodeError(f"{path}: field 'content_scenes_path': found {short(template)}, expected one like {CONTENT}")
+    folder = _content_path(template, path, "").parent
+    if not os.path.isdir(folder):
+        return []
+    head, _, tail = Path(template).name.partition("{scene}")
+    files = sorted(f for f in folder.iterdir() if f.name.startswith(head) and f.name.endswith(tail))
+    if ALL_SCENES in scenes:
+        return files
+    wanted = [_content_path(template, path, scene) for scene in scenes]
+    for file in wanted:
+        if file not in files:
+            raise EpisodeError(f"{file}: content_scenes: found no such file, expected one of {len(files)} there")
+    return wanted
+
+
+def _episode(data: Any, where: str) -> Episode:
+    """One episode from its JSON value; `where` begins the error messages."""
+    if not isinstance(data, dict):
+        raise EpisodeError(f"{where}: found {type(data).__name__}, expected an object")
+    names = {}
+    for name in ("episode_id", "scene_id"):
+        value = data.get(name)
+        # Some published files number their episodes with integers.
+        if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+            raise EpisodeError(f"{where}: field {name!r}: found {short(value)}, expected a name")
+        names[name] = str(value)
+    names["scene_id"] = names["scene_id"].removeprefix(f"{SCENES_DIR}/")  # as Habitat does; see `find_scene`
+    where = f"{where} (id {names['episode_id']!r}, scene {names['scene_id']!r})"
+    _refuse_other_tasks(data, where)
+    goals = data.get("goals")
+    if not isinstance(goals, list) or not goals:
+        raise EpisodeError(f"{where}: field 'goals': found {short(goals)}, expected a list of at least one goal")
+    info = data.get("info")
+    if info is not None and not isinstance(info, dict):
+        raise EpisodeError(f"{where}: field 'info': found {short(info)}, expected an object")
+    config = data.get("scene_dataset_config", DEFAULT_CONFIG)
+    if not isinstance(config, str) or "\0" in config:
+        raise EpisodeError(f"{where}: field 'scene_dataset_config': found {short(config)}, expected a path")
+    return Episode(
+        **names,
+        start_position=_numbers(data, "start_position", 3, where),
+        start_rotation=_rotation(data, where),
+        goals=tuple(_goal(goal, f"{where}: field 'goals[{i}]'") for i, goal in enumerate(goals)),
+        info=info or {},
+        scene_dataset_config=config or DEFAULT_CONFIG,
+        other={key: data[key] for key, usual in UNUSED.items() if data.get(key, usual) != usual},
+    )
+
+
+def _goal(data: Any, where: str) -> Goal:
+    if not isinstance(data, dict):
+        raise EpisodeError(f"{where}: found {short(data)}, expected an object")
+    _refuse_other_tasks(data, where)
+    radius = data.get("radius")
+    if radius is not None and not (is_number(radius) and radius > 0):
+        raise EpisodeError(f"{where}: field 'radius': found {short(radius)}, expected metres > 0, or null")
+    return Goal(_numbers(data, "position", 3, where), None if radius is None else float(radius))
+
+
+def _rotation(data: dict, where: str) -> tuple:
+    """A unit quaternion about +Y."""
+    rotation = _numbers(data, "start_rotation", 4, where)
+    x, _, z, _ = rotation
+    length = math.sqrt(sum(v * v for v in rotation))
+    if abs(length - 1.0) > ROTATION_TOLERANCE:
+        raise EpisodeError(
+            f"{where}: field 'start_rotation': found a quaternion of length {length:.4g}, expected a unit quaternion"
+        )
+    if math.hypot(x, z) > ROTATION_TOLERANCE:
+        raise EpisodeError(
+            f"{where}: field 'start_rotation': found {list(rotation)}, "
+            "expected [x, y, z, w] of a turn about +Y (x = z = 0)"
+        )
+    return rotation
+
+
+def _numbers(data: dict, name: str, length: int, where: str) -> tuple:
+    """A list of so many finite numbers, as floats."""
+    value = data.get(name)
+    if not isinstance(value, list) or len(value) != length or not all(map(is_number, value)):
+        found = "nothing" if name not in data else short(value)
+        raise EpisodeError(f"{where}: field {name!r}: found {found}, expected {length} finite numbers")
+    return tuple(float(v) for v in value)
+
+
+def _refuse_other_tasks(data: dict, where: str) -> None:
+    for key, task in OTHER_TASKS.items():
+        if key in data:
+            raise EpisodeError(f"{where}: field {key!r}: found episodes of {task}, expected PointNav episodes")
+
+
+def _plain(episode: Episode) -> dict:
+    """An episode as JSON values, with every key that Habitat's own generator writes."""
+    return {
+        "episode_id": episode.episode_id,
+        "scene_id": episode.scene_id,
+        "scene_dataset_config": episode.scene_dataset_config,
+        "start_position": list(episode.start_position),
+        "start_rotation": list(episode.start_rotation),
+        "info": episode.info,
+        "goals": [{"position": list(g.position), "radius": g.radius} for g in episode.goals],
+        **UNUSED,
+        **episode.other,
+    }
+
+
+def _name(episode: Episode) -> str:
+    return f"episode {episode.episode_id!r} of scene {episode.scene_id!r}"

@@ -1,0 +1,1 @@
+"""Habitat's data sets: scene data sets, annotations, URDF files."""

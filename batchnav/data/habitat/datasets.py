@@ -1,0 +1,179 @@
+"""Data sets where Habitat's downloads put them: scenes, navmeshes and episodes of a split.
+
+    data/scene_datasets/gibson/Adrian.glb                                 Gibson, habitat-test-scenes
+    data/scene_datasets/mp3d/17DRP5sb8fy/17DRP5sb8fy.glb                  MP3D
+    data/scene_datasets/hm3d/val/00800-TEEsavR23oF/TEEsavR23oF.basis.glb  HM3D
+    data/scene_datasets/hssd-hab/hssd-hab.scene_dataset_config.json       HSSD, ReplicaCAD (data/replica_cad), AI2-THOR
+    data/datasets/pointnav/gibson/v1/val/val.json.gz                      their PointNav episodes
+
+A navmesh lies beside its mesh, or where the data set's config or its folder `navmeshes` has it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from batchnav.data.episodes.episode_file import (
+    Episode,
+    episode_table,
+    load_episodes,
+    order_episodes,
+    scene_name,
+    scenes_played,
+)
+from batchnav.data.files import natural_order
+from batchnav.data.habitat.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
+from batchnav.data.parallel import in_parallel
+from batchnav.data.prepared.scene_file import load_source
+from batchnav.data.scenes import SCENES_PER_WORKER
+from batchnav.data.source import SCENES_DIR, SceneSource, stage_source
+from batchnav.errors import ArgumentError, EpisodeError, MeshError
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.files.atomic import as_path
+from batchnav.scene.images import AppearanceConfig
+from batchnav.scene.scene import Scene
+from batchnav.tasks.episode_sampling import EpisodeTable
+
+SPLITS = ("train", "val", "test", "minival", "train_mini", "val_mini", "example")
+EPISODE_VERSION = "v1"
+"""The PointNav episodes that Habitat's configs choose where a scene data set has several."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A split of a scene data set. Scenes and episodes are read when they are asked for."""
+
+    path: Path
+    """The folder of scenes, or the config that describes them."""
+    split: str
+    scene_names: tuple[str, ...]
+    """As the split's episodes name them."""
+    episode_file: Path | None
+    """None where the split has no PointNav episodes."""
+    config: SceneDatasetConfig | None = None
+
+    @functools.cached_property
+    def scenes(self) -> tuple[SceneSource, ...]:
+        """Where each scene comes from, in the order of `scene_names`. MeshError where a config is broken."""
+        return tuple(map(self.scene, self.scene_names))
+
+    @property
+    def navmeshes(self) -> dict[str, Path]:
+        """The navmesh files that there are, by the scene's name; for the other scenes one is baked."""
+        return {source.name: source.navmesh for source in self.scenes if source.navmesh}
+
+    @functools.cached_property
+    def episodes(self) -> list[Episode]:
+        """The split's PointNav episodes. EpisodeError where there are none, or their file is broken."""
+        if self.episode_file is None:
+            raise EpisodeError(
+                f"{self.path}: found no PointNav episodes of split {self.split!r}, expected "
+                f"{_episode_pattern(self.path, self.split)} (`batchnav data episodes` makes some)"
+            )
+        return load_episodes(self.episode_file)
+
+    def scene(self, name: str) -> SceneSource:
+        """Where a scene comes from."""
+        if name not in self.scene_names:
+            raise ArgumentError(f"scene: found {name!r}, expected one of the {len(self.scene_names)} of {self.path}")
+        return self.config.source(name) if self.config else stage_source(self.path.parent / name, name)
+
+    def load_scenes(
+        self,
+        names: Sequence[str] | None = None,
+        settings: NavMeshSettings | None = None,
+        appearance: AppearanceConfig | bool = True,
+    ) -> list[Scene]:
+        """Load scenes with their navmeshes, in parallel, with progress; all of the split unless `names` says which.
+
+        With `settings`, for their body, and with or without `appearance`, as `load_scene` does.
+        """
+        sources = self.scenes if names is None else [self.scene(name) for name in names]
+        load = functools.partial(load_source, settings=settings, appearance=appearance)
+        return list(in_parallel(load, sources, "scenes", SCENES_PER_WORKER))
+
+    def episode_table(self, device: torch.device | str = "cpu", **order) -> EpisodeTable:
+        """The episodes as `PointNavEnv(data.load_scenes(), ..., episodes=table)` plays them.
+
+        `order` holds options of `order_episodes`: shuffle, grouped, num_episode_sample, rounds, seed.
+        """
+        return episode_table(order_episodes(self.episodes, **order), self.scene_names, device)
+
+
+def load_dataset(path: str | Path, split: str = "train", episodes: str | Path | None = None) -> Dataset:
+    """Find a split's scenes, navmeshes and episodes as Habitat's downloads lay them out.
+
+    Args:
+        path: the data set's folder, as `data/scene_datasets/hm3d`, or its `*.scene_dataset_config.json`.
+        split: train, val ... Where the scenes are not in folders by split, they are those that the split's episodes
+            play in; without episodes, all of them.
+        episodes: an episode file to take instead of the one in data/datasets/pointnav; `{split}` may stand in it.
+
+    Raises MeshError where there are no scenes, EpisodeError where the episodes are broken; each says what was expected.
+    """
+    path = as_path(path)
+    if not path.exists():
+        raise MeshError(f"{path}: found no such file or folder, expected a data set's, as {SCENES_DIR}/hm3d")
+    file = Path(str(episodes).replace("{split}", split)) if episodes else _find_episodes(path, split)
+    names = _names_in_folders(path, split) if path.is_dir() else []
+    config = None if names else _find_config(path)
+    names = names or (config.scene_names if config else [])
+    if not names:
+        raise MeshError(f"{path}: found no scenes, expected NAME.glb, NAME/NAME.glb, SPLIT/*/NAME.glb or a config")
+    dataset = Dataset(path, split, tuple(names), file, config)
+    if file is None or (path / split).is_dir():
+        return dataset
+    played = scenes_played(file)
+    present = tuple(name for name in names if scene_name(name) in played)
+    if not present:
+        raise MeshError(f"{path}: found none of the {number_of(len(played), 'scene')} that {file} plays in")
+    return dataclasses.replace(dataset, scene_names=present)
+
+
+def _find_episodes(path: Path, split: str) -> Path | None:
+    """The split's PointNav file: of version v1, or of the only version that there is."""
+    pattern = _episode_pattern(path, split)
+    found = sorted(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
+    return next((file for file in found if file.parts[-3] == EPISODE_VERSION), found[0] if len(found) == 1 else None)
+
+
+def _episode_pattern(path: Path, split: str) -> Path:
+    folder = path.absolute() if path.is_dir() else path.absolute().parent
+    data = folder.parent.parent if folder.parent.name == SCENES_DIR.name else folder.parent
+    return data / "datasets" / "pointnav" / folder.name / "*" / split / f"{split}.json.gz"
+
+
+def _find_config(path: Path) -> SceneDatasetConfig | None:
+    """The data set's config: the file itself, else the one named like its folder, else the first."""
+    if path.is_file():
+        if not path.name.endswith(DATASET_CONFIG):
+            raise MeshError(f"{path}: found a file, expected a folder of scenes or a *{DATASET_CONFIG}")
+        return SceneDatasetConfig(path)
+    configs = sorted(path.glob(f"*{DATASET_CONFIG}"))
+    named = [file for file in configs if file.name == path.name + DATASET_CONFIG]
+    return SceneDatasetConfig((named or configs)[0]) if configs else None
+
+
+def _names_in_folders(path: Path, split: str) -> list[str]:
+    """Names of the scenes that lie in HM3D's, MP3D's or Gibson's layout."""
+    by_split = {folder.name: _glbs(folder, "*/*.glb") for folder in path.iterdir() if folder.name in SPLITS}
+    by_split = {name: files for name, files in by_split.items() if files}
+    if by_split and split not in by_split:
+        raise MeshError(f"{path}: found no scenes of split {split!r}, expected one of {', '.join(sorted(by_split))}")
+    own_folder = [file for file in _glbs(path, "*/*.glb") if file.stem == file.parent.name]
+    files = by_split.get(split) or own_folder or _glbs(path, "*.glb")
+    return [file.relative_to(path.parent).as_posix() for file in files]
+
+
+def _glbs(folder: Path, pattern: str) -> list[Path]:
+    """Mesh files without the semantic ones; of a scene that is there compressed for Habitat too, that."""
+    files = {file for file in folder.glob(pattern) if not file.name.endswith(".semantic.glb")}
+    compressed = {file.with_name(file.name.replace(".basis.glb", ".glb")) for file in files if ".basis." in file.name}
+    return sorted(files - compressed, key=natural_order)

@@ -1,0 +1,292 @@
+"""Habitat's scene data sets: `*.scene_dataset_config.json`, and the `*.scene_instance.json` that place objects.
+
+A config lists where stages, objects, articulated objects and scene instances are described; paths are relative to its
+folder. A name in a scene instance means the template whose file is called so, else the first that contains it. Names
+come out of files, so they may be anything: `os.path.isfile` says no where `Path.is_file` would raise.
+"""
+
+from __future__ import annotations
+
+import glob
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from batchnav.data.files import first_containing, is_number, natural_order, read_json, short
+from batchnav.data.habitat.urdf import read_urdf
+from batchnav.data.source import STAGE_CONFIG, Part, SceneSource, asset_of, scene_id_of, unit, vector
+from batchnav.errors import MeshError
+
+DATASET_CONFIG = ".scene_dataset_config.json"
+SCENE_INSTANCE = ".scene_instance.json"
+_SUFFIX = {
+    "stages": STAGE_CONFIG,
+    "objects": ".object_config.json",
+    "articulated_objects": ".ao_config.json",
+    "scene_instances": SCENE_INSTANCE,
+}
+"""What ".json" means in each section's search paths."""
+NO_STAGE = "NONE"
+
+
+class _Template(NamedTuple):
+    """A stage, object or scene instance: attributes from a file, with those that the data set's config adds."""
+
+    handle: str
+    """The file's path, or the name that the config gives."""
+    file: Path
+    """What its paths are relative to the folder of."""
+    added: dict
+
+    def attributes(self, defaults: dict) -> dict:
+        """All of them. MeshError where the file is not JSON of an object."""
+        if self.file.suffix != ".json" or self.file.name.endswith(DATASET_CONFIG):
+            return {**defaults, "render_asset": self.file.name, "urdf_filepath": self.file.name, **self.added}
+        return {**defaults, **_object(self.file), **self.added}
+
+
+class SceneDatasetConfig:
+    """What a `*.scene_dataset_config.json` file describes. Nothing but names is read before a scene is asked for.
+
+    Raises MeshError where the file is no such config, naming the field.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        data = _object(self.path)
+        self._defaults: dict[str, dict] = {}
+        self._templates = {section: self._read_section(data, section) for section in _SUFFIX}
+        navmeshes = data.get("navmesh_instances", {})
+        if not isinstance(navmeshes, dict) or not all(isinstance(v, str) for v in navmeshes.values()):
+            raise MeshError(f"{self.path}: field 'navmesh_instances': expected an object of paths")
+        self._navmeshes = {name: self.path.parent / file for name, file in navmeshes.items()}
+        self._lexicons = self._read_lexicons(data)
+
+    @property
+    def scene_names(self) -> list[str]:
+        """Scene instances; in a data set that has none, the stages, named as episodes name them."""
+        if self._templates["scene_instances"]:
+            return sorted(self._templates["scene_instances"], key=natural_order)
+        files = [template.file for template in self._templates["stages"].values()]
+        return sorted({scene_id_of(file) for file in files}, key=natural_order)
+
+    def source(self, name: str) -> SceneSource:
+        """A scene instance, or a stage by itself. MeshError where the data set has neither, or a file is broken."""
+        instance = self._find("scene_instances", name)
+        if instance is None:
+            stage = self._stage(name, f"{self.path}: scene {name!r}")
+            return SceneSource(scene_id_of(Path(name)), (stage,), self._navmesh(name, stage.asset.path))
+        return self._instance_source(instance)
+
+    def _instance_source(self, instance: _Template) -> SceneSource:
+        data = instance.attributes(self._defaults["scene_instances"])
+        where, name = str(instance.file), _stem(instance.file)
+        stage = data.get("stage_instance")
+        if not isinstance(stage, dict) or not isinstance(stage.get("template_name"), str):
+            raise MeshError(f"{where}: field 'stage_instance': found {short(stage)}, expected one with a template_name")
+        # A stage's own translation and rotation are read by Habitat, but not applied.
+        parts = [] if stage["template_name"] == NO_STAGE else [self._stage(stage["template_name"], where)]
+        missing: list[str] = []
+        origin, names, number = data.get("translation_origin"), self._names(data), 0
+        for section, place in (("objects", self._place_object), ("articulated_objects", self._place_articulated)):
+            key = section.removesuffix("s") + "_instances"
+            rows = data.get(key, [])
+            if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+                raise MeshError(f"{where}: field {key!r}: found {short(rows)}, expected a list of objects")
+            known = self._find_all(section, {n for row in rows if isinstance(n := row.get("template_name"), str)})
+            for i, row in enumerate(rows):
+                at = f"{where}: {key}[{i}]"
+                template = row.get("template_name")
+                if not isinstance(template, str):
+                    raise MeshError(f"{at}: field 'template_name': found {short(template)}, expected a name")
+                found = known[template]
+                placed = place(found, {"translation_origin": origin, **row}, at) if found else []
+                number += 1
+                category = self._category(section, found, names) if found else ""
+                present = [
+                    part._replace(object_id=number, category=category)
+                    for part in placed if os.path.isfile(part.asset.path)
+                ]  # fmt: skip
+                if len(present) < len(placed) or found is None:
+                    missing.append(template)
+                parts += present
+        given = data.get("navmesh_instance") or name
+        if not isinstance(given, str):
+            raise MeshError(f"{where}: field 'navmesh_instance': found {short(given)}, expected a name")
+        navmesh = self._navmesh(given, self.path.parent / "navmeshes" / name, name)
+        return SceneSource(name, tuple(parts), navmesh, tuple(dict.fromkeys(missing)), self.path.parent / "prepared")
+
+    def _read_lexicons(self, data: dict) -> dict[str, Path]:
+        """Files that name categories, by name: those that the config names, and those in the folders it searches."""
+        cell = data.get("semantic_scene_descriptor_instances", {})
+        where = f"{self.path}: field 'semantic_scene_descriptor_instances'"
+        if not isinstance(cell, dict):
+            raise MeshError(f"{where}: found {short(cell)}, expected an object of paths")
+        found = {}
+        for patterns in _typed(cell, "paths", dict, where).values():
+            if not isinstance(patterns, list) or not all(isinstance(p, str) and "\0" not in p for p in patterns):
+                raise MeshError(f"{where}: paths: found {short(patterns)}, expected a list of paths")
+            found.update({file.name.removesuffix(".json"): file for file in self._search(patterns, ".json")})
+        named = {name: file for name, file in cell.items() if isinstance(file, str) and "\0" not in file}
+        return found | {name: self.path.parent / file for name, file in named.items()}
+
+    def _names(self, instance: dict) -> dict[int, str]:
+        """Category names by the `semantic_id` of objects, as the lexicon of a scene instance has them.
+
+        A lexicon is {"classes": [{"name": "chair", "id": 20}, ...]} (ReplicaCAD, HSSD). Without one objects have no
+        categories. MeshError where the file is something else.
+        """
+        name = instance.get("semantic_scene_instance")
+        file = self._lexicons.get(name) if isinstance(name, str) else None
+        if file is None or not os.path.isfile(file) or file.suffix != ".json":
+            return {}
+        classes = _object(file).get("classes", [])
+        if not isinstance(classes, list) or not all(
+            isinstance(row, dict) and isinstance(row.get("name"), str) and isinstance(row.get("id"), int)
+            for row in classes
+        ):
+            raise MeshError(f"{file}: field 'classes': found {short(classes)}, expected objects with a name and an id")
+        return {row["id"]: row["name"] for row in classes}
+
+    def _category(self, section: str, template: _Template, names: dict[int, str]) -> str:
+        """The category of a template's things; "" where its config or the lexicon does not say."""
+        number = template.attributes(self._defaults[section]).get("semantic_id") if names else None
+        return names.get(number, "") if isinstance(number, int) else ""
+
+    def _stage(self, name: str, where: str) -> Part:
+        template = self._find("stages", name)
+        if template is None:
+            raise MeshError(
+                f"{where}: found no stage {name!r} in {self.path}, which has {len(self._templates['stages'])}"
+            )
+        attributes = template.attributes(self._defaults["stages"])
+        return Part(asset_of(attributes, template.file.parent, template.handle, is_stage=True))
+
+    def _place_object(self, template: _Template, row: dict, where: str) -> list[Part]:
+        attributes = template.attributes(self._defaults["objects"])
+        asset = asset_of(attributes, template.file.parent, template.handle, is_stage=False)
+        scale = _uniform_scale(row, where) * np.array(vector(row, "non_uniform_scale", where, (1.0, 1.0, 1.0)))
+        at_centre = str(row.get("translation_origin")).lower() != "asset_local"
+        return [Part(asset, _rotation(row, where) * scale, _translation(row, where), at_centre)]
+
+    def _place_articulated(self, template: _Template, row: dict, where: str) -> list[Part]:
+        attributes = template.attributes(self._defaults["articulated_objects"])
+        name = attributes.get("urdf_filepath")
+        if not isinstance(name, str):
+            raise MeshError(f"{template.handle}: field 'urdf_filepath': found {short(name)}, expected a path")
+        positions = row.get("initial_joint_pose", {})
+        if not isinstance(positions, Mapping) or not all(map(is_number, positions.values())):
+            positions = {}  # a bare list numbers Bullet's degrees of freedom, which no file names
+        path = template.file.parent / name
+        if not os.path.isfile(path):
+            return []
+        linear, translation = _rotation(row, where) * _uniform_scale(row, where), _translation(row, where)
+        return [
+            part._replace(linear=linear @ part.linear, translation=translation + linear @ part.translation)
+            for part in read_urdf(path, positions)
+        ]
+
+    def _navmesh(self, *names: str | Path) -> Path | None:
+        """The first navmesh that there is: by name in the config, else the file of that name."""
+        for name in names:
+            found = self._navmeshes.get(str(name)) or Path(name).with_name(f"{_stem(Path(name))}.navmesh")
+            if os.path.isfile(found):
+                return found
+        return None
+
+    def _find(self, section: str, name: str) -> _Template | None:
+        """A template by its file's name, else the first whose path contains the name."""
+        return self._find_all(section, {name})[name]
+
+    def _find_all(self, section: str, names: Iterable[str]) -> dict[str, _Template | None]:
+        """`_find` of many names, together in time linear in their characters and the templates'."""
+        templates = self._templates[section]
+        found = {name: templates.get(Path(name).name) or templates.get(_stem(Path(name))) for name in names}
+        if unknown := [name for name, template in found.items() if template is None]:
+            listed = list(templates.values())
+            first = first_containing([template.handle for template in listed], unknown)
+            found |= {name: listed[i] for name, i in first.items()}
+        return found
+
+    def _read_section(self, data: dict, section: str) -> dict[str, _Template]:
+        cell = data.get(section, {})
+        where = f"{self.path}: field {section!r}"
+        paths, configs = _typed(cell, "paths", dict, where), _typed(cell, "configs", list, where)
+        self._defaults[section] = _typed(cell, "default_attributes", dict, where)
+        found: dict[str, _Template] = {}
+        for extension, patterns in paths.items():
+            suffix = _SUFFIX[section] if extension.endswith(".json") else extension
+            if not isinstance(patterns, list) or not all(isinstance(p, str) and "\0" not in p for p in patterns):
+                raise MeshError(f"{where}: paths[{extension!r}]: found {short(patterns)}, expected a list of paths")
+            for file in self._search(patterns, suffix):
+                # A config file describes the mesh beside it better than the mesh alone.
+                if suffix.endswith(".json") or _stem(file) not in found:
+                    found[_stem(file)] = _Template(file.as_posix(), file, {})
+        files = list(found.values())
+        originals = [row.get("original_file") for row in configs if isinstance(row, dict)]
+        bases = first_containing([t.handle for t in files], [name for name in originals if isinstance(name, str)])
+        for i, row in enumerate(configs):
+            added = _typed(row, "attributes", dict, f"{where}: configs[{i}]")
+            handle, original = row.get("template_handle"), row.get("original_file")
+            base = files[bases[original]] if isinstance(original, str) and original in bases else None
+            name = handle or (base and _stem(base.file))
+            if not isinstance(name, str):
+                raise MeshError(f"{where}: configs[{i}]: found neither a template_handle nor a known original_file")
+            found[name] = _Template(name, base.file if base else self.path, {**(base.added if base else {}), **added})
+        return found
+
+    def _search(self, patterns: Iterable[str], suffix: str) -> list[Path]:
+        """Files that end in `suffix`: those a pattern names, and those directly in the folders that it names."""
+        files: set[Path] = set()
+        for pattern in patterns:
+            for match in map(Path, glob.glob(str(self.path.parent / pattern))):
+                inside = match.iterdir() if match.is_dir() else [match]
+                files.update(file for file in inside if file.name.endswith(suffix))
+        return sorted(files, key=natural_order)
+
+
+def _object(path: Path) -> dict:
+    data = read_json(path, MeshError)
+    if not isinstance(data, dict):
+        raise MeshError(f"{path}: found {type(data).__name__}, expected an object")
+    return data
+
+
+def _typed(cell: Any, field: str, kind: type, where: str) -> Any:
+    """A field of an object, of this kind and empty where it is absent."""
+    value = cell.get(field, kind()) if isinstance(cell, dict) else cell
+    if not isinstance(value, kind):
+        raise MeshError(f"{where}: field {field!r}: found {short(value)}, expected {kind.__name__}")
+    return value
+
+
+def _rotation(row: dict, where: str) -> np.ndarray:
+    """f64 [3, 3] of an instance's quaternion [w, x, y, z]."""
+    rotation = unit(vector(row, "rotation", where, (1.0, 0.0, 0.0, 0.0), length=4))
+    if rotation is None:
+        raise MeshError(f"{where}: field 'rotation': found zeros, expected a quaternion [w, x, y, z]")
+    return Rotation.from_quat(np.roll(rotation, -1)).as_matrix()
+
+
+def _translation(row: dict, where: str) -> np.ndarray:
+    return np.array(vector(row, "translation", where, (0.0, 0.0, 0.0)))
+
+
+def _uniform_scale(row: dict, where: str) -> float:
+    scale = row.get("uniform_scale", 1.0)
+    if not is_number(scale) or not math.isfinite(scale):
+        raise MeshError(f"{where}: field 'uniform_scale': found {short(scale)}, expected a number")
+    return float(scale)
+
+
+def _stem(file: Path) -> str:
+    """A file's name without what tells its kind."""
+    name = file.name
+    for suffix in (*_SUFFIX.values(), ".glb", ".gltf", ".obj", ".ply", ".stl", ".urdf", ".navmesh"):
+        name = name.removesuffix(suffix)
+    return name

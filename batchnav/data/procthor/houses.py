@@ -1,0 +1,216 @@
+"""ProcTHOR houses: their JSON, and the sizes of their assets, into furnished meshes.
+
+The JSON is Unity's: left-handed, +Y up, metres, degrees clockwise from above. Mirroring z gives our frame. Walls have
+no thickness: the rooms on both sides have one each, in the same place, of which a hole names both. Its corners are
+metres along the first of them, from that wall's first corner, and metres up. A door that is openable and not open fills
+its hole; windows are panes. A piece of furniture is a box as large as its asset, with the asset's middle at its
+position. Walls, floors and ceilings have the colours of their materials (data/procthor/appearance.py), objects, whose files
+are not part of the houses, one by asset.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchnav.data.files import is_number, read_json, read_text, short
+from batchnav.data.procthor.appearance import Looks, category_of
+from batchnav.errors import MeshError
+from batchnav.procedural.shell.solids import Solids
+from batchnav.scene.mesh import check_mesh
+from batchnav.types import TriangleMesh
+
+_EPSILON = 1e-6
+_MAX_DEPTH = 20
+"""Of things that lie on things."""
+_MOST_CORNERS, _MOST_HOLES = 500, 100
+"""Of a room, and in a wall: the time that cutting them takes grows with their cube and square."""
+
+Sizes = Mapping[str, Sequence[float]]
+Quad = np.ndarray
+"""f64 [4, 3]."""
+
+
+def read_houses(path: str | Path) -> list[dict]:
+    """The houses of a `.json` file, of one or a list, or a `.jsonl` file of one a line; gzipped or not.
+
+    Raises MeshError where the file holds something else.
+    """
+    path = Path(path)
+    try:
+        if ".jsonl" in path.suffixes:
+            houses = [json.loads(line) for line in read_text(path, MeshError).splitlines() if line.strip()]
+        else:
+            value = read_json(path, MeshError)
+            houses = value if isinstance(value, list) else [value]
+    except (ValueError, RecursionError) as error:
+        raise MeshError(f"{path}: does not hold JSON on every line ({error})") from error
+    for i, house in enumerate(houses):
+        if not isinstance(house, dict) or not {"rooms", "walls", "doors", "objects"} <= house.keys():
+            raise MeshError(f"{path}: house {i}: found {short(house)}, expected rooms, walls, doors and objects")
+    return houses
+
+
+def read_sizes(path: str | Path) -> Sizes:
+    """`asset_bbox.json`: metres in x, y, z by asset id. MeshError where it holds something else."""
+    data = read_json(Path(path), MeshError)
+    if not isinstance(data, dict):
+        raise MeshError(f"{path}: found {type(data).__name__}, expected sizes [x, y, z] by asset id")
+    for name, size in data.items():
+        if not isinstance(size, list) or len(size) != 3 or not all(is_number(v) and v >= 0 for v in size):
+            raise MeshError(f"{path}: asset {name!r}: found {short(size)}, expected three sizes in metres")
+    return data
+
+
+def make_procthor_house(house: dict, sizes: Sizes, name: str = "house") -> tuple[TriangleMesh, list[str]]:
+    """A house's mesh, and the ids of the assets that `sizes` does not know, which are left out.
+
+    Raises MeshError, naming `name` and the part, where the JSON is not a house.
+    """
+    solids, looks = Solids(detail=1), Looks()
+    try:
+        _add_walls(solids, looks, house)
+        height = max(corner["y"] for wall in house["walls"] for corner in wall["polygon"])
+        above = looks.ceiling(house)
+        for room in house["rooms"]:
+            outline = np.array([[corner["x"], corner["z"]] for corner in room["floorPolygon"]], np.float64)
+            _add_floor_and_ceiling(solids, outline, height, looks.floor(room), above)
+        unknown = _add_objects(solids, looks, house["objects"], sizes)
+        vertices, faces = solids.arrays()
+    except MeshError as error:
+        raise MeshError(f"{name}: {error}") from error
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        raise MeshError(f"{name}: is not a ProcTHOR house ({type(error).__name__}: {error})") from error
+    mirrored, turned = vertices * np.array([1.0, 1.0, -1.0], np.float32), faces[:, ::-1]
+    surface = looks.surface(solids.record, mirrored, turned) if len(faces) else None
+    return check_mesh(TriangleMesh(mirrored, turned, surface=surface), name), sorted(unknown)
+
+
+def _add_walls(solids: Solids, looks: Looks, house: dict) -> None:
+    walls = {wall["id"]: wall for wall in house["walls"]}
+    holes: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    for door in house["doors"]:
+        if door.get("openable") and not door.get("openness"):
+            continue
+        first = _ends(walls[door["wall0"]])
+        low, high = (np.array([corner["x"], corner["y"]], np.float64) for corner in door["holePolygon"][:2])
+        along = (first[1] - first[0]) / np.linalg.norm(first[1] - first[0])
+        corners = [first[0] + along * at[0] + np.array([0.0, at[1], 0.0]) for at in (low, high)]
+        for wall in (door["wall0"], door["wall1"]):
+            holes.setdefault(wall, []).append(tuple(corners))
+    for name, wall in walls.items():
+        if not wall.get("empty"):  # where two rooms are one
+            with solids.thing("wall", "house"):
+                solids.material = looks.wall(wall)
+                for quad in _cut(wall, holes.get(name, [])):
+                    solids.add(quad, np.array([[0, 2, 1], [0, 3, 2]]))  # seen from the room, which lies to the right
+
+
+def _ends(wall: dict) -> np.ndarray:
+    """f64 [2, 3]: a wall's first two corners, on the floor."""
+    ends = np.array([[corner["x"], 0.0, corner["z"]] for corner in wall["polygon"][:2]], np.float64)
+    if not np.isfinite(ends).all() or np.linalg.norm(ends[1] - ends[0]) < _EPSILON:
+        raise MeshError(f"wall {wall['id']!r}: found ends {ends.tolist()}, expected two different points")
+    return ends
+
+
+def _cut(wall: dict, holes: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Quad]:
+    """A wall without its holes, as upright rectangles: the strips between the holes' edges."""
+    start, end = _ends(wall)
+    top = max(corner["y"] for corner in wall["polygon"])
+    length = float(np.linalg.norm(end - start))
+    along = (end - start) / length
+    boxes = []
+    if len(holes) > _MOST_HOLES:
+        raise MeshError(f"wall {wall['id']!r}: found {len(holes)} holes, expected at most {_MOST_HOLES}")
+    for low, high in holes:
+        left, right = sorted(float((corner - start) @ along) for corner in (low, high))
+        boxes.append((max(left, 0.0), min(right, length), max(low[1], 0.0), min(high[1], top)))
+    edges = sorted({0.0, length, *(box[0] for box in boxes), *(box[1] for box in boxes)})
+    for left, right in itertools.pairwise(edges):
+        middle, bottom = (left + right) / 2, 0.0
+        inside = sorted((box[2], box[3]) for box in boxes if box[0] < middle < box[1])
+        for low, high in [*inside, (top, top)]:
+            if low - bottom > _EPSILON and right - left > _EPSILON:
+                corners = [(left, bottom), (right, bottom), (right, low), (left, low)]
+                yield np.array([start + along * u + np.array([0.0, v, 0.0]) for u, v in corners])
+            bottom = max(bottom, high)
+
+
+def _add_floor_and_ceiling(solids: Solids, outline: np.ndarray, height: float, below: str, above: str) -> None:
+    """Floor facing up and ceiling facing down over a polygon f64 [N, 2] of (x, z), made of these materials."""
+    triangles = triangulate(outline)
+    for category, word, y, faces in (
+        ("floor", below, 0.0, triangles[:, ::-1]), ("ceiling", above, height, triangles),
+    ):  # fmt: skip
+        with solids.thing(category, "house"):
+            solids.material = word
+            solids.add(np.stack([outline[:, 0], np.full(len(outline), y), outline[:, 1]], axis=1), faces)
+
+
+def triangulate(outline: np.ndarray) -> np.ndarray:
+    """A simple polygon f64 [N, 2] cut into triangles i32 [N - 2, 3], counter-clockwise, by cutting off ears.
+
+    Meisters, "Polygons have ears" (American Mathematical Monthly 1975). MeshError where it is not simple.
+    """
+    if not 3 <= len(outline) <= _MOST_CORNERS or not np.isfinite(outline).all():
+        raise MeshError(f"polygon: found {len(outline)} corners, expected 3 to {_MOST_CORNERS} finite ones")
+    left, triangles = list(range(len(outline))), []
+    x, y = outline.T
+    if (x * np.roll(y, -1) - np.roll(x, -1) * y).sum() < 0:
+        left.reverse()
+    while len(left) > 2:
+        for i in range(len(left)):
+            ear = left[i - 1], left[i], left[(i + 1) % len(left)]
+            area = _area(*outline[list(ear)])
+            others = outline[[j for j in left if j not in ear]]
+            if area > 0 and not _inside(others, *outline[list(ear)]).any():
+                triangles.append(ear)
+            elif area != 0:  # a corner on a straight edge goes without a triangle
+                continue
+            del left[i]
+            break
+        else:
+            raise MeshError("polygon: found one whose edges cross, expected a simple one")
+    return np.array(triangles, np.int32).reshape(-1, 3)
+
+
+def _area(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Twice the signed area of a triangle; `c` may be points [..., 2]."""
+    return (b[0] - a[0]) * (c[..., 1] - a[1]) - (b[1] - a[1]) * (c[..., 0] - a[0])
+
+
+def _inside(points: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """bool [N]: which points lie in a counter-clockwise triangle or on its edge, its corners left out."""
+    corner = (points[:, None] == np.stack([a, b, c])).all(2).any(1)
+    return (_area(a, b, points) >= 0) & (_area(b, c, points) >= 0) & (_area(c, a, points) >= 0) & ~corner
+
+
+def _add_objects(solids: Solids, looks: Looks, objects: Any, sizes: Sizes, depth: int = 0) -> set[str]:
+    """Boxes for objects and what lies on them. Returns the ids of assets of unknown size."""
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"objects are nested deeper than {_MAX_DEPTH}")
+    unknown = set()
+    for item in objects:
+        size, asset = sizes.get(item["assetId"]), str(item["assetId"])
+        if size is None:
+            unknown.add(asset)
+        else:
+            box = Solids(detail=1)
+            half = np.array(size) / 2
+            box.box(-half, half)
+            corners, faces = box.arrays()
+            position = [float(item["position"][axis]) for axis in "xyz"]
+            angle = np.deg2rad(float(item["rotation"]["y"]))
+            cos, sin = np.cos(angle), np.sin(angle)
+            turn = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
+            with solids.thing(category_of(asset), "house"):
+                solids.material = looks.asset(asset)
+                solids.add(corners @ turn.T + position, faces)
+        unknown |= _add_objects(solids, looks, item.get("children", []), sizes, depth + 1)
+    return unknown

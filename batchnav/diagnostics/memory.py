@@ -1,0 +1,169 @@
+"""How much memory a training run will take on its device, before it starts: `predict_memory`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from gymnasium import spaces
+
+from batchnav.envs.nav import specs_of
+from batchnav.mapping.mapper import MAP_SPECS, Mapper
+from batchnav.mapping.predictor import memory_needed
+from batchnav.navmesh.data import search_scratch
+from batchnav.policy.actor_critic import ActorCritic
+from batchnav.ppo.rollout import Rollout
+from batchnav.procedural import make_swatches
+from batchnav.runtime.device import num_threads
+from batchnav.scene.resident import Capacity, slots_needed
+from batchnav.scene.textures import Palette
+from batchnav.sensors.rig import by_drawing, make_sensors
+from batchnav.sim.bodies import Bodies
+from batchnav.sim.episodes import Queue
+from batchnav.sim.simulator import CHUNKS_PER_THREAD
+from batchnav.tasks import TASKS
+from batchnav.training.config import PointNavRun
+from batchnav.types import Spec
+
+META = torch.device("meta")
+"""Tensors of shape and type alone."""
+BYTES_SEEN = 4
+"""Of a pixel in an image of depths or of triangles."""
+COPIES_OF_WEIGHTS = 4
+"""Weights, gradients, and the optimiser's two moments, all float32."""
+SAMPLE_STEPS = 2
+"""Steps of the sequences that are tried out."""
+LARGEST_IN_BACKWARD = 3
+"""Gradients of the largest layer's size that the backward pass makes beside what was kept for it."""
+
+
+def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.device) -> dict[str, int]:
+    """Bytes of tensors that a run has at its peak, by part.
+
+    What the driver, CUDA's context and the allocator's rounding take comes on top. The activations are those of the
+    network as it is written; compiled, it may keep less. Textures that scenes share are counted for each of them, and
+    those of swatches beside them.
+
+    Args:
+        run: the configuration.
+        scenes: what each of its scenes takes (`data.scenes.measure_scenes`).
+        device: where it will run. The network is tried out there on a few frames.
+    """
+    scenes = [scene.with_appearance(run.appearance_fields) for scene in scenes]
+    room, specs = Capacity.for_all(scenes), specs_of(run)
+    slots = slots_needed(scenes, run.scenes.slots, run.scenes.gigabytes)
+    storage = {spec.name: spec.stored_on(device) for spec in specs}
+    observations = spaces.Dict({spec.name: spec.box for spec in specs})
+    policy = ActorCritic(observations, run.body.action_space, run.policy).to(device)
+    weights = sum(parameter.nbytes for parameter in policy.parameters())
+    frames = run.ppo.frames_per_update // run.ppo.minibatches
+    in_memory = slots * room.num_bytes if slots else sum(scene.num_bytes for scene in scenes)
+    return {
+        "scenes": in_memory + (_swatches() if run.scenes.redraw_finishes else 0),
+        "simulator": _simulator(run, room, device),
+        "images": _images(run, specs, device),
+        "rollout": _rollout(run, policy, storage),
+        "weights and optimiser": COPIES_OF_WEIGHTS * weights,
+        "learning": round(frames * _kept_per_frame(policy, storage, device)),
+    }
+
+
+def _swatches() -> int:
+    """Bytes of what finishes are drawn anew from."""
+    palette = Palette()
+    palette.add_swatches(make_swatches())
+    return sum(array.nbytes for array in palette.arrays())
+
+
+def _simulator(run: PointNavRun, room: Capacity, device: torch.device) -> int:
+    """Bytes of the bodies, the task and the memory to search in."""
+    n, task = run.ppo.num_envs, TASKS[run.task_name]
+    parts = (Bodies.empty(n, META), Queue.empty(n, META), *task.arrays(n, META, run.task))
+    origin = n * 8 + 16  # its scenes, a seed, and the first agent's number
+    rows = task.search_rows(n, device, min(n, num_threads() * CHUNKS_PER_THREAD))
+    scratch = sum(search_scratch(room.search_size, r, META).data.nbytes for r in rows)
+    return sum(tensor.nbytes for part in parts for tensor in _tensors(part)) + origin + scratch
+
+
+def _tensors(part) -> Iterator[torch.Tensor]:
+    """The tensors of nested tuples."""
+    if isinstance(part, torch.Tensor):
+        yield part
+    else:
+        for entry in part:
+            yield from _tensors(entry)
+
+
+def _images(run: PointNavRun, specs: Sequence[Spec], device: torch.device) -> int:
+    """Bytes of what cameras see, as their sensors declare it, of maps, and of the environment's own observations."""
+    n, total = run.ppo.num_envs, 0
+    made = make_sensors(run.sensors, run.all_cameras, run.sensor_settings)
+    for camera, scale, readers in by_drawing(made).values():
+        config, both = run.all_cameras[camera], any(sensor.needs_triangles for sensor in readers.values())
+        total += n * scale**2 * config.height * config.width * BYTES_SEEN * (2 if both else 1)
+        if scale > 1:  # samples of what is given
+            total += sum(n * scale**2 * math.prod(s.spec.shape) * s.spec.dtype.itemsize for s in readers.values())
+    if mapped := frozenset(run.sensors) & MAP_SPECS.keys():
+        known, search, told = Mapper.arrays(mapped, n, Mapper.searches(n, device), META, bool(run.map.anticipation))
+        total += sum(tensor.nbytes for tensor in (*known, *search, *told.values()))
+        total += memory_needed(n, device) if run.map.anticipation else 0
+    return total + sum(n * math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
+
+
+def _rollout(run: PointNavRun, policy: ActorCritic, storage: Mapping[str, torch.dtype]) -> int:
+    """Bytes of the rollout and of the memory that the next one begins with."""
+    state = policy.initial_state(run.ppo.num_envs, META)
+    rollout = Rollout(
+        policy.observation_shapes, storage, run.ppo.rollout_steps, run.ppo.num_envs, META, state, policy.actions
+    )
+    total = state.nbytes + sum(value.nbytes for value in vars(rollout).values() if isinstance(value, torch.Tensor))
+    total += sum(slots.nbytes for slots in rollout.obs.values())
+    return total - rollout.action.nbytes  # a view
+
+
+def _kept_per_frame(policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device) -> float:
+    """Bytes that a learning step holds for each frame at its peak, from short sequences of a few environments."""
+    # One is prime to the other: what has a size that is found with both does not grow with the frames, as the weights
+    # in bfloat16, and is left out.
+    few, more = 32, 61
+    before, after = (_kept(policy, storage, device, envs) for envs in (few, more))
+    grown = sum(size for size, _ in after) - sum(size for size, _ in before)
+    largest = max((size for size, of_layer in after if of_layer and (size, True) not in before), default=0)
+    return grown / (SAMPLE_STEPS * (more - few)) + LARGEST_IN_BACKWARD * largest / (SAMPLE_STEPS * more)
+
+
+def _kept(
+    policy: ActorCritic, dtypes: Mapping[str, torch.dtype], device: torch.device, envs: int
+) -> list[tuple[int, bool]]:
+    """What a learning step on SAMPLE_STEPS steps of so many environments keeps for its backward pass.
+
+    Bytes of each memory in the order of the layers, and whether it has a gradient of its size there.
+    """
+    kept: dict[int, tuple[torch.UntypedStorage, bool]] = {}
+    own = {parameter.untyped_storage().data_ptr() for parameter in policy.parameters()}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            # of what kernels of our own keep no tensor asks for a gradient
+            kept[storage.data_ptr()] = storage, tensor.is_floating_point() and storage.data_ptr() not in read
+        return tensor
+
+    obs = {
+        name: torch.rand(SAMPLE_STEPS, envs, *shape, device=device).to(dtypes[name])
+        for name, shape in policy.observation_shapes.items()
+    }
+    kind = policy.actions
+    read = {value.untyped_storage().data_ptr() for value in obs.values()}
+    actions = torch.zeros(SAMPLE_STEPS, envs, *kind.shape, dtype=kind.dtype, device=device)
+    starts = torch.zeros(SAMPLE_STEPS, envs, dtype=torch.bool, device=device)
+    state = policy.initial_state(envs, device)
+    with (
+        torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"),
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+    ):
+        seen = policy.evaluate(obs, actions, starts, state, actions)
+    sizes = [(storage.nbytes(), of_layer) for storage, of_layer in kept.values()]
+    del seen
+    return sizes

@@ -1,0 +1,60 @@
+"""Compile the kernels of an environment before it is made: python -m batchnav.envs.precompile '{"sensors": ["rgb"]}'
+
+The argument is a `NavConfig` in JSON. It plays a step in an empty room of ten metres, which needs neither navmesh nor
+tree to be made, nor anything else that is compiled elsewhere. `runtime.ahead` starts it beside the first house.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+
+from batchnav.config import from_dict
+from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import NavEnv
+from batchnav.navmesh import file as navmesh_file
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, WALKABLE, Tile
+from batchnav.scene.bvh import BVH, LINKS, NODE_WIDTH, TRIANGLE_WIDTH
+from batchnav.scene.scene import Scene
+from batchnav.types import TriangleMesh
+
+SIDE = 10.0
+"""Metres of the room."""
+
+
+def main(config: NavConfig) -> None:
+    """Play a step of an environment in the room."""
+    room = empty_room(config.body.navmesh)
+    env = NavEnv([room], num_envs=1, device="cpu", task=config.task_name, config=config)
+    env.reset()
+    env.step(config.body.no_actions(1, env.device))
+
+
+def empty_room(settings: NavMeshSettings) -> Scene:
+    """A floor without walls that no ray hits, and the navmesh that a baker would make: a polygon of two triangles."""
+    low, high = settings.agent_radius, SIDE - settings.agent_radius
+    corners = np.array([(low, 0, low), (low, 0, high), (high, 0, high), (high, 0, low)], np.float32)
+    polygon, detail = np.zeros(1, POLYGON), np.zeros(1, DETAIL)
+    polygon["vertices"][0, :4], polygon["num_vertices"], polygon["flags"] = range(4), 4, WALKABLE
+    detail["num_triangles"] = 2
+    leaf = np.zeros(1, BV_NODE)
+    leaf["high"] = np.uint16(SIDE / settings.cell_size)
+    tile = Tile(
+        corners, polygon, detail, np.zeros((0, 3), np.float32), np.array([(3, 0, 2, 17), (0, 1, 2, 5)], np.uint8),
+        leaf, np.zeros(3, np.float32), np.array([SIDE, settings.agent_height, SIDE], np.float32),
+        settings.agent_height, settings.agent_radius, settings.agent_max_climb, 1 / settings.cell_size, 4,
+    )  # fmt: skip
+    ground = np.array([(0, 0, 0), (0, 0, SIDE), (SIDE, 0, SIDE), (SIDE, 0, 0)], np.float32)
+    mesh = TriangleMesh(ground, np.array([(0, 1, 2), (0, 2, 3)], np.int32))
+    node, planes = np.zeros((1, NODE_WIDTH), np.float32), np.zeros((2, TRIANGLE_WIDTH), np.float32)
+    node.view(np.int32)[0, LINKS : LINKS + 2] = ~np.int32(0)  # both children are a leaf of one triangle, without extent
+    tree = BVH(node, planes, np.arange(2, dtype=np.int32))
+    return Scene("empty room", mesh, NavMesh(navmesh_file.single_tile_file(tile, settings)), tree)
+
+
+if __name__ == "__main__":
+    main(from_dict(NavConfig, json.loads(sys.argv[1])))

@@ -1,0 +1,196 @@
+"""habitat-sim as a place to play PointGoal episodes in: its renderer and PathFinder, habitat-lab's formulas.
+
+It is on no package registry, and conda's packages are for Python 3.9, so it is built from source
+where this project runs, and imported when a `HabitatSim` is made. Written for habitat-sim 0.3; what is used of it is
+what its documentation names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import trimesh
+
+from batchnav.data.episodes.episode_file import DEFAULT_CONFIG, Episode, heading_of, scene_name
+from batchnav.envs.config import NavConfig
+from batchnav.errors import ArgumentError, DeviceError
+from batchnav.habitat.agent import goal_sensor
+from batchnav.scene.scene import Scene
+from batchnav.sim.bodies import STOP
+from batchnav.tasks.pointnav import PointNavConfig
+
+ACTIONS = {1: "move_forward", 2: "turn_left", 3: "turn_right"}
+"""habitat-sim's names; it knows no stop."""
+
+
+class Stage(NamedTuple):
+    """What habitat-sim is told to load."""
+
+    scene_id: str
+    dataset_config: str
+
+
+def find_stage(episode: Episode, scene: Scene, scenes_dir: Path, folder: Path) -> Stage:
+    """Habitat's own files where the episode names some; else the scene's triangles, written into `folder`.
+
+    The config beside them says that they are +Y up: a bare `.glb` would be taken for +Z up.
+    """
+    if episode.scene_dataset_config != DEFAULT_CONFIG:
+        config = Path(episode.scene_dataset_config)
+        return Stage(episode.scene_id, str(config if config.is_file() else scenes_dir / config))
+    own = scenes_dir / episode.scene_id
+    if own.is_file():
+        return Stage(str(own), DEFAULT_CONFIG)
+    name = scene_name(episode.scene_id)
+    trimesh.Trimesh(scene.mesh.vertices, scene.mesh.faces, process=False).export(folder / f"{name}.glb")
+    stage = folder / f"{name}.stage_config.json"
+    stage.write_text(json.dumps({"render_asset": f"{name}.glb", "up": [0, 1, 0], "front": [0, 0, -1]}))
+    return Stage(str(stage), DEFAULT_CONFIG)
+
+
+class HabitatSim:
+    """One agent in one scene of habitat-sim; PointNav as habitat-lab has it, without habitat-lab.
+
+    DeviceError where habitat-sim is not installed; ArgumentError for settings that it does not have as we do.
+    """
+
+    def __init__(self, stage: Stage, config: NavConfig):
+        check_comparable(config)
+        self._api, self.config = _import(), config
+        assert isinstance(config.task, PointNavConfig)
+        self._task = config.task
+        self._sim = self._api.Simulator(self._configuration(stage))
+        self._bake_if_needed()
+
+    def _configuration(self, stage: Stage) -> Any:
+        api, body, camera = self._api, self.config.body, self.config.camera
+        backend = api.SimulatorConfiguration()
+        backend.scene_id, backend.scene_dataset_config_file = stage
+        backend.allow_sliding, backend.enable_physics = body.sliding, False
+        depth = api.CameraSensorSpec()
+        depth.uuid, depth.sensor_type, depth.channels = "depth", api.SensorType.DEPTH, 1
+        depth.resolution, depth.hfov = [camera.height, camera.width], camera.hfov_deg
+        depth.position = [-camera.camera_left, camera.camera_height, -camera.camera_forward]
+        depth.orientation = [math.radians(camera.camera_pitch_deg), math.radians(camera.camera_heading_deg), 0.0]
+        agent = api.agent.AgentConfiguration()
+        agent.height, agent.radius, agent.sensor_specifications = body.agent_height, body.agent_radius, [depth]
+        amounts = {"move_forward": body.forward_step, "turn_left": body.turn_angle_deg}
+        amounts["turn_right"] = body.turn_angle_deg
+        agent.action_space = {
+            name: api.agent.ActionSpec(name, api.agent.ActuationSpec(amount=amount)) for name, amount in amounts.items()
+        }
+        return api.Configuration(backend, [agent])
+
+    def _bake_if_needed(self) -> None:
+        """As habitat-lab: a navmesh that is not there, or is another body's, is baked."""
+        body, finder = self.config.body, self._sim.pathfinder
+        found = finder.nav_mesh_settings  # None without a navmesh, or of a file that says nothing of them
+        if (
+            finder.is_loaded
+            and found is not None
+            and math.isclose(found.agent_radius, body.agent_radius, abs_tol=1e-5)
+            and math.isclose(found.agent_height, body.agent_height, abs_tol=1e-5)
+        ):
+            return
+        settings = self._api.NavMeshSettings()
+        settings.set_defaults()
+        settings.agent_radius, settings.agent_height = body.agent_radius, body.agent_height
+        self._sim.recompute_navmesh(finder, settings)
+
+    def begin(self, episode: Episode) -> dict[str, np.ndarray]:
+        """Put the agent at an episode's start: its first observations."""
+        state = self._api.agent.AgentState()
+        state.position = np.array(episode.start_position, np.float32)
+        state.rotation = list(episode.start_rotation)
+        self._sim.get_agent(0).set_state(state)
+        self._goals = [np.array(goal.position, np.float32) for goal in episode.goals]
+        self._read_pose()
+        self._start = self.position, self.heading
+        self.start_distance = self.distance = self._geodesic()
+        self.steps, self.collisions, self.path_length = 0, 0, 0.0
+        self.over = self.stopped = False
+        return self._observe(self._sim.get_sensor_observations())
+
+    def step(self, action: int) -> dict[str, np.ndarray]:
+        """One action of ours (0 stop, 1 forward, 2 left, 3 right): the next observations."""
+        self.steps += 1
+        self.stopped = action == STOP
+        self.over = self.stopped or self.steps >= self._task.max_steps
+        if self.stopped:
+            return self._observe(self._sim.get_sensor_observations())
+        before = self.position
+        seen = self._sim.step(ACTIONS[action])
+        self._read_pose()
+        self.path_length += float(np.linalg.norm(self.position - before))
+        self.collisions += bool(seen["collided"])
+        self.distance = self._geodesic()
+        return self._observe(seen)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Of the episode: habitat-lab's Success, SPL (Anderson et al., 2018), DistanceToGoal, Collisions."""
+        success = float(self.stopped and self.distance < self._task.success_distance)
+        return {
+            "success": success, "spl": success * self.start_distance / max(self.start_distance, self.path_length, 1e-9),
+            "distance_to_goal": self.distance, "collisions": float(self.collisions), "path_length": self.path_length,
+            "steps": float(self.steps),
+        }  # fmt: skip
+
+    def close(self) -> None:
+        """Free what habitat-sim holds."""
+        self._sim.close()
+
+    def _read_pose(self) -> None:
+        state = self._sim.get_agent(0).get_state()
+        self.position: np.ndarray = np.array(state.position, np.float64)
+        turned = state.rotation
+        self.heading = heading_of((turned.x, turned.y, turned.z, turned.w))
+
+    def _geodesic(self) -> float:
+        """Metres to the nearest goal; inf where there is no path."""
+        distances = []
+        for goal in self._goals:
+            path = self._api.ShortestPath()
+            path.requested_start, path.requested_end = self.position.astype(np.float32), goal
+            found = self._sim.pathfinder.find_path(path)
+            distances.append(float(path.geodesic_distance) if found else math.inf)
+        return min(distances)
+
+    def _observe(self, seen: dict) -> dict[str, np.ndarray]:
+        """As habitat-lab makes observations of what habitat-sim sees."""
+        depth, limits = np.array(seen["depth"], np.float32), self.config.depth
+        near, far = np.float32(limits.min_depth), np.float32(limits.max_depth)
+        shape = self.config.camera.height, self.config.camera.width, 1
+        position, heading = (self.position, self.heading) if self._task.gps_compass else self._start
+        east, _, south = self._goals[0] - position
+        left = -(math.cos(heading) * east - math.sin(heading) * south)
+        ahead = -(math.sin(heading) * east + math.cos(heading) * south)
+        goal = np.array([math.hypot(left, ahead), math.atan2(left, ahead)], np.float32)
+        return {
+            "depth": ((depth.clip(near, far) - near) / (far - near)).reshape(shape), goal_sensor(self.config): goal,
+        }  # fmt: skip
+
+
+def check_comparable(config: NavConfig) -> None:
+    """ArgumentError for a configuration that habitat-sim is not set up for here."""
+    noise = config.body.actuation_noise or config.depth.depth_noise
+    for name, found, expected in (
+        ("task", config.task_name, "pointnav"), ("sensors", ", ".join(config.sensors), "depth"),
+        ("noise", noise, 0.0), ("control", config.body.control, "v0"),
+    ):  # fmt: skip
+        if found != expected:
+            raise ArgumentError(f"{name}: found {found}, expected {expected}")
+
+
+def _import() -> Any:
+    try:
+        import habitat_sim
+    except ImportError as error:
+        raise DeviceError(
+            "habitat_sim: found none, expected habitat-sim 0.3 built from source (docs/from_habitat.md)"
+        ) from error
+    return habitat_sim

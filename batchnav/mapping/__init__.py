@@ -1,0 +1,1 @@
+"""Occupancy maps that agents make from depth, and shortest paths on them."""

@@ -1,0 +1,219 @@
+"""Houses as a scanner would bring them home: torn surfaces, missing ceilings, noise, pieces that float.
+
+Scanned meshes have holes where glass, mirrors, black or far surfaces gave no depth (Matterport3D: Chang et al., 3DV
+2017, section 3; Gibson's database says how much each scene lacks). An agent that only knows closed houses takes a hole,
+which Habitat's depth reads as 0, for a wall at its nose.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchnav.procedural.plans.hall import make_hall
+from batchnav.procedural.plans.house import make_house
+from batchnav.runtime.kernels.decorators import cpu_function
+from batchnav.types import Material, Surface, TriangleMesh
+
+_SCAN = 0x5CA9
+"""Begins the seeds of tearing, so that its draws are not those of the house."""
+LARGEST_EDGE = 0.12
+"""Metres: so finely are triangles cut at the border of a hole."""
+SMALLEST_HOLE, LARGEST_HOLE = 0.08, 1.4
+"""Metres: radius of a hole; small ones are the more frequent."""
+_SHARDS = (0.6, 0.6, 0.58, 1.0)
+"""Colour of pieces that float."""
+CEILING = 0.25
+"""Metres below the highest point: what lies there is ceiling."""
+_DEPTH = 64
+"""Halves that wait for their turn: more than halving anything in a house down to LARGEST_EDGE takes."""
+
+
+class ScanDefects(NamedTuple):
+    """What a scan may have that what was scanned has not. Of each a scan draws its own amount, from none on."""
+
+    holes: float = 0.8
+    """Per square metre of floor, at most."""
+    noise: float = 0.012
+    """Metres: standard deviation of the surface, at most."""
+    pieces: int = 40
+    """Shards that float, at most."""
+    ceilings: bool = True
+    """Whether ceilings may be missing."""
+
+
+ALL_DEFECTS = ScanDefects()
+"""Those of `scan:SEED`."""
+
+
+def make_scan(seed: int, surface: bool = False) -> tuple[TriangleMesh, TriangleMesh]:
+    """What was scanned, and the scan. In two cases of three it is the house of the seed, else the hall."""
+    scanned = (make_house if seed % 3 else make_hall)(seed, surface)
+    return scanned, tear(scanned, seed)
+
+
+def tear(scanned: TriangleMesh, seed: int, defects: ScanDefects = ALL_DEFECTS) -> TriangleMesh:
+    """A house or hall as a scan: what is seen of it. Where one can walk is still its own.
+
+    The same mesh, seed and defects give the same scan, with the surface of what was scanned where that has one: what is
+    cut keeps its colours, and pieces that float are grey parts of nothing.
+    """
+    draw = np.random.default_rng((_SCAN, seed))
+    corners = _with_origin(scanned)
+    low, high = corners[..., :3].reshape(-1, 3).min(0), corners[..., :3].reshape(-1, 3).max(0)
+    if defects.ceilings:
+        corners = _without_ceiling(corners, high[1] - CEILING, low, high, draw)
+    corners = _with_holes(corners, defects.holes, low, high, draw)
+    pieces = _pieces(defects.pieces, low, high, draw)
+    pieces = np.pad(pieces, ((0, 0), (0, 0), (0, corners.shape[2] - 3)), constant_values=-1.0)
+    corners = np.concatenate([corners, pieces])
+    vertices, inverse = np.unique(np.round(corners[..., :3].reshape(-1, 3), 5), axis=0, return_inverse=True)
+    vertices = vertices + draw.uniform(0.0, defects.noise) * draw.standard_normal(vertices.shape)
+    faces = inverse.reshape(-1, 3).astype(np.int32)
+    whole = (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
+    surface = None if scanned.surface is None else _torn(scanned.surface, corners[whole][..., 3:])
+    return TriangleMesh(vertices.astype(np.float32), np.ascontiguousarray(faces[whole]), surface=surface)
+
+
+def _with_origin(house: TriangleMesh) -> np.ndarray:
+    """Corners f64 [F, 3, 3]; [F, 3, 7] where there is a surface: what is cut is cut in all of these columns.
+
+    The further ones say where a corner lies in the triangle of the house that it comes from, as barycentric
+    coordinates, and that triangle's number.
+    """
+    corners = house.vertices[house.faces].astype(np.float64)
+    if house.surface is None:
+        return corners
+    within = np.broadcast_to(np.eye(3), (len(corners), 3, 3))
+    number = np.broadcast_to(np.arange(len(corners))[:, None, None], (len(corners), 3, 1))
+    return np.concatenate([corners, within, number], axis=2)
+
+
+def _torn(surface: Surface, origin: np.ndarray) -> Surface:
+    """The surface of triangles that come from a house's: f64 [F, 3, 4], see `_with_origin`; -1: from none."""
+    within, number = origin[..., :3], origin[:, 0, 3].astype(np.int64)
+    is_piece = number < 0
+    number[is_piece] = 0
+    columns: dict[str, Any] = {
+        field: np.where(is_piece, blank, array[number]).astype(np.int32)
+        for field, blank, array in (
+            ("material", len(surface.materials), surface.material), ("object_id", 0, surface.object_id),
+            ("category", 0, surface.category),
+        ) if array is not None
+    }  # fmt: skip
+    if surface.uv is not None:
+        uv = np.einsum("fik,fkc->fic", within, surface.uv[number].astype(np.float64))
+        columns["uv"] = np.where(is_piece[:, None, None], 0.0, uv).astype(np.float32)
+    if surface.color is not None:
+        color = np.einsum("fik,fkc->fic", within, surface.color[number].astype(np.float64))
+        columns["color"] = np.where(is_piece[:, None, None], 255.0, np.round(color)).astype(np.uint8)
+    if surface.finish is not None:  # that of pieces stays
+        columns["finish"] = np.concatenate([surface.finish, np.array([[0, -1, 0, 0]], np.int32)])
+    return surface._replace(materials=(*surface.materials, Material(_SHARDS)), **columns)
+
+
+def _without_ceiling(corners, above, low, high, draw) -> np.ndarray:
+    """One scan in three has no ceiling, one in three half of one: a scanner that looks ahead does not see it."""
+    kind = draw.integers(3)
+    if kind == 2:
+        return corners
+    middle = corners[..., :3].mean(1)
+    gone = middle[:, 1] > above
+    if kind == 1:
+        axis = 2 * draw.integers(2)
+        gone &= middle[:, axis] < draw.uniform(low[axis], high[axis])
+    return corners[~gone]
+
+
+def _with_holes(corners, most, low, high, draw) -> np.ndarray:
+    """Cut balls out of the surface, their centres anywhere on it; at most so many per square metre of floor."""
+    floor = (high[0] - low[0]) * (high[2] - low[2])
+    number = int(draw.uniform(0.0, most) * floor)
+    points = corners[..., :3]
+    area = np.linalg.norm(np.cross(points[:, 1] - points[:, 0], points[:, 2] - points[:, 0]), axis=1)
+    place = points[draw.choice(len(points), number, p=area / area.sum())]
+    share = np.sort(draw.random((number, 2)), axis=1)
+    centres = (place * np.diff(share, axis=1, prepend=0.0, append=1.0)[:, :, None]).sum(1)
+    radii = SMALLEST_HOLE * (LARGEST_HOLE / SMALLEST_HOLE) ** draw.random(number)
+    return outside(corners, centres, radii)
+
+
+def outside(corners: np.ndarray, centres: np.ndarray, radii: np.ndarray) -> np.ndarray:
+    """What triangles f64 [F, 3, C] have outside of balls f64 [B, 3], [B]. The first three columns are x, y, z.
+
+    Triangles on a ball's border are halved until no side is longer than LARGEST_EDGE, and then go by their middle.
+    """
+    room = len(corners)
+    while True:
+        kept = np.empty((room, 3, corners.shape[2]))
+        number = _cut(corners, centres, radii, LARGEST_EDGE, kept)
+        if number <= room:
+            return kept[:number]
+        room = number
+
+
+@cpu_function
+def _cut(corners, centres, radii, largest_edge, kept_out):
+    """How many triangles there are outside; as many of them as there is room for."""
+    number = 0
+    near = np.empty(len(radii), np.int64)
+    stack = np.empty((_DEPTH, 3, corners.shape[2]))
+    for i in range(len(corners)):
+        balls = 0
+        for ball in range(len(radii)):
+            if _box_distance(corners[i, :, :3], centres[ball]) <= radii[ball] ** 2:
+                near[balls] = ball
+                balls += 1
+        stack[0] = corners[i]
+        top = 1
+        while top:
+            top -= 1
+            whole = stack[top].copy()
+            triangle = whole[:, :3]
+            longest, longest_square = 0, 0.0
+            for side in range(3):
+                square = ((triangle[(side + 1) % 3] - triangle[side]) ** 2).sum()
+                if square > longest_square:
+                    longest, longest_square = side, square
+            small = longest_square <= largest_edge**2 or top + 2 > _DEPTH
+            middle = (triangle[0] + triangle[1] + triangle[2]) / 3.0
+            gone, border = False, False
+            for k in range(balls):
+                centre, square = centres[near[k]], radii[near[k]] ** 2
+                inside = 0
+                for corner in range(3):
+                    inside += ((triangle[corner] - centre) ** 2).sum() <= square
+                gone |= inside == 3 or (small and ((middle - centre) ** 2).sum() <= square)
+                border |= _box_distance(triangle, centre) <= square
+            if gone:
+                continue
+            if small or not border:
+                if number < len(kept_out):
+                    kept_out[number] = whole
+                number += 1
+                continue
+            a, b, c = whole[longest], whole[(longest + 1) % 3], whole[(longest + 2) % 3]
+            half = (a + b) / 2.0
+            stack[top, 0], stack[top, 1], stack[top, 2] = half, b, c
+            stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = a, half, c
+            top += 2
+    return number
+
+
+@cpu_function
+def _box_distance(triangle, point):
+    """Squared distance from a point to the box around a triangle: no more than to the triangle."""
+    square = 0.0
+    for axis in range(3):
+        a, b, c = triangle[0, axis], triangle[1, axis], triangle[2, axis]
+        beyond = max(min(a, b, c) - point[axis], point[axis] - max(a, b, c), 0.0)
+        square += beyond * beyond
+    return square
+
+
+def _pieces(most, low, high, draw) -> np.ndarray:
+    """Shards of 3 to 20 cm anywhere in the house, at most so many."""
+    number = draw.integers(most + 1)
+    centres = draw.uniform(low, high, (number, 3))
+    return centres[:, None] + draw.uniform(0.03, 0.2, (number, 1, 1)) * draw.uniform(-1.0, 1.0, (number, 3, 3))

@@ -1,0 +1,320 @@
+"""Where furniture may stand: inside its room, off the doors, and never in the way between any two of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import ndimage
+
+from batchnav.procedural.furniture.piece import Piece
+from batchnav.procedural.plans.layout import CELL, OUTSIDE, Layout, Room
+from batchnav.procedural.plans.openings import BESIDE_LEAF, Opening
+from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.shell.solids import TURN, Solids
+from batchnav.procedural.shell.walls import WOODWORK, Face, on_face
+
+_GRID = CELL / 2
+_DOOR_DEPTH, _HALF_OPEN_DEPTH = 0.8, 1.4
+"""Metres kept free before a door, and where its leaf may stand in the way."""
+_PASSAGE = 13
+"""Grid cells across which the way between doors stays free: 0.65 m."""
+_POCKET = 9
+"""Free floor as wide as this many cells (0.45 m) must be reachable over floor as wide."""
+_GAP = 0.02
+"""Between furniture and wall; skirting boards fit in."""
+_HEADROOM = 0.45
+"""Kept between furniture and ceiling: closer tops merge with the ceiling in a navmesh's voxels, 0.2 m high."""
+_EPS = 1e-3
+_CROSS = ndimage.generate_binary_structure(2, 1)
+
+Box = tuple[float, float, float, float]
+"""x0, z0, x1, z1 in metres."""
+
+
+class Arranger:
+    """The floor of a house while furniture is put on it."""
+
+    def __init__(
+        self, solids: Solids, layout: Layout, faces: list[Face], openings: list[Opening], reach: int = 0
+    ) -> None:
+        self.solids, self.layout = solids, layout
+        self.reach = reach
+        """So many cells around new furniture are looked at to see that nothing is cut off; 0: the whole room, which
+        takes long where that is large."""
+        self.room_of = layout.labels.repeat(2, axis=0).repeat(2, axis=1)
+        self.blocked = np.zeros(self.room_of.shape, bool)
+        """Furniture stands here."""
+        self.kept = np.zeros(self.room_of.shape, bool)
+        """Kept free before doors."""
+        self.faces: list[list[Face]] = [[f for f in faces if f.room == r.index] for r in layout.rooms]
+        self.holes: dict[Face, list[Opening]] = {}
+        self.used: dict[Face, list[tuple[float, float, float]]] = {}
+        """What stands against a face: start, stop, height."""
+        self.anchors: list[list[tuple[int, int]]] = [[] for _ in layout.rooms]
+        """Cells before each door of a room."""
+        self.floor = self._make_floor()
+        self.views = ndimage.find_objects(self.room_of.astype(np.int32) + 1)
+        """Slices of each room's bounding box."""
+        for face in faces:
+            if face.room == OUTSIDE:
+                continue
+            self.holes[face] = [o for o in openings if on_face(face, o)]
+            self.used[face] = []
+            for hole in self.holes[face]:
+                if not hole.is_window:
+                    self._keep_door(face, hole)
+        for face, holes in self.holes.items():
+            for hole in holes:
+                if hole.leaf and (hole.leaf > 0) == (face.side > 0):
+                    self._hang_leaf(face, hole)
+
+    def wall(self, draw: Draw, room: Room, piece: Piece, width: float = 0.0) -> Box | None:
+        """Put a piece with its back to a wall; None where it fits nowhere tried. `width` overrides the piece's."""
+        w, d, h = piece.size(draw)
+        w, h = width or w, min(h, room.height - _HEADROOM)
+        spots = []
+        for face in self.faces[room.index]:
+            length = face.stop - face.start
+            if length < w + 2 * _GAP:
+                continue
+            slack = length - w - 2 * _GAP
+            starts = [0.0, slack, *(round(draw.uniform(0.0, slack), 2) for _ in range(4))]
+            spots += [(face, face.start + _GAP + s) for s in starts]
+        for face, start in draw.shuffled(spots)[:36]:
+            box = self.at_face(draw, face, start, piece, (w, d, h))
+            if box is not None:
+                return box
+        return None
+
+    def at_face(
+        self, draw: Draw, face: Face, start: float, piece: Piece, size: tuple[float, float, float]
+    ) -> Box | None:
+        """Try to put a piece of the given size against a face, from `start` along it."""
+        w, d, h = size
+        stop = start + w
+        for hole in self.holes[face]:
+            if start < hole.stop + 0.08 and stop > hole.start - 0.08 and h > hole.bottom - 0.04:
+                return None
+        near, far = face.plane + face.side * _GAP, face.plane + face.side * (_GAP + d)
+        front = far + face.side * piece.front
+        box, clear = _along(face.axis, start, stop, near, far), _along(face.axis, start, stop, far, front)
+        if not self._fits(face.room, box, clear if piece.front else None):
+            return None
+        self.used[face].append((start, stop, h))
+        turn = (0 if face.axis == 0 else TURN // 4) + (0 if face.side > 0 else TURN // 2)
+        self._build(draw, piece, size, box, turn)
+        return box
+
+    def centre(self, draw: Draw, room: Room, piece: Piece, margin: float, about: Box | None = None) -> Box | None:
+        """Put a piece free in the room (or within a box), with `margin` metres of free floor around it."""
+        size = piece.size(draw)
+        x0, z0, x1, z1 = about or tuple(v * CELL for v in room.rect)
+        for attempt in range(16):
+            w, d = size[:2] if draw.chance(0.5) == (x1 - x0 > z1 - z0) or attempt > 8 else size[1::-1]
+            spread = min(0.5, 0.1 + 0.05 * attempt)
+            x = (x0 + x1) / 2 + draw.uniform(-spread, spread) * (x1 - x0 - w)
+            z = (z0 + z1) / 2 + draw.uniform(-spread, spread) * (z1 - z0 - d)
+            box = (x - w / 2, z - d / 2, x + w / 2, z + d / 2)
+            if self._fits(room.index, box, _grow(box, margin)):
+                turn = (0 if (w, d) == size[:2] else TURN // 4) + draw.pick((0, TURN // 2))
+                self._build(draw, piece, size, box, turn)
+                return box
+        return None
+
+    def at(self, draw: Draw, room: Room, piece: Piece, x: float, z: float, quarter: int, margin: float = 0.0) -> bool:
+        """Put a piece free in the room with its middle there, turned by quarters, where it fits; whether it did."""
+        size = piece.size(draw)
+        w, d = size[:2] if quarter % 2 == 0 else size[1::-1]
+        box = (x - w / 2, z - d / 2, x + w / 2, z + d / 2)
+        if not self._fits(room.index, box, _grow(box, margin)):
+            return False
+        self._build(draw, piece, size, box, quarter * TURN // 4)
+        return True
+
+    def before(self, draw: Draw, box: Box, piece: Piece, gap: float) -> Box | None:
+        """Put a piece `gap` metres before furniture that `wall` put at `box`."""
+        w, d, h = piece.size(draw)
+        cx, cz = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+        face = self.face_behind(box)
+        room, side = face.room, face.side
+        if face.axis == 0:
+            at = (box[3] if side > 0 else box[1]) + side * (gap + d / 2)
+            new = (cx - w / 2, at - d / 2, cx + w / 2, at + d / 2)
+        else:
+            at = (box[2] if side > 0 else box[0]) + side * (gap + d / 2)
+            new = (at - d / 2, cz - w / 2, at + d / 2, cz + w / 2)
+        if not self._fits(room, new, None):
+            return None
+        self._build(draw, piece, (w, d, h), new, 0 if face.axis == 0 else TURN // 4)
+        return new
+
+    def loose(self, draw: Draw, room: Room, build, radius: float) -> bool:
+        """Put a small thing on the floor somewhere in the room."""
+        x0, z0, x1, z1 = (v * CELL for v in room.rect)
+        for _ in range(5):
+            x, z = draw.uniform(x0 + radius, x1 - radius), draw.uniform(z0 + radius, z1 - radius)
+            box = (x - radius, z - radius, x + radius, z + radius)
+            if self._fits(room.index, box, None):
+                one = Solids(self.solids.detail)
+                build(one, draw)
+                self._take(box)
+                self.solids.place(one, x, z, draw.integer(0, TURN - 1))
+                return True
+        return False
+
+    def inside(self, room: int, box: Box) -> bool:
+        """Whether a box lies within the walls of a room."""
+        return bool((self.room_of[_cells(_grow(box, self.layout.thickness / 2))] == room).all())
+
+    def face_behind(self, box: Box) -> Face:
+        """The wall's face that a piece put at this box by `wall` stands against."""
+        for face, used in self.used.items():
+            low, high = (box[0], box[2]) if face.axis == 0 else (box[1], box[3])
+            back = (box[1], box[3]) if face.axis == 0 else (box[0], box[2])
+            near = back[0] if face.side > 0 else back[1]
+            if abs(near - face.plane) < 2 * _GAP and any(
+                abs(a - low) < _EPS and abs(b - high) < _EPS for a, b, _ in used
+            ):
+                return face
+        raise LookupError("nothing was put there")
+
+    def _build(self, draw: Draw, piece: Piece, size: tuple[float, float, float], box: Box, turn: int) -> None:
+        one = Solids(self.solids.detail)
+        piece.build(one, draw, *size)
+        self._take(box)
+        self.solids.place(one, (box[0] + box[2]) / 2, (box[1] + box[3]) / 2, turn)
+
+    def _make_floor(self) -> np.ndarray:
+        """Cells not inside a wall: a border's neighbours within half a thickness are."""
+        labels, reach = self.room_of, 1 if self.layout.thickness <= 0.1 + _EPS else 2
+        floor = labels != OUTSIDE
+        for k in range(1, reach + 1):
+            for axis in (0, 1):
+                same = np.ones(labels.shape, bool)
+                a, b = [slice(None)] * 2, [slice(None)] * 2
+                a[axis], b[axis] = slice(k, None), slice(None, -k)
+                equal = labels[tuple(a)] == labels[tuple(b)]
+                same[tuple(a)] &= equal
+                same[tuple(b)] &= equal
+                floor &= same
+        return floor
+
+    def _keep_door(self, face: Face, hole: Opening) -> None:
+        half_open = hole.leaf and hole.swing < TURN // 4
+        far = face.plane + face.side * (_HALF_OPEN_DEPTH if half_open else _DOOR_DEPTH)
+        beside = BESIDE_LEAF if half_open and hole.swing else 0.05
+        before, behind = (0.05, beside) if abs(hole.leaf) == 1 else (beside, 0.05)
+        cells = _cells(_along(face.axis, hole.start - before, hole.stop + behind, face.line, far))
+        self.kept[cells] |= self.room_of[cells] == face.room
+        middle, out = (hole.start + hole.stop) / 2, face.plane + face.side * 0.4
+        z, x = (out, middle) if face.axis == 0 else (middle, out)
+        self.anchors[face.room].append((int(z / _GRID), int(x / _GRID)))
+
+    def _hang_leaf(self, face: Face, hole: Opening) -> None:
+        """A door leaf: closed, half open, or, where that leaves the way free, at a right angle to its wall."""
+        if hole.swing < TURN // 4:
+            self._hang_turned(face, hole)
+            return
+        low = hole.start - 0.045 if abs(hole.leaf) == 1 else hole.stop + 0.005
+        width = hole.stop - hole.start
+        near, far = face.plane + face.side * 0.022, face.plane + face.side * (0.022 + width)
+        box = _along(face.axis, low, low + 0.04, near, far)
+        cells = _cells(box)
+        if not self.inside(face.room, box) or self.blocked[cells].any() or not self._stays_open(face.room, cells):
+            return
+        self.blocked[cells] = True
+        x0, z0, x1, z1 = box
+        with self.solids.thing("door", WOODWORK):
+            self.solids.material = "door"
+            self.solids.box((x0, 0.01, z0), (x1, hole.top - 0.01, z1))
+            self.solids.material = "metal"
+            across = face.plane + face.side * (width - 0.05)
+            for side in (low - 0.05, low + 0.05):
+                start, end = ((a, 1.02, across) if face.axis == 0 else (across, 1.02, a) for a in (side, low + 0.02))
+                self.solids.rod(start, end, 0.02, 0.012)
+
+    def _hang_turned(self, face: Face, hole: Opening) -> None:
+        """A leaf that is open by less than a right angle; what is kept free before the door is room enough for it."""
+        one, width, at_start = Solids(self.solids.detail), hole.stop - hole.start, abs(hole.leaf) == 1
+        with one.thing("door", WOODWORK):
+            one.material = "door"
+            one.box((0.005, 0.01, -0.02), (width - 0.005, hole.top - 0.01, 0.02))
+            one.material = "metal"
+            for z in (-0.05, 0.05):
+                one.rod((width - 0.05, 1.02, z), (width - 0.05, 1.02, 0.0), 0.02, 0.012)
+        closed = (0 if at_start else TURN // 2) if face.axis == 0 else (-TURN // 4 if at_start else TURN // 4)
+        opens = -face.side if at_start == (face.axis == 0) else face.side
+        along = hole.start if at_start else hole.stop
+        across = face.plane + face.side * 0.022 if hole.swing else hole.line
+        x, z = (along, across) if face.axis == 0 else (across, along)
+        self.solids.place(one, x, z, closed + opens * hole.swing)
+
+    def _take(self, box: Box) -> None:
+        self.blocked[_cells(box)] = True
+
+    def _fits(self, room: int, box: Box, clear: Box | None) -> bool:
+        """Whether a box is free floor of the room, clear has nothing on it, and all doors stay joined."""
+        if not self.inside(room, box):
+            return False
+        cells = _cells(box)
+        if self.blocked[cells].any() or self.kept[cells].any():
+            return False
+        if clear is not None:
+            front = _cells(clear)
+            if self.blocked[front].any() or not (self.room_of[front] == room).all():
+                return False
+        return self._stays_open(room, cells)
+
+    def _stays_open(self, room: int, cells: tuple[slice, slice]) -> bool:
+        """Whether the room's doors stay joined, and no floor is cut off, with these cells taken."""
+        if self.reach:
+            return self._stays_open_here(room, cells)
+        view = self.views[room]
+        z0, x0 = view[0].start, view[1].start
+        free = self.floor[view] & (self.room_of[view] == room) & ~self.blocked[view]
+        free[cells[0].start - z0 : cells[0].stop - z0, cells[1].start - x0 : cells[1].stop - x0] = False
+        anchors = [(z - z0, x - x0) for z, x in self.anchors[room]]
+        wide, _ = ndimage.label(_shrink(free, _PASSAGE), _CROSS)
+        ids = {int(wide[a]) for a in anchors}
+        if len(ids) > 1 or 0 in ids:
+            return False
+        return ndimage.label(_shrink(free, _POCKET), _CROSS)[1] <= 1
+
+    def _stays_open_here(self, room: int, cells: tuple[slice, slice]) -> bool:
+        """Whether, within `reach` of these cells, taking them parts no floor that was joined and no door from it."""
+        rows, columns = (slice(max(c.start - self.reach, 0), c.stop + self.reach) for c in cells)
+        free = self.floor[rows, columns] & (self.room_of[rows, columns] == room) & ~self.blocked[rows, columns]
+        taken = free.copy()
+        taken[cells[0].start - rows.start : cells[0].stop - rows.start][
+            :, cells[1].start - columns.start : cells[1].stop - columns.start
+        ] = False
+        anchors = [(z - rows.start, x - columns.start) for z, x in self.anchors[room]]
+        anchors = [(z, x) for z, x in anchors if 0 <= z < free.shape[0] and 0 <= x < free.shape[1]]
+        for size, doors in ((_PASSAGE, anchors), (_POCKET, [])):
+            before, after = _shrink(free, size), _shrink(taken, size)
+            joined = ndimage.label(before, _CROSS)[0]
+            parts = ndimage.label(after, _CROSS)[1]
+            if parts > len(np.unique(joined[after > 0])) or any(before[door] and not after[door] for door in doors):
+                return False
+        return True
+
+
+def _shrink(free: np.ndarray, size: int) -> np.ndarray:
+    """Centres of the free squares of size x size cells."""
+    rows = ndimage.minimum_filter1d(free.view(np.uint8), size, axis=0, mode="constant")
+    return ndimage.minimum_filter1d(rows, size, axis=1, mode="constant")
+
+
+def _along(axis: int, start: float, stop: float, a: float, b: float) -> Box:
+    low, high = (a, b) if a < b else (b, a)
+    return (start, low, stop, high) if axis == 0 else (low, start, high, stop)
+
+
+def _grow(box: Box, by: float) -> Box:
+    return box[0] - by, box[1] - by, box[2] + by, box[3] + by
+
+
+def _cells(box: Box) -> tuple[slice, slice]:
+    """The grid cells that a box touches."""
+    x0, z0 = int((box[0] + _EPS) / _GRID), int((box[1] + _EPS) / _GRID)
+    x1, z1 = int((box[2] - _EPS) / _GRID) + 1, int((box[3] - _EPS) / _GRID) + 1
+    return slice(z0, z1), slice(x0, x1)

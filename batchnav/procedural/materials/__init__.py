@@ -1,0 +1,1 @@
+"""Colours and textures of procedural scenes."""

@@ -1,0 +1,39 @@
+"""What houses can be made of, drawn once: what `scene.finishes` takes finishes from while an agent trains."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from batchnav.procedural.materials.finishes import FINISHES, NUM_KINDS, Finish, kind_of, make_palette, without_texture
+from batchnav.procedural.materials.textures import LIBRARY, texture
+from batchnav.procedural.random_draws import Draw
+from batchnav.scene.material_sampling import Swatches
+from batchnav.types import Material
+
+_SWATCHES = 0x5A7C4
+"""Begins the seeds of swatches, so that their draws are nobody else's."""
+DRAWS, PALETTES = 1024, 128
+"""Finishes of each word, and how many houses' palettes they are drawn from."""
+
+
+@functools.cache
+def make_swatches() -> Swatches:
+    """Finishes as houses have them, `DRAWS` of each word, by kind: the same on every machine."""
+    draw = Draw(_SWATCHES)
+    palettes = [make_palette(draw) for _ in range(PALETTES)]
+    found: list[list[Finish]] = [[] for _ in range(NUM_KINDS)]
+    for word, finish_of in FINISHES.items():
+        for i in range(DRAWS):
+            finish = finish_of(draw, palettes[i % PALETTES])
+            found[kind_of(word, finish)].append(finish)
+    starts = np.cumsum([0, *map(len, found)]).astype(np.int32)
+    materials = [material for kind in found for finish in kind for material in _both(finish)]
+    return Swatches(tuple(materials), tuple(map(texture, range(len(LIBRARY)))), starts)
+
+
+def _both(finish: Finish) -> tuple[Material, Material]:
+    """A finish, and its mean colour."""
+    plain = finish if finish.texture < 0 else without_texture(finish)
+    return Material((*finish.color, 1.0), finish.texture), Material((*plain.color, 1.0))

@@ -1,0 +1,188 @@
+"""`make_building`: a floor of a hospital, a school, offices or a hotel: corridors, and rooms on both sides of them.
+
+What houses and halls lack: ways of 10 to 30 m and more with many turns, long corridors that look alike, dead ends,
+closed doors, and rooms behind rooms, so that the way is often not where the goal is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from batchnav.procedural.plans.floor import NARROWEST, REACH, USES, Floor, cut_out, draw_plan
+from batchnav.procedural.plans.house import assemble
+from batchnav.procedural.plans.layout import CELL, MARGIN, OUTSIDE, Layout, Rect, carve_some, view
+from batchnav.procedural.plans.openings import Opening
+from batchnav.procedural.random_draws import Draw
+from batchnav.types import TriangleMesh
+
+_Line = tuple[tuple[float, float], tuple[float, float]]
+_SKELETONS: tuple[tuple[_Line, ...], ...] = (
+    (((0, 0), (1, 0)),),
+    (((0, 0), (1, 0)), ((1, 0), (1, 1))),
+    (((0, 0), (1, 0)), ((0.5, 0), (0.5, 1))),
+    (((0, 0.5), (1, 0.5)), ((0.4, 0.5), (0.4, 0)), ((0.6, 0.5), (0.6, 1))),
+    (((0, 0), (1, 0)), ((0, 0), (0, 1)), ((1, 0), (1, 1))),
+    (((0, 0), (0, 1)), ((1, 0), (1, 1)), ((0, 0.5), (1, 0.5))),
+    (((0, 0), (0.5, 0)), ((0.5, 0), (0.5, 1)), ((0.5, 1), (1, 1))),
+    (((0, 0), (1, 0)), ((0, 0), (0, 1)), ((1, 0), (1, 1)), ((0, 1), (1, 1))),
+    (((0, 0), (1, 0)), ((0.25, 0), (0.25, 1)), ((0.75, 0), (0.75, 1)), ((0, 1), (1, 1))),
+    (((0, 0), (1, 0)), ((0.1, 0), (0.1, 1)), ((0.5, 0), (0.5, 1)), ((0.9, 0), (0.9, 1))),
+)
+"""Centre lines of corridors in a square of 1 x 1: straight, L, T, a cross with shifted arms, U, H, Z, ring, a ring with
+dead ends, comb. Each begins and ends on earlier ones or freely; none crosses another."""
+_CANVAS = 900
+"""Cells along each side of the plan before it is cut to what is built."""
+_FEWEST, _MOST = 15, 60
+"""Rooms, bathrooms and corridors counted."""
+
+
+def make_building(seed: int, surface: bool = False) -> TriangleMesh:
+    """The furnished floor of a large building: 350 to 1,200 m2, mostly 30 to 60 m long; floor at y = 0.
+
+    The same seed gives the same building, bit for bit, on every machine; `surface` is as in `make_house`. ArgumentError
+    for a seed that is not an integer >= 0.
+    """
+    draw, plan = draw_plan(seed, _make_layout)
+    return assemble(int(seed), draw, plan, surface, REACH)
+
+
+def make_building_plan(seed: int) -> tuple[Layout, list[Opening]]:
+    """The floor plan of `make_building(seed)` and its doors and windows."""
+    return draw_plan(seed, _make_layout)[1][:2]
+
+
+class _Lined(Floor):
+    """A plan while corridors, and then the rooms beside them, are put on it, earlier ones first."""
+
+    def __init__(self, draw: Draw) -> None:
+        super().__init__(np.full((_CANVAS, _CANVAS), OUTSIDE, np.int16))
+        self.draw = draw
+
+    def add(self, rect: Rect, is_corridor: bool = False) -> None:
+        self.rects.append(rect)
+        self.is_corridor.append(is_corridor)
+        self.cover(rect, len(self.rects) - 1)
+
+    def cover(self, rect: Rect, label: int) -> None:
+        """Make a rectangle part of a room; others lose the end that it takes, as arms do of a ring that it closes."""
+        view(self.labels, rect)[...] = label
+        self.covered = [*((_without_end(other, rect), of) for other, of in self.covered), (rect, label)]
+
+    def add_corridor(self, rect: Rect) -> Rect | None:
+        """A corridor where nothing is yet: a part of one that it meets, or one of its own, with a door between."""
+        z, x = np.nonzero(view(self.labels, rect) == OUTSIDE)
+        if not len(x):
+            return None
+        x0, z0, x1, z1 = (int(v) for v in (x.min(), z.min(), x.max() + 1, z.max() + 1))
+        rect = (rect[0] + x0, rect[1] + z0, rect[0] + x1, rect[1] + z1)
+        around = view(self.labels, (rect[0] - 1, rect[1] - 1, rect[2] + 1, rect[3] + 1))
+        met = np.unique(around[around != OUTSIDE])
+        if len(met) and self.draw.chance(0.6):
+            self.cover(rect, self.draw.pick(met.tolist()))
+        else:
+            self.add(rect, is_corridor=True)
+        return rect
+
+    def is_free(self, rect: Rect) -> bool:
+        inside = min(rect) >= MARGIN and max(rect) <= _CANVAS - MARGIN
+        return inside and bool((view(self.labels, rect) == OUTSIDE).all())
+
+    def line_with_rooms(self, rect: Rect, axis: int, side: int) -> None:
+        """Rooms along one side of a corridor; some places stay empty, as what is behind locked doors."""
+        draw = self.draw
+        start, stop = (rect[0], rect[2]) if axis == 0 else (rect[1], rect[3])
+        edge = rect[(3 if side > 0 else 1) if axis == 0 else (2 if side > 0 else 0)]
+        module, depth, at = draw.pick((26, 32, 40, 48, 70)), draw.integer(30, 80), start
+        while stop - at >= NARROWEST:
+            width = round(module * draw.uniform(0.8, 1.25)) * (2 if draw.chance(0.12) else 1)
+            if stop - at - width < NARROWEST:
+                width = max(stop - at, module if draw.chance(0.5) else 0)
+            if draw.chance(0.07):
+                at += width
+                continue
+            for deep in (depth, round(0.75 * depth), round(0.5 * depth)):
+                low, high = sorted((edge, edge + side * deep))
+                room = (at, low, at + width, high) if axis == 0 else (low, at, high, at + width)
+                if deep >= NARROWEST and self.is_free(room):
+                    self.add_rooms(room, axis, side)
+                    break
+            else:
+                width = 10
+            at += width
+
+    def add_rooms(self, rect: Rect, axis: int, side: int) -> None:
+        """A room, or where it is deep often one behind another."""
+        x0, z0, x1, z1 = rect
+        low, high = (z0, z1) if axis == 0 else (x0, x1)
+        if high - low < 56 or not self.draw.chance(0.6):
+            self.add(rect)
+            return
+        cut = low + round((high - low) * self.draw.uniform(0.42, 0.58))
+        near, far = ((x0, z0, x1, cut), (x0, cut, x1, z1)) if axis == 0 else ((x0, z0, cut, z1), (cut, z0, x1, z1))
+        for part in (near, far) if side > 0 else (far, near):
+            self.add(part)
+
+    def add_caps(self, rect: Rect, axis: int) -> None:
+        """Often a room at the end of a corridor."""
+        draw = self.draw
+        middle = (rect[1] + rect[3]) // 2 if axis == 0 else (rect[0] + rect[2]) // 2
+        for end, side in ((rect[axis], -1), (rect[axis + 2], 1)):
+            if draw.chance(0.5):
+                continue
+            across, deep = draw.integer(32, 90), draw.integer(35, 75)
+            start = middle - round(across * draw.uniform(0.3, 0.7))
+            low, high = sorted((end, end + side * deep))
+            room = (low, start, high, start + across) if axis == 0 else (start, low, start + across, high)
+            if self.is_free(room):
+                self.add(room)
+
+
+def _without_end(rect: Rect, taken: Rect) -> Rect:
+    """What is left of a rectangle where another takes one end of it, or nothing."""
+    x0, z0, x1, z1 = rect
+    low_x, low_z, high_x, high_z = taken
+    if high_x <= x0 or x1 <= low_x or high_z <= z0 or z1 <= low_z:
+        return rect
+    if low_x <= x0 and x1 <= high_x:
+        return (x0, high_z, x1, z1) if low_z <= z0 else (x0, z0, x1, low_z)
+    return (high_x, z0, x1, z1) if low_x <= x0 else (x0, z0, low_x, z1)
+
+
+def _make_layout(draw: Draw) -> Layout | None:
+    """Draw a floor plan; None where it has too few rooms or too many."""
+    plan = _Lined(draw)
+    corridors = [(plan.add_corridor(rect), axis) for rect, axis in _corridors(draw)]
+    sides = [(rect, axis, side) for rect, axis in corridors if rect for side in (-1, 1)]
+    for rect, axis in corridors:
+        if rect:
+            plan.add_caps(rect, axis)
+    for rect, axis, side in draw.shuffled(sides):
+        plan.line_with_rooms(rect, axis, side)
+    use = draw.pick(tuple(USES))
+    if use in ("hospital", "hotel"):
+        carve_some(draw, plan.labels, plan.rects, plan.is_corridor)
+    if not _FEWEST <= len(plan.rects) <= _MOST:
+        return None
+    return cut_out(draw, plan, use)
+
+
+def _corridors(draw: Draw) -> list[tuple[Rect, int]]:
+    """Corridors 1.6 to 3 m wide along the lines of a skeleton, and along which axis each runs."""
+    lines, turned = np.array(draw.pick(_SKELETONS), float), draw.chance(0.5)
+    for axis in (0, 1):
+        if draw.chance(0.5):
+            lines[:, :, axis] = 1.0 - lines[:, :, axis]
+    lengths = np.abs(lines[:, 1] - lines[:, 0]).sum(0)
+    total, ratio = draw.uniform(38.0, 90.0), draw.uniform(0.4, 0.9)
+    length = min(max(total / (lengths[0] + ratio * lengths[1]), 18.0), 46.0)
+    extent = np.array([length, min(max(ratio * length, 12.0), 32.0)])
+    points = np.round(lines * extent / CELL).astype(int)
+    if turned:
+        points = points[:, :, ::-1]
+    points += (_CANVAS - points.max((0, 1)) - points.min((0, 1))) // 2
+    half, rects = draw.integer(8, 15), []  # one width for all: an end then lies in the corridor that it meets
+    for start, stop in points:
+        x0, z0 = (int(v) - half for v in np.minimum(start, stop))
+        x1, z1 = (int(v) + half for v in np.maximum(start, stop))
+        rects.append(((x0, z0, x1, z1), 0 if start[1] == stop[1] else 1))
+    return rects

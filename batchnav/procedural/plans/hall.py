@@ -1,0 +1,232 @@
+"""`make_hall`: one large room with windows to the outside, as a shop, an office, a café, a lounge or a hall has it.
+
+What closed houses lack: sights across the whole plan, obstacles that a camera looks over (shelves, counters and screens
+from the height of a waist on), thin legs, pillars, ceilings at 2.2 to 6 m or none at all, and windows, which are holes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from batchnav.procedural.furniture import decor, seating, storage, tables
+from batchnav.procedural.furniture.piece import Piece
+from batchnav.procedural.furniture.public import COUNTER, LOW_SHELF, PILLAR, PODIUM, TALL_SHELF, THIN_TABLE
+from batchnav.procedural.plans.house import finish
+from batchnav.procedural.random_draws import Draw, draw_of
+from batchnav.procedural.shell.solids import TURN, Solids, makes
+from batchnav.types import TriangleMesh
+
+Opening = tuple[float, float, float, float]
+"""Start, stop, bottom and top of a hole in a wall, metres."""
+
+_WALL = 0.15
+_TRIES = 30
+"""Places that are tried for a piece."""
+
+
+def make_hall(seed: int, surface: bool = False) -> TriangleMesh:
+    """The furnished hall of a seed: 12 to 400 m2; floor at y = 0, the middle at x = z = 0.
+
+    The same seed gives the same hall, bit for bit, on every machine; `surface` is as in `make_house`. ArgumentError for
+    a seed that is not an integer >= 0.
+    """
+    draw = draw_of(seed)
+    fill = draw.pick((_shop, _shop, _office, _cafe, _lounge, _lounge, _empty))
+    low, high = (3.2, 8.0) if fill is _lounge else (6.0, 20.0)
+    width, depth = draw.uniform(low, high), draw.uniform(low, high)
+    height = draw.uniform(2.2, 3.2) if fill is _lounge or draw.chance(0.6) else draw.uniform(3.2, 6.0)
+    hall = _Hall(draw, width, depth, height)
+    hall.build_shell()
+    fill(hall)
+    return finish(int(seed), hall.solids, surface)
+
+
+class _Hall:
+    """The room, and what stands in it."""
+
+    def __init__(self, draw: Draw, width: float, depth: float, height: float):
+        self.draw, self.width, self.depth, self.height = draw, width, depth, height
+        self.solids = Solids(draw.pick((1, 2)))
+        self._taken: list[tuple[float, float, float, float]] = []  # low x, low z, high x, high z
+
+    def build_shell(self) -> None:
+        """Floor, walls with doors and windows, and mostly a ceiling. Only the floor faces upwards."""
+        draw, x, z = self.draw, self.width / 2, self.depth / 2
+        with self.solids.thing("floor"):
+            self.solids.material = "floor"
+            self.solids.box((-x, -0.1, -z), (x, 0.0, z))
+        if draw.chance(0.75):
+            y = self.height
+            corners = np.array([(-x, y, -z), (x, y, -z), (x, y, z), (-x, y, z)])
+            with self.solids.thing("ceiling"):
+                self.solids.material = "ceiling"
+                self.solids.add(corners, np.array([[0, 1, 2], [0, 2, 3]], np.int32))
+        share = draw.pick((0.0, 0.2, 0.4, 0.7))
+        for length, turn, cx, cz in (
+            (self.width, 0, 0.0, -z),
+            (self.width, TURN // 2, 0.0, z),
+            (self.depth, TURN // 4, -x, 0.0),
+            (self.depth, 3 * TURN // 4, x, 0.0),
+        ):
+            wall = Solids(self.solids.detail)
+            _build_wall(wall, length, self.height, -_WALL, 0.0, _openings(draw, length, self.height, share))
+            self.solids.place(wall, cx, cz, turn)
+
+    def screen(self, height: float, thickness: float) -> None:
+        """A wall across the room, of any height, with a passage or two."""
+        draw, along_x = self.draw, self.draw.chance(0.5)
+        length, across = (self.width, self.depth) if along_x else (self.depth, self.width)
+        at, start = draw.uniform(-0.3, 0.3) * across, draw.uniform(0.2, max(0.21, length - 2.2))
+        gaps = [(start, min(start + draw.uniform(0.9, 2.0), length - 0.1), 0.0, min(height, 2.1))]
+        one = Solids(self.solids.detail)
+        _build_wall(one, length, height, -thickness / 2, thickness / 2, gaps)
+        self.solids.place(one, *((0.0, at, 0) if along_x else (at, 0.0, TURN // 4)))
+        half, a = thickness / 2, start - length / 2
+        b = gaps[0][1] - length / 2
+        for low, high in ((-length / 2, a), (b, length / 2)):
+            self._taken.append((low, at - half, high, at + half) if along_x else (at - half, low, at + half, high))
+
+    def put(self, piece: Piece, x: float, z: float, quarter: int, gap: float = 0.05) -> bool:
+        """Put a piece there, turned by quarters, where it fits and leaves a gap to the others; whether it did."""
+        w, d, h = piece.size(self.draw)
+        return self._put(lambda one: piece.build(one, self.draw, w, d, h), w, d, x, z, quarter, gap)
+
+    def _put(self, build, w: float, d: float, x: float, z: float, quarter: int, gap: float) -> bool:
+        if quarter % 2:
+            w, d = d, w
+        low, high = (x - w / 2, z - d / 2), (x + w / 2, z + d / 2)
+        inside = max(-low[0], high[0]) < self.width / 2 and max(-low[1], high[1]) < self.depth / 2
+        if not inside or any(
+            low[0] < c + gap and a - gap < high[0] and low[1] < e + gap and b - gap < high[1]
+            for a, b, c, e in self._taken
+        ):
+            return False
+        one = Solids(self.solids.detail)
+        build(one)
+        self.solids.place(one, x, z, quarter * TURN // 4)
+        self._taken.append((*low, *high))
+        return True
+
+    def scatter(self, pieces: tuple[Piece, ...], number: int, gap: float) -> None:
+        """Pieces anywhere, turned anyhow."""
+        for _ in range(number):
+            piece = self.draw.pick(pieces)
+            for _ in range(_TRIES):
+                x, z = (self.draw.uniform(-0.5, 0.5) * side for side in (self.width, self.depth))
+                if self.put(piece, x, z, self.draw.integer(0, 3), gap):
+                    break
+
+    def along_walls(self, pieces: tuple[Piece, ...], number: int) -> None:
+        """Pieces with their backs to the walls."""
+        for _ in range(number):
+            piece, quarter = self.draw.pick(pieces), self.draw.integer(0, 3)
+            deepest = piece.depth[1] / 2 + 0.02
+            for _ in range(_TRIES):
+                x, z = (self.draw.uniform(-0.5, 0.5) * side for side in (self.width, self.depth))
+                if quarter % 2:
+                    x = (self.width / 2 - deepest) * (-1 if quarter == 1 else 1)
+                else:
+                    z = (self.depth / 2 - deepest) * (-1 if quarter == 0 else 1)
+                if self.put(piece, x, z, quarter):
+                    break
+
+    @property
+    def area(self) -> float:
+        return self.width * self.depth
+
+
+def _openings(draw: Draw, length: float, height: float, share: float) -> list[Opening]:
+    """Windows and shop fronts on about a share of a wall's length."""
+    found: list[Opening] = []
+    at = draw.uniform(0.2, 1.5)
+    top = min(height - 0.1, draw.uniform(1.9, 3.2))
+    bottom = draw.pick((0.0, 0.45, 0.9, 1.1))
+    while share > 0 and at < length - 0.8:
+        stop = min(at + draw.uniform(0.6, 3.0), length - 0.2)
+        found.append((at, stop, bottom, top))
+        at = stop + draw.uniform(0.2, 2.0) * (1 - share) / share
+    return found
+
+
+@makes("wall")
+def _build_wall(s: Solids, length: float, height: float, back: float, front: float, openings: list[Opening]) -> None:
+    """A wall along x, its middle at 0, its face at z = `front`; openings count from its left end."""
+    at, s.material = 0.0, "wall"
+    for start, stop, bottom, top in [*openings, (length, length, 0.0, height)]:
+        for low, high in (((at, 0.0), (start, height)), ((start, 0.0), (stop, bottom)), ((start, top), (stop, height))):
+            if high[0] - low[0] > 1e-3 and high[1] - low[1] > 1e-3:
+                s.box((low[0] - length / 2, low[1], back), (high[0] - length / 2, high[1], front))
+        at = stop
+
+
+SCREENS = (1.1, 1.3, 1.5)
+"""Heights of screens between desks, metres."""
+
+
+def _rows(hall: _Hall, pieces: tuple[Piece, ...], aisle: float, quarter: int) -> None:
+    """Rows of pieces with aisles between, and passages across."""
+    draw = hall.draw
+    length, across = (hall.width, hall.depth) if quarter % 2 == 0 else (hall.depth, hall.width)
+    at = -across / 2 + aisle
+    while at < across / 2 - aisle / 2:
+        piece, x = draw.pick(pieces), -length / 2 + draw.uniform(0.3, 1.5)
+        while x < length / 2 - 0.9:
+            w = draw.uniform(*piece.width)
+            one = Piece(piece.build, (w, w), piece.depth, piece.height)
+            place = (x + w / 2, at) if quarter % 2 == 0 else (at, x + w / 2)
+            hall.put(one, *place, quarter, 0.0)
+            x += w + (draw.uniform(0.7, 1.6) if draw.chance(0.35) else 0.002)
+        at += piece.depth[1] + aisle * draw.uniform(0.8, 1.4)
+
+
+def _shop(hall: _Hall) -> None:
+    draw = hall.draw
+    for _ in range(draw.integer(0, 2)):
+        hall.along_walls((COUNTER,), 1)
+        hall.scatter((COUNTER,), 1, 0.7)
+    kinds = draw.pick(((LOW_SHELF,), (LOW_SHELF, COUNTER, THIN_TABLE), (LOW_SHELF, TALL_SHELF), (TALL_SHELF,)))
+    if draw.chance(0.6):
+        _rows(hall, kinds, draw.uniform(0.9, 2.0), draw.integer(0, 1))
+    else:
+        hall.scatter(kinds, int(hall.area / draw.uniform(5, 12)), draw.uniform(0.5, 1.0))
+    hall.along_walls((*kinds, TALL_SHELF), int(hall.area / 14))
+    hall.scatter((seating.STOOL, seating.POUFFE, decor.PLANT, THIN_TABLE), draw.integer(0, 8), 0.3)
+
+
+def _office(hall: _Hall) -> None:
+    draw = hall.draw
+    for _ in range(draw.integer(0, 3)):
+        hall.screen(draw.pick((*SCREENS, hall.height)), draw.pick((0.05, 0.1)))
+    hall.scatter((PILLAR,), draw.integer(0, 4), 0.5)
+    hall.scatter((tables.DESK, THIN_TABLE, tables.DESK, tables.DINING_SET), int(hall.area / draw.uniform(7, 14)), 0.6)
+    hall.along_walls((storage.BOOKSHELF, storage.CHEST, LOW_SHELF, decor.PLANT, tables.DESK), int(hall.area / 12))
+    hall.scatter((seating.OFFICE_CHAIR, seating.CHAIR), int(hall.area / 12), 0.1)
+
+
+def _cafe(hall: _Hall) -> None:
+    draw = hall.draw
+    hall.along_walls((COUNTER,), draw.integer(1, 2))
+    hall.scatter((COUNTER,), draw.integer(0, 2), 0.8)
+    hall.scatter((tables.DINING_SET, tables.SIDE_TABLE, THIN_TABLE), int(hall.area / draw.uniform(6, 12)), 0.5)
+    hall.scatter((seating.STOOL, seating.CHAIR, seating.STOOL), int(hall.area / 5), 0.12)
+    hall.along_walls((seating.SOFA, decor.PLANT, storage.BOOKSHELF), int(hall.area / 15))
+
+
+def _lounge(hall: _Hall) -> None:
+    hall.along_walls(
+        (seating.SOFA, storage.BOOKSHELF, storage.CHEST, tables.DESK, storage.TV_STAND, decor.PLANT, seating.ARMCHAIR),
+        3 + int(hall.area / 6),
+    )
+    hall.scatter((tables.COFFEE_TABLE, tables.DINING_SET, seating.ARMCHAIR, THIN_TABLE), 1 + int(hall.area / 14), 0.4)
+    hall.scatter((seating.CHAIR, seating.STOOL, seating.POUFFE, tables.SIDE_TABLE), 1 + int(hall.area / 9), 0.15)
+
+
+def _empty(hall: _Hall) -> None:
+    draw = hall.draw
+    hall.scatter((PODIUM,), draw.integer(0, 2), 0.3)
+    hall.scatter((PILLAR,), draw.integer(0, 12), 0.8)
+    hall.scatter(
+        (COUNTER, LOW_SHELF, seating.SOFA, seating.STOOL, THIN_TABLE), int(hall.area / draw.uniform(12, 40)), 0.6
+    )
+    for _ in range(draw.integer(0, 2)):
+        hall.screen(draw.pick((*SCREENS, hall.height)), 0.12)

@@ -1,0 +1,267 @@
+"""Floor plans: a footprint of one to three rectangles, corridors, rooms, and what each room is for.
+
+A plan is an image of room numbers on a grid of `CELL` metres; walls run along the borders between numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchnav.procedural.random_draws import Draw
+
+CELL = 0.1
+"""Metres of a plan cell; every wall's centre line is on this grid."""
+OUTSIDE = -1
+MARGIN = 2
+"""Outside cells around the plan, so that outer walls have an outer side."""
+_ROOM_SIDE = 24
+"""Shortest side of a habitable room, in cells; bathrooms and closets may be narrower."""
+_SMALL_SIDE = 17
+
+Rect = tuple[int, int, int, int]
+"""x0, z0, x1, z1 in cells; the last two are excluded."""
+Piece = tuple[int, int, int, int, int, int]
+"""Of a border: axis, line, start, stop, low side, high side; see `borders`."""
+
+
+@dataclass
+class Room:
+    """One room of a plan."""
+
+    index: int
+    kind: str
+    """Of a house: hall, living, dining, kitchen, bedroom, bath, office or storage; further ones in floor.py."""
+    rect: Rect
+    """Its largest rectangle, in cells."""
+    area: float
+    """Square metres, between the centre lines of its walls."""
+    height: float = 0.0
+    """Its ceiling, metres."""
+
+
+@dataclass
+class Layout:
+    """A floor plan."""
+
+    labels: np.ndarray
+    """i16 [Z, X]: the room of each cell, -1 outside."""
+    rooms: list[Room]
+    footprint: list[Rect]
+    """Disjoint rectangles that cover all rooms."""
+    ceilings: list[float]
+    """Of the footprint's rectangles, metres."""
+    thickness: float
+    """Walls, metres."""
+
+    @property
+    def height(self) -> float:
+        """Of the highest ceiling, and of all walls."""
+        return max(self.ceilings)
+
+
+def make_layout(draw: Draw) -> Layout:
+    """Draw a floor plan of 30 to 300 m2."""
+    area = math.exp(draw.uniform(math.log(36.0), math.log(285.0)))
+    footprint, labels = _make_footprint(draw, area)
+    mean_room = draw.uniform(9.0, 12.0) + 0.035 * area
+    leaves: list[tuple[Rect, bool]] = []
+    for rect in footprint:
+        leaves += _split(draw, rect, mean_room, corridors=area > 45.0)
+    for index, (rect, _) in enumerate(leaves):
+        view(labels, rect)[...] = index
+    corridor = [is_corridor for _, is_corridor in leaves]
+    rects = [rect for rect, _ in leaves]
+    _merge_some(draw, labels, rects, corridor)
+    carve_some(draw, labels, rects, corridor)
+    rooms = _name_rooms(draw, labels, rects, corridor)
+    height = draw.integer(240, 280) / 100
+    thickness = draw.pick((0.1, 0.12, 0.15, 0.15, 0.2))
+    for room in rooms:
+        room.height = height
+    return Layout(labels, rooms, footprint, [height] * len(footprint), thickness)
+
+
+def borders(labels: np.ndarray) -> list[Piece]:
+    """Straight pieces of border between two numbers: (axis, line, start, stop, low side, high side).
+
+    Axis 0: the border runs along x at z = line; axis 1: along z at x = line. All in cells; sides may be `OUTSIDE`.
+    """
+    pieces = []
+    for axis, image in enumerate((labels, labels.T)):
+        low, high = image[:-1], image[1:]
+        changed = low != high
+        code = np.where(changed, low.astype(np.int32) * 4096 + high, -(2**30))
+        edge = np.ones((code.shape[0], code.shape[1] + 1), bool)
+        edge[:, 1:-1] = code[:, 1:] != code[:, :-1]
+        line, start = np.nonzero(edge[:, :-1] & changed)
+        stop = np.nonzero(edge[:, 1:] & changed)[1] + 1
+        for k, a, b in zip(line.tolist(), start.tolist(), stop.tolist(), strict=True):
+            pieces.append((axis, k + 1, a, b, int(low[k, a]), int(high[k, a])))
+    return pieces
+
+
+def view(labels: np.ndarray, rect: Rect) -> np.ndarray:
+    """The cells of a rectangle, to read and write."""
+    return labels[rect[1] : rect[3], rect[0] : rect[2]]
+
+
+def area_of(rect: Rect) -> float:
+    """Square metres."""
+    return (rect[2] - rect[0]) * (rect[3] - rect[1]) * CELL * CELL
+
+
+def _make_footprint(draw: Draw, area: float) -> tuple[list[Rect], np.ndarray]:
+    """One to three disjoint touching rectangles, and an empty plan that holds them."""
+    wings = 0 if area < 45 else draw.pick((0, 1, 1, 2)) if area < 90 else draw.pick((0, 1, 1, 2, 2))
+    shares = {0: (1.0,), 1: (0.65, 0.35), 2: (0.5, 0.28, 0.22)}[wings]
+    rects: list[Rect] = []
+    for share in shares:
+        aspect = draw.uniform(1.05, 1.9)
+        short = math.sqrt(area * share / aspect)
+        sides = [round(short / CELL), round(short * aspect / CELL)]
+        sides = draw.shuffled(sides)
+        rects.append((0, 0, sides[0], sides[1]) if not rects else _attach(draw, rects, sides))
+    x0, z0 = (min(r[i] for r in rects) - MARGIN for i in (0, 1))
+    rects = [(a - x0, b - z0, c - x0, d - z0) for a, b, c, d in rects]
+    width, depth = (max(r[i] for r in rects) + MARGIN for i in (2, 3))
+    return rects, np.full((depth, width), OUTSIDE, np.int16)
+
+
+def _attach(draw: Draw, rects: list[Rect], sides: list[int]) -> Rect:
+    """A rectangle of the given sides against a side of an earlier one, overlapping none."""
+    width, depth = sides
+    while True:
+        x0, z0, x1, z1 = draw.pick(rects)
+        side = draw.integer(0, 3)
+        contact = min(30, width, depth, x1 - x0, z1 - z0)
+        if side < 2:
+            x = draw.pick((x0, x1 - width, draw.integer(x0 - width + contact, x1 - contact)))
+            z = z0 - depth if side == 0 else z1
+        else:
+            z = draw.pick((z0, z1 - depth, draw.integer(z0 - depth + contact, z1 - contact)))
+            x = x0 - width if side == 2 else x1
+        new = (x, z, x + width, z + depth)
+        if all(new[2] <= r[0] or r[2] <= new[0] or new[3] <= r[1] or r[3] <= new[1] for r in rects):
+            return new
+
+
+def _split(draw: Draw, rect: Rect, mean_room: float, corridors: bool) -> list[tuple[Rect, bool]]:
+    """Cut a rectangle into rooms and corridors: (rectangle, whether it is a corridor)."""
+    x0, z0, x1, z1 = rect
+    along_x = (x1 - x0) >= (z1 - z0)
+    long, short = max(x1 - x0, z1 - z0), min(x1 - x0, z1 - z0)
+    area = area_of(rect)
+    slender = long > 2.1 * short
+    if long < 2 * _SMALL_SIDE + 2 or (not slender and area < mean_room * draw.uniform(0.75, 1.75)):
+        return [(rect, False)]
+    width = draw.integer(11, 15)
+    if corridors and area > 3.2 * mean_room and short > 2 * _ROOM_SIDE + width:
+        return _cut_corridor(draw, rect, mean_room, along_x, width)
+    least = _SMALL_SIDE if area < 26.0 else _ROOM_SIDE
+    if long < 2 * least:
+        return [(rect, False)]
+    cut = min(max(round(long * draw.uniform(0.32, 0.68)), least), long - least)
+    parts = (
+        [(x0, z0, x0 + cut, z1), (x0 + cut, z0, x1, z1)]
+        if along_x
+        else [(x0, z0, x1, z0 + cut), (x0, z0 + cut, x1, z1)]
+    )
+    return [leaf for part in parts for leaf in _split(draw, part, mean_room, corridors)]
+
+
+def _cut_corridor(draw: Draw, rect: Rect, mean_room: float, along_x: bool, width: int) -> list[tuple[Rect, bool]]:
+    """Two strips of rooms with a corridor between them; often a room closes one end of it."""
+    x0, z0, x1, z1 = rect
+    leaves: list[tuple[Rect, bool]] = []
+    start, stop = (x0, x1) if along_x else (z0, z1)
+    if draw.chance(0.6) and stop - start > 85:
+        depth = draw.integer(28, 45)
+        if draw.chance(0.5):
+            end, start = (start, start + depth), start + depth
+        else:
+            end, stop = (stop - depth, stop), stop - depth
+        leaves += _split(draw, (end[0], z0, end[1], z1) if along_x else (x0, end[0], x1, end[1]), mean_room, False)
+    low, high = (z0, z1) if along_x else (x0, x1)
+    at = min(max(low + round((high - low) * draw.uniform(0.3, 0.7)), low + _ROOM_SIDE), high - _ROOM_SIDE - width)
+    for a, b, is_corridor in ((low, at, False), (at, at + width, True), (at + width, high, False)):
+        part = (start, a, stop, b) if along_x else (a, start, b, stop)
+        leaves += [(part, True)] if is_corridor else _split(draw, part, mean_room, corridors=True)
+    return leaves
+
+
+def _merge_some(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> None:
+    """Join some neighbouring rooms of different extent into one concave room."""
+    wanted = draw.integer(0, 1 + len(rects) // 7)
+    taken = set()
+    for _, _, start, stop, a, b in draw.shuffled(borders(labels)):
+        if wanted == 0:
+            return
+        if min(a, b) < 0 or corridor[a] or corridor[b] or a in taken or b in taken or stop - start < 16:
+            continue
+        if not 14.0 < area_of(rects[a]) + area_of(rects[b]) < 46.0:
+            continue
+        keep, gone = (a, b) if area_of(rects[a]) >= area_of(rects[b]) else (b, a)
+        labels[labels == gone] = keep
+        taken |= {a, b}
+        wanted -= 1
+
+
+def carve_some(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> None:
+    """Cut a bathroom or closet out of a corner of some large rooms, which become L-shaped."""
+    for index in range(len(rects)):
+        x0, z0, x1, z1 = rects[index]
+        if corridor[index] or not (view(labels, rects[index]) == index).all():
+            continue
+        width, depth = draw.integer(_SMALL_SIDE, 26), draw.integer(_SMALL_SIDE, 26)
+        if min(x1 - x0 - width, z1 - z0 - depth) < 17 or area_of(rects[index]) < 15.0 or not draw.chance(0.4):
+            continue
+        left, top = draw.chance(0.5), draw.chance(0.5)
+        x, z = (x0 if left else x1 - width), (z0 if top else z1 - depth)
+        new = (x, z, x + width, z + depth)
+        view(labels, new)[...] = len(rects)
+        rects.append(new)
+        corridor.append(False)
+        wide = (x + width, z0, x1, z1) if left else (x0, z0, x, z1)
+        tall = (x0, z + depth, x1, z1) if top else (x0, z0, x1, z)
+        rects[index] = max(wide, tall, key=area_of)
+
+
+def _name_rooms(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> list[Room]:
+    """Number the rooms that are left from 0 and say what each is for, by size and neighbours."""
+    counts = np.bincount(labels[labels >= 0].astype(np.int64), minlength=len(rects))
+    old = np.flatnonzero(counts)
+    number = np.full(len(rects) + 1, OUTSIDE, np.int16)
+    number[old] = np.arange(len(old))
+    labels[...] = number[labels]
+    rooms = [
+        Room(i, "hall" if corridor[k] else "", rects[k], float(counts[k]) * CELL * CELL)
+        for i, k in enumerate(old.tolist())
+    ]
+    free = sorted((r for r in rooms if not r.kind), key=lambda r: (-r.area, r.index))
+    near: dict[int, set[int]] = {i: set() for i in range(-1, len(rooms))}
+    for _, _, start, stop, a, b in borders(labels):
+        if stop - start >= 13:
+            near[a].add(b)
+            near[b].add(a)
+    free[0].kind = "living"
+    rest = free[1:]
+    baths = [r for r in rest if r.area < 7.5]
+    for room in baths[: max(1, len(rest) // 4)] if baths else rest[-1:]:
+        room.kind = "bath"
+    rest = [r for r in rest if not r.kind]
+    kitchens = sorted(rest, key=lambda r: (free[0].index not in near[r.index], abs(r.area - 13.0), r.index))
+    if kitchens:
+        kitchens[0].kind = "kitchen"
+    for room in rest:
+        if room.kind:
+            continue
+        if room.area < 6.0:
+            room.kind = "storage"
+        elif room.area > 12.0 and free[0].index in near[room.index] and draw.chance(0.25):
+            room.kind = "dining"
+        else:
+            room.kind = draw.pick(("bedroom", "bedroom", "bedroom", "office"))
+    return rooms

@@ -1,0 +1,140 @@
+"""Doors, wide openings and windows of a floor plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from batchnav.procedural.plans.layout import CELL, Layout, Piece, borders
+from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.shell.solids import TURN
+
+_END = 0.2
+"""Metres kept between a door and the end of its wall: half a wall and the door's frame fit in."""
+BESIDE_LEAF = 0.35
+"""Metres kept free beside a door, where the leaf of one that is half open ends: bodies pass there."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A hole in a wall, or a window's recess in one side of it."""
+
+    axis: int
+    """0: the wall runs along x at z = line; 1: along z at x = line."""
+    line: float
+    start: float
+    stop: float
+    bottom: float
+    top: float
+    sides: tuple[int, int]
+    """Rooms on the low and the high side; a window has its room and -1."""
+    is_window: bool = False
+    leaf: int = 0
+    """Door leaf: 0 none, else hinged at the start (1) or the stop (2), negative on the low side."""
+    swing: int = TURN // 4
+    """By how much the leaf is open, in `TURN` steps: a quarter turn, less, or 0: closed, and nobody gets through."""
+
+
+def make_openings(draw: Draw, layout: Layout) -> list[Opening] | None:
+    """Doors that join all rooms (a spanning tree and a few more), and windows; None where no tree joins them."""
+    pieces = borders(layout.labels)
+    inner = [p for p in pieces if min(p[4], p[5]) >= 0 and (p[3] - p[2]) * CELL >= 1.25]
+    doors = join_rooms(draw, layout, inner, _cost, _make_door)
+    if doors is None:
+        return None
+    return doors + make_windows(draw, layout, [p for p in pieces if min(p[4], p[5]) < 0])
+
+
+def join_rooms(
+    draw: Draw, layout: Layout, pieces: list[Piece], usual: Callable[[str, str], float],
+    make_door: Callable[[Draw, Layout, Piece], Opening],
+) -> list[Opening] | None:  # fmt: skip
+    """Kruskal's spanning tree over the rooms' borders, cheapest first, and some further doors.
+
+    Args:
+        draw: which borders, and where the doors are.
+        layout: the rooms.
+        pieces: of borders between two rooms, long enough for a door.
+        usual: the cost of a door between two kinds of room: less than 1 where it is usual, up to 5 where it is not.
+        make_door: the door in a piece of a border.
+    """
+    kinds = [room.kind for room in layout.rooms]
+    by_pair: dict[tuple[int, int], list[Piece]] = {}
+    for piece in pieces:
+        by_pair.setdefault((min(piece[4:]), max(piece[4:])), []).append(piece)
+    cost = {pair: usual(kinds[pair[0]], kinds[pair[1]]) + draw.uniform(0.0, 1.5) for pair in sorted(by_pair)}
+    parent = list(range(len(kinds)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    doors = []
+    for pair in sorted(cost, key=lambda p: (cost[p], p)):
+        a, b = root(pair[0]), root(pair[1])
+        extra = 0.3 if cost[pair] < 2.5 else 0.04
+        if a == b and not draw.chance(extra):
+            continue
+        parent[a] = b
+        doors.append(make_door(draw, layout, draw.pick(by_pair[pair])))
+    return doors if len({root(i) for i in range(len(kinds))}) == 1 else None
+
+
+def _cost(a: str, b: str) -> float:
+    """How unusual a door between two kinds of room is."""
+    kinds = {a, b}
+    if "hall" in kinds:
+        return 0.5
+    if kinds in ({"living", "kitchen"}, {"living", "dining"}, {"kitchen", "dining"}):
+        return 0.8
+    if "living" in kinds:
+        return 2.0
+    if "bath" in kinds or "storage" in kinds:
+        return 2.6 if "bedroom" in kinds else 4.5
+    return 3.2
+
+
+def _make_door(draw: Draw, layout: Layout, piece: Piece) -> Opening:
+    kinds = {layout.rooms[room].kind for room in piece[4:]}
+    width, top, leaf = draw.integer(80, 100) / 100, draw.integer(200, 210) / 100, 0
+    open_plan = kinds <= {"hall", "living", "kitchen", "dining"}
+    if open_plan and draw.chance(0.65):
+        width = draw.integer(120, 240) / 100
+        top = min(draw.integer(205, 230) / 100, layout.height - 0.15)
+    elif draw.chance(0.75):
+        leaf = draw.pick((1, 2)) * draw.pick((-1, 1))
+    return place_door(draw, piece, width, top, leaf)
+
+
+def place_door(draw: Draw, piece: Piece, width: float, top: float, leaf: int = 0, swing: int = TURN // 4) -> Opening:
+    """A door in a piece of a border: near one of its ends, or anywhere; narrower where the piece is too short."""
+    axis, line, low, high, a, b = piece
+    start, stop = low * CELL + _END, high * CELL - _END
+    width = min(width, stop - start)
+    slack = stop - start - width
+    near_end = draw.uniform(0.0, min(slack, 0.25))
+    at = draw.pick((near_end, slack - near_end, draw.uniform(0.0, slack)))
+    at = start + round(at, 2)
+    return Opening(axis, line * CELL, at, at + width, 0.0, top, (a, b), leaf=leaf, swing=swing)
+
+
+def make_windows(draw: Draw, layout: Layout, pieces: list[Piece]) -> list[Opening]:
+    """Windows in most pieces of borders to the outside."""
+    windows = []
+    for axis, line, low, high, a, b in pieces:
+        room = layout.rooms[max(a, b)]
+        length = (high - low) * CELL
+        if room.kind in ("storage",) or length < 1.3 or not draw.chance(0.85):
+            continue
+        small = room.kind in ("bath", "hall", "corridor")
+        width = min(draw.uniform(0.5, 0.9) if small else draw.uniform(0.9, 2.0), length - 0.8)
+        count = max(1, int(length / (width + draw.uniform(1.0, 2.2))))
+        sill = draw.uniform(1.2, 1.4) if small else 1.0 if room.kind == "kitchen" else draw.pick((0.4, 0.8, 0.9))
+        top = min(draw.uniform(2.0, 2.2), layout.height - 0.2)
+        for i in range(count):
+            middle = low * CELL + length * (i + 0.5) / count
+            start, stop = round(middle - width / 2, 2), round(middle + width / 2, 2)
+            sill = round(sill, 2)
+            windows.append(Opening(axis, line * CELL, start, stop, sill, round(top, 2), (a, b), is_window=True))
+    return windows

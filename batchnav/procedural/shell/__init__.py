@@ -1,0 +1,1 @@
+"""Walls, floors, ceilings and their openings."""

@@ -1,0 +1,4 @@
+"""Seeds of training, validation and test scenes."""
+
+HOUSE_SPLITS = {"train": range(100_000), "val": range(100_000, 110_000), "test": range(110_000, 120_000)}
+"""Disjoint seeds of training, validation and test houses (`houses.SPLITS`)."""

@@ -1,5 +1,0 @@
-"""Rasterisation by OpenGL 4.5, all views in one texture array."""
-
-from batchnav.render.opengl.renderer import OpenGLRenderer
-
-__all__ = ["OpenGLRenderer"]

@@ -1,0 +1,82 @@
+"""A renderer by name, or the fastest of those that run here."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+
+import numpy as np
+import torch
+
+from batchnav.errors import ArgumentError, DeviceError
+from batchnav.renderers.opengl.renderer import OpenGLRenderer
+from batchnav.renderers.raycast.renderer import RaycastRenderer
+from batchnav.scene.bank import SceneBank
+from batchnav.types import Renderer
+
+RENDERERS = {"raycast": RaycastRenderer, "opengl": OpenGLRenderer}
+CAMERA_HEIGHT = 1.25
+"""Metres above the navmesh from where batches are timed."""
+_WARM_UP, _BATCHES = 2, 5
+_log = logging.getLogger(__name__)
+
+
+def make_renderer(name: str, bank: SceneBank, num_agents: int, **options) -> Renderer:
+    """A renderer with the options of `RaycastRenderer`: "raycast", "opengl", or "auto" for the faster one here."""
+    if name != "raycast" and not bank.scenes:
+        raise ArgumentError(f"renderer: found {name!r} with scenes that take turns in slots, expected 'raycast'")
+    if name == "auto":
+        return fastest_renderer(bank, num_agents, **options)
+    if name not in RENDERERS:
+        raise ArgumentError(f"renderer: found {name!r}, expected one of {', '.join((*RENDERERS, 'auto'))}")
+    return RENDERERS[name](bank, num_agents, **options)
+
+
+def fastest_renderer(bank: SceneBank, num_agents: int, **options) -> Renderer:
+    """Each renderer draws a few batches from random places in the bank's scenes; the fastest one is kept.
+
+    The figures are logged (logger "batchnav.renderers.choose"), and why a renderer cannot run here.
+    """
+    views = random_views(bank, num_agents)
+    speeds, renderers = {}, {}
+    for name, kind in RENDERERS.items():
+        try:
+            renderers[name] = kind(bank, num_agents, **options)
+        except DeviceError as error:
+            _log.info("renderer %s: not here (%s)", name, error)
+            continue
+        speeds[name] = num_agents / _seconds(renderers[name], views)
+    best = max(speeds, key=lambda name: speeds[name])
+    figures = ", ".join(f"{name} {speed:,.0f} frames/s" for name, speed in speeds.items())
+    _log.info("renderer: %s (%s)", best, figures)
+    for name, renderer in renderers.items():
+        if name != best and isinstance(renderer, OpenGLRenderer):
+            renderer.release()
+    return renderers[best]
+
+
+def random_views(bank: SceneBank, n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Arguments of `render`: the agents spread over the scenes, above their navmeshes, with any heading."""
+    scene_index = np.arange(n, dtype=np.int32) % bank.num_scenes
+    position = np.empty((n, 3), np.float32)
+    for k, scene in enumerate(bank.scenes[:n]):
+        position[scene_index == k] = scene.navmesh.sample(int((scene_index == k).sum()), seed=seed)
+    position[:, 1] += CAMERA_HEIGHT
+    heading = np.random.default_rng(seed).uniform(-math.pi, math.pi, n).astype(np.float32)
+    scenes, positions, headings = (
+        torch.from_numpy(array).to(bank.device) for array in (scene_index, position, heading)
+    )
+    return scenes, positions, headings
+
+
+def _seconds(renderer: Renderer, views: tuple) -> float:
+    """Median time of a batch, after those that compile."""
+    times = []
+    for _ in range(_WARM_UP + _BATCHES):
+        start = time.perf_counter()
+        renderer.render(*views)
+        if views[0].device.type == "cuda":
+            torch.cuda.synchronize(views[0].device)
+        times.append(time.perf_counter() - start)
+    return float(np.median(times[_WARM_UP:]))

@@ -1,0 +1,241 @@
+"""An OpenGL 4.5 context without a window, through EGL, and the few functions of it that moderngl does not offer.
+
+moderngl and glcontext are imported here when a context is asked for, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import c_char_p, c_int, c_ssize_t, c_uint, c_void_p
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+
+from batchnav.errors import DeviceError
+from batchnav.renderers.opengl.layout import Limits
+
+VERSION = 450
+PACKAGES = "libegl1 libgl1-mesa-dri libgles2 libopengl0"
+"""What `apt-get install` needs for OpenGL on the CPU; a GPU's driver brings the rest."""
+LAYERED = "GL_ARB_shader_viewport_layer_array"
+"""Lets a vertex shader choose layer and viewport; in every desktop driver since 2015, Mesa's llvmpipe included."""
+TEXTURE_2D_ARRAY, TEXTURE_BUFFER = 0x8C1A, 0x8C2A
+DEPTH_COMPONENT32F, RGBA32F, RG32UI = 0x8CAC, 0x8814, 0x823C
+FRAMEBUFFER, COLOR_ATTACHMENT0, DEPTH_ATTACHMENT, FRAMEBUFFER_COMPLETE = 0x8D40, 0x8CE0, 0x8D00, 0x8CD5
+COLOR, DEPTH = 0x1800, 0x1801
+LOWER_LEFT, ZERO_TO_ONE = 0x8CA1, 0x935F
+_GL_VERSION, _MAX_TEXTURE_BUFFER_SIZE = 0x1F02, 0x8C2B
+_VIDEO_MEMORY = 0x9049
+"""GL_GPU_MEMORY_INFO_CURRENT_AVAILABLE_VIDMEM_NVX, in KiB."""
+_EGL_EXTENSIONS, _EGL_RENDERER, _EGL_VENDOR, _EGL_UUID, _EGL_CUDA_DEVICE = 0x3055, 0x335F, 0x3053, 0x335C, 0x323A
+_MAX_EGL_DEVICES = 64
+
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "glGetString": (c_char_p, c_uint),
+    "glGetIntegerv": (None, c_uint, c_void_p),
+    "glClipControl": (None, c_uint, c_uint),
+    "glViewportArrayv": (None, c_uint, c_int, c_void_p),
+    "glCreateTextures": (None, c_uint, c_int, c_void_p),
+    "glTextureStorage3D": (None, c_uint, c_int, c_uint, c_int, c_int, c_int),
+    "glCreateFramebuffers": (None, c_int, c_void_p),
+    "glNamedFramebufferTexture": (None, c_uint, c_uint, c_uint, c_int),
+    "glCheckNamedFramebufferStatus": (c_uint, c_uint, c_uint),
+    "glNamedFramebufferDrawBuffers": (None, c_uint, c_int, c_void_p),
+    "glBindFramebuffer": (None, c_uint, c_uint),
+    "glClearNamedFramebufferfv": (None, c_uint, c_uint, c_int, c_void_p),
+    "glTextureBuffer": (None, c_uint, c_uint, c_uint),
+    "glBindTextureUnit": (None, c_uint, c_uint),
+}
+
+
+class EGLDevice(NamedTuple):
+    """One of EGL's devices, as far as its driver describes it."""
+
+    index: int  # type: ignore[assignment]  # hides what tuples have by this name
+    name: str
+    uuid: str
+    """Hexadecimal without dashes; empty where the driver does not tell."""
+    cuda_ordinal: int
+    """Counted without regard to CUDA_VISIBLE_DEVICES; -1 where it is no CUDA device."""
+
+
+def egl_devices() -> list[EGLDevice]:
+    """All devices. DeviceError where there is no EGL."""
+    try:
+        egl = ctypes.CDLL("libEGL.so.1")
+    except OSError as error:
+        raise DeviceError(
+            f"OpenGL: found no libEGL.so.1, expected a GPU driver's or Mesa's: apt-get install {PACKAGES}"
+        ) from error
+    egl.eglGetProcAddress.restype, egl.eglGetProcAddress.argtypes = c_void_p, [c_char_p]
+
+    def function(name: str, *signature):
+        address = egl.eglGetProcAddress(name.encode())
+        if not address:
+            raise DeviceError(
+                f"OpenGL: EGL lacks {name}, expected one that lists its devices: apt-get install {PACKAGES}"
+            )
+        return ctypes.CFUNCTYPE(*signature)(address)
+
+    query_devices = function("eglQueryDevicesEXT", c_uint, c_int, c_void_p, c_void_p)
+    query_string = function("eglQueryDeviceStringEXT", c_char_p, c_void_p, c_int)
+    query_number = function("eglQueryDeviceAttribEXT", c_uint, c_void_p, c_int, c_void_p)
+    handles, count = (c_void_p * _MAX_EGL_DEVICES)(), c_int(0)
+    if not query_devices(_MAX_EGL_DEVICES, handles, ctypes.byref(count)):
+        raise DeviceError(f"OpenGL: EGL lists no devices, expected a driver: apt-get install {PACKAGES}")
+    devices = []
+    for index, handle in enumerate(handles[: count.value]):
+        extensions = (query_string(handle, _EGL_EXTENSIONS) or b"").decode().split()
+        name, uuid, ordinal = "", "", c_ssize_t(-1)
+        if "EGL_MESA_device_software" in extensions:
+            name = "Mesa on the CPU"
+        if "EGL_EXT_device_query_name" in extensions:
+            name = " ".join((query_string(handle, key) or b"").decode() for key in (_EGL_VENDOR, _EGL_RENDERER))
+        if "EGL_EXT_device_persistent_id" in extensions:
+            query_binary = function("eglQueryDeviceBinaryEXT", c_uint, c_void_p, c_int, c_int, c_void_p, c_void_p)
+            data, size = (ctypes.c_ubyte * 16)(), c_int(0)
+            if query_binary(handle, _EGL_UUID, 16, data, ctypes.byref(size)):
+                uuid = bytes(data).hex()
+        if "EGL_NV_device_cuda" in extensions:
+            query_number(handle, _EGL_CUDA_DEVICE, ctypes.byref(ordinal))
+        devices.append(EGLDevice(index, name.strip(), uuid, ordinal.value))
+    return devices
+
+
+def cuda_match(cuda_index: int, devices: list[EGLDevice]) -> EGLDevice | None:
+    """The EGL device that is torch's CUDA device `cuda_index`: by UUID, else by the driver's number of it."""
+    uuid = str(getattr(torch.cuda.get_device_properties(cuda_index), "uuid", "")).replace("-", "")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    ordinal = int(visible[cuda_index]) if all(entry.strip().isdigit() for entry in visible) else cuda_index
+    by_uuid = [device for device in devices if device.uuid and device.uuid == uuid]
+    by_ordinal = [device for device in devices if device.cuda_ordinal == ordinal]
+    return next(iter(by_uuid or by_ordinal), None)
+
+
+class GLContext:
+    """A context of its own on one EGL device; `with` makes it current for this thread."""
+
+    renderer: str
+    """The driver's name of the renderer, and the version."""
+    limits: Limits
+
+    def __init__(self, device: EGLDevice):
+        glcontext, moderngl = _import()
+        create = glcontext.get_backend_by_name("egl")
+        # The packages' own names: those that end in .so belong to development packages.
+        libraries = {"libgl": "libOpenGL.so.0", "libegl": "libEGL.so.1"}
+        self._loader = create(mode="standalone", glversion=VERSION, device_index=device.index, **libraries)
+        self.device = device
+        self.mgl = moderngl.create_context(require=VERSION, standalone=True, context=self._loader)
+        self.raw = SimpleNamespace(**{
+            name: ctypes.CFUNCTYPE(*signature)(self._loader.load(name)) for name, signature in _FUNCTIONS.items()
+        })  # fmt: skip
+        info = self.mgl.info
+        self.renderer = f"{info['GL_RENDERER']}, OpenGL {info['GL_VERSION']}"
+        self.limits = Limits(
+            info["GL_MAX_TEXTURE_SIZE"], info["GL_MAX_ARRAY_TEXTURE_LAYERS"],
+            info["GL_MAX_COMPUTE_WORK_GROUP_COUNT"][0], info["GL_MAX_SHADER_STORAGE_BLOCK_SIZE"],
+            self._integer(_MAX_TEXTURE_BUFFER_SIZE),
+        )  # fmt: skip
+        # llvmpipe runs a work group of one vector at a fraction of the cost of a larger one's.
+        self.group_size = 8 if self.is_software else 64
+
+    def __enter__(self):
+        self._loader.__enter__()
+        if self.raw.glGetString(_GL_VERSION) is None:
+            self._loader.__exit__()
+            raise DeviceError("OpenGL: the context is lost or was released, expected a live one: make a new renderer")
+        return self
+
+    def __exit__(self, *exception):
+        self._loader.__exit__(*exception)
+
+    def release(self) -> None:
+        """Free the context and all that was made in it."""
+        self._loader.release()
+
+    @property
+    def is_software(self) -> bool:
+        """Whether the CPU draws."""
+        return "llvmpipe" in self.renderer
+
+    def create(self, function: str, *arguments: int) -> int:
+        """The name of a new object, by one of the raw functions that make several."""
+        name = c_uint(0)
+        getattr(self.raw, function)(*arguments, 1, ctypes.byref(name))
+        return name.value
+
+    def framebuffer(self, colors: list[int], depth: int) -> int:
+        """A framebuffer that draws into these textures, all their layers. DeviceError where the driver refuses them."""
+        raw, framebuffer = self.raw, self.create("glCreateFramebuffers")
+        points = [COLOR_ATTACHMENT0 + i for i in range(len(colors))]
+        for point, texture in zip((*points, DEPTH_ATTACHMENT), (*colors, depth), strict=True):
+            raw.glNamedFramebufferTexture(framebuffer, point, texture, 0)
+        raw.glNamedFramebufferDrawBuffers(framebuffer, len(points), (c_uint * len(points))(*points))
+        status = raw.glCheckNamedFramebufferStatus(framebuffer, FRAMEBUFFER)
+        if status != FRAMEBUFFER_COMPLETE:
+            raise DeviceError(f"OpenGL: found framebuffer status {status:#x}, expected a complete one")
+        return framebuffer
+
+    def free_memory(self) -> int | None:
+        """Bytes that can be allocated; None where the driver does not tell. For llvmpipe they are the machine's."""
+        if "GL_NVX_gpu_memory_info" in self.mgl.extensions:
+            with self:
+                return self._integer(_VIDEO_MEMORY) * 1024
+        meminfo = Path("/proc/meminfo")
+        if not self.is_software or not meminfo.is_file():
+            return None
+        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        return int(fields["MemAvailable"].split()[0]) * 1024
+
+    def _integer(self, name: int) -> int:
+        value = c_int(0)
+        self.raw.glGetIntegerv(name, ctypes.byref(value))
+        return value.value
+
+
+def open_context(device: torch.device) -> GLContext:
+    """A context on the GPU that torch's device is; for the CPU on EGL's first device that has OpenGL 4.5.
+
+    DeviceError, saying what to install, where there is none.
+    """
+    devices = egl_devices()
+    if device.type == "cuda":
+        match = cuda_match(device.index or 0, devices)
+        if match is None:
+            found = ", ".join(d.name or f"device {d.index}" for d in devices) or "none"
+            raise DeviceError(
+                f"OpenGL: found {found} among EGL's devices, expected {torch.cuda.get_device_name(device)}; "
+                "NVIDIA's EGL comes with the driver (libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all)"
+            )
+        devices = [match]
+    failures = []
+    for candidate in devices:
+        try:
+            context = GLContext(candidate)
+        except DeviceError:
+            raise
+        except Exception as error:  # what glcontext and moderngl raise is no kind of its own
+            failures.append(f"device {candidate.index}: {error}")
+            continue
+        if LAYERED in context.mgl.extensions:
+            context.__exit__()
+            return context
+        failures.append(f"device {candidate.index}: {context.renderer} lacks {LAYERED}")
+        context.release()
+    raise DeviceError(
+        f"OpenGL: found no EGL device with a 4.5 context ({'; '.join(failures) or 'no devices'}), expected one; "
+        f"Mesa's runs on any CPU: apt-get install {PACKAGES}"
+    )
+
+
+def _import():
+    try:
+        import glcontext
+        import moderngl
+    except ImportError as error:
+        raise DeviceError(f"OpenGL: {error}, expected moderngl: pip install moderngl") from error
+    return glcontext, moderngl

@@ -1,0 +1,35 @@
+"""The shaders (shaders/*.glsl), compiled with one renderer's constants in front."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from batchnav.renderers.opengl import gl
+
+SHADERS = Path(__file__).parent / "shaders"
+
+
+class Compiler:
+    """Makes programs in a context, which must be current: `constants` by type and name, `switches` for #if."""
+
+    def __init__(self, context: gl.GLContext, constants: dict[str, tuple], switches: dict[str, bool]):
+        self._mgl = context.mgl
+        self._head = [
+            f"#version {gl.VERSION} core",
+            f"#extension {gl.LAYERED} : enable",
+            *(f"#define {name} {int(on)}" for name, on in switches.items()),
+            *(f"const {name} = {name.split()[0]}({', '.join(map(repr, v))});" for name, v in constants.items()),
+        ]
+
+    def compute(self, *names: str, visibility: bool = False):
+        """A compute shader of these files, one after another."""
+        return self._mgl.compute_shader(self._source(*names, visibility=visibility))
+
+    def triangles(self, visibility: bool):
+        """What draws the selected triangles, which the shaders look up: a vertex array with no attributes."""
+        vertex, fragment = (self._source(f"depth_{kind}", visibility=visibility) for kind in ("vertex", "fragment"))
+        return self._mgl.vertex_array(self._mgl.program(vertex_shader=vertex, fragment_shader=fragment), [])
+
+    def _source(self, *names: str, visibility: bool) -> str:
+        files = [(SHADERS / f"{name}.glsl").read_text(encoding="utf-8") for name in ("common", *names)]
+        return "\n".join([*self._head, f"#define VISIBILITY {int(visibility)}", *files])

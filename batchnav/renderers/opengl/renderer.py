@@ -1,0 +1,377 @@
+"""Depth and triangles by rasterisation: one batch of draws puts every agent's picture into one texture array.
+
+A frame is a chain of compute shaders and draws whose length does not depend on where the agents are (shaders/*.glsl):
+
+    cull       lists the (agent, cluster) pairs in view; with occlusion culling, those not hidden a frame ago
+    select     lists, of those, the triangles that may cover a pixel's centre, and writes the indirect draw
+    depth      draws them; the vertex shader chooses the agent's layer and viewport
+    farthest   the greatest depth in each cell of an image; cull, select and draw then treat what it does not hide
+    resolve    copies the tiles into one buffer [N, H, W]
+
+Where triangles are asked for, too, `depth` and `resolve` are programs of their own with a second texture array.
+
+Rasterisers are slow where triangles are smaller than pixels; at 64 x 64 most of a house's are, and a compute shader
+drops them at a small part of the cost. Frustum and cluster culling follow the paper's renderer (bps3D), occlusion in
+two passes Haar and Aaltonen, "GPU-Driven Rendering Pipelines" (SIGGRAPH 2015), and the triangles' test Wihlidal,
+"Optimizing the Graphics Pipeline with Compute" (GDC 2016).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+
+from batchnav.errors import DeviceError
+from batchnav.geometry.camera import tan_half
+from batchnav.renderers.opengl import gl
+from batchnav.renderers.opengl.clusters import Clusters, build_clusters
+from batchnav.renderers.opengl.layout import (
+    CAMERA,
+    DISPATCH,
+    DRAW,
+    GRID,
+    arrange,
+    buffer_sizes,
+    check_memory,
+    check_triangles,
+)
+from batchnav.renderers.opengl.programs import Compiler
+from batchnav.renderers.options import NEAR, check_options, check_poses
+from batchnav.runtime.checks import refuse_copies
+from batchnav.scene.bank import SceneBank
+from batchnav.types import Visibility
+
+_FAR = 1.0e30
+_STORAGE = ("pairs", "commands", "selected", "farthest", "depth", "triangle")
+"""Buffers that shaders write, in the order of their binding numbers."""
+_TEXTURES = {
+    "cameras": gl.RGBA32F, "boxes": gl.RGBA32F, "corners": gl.RGBA32F, "ranges": gl.RG32UI, "selected": gl.RG32UI,
+}  # fmt: skip
+"""Buffers that shaders read as textures, in the order of their units from 1."""
+_DEPTH_UNIT, _TRIANGLE_UNIT = 0, 6
+"""Units of the texture arrays."""
+
+
+class Target(NamedTuple):
+    """What a frame is drawn into, and by what: for depth alone or for visibility."""
+
+    framebuffer: int
+    triangles: Any
+    """moderngl's vertex array."""
+    resolve: Any
+    """moderngl's compute shader."""
+    outputs: dict[str, torch.Tensor]
+    """[N, H, W] by the names of the buffers that `resolve` fills."""
+
+
+class OpenGLRenderer:
+    """Renders what N agents see with OpenGL 4.5 (see `types.Renderer`). Owns `depth`, which every frame fills.
+
+    Takes and gives tensors on the bank's device: on CUDA they are exchanged with OpenGL on the GPU, on the CPU the
+    images are read back. The options mean what they mean for `RaycastRenderer`; the three kinds of culling change
+    nothing but the speed. Pictures differ from the ray caster's only where a depth edge passes a pixel's centre.
+
+    Raises DeviceError where there is no OpenGL 4.5, or where its memory would not suffice.
+    """
+
+    capturable = False
+    __reduce_ex__ = refuse_copies
+    STAGES: ClassVar = {
+        "cull": ("_cull", "_select", "_measure"), "draw": ("_clear", "_rasterise"), "resolve": ("_resolve",),
+        "copy": ("_upload", "_download"),
+    }  # fmt: skip
+    """The methods that make up a frame, for those who time its parts."""
+
+    def __init__(
+        self,
+        bank: SceneBank,
+        num_agents: int,
+        height: int = 64,
+        width: int = 64,
+        hfov_deg: float = 90.0,
+        backface_culling: bool = False,
+        max_depth: float = float("inf"),
+        frustum_culling: bool = True,
+        occlusion_culling: bool = True,
+        pixel_culling: bool = True,
+    ):
+        check_options(bank, num_agents, height, width, hfov_deg, max_depth)
+        self.bank, self.device = bank, bank.device
+        self.num_agents, self.height, self.width = int(num_agents), int(height), int(width)
+        self.occlusion_culling = bool(occlusion_culling)
+        clusters = build_clusters([scene.mesh for scene in bank.scenes])  # numbers triangles as the bank does
+        self._most_clusters = int(clusters.ranges[:, 1].max())
+        self.context = gl.open_context(bank.device)
+        self._shared: dict[Any, Any] = {}
+        self._finalizer = weakref.finalize(self, _free, self.context, self._shared)
+        self._finalizer.atexit = False
+        limits = self.context.limits
+        image = self.num_agents, self.height, self.width, self._most_clusters
+        self._layout = arrange(*image, limits)
+        sizes = buffer_sizes(*image, self._layout)
+        check_triangles(clusters, limits, self.context.renderer)
+        # The texture array and its depth buffer are as large as the images.
+        self._check_memory(sizes, 2 * sizes["depth"] + sum(array.nbytes for array in clusters))
+        switches = {
+            "FRUSTUM_CULLING": frustum_culling, "OCCLUSION_CULLING": occlusion_culling,
+            "PIXEL_CULLING": pixel_culling, "BACKFACE_CULLING": backface_culling,
+        }  # fmt: skip
+        self._least_depth = ctypes.c_float(float(NEAR / max_depth))
+        self.depth = torch.zeros(self.num_agents, self.height, self.width, device=bank.device)
+        self._cameras = torch.zeros(self.num_agents, CAMERA // 4, device=bank.device)
+        self._level = torch.zeros(self.num_agents, device=bank.device)
+        self._tan_half = torch.full_like(self._level, float(tan_half(hfov_deg)))
+        with self.context:
+            self._compile(switches, min(float(max_depth), _FAR))
+            self._make_buffers(sizes, clusters)
+            self._make_textures()
+            self._depth_target = self._make_target({"depth": self.depth}, [self._texture])
+        self._visibility_target: Target | None = None
+
+    def render(
+        self,
+        scene_index: torch.Tensor,
+        position: torch.Tensor,
+        heading: torch.Tensor,
+        pitch: torch.Tensor | None = None,
+        tan_half_hfov: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """i32 [N], f32 [N, 3] camera position, f32 [N] each -> f32 [N, H, W] metres, 0 where nothing is hit.
+
+        The tensor belongs to the renderer and is valid until the next call. An agent whose scene is not in the bank,
+        or whose pose is not finite, sees nothing. DeviceError where the OpenGL context is lost.
+        """
+        self._aim(scene_index, position, heading, pitch, tan_half_hfov)
+        with self.context:
+            self._frame(self._depth_target)
+        return self.depth
+
+    def visibility(
+        self,
+        scene_index: torch.Tensor,
+        position: torch.Tensor,
+        heading: torch.Tensor,
+        pitch: torch.Tensor | None = None,
+        tan_half_hfov: torch.Tensor | None = None,
+    ) -> Visibility:
+        """As `render`, with the triangle of every pixel: f32 and i32 [N, H, W].
+
+        The first call takes the memory for it: DeviceError where it would not suffice. Where surfaces coincide, any of
+        their triangles may be named.
+        """
+        self._aim(scene_index, position, heading, pitch, tan_half_hfov)
+        if self._visibility_target is None:
+            self._visibility_target = self._make_visibility_target()
+        with self.context:
+            self._frame(self._visibility_target)
+        return Visibility(**self._visibility_target.outputs)
+
+    @property
+    def texture_array(self):
+        """The `moderngl.TextureArray` (R32F, metres) with the last pictures, for those who sample it in OpenGL.
+
+        It lives in the renderer's `context`, which `with renderer.context:` makes current. Agent i is in layer i // T,
+        T = columns * rows of `tiles`, and there in tile i % T, counted along the rows.
+        """
+        return self._texture
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Columns and rows of tiles in each layer of `texture_array`."""
+        return self._layout.columns, self._layout.rows
+
+    def release(self) -> None:
+        """Free what the renderer holds in OpenGL, as its end does; it cannot be used any more."""
+        self._finalizer()
+
+    @torch.no_grad()
+    def _aim(self, scene_index, position, heading, pitch, tan_half_hfov) -> None:
+        """Check what `render` is given, and write the cameras as shaders/common.glsl reads them."""
+        cameras, pitch = self._cameras, self._level if pitch is None else pitch
+        tan_half_hfov = self._tan_half if tan_half_hfov is None else tan_half_hfov
+        check_poses(self.num_agents, self.device, scene_index, position, heading, pitch, tan_half_hfov)
+        cameras[:, :3].copy_(position)
+        cameras[:, 3].view(torch.int32).copy_(scene_index)
+        torch.sin(heading, out=cameras[:, 4]).neg_()
+        torch.cos(heading, out=cameras[:, 5]).neg_()
+        torch.cos(pitch, out=cameras[:, 6])
+        torch.sin(pitch, out=cameras[:, 7])
+        torch.reciprocal(tan_half_hfov, out=cameras[:, 8])
+        torch.mul(cameras[:, 8], self.width / self.height, out=cameras[:, 9])
+
+    def _frame(self, target: Target) -> None:
+        """Draw what the cameras see."""
+        self._upload()
+        self._clear(target)
+        for first in range(0, self.num_agents, self._layout.slice):
+            count = min(self._layout.slice, self.num_agents - first)
+            self._draw(target, first, count, second=False)
+            if self.occlusion_culling:
+                self._measure(first, count)
+                self._draw(target, first, count, second=True)
+        self._resolve(target)
+        self._download(target)
+        error = self.context.mgl.error
+        if error != "GL_NO_ERROR":
+            raise DeviceError(f"OpenGL: found {error} after rendering, expected none; the context may be lost")
+
+    def _upload(self) -> None:
+        """Hand the agents' cameras to OpenGL, which keeps those of the last frame behind them."""
+        cameras, size = self._buffers["cameras"], self.num_agents * CAMERA
+        self.context.mgl.copy_buffer(cameras, cameras, size=size, write_offset=size)
+        if self._shared:
+            self._shared["cameras"].copy_from(self._cameras)
+        else:
+            cameras.write(self._cameras.numpy())
+
+    def _clear(self, target: Target) -> None:
+        """Empty the target's depth, so that only what is nearer than `max_depth` passes the depth test.
+
+        What was farthest in this frame's becomes the last frame's.
+        """
+        raw, zero, farthest = self.context.raw, (ctypes.c_float * 4)(), self._buffers["farthest"]
+        raw.glBindFramebuffer(gl.FRAMEBUFFER, target.framebuffer)
+        raw.glClearNamedFramebufferfv(target.framebuffer, gl.COLOR, 0, zero)
+        raw.glClearNamedFramebufferfv(target.framebuffer, gl.DEPTH, 0, ctypes.byref(self._least_depth))
+        self.context.mgl.copy_buffer(farthest, farthest, size=farthest.size // 2, read_offset=farthest.size // 2)
+
+    def _draw(self, target: Target, first: int, count: int, second: bool) -> None:
+        """Cull and draw a slice of agents."""
+        self._cull(first, count, second)
+        for i in range(-(-count * self._most_clusters // self._layout.round)):
+            self._select(first, i)
+            self._rasterise(target, i)
+
+    def _cull(self, first: int, count: int, second: bool) -> None:
+        mgl, cull = self.context.mgl, self._programs["cull"]
+        mgl.copy_buffer(self._buffers["commands"], self._no_commands)
+        mgl.memory_barrier()
+        cull["first_agent"] = first
+        if self.occlusion_culling:
+            cull["second_pass"] = second
+        cull.run(-(-self._most_clusters // 64), count)
+        mgl.memory_barrier()
+
+    def _select(self, first: int, index: int) -> None:
+        select = self._programs["select"]
+        select["first_agent"], select["round_index"] = first, index
+        select.run_indirect(self._buffers["commands"], DRAW * self._layout.rounds + DISPATCH * index)
+        self.context.mgl.memory_barrier()
+
+    def _rasterise(self, target: Target, index: int) -> None:
+        target.triangles.render_indirect(self._buffers["commands"], count=1, first=index)
+        self.context.mgl.memory_barrier()
+
+    def _measure(self, first: int, count: int) -> None:
+        """Find the greatest depths of what was drawn."""
+        self._programs["farthest"]["first_agent"] = first
+        self._programs["farthest"].run(count)
+
+    def _resolve(self, target: Target) -> None:
+        target.resolve.run(-(-self.width // 8), -(-self.height // 8), self.num_agents)
+        self.context.mgl.memory_barrier()
+
+    def _download(self, target: Target) -> None:
+        for name, tensor in target.outputs.items():
+            if self._shared:
+                self._shared[name].copy_to(tensor)
+            else:
+                self._buffers[name].read_into(tensor.numpy())
+
+    def _check_memory(self, sizes: dict[str, int], others: int) -> None:
+        what, context = f"{self.num_agents} agents of {self.height} x {self.width}", self.context
+        check_memory(sizes, others, context.limits, context.free_memory(), what, context.renderer)
+
+    def _compile(self, switches: dict[str, bool], far: float) -> None:
+        layout = self._layout
+        constants = {
+            "ivec2 SIZE": (self.width, self.height),
+            "float NEAR": (float(NEAR),), "float FAR": (far,),
+            "int NUM_SCENES": (self.bank.num_scenes,), "uint NUM_AGENTS": (self.num_agents,),
+            "uint MOST_CLUSTERS": (self._most_clusters,), "uint ROUND": (layout.round,),
+            "uint ROUNDS": (layout.rounds,), "uint GROUP": (self.context.group_size,),
+            "ivec2 TILES": (layout.columns, layout.rows), "int GRID": (GRID,),
+            "ivec2 CELL": (-(-self.width // GRID), -(-self.height // GRID)),
+        }  # fmt: skip
+        self._compiler = Compiler(self.context, constants, switches)
+        parts = {"cull": ("culling", "cull"), "select": ("culling", "select"), "farthest": ("farthest",)}
+        self._programs = {name: self._compiler.compute(*names) for name, names in parts.items()}
+
+    def _make_buffers(self, sizes: dict[str, int], clusters: Clusters) -> None:
+        """Allocate all buffers and bind each to the numbers that the shaders know it by."""
+        mgl, raw = self.context.mgl, self.context.raw
+        self._buffers: dict[Any, Any] = {}
+        for name, size in sizes.items():
+            self._make_buffer(name, size)
+        for name in ("cameras", "farthest"):
+            self._buffers[name].clear()
+        self._buffers |= {name: mgl.buffer(array.tobytes()) for name, array in clusters._asdict().items()}
+        for unit, (name, form) in enumerate(_TEXTURES.items(), start=1):
+            texture = self.context.create("glCreateTextures", gl.TEXTURE_BUFFER)
+            raw.glTextureBuffer(texture, form, self._buffers[name].glo)
+            raw.glBindTextureUnit(unit, texture)
+        no_draws = np.zeros(sizes["commands"] // 4, np.uint32)
+        no_draws[1 : 5 * self._layout.rounds : 5] = 1  # instances
+        no_draws[5 * self._layout.rounds : -1].reshape(-1, 3)[:, 1:] = 1
+        self._no_commands = mgl.buffer(no_draws.tobytes())
+
+    def _make_buffer(self, name: str, size: int) -> None:
+        """A buffer under its name and binding number, on CUDA shared where that copies from or to it."""
+        buffer = self._buffers[name] = self.context.mgl.buffer(reserve=size)
+        if name in _STORAGE:
+            buffer.bind_to_storage_buffer(_STORAGE.index(name))
+        if self.device.type == "cuda" and name in ("cameras", "depth", "triangle"):
+            from batchnav.renderers.opengl.interop import SharedBuffer
+
+            self._shared[name] = SharedBuffer(buffer.glo, self.device)
+
+    def _make_textures(self) -> None:
+        """A texture array of all tiles with a depth buffer as large, and a viewport for each tile of a layer."""
+        raw, mgl, layout = self.context.raw, self.context.mgl, self._layout
+        self._texture = self._make_texture_array("f4", _DEPTH_UNIT)
+        self._depth_buffer = self.context.create("glCreateTextures", gl.TEXTURE_2D_ARRAY)
+        raw.glTextureStorage3D(
+            self._depth_buffer, 1, gl.DEPTH_COMPONENT32F, *self._texture.size[:2], self._texture.layers
+        )
+        tiles = [(c * self.width, r * self.height) for r in range(layout.rows) for c in range(layout.columns)]
+        viewports = np.array([(x, y, self.width, self.height) for x, y in tiles], np.float32)
+        raw.glViewportArrayv(0, len(viewports), viewports.ctypes.data)
+        raw.glClipControl(gl.LOWER_LEFT, gl.ZERO_TO_ONE)
+        mgl.enable_only(mgl.DEPTH_TEST)
+        mgl.depth_func = ">"
+
+    def _make_texture_array(self, dtype: str, unit: int):
+        mgl, layout = self.context.mgl, self._layout
+        size = layout.columns * self.width, layout.rows * self.height, layout.layers
+        texture = mgl.texture_array(size, 1, dtype=dtype)
+        texture.filter = (mgl.NEAREST, mgl.NEAREST)
+        texture.use(unit)
+        return texture
+
+    def _make_target(self, outputs: dict[str, torch.Tensor], textures: list) -> Target:
+        """Framebuffer and programs that write these outputs, each through its texture array."""
+        visibility = "triangle" in outputs
+        framebuffer = self.context.framebuffer([texture.glo for texture in textures], self._depth_buffer)
+        resolve = self._compiler.compute("resolve", visibility=visibility)
+        return Target(framebuffer, self._compiler.triangles(visibility), resolve, outputs)
+
+    def _make_visibility_target(self) -> Target:
+        size = self.depth.nbytes  # of the triangles, too
+        self._check_memory({"triangle": size}, size)
+        triangle = torch.zeros_like(self.depth, dtype=torch.int32)
+        with self.context:
+            self._make_buffer("triangle", size)
+            texture = self._make_texture_array("i4", _TRIANGLE_UNIT)
+            return self._make_target({"depth": self.depth, "triangle": triangle}, [self._texture, texture])
+
+
+def _free(context: gl.GLContext, shared: dict) -> None:
+    if shared:
+        with context:
+            for buffer in shared.values():
+                buffer.release()
+    context.release()

@@ -1,0 +1,256 @@
+"""The ray caster's CPU form: a tile of neighbouring pixels goes through the tree as one packet of rays.
+
+A CPU computes eight or sixteen float32 at once, but one ray fills few of those lanes. Neighbouring rays visit nearly
+the same nodes (measured: a packet of 32 visits 1.5 times as many as one of its rays), so a packet fetches a node once,
+keeps one stack and tests its rays in loops of fixed length that LLVM turns into vector instructions. All rays begin at
+the camera; what depends only on that is computed once per packet: a box relative to the camera, a triangle's planes on
+the screen. Wald, Slusallek, Benthin and Wagner, "Interactive Rendering with Coherent Ray Tracing" (Eurographics 2001).
+
+On the GPU a warp's threads are already such a packet; there one thread follows one ray (`ray.closest_hit`).
+Every ray has its own test at every box. Testing the tile's frustum alone is cheaper per box, but next to a silhouette
+or a hole the frustum goes on, through all that lies behind: measured in a furnished house, 15 times the triangles.
+
+What decides the speed, and is easily lost: the loops over a packet's rays are functions of their own (in the body of
+the traversal they are not vectorised), and those over boxes sum up to a bit a box. Branches on these bits say which
+node is next, since a CPU guesses branches and goes on; which of two is first follows from the boxes' centres alone,
+before the rays are done. Eight rays are asked first: they meet most of the boxes that any ray meets, and what a CPU
+guessed wrong it knows the sooner. Both children are prefetched meanwhile. A `Packet` is made and written in these
+functions only: in the body of a `prange` loop, writes to the arrays of a NamedTuple were lost.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import prange
+
+from batchnav.geometry.box import ray_box
+from batchnav.geometry.camera import inverse_direction, pixel_ray, pixel_spacing
+from batchnav.geometry.pose import camera_axes
+from batchnav.geometry.triangle import triangle_on_screen
+from batchnav.renderers.options import NEAR
+from batchnav.renderers.raycast.ray import NOTHING, is_pose
+from batchnav.runtime.kernels.decorators import cpu_kernel, inline_function
+from batchnav.runtime.kernels.intrinsics import bits_float, float_bits
+from batchnav.scene.bvh import MAX_LEVELS, prefetch_child, read_leaf, read_node
+
+TILE_HEIGHT, TILE_WIDTH = 8, 4
+"""Pixels of a packet. Measured in two kinds of houses: 4 x 8 and 8 x 8 are within a tenth of it, 4 x 4 a fifth."""
+PACKET_RAYS = TILE_HEIGHT * TILE_WIDTH
+FIRST_RAYS = 2 * TILE_WIDTH
+"""Rays, the first two rows, that a box is tested against before the others: as many as fill a register of AVX2. Rows
+farther apart are no better."""
+PACKET_ROWS = 4
+"""Rows of PACKET_RAYS float32 that the caller lends as scratch: the fields of `Packet`."""
+_ROW, _COLUMN = (index.ravel().astype(np.float32) for index in np.indices((TILE_HEIGHT, TILE_WIDTH)))
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_MISSED = np.float32(3.4e38)
+"""Depth of a triangle that a ray does not meet: beyond any `far`."""
+
+
+class Camera(NamedTuple):
+    """One view, and what it shows."""
+
+    position: tuple
+    axes: tuple
+    """Right, up and forward: see `geometry.pose.camera_axes`."""
+    height: np.int32
+    width: np.int32
+    tan_half_hfov: np.float32
+    far: np.float32
+    """Depth at which rays end."""
+    backface_culling: bool
+
+
+class Packet(NamedTuple):
+    """The rays of a tile, row by row: f32 [PACKET_RAYS] each."""
+
+    inverse_x: np.ndarray
+    """1 / direction, finite."""
+    inverse_y: np.ndarray
+    inverse_z: np.ndarray
+    depth: np.ndarray
+    """Planar depth of the nearest hit so far, at first `far`; 0 for rays beyond the image, which hit nothing."""
+
+
+@inline_function
+def render_tile(row, column, bvh, root, camera, rays, hits, stack, depth_out, triangle_out):
+    """Write the tile whose first pixel is (row, column) to `depth_out` f32 [H, W]: metres within [NEAR, far), else 0.
+
+    And to `triangle_out` i32 [H, W] the triangles, unless that and `hits` are None.
+    Scratch: `rays` f32 [PACKET_ROWS, PACKET_RAYS], `hits` i32 [PACKET_RAYS], `stack` i32 [MAX_LEVELS].
+    """
+    packet = Packet(rays[0], rays[1], rays[2], rays[3])
+    _aim(row, column, camera, packet)
+    if hits is not None:
+        hits[:] = NOTHING
+    _trace(row, column, bvh, root, camera, stack, packet, hits)
+    for r in range(min(TILE_HEIGHT, camera.height - row)):
+        for c in range(min(TILE_WIDTH, camera.width - column)):
+            k = r * TILE_WIDTH + c
+            depth = packet.depth[k]
+            depth_out[row + r, column + c] = depth if depth < camera.far else _ZERO
+            if triangle_out is not None:
+                triangle_out[row + r, column + c] = hits[k]
+
+
+@inline_function
+def _aim(row, column, camera, packet_out):
+    """Fill the packet with the rays of the tile at (row, column)."""
+    _, axes, height, width, tan_half_hfov, far, _ = camera
+    for k in range(PACKET_RAYS):
+        r, c = np.int32(row + k // TILE_WIDTH), np.int32(column + k % TILE_WIDTH)
+        dx, dy, dz = pixel_ray(r, c, axes, height, width, tan_half_hfov)
+        packet_out.inverse_x[k] = inverse_direction(dx)
+        packet_out.inverse_y[k] = inverse_direction(dy)
+        packet_out.inverse_z[k] = inverse_direction(dz)
+        packet_out.depth[k] = far if r < height and c < width else _ZERO
+
+
+@inline_function
+def _trace(row, column, bvh, root, camera, stack, packet_out, hits_out):
+    """Find the packet's nearest hits: as `ray.closest_hit`, a node visited if any ray needs it.
+
+    Of two children that whose centre the first ray comes to first.
+    """
+    position, axes, height, width, tan_half_hfov, _, backface_culling = camera
+    x, y, z = position
+    ahead_x, ahead_y, ahead_z = first_ray = pixel_ray(row, column, axes, height, width, tan_half_hfov)
+    spacing = pixel_spacing(width, tan_half_hfov)
+    top = np.int32(0)
+    link = root
+    while True:
+        if link >= 0:
+            (x0, x1, y0, y1), (wide0, wide1, high0, high1), (z0, z1, deep0, deep1), link0, link1 = read_node(
+                link, bvh.nodes
+            )
+            prefetch_child(link0, bvh.nodes, bvh.triangles)
+            prefetch_child(link1, bvh.nodes, bvh.triangles)
+            box0 = around(x0 - x, y0 - y, z0 - z, wide0, high0, deep0)
+            box1 = around(x1 - x, y1 - y, z1 - z, wide1, high1, deep1)
+            met0, met1 = _first_meet(packet_out, box0, box1)
+            met0 = met0 or _others_meet(packet_out, box0)
+            met1 = met1 or _others_meet(packet_out, box1)
+            if met0 and met1:
+                link, deferred = link0, link1
+                if (x1 - x0) * ahead_x + (y1 - y0) * ahead_y + (z1 - z0) * ahead_z < _ZERO:
+                    link, deferred = link1, link0
+                stack[np.uint32(top)] = deferred
+                top = np.int32(top + np.int32(1))
+                continue
+            if met0:
+                link = link0
+                continue
+            if met1:
+                link = link1
+                continue
+        else:
+            first, count = read_leaf(link)
+            for k in range(np.int32(0), count):
+                index = np.int32(first + np.int32(k))
+                side, w, u, v = triangle_on_screen(index, bvh.triangles, position, first_ray, axes, spacing)
+                if side > _ZERO or not backface_culling:
+                    number = NOTHING
+                    if hits_out is not None:
+                        number = bvh.numbers[np.uint32(index)]
+                    _hit_triangle(number, w, u, v, packet_out, hits_out)
+        if top == 0:
+            return
+        top = np.int32(top - np.int32(1))
+        link = stack[np.uint32(top)]
+
+
+@inline_function
+def around(x, y, z, wide, high, deep):
+    """Low and high corner of a box from its centre and half its size."""
+    return x - wide, y - high, z - deep, x + wide, y + high, z + deep
+
+
+@inline_function
+def _first_meet(packet, box0, box1):
+    """Whether any of the first rays meets each of two boxes before its hit so far."""
+    met0, met1 = False, False
+    for k in range(FIRST_RAYS):
+        ix, iy, iz, far = packet.inverse_x[k], packet.inverse_y[k], packet.inverse_z[k], packet.depth[k]
+        entry0, leave0 = ray_box(box0, ix, iy, iz, NEAR, far)
+        entry1, leave1 = ray_box(box1, ix, iy, iz, NEAR, far)
+        met0 |= entry0 <= leave0
+        met1 |= entry1 <= leave1
+    return met0, met1
+
+
+@inline_function
+def _others_meet(packet, box):
+    """Whether any of the other rays meets a box."""
+    met = False
+    for k in range(FIRST_RAYS, PACKET_RAYS):
+        ix, iy, iz, far = packet.inverse_x[k], packet.inverse_y[k], packet.inverse_z[k], packet.depth[k]
+        entry, leave = ray_box(box, ix, iy, iz, NEAR, far)
+        met |= entry <= leave
+    return met
+
+
+@inline_function
+def _hit_triangle(number, w, u, v, packet_out, hits_out):
+    """Shorten the rays that meet a triangle before their hit so far; w, u and v are of `triangle_on_screen`."""
+    w0, w_column, w_row = w
+    u0, u_column, u_row = u
+    v0, v_column, v_row = v
+    for k in range(PACKET_RAYS):
+        row, column, far = _ROW[k], _COLUMN[k], packet_out.depth[k]
+        wk = w0 + column * w_column + row * w_row
+        uk = u0 + column * u_column + row * u_row
+        vk = v0 + column * v_column + row * v_row
+        depth = _ONE / wk
+        # & and not `and`: no branches. A triangle seen edge-on has a depth or edges that are not finite, and is missed.
+        hit = (uk >= _ZERO) & (vk >= _ZERO) & (uk + vk <= wk) & (depth >= NEAR)
+        # The lesser of the bits and not `if`, of which LLVM makes masked stores: on AMD's Zen 3 42 operations each.
+        before, now = float_bits(far), float_bits(depth if hit else _MISSED)
+        packet_out.depth[k] = bits_float(min(before, now))
+        if hits_out is not None:
+            hits_out[k] = number if now < before else hits_out[k]
+
+
+@cpu_kernel
+def depth_cpu(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out):
+    """Every agent's depth. A thread's task is a row of an agent's tiles."""
+    num_agents, height, width = depth_out.shape
+    tasks_per_image = -(-height // TILE_HEIGHT)
+    for task in prange(num_agents * tasks_per_image):
+        rays, stack = np.empty((PACKET_ROWS, PACKET_RAYS), np.float32), np.empty(MAX_LEVELS, np.int32)
+        i, row = task // tasks_per_image, (task % tasks_per_image) * TILE_HEIGHT
+        scene, place = scene_index[i], (position[i, 0], position[i, 1], position[i, 2])
+        if is_pose(bvh, scene, place, heading[i], pitch[i], tan_half_hfov[i]):
+            axes = camera_axes(heading[i], pitch[i])
+            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov[i], far, backface_culling)
+            for column in range(0, width, TILE_WIDTH):
+                render_tile(
+                    np.int32(row), np.int32(column), bvh, bvh.roots[scene], camera, rays, None, stack,
+                    depth_out[i], None,
+                )  # fmt: skip
+        else:
+            depth_out[i, row : row + TILE_HEIGHT] = _ZERO
+
+
+@cpu_kernel
+def visibility_cpu(
+    bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out, triangle_out
+):
+    """Every agent's depth and triangles. A thread's task is a row of an agent's tiles."""
+    num_agents, height, width = depth_out.shape
+    tasks_per_image = -(-height // TILE_HEIGHT)
+    for task in prange(num_agents * tasks_per_image):
+        rays, stack = np.empty((PACKET_ROWS, PACKET_RAYS), np.float32), np.empty(MAX_LEVELS, np.int32)
+        hits = np.empty(PACKET_RAYS, np.int32)
+        i, row = task // tasks_per_image, (task % tasks_per_image) * TILE_HEIGHT
+        scene, place = scene_index[i], (position[i, 0], position[i, 1], position[i, 2])
+        if is_pose(bvh, scene, place, heading[i], pitch[i], tan_half_hfov[i]):
+            axes = camera_axes(heading[i], pitch[i])
+            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov[i], far, backface_culling)
+            for column in range(0, width, TILE_WIDTH):
+                render_tile(
+                    np.int32(row), np.int32(column), bvh, bvh.roots[scene], camera, rays, hits, stack,
+                    depth_out[i], triangle_out[i],
+                )  # fmt: skip
+        else:
+            depth_out[i, row : row + TILE_HEIGHT] = _ZERO
+            triangle_out[i, row : row + TILE_HEIGHT] = NOTHING

@@ -1,0 +1,1 @@
+"""What people read of runs and evaluations: pages, charts, tables, model cards."""

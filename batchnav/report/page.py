@@ -1,0 +1,112 @@
+"""Pages in HTML that stand alone: pictures, style and script are in them. And the page of a run while it trains."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import logging
+import shlex
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+
+from batchnav.config import to_dict
+from batchnav.errors import CheckpointError
+from batchnav.report.charts import COLOURS, LEARNING, Rows, charts
+from batchnav.report.results import commit
+from batchnav.runtime.files.atomic import replacing
+
+log = logging.getLogger(__name__)
+
+FIRST_SECONDS, REFRESH_SECONDS = 5.0, 20.0
+"""When the page of a run is first written, and how often afterwards, at most."""
+SHARE = 0.001
+"""Of the training time that may go into writing the page."""
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("batchnav", ""), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+
+
+def render(template: str, **values: Any) -> str:
+    """A template of the package, as "report/pages/run.html", filled in."""
+    return _templates().get_template(template).render(**values)
+
+
+def command() -> str:
+    """The command line of this process, to be given again."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def now() -> str:
+    """Date and time to the minute, with the time zone."""
+    return datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+
+
+def as_yaml(config: Any) -> str:
+    """A configuration as its file has it."""
+    return yaml.safe_dump(to_dict(config), sort_keys=False)
+
+
+class RunPage:
+    """The page of a run, `report.html` in its folder, which is written anew now and then, and refreshes itself.
+
+    Training does not depend on it: where it cannot be written, a warning says so.
+
+    Args:
+        path: of the page.
+        config: dataclass of the run.
+        rows: its curves so far.
+        metrics: of its task that are shown, with their ranges.
+    """
+
+    def __init__(self, path: Path, config: Any, rows: Rows, metrics: Mapping[str, tuple[float, float]]):
+        self.path, self.config, self.metrics = path, config, metrics
+        self.rows = Rows([self._of_charts(row) for row in rows.training], list(rows.evaluations))
+        self._facts = {"command": command(), "commit": commit(), "started": now()}
+        self._due = time.monotonic() + FIRST_SECONDS
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Take a row of the curves, and write the page where that is due."""
+        if "eval" in row:
+            self.rows.evaluations.append(row)
+        else:
+            self.rows.training.append(self._of_charts(row))
+        begin = time.monotonic()
+        if begin >= self._due:
+            self.write(running=True)
+            end = time.monotonic()
+            self._due = end + max(REFRESH_SECONDS, (end - begin) / SHARE)
+
+    def write(self, running: bool) -> None:
+        """Write the page as things stand; one of a run that has ended refreshes no more."""
+        total = self.config.ppo.total_frames
+        done = self.rows.training[-1]["frames"] if self.rows.training else 0
+        text = render(
+            "report/pages/run.html", title=self.path.absolute().parent.name, running=running, done=done, total=total,
+            refresh=round(REFRESH_SECONDS), written=now(), left=self._left(done, total), facts=self._facts,
+            charts=charts({"": self.rows}, self.metrics), colours=COLOURS, config=as_yaml(self.config),
+        )  # fmt: skip
+        try:
+            with replacing(self.path, CheckpointError) as part:
+                part.write_text(text, encoding="utf-8")
+        except CheckpointError as error:
+            log.warning("%s", error)
+
+    def _left(self, done: int, total: int) -> float:
+        """Minutes until the end, by the last rows' speed."""
+        last = [row["frames_per_second"] for row in self.rows.training[-20:] if row.get("frames_per_second")]
+        return (total - done) * len(last) / sum(last) / 60.0 if last else 0.0
+
+    def _of_charts(self, row: dict[str, Any]) -> dict[str, Any]:
+        """What charts show of a row: a run has thousands."""
+        return {key: row[key] for key in ("frames", *self.metrics, *LEARNING) if key in row}

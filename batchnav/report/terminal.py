@@ -1,0 +1,43 @@
+"""What an evaluation found, on a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from batchnav.evaluation.intervals import Summary, format_interval
+from batchnav.report.results import STYLE
+from batchnav.runtime.console.announce import number_of
+from batchnav.types import Metric
+
+
+def print_scenes(title: str, scenes: Mapping[str, Summary], metrics: Sequence[Metric]) -> None:
+    """Means of the shown metrics by scene, a line a scene."""
+    shown = [metric.name for metric in metrics if metric.shown]
+    table = Table("scene", title=title, **STYLE)
+    table.columns[0].overflow = "fold"
+    for name in ("episodes", *shown):
+        table.add_column(name.replace("_", "\n", 1).replace("_", " "), justify="right", no_wrap=True)
+    for scene, summary in scenes.items():
+        means = (format_interval(summary[name])[0] for name in shown)
+        table.add_row(scene, str(summary[shown[0]].count), *means)
+    Console().print(table)
+
+
+def print_agents(title: str, agents: Mapping[str, Summary], metrics: Sequence[Metric]) -> None:
+    """Means with both intervals: the shown metrics of one agent, or those by which several are compared."""
+    names = [metric.name for metric in metrics if (metric.shown if len(agents) == 1 else metric.headline)]
+    table = Table(title=title, **STYLE)
+    for name in ("agent", "metric"):
+        table.add_column(name, overflow="fold")
+    for name in ("mean", "95% over episodes", "95% over scenes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for agent, summary in agents.items():
+        for name in names:
+            table.add_row(agent, name.replace("_", " "), *format_interval(summary[name]))
+        table.add_section()
+    count = next(iter(agents.values()))[names[0]]
+    table.caption = f"{number_of(count.count, 'episode')} in {number_of(count.scenes, 'scene')}"
+    Console().print(table)

@@ -1,1 +1,0 @@
-"""Runs: their folder, training, results, memory, and what this machine can do."""

@@ -1,0 +1,1 @@
+"""Progress and announcements on a terminal."""

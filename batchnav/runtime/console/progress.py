@@ -1,0 +1,37 @@
+"""How far long work is: a bar where somebody sees one, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.progress import Progress
+
+from batchnav.runtime.console.announce import tell
+
+SECONDS_BETWEEN_LINES = 5.0
+"""Where nobody can see a bar."""
+
+
+@contextlib.contextmanager
+def counting(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A function to call with how many of `total` are done by now.
+
+    A bar on a terminal, and in a notebook that has widgets, a line now and then elsewhere.
+    """
+    console, last = Console(stderr=True), time.monotonic()
+    shown = console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
+    with Progress(transient=True, console=console, disable=not shown) as progress:
+        task = progress.add_task(title, total=total)
+
+        def show(done: int) -> None:
+            nonlocal last
+            progress.update(task, completed=done)
+            if not shown and time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+                last = time.monotonic()
+                tell(f"{title}: {done} of {total}")
+
+        yield show

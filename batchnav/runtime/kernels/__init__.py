@@ -1,0 +1,1 @@
+"""Compiling, launching and recording kernels, and the random numbers that they use."""

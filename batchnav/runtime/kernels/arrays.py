@@ -1,0 +1,88 @@
+"""Torch tensors as what kernels read, and back."""
+
+from __future__ import annotations
+
+import types as types_module
+from typing import Any
+
+import numpy as np
+import torch
+
+from batchnav.errors import ArgumentError
+from batchnav.runtime.kernels.decorators import cuda
+
+
+def view(value: Any) -> Any:
+    """A torch tensor, or a NamedTuple of them, as the arrays that kernels take. Do it once: it is slow on CUDA.
+
+    Memory is shared. CPU tensors become NumPy arrays, CUDA tensors numba device arrays; other values pass through.
+    """
+    if isinstance(value, torch.Tensor):
+        return value.numpy() if value.device.type == "cpu" else _device_array(value, value.device)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(view(field) for field in value))
+    return value
+
+
+def _device_array(owner: Any, device: torch.device) -> Any:
+    """What `__cuda_array_interface__` describes, as an array that numba knows to be on this device."""
+    with torch.cuda.device(device):  # numba notes down the current one
+        return cuda.as_cuda_array(owner, sync=False)
+
+
+def to_device(value: Any, device: torch.device) -> Any:
+    """NumPy arrays, or a NamedTuple of them, as torch tensors on the device; other values pass through."""
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.ascontiguousarray(value)).to(device)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(to_device(field, device) for field in value))
+    return value
+
+
+def floats(name: str, value: Any, device: torch.device) -> torch.Tensor:
+    """A NumPy array, a torch tensor from anywhere, or a list of numbers, as a contiguous f32 tensor on the device.
+
+    ArgumentError, which names `name`, for what is none. What float32 cannot hold becomes infinite.
+    """
+    if not isinstance(value, torch.Tensor):
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise ArgumentError(f"{name}: found rows of unequal length, expected an array") from error
+        if array.dtype.kind not in "fiu":
+            raise ArgumentError(f"{name}: found {array.dtype}, expected float32 or float64")
+        with np.errstate(over="ignore"):
+            value = torch.from_numpy(np.array(array, np.float32, order="C"))
+    elif value.is_complex() or value.dtype == torch.bool or value.is_meta or value.layout != torch.strided:
+        found = f"{value.dtype} ({value.layout}, on {value.device})"
+        raise ArgumentError(f"{name}: found {found}, expected a dense float32 or float64")
+    return value.detach().to(device, torch.float32).contiguous()
+
+
+def host_flag(device: torch.device, size: int = 1) -> tuple[np.ndarray, Any]:
+    """A few int32 that a kernel may set and the host reads without waiting: the host's view and the kernel's.
+
+    On CUDA it lies in pinned host memory, which the device reaches at the same address.
+    """
+    if device.type == "cpu":
+        flag = np.zeros(size, np.int32)
+        return flag, flag
+    pinned = torch.zeros(size, dtype=torch.int32, pin_memory=True)
+    interface = {"shape": (size,), "typestr": "<i4", "data": (pinned.data_ptr(), False), "version": 3}
+    owner = types_module.SimpleNamespace(__cuda_array_interface__=interface, tensor=pinned)
+    return pinned.numpy(), _device_array(owner, device)
+
+
+def check_tensor(name: str, value: Any, shape: tuple, dtype: torch.dtype, device: torch.device) -> None:
+    """ArgumentError where a tensor is not of this shape, type and device. A None in `shape` takes any size."""
+    if not isinstance(value, torch.Tensor):
+        raise ArgumentError(f"{name}: found {type(value).__name__}, expected a torch tensor")
+    fits = value.shape == shape or (  # the first is quick, which counts where a step takes microseconds
+        value.ndim == len(shape) and all(e is None or e == s for e, s in zip(shape, value.shape, strict=True))
+    )
+    there = value.device.type == device.type and device.index in (None, value.device.index)
+    if not fits or value.dtype != dtype or not there:
+        raise ArgumentError(
+            f"{name}: found {value.dtype} {list(value.shape)} on {value.device}, "
+            f"expected {dtype} {['*' if s is None else s for s in shape]} on {device}"
+        )

@@ -1,0 +1,129 @@
+"""Starting CUDA kernels where their arrays are, with their arguments sorted out each time or once.
+
+On torch's current stream of that device, which need not be the current device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from numba import types
+
+from batchnav.errors import DeviceError
+from batchnav.runtime.kernels.decorators import cuda
+from batchnav.runtime.kernels.intrinsics import OVERLAP_CAPABILITY
+
+
+def launch(kernel, num_threads: int, *args: Any, block: int = 128) -> None:
+    """Start a CUDA kernel of `num_threads` threads; `args` as `view` returns them."""
+    if num_threads > 0:
+        with torch.cuda.device(_device_of(args)):
+            stream = _stream(torch.cuda.current_stream().cuda_stream)
+            _configured(kernel, -(-num_threads // block), block, stream)(*args)
+
+
+def _configured(kernel, *configuration: Any):
+    """`kernel[configuration]` without numba's warning of fewer than 128 blocks, which are no mistake here."""
+    settings: Any = numba.config
+    saved, settings.CUDA_LOW_OCCUPANCY_WARNINGS = settings.CUDA_LOW_OCCUPANCY_WARNINGS, 0
+    try:
+        return kernel[configuration]
+    finally:
+        settings.CUDA_LOW_OCCUPANCY_WARNINGS = saved
+
+
+class BoundKernel:
+    """A CUDA kernel with its arguments laid out once, for loops where the host's time counts.
+
+    numba sorts out every argument at every launch: 12 us, and about 4 us more per array. Here that is done once, and a
+    call only hands the finished list to the driver. The arrays must stay where they are; `change` swaps an argument.
+    """
+
+    def __init__(self, kernel, size: int | tuple[int, int, int], *args: Any, block: int = 128, overlap: bool = False):
+        """`size`: threads, or a 3-D grid of blocks (the last two at most 65,535); `args` as `view` returns them.
+
+        `overlap`: the GPU sets up the first blocks while the kernel before comes to its end, where it can (compute
+        capability 9.0 and later; "programmatic dependent launch"). Such a kernel must call `wait_for_predecessor`
+        before it touches memory.
+        """
+        from cuda.bindings import driver  # part of the extra "cuda": a CPU does without
+
+        self._device = _device_of(args)
+        with torch.cuda.device(self._device):
+            compiled = kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in args))
+            function = driver.CUfunction(int(compiled._codelibrary.get_cufunc().handle))
+        values: list[Any] = []
+        keep: list[Any] = []
+        self._place: dict[int, int] = {}
+        for index, (kind, argument) in enumerate(zip(compiled.argument_types, args, strict=True)):
+            if isinstance(kind, (types.Array, types.Integer)):
+                # an array's address comes after numba's owner (2 words), length and item size
+                self._place[index] = len(values) + (4 if isinstance(kind, types.Array) else 0)
+            compiled._prepare_args(kind, argument, 0, keep, values)
+        # Integers or ctypes scalars. The driver finds each by its address, and takes as many bytes as declared.
+        integers = (int, np.integer, np.bool_)
+        words = [bytes(ctypes.c_int64(int(v)) if isinstance(v, integers) else v).ljust(8, b"\0") for v in values]
+        self._words = np.frombuffer(b"".join(words), np.int64).copy()
+        self._addresses = self._words.ctypes.data + 8 * np.arange(len(words))
+        self._keep = args, compiled  # the arrays, and the code
+
+        self._config = driver.CUlaunchConfig()
+        self._config.gridDimX, self._config.gridDimY, self._config.gridDimZ = (
+            size if isinstance(size, tuple) else (-(-size // block), 1, 1)
+        )
+        self._config.blockDimX, self._config.blockDimY, self._config.blockDimZ = block, 1, 1
+        if overlap and torch.cuda.get_device_capability(self._device) >= OVERLAP_CAPABILITY:
+            attribute = driver.CUlaunchAttribute()
+            attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            attribute.value.programmaticStreamSerializationAllowed = 1
+            self._config.attrs, self._config.numAttrs = [attribute], 1
+        self._stream: int | None = None
+        self._launch = functools.partial(
+            driver.cuLaunchKernelEx, self._config, function, self._addresses.ctypes.data, 0
+        )
+
+    def change(self, index: int, value: int) -> None:
+        """Give an argument another value: an integer, or an array's new address (shape, strides and type stay).
+
+        KeyError where argument `index` is of another kind.
+        """
+        self._words[self._place[index]] = value
+
+    def __call__(self) -> None:
+        """Launch."""
+        stream = torch.cuda.current_stream(self._device).cuda_stream
+        if stream != self._stream:
+            self._config.hStream = self._stream = stream
+        if torch.cuda.current_device() == self._device:
+            (result,) = self._launch()
+        else:
+            with torch.cuda.device(self._device):
+                (result,) = self._launch()
+        if result:
+            raise DeviceError(f"a kernel's launch: found {result.name}, expected CUDA_SUCCESS")
+
+
+def _device_of(args: tuple) -> int:
+    """Number of the device where a kernel's arrays are: that of the first."""
+    return next(_arrays(args)).gpu_data.context.device.id
+
+
+def _arrays(args: tuple) -> Iterator[Any]:
+    """The device arrays among arguments and their fields."""
+    for argument in args:
+        if isinstance(argument, tuple):
+            yield from _arrays(argument)
+        elif hasattr(argument, "gpu_data"):
+            yield argument
+
+
+@functools.lru_cache(maxsize=64)
+def _stream(handle: int):
+    """The numba stream of a torch stream. Handle 0 is the legacy default stream, which numba names so."""
+    return cuda.external_stream(handle) if handle else cuda.default_stream()

@@ -1,0 +1,61 @@
+"""Random numbers of a running episode's steps: uniform ones, and the normal ones that noise is made of.
+
+The same (seed, environment, episode, step, stream, place) gives the same number on every device, whatever the order of
+threads.
+"""
+
+import math
+
+import numpy as np
+
+from batchnav.runtime.kernels.decorators import device_function, inline_function
+from batchnav.runtime.kernels.rng import philox
+
+MAX_PLACES = 1 << 20
+"""Places that a stream numbers: pixels of a picture, at most 1024 x 1024."""
+CAMERA, ACTUATION, DEPTH, RGB = range(4)
+"""Streams. What a camera number k is like has place k + 1 of the first, whose place 0 is `rng.uniform4`'s; those of
+its noise are greater by 2 k."""
+_LOW, _STEP = np.float32(0.5), np.float32(2.0**-23)
+_ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
+
+# Wichura's PPND7: numerators and denominators, highest power first, for the middle and for the tails.
+_MIDDLE, _MIDDLE_2 = np.float32(0.425), np.float32(0.180625)
+_A = tuple(map(np.float32, (5.9109374720e1, 1.5929113202e2, 5.0434271938e1, 3.3871327179)))
+_B = tuple(map(np.float32, (6.7187563600e1, 7.8757757664e1, 1.7895169469e1, 1.0)))
+_C = tuple(map(np.float32, (1.7023821103e-1, 1.3067284816, 2.7568153900, 1.4234372777)))
+_D = tuple(map(np.float32, (1.2021132975e-1, 7.3700164250e-1, 1.0)))
+_TAIL = np.float32(1.6)
+
+
+@inline_function
+def step_uniforms(seed, environment, episode, step, stream, place):
+    """Four float32, each in (0, 1) and a half more than a multiple of 2^-23. Counters are integers below 2^32."""
+    bits = np.uint64(seed)
+    a, b, c, d = philox(
+        np.uint32(environment), np.uint32(episode), np.uint32(step), np.uint32(stream * MAX_PLACES + place),
+        np.uint32(bits & np.uint64(0xFFFFFFFF)), np.uint32(bits >> np.uint64(32)),
+    )  # fmt: skip
+    return _inside(a), _inside(b), _inside(c), _inside(d)
+
+
+@inline_function
+def _inside(bits):
+    return (np.float32(np.uint32(bits >> np.uint32(9))) + _LOW) * _STEP
+
+
+@device_function
+def normal_quantile(p):
+    """Below which a standard normal variable lies with probability p, for p in [2^-24, 1 - 2^-24].
+
+    Wichura, "Algorithm AS 241: The percentage points of the normal distribution" (Applied Statistics 37, 1988), PPND7:
+    seven digits, its case of p below e^-25 left out.
+    """
+    q = p - _HALF
+    if abs(q) <= _MIDDLE:
+        r = _MIDDLE_2 - q * q
+        above = ((_A[0] * r + _A[1]) * r + _A[2]) * r + _A[3]
+        return q * above / (((_B[0] * r + _B[1]) * r + _B[2]) * r + _B[3])
+    r = np.float32(math.sqrt(-np.float32(math.log(p if q < _ZERO else _ONE - p)))) - _TAIL
+    far = (((_C[0] * r + _C[1]) * r + _C[2]) * r + _C[3]) / ((_D[0] * r + _D[1]) * r + _D[2])
+    return -far if q < _ZERO else far

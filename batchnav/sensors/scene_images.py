@@ -1,0 +1,98 @@
+"""Pictures of a scene without an environment: `render`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from batchnav.config import from_dict
+from batchnav.errors import ArgumentError
+from batchnav.renderers.choose import make_renderer
+from batchnav.runtime.device import check_memory, resolve_device
+from batchnav.runtime.kernels.arrays import floats
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.scene import Scene
+from batchnav.sensors import SENSORS
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.sensor import Sensor, Views
+
+
+def render(
+    scene: Scene,
+    position: np.ndarray | torch.Tensor | Sequence,
+    heading: np.ndarray | torch.Tensor | Sequence | float,
+    sensors: Sequence[str] = ("rgb", "depth", "semantic"),
+    height: int = 64,
+    width: int = 64,
+    hfov_deg: float = 90.0,
+    renderer: str = "raycast",
+    device: str | torch.device = "cpu",
+    backface_culling: bool = False,
+) -> dict[str, np.ndarray]:
+    """What level cameras in a scene see, by sensor; for a few pictures, as every call takes the scene to the device.
+
+    Args:
+        scene: see `load_scene`.
+        position: f32 [N, 3] or [3], of the cameras, metres, +Y up: an array, a tensor or a list; N may be 0.
+        heading: f32 [N], or one for all: radians, 0 along -Z, positive to the left.
+        sensors: names of `batchnav.sensors.SENSORS`.
+        height: rows of a picture, 4 to 1024.
+        width: columns, likewise.
+        hfov_deg: horizontal field of view, 1 to 170.
+        renderer: "raycast", "opengl", or "auto" for the faster one here.
+        device: "cpu", "cuda" or "auto".
+        backface_culling: leave out triangles seen from behind, as habitat-sim does.
+
+    Returns "rgb" u8 [N, H, W, 3]; "depth" f32 [N, H, W], planar metres, 0 where nothing is seen; any other sensor's
+    values as [N, H, W], or [N, H, W, C] where there are several.
+
+    ArgumentError for what is not as described.
+    """
+    if not isinstance(scene, Scene):
+        raise ArgumentError(f"scene: found {type(scene).__name__}, expected a Scene (see load_scene)")
+    listed = isinstance(sensors, Sequence) and not isinstance(sensors, str)
+    if not listed or not all(isinstance(name, str) and name in SENSORS for name in sensors):
+        raise ArgumentError(f"sensors: found {sensors!r}, expected some of {', '.join(SENSORS)}")
+    size = {"height": height, "width": width, "hfov_deg": hfov_deg}
+    camera = from_dict(CameraConfig, {**size, "backface_culling": backface_culling})
+    made: dict[str, Sensor] = {name: SENSORS[name](camera, None) for name in sensors if name != "depth"}
+    fields = frozenset(field for sensor in made.values() for field in sensor.needs_appearance)
+    bank = SceneBank.pack([scene], resolve_device(device), fields)
+    places, headings = _poses(position, heading, bank.device)
+    n = len(headings)
+    check_memory("position, height, width", 8 * n * camera.height * camera.width, bank.device)
+    depth = torch.zeros(n, camera.height, camera.width, device=bank.device)
+    outs = {s: torch.zeros(n, *made[s].spec.shape, dtype=made[s].spec.dtype, device=bank.device) for s in made}
+    if n:
+        eyes = make_renderer(renderer, bank, n, **size, backface_culling=camera.backface_culling)
+        scene_index = torch.zeros(n, dtype=torch.int32, device=bank.device)
+        views = Views.level(scene_index, places, headings, camera.hfov_deg)
+        depth, triangle = eyes.visibility(*views.pose) if made else (eyes.render(*views.pose), None)
+        for name, sensor in made.items():
+            sensor.write(depth, triangle, views, bank.appearance, outs[name])
+    pictures = {name: _by_pixel(out.cpu().numpy()) for name, out in outs.items()}
+    return {name: depth.cpu().numpy().copy() if name == "depth" else pictures[name] for name in sensors}
+
+
+def _by_pixel(values: np.ndarray) -> np.ndarray:
+    """[N, C, H, W] as [N, H, W, C]; [N, H, W] where there is one channel."""
+    values = values.transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(values[..., 0] if values.shape[-1] == 1 else values)
+
+
+def _poses(position: Any, heading: Any, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """f32 [N, 3] and f32 [N]. ArgumentError for other shapes, and what is not finite."""
+    places, headings = floats("position", position, device), floats("heading", heading, device)
+    for name, values in (("position", places), ("heading", headings)):
+        if not bool(values.isfinite().all()):
+            raise ArgumentError(f"{name}: found a number that is not finite")
+    found = f"{list(places.shape)} and {list(headings.shape)}"
+    places = torch.atleast_2d(places)
+    if headings.ndim == 0:
+        headings = headings.repeat(len(places))
+    if places.ndim != 2 or places.shape[1] != 3 or headings.shape != places.shape[:1]:
+        raise ArgumentError(f"position and heading: found {found}, expected [N, 3] and [N], or one heading for all")
+    return places, headings

@@ -1,0 +1,259 @@
+"""Episodes from a start to a goal: fixed ones, or random pairs of points by the rules of Habitat's generator.
+
+Habitat thins the random ones of those that are too easy. Episodes are drawn while the running ones last.
+
+Candidate j of an episode is a pure function of (seed, agent, episode, j). On CUDA neighbouring threads try an agent's
+candidates side by side, since most are refused, and a thread that tried them in turn would keep its whole warp waiting.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav.errors import EpisodeError
+from batchnav.geometry.point import keep_point, point_at, squared_distance
+from batchnav.navmesh.geodesic import geodesic_distance
+from batchnav.navmesh.sample import random_point
+from batchnav.runtime.kernels.arrays import check_tensor
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, device_function, exact_cuda_kernel, lean_function
+from batchnav.runtime.kernels.rng import uniform4
+from batchnav.scene.bank import SceneBank
+from batchnav.sim.bodies import Bodies, keep_start
+from batchnav.sim.episodes import FIRST_DRAW, NOBODY, agent_number, draw_scene
+from batchnav.sim.positions import check_places
+from batchnav.sim.simulator import NO_EPISODE
+
+MIN_ISLAND_RADIUS = np.float32(1.5)
+"""Metres; Habitat's ISLAND_RADIUS_LIMIT: neither end lies on a smaller island."""
+MAX_HEIGHT_DIFFERENCE = np.float32(0.5)
+"""Metres; both ends lie on one floor."""
+STARTS_PER_GOAL = 10
+"""Habitat's number_retries_per_target."""
+MAX_CANDIDATES = 1000
+"""Then the scene has no such episode. Habitat would go on for ever."""
+SEARCHERS = 16
+"""CUDA: threads that try candidates for one agent's episode at a time; a power of two, at most a warp."""
+DRAWING_BLOCK = 128
+DRAWING_THREADS = 65536
+"""CUDA: threads that draw episodes at a time, about as many as an H200 holds."""
+_INF = np.float32(np.inf)
+
+
+class EpisodeTable(NamedTuple):
+    """Fixed episodes, M of them; empty where episodes are sampled. Agent i plays rows i, i + N, i + 2N ..."""
+
+    scene: torch.Tensor
+    """i32 [M]."""
+    start: torch.Tensor
+    """f32 [M, 3]."""
+    heading: torch.Tensor
+    """f32 [M], radians."""
+    goal: torch.Tensor
+    """f32 [M, 3]."""
+
+    def check(self, bank: SceneBank) -> None:
+        """ArgumentError or EpisodeError unless it can be played in a bank's scenes (waits for the device).
+
+        Shapes and types fit, scene indices are in range, headings are finite, starts and goals on the navmesh.
+        """
+        rows = None
+        for name, dtype, width in (
+            ("scene", torch.int32, ()), ("start", torch.float32, (3,)), ("heading", torch.float32, ()),
+            ("goal", torch.float32, (3,)),
+        ):  # fmt: skip
+            check_tensor(f"episodes.{name}", getattr(self, name), (rows, *width), dtype, bank.device)
+            rows = len(self.scene)
+        for name, value in self._asdict().items():
+            good = (value >= 0) & (value < bank.num_scenes) if name == "scene" else torch.isfinite(value)
+            bad = torch.nonzero(~(good.all(1) if good.ndim == 2 else good))
+            if len(bad):
+                row, expected = int(bad[0]), f"0 to {bank.num_scenes - 1}" if name == "scene" else "finite numbers"
+                raise EpisodeError(f"episodes.{name}[{row}]: found {value[row].tolist()}, expected {expected}")
+        for name in ("start", "goal") if rows else ():
+            check_places(f"episodes.{name}", bank, self.scene, getattr(self, name), EpisodeError)
+
+    @classmethod
+    def empty(cls, device: torch.device) -> EpisodeTable:
+        """No fixed episodes."""
+        points = (torch.zeros(0, 3, device=device) for _ in range(2))
+        start, goal = points
+        return cls(torch.zeros(0, dtype=torch.int32, device=device), start, torch.zeros(0, device=device), goal)
+
+
+class Upcoming(NamedTuple):
+    """Every agent's next episode, drawn while the running one lasts, so that no step waits for the search."""
+
+    scene: torch.Tensor
+    """i32 [N]."""
+    position: torch.Tensor
+    """f32 [N, 3]: where it begins."""
+    heading: torch.Tensor
+    """f32 [N], radians."""
+    goal: torch.Tensor
+    """f32 [N, 3]."""
+    distance: torch.Tensor
+    """f32 [N]: geodesic, from start to goal."""
+    table_index: torch.Tensor
+    """i32 [N]: row of the episode table, -1 where there is none."""
+
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> Upcoming:
+        """Of `n` agents."""
+        bodies = Bodies.empty(n, device)
+        goal, distance = torch.zeros(n, 3, device=device), torch.zeros(n, device=device)
+        table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
+        return cls(bodies.scene, bodies.position, bodies.heading, goal, distance, table_index)
+
+
+# One agent.
+
+
+@device_function
+def keep_detour(distance, euclidean, u, min_ratio):
+    """Habitat's thinning of easy episodes: a ratio below `min_ratio` is kept where u <= 20 (ratio - 0.98)^2."""
+    ratio = distance / euclidean
+    if ratio >= min_ratio:
+        return True
+    excess = ratio - np.float32(0.98)
+    return u <= np.float32(20.0) * excess * excess
+
+
+@lean_function
+def sample_goal(agent, episode, candidate, nav, scene, seed):
+    """The goal that a candidate shares with its neighbours: island and point. Each candidate takes two draws.
+
+    `agent` is the agent's number among those of all processes (`sim.episodes.agent_number`).
+    """
+    first = candidate // STARTS_PER_GOAL * STARTS_PER_GOAL
+    u0, u1, u2, _ = uniform4(seed, agent, episode, FIRST_DRAW + 2 * first + 1)
+    polygon, point = random_point(nav, scene, (u0, u1, u2))
+    return nav.polygon_island[polygon], point
+
+
+@lean_function
+def try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scratch, row):
+    """A random start for a goal, and whether they make an episode: found, start, geodesic distance.
+
+    `pointnav_generator.generate_pointnav_episode` of habitat-lab: up to ten starts for each random goal; both on
+    islands of radius >= 1.5 m, heights within 0.5 m, distance within [closest, furthest], and mostly not straight.
+    `agent` and `goal` are as of `sample_goal`; `limits`: closest_goal, furthest_goal, min_detour_ratio.
+    """
+    island, goal_point = goal
+    closest, furthest, min_detour_ratio = limits
+    u0, u1, u2, u3 = uniform4(seed, agent, episode, FIRST_DRAW + 2 * candidate)
+    polygon, start = random_point(nav, scene, (u0, u1, u2))
+    if nav.island_radius[island] < MIN_ISLAND_RADIUS:
+        return False, start, _INF
+    if nav.polygon_island[polygon] != island or abs(start[1] - goal_point[1]) > MAX_HEIGHT_DIFFERENCE:
+        return False, start, _INF
+    euclidean = np.float32(math.sqrt(squared_distance(start, goal_point)))
+    if euclidean > furthest or euclidean <= np.float32(0.0):
+        return False, start, _INF
+    distance = geodesic_distance(nav, scene, start, goal_point, scratch, row)
+    if distance < closest or distance > furthest or distance == _INF:
+        return False, start, distance
+    return keep_detour(distance, euclidean, u3, min_detour_ratio), start, distance
+
+
+@lean_function
+def keep_episode(i, scene, heading, start, goal, distance, table_index, upcoming_out):
+    """Write down the agent's next episode."""
+    keep_start(i, scene, start, heading, upcoming_out)
+    keep_point(i, goal, upcoming_out.goal)
+    upcoming_out.distance[i], upcoming_out.table_index[i] = distance, table_index
+
+
+@lean_function
+def draw_from_table(i, episode, nav, table, num_agents, scratch, row, upcoming_out):
+    """The agent's next episode is the table's next for it; beyond its end it begins again, which evaluation ignores."""
+    rows = table.scene.shape[0]
+    index = np.int64(i) + np.int64(episode) * np.int64(num_agents)
+    table_index = np.int32(index) if index < rows else np.int32(-1)
+    index %= rows
+    start, goal = point_at(index, table.start), point_at(index, table.goal)
+    distance = geodesic_distance(nav, table.scene[index], start, goal, scratch, row)
+    keep_episode(i, table.scene[index], table.heading[index], start, goal, distance, table_index, upcoming_out)
+
+
+@lean_function
+def limits_of(settings):
+    """What `try_candidate` holds a candidate to."""
+    return settings.closest_goal, settings.furthest_goal, settings.min_detour_ratio
+
+
+@lean_function
+def draw_one(i, nav, bodies, origin, table, settings, scratch, row, upcoming_out, noted_out):
+    """Draw the agent's next episode: the table's next for this agent, or the first candidate that makes one."""
+    episode = bodies.episode[i] + np.int32(1)
+    if table.scene.shape[0] > 0:
+        draw_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, row, upcoming_out)
+        return
+    seed, limits = origin.seed[0], limits_of(settings)
+    scene, heading = draw_scene(i, episode, origin)
+    agent = agent_number(i, origin)
+    goal = sample_goal(agent, episode, 0, nav, scene, seed)
+    for candidate in range(MAX_CANDIDATES):
+        if candidate > 0 and candidate % STARTS_PER_GOAL == 0:
+            goal = sample_goal(agent, episode, candidate, nav, scene, seed)
+        found, start, distance = try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scratch, row)
+        if found:
+            keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), upcoming_out)
+            return
+    noted_out[NO_EPISODE] = scene + np.int32(1)
+
+
+def drawing_threads(num_envs: int) -> int:
+    """CUDA threads that draw episodes: whole blocks, since those of a last one would search too."""
+    return -(-min(num_envs * SEARCHERS, DRAWING_THREADS) // DRAWING_BLOCK) * DRAWING_BLOCK
+
+
+# All agents.
+
+
+@cpu_kernel
+def draw_cpu(nav, bodies, queued, origin, table, settings, chunks, scratch, upcoming_out, noted_out):
+    """`draw_one` of the queued agents."""
+    n = np.int64(queued.count[0])
+    for chunk in prange(chunks):
+        row = np.int64(chunk)
+        for k in range(row * n // chunks, (row + 1) * n // chunks):
+            i = np.int64(queued.agents[k])
+            if i != NOBODY:
+                draw_one(i, nav, bodies, origin, table, settings, scratch, row, upcoming_out, noted_out)
+
+
+@exact_cuda_kernel
+def draw_cuda(nav, bodies, queued, origin, table, settings, scratch, upcoming_out, noted_out):
+    """`draw_one` of the queued agents; SEARCHERS neighbouring threads try an agent's candidates side by side."""
+    thread = cuda.grid(1)
+    searcher = thread % SEARCHERS
+    shift = cuda.laneid // SEARCHERS * SEARCHERS
+    group = ((1 << SEARCHERS) - 1) << shift
+    seed, limits = origin.seed[0], limits_of(settings)
+    for k in range(thread // SEARCHERS, queued.count[0], cuda.gridsize(1) // SEARCHERS):
+        i = np.int64(queued.agents[k])
+        episode = bodies.episode[i] + np.int32(1)
+        if table.scene.shape[0] > 0:
+            if searcher == 0:
+                draw_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, thread, upcoming_out)
+            continue
+        scene, heading = draw_scene(i, episode, origin)
+        agent = agent_number(i, origin)
+        hits, first = 0, 0
+        while hits == 0 and first < MAX_CANDIDATES:
+            candidate = first + searcher
+            goal = sample_goal(agent, episode, candidate, nav, scene, seed)
+            found, start, distance = try_candidate(
+                agent, episode, candidate, nav, scene, seed, goal, limits, scratch, thread
+            )
+            hits = (cuda.ballot_sync(group, found and candidate < MAX_CANDIDATES) & group) >> shift
+            if hits & ((2 << searcher) - 1) == 1 << searcher:  # found, and by none before
+                keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), upcoming_out)
+            first += SEARCHERS
+        if hits == 0 and searcher == 0:
+            noted_out[NO_EPISODE] = scene + np.int32(1)

@@ -1,0 +1,392 @@
+"""Tasks without a goal to be told: begin anywhere, make progress, be rewarded for it. Flee and Explore are such tasks.
+
+Here is what they share: starts, walking, notes, ends, and what is said of every episode. A task of one's own may be
+nothing but a class below `ProgressTask` that measures progress in torch, as docs/own_task.md shows; where that is not
+fast enough it brings kernels of its own, as `tasks/flee.py` does.
+
+Agents may stop, which ends the episode. What a step leaves behind is judged from notes, beside the drawing of what
+comes next, so `judge` alone writes progress and return, and the first step of an episode begins them at 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav.geometry.point import keep_point, point_at
+from batchnav.navmesh.heap import SEARCH_BLOCK
+from batchnav.navmesh.sample import random_point
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
+from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.kernels.rng import uniform4
+from batchnav.sim.bodies import Bodies, begin, end, is_unknown, keep_start, stops, walk
+from batchnav.sim.episodes import FIRST_DRAW, NOBODY, agent_number, draw_scene
+from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
+from batchnav.tasks.config import TaskConfig
+from batchnav.tasks.episode_sampling import MAX_CANDIDATES, MIN_ISLAND_RADIUS, EpisodeTable
+from batchnav.types import Metric, Spec
+
+
+class Roam(NamedTuple):
+    """Every agent's running episode."""
+
+    target: torch.Tensor
+    """f32 [N, 3]: where most progress is made, where the task has such a place; else the start."""
+    reachable: torch.Tensor
+    """f32 [N]: the most progress that can be made; 0 where that is not known."""
+    progress: torch.Tensor
+    """f32 [N]: made so far, as of the last step."""
+    episode_return: torch.Tensor
+    """f32 [N]: as of the last step."""
+    table_index: torch.Tensor
+    """i32 [N]: row of the episode table, -1 where the episode was sampled or the table is used up."""
+
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> Roam:
+        """Of `n` agents before their first episode."""
+        reachable, progress, earned = (torch.zeros(n, device=device) for _ in range(3))
+        table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
+        return cls(torch.zeros(n, 3, device=device), reachable, progress, earned, table_index)
+
+
+class Notes(NamedTuple):
+    """What a step leaves for judging it: the running episode as it was before the next one may have begun."""
+
+    moved: torch.Tensor
+    """bool [N]: the agent is elsewhere."""
+    scene: torch.Tensor
+    """i32 [N]."""
+    position: torch.Tensor
+    """f32 [N, 3]: after the step."""
+    heading: torch.Tensor
+    """f32 [N], radians: after the step."""
+    path_length: torch.Tensor
+    """f32 [N]: after the step."""
+    collisions: torch.Tensor
+    """i32 [N]: after the step."""
+    steps: torch.Tensor
+    """i32 [N]: after the step."""
+    start: torch.Tensor
+    """f32 [N, 3]: where the episode began."""
+    start_heading: torch.Tensor
+    """f32 [N], radians."""
+    reachable: torch.Tensor
+    """f32 [N]: the most progress that can be made; 0 where that is not known."""
+    progress: torch.Tensor
+    """f32 [N]: before the step."""
+    episode_return: torch.Tensor
+    """f32 [N]: before the step."""
+
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> Notes:
+        """Of `n` agents that have not moved."""
+        bodies, roam = Bodies.empty(n, device)._asdict(), Roam.empty(n, device)._asdict()
+        return cls(torch.zeros(n, dtype=torch.bool, device=device), **{
+            name: (roam[name] if name in roam else bodies[name]) for name in cls._fields if name != "moved"
+        })  # fmt: skip
+
+
+class Upcoming(NamedTuple):
+    """Every agent's next episode, drawn while the running one lasts."""
+
+    scene: torch.Tensor
+    """i32 [N]."""
+    position: torch.Tensor
+    """f32 [N, 3]: where it begins."""
+    heading: torch.Tensor
+    """f32 [N], radians."""
+    target: torch.Tensor
+    """f32 [N, 3]."""
+    reachable: torch.Tensor
+    """f32 [N]."""
+    table_index: torch.Tensor
+    """i32 [N]: row of the episode table, -1 where there is none."""
+
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> Upcoming:
+        """Of `n` agents."""
+        bodies, roam = Bodies.empty(n, device), Roam.empty(n, device)
+        return cls(bodies.scene, bodies.position, bodies.heading, roam.target, roam.reachable, roam.table_index)
+
+
+class Figures(NamedTuple):
+    """What is said of every episode, f32 [N] each."""
+
+    progress: torch.Tensor
+    share: torch.Tensor
+    """Of what could be reached, 0 where that is not known."""
+    collisions: torch.Tensor
+    path_length: torch.Tensor
+    steps: torch.Tensor
+    return_: torch.Tensor
+
+
+def progress_metrics(progress: Metric, share: Metric) -> tuple[Metric, ...]:
+    """The metrics of such a task, in the order of `Figures`: what it calls its progress and its share."""
+    walked = Metric("collisions"), Metric("path_length", shown=False), Metric("steps")
+    return progress, share, *walked, Metric("return", low=-math.inf, shown=False)
+
+
+# One agent.
+
+
+@lean_function
+def advance_one(i, actions, nav, roam, body, max_steps, scratch, row, bodies_out, notes_out):
+    """Walk, end, and leave the notes."""
+    first = bodies_out.steps[i] == np.int32(0)
+    notes_out.scene[i] = bodies_out.scene[i]
+    notes_out.moved[i] = walk(i, actions, nav, body, scratch, row, bodies_out)
+    end(i, stops(i, actions, body), max_steps, bodies_out)
+    keep_point(i, point_at(i, bodies_out.position), notes_out.position)
+    keep_point(i, point_at(i, bodies_out.start), notes_out.start)
+    notes_out.heading[i], notes_out.start_heading[i] = bodies_out.heading[i], bodies_out.start_heading[i]
+    notes_out.path_length[i], notes_out.collisions[i] = bodies_out.path_length[i], bodies_out.collisions[i]
+    notes_out.steps[i], notes_out.reachable[i] = bodies_out.steps[i], roam.reachable[i]
+    notes_out.progress[i] = np.float32(0.0) if first else roam.progress[i]
+    notes_out.episode_return[i] = np.float32(0.0) if first else roam.episode_return[i]
+
+
+@lean_function
+def judge_progress(i, notes, progress, reward, roam_out, figures_out, reward_out):
+    """Write down what a step was worth."""
+    episode_return = notes.episode_return[i] + reward
+    roam_out.progress[i], roam_out.episode_return[i] = progress, episode_return
+    figures_out.progress[i] = progress
+    figures_out.share[i] = share_of(progress, notes.reachable[i])
+    figures_out.collisions[i] = np.float32(notes.collisions[i])
+    figures_out.path_length[i], figures_out.steps[i] = notes.path_length[i], np.float32(notes.steps[i])
+    figures_out.return_[i] = episode_return
+    reward_out[i] = reward
+
+
+@lean_function
+def share_of(progress, reachable):
+    """Progress as a share of the most that can be made, at most 1; 0 where that is not known."""
+    if not reachable > np.float32(0.0):
+        return np.float32(0.0)
+    return min(progress / reachable, np.float32(1.0))
+
+
+@lean_function
+def begin_one(i, upcoming, bodies_out, roam_out):
+    """Begin the episode that was drawn ahead."""
+    begin(i, upcoming, bodies_out)
+    keep_point(i, point_at(i, upcoming.target), roam_out.target)
+    roam_out.reachable[i], roam_out.table_index[i] = upcoming.reachable[i], upcoming.table_index[i]
+
+
+@lean_function
+def begin_due(i, everyone, upcoming, bodies_out, roam_out, queue_out):
+    """CPU: begin an episode that is due, and queue its agent; a write in the loop over agents itself would be lost."""
+    due = everyone or bodies_out.done[i]
+    if due:
+        begin_one(i, upcoming, bodies_out, roam_out)
+    queue_out.agents[i] = np.int32(i) if due else np.int32(NOBODY)
+
+
+@lean_function
+def keep_episode(i, scene, start, heading, table_index, upcoming_out):
+    """Write down where the agent's next episode begins."""
+    keep_start(i, scene, start, heading, upcoming_out)
+    keep_point(i, start, upcoming_out.target)
+    upcoming_out.reachable[i], upcoming_out.table_index[i] = np.float32(0.0), table_index
+
+
+@lean_function
+def draw_one(i, nav, bodies, origin, table, upcoming_out, noted_out):
+    """Draw the agent's next start: the table's next for it, or uniform over the islands of radius >= 1.5 m."""
+    episode = bodies.episode[i] + np.int32(1)
+    rows = table.scene.shape[0]
+    if rows > 0:  # beyond the table's end it begins again, which evaluation ignores
+        index = np.int64(i) + np.int64(episode) * np.int64(bodies.scene.shape[0])
+        table_index = np.int32(index) if index < rows else np.int32(-1)
+        index %= rows
+        start = point_at(index, table.start)
+        keep_episode(i, table.scene[index], start, table.heading[index], table_index, upcoming_out)
+        return
+    scene, heading = draw_scene(i, episode, origin)
+    agent = agent_number(i, origin)
+    for candidate in range(MAX_CANDIDATES):
+        u0, u1, u2, _ = uniform4(origin.seed[0], agent, episode, FIRST_DRAW + candidate)
+        polygon, start = random_point(nav, scene, (u0, u1, u2))
+        island = nav.polygon_island[polygon]
+        if island >= 0 and nav.island_radius[island] >= MIN_ISLAND_RADIUS:
+            keep_episode(i, scene, start, heading, np.int32(-1), upcoming_out)
+            return
+    noted_out[NO_EPISODE] = scene + np.int32(1)
+
+
+class ProgressTask:
+    """A `batchnav.types.Task` that measures progress: a subclass says how, and what it calls it.
+
+    Metrics that it names beyond those of `Figures` are its own to fill: `self.metrics[name]`, f32 [N].
+
+    Args:
+        sim: whose bodies walk.
+        config: the settings.
+        episodes: fixed starts to play instead of sampled ones; their goals do not matter. EpisodeError where kernels
+            could not play them.
+    """
+
+    Config: type = TaskConfig
+    title = "Progress"
+    episode_file = "starts_{split}.json.gz"
+    reference_agents: tuple[str, ...] = ("random", "forward")
+    metric_specs = progress_metrics(Metric("progress", low=-math.inf, headline=True), Metric("share", high=1.0))
+    specs: tuple[Spec, ...] = ()
+
+    def __init__(self, sim: Simulator, config: Any, episodes: EpisodeTable | None = None):
+        n, device = sim.num_envs, sim.device
+        self.config, self.sim = config, sim
+        self.episodes = EpisodeTable.empty(device) if episodes is None else episodes
+        self.episodes.check(sim.bank)
+        self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
+        self.no_episode = f"no start found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m"
+        kept = self.arrays(n, device, config)
+        self.roam, self.notes, self.upcoming, self.finished, self.reward, further, *self.own = kept
+        self.state: Any = self.roam
+        names = (metric.name for metric in self.metric_specs)
+        self.metrics: Mapping[str, torch.Tensor] = dict(zip(names, (*self.finished, *further), strict=True))
+        self.observations: Mapping[str, torch.Tensor] = {}
+        self.facts: Mapping[str, torch.Tensor] = {"reachable": self.roam.reachable}
+        finite = -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)
+        self.ranges: dict[str, tuple[float, float]] = {
+            "target": finite, "progress": finite, "table_index": (-1, self.num_fixed - 1)
+        }  # fmt: skip
+        self.target: torch.Tensor | None = None
+        self.target_radius = 0.0
+        self.scratch, *self.scratch_beside = (
+            sim.search_scratch(rows) for rows in self.search_rows(n, device, sim.chunks)
+        )
+        """Memory for the searches of steps, and for those of episodes that are drawn beside them."""
+        self._bind()
+
+    @classmethod
+    def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
+        """All that the task keeps of `n` agents; a subclass adds its own at the end."""
+        common, further = len(Figures._fields), max(0, len(cls.metric_specs) - len(Figures._fields))
+        figures, rewards = Figures(*torch.zeros(common, n, device=device)), torch.zeros(n, device=device)
+        walked = Roam.empty(n, device), Notes.empty(n, device), Upcoming.empty(n, device)
+        return *walked, figures, rewards, torch.zeros(further, n, device=device)
+
+    @staticmethod
+    def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:
+        """How many searches run at a time, in steps."""
+        return (num_envs if device.type == "cuda" else chunks,)
+
+    def measure(self) -> torch.Tensor:
+        """Progress of every agent after the step, f32 [N], from `notes`. A subclass's, without a look at values."""
+        raise NotImplementedError(f"{type(self).__name__}: found no `measure`, expected one of its own")
+
+    def reward_fn(self, progress: torch.Tensor) -> torch.Tensor:
+        """Reward of the step, f32 [N]: by default the progress that it made."""
+        return progress - self.notes.progress
+
+    def judge(self) -> None:
+        """Reward and figures, in torch; a CUDA graph captures it."""
+        notes, roam, figures = self.notes, self.roam, self.finished
+        progress = self.measure()
+        reward = self.reward_fn(progress)
+        roam.progress.copy_(progress)
+        self.reward.copy_(reward)
+        torch.add(notes.episode_return, reward, out=roam.episode_return)
+        known = notes.reachable > 0.0
+        share = torch.where(known, progress / torch.where(known, notes.reachable, 1.0), 0.0).clamp(max=1.0)
+        values = progress, share, notes.collisions, notes.path_length, notes.steps, roam.episode_return
+        for figure, value in zip(figures, values, strict=True):
+            figure.copy_(value)
+
+    def draw(self) -> None:
+        """Draw the queued agents' next starts."""
+        self.draw_starts()
+
+    def _bind(self) -> None:
+        """Lay out the launches: actions are all that changes from step to step."""
+        sim, n, max_steps = self.sim, self.sim.num_envs, np.int32(self.max_steps)
+        nav, body, noted = sim.bank.navmesh_view, sim.body, sim.noted
+        bodies, queue, origin, table = map(view, (sim.bodies, sim.queue, sim.origin, self.episodes))
+        roam, notes, upcoming = map(view, (self.roam, self.notes, self.upcoming))
+        if sim.device.type == "cpu":
+            self.advance = lambda actions: advance_cpu(
+                actions.numpy(), nav, roam, body, max_steps, sim.chunks, self.scratch, bodies, notes
+            )
+            self.begin = lambda everyone: begin_cpu(everyone, upcoming, bodies, roam, queue)
+            self.draw_starts: Callable[[], Any] = partial(draw_cpu, nav, bodies, queue, origin, table, upcoming, noted)
+            return
+        actions = view(sim.body_config.no_actions(n, sim.device))
+        walk_all = BoundKernel(
+            advance_cuda, n, actions, nav, roam, body, max_steps, self.scratch, bodies, notes, noted, block=SEARCH_BLOCK
+        )
+
+        def advance(actions: torch.Tensor) -> None:
+            walk_all.change(0, actions.data_ptr())
+            walk_all()
+
+        self.advance = advance
+        begins = [BoundKernel(begin_cuda, n, everyone, upcoming, bodies, roam, queue) for everyone in (False, True)]
+        self.begin = lambda everyone: begins[everyone]()
+        self.draw_starts = BoundKernel(draw_cuda, n, nav, bodies, queue, origin, table, upcoming, noted)
+
+
+# All agents: on the CPU in chunks, each with a row of memory to search in; on CUDA one per thread.
+
+
+@cpu_kernel
+def advance_cpu(actions, nav, roam, body, max_steps, chunks, scratch, bodies_out, notes_out):
+    """`advance_one` of every agent."""
+    n = actions.shape[0]
+    for chunk in prange(chunks):
+        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
+        for i in range(row * n // chunks, (row + 1) * n // chunks):
+            advance_one(i, actions, nav, roam, body, max_steps, scratch, row, bodies_out, notes_out)
+
+
+@cpu_kernel
+def begin_cpu(everyone, upcoming, bodies_out, roam_out, queue_out):
+    """Begin the episodes that are due, and queue their agents for drawing."""
+    n = queue_out.agents.shape[0]
+    for i in prange(n):
+        begin_due(np.int64(i), everyone, upcoming, bodies_out, roam_out, queue_out)
+    queue_out.count[0] = n
+
+
+@cpu_kernel
+def draw_cpu(nav, bodies, queued, origin, table, upcoming_out, noted_out):
+    """`draw_one` of the queued agents."""
+    for k in prange(queued.count[0]):
+        i = np.int64(queued.agents[k])
+        if i != NOBODY:
+            draw_one(i, nav, bodies, origin, table, upcoming_out, noted_out)
+
+
+@exact_cuda_kernel
+def advance_cuda(actions, nav, roam, body, max_steps, scratch, bodies_out, notes_out, noted_out):
+    """`advance_one` of every agent."""
+    i = cuda.grid(1)
+    if i < actions.shape[0]:
+        if is_unknown(i, actions, body):
+            noted_out[BAD_ACTION] = np.int32(i + 1)  # several may write; any of them will do
+        advance_one(i, actions, nav, roam, body, max_steps, scratch, i, bodies_out, notes_out)
+
+
+@exact_cuda_kernel
+def begin_cuda(everyone, upcoming, bodies_out, roam_out, queue_out):
+    """Begin the episodes that are due, and queue their agents for drawing."""
+    i = cuda.grid(1)
+    if i < bodies_out.scene.shape[0] and (everyone or bodies_out.done[i]):
+        begin_one(i, upcoming, bodies_out, roam_out)
+        queue_out.agents[cuda.atomic.add(queue_out.count, 0, 1)] = i
+
+
+@exact_cuda_kernel
+def draw_cuda(nav, bodies, queued, origin, table, upcoming_out, noted_out):
+    """`draw_one` of the queued agents."""
+    for k in range(cuda.grid(1), queued.count[0], cuda.gridsize(1)):
+        draw_one(np.int64(queued.agents[k]), nav, bodies, origin, table, upcoming_out, noted_out)

@@ -1,0 +1,1 @@
+"""Training a navigation agent: configuration, loop, validation, run folder, signals."""

@@ -1,0 +1,144 @@
+"""The curves of a run as they are written: `metrics.jsonl`, a row a line, and the same for TensorBoard."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+from torch.utils.tensorboard import summary
+
+from batchnav.errors import CheckpointError
+from batchnav.runtime.files.atomic import replacing
+
+
+class Curves:
+    """Opens the curves in the folder `path` and cuts them back to the rows up to `frames`; others are made again.
+
+    `settings`, of the run by name, are TensorBoard's hyperparameters.
+
+    CheckpointError where rows to be kept cannot be read, or nothing can be written.
+    """
+
+    def __init__(self, path: Path, frames: int, settings: Mapping[str, Any]):
+        self.metrics_path, board_path = path / "metrics.jsonl", path / "tensorboard"
+        kept = rows_until(self.metrics_path, frames)
+        with replacing(self.metrics_path, CheckpointError) as part:
+            part.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        with _writing(self.metrics_path):
+            self._metrics = self.metrics_path.open("a", encoding="utf-8")
+        with _writing(board_path):
+            board_path.mkdir(exist_ok=True)
+            name = f"events.out.tfevents.{int(time.time())}.{platform.node()}.{os.getpid()}"
+            self._board_file = (board_path / name).open("ab")
+        # torch's and TensorBoard's writers have a thread of their own, whose errors nobody can catch.
+        self._board = RecordWriter(self._board_file)
+        self._put(Event(file_version="brain.Event:2"))
+        self._put(Event(step=frames + 1, session_log=SessionLog(status=SessionLog.START)))  # later points are void
+
+        plain = {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in settings.items()}
+        for part in summary.hparams(plain, {}):
+            self._put(Event(step=frames, summary=part))
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Append a row ("frames" is its step)."""
+        with _writing(self.metrics_path):
+            self._metrics.write(json.dumps(_plain(row)) + "\n")
+            self._metrics.flush()
+        values = [
+            Summary.Value(tag=name.replace(".", "/"), simple_value=value)
+            for name, value in flat(row).items()
+            if isinstance(value, (int, float)) and math.isfinite(value) and name != "frames"
+        ]
+        self._put(Event(step=row["frames"], summary=Summary(value=values)))
+
+    def show(self, frames: int, images: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray]) -> None:
+        """Pictures u8 [C, H, W], and numbers as histograms, by name: for TensorBoard alone."""
+        parts = [summary.image(name, image, dataformats="CHW") for name, image in images.items()]
+        parts += [summary.histogram(name, np.asarray(v), "auto") for name, v in numbers.items()]
+        for part in parts:
+            self._put(Event(step=frames, summary=part))
+
+    def sync(self) -> None:
+        """Wait until all rows are on the disk."""
+        with _writing(self.metrics_path):
+            os.fsync(self._metrics.fileno())
+
+    def close(self) -> None:
+        """Close the files; each row was written when it was logged."""
+        for file in (self._metrics, self._board_file):
+            with contextlib.suppress(OSError):  # what is left is a row that could not be written, as was said then
+                file.close()
+
+    def _put(self, event: Event) -> None:
+        event.wall_time = time.time()
+        with _writing(Path(self._board_file.name)):
+            self._board.write(event.SerializeToString())
+            self._board_file.flush()
+
+
+def rows_until(path: Path, frames: int) -> list[str]:
+    """The lines of a `metrics.jsonl` whose step is `frames` at most.
+
+    What follows them may be torn. CheckpointError names the file and the line where one before the last of them is.
+    """
+    try:
+        lines = path.read_bytes().decode("utf-8").splitlines() if path.exists() else []
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except UnicodeDecodeError as error:
+        raise CheckpointError(
+            f"{path}: byte {error.start} is not UTF-8, expected the rows that training wrote; move the file away to go "
+            f"on without them"
+        ) from error
+    steps = [_frames_of(line) for line in lines]
+    count = 1 + max((i for i, step in enumerate(steps) if step is not None and step <= frames), default=-1)
+    if None in steps[:count]:
+        raise CheckpointError(
+            f"{path}, line {steps.index(None) + 1}: is damaged, expected a row that training wrote; move the file away "
+            f"to go on without its rows"
+        )
+    return [line for line, step in zip(lines[:count], steps, strict=False) if step is not None and step <= frames]
+
+
+def flat(tree: dict, prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as one dict with dotted keys."""
+    found = {}
+    for key, value in tree.items():
+        found.update(flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value})
+    return found
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """CheckpointError, with the file's name, where the block cannot write."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def _frames_of(line: str) -> float | None:
+    """The step of a row; None for a line that is none."""
+    try:
+        return float(json.loads(line)["frames"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def _plain(row: dict) -> dict:
+    """JSON has no NaN: a value that is not finite becomes null."""
+    return {
+        k: _plain(v) if isinstance(v, dict) else None if isinstance(v, float) and not math.isfinite(v) else v
+        for k, v in row.items()
+    }

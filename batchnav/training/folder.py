@@ -1,0 +1,211 @@
+"""The folder of a training run: its configuration, curves, weights, and the state from which it goes on when killed.
+
+    config.yaml            the configuration; comments say what was changed since, and at which frame
+    metrics.jsonl          one row per update (and per evaluation)
+    report.html            curves to look at, which are drawn anew now and then while training
+    tensorboard/           the same for TensorBoard
+    policy.safetensors     the weights, loadable with `batchnav.load_policy`
+    resume.pt              everything else that the next update depends on, as torch saves it, and its SHA-256
+    .lock                  whose the folder is, while it is somebody's
+
+Weights and state are written to a temporary file and renamed, so a run killed at any moment finds whole files. The
+state comes last: what it does not cover yet (rows after it) is dropped and made again on resuming.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from batchnav.config import load_config, shortened, to_dict
+from batchnav.errors import CheckpointError
+from batchnav.report.charts import Rows
+from batchnav.report.metrics import load_metrics
+from batchnav.report.page import RunPage
+from batchnav.runtime.files.atomic import lock_folder, remove_leftovers, replacing
+from batchnav.training.curves import Curves, flat
+
+CONFIG_NAME = "config.yaml"
+_SEAL = b"sha256:"
+"""Begins the last 71 bytes of `resume.pt`, which are no part of torch's file: its readers pass over them."""
+PAGE = "report.html"
+_CHANGE = "# from frame "
+"""Begins the comments of `config.yaml` that say what was changed."""
+
+
+class RunFolder:
+    """Opens or creates the folder `path` of a run configured by `config`, and keeps it from other processes.
+
+        with RunFolder(out, run) as folder:
+            state = folder.load()
+            ...
+            folder.begin(frames)
+
+    Args:
+        path: of the folder.
+        config: dataclass of the run.
+        allow_changes: go on with a run whose configuration was another one; `config.yaml` tells of the change.
+
+    CheckpointError where another process has the folder, where it cannot be written, or where it holds a run of another
+    configuration: nothing of it is overwritten. A start that failed before anything was saved binds nobody.
+    """
+
+    def __init__(self, path: Path, config: Any, allow_changes: bool = False):
+        self.path, self.config = path, config
+        self.config_path, self.metrics_path = path / CONFIG_NAME, path / "metrics.jsonl"
+        self.policy_path, self.resume_path = path / "policy.safetensors", path / "resume.pt"
+        self.seconds_before = 0.0
+        self._start = self._last_save = time.monotonic()
+        self._curves: Curves | None = None
+        self._page: RunPage | None = None
+        self.listeners: list[Callable[[dict[str, Any]], None]] = []
+        """Who gets every row, too."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            found = "a file" if path.exists() else error.strerror or error
+            raise CheckpointError(f"{path}: found {found}, expected a folder, or a place for one") from error
+        self._lock = lock_folder(path, CheckpointError)
+        try:
+            for file in (self.config_path, self.metrics_path, self.policy_path, self.resume_path, path / PAGE):
+                remove_leftovers(file)
+            self._changes = self._find_changes(allow_changes)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def holds_run(self) -> bool:
+        """Whether a run has saved anything here."""
+        return self.resume_path.exists() or self.policy_path.exists()
+
+    @property
+    def holds_state(self) -> bool:
+        """Whether there is a state to go on from."""
+        return self.resume_path.exists()
+
+    def _find_changes(self, allowed: bool) -> list[str]:
+        """What differs from the run that is here, a text for each setting."""
+        if not (self.holds_run and self.config_path.exists()):
+            return []
+        found, expected = (flat(to_dict(c)) for c in (load_config(self.config_path, type(self.config)), self.config))
+        different = [key for key in expected if found.get(key) != expected[key]]
+        if different and not allowed:
+            key = different[0]
+            raise CheckpointError(
+                f"{self.path}: holds a run with {key} = {shortened(found.get(key))}, expected "
+                f"{shortened(expected[key])} as asked for now; choose another --out, or go on with the change by "
+                f"--resume, or by --allow-changes"
+            )
+        return [f"{key} = {expected[key]!r}, was {found.get(key)!r}" for key in different]
+
+    def load(self) -> dict | None:
+        """The learner's state to go on from, or None where the run begins."""
+        if not self.resume_path.exists():
+            return None
+        try:
+            state = torch.load(io.BytesIO(_unsealed(self.resume_path)), map_location="cpu", weights_only=True)
+            self.seconds_before = float(state["seconds"])
+            int(state["learner"]["frames"])
+        except Exception as error:  # torch raises many kinds for a damaged file
+            message = " ".join(str(error).split())[:200]
+            raise CheckpointError(
+                f"{self.resume_path}: found no readable resume state ({type(error).__name__}: {message}), expected "
+                f"what training wrote; delete the file to train from the beginning"
+            ) from error
+        return state["learner"]
+
+    def begin(
+        self, frames: int, changes: Sequence[str] = (), metrics: Mapping[str, tuple[float, float]] | None = None
+    ) -> None:
+        """Write the configuration and open the curves: training goes on at `frames`. Rows after it are dropped.
+
+        Args:
+            frames: that are done.
+            changes: what is told in `config.yaml` beside settings that changed.
+            metrics: of the task that the page shows, with their ranges.
+        """
+        self._changes += changes
+        self._curves = Curves(self.path, frames, flat(to_dict(self.config)))
+        self._write_config(frames)
+        self._page = RunPage(self.path / PAGE, self.config, Rows(*load_metrics(self.metrics_path)), metrics or {})
+        self._start = self._last_save = time.monotonic()
+
+    def _write_config(self, frames: int) -> None:
+        known = self.config_path.read_text(encoding="utf-8") if self.holds_run and self.config_path.exists() else ""
+        history = [line for line in known.splitlines() if line.startswith(_CHANGE)]
+        history += [f"{_CHANGE}{frames:,} on: {change}" for change in self._changes]
+        text = yaml.safe_dump(to_dict(self.config), sort_keys=False)
+        with replacing(self.config_path, CheckpointError) as part:
+            part.write_text("".join(line + "\n" for line in history) + text, encoding="utf-8")
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far, those before a resume included."""
+        return self.seconds_before + time.monotonic() - self._start
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Append a row ("frames" is its step) to the curves."""
+        row = {**row, "seconds": round(self.seconds, 3)}
+        curves, page = self._begun()
+        curves.log(row)
+        page.add(row)
+        for listener in self.listeners:
+            listener(row)
+
+    def show(self, frames: int, images: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray]) -> None:
+        """`Curves.show`."""
+        self._begun()[0].show(frames, images, numbers)
+
+    def _begun(self) -> tuple[Curves, RunPage]:
+        assert self._curves is not None and self._page is not None, "begin() opens the curves"
+        return self._curves, self._page
+
+    def save_due(self, every: float) -> bool:
+        """Whether `every` seconds have passed since the last save."""
+        return time.monotonic() - self._last_save >= every
+
+    def save(self, learner_state: dict) -> None:
+        """Keep the state to resume from, whole or not at all, after the rows that led to it."""
+        self._begun()[0].sync()
+        content = io.BytesIO()
+        torch.save({"learner": learner_state, "seconds": self.seconds}, content)
+        content.write(_SEAL + hashlib.sha256(content.getbuffer()).hexdigest().encode())
+        with replacing(self.resume_path, CheckpointError) as part:
+            part.write_bytes(content.getbuffer())
+        self._last_save = time.monotonic()
+
+    def close(self) -> None:
+        """Close the curves, write the page a last time, and leave the folder to others."""
+        try:
+            if self._curves is not None:
+                self._curves.close()
+            if self._page is not None:
+                self._page.write(running=False)
+        finally:
+            self._lock.close()
+
+
+def _unsealed(path: Path) -> bytes:
+    """The content of a resume state, compared with its check sum; states of before there was one have none."""
+    data = path.read_bytes()
+    end = len(data) - len(_SEAL) - 64
+    if not data[max(end, 0) :].startswith(_SEAL):
+        return data
+    if hashlib.sha256(memoryview(data)[:end]).hexdigest().encode() != data[end + len(_SEAL) :]:
+        raise ValueError("its check sum differs")
+    return data[:end]

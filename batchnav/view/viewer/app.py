@@ -1,0 +1,366 @@
+"""The interactive viewer: a session of episodes in the browser, by viser."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from batchnav.data.episodes.episode_file import check_episodes, load_episodes
+from batchnav.data.episodes.generate import generate_episodes
+from batchnav.data.scenes import find_played, find_scenes, scene_ids
+from batchnav.data.source import SCENES_DIR
+from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import needed_appearance
+from batchnav.errors import ArgumentError, DeviceError
+from batchnav.evaluation.run import Player
+from batchnav.evaluation.trajectories import Walk
+from batchnav.runtime.device import resolve_device
+from batchnav.scene.bank import SceneBank
+from batchnav.sensors.camera import camera_poses
+from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
+from batchnav.view.navmesh import island_areas
+from batchnav.view.topdown import BLUE, GREEN, ORANGE, PURPLE, navigable_triangles
+from batchnav.view.video import outcome_of
+from batchnav.view.viewer.model import to_glb
+from batchnav.view.viewer.session import YOU, Session
+
+COLOURS = (BLUE, GREEN, PURPLE, (138, 109, 0), (86, 180, 233))
+"""Of agents in turn; orange is the shortest path's."""
+ISLANDS = ((0, 114, 178), (230, 159, 0), (204, 121, 167), (0, 158, 115))
+"""Of islands, the largest first."""
+CUT = 2.0
+"""Metres above the start from which on nothing is drawn, at first."""
+LIFT = 0.04
+"""Metres by which the navmesh is lifted, and lines twice that, so that no floor hides them."""
+UP = np.array([0.0, 1.0, 0.0], np.float32)
+KEYS = {
+    "forward": ("W", FORWARD), "left": ("A", LEFT), "right": ("D", RIGHT), "look up": ("R", LOOK_UP),
+    "look down": ("F", LOOK_DOWN), "stop": ("X", STOP),
+}  # fmt: skip
+"""What a person drives by: keys and actions."""
+DRAWN = 20
+"""Episodes in each scene, where there is no file of them."""
+SPEEDS = (2, 5, 10, 20, 40)
+"""Steps a second."""
+
+
+def open_session(
+    scenes: tuple[str, ...],
+    episodes: Path | None,
+    players: Mapping[str, Player],
+    device: torch.device,
+    renderer: str = "raycast",
+    scenes_dir: Path = SCENES_DIR,
+) -> Session:
+    """A session in scenes by name, of episodes from a file, or drawn by the rules of Habitat's generator.
+
+    Args:
+        scenes: scene ids (`data.scenes.find_scene`); with `episodes` only episodes in these are kept, all where none.
+        episodes: an episode file.
+        players: agents of one task and body, by name; without any, a person sees depth and colours.
+        device: that agents run on.
+        renderer: for agents that look.
+        scenes_dir: folder below which the scenes of Habitat's episodes lie.
+
+    ArgumentError where there is nothing to look at, EpisodeError for an episode of the file that cannot be played.
+    """
+    config = next((player.config for player in players.values()), NavConfig(sensors=("depth", "rgb")))
+    ids, found = scene_ids(scenes), []
+    if episodes is not None:
+        found = [e for e in load_episodes(episodes) if not ids or e.scene_id in ids]
+        if not found:
+            raise ArgumentError(f"{episodes}: found no episode in {', '.join(ids)}, expected some")
+        loaded = find_played(found, scenes_dir, config.body.navmesh, True)
+        check_episodes(found, {scene.name: scene for scene in loaded})
+    elif ids:
+        loaded = find_scenes(ids, scenes_dir, config.body.navmesh)
+        found = [e for scene in loaded for e in generate_episodes(scene, DRAWN, seed=0)]
+    else:
+        raise ArgumentError("view: found neither scenes nor --episodes, expected some, as house:7")
+    fields = frozenset().union(*(needed_appearance(c) for c in (config, *(p.config for p in players.values()))))
+    return Session(SceneBank.pack(loaded, device, fields), found, players, config, renderer)
+
+
+class Viewer:
+    """A session in the browser: `run` serves it until the process is interrupted.
+
+    Args:
+        session: what is shown.
+        host: address to listen at; 127.0.0.1 is for this machine alone, and for a forwarded port.
+        port: that a browser opens.
+    """
+
+    def __init__(self, session: Session, host: str = "127.0.0.1", port: int = 8080):
+        try:
+            import viser
+        except ImportError as error:
+            raise DeviceError("viser: is not installed, expected `pip install batchnav[viewer]`") from error
+        self.session, self.step, self.playing = session, 0, False
+        self.colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(session.agents)}
+        self.server = viser.ViserServer(host=host, port=port, label="batchnav", verbose=False)
+        self.server.scene.set_up_direction("+y")
+        self.server.scene.configure_default_lights(cast_shadow=False)
+        self.server.gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
+        # One thing at a time: viser answers each click on a thread of its own.
+        self._lock = threading.RLock()
+        self._scene_shown: tuple[Any, ...] = ()
+        self._make_panel()
+        self.show_episode()
+
+    def run(self) -> None:
+        """Serve, and play where that was asked for, until interrupted."""
+        while True:
+            time.sleep(1.0 / float(self.speed.value))
+            if self.playing:
+                self.advance()
+
+    def advance(self) -> None:
+        """A step on; at the end it stops."""
+        with self._lock:
+            self.go_to(self.step + 1)
+            if self.step >= self.last_step:
+                self.playing = False
+                self.play.label = "Play"
+
+    @property
+    def shown(self) -> list[str]:
+        """The agents that are shown."""
+        return [name for name, box in self.boxes.items() if box.value]
+
+    @property
+    def last_step(self) -> int:
+        """Of the longest way that is shown."""
+        return max((len(self.session.track(name).walk.headings) for name in self.shown), default=1) - 1
+
+    # The panel.
+
+    def _make_panel(self) -> None:
+        gui, session = self.server.gui, self.session
+        self.status = gui.add_markdown("")
+        with gui.add_folder("Episode"):
+            self.episode = gui.add_slider("number", 0, max(1, len(session.episodes) - 1), 1, 0)
+            self.time = gui.add_slider("step", 0, 1, 1, 0)
+            self.play = gui.add_button("Play")
+            self.hops = gui.add_button_group("steps", ("start", "back", "on", "end"))
+            self.speed = gui.add_dropdown("steps a second", tuple(map(str, SPEEDS)), initial_value="10")
+            self.episodes = gui.add_button_group("episode", ("previous", "next", "next failure"))
+        with gui.add_folder("Drive"):
+            gui.add_markdown("Keys " + ", ".join(f"{key}: {name}" for name, (key, _) in KEYS.items()))
+            self.moves = gui.add_button_group("action", tuple(KEYS))
+        with gui.add_folder("Shown"):
+            first = session.agents[0]
+            self.boxes = {
+                name: gui.add_checkbox(name, name == first or name in session.players) for name in session.agents
+            }
+            self.options = {name: gui.add_checkbox(name, True) for name in ("navmesh", "shortest path")}
+            self.cut = gui.add_slider("cut at (m)", 0.5, 6.0, 0.1, CUT)
+        self.seen = gui.add_folder("What is seen")
+        self.views: dict[tuple[str, str], Any] = {}
+        with gui.add_folder("Map"):
+            self.map = gui.add_image(np.full((64, 64, 3), 255, np.uint8))
+        self._answer()
+
+    def _answer(self) -> None:
+        """What happens at each click."""
+        hops: dict[str, Callable[[], int]] = {
+            "start": lambda: 0,
+            "back": lambda: self.step - 1,
+            "on": lambda: self.step + 1,
+            "end": lambda: self.last_step,
+        }
+        self.play.on_click(self._locked(lambda _: self.toggle()))
+        self.hops.on_click(self._locked(lambda event: self.go_to(hops[event.target.value]())))
+        self.time.on_update(self._locked(lambda _: self.go_to(int(self.time.value))))
+        self.episode.on_update(self._locked(lambda _: self.pick(int(self.episode.value))))
+        self.episodes.on_click(self._locked(lambda event: self._change_episode(event.target.value)))
+        self.moves.on_click(self._locked(lambda event: self.drive(KEYS[event.target.value][1])))
+        for name, (key, action) in KEYS.items():
+            command = self.server.gui.add_command(f"drive: {name}", hotkey=key)
+            command.on_trigger(self._locked(functools.partial(self._drive_by_key, action)))
+        for box in (*self.boxes.values(), *self.options.values(), self.cut):
+            box.on_update(self._locked(lambda _: self.show_episode()))
+
+    def _locked(self, answer: Callable[[Any], None]) -> Callable[[Any], None]:
+        """An answer that waits for the others; what this program changes in the panel is no click."""
+
+        def call(event: Any) -> None:
+            if event.client is not None:
+                with self._lock:
+                    resolve_device(self.session.bank.device)  # each thread has a CUDA device of its own
+                    answer(event)
+
+        return call
+
+    # What the panel does.
+
+    def toggle(self) -> None:
+        """Play, or pause."""
+        self.playing = not self.playing
+        self.play.label = "Pause" if self.playing else "Play"
+        if self.playing and self.step >= self.last_step:
+            self.go_to(0)
+
+    def pick(self, number: int) -> None:
+        """Go to an episode."""
+        self.session.pick(number)
+        self.step = 0
+        self.show_episode()
+
+    def drive(self, action: int) -> None:
+        """Let the agent that a person drives do this."""
+        self.playing = False
+        self.boxes[YOU].value = True
+        self.session.driver.step(action)
+        self.show_episode()
+        self.go_to(len(self.session.track(YOU).walk.headings) - 1)
+
+    def _drive_by_key(self, action: int, event: Any) -> None:
+        self.drive(action)
+
+    def _change_episode(self, how: str) -> None:
+        if how == "next failure":
+            if not self.session.players:
+                return
+            self.status.content = "looking for a failure ..."
+            if not self.session.next_failure(self.session.agents[0]):
+                self.status.content = "no other failure"
+                return
+            self.pick(self.session.number)
+        else:
+            self.pick(self.session.number + (1 if how == "next" else -1))
+
+    def go_to(self, step: int) -> None:
+        """Show a step."""
+        self.step = min(max(step, 0), self.last_step)
+        self.time.value = self.step
+        self._show_step()
+
+    # What is shown.
+
+    def show_episode(self) -> None:
+        """Everything of the episode: the scene, the navmesh, the paths."""
+        with self._lock:
+            session = self.session
+            start = np.array(session.episode.start_position, np.float32)
+            self._show_scene(float(start[1]))
+            for name in self.boxes:
+                shown = name in self.shown
+                points = session.track(name).walk.positions if shown else np.zeros((0, 3), np.float32)
+                self._line(f"/paths/{_plain(name)}", points, self.colours[name], 0.04)
+            path = session.shortest_path if self.options["shortest path"].value else np.zeros((0, 3), np.float32)
+            self._line("/paths/shortest", path, ORANGE, 0.03)
+            if session.goal is not None:
+                self.server.scene.add_icosphere("/goal", 0.15, color=ORANGE, position=session.goal + UP * 0.15)
+            self.episode.value = session.number
+            self.time.max = max(1, self.last_step)
+            self.go_to(self.step)
+
+    def _show_scene(self, floor: float) -> None:
+        """The mesh below the cut, and the islands of the navmesh; nothing where they are there already."""
+        scene, cut = self.session.scene, float(self.cut.value)
+        wanted = scene.name, round(floor + cut, 2), bool(self.options["navmesh"].value)
+        if wanted == self._scene_shown:
+            return
+        if wanted[:2] != self._scene_shown[:2]:
+            self.server.scene.add_glb("/scene", to_glb(scene.mesh, floor + cut), cast_shadow=False)
+        self.server.scene.remove_by_name("/navmesh")
+        if wanted[2]:
+            corners, island = navigable_triangles(scene.navmesh)
+            below = corners[:, :, 1].min(axis=1) < floor + cut
+            for rank, k in enumerate(np.argsort(-island_areas(scene.navmesh))):
+                part = corners[below & (island == k)].reshape(-1, 3)
+                if len(part):
+                    self.server.scene.add_mesh_simple(
+                        f"/navmesh/{k}", part + UP * LIFT,
+                        np.arange(len(part)).reshape(-1, 3), color=ISLANDS[rank % len(ISLANDS)], opacity=0.4,
+                        side="double", cast_shadow=False,
+                    )  # fmt: skip
+        if self._scene_shown[:1] != wanted[:1]:
+            self._look_at(scene.navmesh.bounds, floor)
+        self._scene_shown = wanted
+
+    def _look_at(self, bounds: np.ndarray, floor: float) -> None:
+        """Put the camera where the whole storey is seen, from the south and above."""
+        low, high = (np.asarray(end, np.float64) for end in bounds)
+        middle, size = (low + high) / 2, float(np.linalg.norm((high - low)[[0, 2]]))
+        middle[1] = floor
+        camera = self.server.initial_camera
+        camera.position, camera.look_at = middle + size * np.array([0.0, 0.95, 0.3]), middle
+        for client in self.server.get_clients().values():
+            client.camera.position, client.camera.look_at = camera.position, camera.look_at
+
+    def _line(self, name: str, points: np.ndarray, colour: tuple[int, int, int], thickness: float) -> None:
+        """A line through points f32 [K, 3]; nothing where there is but one."""
+        if len(points) < 2:
+            self.server.scene.remove_by_name(name)
+            return
+        raised = points + UP * 2 * LIFT
+        self.server.scene.add_line_segments(
+            name, np.stack([raised[:-1], raised[1:]], axis=1), colour, thickness=thickness
+        )
+
+    def _show_step(self) -> None:
+        """The agents, what they see, the map, and how it goes."""
+        session, lines = self.session, []
+        for name in session.agents:
+            if name not in self.shown:
+                self.server.scene.remove_by_name(f"/agents/{_plain(name)}")
+                continue
+            track = session.track(name)
+            k = min(self.step, len(track.walk.headings) - 1)
+            images = session.seen(name, self.step)
+            self._show_agent(name, track.walk, k, next(iter(images.values()), None))
+            for sensor, image in images.items():
+                self._show_view((name, sensor), image)
+            ended = track.metrics and k == len(track.walk.headings) - 1
+            how = outcome_of(session.metric_specs, track.metrics) if ended else ""
+            lines.append(f"**{name}**: step {k + 1} of {len(track.walk.headings)} {how}")
+        for view in [view for view in self.views if view[0] not in self.shown]:
+            self.views.pop(view).remove()
+        self.map.image = np.asarray(session.plan(self.step, {name: self.colours[name] for name in self.shown}))
+        episode = session.episode
+        head = f"episode {episode.episode_id} in {episode.scene_id}, {session.number + 1} of {len(session.episodes)}"
+        self.status.content = "  \n".join([head, *lines])
+
+    def _show_agent(self, name: str, walk: Walk, step: int, image: np.ndarray | None) -> None:
+        """The body as a cylinder, and the camera with what it sees."""
+        body, camera = self.session.config.body, self.session.camera(name)
+        place, colour = f"/agents/{_plain(name)}", self.colours[name]
+        position = walk.positions[step]
+        middle = position + UP * camera.camera_height / 2
+        self.server.scene.add_cylinder(
+            f"{place}/body", radius=body.agent_radius, height=camera.camera_height, color=colour,
+            wxyz=(math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0), position=middle,
+        )  # fmt: skip
+        fov = 2 * math.atan(math.tan(math.radians(camera.hfov_deg) / 2) * camera.height / camera.width)
+        now = slice(step, step + 1)
+        (place_of_camera,), *angles = camera_poses(camera, walk.positions[now], walk.headings[now], walk.tilts[now])
+        # viser's cameras look along +Z with +Y down: half a turn about X; then pitch about X, heading about Y.
+        (cy, sy), (cx, sx) = ((math.cos(a / 2), math.sin(a / 2)) for (a,) in angles)
+        turned = (-cy * sx, cy * cx, -sy * sx, -sy * cx)
+        self.server.scene.add_camera_frustum(
+            f"{place}/camera", fov, camera.width / camera.height, scale=0.35, color=colour, image=image, wxyz=turned,
+            position=place_of_camera,
+        )  # fmt: skip
+
+    def _show_view(self, view: tuple[str, str], image: np.ndarray) -> None:
+        """A picture in the panel, enlarged without blurring."""
+        large = image.repeat(max(1, 256 // image.shape[1]), axis=0).repeat(max(1, 256 // image.shape[1]), axis=1)
+        if view in self.views:
+            self.views[view].image = large
+        else:
+            with self.seen:
+                self.views[view] = self.server.gui.add_image(large, label=": ".join(view))
+
+
+def _plain(name: str) -> str:
+    """A name as a part of a path in the scene."""
+    return "".join(c if c.isalnum() else "_" for c in name)

@@ -1,0 +1,232 @@
+"""What a viewer shows, without a window: episodes, agents' ways through them, and an agent that a person drives."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+
+from batchnav.data.episodes.episode_file import Episode, episode_table
+from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import NavEnv
+from batchnav.errors import ArgumentError
+from batchnav.evaluation.play import evaluate
+from batchnav.evaluation.run import Player
+from batchnav.evaluation.trajectories import Eyes, Walk, Watched
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.scene import Scene
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.rig import MAIN
+from batchnav.sim.bodies import STOP
+from batchnav.tasks import TASKS
+from batchnav.tasks.goal_free import ProgressTask
+from batchnav.types import Metric
+from batchnav.view.mosaic import colour
+from batchnav.view.topdown import ORANGE, TopDownMap
+
+YOU = "you"
+"""The agent that a person drives."""
+MAP_SIZE = 480
+"""Pixels of the map's longer side."""
+
+
+class Track(NamedTuple):
+    """An agent's way through an episode, and how it went."""
+
+    walk: Walk
+    metrics: dict[str, float]
+    """Empty while the episode runs."""
+
+
+class Driver:
+    """Plays what it is told, a step at a time: an agent for `NavEnv` of one environment."""
+
+    def __init__(self, env: NavEnv):
+        self.env, self.ended = env, False
+        self.env.reset()
+        self.rows: list[tuple[np.ndarray, float, float, int]] = []
+        self.metrics: dict[str, float] = {}
+
+    @property
+    def track(self) -> Track:
+        """The way so far, the place where the agent stands now at its end."""
+        rows = self.rows if self.ended else [*self.rows, (*self._pose(), STOP)]
+        positions, headings, tilts, actions = (np.array(column) for column in zip(*rows, strict=True))
+        return Track(Walk(positions, headings.astype(np.float32), tilts.astype(np.float32), actions), self.metrics)
+
+    @torch.inference_mode()
+    def step(self, action: int) -> None:
+        """Do it; nothing where the episode has ended."""
+        if self.ended:
+            return
+        self.rows.append((*self._pose(), action))
+        *_, info = self.env.step(torch.tensor([action], device=self.env.device))
+        self.ended = bool(info["_episode"][0])
+        if self.ended:
+            self.metrics = {name: float(values[0]) for name, values in info["episode"].items()}
+
+    def _pose(self) -> tuple[np.ndarray, float, float]:
+        bodies = self.env.sim.bodies
+        return bodies.position[0].cpu().numpy().copy(), float(bodies.heading[0]), float(bodies.tilt[0])
+
+
+class Session:
+    """Episodes to look at. Each is played when it is first asked for, by every agent.
+
+    Args:
+        bank: of the episodes' scenes, with the appearance that the agents' sensors need.
+        episodes: at least one; their scenes are in the bank.
+        players: agents by the names that they are shown by; all of one task and body.
+        config: what `YOU` play in, and what is seen; by default the first player's.
+        renderer: "raycast", "opengl" or "auto".
+    """
+
+    def __init__(
+        self,
+        bank: SceneBank,
+        episodes: Sequence[Episode],
+        players: Mapping[str, Player] | None = None,
+        config: NavConfig | None = None,
+        renderer: str = "raycast",
+    ):
+        if not episodes:
+            raise ArgumentError("episodes: found none, expected at least one to look at")
+        self.bank, self.episodes, self.renderer = bank, list(episodes), renderer
+        self.players = dict(players or {})
+        self.config = config or next((player.config for player in self.players.values()), NavConfig())
+        self.names = [scene.name for scene in bank.scenes]
+        self.agents = (*self.players, YOU)
+        self._eyes = {
+            name: Eyes(bank, self._config(name), at_once=1, renderer=renderer) for name in self.agents
+        }  # fmt: skip
+        self._tracks: dict[tuple[str, int], Track] = {}
+        self._plans: dict[int, TopDownMap] = {}
+        self._driver: Driver | None = None
+        self.number = 0
+
+    def pick(self, number: int) -> None:
+        """Go to an episode; the numbers begin anew after the last."""
+        self.number = number % len(self.episodes)
+        self._driver = None
+
+    @property
+    def episode(self) -> Episode:
+        """The one that is looked at."""
+        return self.episodes[self.number]
+
+    @property
+    def scene_index(self) -> int:
+        """The row of its scene in the bank."""
+        return self.names.index(self.episode.scene_id)
+
+    @property
+    def scene(self) -> Scene:
+        """Its scene."""
+        return self.bank.scenes[self.scene_index]
+
+    @property
+    def metric_specs(self) -> tuple[Metric, ...]:
+        """What the task says of its metrics."""
+        return TASKS[self.config.task_name].metric_specs
+
+    @property
+    def goal(self) -> np.ndarray | None:
+        """f32 [3]: of several goals that which is nearest to walk to; None where the task has none."""
+        if issubclass(TASKS[self.config.task_name], ProgressTask):  # files of starts have goals, which do not matter
+            return None
+        goals = np.array([goal.position for goal in self.episode.goals], np.float32).reshape(-1, 3)
+        if not len(goals):
+            return None
+        start = np.array([self.episode.start_position] * len(goals), np.float32)
+        return goals[int(np.argmin(self.scene.navmesh.geodesic_distance(start, goals)))]
+
+    @property
+    def shortest_path(self) -> np.ndarray:
+        """f32 [K, 3], from the start to the goal; empty where there is no goal."""
+        if self.goal is None:
+            return np.zeros((0, 3), np.float32)
+        return self.scene.navmesh.shortest_path(np.array(self.episode.start_position, np.float32), self.goal)
+
+    def track(self, name: str) -> Track:
+        """An agent's way through the episode: plays it where that was not done yet."""
+        if name == YOU:
+            return self.driver.track
+        key = name, self.number
+        if key not in self._tracks:
+            self._tracks[key] = self._play(self.players[name])
+        return self._tracks[key]
+
+    @property
+    def driver(self) -> Driver:
+        """Of the agent that a person drives: the episode begins when it is first asked for."""
+        if self._driver is None:
+            body = dataclasses.replace(self.config.body, control="v1")  # a person may look up and down
+            self._driver = Driver(self._environment(dataclasses.replace(self.config, body=body), sees=False))
+        return self._driver
+
+    def failed(self, name: str) -> bool:
+        """Whether an agent did not succeed in the episode; for a task without success, never."""
+        metrics = self.track(name).metrics
+        return any(metrics[m.name] == 0.0 for m in self.metric_specs if m.headline and m.binary)
+
+    def next_failure(self, name: str) -> bool:
+        """Go to the next episode in which an agent fails, playing those on the way; False where there is no other."""
+        begin, driver = self.number, self._driver
+        for step in range(1, len(self.episodes)):
+            self.pick(begin + step)
+            if self.failed(name):
+                return True
+        self.number, self._driver = begin, driver
+        return False
+
+    def seen(self, name: str, step: int) -> dict[str, np.ndarray]:
+        """What an agent saw at a step, as pictures u8 [H, W, 3] by sensor; at the last one where it is shorter."""
+        walk = self.track(name).walk
+        k = min(step, len(walk.headings) - 1)
+        scene = np.array([self.scene_index], np.int32)
+        images = self._eyes[name].look(
+            scene, *(part[k : k + 1] for part in (walk.positions, walk.headings, walk.tilts))
+        )
+        return {sensor: colour(values[0], spec) for sensor, (spec, values) in images.items()}
+
+    def camera(self, name: str) -> CameraConfig:
+        """The camera of an agent's that the first of `seen` is from; the main one where nothing is seen."""
+        return self._config(name).all_cameras[next(iter(self._eyes[name].rig.sensors), MAIN)]
+
+    def plan(self, step: int, colours: dict[str, tuple[int, int, int]]) -> Image.Image:
+        """The map with the shortest path, and the ways up to a step of the agents that have a colour."""
+        if self.number not in self._plans:
+            height = float(self.episode.start_position[1])
+            self._plans = {self.number: TopDownMap(self.scene.navmesh, self.scene.mesh, height, MAP_SIZE)}
+        plan = self._plans[self.number].copy()
+        if self.goal is not None:
+            plan.draw_path(self.shortest_path, ORANGE, dash=7.0)
+            plan.draw_goal(self.goal)
+        for name, colour_of_name in colours.items():
+            walk = self.track(name).walk
+            k = min(step, len(walk.headings) - 1)
+            plan.draw_path(walk.positions[: k + 1], colour_of_name)
+            plan.draw_start(walk.positions[k], float(walk.headings[k]), colour_of_name)
+        plan.draw_scale_bar()
+        return plan.image
+
+    def _config(self, name: str) -> NavConfig:
+        return self.players[name].config if name in self.players else self.config
+
+    def _play(self, player: Player) -> Track:
+        """One episode, by itself."""
+        env = self._environment(player.config, player.sees)
+        agent = Watched(player.enter(env), env)
+        found = evaluate(agent, env, 1)
+        return Track(agent.walks(1)[0], {m.name: float(found[m.name][0]) for m in env.task.metric_specs})
+
+    def _environment(self, config: NavConfig, sees: bool) -> NavEnv:
+        """An environment that plays the episode, and draws nothing where nobody looks."""
+        table = episode_table([self.episode], self.names, self.bank.device)
+        config = config if sees else dataclasses.replace(config, sensors=())
+        renderer = self.renderer if sees else "raycast"
+        return NavEnv(self.bank, 1, task=config.task_name, config=config, episodes=table, renderer=renderer)

@@ -1,0 +1,237 @@
+"""The reference agents in a room that one can draw: 6 x 6 m, a wall from its north edge to 1.5 m before its south edge.
+
+      x=0        3        6
+z=0    +---------#--------+
+       |         #        |
+       |    S    #    G   |
+       |         #        |
+z=4.5  |                  |
+z=6    +------------------+
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from batchnav.agents.registry import (
+    REFERENCE_AGENTS,
+    ForwardAgent,
+    GreedyAgent,
+    OracleAgent,
+    RandomAgent,
+    make_reference_agent,
+)
+from batchnav.envs.nav import PointNavEnv
+from batchnav.errors import ArgumentError, ConfigError
+from batchnav.evaluation.play import evaluate, record
+from batchnav.scene.scene import make_scene
+from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
+from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.tasks.pointnav import METRICS
+from batchnav.types import TriangleMesh
+
+SOUTH_EAST, EAST, SOUTH = -3 * math.pi / 4, -math.pi / 2, math.pi
+
+
+def box(low, high):
+    """Vertices and faces of an axis-aligned box, counter-clockwise from outside."""
+    x, y, z = zip(low, high, strict=True)
+    vertices = [(x[i & 1], y[i >> 1 & 1], z[i >> 2]) for i in range(8)]
+    quads = [(0, 2, 3, 1), (4, 5, 7, 6), (0, 1, 5, 4), (2, 6, 7, 3), (0, 4, 6, 2), (1, 3, 7, 5)]
+    faces = [triangle for a, b, c, d in quads for triangle in ((a, b, c), (a, c, d))]
+    return np.array(vertices, np.float32), np.array(faces, np.int32)
+
+
+@pytest.fixture(scope="module")
+def room():
+    floor, floor_faces = box((0.0, -0.2, 0.0), (6.0, 0.0, 6.0))
+    wall, wall_faces = box((2.9, 0.0, 0.0), (3.1, 2.5, 4.5))
+    mesh = TriangleMesh(np.concatenate([floor, wall]), np.concatenate([floor_faces, wall_faces + 8]))
+    return make_scene("room", mesh)
+
+
+def make_env(room, episodes, num_envs=None, **options):
+    """An environment that plays (start x, z, heading, goal x, z)."""
+    y = float(room.navmesh.snap(np.array([[1.0, 0.0, 5.0]], np.float32))[0, 1])
+    table = EpisodeTable(
+        torch.zeros(len(episodes), dtype=torch.int32),
+        torch.tensor([(e[0], y, e[1]) for e in episodes]),
+        torch.tensor([float(e[2]) for e in episodes]),
+        torch.tensor([(e[3], y, e[4]) for e in episodes]),
+    )
+    options = {"height": 4, "width": 4} | options
+    return PointNavEnv([room], num_envs or len(episodes), device="cpu", episodes=table, **options)
+
+
+def test_the_sensor_agents_choose_what_the_sensor_says(room):
+    env = make_env(room, [(1.0, 5.0, 0.0, 2.0, 5.0)])
+    angles = torch.tensor([0.0, 0.08, 0.09, -0.08, -0.09, 3.0, -3.0, 1.0])
+    distances = torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.19])
+    observations = {"pointgoal": torch.stack([distances, angles], dim=1)}
+    start = torch.zeros(8, dtype=torch.bool)
+    # Half a turn is 5 degrees = 0.0873 rad.
+    greedy = GreedyAgent(env).act(observations, start)
+    assert greedy.tolist() == [FORWARD, FORWARD, LEFT, FORWARD, RIGHT, LEFT, RIGHT, STOP]
+    assert ForwardAgent(env).act(observations, start).tolist() == [FORWARD] * 7 + [STOP]
+    assert greedy.dtype == torch.int64
+
+
+def test_random_agent_is_fair_and_repeats(room):
+    env = make_env(room, [(1.0, 5.0, 0.0, 2.0, 5.0)])
+    agent, far = RandomAgent(env, seed=3), {"pointgoal": torch.full((3000, 2), 1.0)}
+    agent.reset(3000)
+    first = agent.act(far, torch.zeros(3000, dtype=torch.bool))
+    counts = torch.bincount(first, minlength=4).tolist()
+    # 1000 of each expected; five standard deviations are 129.
+    assert counts[STOP] == 0 and all(abs(count - 1000) < 129 for count in counts[1:])
+    agent.reset(3000)
+    assert torch.equal(first, agent.act(far, torch.zeros(3000, dtype=torch.bool)))
+
+
+def test_round_the_wall(room):
+    """Only the oracle finds the way round; greedy, aiming straight through the wall, runs into it."""
+    episodes = [(1.5, 2.0, EAST, 4.5, 2.0), (1.5, 2.0, SOUTH, 4.5, 2.0), (4.5, 1.0, 0.3, 1.0, 1.0)]
+    env = make_env(room, episodes)
+    oracle = evaluate(OracleAgent(env), env, len(episodes))
+    assert oracle["success"].tolist() == [1.0] * 3
+    # The heading is quantised to 10 degrees, which lengthens the path by 1 - cos 5 degrees at the most; corners add.
+    assert oracle["spl"].min() > 0.9
+    greedy = evaluate(GreedyAgent(env), env, len(episodes))
+    assert greedy["success"].tolist() == [0.0] * 3
+    assert greedy["steps"].tolist() == [500.0] * 3
+
+
+def test_straight_ahead_all_but_random_arrive(room):
+    env = make_env(room, [(1.0, 5.2, EAST, 4.0, 5.2)])
+    for name in ("forward", "greedy", "oracle"):
+        result = evaluate(REFERENCE_AGENTS[name](env), env, 1)
+        assert result["success"].tolist() == [1.0], name
+        # Twelve steps of 0.25 m, or one less: the last may end within 0.2 m.
+        assert result["steps"][0] in (12.0, 13.0), name
+        assert result["start_distance"][0] == pytest.approx(3.0, abs=1e-4)
+
+
+class Counter:
+    """Goes forward, and stops after as many steps as the goal lies quarter-metres ahead; notes the episodes' starts."""
+
+    def reset(self, num_envs):
+        self.starts = torch.zeros(num_envs, dtype=torch.int64)
+
+    def act(self, observations, episode_start):
+        self.starts += episode_start
+        return torch.where(observations["pointgoal"][:, 0] < 0.2, STOP, FORWARD)
+
+
+@pytest.mark.parametrize("num_envs", [1, 3, 7])
+def test_every_episode_counts_once(room, num_envs):
+    """Seven episodes of different lengths, played in any number of environments, give the same seven rows."""
+    episodes = [(1.0, 5.2, EAST, 1.5 + 0.5 * k, 5.2) for k in range(7)]
+    env = make_env(room, episodes, num_envs)
+    agent = Counter()
+    result = evaluate(agent, env, 7)
+    assert result["start_distance"] == pytest.approx([0.5 + 0.5 * k for k in range(7)], abs=1e-4)
+    assert result["steps"].tolist() == [3.0 + 2.0 * k for k in range(7)] or result["success"].all()
+    assert all(len(result[name]) == 7 and np.isfinite(result[name]).all() for name in METRICS)
+    assert result["scene"].tolist() == [0] * 7
+    told: list[int] = []
+    again = evaluate(agent, env, 7, show=told.append)
+    assert all(np.array_equal(result[name], again[name]) for name in result)
+    assert told == sorted(told) and told[0] == 0 and told[-1] == 7
+
+
+def test_rows_are_those_of_the_table(room):
+    """What evaluate counts as episode k is the table's row k."""
+    episodes = [(1.0 + 0.1 * k, 5.2, EAST, 4.0, 5.2) for k in range(5)]
+    env = make_env(room, episodes, 2)
+    seen = {}
+    real_step = env.step
+
+    def step(actions):
+        out = real_step(actions)
+        for i in np.flatnonzero(out[4]["_episode"].numpy()):
+            row = int(env.task.notes.table_index[i])
+            if row >= 0:
+                assert row not in seen
+                seen[row] = float(out[4]["episode"]["path_length"][i])
+        return out
+
+    env.step = step
+    result = evaluate(Counter(), env, 5)
+    assert [seen[k] for k in range(5)] == result["path_length"].tolist()
+
+
+def test_sampled_episodes_are_those_of_the_seed(room):
+    env = PointNavEnv([room], 4, device="cpu", height=4, width=4, max_steps=40)
+    agent = GreedyAgent(env)
+    first, other, again = (
+        evaluate(agent, env, 10, seed=1),
+        evaluate(agent, env, 10, seed=2),
+        evaluate(agent, env, 10, seed=1),
+    )
+    assert np.array_equal(first["start_distance"], again["start_distance"])
+    assert np.array_equal(first["spl"], again["spl"])
+    assert not np.array_equal(first["start_distance"], other["start_distance"])
+
+
+@pytest.mark.parametrize("number", [0, -1, 3])
+def test_too_many_episodes_are_refused(room, number):
+    env = make_env(room, [(1.0, 5.2, EAST, 4.0, 5.2)] * 2)
+    with pytest.raises(ArgumentError, match=f"num_episodes: found {number}"):
+        evaluate(Counter(), env, number)
+
+
+def test_recording(room):
+    env = make_env(room, [(1.0, 5.2, EAST, 3.0, 5.2), (1.5, 2.0, EAST, 4.5, 2.0)], height=8, width=8)
+    straight, around = record(OracleAgent(env), env)
+    assert straight.positions.shape == (len(straight.actions), 3)
+    assert straight.images["depth"].values.shape == (len(straight.actions), 1, 8, 8)
+    assert straight.actions[-1] == STOP and straight.metrics["success"] == 1.0
+    assert straight.metrics["steps"] == len(straight.actions) < len(around.actions)
+    # A quarter of a metre to the east at each step.
+    assert np.diff(straight.positions[:, 0]) == pytest.approx(0.25, abs=1e-3)
+    assert around.goal[[0, 2]] == pytest.approx([4.5, 2.0])
+    walked = np.linalg.norm(np.diff(around.positions, axis=0), axis=1).sum()
+    assert walked == pytest.approx(around.metrics["path_length"], rel=1e-4)
+
+
+def test_the_oracle_compiles_for_the_gpu(room, compile_ptx):
+    from numba import typeof
+
+    from batchnav.agents.shortest_path import follow_cuda
+
+    env = make_env(room, [(1.0, 5.2, EAST, 4.0, 5.2)])
+    oracle = OracleAgent(env)
+    arguments = (*oracle._read, oracle._scratch, *oracle._written)
+    assert ".entry" in compile_ptx(follow_cuda, *map(typeof, arguments))
+
+
+@pytest.mark.cuda
+def test_the_oracle_arrives_on_the_gpu(room):
+    episodes = [(1.5, 2.0, EAST, 4.5, 2.0), (1.5, 2.0, SOUTH, 4.5, 2.0), (4.5, 1.0, 0.3, 1.0, 1.0)]
+    cpu = make_env(room, episodes)
+    table = EpisodeTable(*(value.cuda() for value in cpu.task.episodes))
+    env = PointNavEnv([room], 3, device="cuda", episodes=table, height=4, width=4)
+    result = evaluate(OracleAgent(env), env, 3)
+    assert result["success"].tolist() == [1.0] * 3
+    assert result["spl"].min() > 0.9
+
+
+def test_reference_agents_act_by_speeds_as_by_steps(room):
+    """Habitat's highest speeds are its steps and turns, a second each."""
+    episodes = [(1.0, 3.0, SOUTH, 5.0, 3.0), (1.0, 5.0, EAST, 2.0, 5.0)]
+    for name in ("oracle", "greedy", "forward", "random"):
+        found = []
+        for control in ("v0", "velocity"):
+            env = make_env(room, episodes, control=control, max_steps=100)
+            found.append(evaluate(make_reference_agent(name, env), env, 2))
+        for metric, values in found[0].items():
+            np.testing.assert_allclose(found[1][metric], values, atol=1e-3, err_msg=f"{name}: {metric}")
+
+
+@pytest.mark.parametrize("velocity", [{"lin_vel_range": [0.1, 0.25]}, {"ang_vel_range_deg": [-20.0, 10.0]}])
+def test_speeds_that_reference_agents_cannot_do_with_are_named(room, velocity):
+    env = make_env(room, [(1.0, 3.0, SOUTH, 5.0, 3.0)], control="velocity", velocity=velocity)
+    with pytest.raises(ConfigError, match=r"body\.velocity: found .* m/s and .* deg/s, expected speeds"):
+        make_reference_agent("oracle", env)

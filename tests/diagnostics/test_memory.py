@@ -1,0 +1,180 @@
+"""The prediction of a run's memory, beside the tensors of the run."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from batchnav.data.config import ScenesConfig
+from batchnav.data.scenes import find_scene, measure_scenes
+from batchnav.diagnostics import memory
+from batchnav.diagnostics.memory import predict_memory
+from batchnav.envs.nav import NavEnv, PointNavEnv, needed_appearance
+from batchnav.envs.stream import SceneStream
+from batchnav.policy import ActorCritic
+from batchnav.policy.config import PolicyConfig
+from batchnav.policy.encoder import ENCODERS, SimpleCNN
+from batchnav.ppo import Learner
+from batchnav.ppo.config import PPOConfig
+from batchnav.procedural import make_swatches
+from batchnav.runtime.device import resolve_device
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.resident import Capacity
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.rgb import RGBConfig
+from batchnav.tasks import TASKS
+from batchnav.training.config import PointNavRun
+
+RUN = PointNavRun(
+    camera=CameraConfig(height=32, width=32),
+    scenes=ScenesConfig(houses=3, first_house=3),
+    policy=PolicyConfig(base_width=8, visual_size=32, hidden_size=32),
+    ppo=PPOConfig(num_envs=32, rollout_steps=16),
+)
+
+
+def tensors_of(part):
+    """The tensors of an object, each memory counted once."""
+    values = part if isinstance(part, tuple) else vars(part).values()
+    found = [value for value in values if isinstance(value, torch.Tensor)]
+    found += [v for value in values if isinstance(value, dict) for v in value.values() if isinstance(v, torch.Tensor)]
+    return {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in found}
+
+
+def learner_of(run, env):
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
+    return Learner(policy, env, run.ppo)
+
+
+@pytest.mark.parametrize("task", ["flee", "explore"])
+def test_another_tasks_tensors_are_counted(task):
+    run = dataclasses.replace(RUN, task=TASKS[task].Config(max_steps=50))
+    found = predict_memory(run, measure_scenes(run.scenes.names), torch.device("cpu"))
+    scenes = [find_scene(name) for name in run.scenes.names]
+    env = NavEnv(scenes, 32, "cpu", task=task, config=run.nav)
+    sim, mine = env.sim, env.task
+    parts = (sim.bodies, sim.queue, sim.origin, mine.state, mine.notes, mine.upcoming, mine.finished, tuple(mine.own))
+    kept = {key: size for part in parts for key, size in tensors_of(part).items()}
+    kept |= tensors_of(tuple(mine.metrics.values())) | tensors_of((mine.reward,))
+    assert found["simulator"] == sum(kept.values()) + env.bank.search_scratch(sim.chunks).data.nbytes
+
+
+@pytest.mark.parametrize(
+    ("slots", "sensors", "redraws"),
+    [
+        (0, ("depth",), False), (2, ("depth",), False), (0, ("rgb",), False), (2, ("depth", "rgb"), False),
+        (2, ("rgb",), True),
+    ],
+)  # fmt: skip
+def test_every_tensor_that_stays_is_counted(slots, sensors, redraws):
+    policy = dataclasses.replace(RUN.policy, normalized=("rgb",))
+    scenes = dataclasses.replace(RUN.scenes, slots=slots, redraw_finishes=redraws)
+    run = dataclasses.replace(RUN, scenes=scenes, sensors=sensors, policy=policy)
+    capacities, cpu = measure_scenes(run.scenes.names), torch.device("cpu")
+    if slots:
+        room = Capacity.for_all(capacities)
+        stream, swatches = SceneStream(run.scenes.names, find_scene, room, slots), make_swatches() if redraws else None
+        env = PointNavEnv(stream, 32, "cpu", config=run.nav, swatches=swatches)
+    else:
+        env = PointNavEnv([find_scene(name) for name in run.scenes.names], 32, "cpu", config=run.nav)
+    learner, found = learner_of(run, env), predict_memory(run, capacities, cpu)
+    learner.update(0.0)
+    sim, bank = env.sim, env.bank
+    # Textures that scenes share are counted for each of them, unless slots hold them.
+    fields = needed_appearance(run.nav)
+    banks = [bank] if slots else [SceneBank.pack([scene], "cpu", fields) for scene in bank.scenes]
+    parts = (part for one in banks for part in (one.bvh, one.navmesh, one.appearance or ()))
+    scenes = sum(sum(tensors_of(part).values()) for part in parts)
+    assert found["scenes"] == pytest.approx(scenes, rel=1e-4)  # a row of links for each scene
+    parts = (sim.bodies, sim.queue, sim.origin, env.task.state, env.task.notes, env.task.upcoming, env.task.finished)
+    simulator = sum(sum(tensors_of(part).values()) for part in parts)
+    simulator += env.task.reward.nbytes + env.task.observations["pointgoal"].nbytes
+    assert found["simulator"] == simulator + bank.search_scratch(sim.chunks).data.nbytes
+    seen = sum(tensor.nbytes for tensor in env._own.values())
+    metres = env.rig.renderers[""].depth.nbytes
+    assert found["images"] == metres * (2 if "rgb" in sensors else 1) + seen  # and triangles
+    assert found["rollout"] == sum(tensors_of(learner.rollout).values()) + learner.state.nbytes
+    moments = sum(
+        state[name].nbytes for state in learner.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")
+    )
+    gradients = sum(2 * parameter.nbytes for parameter in learner.policy.parameters())
+    assert found["weights and optimiser"] == moments + gradients
+
+
+def test_what_every_camera_sees_is_counted():
+    """A camera whose sensors read triangles has an image of them; one that no sensor reads has none at all."""
+    cameras = {"left": CameraConfig(height=16, width=24), "back": CameraConfig(height=32, width=32)}
+    run = dataclasses.replace(RUN, cameras=cameras, sensors=("depth", "normals", "left_depth"))
+    env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.nav)
+    env.reset()
+    seen = sum(tensor.nbytes for tensor in env._own.values())
+    drawn = sum(tensors_of(renderer)[renderer.depth.data_ptr()] for renderer in env.rig.renderers.values())
+    main = env.rig.renderers[""]
+    found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
+    assert found["images"] == drawn + main._triangle.nbytes + seen
+
+
+def test_samples_of_a_pixel_are_counted():
+    """Four of each are drawn by a renderer of its own, and kept until their mean is taken."""
+    run = dataclasses.replace(RUN, sensors=("depth", "rgb"), rgb=RGBConfig(samples=4))
+    env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.nav)
+    env.reset()
+    seen = sum(tensor.nbytes for tensor in env._own.values())
+    plain, fine = env.rig.renderers.values()
+    samples = 4 * env._own["rgb"].nbytes
+    found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
+    assert found["images"] == plain.depth.nbytes + fine.depth.nbytes + fine._triangle.nbytes + samples + seen
+
+
+def test_learning_grows_with_the_frames_of_a_minibatch():
+    capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
+    one = predict_memory(RUN, capacities, cpu)["learning"]
+    half = dataclasses.replace(RUN, ppo=dataclasses.replace(RUN.ppo, minibatches=4))
+    assert predict_memory(half, capacities, cpu)["learning"] == pytest.approx(one / 2, rel=1e-6)
+
+
+def test_gradients_of_images_are_counted_where_weights_are_larger(monkeypatch):
+    """Those of the first block's images are the largest of a minibatch, not the few weights of the last."""
+    run = dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, base_width=32))
+    capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
+    found = predict_memory(run, capacities, cpu)["learning"]
+    monkeypatch.setattr(memory, "LARGEST_IN_BACKWARD", 0)
+    kept = predict_memory(run, capacities, cpu)["learning"]
+    frames = run.ppo.num_envs * run.ppo.rollout_steps // run.ppo.minibatches
+    assert found - kept == 3 * frames * 32 * 8 * 8 * 4  # channels, cells, float32
+
+
+class InParts(SimpleCNN):
+    """Keeps more tensors for more images."""
+
+    def forward(self, image):
+        return torch.cat([super(InParts, self).forward(part) for part in image.split(50)])
+
+
+def test_an_encoder_that_keeps_more_tensors_of_more_frames(monkeypatch):
+    monkeypatch.setitem(ENCODERS, "in_parts", InParts)
+    capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
+    found = [
+        predict_memory(dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, encoder=name)), capacities, cpu)
+        for name in ("simple_cnn", "in_parts")
+    ]
+    whole, parts = (prediction["learning"] for prediction in found)
+    assert 0.5 * whole < parts < 1.5 * whole
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("graphs", [False, True])
+def test_the_prediction_holds_within_fifteen_percent(graphs):
+    run = PointNavRun(scenes=ScenesConfig(houses=4), ppo=PPOConfig(num_envs=1024, minibatches=2))
+    device, names = resolve_device("cuda"), run.scenes.names
+    predicted = predict_memory(run, measure_scenes(names), device)
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    env = PointNavEnv([find_scene(name) for name in names], 1024, device, config=run.nav)
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
+    learner = Learner(policy, env, run.ppo, graphs=graphs)
+    for _ in range(4):
+        learner.update(0.0).read()
+    measured = torch.cuda.max_memory_allocated() - before
+    assert sum(predicted.values()) == pytest.approx(measured, rel=0.15), f"measured {measured:,}, predicted {predicted}"

@@ -1,0 +1,311 @@
+"""Finishes drawn anew: of the same kind, on the same surfaces, by the seed alone; all else stays as it is."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from numba import types as nb
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from batchnav.config import from_dict
+from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.prepared.scene_file import load_prepared, save_prepared
+from batchnav.data.scenes import find_scenes
+from batchnav.envs.nav import NavEnv
+from batchnav.envs.stream import SceneStream
+from batchnav.errors import ArgumentError, CheckpointError, ConfigError, MeshError
+from batchnav.procedural import make_swatches
+from batchnav.procedural.materials.finishes import FINISHES, NUM_KINDS
+from batchnav.procedural.materials.textures import FAMILIES, LIBRARY
+from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.files.bundled import EPISODES
+from batchnav.scene import material_sampling as finishes
+from batchnav.scene.appearance import COLOR_FIELDS, Appearance
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.material_sampling import PERIOD
+from batchnav.scene.resident import Capacity, SlotBank
+from batchnav.scene.surface import check_surface
+from batchnav.training import loop as training
+from batchnav.training.config import PointNavRun
+from batchnav.types import LIGHT_STEPS
+
+N, NAMES = 4, ("house:7", "house:17")
+SMALL = {"sensors": ("rgb", "depth", "semantic"), "height": 16, "width": 16, "max_steps": 40}
+devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+
+
+@pytest.fixture(scope="module")
+def swatches():
+    return make_swatches()
+
+
+@pytest.fixture(scope="module")
+def houses():
+    return find_scenes(NAMES)
+
+
+@pytest.fixture(scope="module")
+def room(houses):
+    """A scene from a file: as a house, but nothing is known of its finishes."""
+    mesh = houses[0].mesh
+    return houses[0]._replace(name="room", mesh=mesh._replace(surface=mesh.surface._replace(finish=None)))
+
+
+def drawn(bank, seed=3, count=0, every_house=True):
+    """The materials that a bank has then, and their rows of finishes, on the CPU."""
+    bank.draw_finishes(torch.tensor([seed], device=bank.device), count, every_house)
+    return bank.appearance.materials.cpu().numpy().copy(), bank.appearance.finish.cpu().numpy()
+
+
+def same_bits(some, others):
+    """Whether materials are equal, links included, which are no numbers."""
+    return np.array_equal(some.view(np.int32), others.view(np.int32))
+
+
+def by_house(bank):
+    """bool [M] for each house: its rows of materials."""
+    house = bank.appearance.finish[:, 0].cpu().numpy()
+    return [house == key for key in dict.fromkeys(house.tolist()) if key]
+
+
+def test_every_material_of_a_house_is_a_shade_of_a_finish(houses):
+    for house in houses:
+        surface = house.mesh.surface
+        number, kind, light, is_mean = surface.finish.T
+        assert len(number) == len(surface.materials) and kind.min() >= 0 and kind.max() < NUM_KINDS
+        assert light.min() >= 0 and light.max() <= LIGHT_STEPS and set(is_mean) == {0, 1}
+        for i in np.unique(number):  # one kind, one texture, one colour in more or less light
+            of_it = number == i
+            assert len(set(kind[of_it])) == 1
+            for plain in (0, 1):
+                shades = np.flatnonzero(of_it & (is_mean == plain))
+                assert len({surface.materials[m].texture for m in shades}) <= 1
+                colors = np.array([surface.materials[m].color[:3] for m in shades]).reshape(-1, 3)
+                full = colors * LIGHT_STEPS / np.maximum(light[shades], 1)[:, None]
+                assert not len(full) or np.ptp(full, axis=0).max() < 5e-4
+
+
+def test_swatches_are_of_every_word_and_of_their_kind(swatches):
+    assert len(swatches.materials) == 2 * swatches.starts[-1] and len(swatches.starts) == NUM_KINDS + 1
+    sizes = np.diff(swatches.starts)
+    assert (sizes.reshape(len(FINISHES), -1).sum(1) > 500).all()
+    families = [None, *FAMILIES]
+    for kind in np.flatnonzero(sizes):
+        for i in range(swatches.starts[kind], swatches.starts[kind + 1]):
+            whole, plain = swatches.materials[2 * i : 2 * i + 2]
+            family = LIBRARY[whole.texture][0] if whole.texture >= 0 else None
+            assert family == families[kind % len(families)] and plain.texture == -1
+
+
+@devices
+def test_finishes_are_drawn_from_swatches_of_their_kind(houses, swatches, device):
+    bank = SceneBank.pack(houses, device, COLOR_FIELDS, swatches)
+    materials, finish = drawn(bank)
+    seen = {}
+    for row in np.flatnonzero(finish[:, 2] >= 0):
+        house, number, kind, shade = finish[row].tolist()
+        first, end = swatches.starts[kind : kind + 2]
+        of_kind = materials[2 * first + (shade & 1) : 2 * end : 2]
+        light = np.float32(shade >> 1) / np.float32(LIGHT_STEPS)
+        same = np.isclose(of_kind[:, :3] * light, materials[row, :3], atol=1e-6).all(1)
+        same &= (of_kind[:, 3:].view(np.int32) == materials[row, 3:].view(np.int32)).all(1)  # bit for bit
+        assert same.any()
+        found = set(np.flatnonzero(same))
+        seen[house, number] = seen.get((house, number), found) & found if light else found
+    assert all(seen.values())  # all shades of a finish are shades of one swatch
+
+
+@devices
+def test_the_seed_and_the_count_decide(houses, swatches, device):
+    bank = SceneBank.pack(houses, device, COLOR_FIELDS, swatches)
+    first, _ = drawn(bank)
+    pointer = bank.appearance.materials.data_ptr()
+    times = [drawn(bank, count=count)[0] for count in range(2 * PERIOD + 1)]
+    drawn(bank)
+    assert all(same_bits(drawn(bank, count=i, every_house=False)[0], times[i]) for i in range(1, len(times)))
+    assert bank.appearance.materials.data_ptr() == pointer
+    for rows in by_house(bank):
+        changes = [not same_bits(a[rows], b[rows]) for a, b in itertools.pairwise(times)]
+        assert sum(changes) == 2 and np.diff(np.flatnonzero(changes)) == PERIOD
+    alone = SceneBank.pack(houses[1:], device, COLOR_FIELDS, swatches)
+    (own,) = by_house(alone)
+    assert same_bits(drawn(alone)[0][own], first[by_house(bank)[1]]) and same_bits(drawn(bank)[0], first)
+    assert not same_bits(drawn(bank, seed=4)[0], first)
+
+
+@pytest.mark.cuda
+def test_cpu_and_gpu_draw_the_same(houses, swatches):
+    found = [drawn(SceneBank.pack(houses, device, COLOR_FIELDS, swatches), count=5)[0] for device in ("cpu", "cuda")]
+    assert same_bits(*found)
+
+
+def test_what_has_no_finishes_stays(houses, swatches, room):
+    bank = SceneBank.pack([room, houses[1]], "cpu", COLOR_FIELDS, swatches)
+    stays = bank.appearance.finish.numpy()[:, 2] < 0
+    before = bank.appearance.materials.numpy().copy()
+    after, _ = drawn(bank)
+    assert same_bits(before[stays], after[stays]) and not same_bits(before[~stays], after[~stays])
+    without = SceneBank.pack(houses, "cpu", Appearance._fields[:-1])
+    assert not len(without.appearance.finish) and without.finishes is None
+    without.draw_finishes(torch.tensor([0]), 1)  # nothing
+    (scan,) = find_scenes(["scan:7"])
+    assert scan.mesh.surface.finish[-1].tolist() == [0, -1, 0, 0]  # of pieces that float
+
+
+def make(scenes, device, swatches, **options):
+    return NavEnv(scenes, N, device, 5, swatches=swatches, **{**SMALL, **options})
+
+
+def play(env, calls):
+    """The observations of some rollouts."""
+    moves, seen = torch.randint(1, 4, (calls, 3, N), generator=torch.Generator().manual_seed(calls)), []
+    for rollout in moves:
+        env.between_rollouts()
+        seen += [env.step(action.to(env.device))[0] for action in rollout]
+    return [{name: value.cpu() for name, value in one.items()} for one in seen]
+
+
+def equal(some, others, *names):
+    return all(torch.equal(a[name], b[name]) for a, b in zip(some, others, strict=True) for name in names)
+
+
+@devices
+def test_environments_show_other_colours_and_the_same_geometry(houses, swatches, device):
+    envs = [make(houses, device, swatches), make(houses, device, None), make(houses, device, swatches)]
+    firsts = [env.reset()[0] for env in envs]
+    assert torch.equal(firsts[0]["rgb"], firsts[2]["rgb"]) and not torch.equal(firsts[0]["rgb"], firsts[1]["rgb"])
+    for calls in (2, PERIOD):
+        redrawn, plain, again = (play(env, calls) for env in envs)
+        assert equal(redrawn, plain, "depth", "semantic", "pointgoal") and equal(redrawn, again, "rgb")
+        assert not equal(redrawn, plain, "rgb")
+    first = envs[0].reset(seed=5)[0]
+    assert torch.equal(first["rgb"], firsts[0]["rgb"])
+
+
+@devices
+def test_environments_of_one_bank_draw_each_for_itself(houses, swatches, device):
+    bank = SceneBank.pack(houses, device, True, swatches)
+    before = bank.appearance.materials.view(torch.int32).clone()  # bits: some are no floats
+    one, other, alone = make(bank, "auto", None), make(bank, "auto", None), make(houses, device, swatches)
+    first = one.reset()[0]["rgb"]
+    other.reset(seed=8)
+    assert torch.equal(one.observe()["rgb"], first)
+    play(other, PERIOD)
+    alone.reset()
+    assert equal(play(one, PERIOD + 2), play(alone, PERIOD + 2), "rgb")
+    assert torch.equal(bank.appearance.materials.view(torch.int32), before)
+    assert one.bank.appearance.texels is other.bank.appearance.texels  # all else is shared
+
+
+@devices
+def test_resumes_exactly(houses, swatches, device):
+    env = make(houses, device, swatches)
+    env.reset()
+    play(env, PERIOD + 3)
+    saved = env.state_dict()
+    expected = play(env, PERIOD)
+    other = make(houses, device, swatches)
+    other.reset(seed=8)
+    other.load_state_dict(saved)
+    found = play(other, PERIOD)
+    assert equal(found, expected, "rgb", "depth", "pointgoal")
+    with pytest.raises(CheckpointError, match="'redraws': found -1 to -1"):
+        other.load_state_dict(saved | {"redraws": torch.tensor([-1])})
+
+
+def test_a_run_goes_on_where_houses_looked_the_same_till_now(houses, swatches):
+    """And where they look the same from now on."""
+    plain, redrawn = make(houses, "cpu", None), make(houses, "cpu", swatches)
+    for env in (plain, redrawn):
+        env.reset()
+        play(env, 2)
+    without, with_count = plain.state_dict(), redrawn.state_dict()
+    assert "redraws" not in without and with_count["redraws"] == 2
+    redrawn.load_state_dict(without)
+    assert redrawn.state_dict()["redraws"] == 0 and equal(play(redrawn, 1), play(plain, 1), "depth")
+    plain.load_state_dict(with_count)
+
+
+@devices
+def test_scenes_that_take_turns_are_redrawn(houses, swatches, room, device):
+    scenes = {scene.name: scene for scene in (*houses, room, houses[0]._replace(name="again"))}
+    capacity = Capacity.for_all(map(Capacity.of, scenes.values()))
+    bank = SlotBank(capacity, 2, device, COLOR_FIELDS, swatches)
+    for slot, scene in enumerate((room, houses[1])):
+        bank.put(slot, scene)
+    materials, finish = drawn(bank, count=4)
+    resident = SceneBank.pack([houses[1]], device, COLOR_FIELDS, swatches)
+    (rows,), (own,) = by_house(bank), by_house(resident)
+    assert np.array_equal(materials[: len(finish)][rows][:, :3], drawn(resident, count=4)[0][own][:, :3])
+    runs = []
+    for _ in range(2):
+        env = make(SceneStream(list(scenes), scenes.__getitem__, capacity, 2, 1), device, swatches)
+        env.reset()
+        runs.append(play(env, 12))
+        env.close()
+    assert equal(*runs, "rgb", "depth")
+
+
+class Allocations(TorchDispatchMode):
+    """Notes the bytes of each memory that tensors have."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes_at = {}
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            memory = result.untyped_storage()
+            self.bytes_at[memory.data_ptr()] = memory.nbytes()
+        return result
+
+
+def test_slots_take_the_memory_of_their_textures_once(houses, swatches):
+    capacity = Capacity.for_all(map(Capacity.of, houses))
+    with Allocations() as noted:
+        bank = SlotBank(capacity, 8, "cpu", COLOR_FIELDS, swatches)
+    texels = bank.appearance.texels.nbytes
+    slots = 8 * capacity.appearance.texels * bank.appearance.texels.element_size()
+    assert slots > texels / 2
+    assert [size for size in noted.bytes_at.values() if size >= slots] == [texels]
+
+
+def test_what_cannot_be_redrawn_is_refused(houses, swatches, room):
+    with pytest.raises(ArgumentError, match="swatches: found them for a bank without colours"):
+        make(houses, "cpu", swatches, sensors=("depth",))
+    with pytest.raises(ArgumentError, match="swatches: found some with a bank"):
+        make(SceneBank.pack(houses, "cpu", True), "cpu", swatches)
+    scenes = {"houses": 0, "files": ["a.glb", "b.glb"], "redraw_finishes": True}
+    run = from_dict(PointNavRun, {"sensors": ["rgb"], "scenes": scenes, "device": "cpu"})
+    with pytest.raises(ConfigError, match="redraw_finishes: found 2 scenes from files, expected procedural houses"):
+        training.make_environment(run, Ranks(torch.device("cpu")))
+    with pytest.raises(ConfigError, match="redraw_finishes: found true with sensors depth, expected one that sees"):
+        from_dict(PointNavRun, {"scenes": {"redraw_finishes": True}})
+    surface = room.mesh.surface
+    with pytest.raises(MeshError, match=r"surface.finish: found int32 \[3, 4\], expected int32 \[\d+, 4\]"):
+        check_surface(surface._replace(finish=np.zeros((3, 4), np.int32)), len(room.mesh.faces), "room")
+
+
+def test_training_redraws_and_validation_does_not():
+    scenes, ppo = {"houses": 1, "first_house": 7, "redraw_finishes": True}, {"num_envs": 2, "minibatches": 1}
+    run = from_dict(PointNavRun, {"sensors": ["rgb"], "scenes": scenes, "ppo": ppo, "device": "cpu"})
+    assert training.make_environment(run, Ranks(torch.device("cpu"))).bank.finishes is not None
+    slots = dataclasses.replace(run, scenes=dataclasses.replace(run.scenes, houses=3, slots=2))
+    assert training.make_environment(slots, Ranks(torch.device("cpu"))).bank.finishes is not None
+    episodes = load_episodes(EPISODES / "val.json.gz")[:1]
+    assert training.fixed_episodes(episodes, run, torch.device("cpu"), 1).bank.finishes is None
+
+
+def test_prepared_scenes_keep_finishes(houses, tmp_path):
+    save_prepared(houses[0], tmp_path / "a.scene")
+    found = load_prepared(tmp_path / "a.scene").mesh.surface.finish
+    assert np.array_equal(found, houses[0].mesh.surface.finish)
+
+
+def test_the_kernel_compiles_for_the_gpu(compile_ptx):
+    rows, read = nb.int32[:, ::1], (nb.int32[::1], nb.int64[::1], nb.int64, nb.boolean, nb.int32)
+    ptx = compile_ptx(finishes._draw_cuda, rows, *read, nb.float32[:, ::1])
+    assert ".f64" not in ptx and "ld.global.v4" in ptx and "st.global.v4" in ptx

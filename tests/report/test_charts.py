@@ -1,0 +1,146 @@
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from batchnav.errors import BatchnavError
+from batchnav.ppo.loss import LossStats
+from batchnav.ppo.stats import Timer, UpdateStats
+from batchnav.report.charts import BOTTOM, COLOURS, LEARNING, LEFT, MAX_POINTS, RIGHT, TOP, Rows, charts, short
+from batchnav.report.metrics import load_metrics, series, smooth
+from batchnav.tasks.pointnav import METRICS
+from batchnav.training.loop import summary
+
+SHOWN = {"success": (0.0, 1.0), "spl": (0.0, 1.0)}
+
+
+@pytest.fixture
+def metrics(tmp_path):
+    rows = [
+        {
+            "frames": 100 * (i + 1), "seconds": 2.0 * (i + 1), "frames_per_second": 50.0,
+            "success": math.nan if i < 2 else 0.1 * i, "spl": math.nan if i < 2 else 0.05 * i, "return": 1.0 * i,
+            "policy_loss": 0.1, "value_loss": 0.2, "entropy": 1.3, "approx_kl": 0.01,
+        }
+        for i in range(8)
+    ]  # fmt: skip
+    rows.insert(5, {"frames": 500, "eval": {"success": 0.3, "spl": 0.2}})
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_rows_and_evaluations_are_told_apart(metrics):
+    rows, evals = load_metrics(metrics)
+    assert len(rows) == 8 and [e["frames"] for e in evals] == [500]
+    frames, success = series(rows, "success")
+    assert frames.tolist() == [300, 400, 500, 600, 700, 800]  # the first two hold NaN
+    assert success == pytest.approx([0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
+    assert len(series(rows, "no such key")[0]) == 0
+
+
+def test_a_cut_last_line_is_left_out_and_any_other_is_named(metrics):
+    text = metrics.read_text()
+    metrics.write_text(text + '{"frames": 9')
+    assert len(load_metrics(metrics)[0]) == 8
+    for bad, message in (
+        ('{"frames": 9', "is not JSON"), ("[" * 100_000, "is not JSON"), ("[1]", "expected an object with 'frames'"),
+        ('{"frames": "many"}', "expected an object with 'frames'"),
+    ):  # fmt: skip
+        metrics.write_text(bad + "\n" + text)
+        with pytest.raises(BatchnavError, match=f"line 1: .*{message}"):
+            load_metrics(metrics)
+    with pytest.raises(BatchnavError, match="cannot be read"):
+        load_metrics(metrics.parent / "absent.jsonl")
+
+
+def test_running_mean():
+    assert smooth(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), 3) == pytest.approx([1.5, 2.0, 3.0, 4.0, 4.5])
+    assert smooth(np.array([1.0, 7.0]), 0) == pytest.approx([1.0, 7.0])
+    assert smooth(np.array([1.0, 7.0]), 50).shape == (2,)
+
+
+def points(text):
+    return np.array([pair.split(",") for pair in text.split()], float)
+
+
+def test_a_chart_for_each_curve(metrics):
+    drawn = {chart.title: chart for chart in charts({"mine": Rows(*load_metrics(metrics))}, SHOWN)}
+    assert list(drawn) == [
+        "success", "SPL", "return of an episode", "entropy", "KL divergence, approximate", "policy loss", "value loss",
+        "speed",
+    ]  # fmt: skip
+    assert drawn["speed"].unit == "frames/s" and drawn["entropy"].unit == "nats"
+    success = drawn["success"]
+    # 300 to 800 frames and 0.2 to 0.7, on axes from 0 to 800 and from 0 to 1.
+    at = points(success.lines[0].faint)
+    assert at[:, 0] == pytest.approx(LEFT + (RIGHT - LEFT) * np.arange(300, 900, 100) / 800, abs=0.06)
+    assert at[:, 1] == pytest.approx(BOTTOM + (TOP - BOTTOM) * np.arange(0.2, 0.75, 0.1), abs=0.06)
+    assert [mark.text for mark in success.up] == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
+    (dot,) = success.lines[0].dots
+    assert dot == pytest.approx((LEFT + (RIGHT - LEFT) * 500 / 800, BOTTOM + (TOP - BOTTOM) * 0.3), abs=0.06)
+    assert success.last == [(COLOURS[0], "0.7")]
+
+
+@pytest.mark.parametrize(
+    "end, values", [(128, (0.0, 1e-4)), (3e8, (-40.0, 900.0)), (7e7, (0.3, 0.3)), (1, (-2.0, -1.0))]
+)
+def test_ticks_are_round_and_do_not_overlap(end, values):
+    rows = [{"frames": end * k / 9, "return": v} for k, v in enumerate(np.linspace(*values, 10))]
+    (chart,) = charts({"mine": Rows(rows, [])}, {})
+    assert 2 <= len(chart.across) <= 6 and 2 <= len(chart.up) <= 6
+    assert np.diff([mark.at for mark in chart.across]).min() > 7.0 * max(len(mark.text) for mark in chart.across)
+    assert np.diff([-mark.at for mark in chart.up]).min() > 14.0
+    assert len({mark.text for mark in chart.up}) == len(chart.up)
+    at = points(chart.lines[0].faint)
+    assert (
+        (at[:, 0] >= LEFT).all()
+        and (at[:, 0] <= RIGHT).all()
+        and (at[:, 1] >= TOP).all()
+        and (at[:, 1] <= BOTTOM).all()
+    )
+
+
+def test_long_curves_are_drawn_by_means():
+    rows = [{"frames": k, "return": float(k % 2)} for k in range(10 * MAX_POINTS)]
+    (chart,) = charts({"mine": Rows(rows, [])}, {})
+    at = points(chart.lines[0].faint)
+    assert len(at) == MAX_POINTS and np.ptp(at[:, 1]) == 0.0
+
+
+def test_runs_side_by_side_have_their_colours(metrics):
+    rows = Rows(*load_metrics(metrics))
+    drawn = charts({"one": rows, "none": Rows([], []), "two": rows}, SHOWN)
+    assert all([line.colour for line in chart.lines] == list(COLOURS[:3]) for chart in drawn)
+    assert [colour for colour, _ in drawn[0].last] == [COLOURS[0], COLOURS[2]]
+
+
+def test_every_curve_is_a_figure_that_training_writes():
+    """The rows come from an update's own statistics, so a name that only the charts know draws nothing."""
+    one = torch.tensor(1.0)
+    stats = UpdateStats(
+        frames=128, learning_rate=1e-3, losses=LossStats(*[one] * len(LossStats._fields)), grad_norm=one,
+        explained_variance=one, reward=one, episodes={"count": one, **dict.fromkeys(METRICS, one)},
+        upkeep={}, timer=Timer(torch.device("cpu")),
+    )  # fmt: skip
+    for _ in range(2):
+        stats.timer.mark()
+    row = summary(stats.read(), 128, METRICS)
+    assert set(LEARNING) <= row.keys() and "approx_kl" in LEARNING
+    assert len(charts({"": Rows([row], [])}, SHOWN)) == len(LEARNING) + len(SHOWN)
+
+
+def test_a_run_without_episodes_can_be_drawn(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"frames": 100, "seconds": 1.0, "success": NaN}\n')
+    assert charts({"mine": Rows(*load_metrics(path))}, SHOWN) == []
+    path.write_text("")
+    assert charts({"mine": Rows(*load_metrics(path))}, SHOWN) == []
+
+
+def test_figures_in_few_letters():
+    assert [short(v) for v in (0.0, 0.0025, 1234.5, 2.5e6, -3e8, 1.2e10)] == [
+        "0", "0.0025", "1.23 k", "2.5 M", "\N{MINUS SIGN}300 M", "12 G"
+    ]  # fmt: skip

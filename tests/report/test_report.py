@@ -1,0 +1,155 @@
+"""The report of agents that play in two small rooms: what stands on the page, and that its script shows it."""
+
+import base64
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from worlds import write_episodes, write_floor
+
+from batchnav.data.episodes.episode_file import Episode, Goal, rotation_of
+from batchnav.envs.config import NavConfig, with_options
+from batchnav.evaluation.run import Evaluation, ReferencePlayer
+from batchnav.evaluation.trajectories import Eyes
+from batchnav.report.breakdown import compared_by, quantiles, straight_line
+from batchnav.report.episodes import MAX_PICTURES, SUBPIXELS, shown_steps
+from batchnav.report.evaluation import bar_ends, listed, to_film, write_report
+from batchnav.tasks.pointnav import METRIC_SPECS
+from batchnav.types import Metric, Spec
+from batchnav.view.mosaic import HOLE, colour
+
+CONFIG = with_options(NavConfig(), {"height": 8, "width": 12, "max_steps": 20})
+
+
+class Seeing(ReferencePlayer):
+    """An agent of which pictures are shown."""
+
+    sees = True
+
+
+@pytest.fixture(scope="module")
+def evaluation(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rooms")
+    scenes = [str(write_floor(folder / f"{name}.ply")) for name in ("a", "b<1>")]
+    path = write_episodes(folder / "mine.json.gz", scenes)
+    return Evaluation(path, torch.device("cpu"), CONFIG.body, num_envs=4)
+
+
+@pytest.fixture(scope="module")
+def played(evaluation):
+    return [evaluation.play(Seeing("forward", CONFIG)), evaluation.play(ReferencePlayer("random", CONFIG))]
+
+
+@pytest.fixture(scope="module")
+def page(evaluation, played, tmp_path_factory):
+    return write_report(
+        tmp_path_factory.mktemp("report"), evaluation, dict(zip(("forward", "random"), played, strict=True)), films=3
+    ).read_text()
+
+
+def data_of(text):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])
+
+
+def test_the_page_stands_alone(page):
+    assert '<meta name="viewport"' in page and "<h1>PointGoal: forward, random on mine.json.gz</h1>" in page
+    assert "b&lt;1&gt;" in page and "b<1>" not in page.replace("b<1>.ply\n", "")
+    assert not re.search(r"(?:src|href)=[\"'](?!data:|\$\{)", page)
+    for words in (
+        "6 in 2 scenes",
+        "commit",
+        "device",
+        "success_distance: 0.2",
+        "in brackets, is over",
+        "max_steps: 20",
+    ):
+        assert words in page
+
+
+def test_agents_stand_side_by_side(page, played):
+    head = page[page.index('class="cards"') : page.index("Where SPL comes from")]
+    assert head.index("forward") < head.index("random")
+    assert f"<b>{played[0].overall['success'].mean:.3f}</b>" in head
+    for name in ("geodesic distance to the goal", "detour: geodesic over straight line", "scene"):
+        assert f"<h3>By {name}</h3>" in page
+
+
+def test_failures_come_first(evaluation, played, page):
+    rows = listed(evaluation, played[::-1], compared_by(METRIC_SPECS))  # of the random agent
+    success = [row.scores[0].success for row in rows]
+    assert sorted(row.number for row in rows) == list(range(6)) and success == sorted(success)
+    assert not success[0]
+    assert page.count('class="failed"') == int((played[0].episodes["success"] == 0).sum())
+    assert rows[0].distance == pytest.approx(1.0 + 0.5 * (rows[0].number % 3), abs=0.05)
+
+
+def test_ways_and_pictures_are_those_that_were_played(evaluation, played, page):
+    data = data_of(page)
+    order = [row.number for row in listed(evaluation, played, compared_by(METRIC_SPECS))]
+    assert len(data["plans"]) == 2
+    for number, episode in zip(order, data["episodes"], strict=True):
+        for each, text in zip(played, episode["walks"], strict=True):
+            way = np.frombuffer(base64.b64decode(text), "<i2").reshape(-1, 3)
+            walk = each.walks[number]
+            assert len(way) == len(walk.headings) == each.episodes["steps"][number]
+            width = data["plans"][episode["plan"]]["size"][0]
+            per_metre = width / (6.0 - 0.2 + 0.8)  # the floor less the agent's radius, and margins
+            ends = (way[-1, :2] - way[0, :2]) / SUBPIXELS / per_metre
+            assert ends == pytest.approx((walk.positions[-1] - walk.positions[0])[[0, 2]], abs=0.06)
+    filmed = [k for k, episode in enumerate(data["episodes"]) if episode["films"]]
+    assert filmed == to_film(6, 3) == [0, 1, 2]
+    (strip,) = data["episodes"][0]["films"]["0"]["strips"]
+    assert (strip["sensor"], strip["width"], strip["height"], strip["range"]) == ("depth", 12, 8, [0.0, 10.0])
+    with Image.open(io.BytesIO(base64.b64decode(strip["source"].split(",")[1]))) as image:
+        assert image.size == (12 * min(strip["count"], 16), 8 * -(-strip["count"] // 16))
+
+
+def test_pictures_are_drawn_from_where_the_agent_stood(evaluation):
+    """What is drawn anew is what was observed."""
+    (film,) = evaluation.film(Seeing("forward", CONFIG), np.array([2]))
+    played = evaluation.play(Seeing("forward", CONFIG))
+    (seen,) = evaluation.pictures(CONFIG, played.episodes["scene"][[2]], [played.walks[2]])
+    np.testing.assert_array_equal(seen["depth"].values, film.images["depth"].values)
+    np.testing.assert_array_equal(played.walks[2].positions, film.positions)
+    np.testing.assert_array_equal(played.walks[2].actions, film.actions)
+
+
+def test_pictures_are_drawn_a_walk_at_a_time(evaluation, played, monkeypatch):
+    """A report of many large pictures holds those of one episode."""
+    drawn = []
+    monkeypatch.setattr(Eyes, "look", lambda eyes, scene, *pose: drawn.append((scene, *pose)))
+    walks = played[0].walks[:3]
+    for k, _ in enumerate(evaluation.pictures(CONFIG, np.array([1, 0, 1]), walks)):
+        assert len(drawn) == k + 1 and drawn[k][0].tolist() == [(1, 0, 1)[k]] * len(walks[k].headings)
+        assert all(found is part for found, part in zip(drawn[k][1:], walks[k], strict=False))
+
+
+def test_parts_and_properties():
+    parts = quantiles(np.array([4.0, 1.0, np.nan, 3.0, 2.0]), "{:.0f}-{:.0f}")
+    assert {name: rows.tolist() for name, rows in parts.items()} == {"1-1": [1], "2-2": [4], "3-3": [3], "4-4": [0]}
+    assert quantiles(np.full(3, np.nan), "{}") == {}
+    episode = Episode("0", "a", (0.0, 0.0, 0.0), rotation_of(0.0), (Goal((3.0, 0.0, 4.0)), Goal((1.0, 0.0, 0.0))))
+    assert straight_line(episode) == 1.0
+    assert compared_by(METRIC_SPECS).name == "spl"
+
+
+def test_bars_end_where_a_metric_or_its_means_do(played):
+    assert bar_ends(compared_by(METRIC_SPECS), played) == (0.0, 1.0)
+    low, high = bar_ends(Metric("return", low=-np.inf), played)
+    returns = [each.overall["return"].mean for each in played]
+    assert -np.inf < low <= min(0.0, *returns) and max(returns) <= high < np.inf and low < high
+
+
+def test_what_is_shown_of_many():
+    assert to_film(100, 8) == [0, 1, 2, 3, 4, 5, 6, 99] and to_film(3, 24) == [0, 1, 2] and to_film(5, 0) == []
+    assert len(shown_steps(10 * MAX_PICTURES + 1)) <= MAX_PICTURES and shown_steps(3).tolist() == [0, 1, 2]
+
+
+def test_ids_have_colours():
+    spec = Spec("semantic", (1, 1, 3), torch.int32, 0.0, 2.0**31 - 1, torch.int32)
+    picture = colour(np.array([[[0, 1, 2]]]), spec)
+    assert tuple(picture[0, 0]) == HOLE and tuple(picture[0, 1]) != tuple(picture[0, 2])

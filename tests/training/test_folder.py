@@ -1,0 +1,326 @@
+"""A run's folder as a small database: what it refuses, what it repairs, and that no damage goes unseen."""
+
+import io
+import json
+import os
+import random
+
+import pytest
+import torch
+import yaml
+from gymnasium import spaces
+from small import make_run
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from batchnav.errors import BatchnavError, CheckpointError, ConfigError, DivergenceError
+from batchnav.policy import ActorCritic, load_policy, save_policy
+from batchnav.policy.config import PolicyConfig
+from batchnav.training.curves import rows_until
+from batchnav.training.folder import RunFolder
+from batchnav.training.loop import check_finite
+
+
+def learner_state(frames):
+    generator = torch.Generator().manual_seed(frames)
+    return {"frames": frames, "policy": {"w": torch.randn(50, generator=generator), "n": torch.arange(3)}}
+
+
+def same(a, b):
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return torch.equal(a, b) and a.dtype == b.dtype if isinstance(a, torch.Tensor) else a == b
+
+
+@pytest.fixture
+def run():
+    return make_run()
+
+
+@pytest.fixture
+def out(tmp_path, run):
+    """A folder with three rows, saved at the second."""
+    out = tmp_path / "run"
+    with RunFolder(out, run) as folder:
+        assert folder.load() is None
+        folder.begin(0)
+        for frames in (10, 20, 30):
+            folder.log({"frames": frames, "spl": frames / 100, "eval": {"spl": float("nan")}})
+            if frames == 20:
+                folder.save(learner_state(20))
+    return out
+
+
+def reopen(out, run, **options):
+    """Start again, as training does; the state."""
+    with RunFolder(out, run, **options) as folder:
+        state = folder.load()
+        folder.begin(state["frames"] if state else 0)
+    return state
+
+
+def content(out):
+    return {p: p.read_bytes() for p in out.rglob("*") if p.is_file() and p.name != ".lock"}
+
+
+def test_a_folder_goes_on_from_its_state_without_the_rows_after_it(out, run):
+    assert len(rows_until(out / "metrics.jsonl", 30)) == 3
+    assert same(reopen(out, run), learner_state(20))
+    kept = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert [row["frames"] for row in kept] == [10, 20] and kept[0]["eval"] == {"spl": None}
+    board = EventAccumulator(str(out / "tensorboard")).Reload()
+    assert [(event.step, round(event.value, 6)) for event in board.Scalars("spl")] == [(10, 0.1), (20, 0.2)]
+    assert yaml.safe_load((out / "config.yaml").read_text())["seed"] == run.seed
+
+
+def test_torch_reads_a_state_that_has_a_check_sum(out):
+    assert same(torch.load(out / "resume.pt", weights_only=True)["learner"], learner_state(20))
+
+
+def test_a_state_without_a_check_sum_still_loads(out, run):
+    torch.save({"learner": learner_state(20), "seconds": 1.0}, out / "resume.pt")
+    assert same(reopen(out, run), learner_state(20))
+
+
+def test_no_flipped_bit_of_the_state_goes_unseen(out, run):
+    path = out / "resume.pt"
+    good = path.read_bytes()
+    found = 0
+    with RunFolder(out, run) as folder:
+        for bit in random.Random(0).sample(range(8 * len(good)), 1000):
+            data = bytearray(good)
+            data[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(data)
+            try:
+                assert same(folder.load(), learner_state(20))  # the bit was the check sum's name
+            except CheckpointError as error:
+                assert "resume.pt" in str(error) and "\n" not in str(error)
+                found += 1
+    assert found > 950
+
+
+@pytest.mark.parametrize("size", [0, 1, 70, 1000, -72, -200])
+def test_a_state_that_is_cut_short_is_named(out, run, size):
+    (out / "resume.pt").write_bytes((out / "resume.pt").read_bytes()[:size])
+    before = content(out)
+    with pytest.raises(CheckpointError, match=r"resume\.pt.*delete the file"):
+        reopen(out, run)
+    assert content(out) == before
+
+
+def test_a_state_that_would_run_code_does_not(out, run):
+    class Code:
+        def __reduce__(self):
+            return os.mkdir, (str(out / "ran"),)
+
+    torch.save({"learner": {"frames": 20, "x": Code()}, "seconds": 1.0}, out / "resume.pt")
+    with pytest.raises(CheckpointError, match=r"resume\.pt"):
+        reopen(out, run)
+    assert not (out / "ran").exists()
+
+
+def test_another_configuration_is_refused_unless_the_change_is_allowed(out, run):
+    other = make_run(ppo={"learning_rate": 1e-4})
+    before = content(out)
+    with pytest.raises(CheckpointError, match=r"ppo\.learning_rate = 0\.0005, expected 0\.0001.*--allow-changes"):
+        RunFolder(out, other)
+    assert content(out) == before
+    reopen(out, other, allow_changes=True)
+    reopen(out, make_run(), allow_changes=True)
+    lines = (out / "config.yaml").read_text().splitlines()
+    assert lines[:2] == [
+        "# from frame 20 on: ppo.learning_rate = 0.0001, was 0.0005",
+        "# from frame 20 on: ppo.learning_rate = 0.0005, was 0.0001",
+    ]
+    with pytest.raises(CheckpointError, match="learning_rate"):
+        RunFolder(out, other)
+
+
+def test_a_setting_that_is_younger_than_the_run_has_its_default(out, run):
+    path = out / "config.yaml"
+    path.write_text(path.read_text().replace("on_sigusr1: restart\n", ""))
+    assert reopen(out, run)["frames"] == 20
+
+
+def test_a_first_start_that_fails_binds_nobody(tmp_path, run):
+    out = tmp_path / "run"
+    with RunFolder(out, make_run(seed=1)):
+        pass  # nothing came of it
+    assert not (out / "config.yaml").exists()
+    with RunFolder(out, make_run(seed=2)) as folder:
+        folder.begin(0)
+        folder.log({"frames": 10})  # killed before its first save
+    assert reopen(out, run) is None
+    assert yaml.safe_load((out / "config.yaml").read_text())["seed"] == 0
+    assert (out / "metrics.jsonl").read_text() == ""
+
+
+def test_weights_alone_keep_a_folder_from_another_run(out, run):
+    (out / "resume.pt").rename(out / "policy.safetensors")
+    with pytest.raises(CheckpointError, match="holds a run with seed = 0, expected 1"):
+        RunFolder(out, make_run(seed=1))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"\xff\xfe", "UTF-8|utf-8"),
+        (b"ppo: {gamma: [", "not YAML"),
+        (b"ppo: {gama: 1.0}", "nearest is 'gamma'"),
+        (b"- 1", "mapping"),
+        (b"", "holds a run with"),
+        (b"seed: 2026-01-01", "seed"),
+    ],
+)
+def test_a_broken_configuration_is_one_line_and_nothing_is_lost(out, run, text, words):
+    (out / "config.yaml").write_bytes(text)
+    before = content(out)
+    with pytest.raises((CheckpointError, ConfigError), match=words) as error:
+        RunFolder(out, run)
+    assert str(out) in str(error.value) and "\n" not in str(error.value)
+    assert content(out) == before
+    (out / "config.yaml").unlink()
+    assert reopen(out, run)["frames"] == 20  # the command's own is taken
+
+
+def test_no_flipped_bit_of_the_configuration_changes_the_run(out, run):
+    path = out / "config.yaml"
+    good = path.read_bytes()
+    for bit in random.Random(1).sample(range(8 * len(good)), 60):
+        data = bytearray(good)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        try:
+            folder = RunFolder(out, run)
+        except BatchnavError as error:
+            assert str(out) in str(error) and "\n" not in str(error)
+        else:
+            folder.close()  # the same settings, written in another way
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda text: b"\xff" + text[1:], "byte 0 is not UTF-8"),
+        (lambda text: b"[" + text[1:], "line 1: is damaged"),
+        (lambda text: text.replace(b'"frames"', b'"frimes"', 1), "line 1: is damaged"),
+        (lambda text: b'{"frames": 1e999999}\n[' + b"[" * 100_000 + text, "is damaged"),
+    ],
+)
+def test_damaged_curves_are_one_line_and_nothing_is_lost(out, run, damage, words):
+    path = out / "metrics.jsonl"
+    path.write_bytes(damage(path.read_bytes()))
+    before = content(out)
+    with pytest.raises(CheckpointError, match=rf"metrics\.jsonl.*{words}.*move the file away"):
+        reopen(out, run)
+    assert content(out) == before
+    path.unlink()
+    assert reopen(out, run)["frames"] == 20
+
+
+def test_what_is_torn_after_the_last_row_of_the_state_is_made_again(out, run):
+    path = out / "metrics.jsonl"
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(whole)[:-5] + b"\n\x00\x00[")
+    reopen(out, run)
+    assert path.read_bytes() == b"".join(whole[:2])
+
+
+def test_leftovers_are_removed_and_other_files_stay(out, run):
+    for name in (".resume.pt.0123abcd.part", ".policy.safetensors.00000000.part", ".notes.0123abcd.part", "resume.txt"):
+        (out / name).write_text("half")
+    reopen(out, run)
+    assert sorted(p.name for p in out.iterdir()) == [
+        ".lock", ".notes.0123abcd.part", "config.yaml", "metrics.jsonl", "report.html", "resume.pt", "resume.txt",
+        "tensorboard",
+    ]  # fmt: skip
+
+
+def test_a_folder_is_one_runs_at_a_time(out, run):
+    with RunFolder(out, run), pytest.raises(CheckpointError, match=rf"in use by process {os.getpid()} on .+ since "):
+        RunFolder(out, run)
+    with pytest.raises(CheckpointError, match="seed"):
+        RunFolder(out, make_run(seed=1))
+    RunFolder(out, run).close()  # nor does one keep it that was refused
+
+
+def test_a_place_that_is_no_folder_is_one_line(tmp_path, run):
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(CheckpointError, match=r"expected a folder") as error:
+            RunFolder(out, run)
+        assert "\n" not in str(error.value)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, run):
+    out = tmp_path / "read_only"
+    out.mkdir()
+    if os.geteuid() == 0:
+        out = "/proc/self/fd"  # no user may write there
+    else:
+        out.chmod(0o500)
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        RunFolder(type(tmp_path)(out), run)
+
+
+def test_a_start_that_fails_says_why(out, run, monkeypatch):
+    """What closes the folder does not hide it."""
+    monkeypatch.setattr(RunFolder, "_write_config", lambda self, frames: (_ for _ in ()).throw(CheckpointError("full")))
+    with pytest.raises(CheckpointError, match="full"):
+        reopen(out, run)
+
+
+def test_a_failed_save_leaves_the_last_one(out, run, monkeypatch):
+    before = (out / "resume.pt").read_bytes()
+    with RunFolder(out, run) as folder:
+        folder.begin(folder.load()["frames"])
+
+        def full(handle):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("batchnav.runtime.files.atomic.os.fsync", full)
+        with pytest.raises(CheckpointError, match=r"cannot be written.*No space left"):
+            folder.save(learner_state(30))
+    monkeypatch.undo()
+    assert (out / "resume.pt").read_bytes() == before
+    assert not list(out.glob(".*.part"))
+
+
+def test_no_flipped_bit_of_a_policy_goes_unseen(tmp_path):
+    path = tmp_path / "policy.safetensors"
+    config = PolicyConfig(hidden_size=4, embedding_size=3, lstm_layers=1)
+    space = spaces.Dict({"x": spaces.Box(-1.0, 1.0, (2,))})
+    save_policy(ActorCritic(space, spaces.Discrete(2), config), path, {"frames": 7})
+    good, expected = path.read_bytes(), load_policy(path)
+    refused = 0
+    for bit in random.Random(2).sample(range(8 * len(good)), 150):
+        data = bytearray(good)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        try:
+            agent = load_policy(path)
+        except CheckpointError as error:
+            assert "policy.safetensors" in str(error) and "\n" not in str(error)
+            refused += 1
+        else:  # the bit was in the check sum's name
+            assert agent.info == expected.info and same(agent.network.state_dict(), expected.network.state_dict())
+    assert refused > 140
+
+
+def test_seconds_add_up_over_starts(out, run):
+    state = torch.load(io.BytesIO((out / "resume.pt").read_bytes()), weights_only=True)
+    torch.save({**state, "seconds": 1000.0}, out / "resume.pt")
+    with RunFolder(out, run) as folder:
+        folder.load()
+        folder.begin(20)
+        assert 1000.0 <= folder.seconds < 1100.0
+
+
+def test_numbers_that_are_not_finite_end_a_run_with_advice(tmp_path, out, run):
+    """A gradient that is none has made the weights none, whatever the loss was."""
+    with RunFolder(tmp_path / "new", run) as folder:
+        check_finite({"frames": 10, "loss": 0.5, "grad_norm": 1.0}, folder)
+        with pytest.raises(DivergenceError, match=r"found grad_norm nan.*nothing was saved yet.*--ppo\.learning-rate"):
+            check_finite({"frames": 10, "loss": 0.5, "grad_norm": float("nan")}, folder)
+    with RunFolder(out, run) as folder, pytest.raises(DivergenceError, match=r"loss inf.*last good.*--allow-changes"):
+        check_finite({"frames": 40, "loss": float("inf"), "grad_norm": 1.0}, folder)
