@@ -4,10 +4,10 @@ import logging
 
 import pytest
 from banks import bank_of, room
-from batchnav.render import choose
 
 from batchnav.data.scenes import find_scene
 from batchnav.errors import ArgumentError, DeviceError
+from batchnav.renderers import choose
 from batchnav.renderers.choose import RENDERERS, make_renderer
 from batchnav.scene.bank import SceneBank
 

@@ -4,7 +4,7 @@ import logging
 import re
 
 import pytest
-from small import finish, make_run, start
+from small_runs import finish, make_run, start
 
 from batchnav.report import page
 from batchnav.report.charts import Rows

@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 from gymnasium import spaces
-from small import make_run
+from small_runs import make_run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError, DivergenceError

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 import torch
-from small import FRAMES, assert_same_run, finish, log_of, make_run, rows, start_ranks, wait_until
+from small_runs import FRAMES, assert_same_run, finish, log_of, make_run, rows, start_ranks, wait_until
 
 UPDATES = 8
 

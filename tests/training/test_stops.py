@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from small import BEGUN, FRAMES, PATIENCE, assert_same_run, finish, log_of, make_run, rows, start, wait_until
+from small_runs import BEGUN, FRAMES, PATIENCE, assert_same_run, finish, log_of, make_run, rows, start, wait_until
 
 from batchnav.training.signals import SIGNALS, StopSignals
 
