@@ -1,8 +1,15 @@
-"""The learner's settings as frozen dataclasses, and the strict reader of all configurations' YAML files.
+"""Strict reader of YAML configurations into frozen dataclasses.
 
-The settings of bodies, cameras, sensors and tasks lie with those; `runs.config` puts a training run together. A YAML
-file holds a (possibly partial) configuration; what it leaves out keeps its default. An unknown key, a wrong type or a
-value out of range is a ConfigError that names it.
+A file holds a partial configuration: omitted keys keep their defaults. An unknown key, a wrong type or a value out of
+range is a ConfigError that names the key.
+
+    base: pointnav_depth_cpu        # another configuration: a path relative to this file, or a bundled name
+    env: {preset: challenge_2020}   # named settings of a part, where the part has presets
+
+Keys of this file override those of the base and of the preset; mappings are merged at every level, lists are replaced.
+Keys of the previous version are accepted with a FutureWarning (`batchnav.renamed_keys`).
+
+Each package declares its own dataclasses; `batchnav.training.config` combines them for a training run.
 """
 
 from __future__ import annotations
@@ -11,7 +18,6 @@ import contextlib
 import dataclasses
 import difflib
 import numbers
-import reprlib
 import types
 import typing
 from pathlib import Path
@@ -19,20 +25,62 @@ from typing import Any, Literal, TypeVar
 
 import yaml
 
-from batchnav.errors import ConfigError
+from batchnav.errors import ConfigError, shortened
+from batchnav.renamed_keys import ABSORBS, FORMERLY, KINDS, current_keys, warn_of_renamed
 
 T = TypeVar("T")
 
+__all__ = [
+    "ABSORBS", "BASE", "FORMERLY", "KINDS", "PRESETS", "from_dict", "in_range", "load_config", "shortened", "to_dict",
+    "validate",
+]  # fmt: skip
+
 MAX_BYTES, MAX_DEPTH, MAX_VALUES = 2**20, 32, 100_000
-"""What a configuration file may hold: bytes, levels, and values once its aliases are written out."""
-KINDS = "kinds"
-"""Key in a dataclass field's metadata where its settings are one of several kinds: a function without arguments that
-gives the kinds' dataclasses by name. A file says which as `name`: `task: {name: pointnav, max_steps: 200}`."""
+"""Limits of a configuration file: bytes, nesting levels, and values after alias expansion."""
+PRESETS = "presets"
+"""Metadata key of a dataclass field: a function without arguments that returns named values of the field. A file
+selects one with `preset`: `env: {preset: challenge_2020, camera: {height: 64}}`."""
+BASE = "base"
+"""Top-level key that names the configuration to inherit from."""
 
 
-def load_config(path: str | Path, kind: type[T]) -> T:
-    """Read a YAML file as the dataclass `kind`. ConfigError names the file, the key, and what was expected."""
+def load_config(path: str | Path, kind: type[T], warn: bool = True) -> T:
+    """Read a YAML file as the dataclass `kind`.
+
+    Args:
+        path: the file.
+        kind: dataclass to build.
+        warn: whether keys of the previous version raise a FutureWarning; False for files that a program wrote.
+
+    Raises:
+        ConfigError: names the file, the key, and the expected value.
+    """
     path = Path(path)
+    values = _inherited(path, kind, (), warn)
+    try:
+        return _build(kind, values, "")
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def from_dict(kind: type[T], data: Any, where: str = "", warn: bool = True) -> T:
+    """Build the dataclass `kind` from nested dicts, strictly, and validate it.
+
+    Args:
+        kind: dataclass to build.
+        data: nested dicts, for example of a YAML file.
+        where: dotted path of `data` in its file, for error messages.
+        warn: whether keys of the previous version raise a FutureWarning.
+    """
+    renamed: dict[str, str] = {}
+    values = current_keys(kind, data, where, renamed)
+    if warn:
+        warn_of_renamed(renamed, where)
+    return _build(kind, values, where)
+
+
+def read_yaml(path: Path) -> Any:
+    """The plain values of a YAML file. ConfigError for a file that cannot be read, is too large, or is not YAML."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -41,17 +89,59 @@ def load_config(path: str | Path, kind: type[T]) -> T:
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{path}: is too large, expected {MAX_BYTES:,} bytes at most")
     try:
-        values = yaml.load(data.decode("utf-8"), _Loader)
+        return yaml.load(data.decode("utf-8"), _Loader)
     except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError) as error:  # `!!int a` is a ValueError
         raise ConfigError(f"{path}: is not YAML ({' '.join(str(error).split())[:200]})") from error
+
+
+def _inherited(path: Path, kind: type, chain: tuple[Path, ...], warn: bool) -> Any:
+    """The values of a file merged over those of its bases, with current keys. `chain`: the files that led here."""
+    values = read_yaml(path)
+    values = {} if values is None else values
+    chain = (*chain, path.resolve())
+    base = values.pop(BASE, None) if isinstance(values, dict) else None
+    renamed: dict[str, str] = {}
     try:
-        return from_dict(kind, {} if values is None else values)
+        values = current_keys(kind, values, "", renamed)
+        inherited = None if base is None else _find_base(base, path, chain)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+    if warn:
+        warn_of_renamed(renamed, str(path))
+    return values if inherited is None else merged(_inherited(inherited, kind, chain, warn), values)
 
 
-def from_dict(kind: type[T], data: Any, where: str = "") -> T:
-    """Build the dataclass `kind` from nested dicts, strictly, and validate it."""
+def _find_base(name: Any, path: Path, chain: tuple[Path, ...]) -> Path:
+    """The file that `base` names: relative to the file that names it, else a bundled configuration."""
+    if not isinstance(name, str):
+        raise ConfigError(f"base: found {shortened(name)}, expected the name or the path of a configuration")
+    from batchnav.runtime.files.bundled import find_config  # not at the top: it imports torch
+
+    beside = [path.parent / name, path.parent / f"{name}.yaml"]
+    try:
+        found = next((file for file in beside if file.is_file()), None) or find_config(name)
+    except ConfigError as error:
+        raise ConfigError(f"base: {error} (read through {_arrows(chain)})") from error
+    if found.resolve() in chain:
+        raise ConfigError(f"base: found a cycle, {_arrows((*chain, found.resolve()))}, expected a chain that ends")
+    return found
+
+
+def _arrows(chain: tuple[Path, ...]) -> str:
+    return " -> ".join(file.name for file in chain)
+
+
+def merged(base: Any, changes: Any) -> Any:
+    """Nested dicts with `changes` over `base`. Settings of another kind (another `name`) replace those of the base."""
+    if not (isinstance(base, dict) and isinstance(changes, dict)):
+        return changes
+    if "name" in changes and changes["name"] != base.get("name", changes["name"]):
+        return changes
+    return base | {key: merged(base.get(key), value) for key, value in changes.items()}
+
+
+def _build(kind: type[T], data: Any, where: str) -> T:
+    """`from_dict` for values with current keys."""
     if not isinstance(data, dict):
         raise ConfigError(f"{where or kind.__name__}: found {type(data).__name__}, expected a mapping")
     fields: tuple[dataclasses.Field, ...] = dataclasses.fields(kind)  # type: ignore[arg-type]  # a dataclass
@@ -63,11 +153,13 @@ def from_dict(kind: type[T], data: Any, where: str = "") -> T:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
             raise ConfigError(f"{name}: unknown key; the nearest is {near[0]!r}")
-        default = known[key]
-        if isinstance(value, dict) and KINDS in default.metadata:
-            values[key] = _of_kind(default, value, name)
+        field = known[key]
+        if isinstance(value, dict) and PRESETS in field.metadata:
+            value = _with_preset(field, value, name)
+        if isinstance(value, dict) and KINDS in field.metadata:
+            values[key] = _of_kind(field, value, name)
         elif isinstance(value, dict) and dataclasses.is_dataclass(hints[key]):
-            values[key] = from_dict(hints[key], {**to_dict(_default(default)), **value}, name)
+            values[key] = _build(hints[key], {**to_dict(_default(field)), **value}, name)
         else:
             values[key] = _convert(value, hints[key], name)
     result: Any = kind(**values)
@@ -79,7 +171,7 @@ def from_dict(kind: type[T], data: Any, where: str = "") -> T:
 
 
 def to_dict(config: Any) -> dict:
-    """A dataclass as plain nested dicts that YAML and JSON can hold; `from_dict` inverts it."""
+    """A dataclass as plain nested dicts for YAML and JSON; `from_dict` inverts it."""
 
     def plain(value):
         if isinstance(value, dict):
@@ -96,19 +188,30 @@ def to_dict(config: Any) -> dict:
 
 
 def _default(field: dataclasses.Field) -> Any:
-    """The value of a field that nobody sets."""
+    """The default value of a field."""
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
+def _with_preset(field: dataclasses.Field, data: dict, where: str) -> dict:
+    """Settings over those of the preset that they name, without the key `preset`."""
+    if "preset" not in data:
+        return data
+    presets, values = field.metadata[PRESETS](), dict(data)
+    name = values.pop("preset")
+    if not isinstance(name, str) or name not in presets:
+        raise ConfigError(f"{where}.preset: found {shortened(name)}, expected one of {', '.join(presets)}")
+    return merged(to_dict(presets[name]), values)
+
+
 def _of_kind(field: dataclasses.Field, data: dict, where: str) -> Any:
-    """Settings of which there are several kinds: `name` says which, without it they are of the default's."""
+    """Settings of one of several kinds: the kind that `name` selects, else the kind of the default."""
     kinds, values = field.metadata[KINDS](), dict(data)
     if "name" not in values:
-        return from_dict(type(_default(field)), values, where)
+        return _build(type(_default(field)), values, where)
     name = values.pop("name")
     if not isinstance(name, str) or name not in kinds:
         raise ConfigError(f"{where}.name: found {shortened(name)}, expected one of {', '.join(kinds)}")
-    return from_dict(kinds[name], values, where)
+    return _build(kinds[name], values, where)
 
 
 def validate(config: Any) -> None:
@@ -141,7 +244,7 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
         raise ConfigError(f"{name}: found {value!r}, expected a mapping")
     is_part = dataclasses.is_dataclass(hint)
     if is_part and isinstance(value, (dict, hint)):
-        return value if isinstance(value, hint) else from_dict(hint, value, name)
+        return value if isinstance(value, hint) else _build(hint, value, name)
     if origin is tuple:
         if isinstance(value, (list, tuple)):
             return tuple(_convert(v, arguments[0], f"{name}[{i}]") for i, v in enumerate(value))
@@ -164,18 +267,6 @@ def in_range(config: Any, name: str, low: float, high: float) -> None:
     value = getattr(config, name)
     if not low <= value <= high:  # NaN fails here too
         raise ConfigError(f"{name}: found {shortened(value)}, expected {low:g} to {high:g}")
-
-
-def shortened(value: Any) -> str:
-    """A value as one short line of a message, however long, deep or entangled it is."""
-    try:
-        return _SHORT.repr(value)
-    except ValueError:  # Python writes no number of more than 4,300 digits
-        return f"a {type(value).__name__} that is too long to be shown"
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 2, 80, 80, 40
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,5 +1,19 @@
 """Errors that batchnav raises: each names the file or argument, what was found, and what was expected."""
 
+import reprlib
+from typing import Any
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 2, 80, 80, 40
+
+
+def shortened(value: Any) -> str:
+    """A value as one short line for a message, for any length, depth or cycle of the value."""
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return f"a {type(value).__name__} that is too long to be shown"
+
 
 class BatchnavError(Exception):
     """Base of every error that batchnav raises on purpose."""

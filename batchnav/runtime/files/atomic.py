@@ -20,8 +20,7 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from batchnav.config import shortened
-from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.errors import ArgumentError, BatchnavError, shortened
 
 log = logging.getLogger(__name__)
 
