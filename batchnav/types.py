@@ -66,8 +66,8 @@ class Surface(NamedTuple):
     categories: tuple[str, ...] = ()
     """Names; row 0 is what has no category."""
     finish: np.ndarray | None = None
-    """i32 [M, 4], of each material that may be drawn anew (`scene.finishes`): the number of the finish that it is a
-    shade of, the finish's kind (-1: it stays as it is), its light in `LIGHT_STEPS`, and 1 where it is the mean colour
+    """i32 [M, 4], of each material that may be randomised (`scene/material_sampling.py`): number of the finish that it is
+    a shade of, the finish's kind (-1: it stays as it is), its light in `LIGHT_STEPS`, and 1 where it is the mean colour
     of the finish's texture; None: all stay as they are, as those of files do."""
 
 

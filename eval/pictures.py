@@ -148,7 +148,7 @@ def finishes(options: Finishes) -> np.ndarray:
     columns = []
     for seed in range(1 + options.times):
         if seed:
-            bank.draw_finishes(torch.tensor([seed]), 0)
+            bank.randomize_materials(torch.tensor([seed]), 0)
         out = torch.zeros(len(headings), *sensor.spec.shape, dtype=sensor.spec.dtype)
         sensor.write(depth, triangle, views, bank.appearance, out)
         columns.append(out.permute(0, 2, 3, 1).numpy())

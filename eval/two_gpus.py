@@ -39,7 +39,8 @@ from batchnav.ppo import Learner
 from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.stats import merged
 from batchnav.runtime.device import make_deterministic
-from batchnav.runtime.distributed.ranks import Ranks, join
+from batchnav.runtime.distributed.join import join
+from batchnav.runtime.distributed.ranks import Ranks
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPARED = ("loss/loss", "loss/policy_loss", "loss/value_loss", "loss/entropy", "loss/grad_norm", "reward")
@@ -191,27 +192,27 @@ def compare_losses(options: Options) -> int:
     with join("cpu" if options.dry_run else "cuda") as ranks:
         learner = make_learner(options, ranks)
         rows = []
-        for i in range(options.updates if ranks.several else options.losses):
+        for i in range(options.updates if ranks.is_distributed else options.losses):
             row = merged(ranks.all_gather(learner.update(0.01 + 0.5 * i / options.updates).read()))
             rows.append([row[name] for name in COMPARED])
         weights = torch.cat([parameter.detach().flatten().cpu() for parameter in learner.policy.parameters()])
         hashes = ranks.all_gather(hashlib.sha256(weights.numpy().tobytes()).hexdigest()[:16])
-        if ranks.first:
+        if ranks.is_rank_zero:
             print(json.dumps({"losses": rows[: options.losses], "weights": hashes}), flush=True)
     return 0
 
 
 def make_learner(options: Options, ranks: Ranks) -> Learner:
     """Half the environments a rank, or all in one process; minibatches of as many frames in all."""
-    n = options.num_envs // 2 * (1 if ranks.several else options.ranks)
-    names = ranks.share([f"house:{i}" for i in range(options.houses)])
+    n = options.num_envs // 2 * (1 if ranks.is_distributed else options.ranks)
+    names = ranks.shard([f"house:{i}" for i in range(options.houses)])
     size = options.size
     env = PointNavEnv(find_scenes(names), n, ranks.device, height=size, width=size, first_env=ranks.rank * n)
     torch.manual_seed(0)
     config = TINY if options.dry_run else PolicyConfig()
     policy = ActorCritic(env.single_observation_space, env.single_action_space, config)
     minibatches = max(1, options.num_envs // 2 * PPOConfig().rollout_steps // options.minibatch_frames)
-    learner = (Learner if ranks.several else Together)(
+    learner = (Learner if ranks.is_distributed else Together)(
         policy, env, PPOConfig(num_envs=n, minibatches=minibatches, learning_rate=1e-3), compile=options.compile,
         graphs=options.graphs, ranks=ranks,
     )  # fmt: skip

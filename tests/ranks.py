@@ -12,7 +12,7 @@ import traceback
 
 import torch
 
-from batchnav.runtime.distributed.ranks import join
+from batchnav.runtime.distributed.join import join
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["batchnav.training.loop", "torch._dynamo"])  # torch imports it late
@@ -43,7 +43,7 @@ def _run(work, device, rank, world_size, port, log, results, arguments):
     os.environ.update(variables(rank, world_size, port))
     torch.set_num_threads(1)
     try:
-        with join(device, even_alone=True) as ranks:
+        with join(device, force_process_group=True) as ranks:
             results.put((rank, work(ranks, *arguments)))
     except Exception:
         traceback.print_exc()

@@ -281,7 +281,7 @@ def test_processes_of_a_configuration_are_for_the_cpu(run, tmp_path, monkeypatch
 @pytest.mark.parametrize("how", [("--processes", "2"), ("--processes", "1", "--gpus", "2")])
 def test_a_folder_that_cannot_be_a_runs_is_said_before_scenes_are_made(how, run, tmp_path, monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    for begun in ("prepare", "companions"):
+    for begun in ("prepare", "start_local_ranks"):
         monkeypatch.setattr(start, begun, None)
     monkeypatch.setattr(start.os, "execv", None)
     (tmp_path / "file").write_text("words")
@@ -294,7 +294,7 @@ def test_companions_are_there_before_scenes_are_made_and_end_where_that_fails(ru
     happened = []
 
     @contextlib.contextmanager
-    def companions(*_):
+    def start_local_ranks(*_):
         happened.append("begin")
         try:
             yield
@@ -305,7 +305,7 @@ def test_companions_are_there_before_scenes_are_made_and_end_where_that_fails(ru
         happened.append("prepare")
         raise MeshError("no house")
 
-    monkeypatch.setattr(start, "companions", companions)
+    monkeypatch.setattr(start, "start_local_ranks", start_local_ranks)
     monkeypatch.setattr(start, "prepare", prepare)
     with pytest.raises(SystemExit, match="error: no house"):
         run("train", "--device", "cpu", "--processes", "2", "--out", tmp_path / "run")

@@ -40,8 +40,8 @@ from batchnav.mapping.predictor import (
 )
 from batchnav.mapping.shortest_path import SIDE_OF_FREE
 from batchnav.runtime.checks import check_int, check_number
-from batchnav.runtime.console.announce import number_of, tell
-from batchnav.runtime.console.progress import counting
+from batchnav.runtime.console.announce import announce, number_of
+from batchnav.runtime.console.progress import progress_bar
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.atomic import check_writable
 from batchnav.scene.bank import SceneBank
@@ -119,7 +119,7 @@ def main(options: Options) -> None:
         found = number_of(bank.num_scenes, "scene")
         raise ArgumentError(f"scenes: found {found}, expected {HELD_OUT} or more: of so many one is held out")
     recorded = record(bank, options.maps, options.num_envs, generator, options.seed, options.init_from)
-    tell(f"{number_of(len(recorded.cells), 'map')} of {number_of(len(recorded.scene.unique()), 'scene')}")
+    announce(f"{number_of(len(recorded.cells), 'map')} of {number_of(len(recorded.scene.unique()), 'scene')}")
     learned, held_out = split(recorded, generator)
     torch.manual_seed(options.seed)
     model = (model or OccupancyNet()).to(device, memory_format=torch.channels_last)
@@ -301,7 +301,7 @@ def train(
     total = torch.zeros((), device=recorded.cells.device)
     loss_of, name = (loss_by_ways, "ways") if by_ways else (loss_by_cells, "cells")
     model.train(not by_ways)  # by ways it goes on with the means and variances that agents will have
-    with counting(f"steps of training by {name}", steps) as counted:
+    with progress_bar(f"steps of training by {name}", steps) as counted:
         for step in range(1, steps + 1):
             maps = recorded.of(rows[torch.randint(len(rows), (batch,), generator=generator)])
             loss = loss_of(model, maps, draw_turn(generator))
@@ -315,7 +315,7 @@ def train(
             if step % NOTICE == 0 or step == steps:
                 losses.append(total.item() / ((step - 1) % NOTICE + 1))
                 total.zero_()
-                tell(f"step {step}: loss by {name} {losses[-1]:.4f}")
+                announce(f"step {step}: loss by {name} {losses[-1]:.4f}")
                 if out is not None:
                     save_occupancy(out, model)
     return losses

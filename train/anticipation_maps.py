@@ -18,7 +18,7 @@ from batchnav.mapping.integrate import BESIDE, CELLS, GROUND, OBSTACLE, SHARED, 
 from batchnav.mapping.learn.path_cost_gradient import Ends, Maps, way_times
 from batchnav.mapping.predictor import Windows
 from batchnav.mapping.shortest_path import SIDE_OF_FREE
-from batchnav.runtime.console.progress import counting
+from batchnav.runtime.console.progress import progress_bar
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.positions import on_navmesh
 
@@ -92,7 +92,7 @@ def record(
 ) -> Recorded:
     """So many maps from these scenes, of agents that guess by these weights, or take the unseen for free."""
     shares = [maps // len(HOW) + (k < maps % len(HOW)) for k in range(len(HOW))]
-    with counting("maps", maps) as counted:
+    with progress_bar("maps", maps) as counted:
         parts, done = [], 0
         for k, (settings, share) in enumerate(zip(HOW, shares, strict=True)):
             env = NavEnv(

@@ -24,7 +24,8 @@ from batchnav.data.scenes import find_scenes
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.procedural import BENCHMARK_HOUSE
 from batchnav.report.results import record, row
-from batchnav.runtime.device import num_threads, resolve_device
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.threads import num_threads
 
 FORWARD = 0.25
 

@@ -32,7 +32,8 @@ from batchnav.renderers.choose import RENDERERS, random_views
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
 from batchnav.renderers.reference import pixel_directions
 from batchnav.report.results import append_rows, print_table, row
-from batchnav.runtime.device import num_threads, resolve_device
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.threads import num_threads
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sensors.camera import CameraConfig

@@ -55,10 +55,11 @@ from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.stats import Timer
 from batchnav.report.results import RESULTS, append_rows, commit, print_table, row, rows_of
 from batchnav.runtime.device import make_deterministic
-from batchnav.runtime.distributed.ranks import Ranks, join
+from batchnav.runtime.distributed.join import join
+from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.resident import Capacity
+from batchnav.scene.resident import SceneSize
 from batchnav.sim.bodies import STOP
 
 POLICIES = {"paper": PolicyConfig(), "light": PolicyConfig(base_width=32, lstm_layers=1)}
@@ -161,16 +162,16 @@ def measure_all(options: Options, ranks: Ranks) -> list[dict]:
                 policy.load_state_dict(first)
                 learner = make_learner(env, policy, options, ranks)
                 found = measure(learner, name, options)
-                if options.json and ranks.first:
+                if options.json and ranks.is_rank_zero:
                     print(*map(json.dumps, found), sep="\n", flush=True)
-                if options.record and ranks.first:
+                if options.record and ranks.is_rank_zero:
                     append_rows("train", found)  # at once: the next may take long, or too much memory
                 rows += found
                 del env, learner
                 gc.collect()  # graphs and learner refer to each other
-    if ranks.first:
+    if ranks.is_rank_zero:
         print_table("train", rows)
-    if options.record and ranks.first:
+    if options.record and ranks.is_rank_zero:
         mine = [r for r in rows_of("train") if r["machine"] == rows[0]["machine"] and r["params"]["part"] == "whole"]
         draw([r for r in mine if r["commit"] == commit()], RESULTS / "train.png")
     return rows
@@ -178,9 +179,9 @@ def measure_all(options: Options, ranks: Ranks) -> list[dict]:
 
 def environments(options: Options, ranks: Ranks) -> Callable[[int, int], PointNavEnv]:
     """What makes an environment for a number of agents and an image size."""
-    names, device = ranks.share([f"house:{i}" for i in range(options.houses)]), ranks.device
+    names, device = ranks.shard([f"house:{i}" for i in range(options.houses)]), ranks.device
     if options.slots:
-        room = Capacity.for_all(measure_scenes(names))
+        room = SceneSize.largest(measure_scenes(names))
         make = partial(SceneStream, names, find_scene, room, options.slots)
     else:
         bank = SceneBank.pack(find_scenes(names, appearance=False), device)
@@ -234,7 +235,7 @@ def measure(learner: Learner, name: str, options: Options) -> list[dict]:
         "policy": name, "num_envs": num_envs, "height": size, "width": size, "minibatches": learner.config.minibatches,
         "houses": options.houses, "slots": options.slots, "compile": options.compile, "graphs": options.graphs,
         "deterministic": options.deterministic, "tuned": inductor.coordinate_descent_tuning,
-        "ranks": ranks.world_size, "one_graph": options.one_graph and ranks.several,
+        "ranks": ranks.world_size, "one_graph": options.one_graph and ranks.is_distributed,
     }  # fmt: skip
     rates = {part: frames / seconds["loop"] for part, seconds in (("whole", whole), ("policy", policy))}
     rows = [row("train", "frames_per_second", rate, {"part": part, **params}, device) for part, rate in rates.items()]
@@ -244,11 +245,11 @@ def measure(learner: Learner, name: str, options: Options) -> list[dict]:
         "gigabytes": memory,
         "host_cores": float(np.median(whole["host"] / whole["loop"])),
     }
-    if ranks.several:
+    if ranks.is_distributed:
         rows[0] |= {"per_gpu": rows[0]["value"] / ranks.world_size, "all_reduce": time_all_reduce(learner)}
         if not options.one_graph:
             rows[0]["communication"] = float(np.median(whole["sum"] / whole["loop"]))
-    if ranks.first:
+    if ranks.is_rank_zero:
         tell(rows[0], name)
     return rows
 
@@ -287,7 +288,7 @@ def time_updates(learner: Learner, updates: int) -> dict[str, np.ndarray]:
     DivergenceError where a loss is no longer a number: such agents act otherwise, and take other time.
     """
     times = []
-    with Stopwatch(learner) if learner.ranks.several and not learner.one_graph else nullcontext() as watch:
+    with Stopwatch(learner) if learner.ranks.is_distributed and not learner.one_graph else nullcontext() as watch:
         for i in range(WARM_UPS + 2 + updates):
             start, start_host = time.perf_counter(), time.process_time()
             stats = learner.update(1.0).read()  # the end of the schedule: a small rate, so that stop stays rare

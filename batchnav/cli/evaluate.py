@@ -32,10 +32,11 @@ from batchnav.evaluation.run import Evaluation, Played, Player, PolicyPlayer, Re
 from batchnav.report.evaluation import write_report
 from batchnav.report.results import append_rows
 from batchnav.report.terminal import print_agents, print_scenes
-from batchnav.runtime.distributed.ranks import Ranks, join
+from batchnav.runtime.distributed.join import join
+from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.atomic import check_writable
 from batchnav.runtime.files.bundled import ASSETS, WEIGHTS, find_policy, find_split
-from batchnav.runtime.kernels.precompile import ORACLE, compile_ahead
+from batchnav.runtime.kernels.precompile import SHORTEST_PATH_KERNELS, precompile
 from batchnav.tasks import TASKS
 from batchnav.view.topdown import TopDownMap
 from batchnav.view.video import save_gif, save_mp4, video_frames
@@ -107,14 +108,14 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
     """Play, on all ranks; rank 0 prints and writes."""
     players = find_players(options, words, ranks)
     first, out = next(iter(players.values())), options.out or default_folder(options, words)
-    if ranks.first:
+    if ranks.is_rank_zero:
         check_writable(out, BatchnavError)  # before anything is played
     task = TASKS[first.config.task_name]
     # the others look, as policies do
     quick = [name for name in task.reference_agents if name not in SETTINGS_OF_AGENTS]
     others = [name for name in quick if options.report and name not in players]
-    if ranks.first and ranks.device.type == "cpu" and "oracle" in (*players, *others):
-        compile_ahead(ORACLE, config_of_env=to_dict(first.config))
+    if ranks.is_rank_zero and ranks.device.type == "cpu" and "oracle" in (*players, *others):
+        precompile(SHORTEST_PATH_KERNELS, env_config=to_dict(first.config))
     path = options.episodes or find_split(options.split, task.episode_file)
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
     evaluation = Evaluation(
@@ -122,7 +123,7 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
     )
     played = {name: evaluation.play(player) for name, player in players.items()}
     compared = played | {name: evaluation.play(ReferencePlayer(name, first.config)) for name in others}
-    if not ranks.first:
+    if not ranks.is_rank_zero:
         return
 
     for name, found in played.items():

@@ -12,8 +12,8 @@ from typing import TypeVar
 from joblib.externals.loky import ProcessPoolExecutor
 
 from batchnav.errors import BatchnavError
-from batchnav.runtime.console.progress import counting
-from batchnav.runtime.device import num_threads
+from batchnav.runtime.console.progress import progress_bar
+from batchnav.runtime.threads import num_threads
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -33,7 +33,7 @@ def in_parallel(
     """
     items, done = list(items), 0
     workers = min(num_threads(), len(items) // per_worker)
-    with counting(title, len(items)) as show:
+    with progress_bar(title, len(items)) as show:
 
         def counted(some: Iterable[R]) -> Iterator[R]:
             nonlocal done

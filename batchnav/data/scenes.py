@@ -31,11 +31,11 @@ from batchnav.procedural import (
     without_pictures,
 )
 from batchnav.runtime.files.atomic import as_path
-from batchnav.runtime.files.cache import made_by
-from batchnav.runtime.kernels.precompile import ENVIRONMENT, SCENES, compile_ahead
+from batchnav.runtime.files.cache import versioned_cache_folder
+from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import SUFFIXES
-from batchnav.scene.resident import Capacity
+from batchnav.scene.resident import SceneSize
 from batchnav.scene.scene import Scene, bake, check_baked_for, make_scene
 from batchnav.types import Surface
 
@@ -157,7 +157,7 @@ def _kept(scene_id: str, settings: NavMeshSettings | None, appearance: bool) -> 
     settings = settings or NavMeshSettings()
     is_default = settings == NavMeshSettings()
     tag = "" if is_default else f"_{hashlib.sha256(str(settings).encode()).hexdigest()[:16]}"
-    stem, folder = f"{scene_id.replace(':', '_')}{tag}", made_by("houses", __name__)
+    stem, folder = f"{scene_id.replace(':', '_')}{tag}", versioned_cache_folder("houses", __name__)
     return [folder / f"{stem}{end}{SUFFIX}" for end in ([""] if appearance else ["", "_bare"])]
 
 
@@ -166,14 +166,14 @@ def load_scenes(
 ) -> list[Scene]:
     """Scenes by name, in parallel processes where many are to be made, with progress.
 
-    The first time, the kernels of PointNav with depth are compiled beside it (`runtime.ahead`).
+    The first time, the kernels of PointNav with depth are compiled beside it (`runtime.kernels.precompile`).
 
     A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "hall:",
     "building:", "block:" and "scan:"), or a folder: the prepared scenes in it, or where there are none its mesh files.
     With `settings`, for their body, and with or without `appearance`, as `load_scene` does. MeshError, NavMeshError.
     """
     ids = scene_ids(names)
-    compile_ahead(ENVIRONMENT, SCENES)
+    precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS)
     return find_scenes(ids, settings=settings, appearance=appearance)
 
 
@@ -243,14 +243,14 @@ def measure_scenes(
     scenes_dir: str | Path = SCENES_DIR,
     settings: NavMeshSettings | None = None,
     appearance: AppearanceConfig | bool = True,
-) -> list[Capacity]:
+) -> list[SceneSize]:
     """What each scene takes: loaded once (and kept in the cache where it is a house), none kept in memory."""
     measure = functools.partial(_measure, scenes_dir=scenes_dir, settings=settings, appearance=appearance)
     return list(in_parallel(measure, scene_ids, "scenes", SCENES_PER_WORKER))
 
 
-def _measure(scene_id: str, **how) -> Capacity:
-    return Capacity.of(find_scene(scene_id, **how))
+def _measure(scene_id: str, **how) -> SceneSize:
+    return SceneSize.of(find_scene(scene_id, **how))
 
 
 def find_played(

@@ -19,7 +19,8 @@ from batchnav.data.scenes import measure_scenes, scene_ids
 from batchnav.diagnostics.memory import predict_memory
 from batchnav.errors import DeviceError
 from batchnav.renderers.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
-from batchnav.runtime.device import num_threads, resolve_device
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.threads import num_threads
 from batchnav.training.config import PointNavRun
 
 PACKAGES = ("torch", "numba", "numpy", "moderngl", "glcontext")

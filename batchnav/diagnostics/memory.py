@@ -15,8 +15,8 @@ from batchnav.navmesh.data import search_scratch
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.rollout import Rollout
 from batchnav.procedural import make_swatches
-from batchnav.runtime.device import num_threads
-from batchnav.scene.resident import Capacity, slots_needed
+from batchnav.runtime.threads import num_threads
+from batchnav.scene.resident import SceneSize, num_resident_scenes
 from batchnav.scene.textures import Palette
 from batchnav.sensors.rig import by_drawing, make_sensors
 from batchnav.sim.bodies import Bodies
@@ -38,7 +38,7 @@ LARGEST_IN_BACKWARD = 3
 """Gradients of the largest layer's size that the backward pass makes beside what was kept for it."""
 
 
-def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.device) -> dict[str, int]:
+def predict_memory(run: PointNavRun, scenes: Sequence[SceneSize], device: torch.device) -> dict[str, int]:
     """Bytes of tensors that a run has at its peak, by part.
 
     What the driver, CUDA's context and the allocator's rounding take comes on top. The activations are those of the
@@ -51,8 +51,8 @@ def predict_memory(run: PointNavRun, scenes: Sequence[Capacity], device: torch.d
         device: where it will run. The network is tried out there on a few frames.
     """
     scenes = [scene.with_appearance(run.appearance_fields) for scene in scenes]
-    room, specs = Capacity.for_all(scenes), specs_of(run)
-    slots = slots_needed(scenes, run.scenes.slots, run.scenes.gigabytes)
+    room, specs = SceneSize.largest(scenes), specs_of(run)
+    slots = num_resident_scenes(scenes, run.scenes.slots, run.scenes.gigabytes)
     storage = {spec.name: spec.stored_on(device) for spec in specs}
     observations = spaces.Dict({spec.name: spec.box for spec in specs})
     policy = ActorCritic(observations, run.body.action_space, run.policy).to(device)
@@ -76,7 +76,7 @@ def _swatches() -> int:
     return sum(array.nbytes for array in palette.arrays())
 
 
-def _simulator(run: PointNavRun, room: Capacity, device: torch.device) -> int:
+def _simulator(run: PointNavRun, room: SceneSize, device: torch.device) -> int:
     """Bytes of the bodies, the task and the memory to search in."""
     n, task = run.ppo.num_envs, TASKS[run.task_name]
     parts = (Bodies.empty(n, META), Queue.empty(n, META), *task.arrays(n, META, run.task))

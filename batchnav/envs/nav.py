@@ -19,10 +19,10 @@ from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
 from batchnav.mapping.mapper import MAP_SPECS, PLAN, Mapper, MapSensor
 from batchnav.runtime.checks import check_int, check_open, check_seed, refuse_copies
-from batchnav.runtime.conversion import OUTPUTS, as_actions, as_mask, handed
+from batchnav.runtime.conversion import OUTPUTS, as_actions, as_mask, to_output
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.material_sampling import Swatches
+from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.rig import MAIN, Rig, appearance_needed, make_pose_sensors, make_sensors, sensor_specs
 from batchnav.sensors.sensor import check_observation
@@ -93,7 +93,7 @@ class NavEnv(gym.vector.VectorEnv):
         copy: bool = True,
         output: str = "torch",
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
-        swatches: Swatches | None = None,
+        swatches: MaterialLibrary | None = None,
         **options,
     ):
         num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
@@ -241,7 +241,7 @@ class NavEnv(gym.vector.VectorEnv):
 
     def _handed(self, result: Any) -> Any:
         """What the caller gets: the environment's own tensors, copies, or arrays."""
-        return handed(result, self._copy, self._output)
+        return to_output(result, self._copy, self._output)
 
     def _observe(self, out: Observation) -> Observation:
         if self.mapper is not None:
@@ -279,7 +279,7 @@ class NavEnv(gym.vector.VectorEnv):
 
     def _draw_finishes(self, every_house: bool = True) -> None:
         """Have houses look as they do now; those alone that change, where the call before was `between_rollouts`."""
-        self.bank.draw_finishes(self.sim.origin.seed, int(self._redraws), every_house)
+        self.bank.randomize_materials(self.sim.origin.seed, int(self._redraws), every_house)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """All that the next step depends on, as tensors on the CPU."""
@@ -308,7 +308,7 @@ class NavEnv(gym.vector.VectorEnv):
     def _state(self) -> dict[str, torch.Tensor]:
         """The live tensors that are saved."""
         tensors = {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
-        drawn = {} if self.bank.finishes is None else {"redraws": self._redraws}
+        drawn = {} if self.bank.material_sampler is None else {"redraws": self._redraws}
         known = {} if self.mapper is None else self.mapper.state
         return {**tensors, **drawn, **known, "seed": self.sim.origin.seed}
 
@@ -367,7 +367,12 @@ def _check_kinds(task, config, sensors, episodes, renderer, swatches) -> None:
         ("sensors", sensors, sensors is None or names, "a list of names"),
         ("episodes", episodes, episodes is None or isinstance(episodes, EpisodeTable), "an EpisodeTable"),
         ("renderer", renderer, isinstance(renderer, str), "a name"),
-        ("swatches", swatches, swatches is None or isinstance(swatches, Swatches), "those of batchnav.procedural"),
+        (
+            "swatches",
+            swatches,
+            swatches is None or isinstance(swatches, MaterialLibrary),
+            "those of batchnav.procedural",
+        ),
     ):
         if not good:
             raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")
@@ -383,7 +388,7 @@ def _mode(mode: AutoresetMode | str) -> AutoresetMode:
 
 
 def _bank(
-    scenes, num_envs: int, device: str | torch.device, appearance: frozenset[str], swatches: Swatches | None
+    scenes, num_envs: int, device: str | torch.device, appearance: frozenset[str], swatches: MaterialLibrary | None
 ) -> SceneBank:
     """The bank that an environment runs in."""
     if isinstance(scenes, SceneStream):
@@ -399,4 +404,4 @@ def _bank(
         raise ArgumentError(
             f"scenes: found a bank without appearance{what}, expected SceneBank.pack(..., appearance=True)"
         )
-    return scenes.with_own_finishes()  # so that no other environment sees them change
+    return scenes.with_own_materials()  # so that no other environment sees them change

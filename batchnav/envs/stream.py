@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from batchnav.errors import CheckpointError, ConfigError
-from batchnav.scene.material_sampling import Swatches
-from batchnav.scene.resident import Capacity, SlotBank
+from batchnav.scene.material_sampling import MaterialLibrary
+from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.scene.scene import Scene
 from batchnav.sim.simulator import Simulator
 
@@ -35,7 +35,7 @@ class SceneStream:
     Args:
         names: the scenes, as `load` knows them.
         load: gives a scene by name; called in a thread of its own.
-        capacity: room for any of the scenes (`Capacity.for_all`).
+        capacity: room for any of the scenes (`SceneSize.largest`).
         slots: scenes in memory at a time, at least 2; an eighth of them, and one at least, are spare.
         seed: of the order.
     """
@@ -44,7 +44,7 @@ class SceneStream:
         self,
         names: Sequence[str],
         load: Callable[[str], Scene],
-        capacity: Capacity,
+        capacity: SceneSize,
         slots: int,
         seed: int = 0,
     ):
@@ -59,15 +59,15 @@ class SceneStream:
         self._slot_of = list(range(groups))  # by group
 
     def open(
-        self, num_envs: int, device: torch.device, appearance: Collection[str], swatches: Swatches | None = None
-    ) -> SlotBank:
+        self, num_envs: int, device: torch.device, appearance: Collection[str], swatches: MaterialLibrary | None = None
+    ) -> ResidentSceneBank:
         """The bank, with a scene for every group. ConfigError for slots that do not fit the scenes and agents."""
         if not 2 <= self.slots < len(self.names) or len(self._slot_of) > num_envs:
             raise ConfigError(
                 f"slots: found {self.slots} for {len(self.names)} scenes and {num_envs} agents, expected 2 or more, "
                 f"fewer than the scenes, and no more than one slot in use for an agent"
             )
-        self.bank = SlotBank(self._capacity, self.slots, device, appearance, swatches)
+        self.bank = ResidentSceneBank(self._capacity, self.slots, device, appearance, swatches)
         for slot in range(self.slots):
             self._request(slot)
         for _ in self._slot_of:

@@ -29,7 +29,7 @@ from batchnav.evaluation.trajectories import Eyes, Walk, Watched, seen_along
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.weights import load_policy
 from batchnav.runtime.console.announce import number_of
-from batchnav.runtime.console.progress import counting
+from batchnav.runtime.console.progress import progress_bar
 from batchnav.runtime.device import machine
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.atomic import replacing
@@ -150,11 +150,11 @@ class Evaluation:
 
     def play(self, player: Player) -> Played:
         """Play all episodes once, each rank its share; all know the results."""
-        mine = self.ranks.share(self.episodes)
+        mine = self.ranks.shard(self.episodes)
         env = self._environment(mine, player.config, player.sees)
         agent = Watched(player.enter(env), env)
         title = f"{player.name} agent's episodes"
-        with counting(title, len(mine)) if self.ranks.first else contextlib.nullcontext() as show:
+        with progress_bar(title, len(mine)) if self.ranks.is_rank_zero else contextlib.nullcontext() as show:
             own = evaluate(agent, env, len(mine), show=show)
         everyones = self.ranks.all_gather((own, agent.walks(len(mine))))
         found = {name: np.concatenate([part[name] for part, _ in everyones]) for name in everyones[0][0]}

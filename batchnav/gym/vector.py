@@ -17,7 +17,7 @@ from batchnav.envs.nav import NavEnv, needed_appearance
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.gym.frames import Pictures
-from batchnav.runtime.conversion import OUTPUTS, as_actions, handed
+from batchnav.runtime.conversion import OUTPUTS, as_actions, to_output
 from batchnav.scene.appearance import FROM_FILES
 
 RGB_ARRAY = "rgb_array"
@@ -97,7 +97,7 @@ class GymnasiumCartPole(CartPoleEnv):
         """Start all episodes anew; ArgumentError for options, of which there are none."""
         if options:
             raise ArgumentError(f"options: found {', '.join(map(str, options))}, expected none: all carts begin anew")
-        return handed(super().reset(seed=seed)[0], self._copy, self._output), {}
+        return to_output(super().reset(seed=seed)[0], self._copy, self._output), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:
         """One step of every cart."""
@@ -107,7 +107,7 @@ class GymnasiumCartPole(CartPoleEnv):
         final = {**info["episode"], **{f"_{name}": ended for name in info["episode"]}}
         final_info = {"final_info": final, "_final_info": ended}
         named = {**final_info, "final_obs": info["final_obs"], "_final_obs": info["_final_obs"]}
-        return handed((*result, named), self._copy, self._output)
+        return to_output((*result, named), self._copy, self._output)
 
 
 def make_nav(

@@ -58,11 +58,11 @@ from batchnav.mapping.path import (
 from batchnav.mapping.predictor import MOST_ADDED, Anticipation, MapConfig, Placed
 from batchnav.mapping.shortest_path import Search, bound_of, clear_lines, find_ways, is_done, next_slack
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.device import num_threads
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, lean_function
 from batchnav.runtime.kernels.intrinsics import sync_lanes
 from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.threads import num_threads
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.redwood import RedwoodNoise

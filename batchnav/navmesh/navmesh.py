@@ -23,9 +23,10 @@ from batchnav.navmesh.data import (
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_int, check_kind, check_number, check_seed
 from batchnav.runtime.console.announce import number_of
-from batchnav.runtime.device import num_threads, resolve_device
+from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import floats, to_device, view
 from batchnav.runtime.kernels.launch import launch
+from batchnav.runtime.threads import num_threads
 from batchnav.types import TriangleMesh
 
 _CUDA_ROWS = 65536

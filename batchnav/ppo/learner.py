@@ -94,7 +94,7 @@ class Learner:
         self.uniforms = torch.empty(T, env.num_envs, *actions.shape, device=self.device)
         self.kickstart = kickstart
         self.taught, self.teacher_coef = torch.zeros_like(self.rollout.action), torch.tensor(0.0, device=self.device)
-        if self.ranks.several:
+        if self.ranks.is_distributed:
             self.bucket = Bucket(self.policy.parameters())
             self.bucket.broadcast_(self.ranks)
             self._all_uniforms = torch.cat([self.uniforms] * self.ranks.world_size, dim=1)
@@ -121,7 +121,7 @@ class Learner:
         graphs = Graphs(self.device, self._graphs)
         self._play_rollout = graphs.wrap(self._play) if self.env.capturable else self._play
         self._find_gradients, self._take_step = self._gradients_of_rollout, self._step_by_mean
-        if not self.ranks.several:
+        if not self.ranks.is_distributed:
             self._learn_minibatch = graphs.wrap(self._learn_from_rollout)
         elif self.one_graph:
             self._learn_minibatch = graphs.wrap(self._learn_together)
@@ -152,7 +152,7 @@ class Learner:
         timer.mark()
         self.frames += self.frames_per_update
         found, sound = torch.stack(parts), None
-        if ranks.several:
+        if ranks.is_distributed:
             own_norm = found[:, -2]
             sound = (found[:, 0] + own_norm).isfinite().cumprod(0).sum()
             found = torch.cat([found[:, :-2], found[:, -1:]], dim=1)
@@ -184,7 +184,7 @@ class Learner:
     @torch.no_grad()
     def collect(self) -> None:
         """Fill the rollout with `rollout_steps` steps of every environment."""
-        if self.ranks.several:  # everyone's, as one process would draw them
+        if self.ranks.is_distributed:  # everyone's, as one process would draw them
             mine = slice(self.ranks.rank * self.env.num_envs, (self.ranks.rank + 1) * self.env.num_envs)
             self.uniforms.copy_(self._all_uniforms.uniform_(generator=self.generator)[:, mine])
         else:

@@ -17,7 +17,7 @@ OUTPUTS = ("torch", "numpy")
 def as_actions(actions: Any, device: torch.device, dtype: torch.dtype = torch.int64) -> Any:
     """Actions as a tensor of `dtype`: lists and NumPy arrays go to the device, whole numbers of any width will do.
 
-    Tensors stay on their device, and those of `dtype` are handed through. ArgumentError for what is no array of
+    Tensors stay on their device, and those of `dtype` are passed through. ArgumentError for what is no array of
     numbers, or where whole numbers are expected and others found.
     """
     if isinstance(actions, torch.Tensor):
@@ -59,7 +59,7 @@ def check_torch(observation: Any) -> None:
             )
 
 
-def handed(value: Any, copy: bool, output: str) -> Any:
+def to_output(value: Any, copy: bool, output: str) -> Any:
     """A result, with the tensors in its tuples and mappings copied, or as NumPy arrays, where that is wanted."""
     if not copy and output == "torch":
         return value
@@ -69,7 +69,7 @@ def handed(value: Any, copy: bool, output: str) -> Any:
         )
         return tensor.cpu().numpy() if output == "numpy" else tensor
     if isinstance(value, Mapping):
-        return {name: handed(part, copy, output) for name, part in value.items()}
+        return {name: to_output(part, copy, output) for name, part in value.items()}
     if isinstance(value, tuple):
-        return tuple(handed(part, copy, output) for part in value)
+        return tuple(to_output(part, copy, output) for part in value)
     return value

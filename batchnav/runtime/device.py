@@ -7,7 +7,6 @@ import os
 import platform
 from pathlib import Path
 
-import numba
 import torch
 
 from batchnav.errors import ArgumentError, DeviceError
@@ -63,16 +62,6 @@ def make_deterministic() -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS else picks workspaces, and sums, by timing
     # Warnings, not errors: a cumulative sum over a few actions is refused by name, though each row has one thread.
     torch.use_deterministic_algorithms(True, warn_only=True)
-
-
-def num_threads() -> int:
-    """CPU threads that `cpu_kernel` loops use."""
-    return numba.get_num_threads()
-
-
-def limit_threads(count: int) -> None:
-    """Have `cpu_kernel` loops that this thread starts use so many threads, at least one."""
-    numba.set_num_threads(max(1, count))
 
 
 def machine(device: str | torch.device) -> str:

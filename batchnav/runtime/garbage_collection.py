@@ -12,7 +12,7 @@ _resting = 0
 _was_on = True
 
 
-def rest() -> None:
+def pause() -> None:
     """Switch the collector off until `resume`; threads that do so at once wait for the last of them."""
     global _resting, _was_on
     with _lock:
@@ -23,7 +23,7 @@ def rest() -> None:
 
 
 def resume() -> None:
-    """The end of a `rest`: the last one's switches the collector on again, if it was on."""
+    """The end of a `pause`: the last one's switches the collector on again, if it was on."""
     global _resting
     with _lock:
         _resting -= 1
@@ -32,9 +32,9 @@ def resume() -> None:
 
 
 @contextmanager
-def resting() -> Iterator[None]:
-    """`rest`, and `resume` at the end."""
-    rest()
+def collection_paused() -> Iterator[None]:
+    """`pause`, and `resume` at the end."""
+    pause()
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import to_device, view
 from batchnav.scene.appearance import Appearance, appearance_fields, pack_appearance, warn_of_white, with_finish
 from batchnav.scene.bvh import BVH, moved_nodes
-from batchnav.scene.material_sampling import Finishes, Swatches
+from batchnav.scene.material_sampling import MaterialLibrary, MaterialSampler
 from batchnav.scene.scene import Scene
 from batchnav.scene.textures import Palette
 from batchnav.types import Column
@@ -39,9 +39,9 @@ class BVHData(NamedTuple, Generic[Column]):
 
 
 class SceneBank:
-    """K scenes on one device. Made by `SceneBank.pack`; nothing in it changes afterwards but by `draw_finishes`.
+    """K scenes on one device. Made by `SceneBank.pack`; nothing in it changes afterwards but by `randomize_materials`.
 
-    `SlotBank` is the one whose scenes change.
+    `ResidentSceneBank` is the one whose scenes change.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class SceneBank:
         device: torch.device,
         appearance_fields: frozenset[str] = frozenset(),
         categories: dict[str, int] | None = None,
-        finishes: Finishes | None = None,
+        material_sampler: MaterialSampler | None = None,
     ):
         self.scenes = scenes
         self.names = tuple(scene.name for scene in scenes)
@@ -68,7 +68,7 @@ class SceneBank:
         """What surfaces look like, by triangle; None where nobody asked for it. Fields not asked for have no rows."""
         self.appearance_fields = appearance_fields
         """The fields that were asked for."""
-        self.finishes = finishes
+        self.material_sampler = material_sampler
         """The finishes of its houses, where they can be drawn anew."""
         self._categories = categories or {"": 0}
         self.bvh_view = view(bvh)
@@ -80,7 +80,7 @@ class SceneBank:
         scenes: Sequence[Scene],
         device: str | torch.device = "cpu",
         appearance: bool | Collection[str] = False,
-        swatches: Swatches | None = None,
+        swatches: MaterialLibrary | None = None,
     ) -> SceneBank:
         """Copy the scenes' trees and navmeshes to a device, and with `appearance` what sensors beyond depth read.
 
@@ -101,31 +101,31 @@ class SceneBank:
         navmesh = to_device(pack_navmeshes([scene.navmesh.data for scene in scenes]), device)
         first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])])
         look, fields, categories = None, appearance_fields(appearance), {"": 0}
-        palette, finishes, meshes = Palette(), None, [scene.mesh for scene in scenes]
+        palette, sampler, meshes = Palette(), None, [scene.mesh for scene in scenes]
         if swatches is not None:
             fields = with_finish(fields)
             palette.add_swatches(swatches)
         if fields:
             look = to_device(pack_appearance(meshes, fields, categories, palette), device)
         if swatches is not None and look is not None:
-            finishes = Finishes(look.finish, look.materials, swatches, first=0)
+            sampler = MaterialSampler(look.finish, look.materials, swatches, first=0)
         if "paint" in fields:
             warn_of_white([scene.name for scene in scenes], meshes)
-        return cls(scenes, bvh, navmesh, first.tolist(), look, device, fields, categories, finishes)
+        return cls(scenes, bvh, navmesh, first.tolist(), look, device, fields, categories, sampler)
 
-    def with_own_finishes(self) -> SceneBank:
+    def with_own_materials(self) -> SceneBank:
         """The bank for one more user: where finishes can be drawn anew, it has materials of its own; else itself."""
-        if self.finishes is None or self.appearance is None:
+        if self.material_sampler is None or self.appearance is None:
             return self
         bank, materials = copy.copy(self), self.appearance.materials.clone()
         bank.appearance = self.appearance._replace(materials=materials)
-        bank.finishes = self.finishes.of(materials)
+        bank.material_sampler = self.material_sampler.of(materials)
         return bank
 
-    def draw_finishes(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
-        """Have houses look as they do the `count`th time, where there are swatches; arguments as of `Finishes.draw`."""
-        if self.finishes is not None:
-            self.finishes.draw(seed, count, every_house)
+    def randomize_materials(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
+        """Have houses look as they do the `count`th time, where there are swatches; arguments as of `MaterialSampler.sample`."""
+        if self.material_sampler is not None:
+            self.material_sampler.sample(seed, count, every_house)
 
     @property
     def categories(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Finishes of houses, drawn anew: other colours and textures on the same surfaces, while the bank is in use.
+"""MaterialSampler of houses, drawn anew: other colours and textures on the same surfaces, while the bank is in use.
 
 A house that always looks the same is known by its walls, and an agent that sees colour learns it by heart. Here each
 finish of a house (the paint of a room, a floor, a sofa's cloth) takes the place of another of its kind, as houses have
@@ -40,8 +40,8 @@ _FIRST, _SECOND = np.int32(0), np.int32(4)
 _LIGHT, _PERIOD = np.float32(1.0 / LIGHT_STEPS), np.uint32(PERIOD)
 
 
-class Swatches(NamedTuple):
-    """Finishes to choose from, by kind."""
+class MaterialLibrary(NamedTuple):
+    """MaterialSampler to choose from, by kind."""
 
     materials: tuple[Material, ...]
     """Two of each finish: itself, and the mean colour of its texture."""
@@ -59,7 +59,7 @@ def finish_rows(finish: np.ndarray) -> list[tuple[int, int, int, int]]:
     return list(map(tuple, rows.tolist()))
 
 
-class Finishes:
+class MaterialSampler:
     """The finishes of a bank's houses.
 
     Args:
@@ -69,30 +69,30 @@ class Finishes:
         first: the row of `materials` where those of the swatches begin.
     """
 
-    def __init__(self, finish: torch.Tensor, materials: torch.Tensor, swatches: Swatches, first: int):
+    def __init__(self, finish: torch.Tensor, materials: torch.Tensor, swatches: MaterialLibrary, first: int):
         self._finish, self._materials, self._first = finish, materials, np.int32(first)
         self._starts = torch.from_numpy(swatches.starts).to(finish.device)
 
-    def of(self, materials: torch.Tensor) -> Finishes:
+    def of(self, materials: torch.Tensor) -> MaterialSampler:
         """The same finishes, of a copy of the materials."""
         other = copy.copy(self)
         other._materials = materials
         return other
 
-    def draw(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
+    def sample(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
         """Write the materials as they are the `count`th time; `seed` is i64 [1], on the device.
 
         Without `every_house`, of those alone that change then: the others were written by the call before.
         """
         arguments = view(self._finish), view(self._starts), view(seed), np.int64(count), every_house, self._first
         if self._materials.is_cuda:
-            launch(_draw_cuda, len(self._finish), *arguments, view(self._materials))
+            launch(_sample_cuda, len(self._finish), *arguments, view(self._materials))
         else:
-            _draw_cpu(*arguments, view(self._materials))
+            _sample_cpu(*arguments, view(self._materials))
 
 
 @inline_function
-def _draw(row, finish, starts, seed, count, every_house, first, materials_out):
+def _sample(row, finish, starts, seed, count, every_house, first, materials_out):
     """Write one material."""
     house, number, kind, shade = load4(finish, row, _FIRST)
     if kind < 0 or kind >= len(starts) - 1 or starts[kind + 1] == starts[kind]:
@@ -114,13 +114,13 @@ def _draw(row, finish, starts, seed, count, every_house, first, materials_out):
 
 
 @cpu_kernel
-def _draw_cpu(finish, starts, seed, count, every_house, first, materials_out):
+def _sample_cpu(finish, starts, seed, count, every_house, first, materials_out):
     for row in prange(len(finish)):
-        _draw(np.int32(row), finish, starts, seed, count, every_house, first, materials_out)
+        _sample(np.int32(row), finish, starts, seed, count, every_house, first, materials_out)
 
 
 @cuda_kernel
-def _draw_cuda(finish, starts, seed, count, every_house, first, materials_out):
+def _sample_cuda(finish, starts, seed, count, every_house, first, materials_out):
     row = np.int32(cuda.grid(1))
     if row < len(finish):
-        _draw(row, finish, starts, seed, count, every_house, first, materials_out)
+        _sample(row, finish, starts, seed, count, every_house, first, materials_out)

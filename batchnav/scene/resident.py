@@ -1,4 +1,4 @@
-"""SlotBank: a bank whose scenes can be replaced while the others are in use. Memory is set aside once."""
+"""ResidentSceneBank: a bank whose scenes can be replaced while the others are in use. Memory is set aside once."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from batchnav.scene.appearance import (
 )
 from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank
 from batchnav.scene.bvh import NODE_WIDTH, TRIANGLE_WIDTH, moved_nodes
-from batchnav.scene.material_sampling import Finishes, Swatches
+from batchnav.scene.material_sampling import MaterialLibrary, MaterialSampler
 from batchnav.scene.scene import Scene
 from batchnav.scene.textures import MOST_TEXELS, Palette
 
 
-class Capacity(NamedTuple):
+class SceneSize(NamedTuple):
     """How many rows of each array a scene may have."""
 
     bvh: BVHData[int]
@@ -40,12 +40,12 @@ class Capacity(NamedTuple):
     search_size: int
 
     @classmethod
-    def of(cls, scene: Scene) -> Capacity:
+    def of(cls, scene: Scene) -> SceneSize:
         """What one scene takes."""
         bvh, navmesh = BVHData(len(scene.bvh.nodes), *2 * (len(scene.bvh.triangles),), 1), scene.navmesh.data
         return cls(bvh, NavMeshData(*map(len, navmesh)), appearance_rows(scene.mesh), search_size(navmesh))
 
-    def with_appearance(self, fields: Collection[str]) -> Capacity:
+    def with_appearance(self, fields: Collection[str]) -> SceneSize:
         """Of a scene in a bank that keeps these fields of `Appearance` only."""
         kept = {name: rows for name, rows in self.appearance._asdict().items() if name in fields}
         if "finish" in kept:  # equal materials have a row each then
@@ -60,7 +60,7 @@ class Capacity(NamedTuple):
         return sum(n * (width or 1) * dtype.itemsize for n, (width, dtype) in zip(rows, columns, strict=True))
 
     @classmethod
-    def for_all(cls, capacities: Iterable[Capacity]) -> Capacity:
+    def largest(cls, capacities: Iterable[SceneSize]) -> SceneSize:
         """Room for any one of several scenes."""
         bvhs, navmeshes, looks, sizes = zip(*capacities, strict=True)
         navmesh = NavMeshData(*map(max, zip(*navmeshes, strict=True)))
@@ -72,12 +72,12 @@ class Capacity(NamedTuple):
         return cls(bvh, navmesh, look, max(sizes))
 
 
-def slots_needed(capacities: Sequence[Capacity], slots: int, gigabytes: float) -> int:
+def num_resident_scenes(capacities: Sequence[SceneSize], slots: int, gigabytes: float) -> int:
     """How many slots the scenes take turns in: 0 where all stay in memory, as `ScenesConfig` has it.
 
     ConfigError where two slots, the fewest, would take more than `gigabytes`.
     """
-    total, slot = sum(scene.num_bytes for scene in capacities), Capacity.for_all(capacities).num_bytes
+    total, slot = sum(scene.num_bytes for scene in capacities), SceneSize.largest(capacities).num_bytes
     if gigabytes and total > 1e9 * gigabytes:
         fit = int(1e9 * gigabytes / slot)
         if fit < 2:
@@ -88,11 +88,11 @@ def slots_needed(capacities: Sequence[Capacity], slots: int, gigabytes: float) -
     return slots if slots < len(capacities) else 0
 
 
-class SlotBank(SceneBank):
+class ResidentSceneBank(SceneBank):
     """K slots of equal size, empty at first; `put` fills one. What is in no agent's scene may be replaced at any time.
 
     Args:
-        capacity: of a slot (`Capacity.for_all`).
+        capacity: of a slot (`SceneSize.largest`).
         slots: K.
         device: where the scenes are.
         appearance: what sensors beyond depth read, as in `SceneBank.pack`.
@@ -101,11 +101,11 @@ class SlotBank(SceneBank):
 
     def __init__(
         self,
-        capacity: Capacity,
+        capacity: SceneSize,
         slots: int,
         device: str | torch.device = "cpu",
         appearance: bool | Collection[str] = False,
-        swatches: Swatches | None = None,
+        swatches: MaterialLibrary | None = None,
     ):
         device = resolve_device(device)
         if slots * capacity.bvh.triangles >= MAX_TRIANGLES:
@@ -115,7 +115,7 @@ class SlotBank(SceneBank):
         bvh = _arrays(BVHData, capacity.bvh, _BVH_COLUMNS, slots, device)
         bvh.roots.copy_(torch.arange(slots) * capacity.bvh.nodes)
         navmesh = _arrays(NavMeshData, capacity.navmesh, NAVMESH_COLUMNS, slots, device)
-        triangles, fields, finishes = capacity.bvh.triangles, appearance_fields(appearance), None
+        triangles, fields, sampler = capacity.bvh.triangles, appearance_fields(appearance), None
         if swatches is not None:
             fields = with_finish(fields)
         capacity = capacity.with_appearance(fields)
@@ -125,11 +125,11 @@ class SlotBank(SceneBank):
             )
         look = None
         if swatches is not None:
-            look, finishes = _with_swatches(capacity.appearance, slots, device, swatches)
+            look, sampler = _with_swatches(capacity.appearance, slots, device, swatches)
         elif fields:
             look = _arrays(Appearance, capacity.appearance, APPEARANCE_COLUMNS, slots, device)
         super().__init__(
-            (), bvh, navmesh, range(0, slots * triangles, triangles), look, device, fields, finishes=finishes
+            (), bvh, navmesh, range(0, slots * triangles, triangles), look, device, fields, material_sampler=sampler
         )
         self.capacity, self.num_scenes = capacity, slots
         self.names = [""] * slots
@@ -151,12 +151,12 @@ class SlotBank(SceneBank):
         """Memory for `rows` path searches at a time in any scene that fits."""
         return search_scratch(self.capacity.search_size, rows, self.device)
 
-    def draw_finishes(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
+    def randomize_materials(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
         """As any bank, of every house, as some are new; waits for the device, so that no slot is filled meanwhile."""
-        if self.finishes is None:
+        if self.material_sampler is None:
             return
         with self._writing:
-            super().draw_finishes(seed, count)
+            super().randomize_materials(seed, count)
             if self.device.type == "cuda":
                 torch.cuda.current_stream(self.device).synchronize()
 
@@ -213,8 +213,8 @@ def _look(scene: Scene, fields: frozenset[str], categories: dict[str, int], firs
 
 
 def _with_swatches(
-    rows: Appearance[int], slots: int, device: torch.device, swatches: Swatches
-) -> tuple[Appearance[torch.Tensor], Finishes]:
+    rows: Appearance[int], slots: int, device: torch.device, swatches: MaterialLibrary
+) -> tuple[Appearance[torch.Tensor], MaterialSampler]:
     """Zeroed arrays for `slots` times `rows`, with those of swatches behind them."""
     slot_rows = {name: slots * n for name, n in rows._asdict().items()}
     palette = Palette(*(slot_rows[name] for name in PALETTE_FIELDS))
@@ -224,7 +224,7 @@ def _with_swatches(
     look = _arrays(Appearance, all_rows, APPEARANCE_COLUMNS, 1, device)
     for name, array in behind.items():
         getattr(look, name)[slot_rows[name] :] = torch.from_numpy(array)
-    return look, Finishes(look.finish, look.materials, swatches, first)
+    return look, MaterialSampler(look.finish, look.materials, swatches, first)
 
 
 def _arrays(kind, rows, columns, slots: int, device: torch.device):

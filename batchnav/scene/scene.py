@@ -16,7 +16,7 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.files.cache import cache_folder
-from batchnav.runtime.kernels.precompile import SCENES, compile_ahead
+from batchnav.runtime.kernels.precompile import SCENE_KERNELS, precompile
 from batchnav.scene.bvh import BVH, build_bvh
 from batchnav.scene.mesh import check_mesh
 from batchnav.types import TriangleMesh
@@ -115,7 +115,7 @@ def bake_cached(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> Nav
 
 def bake(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> NavMesh:
     """`NavMesh.bake`, whose errors begin with the scene's name and the body."""
-    compile_ahead(SCENES)
+    precompile(SCENE_KERNELS)
     try:
         return NavMesh.bake(mesh, settings)
     except NavMeshError as error:

@@ -14,7 +14,7 @@ import numpy as np
 
 from batchnav.errors import ArgumentError
 from batchnav.runtime.kernels.decorators import cpu_function
-from batchnav.scene.material_sampling import FINISH_WIDTH, STAYS, Swatches
+from batchnav.scene.material_sampling import FINISH_WIDTH, STAYS, MaterialLibrary
 from batchnav.types import Material, Texture
 
 MOST_TEXELS = 2**31
@@ -60,7 +60,7 @@ class Palette:
             self._finishes.append(finish)
         return self._first_material + number
 
-    def add_swatches(self, swatches: Swatches) -> int:
+    def add_swatches(self, swatches: MaterialLibrary) -> int:
         """The row of the first swatch; the others follow."""
         rows = [self.add(m, swatches.textures, (*STAYS[:3], i)) for i, m in enumerate(swatches.materials, start=1)]
         return rows[0]

@@ -20,8 +20,8 @@ import torch
 
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.runtime.checks import check_int, check_seed
-from batchnav.runtime.device import num_threads
 from batchnav.runtime.kernels.arrays import host_flag, view
+from batchnav.runtime.threads import num_threads
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import Bodies, Body, BodyConfig
 from batchnav.sim.episodes import Origin, Queue

@@ -31,11 +31,12 @@ from batchnav.ppo.stats import SOUND, merged
 from batchnav.procedural import make_swatches
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.device import machine, make_deterministic, resolve_device
-from batchnav.runtime.distributed.ranks import Ranks, join
+from batchnav.runtime.distributed.join import join
+from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.bundled import find_split
-from batchnav.runtime.kernels.precompile import ENVIRONMENT, SCENES, compile_ahead
-from batchnav.scene.material_sampling import Swatches
-from batchnav.scene.resident import Capacity, slots_needed
+from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
+from batchnav.scene.material_sampling import MaterialLibrary
+from batchnav.scene.resident import SceneSize, num_resident_scenes
 from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
 from batchnav.training.checkpoints import Checkpoints
@@ -60,13 +61,13 @@ def train(run: PointNavRun, out: Path, profile: bool = False, allow_changes: boo
     that were started with this one train together: `run.ppo.num_envs` environments in each, or in all where
     `run.processes` says how many there are, and `run.scenes.slots` scenes in each.
     """
-    with join(run.device) as ranks, StopSignals(run.on_sigusr1, once=ranks.several) as signals:
-        if not ranks.first:
+    with join(run.device) as ranks, StopSignals(run.on_sigusr1, once=ranks.is_distributed) as signals:
+        if not ranks.is_rank_zero:
             logging.getLogger("batchnav").setLevel(logging.ERROR)  # rank 0 says it for all
         # In a function of its own, since the learner's graphs have to be gone when ranks part.
         frames = _train(run, out, ranks, signals, profile, allow_changes, wandb)
         if signals.status is not None:
-            ranks.agree_to_end(signals.status)
+            ranks.expect_exit(signals.status)
         signals.end(f"saved at frame {frames:,}")
 
 
@@ -82,9 +83,9 @@ def _train(
         if wandb and folder.open:
             folder.open.listeners.append(wandb_log(out, to_dict(run)))
         log.info("%s", opening(run, learner, out))
-        traced = profile and ranks.first
+        traced = profile and ranks.is_rank_zero
         profiler = tracing(out / "trace.json") if traced else None
-        progress = TrainingProgress(run.ppo.total_frames, learner.frames, quiet=not ranks.first)
+        progress = TrainingProgress(run.ppo.total_frames, learner.frames, quiet=not ranks.is_rank_zero)
         with progress, profiler or contextlib.nullcontext(), signals.deferred():
             after_update = profiler.step if profiler else lambda: None
             _loop(run, learner, folder, validation, signals, progress, after_update)
@@ -140,7 +141,9 @@ def _loop(
         if any(report.save for report in reports):
             save(learner, run, folder)
         after_update()
-        asked = next((report.asked for report in reports if report.asked), None) if ranks.several else signals.asked
+        asked = (
+            next((report.asked for report in reports if report.asked), None) if ranks.is_distributed else signals.asked
+        )
         if asked:
             signals.follow(asked)
 
@@ -170,14 +173,14 @@ def make_kickstart(run: PointNavRun, env: NavEnv) -> Kickstart | None:
 def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
     """Freshly sampled episodes in this rank's share of the scenes, or its share of the episodes in theirs."""
     n = run.ppo_of(ranks).num_envs
-    if ranks.first and ranks.device.type == "cpu":
-        compile_ahead(ENVIRONMENT, SCENES, config_of_env=to_dict(run.nav))
+    if ranks.is_rank_zero and ranks.device.type == "cpu":
+        precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS, env_config=to_dict(run.nav))
     if run.scenes.episodes:
         episodes = order_episodes(load_episodes(run.scenes.episodes), shuffle=True, grouped=False, seed=run.seed)
         swatches = swatches_for(run, [episode.scene for episode in episodes])
-        return fixed_episodes(ranks.share(episodes), run, ranks.device, n, swatches)
+        return fixed_episodes(ranks.shard(episodes), run, ranks.device, n, swatches)
     everyones = scene_ids(run.scenes.names)
-    swatches, names = swatches_for(run, everyones), ranks.share(everyones)
+    swatches, names = swatches_for(run, everyones), ranks.shard(everyones)
     settings, appearance, slots = run.body.navmesh, run.appearance, 0
     scenes: SceneStream | list[Scene]
     if run.scenes.slots or run.scenes.gigabytes:
@@ -185,10 +188,10 @@ def make_environment(run: PointNavRun, ranks: Ranks) -> NavEnv:
             scene.with_appearance(run.appearance_fields)
             for scene in measure_scenes(names, settings=settings, appearance=appearance)
         ]
-        slots = slots_needed(capacities, run.scenes.slots, run.scenes.gigabytes)
+        slots = num_resident_scenes(capacities, run.scenes.slots, run.scenes.gigabytes)
     if slots:
         load = partial(find_scene, settings=settings, appearance=appearance)
-        scenes = SceneStream(names, load, Capacity.for_all(capacities), slots, run.seed)
+        scenes = SceneStream(names, load, SceneSize.largest(capacities), slots, run.seed)
     else:
         scenes = find_scenes(names, settings=settings, appearance=appearance)
     return NavEnv(scenes, n, ranks.device, run.seed, first_env=ranks.rank * n, swatches=swatches, **_options(run))
@@ -202,7 +205,7 @@ def prepare(run: PointNavRun) -> None:
     env.close()
 
 
-def swatches_for(run: PointNavRun, names: Sequence[str]) -> Swatches | None:
+def swatches_for(run: PointNavRun, names: Sequence[str]) -> MaterialLibrary | None:
     """What finishes are drawn anew from, where the run asks for that. ConfigError where no scene of these has any."""
     if not run.scenes.redraw_finishes:
         return None
@@ -227,7 +230,7 @@ def fixed_episodes(
     run: PointNavRun,
     device: torch.device,
     num_envs: int,
-    swatches: Swatches | None = None,
+    swatches: MaterialLibrary | None = None,
 ) -> NavEnv:
     """An environment that plays these episodes in turn; `swatches` as in `NavEnv`."""
     scenes = find_played(episodes, settings=run.body.navmesh, appearance=run.appearance)
@@ -295,7 +298,7 @@ def opening(run: PointNavRun, learner: Learner, out: Path) -> str:
     """What begins: on what, in what, by how large a policy, and where it can be watched."""
     scenes = run.scenes.episodes or number_of(len(scene_ids(run.scenes.names)), "scene")
     parameters = sum(weights.numel() for weights in learner.policy.parameters())
-    several = f"{learner.ranks.world_size} x " if learner.ranks.several else ""
+    several = f"{learner.ranks.world_size} x " if learner.ranks.is_distributed else ""
     begun = f" from frame {learner.frames:,}" if learner.frames else ""
     return (
         f"training {run.task_name}{begun} to {run.ppo.total_frames:,} on {several}{machine(learner.device)}: {scenes}, "
@@ -318,7 +321,7 @@ class Validation:
     def __init__(self, run: PointNavRun, policy: ActorCritic, ranks: Ranks):
         self.ranks = ranks
         path = find_split(run.eval_split, TASKS[run.task_name].episode_file)
-        episodes = ranks.share(load_episodes(path))
+        episodes = ranks.shard(load_episodes(path))
         self.env = fixed_episodes(episodes, run.played, ranks.device, len(episodes))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
         network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, run.policy)

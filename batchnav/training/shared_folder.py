@@ -27,7 +27,7 @@ class SharedFolder:
 
     def __init__(self, ranks: Ranks, path: Path, config: Any, allow_changes: bool = False):
         self.ranks, self.path = ranks, path
-        self.open = RunFolder(path, config, allow_changes) if ranks.first else None
+        self.open = RunFolder(path, config, allow_changes) if ranks.is_rank_zero else None
         self.holds_state = False
         """Whether there is a state to go on from."""
         self._changes: list[str] = []
@@ -80,7 +80,9 @@ class SharedFolder:
     def save(self, learner: Learner) -> None:
         """Keep the states of all ranks; done when it returns, on each of them."""
         state = learner.state_dict()
-        others = self.ranks.gather(None if self.ranks.first else _on_cpu({name: state[name] for name in OWN}))[1:]
+        others = self.ranks.gather(None if self.ranks.is_rank_zero else _on_cpu({name: state[name] for name in OWN}))[
+            1:
+        ]
         if self.open:
             self.open.save({**state, OTHERS: others} if others else state)
         self.ranks.barrier()

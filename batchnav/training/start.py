@@ -16,7 +16,7 @@ import tyro
 from batchnav.config import load_config, validate
 from batchnav.errors import ConfigError
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.distributed.ranks import companions
+from batchnav.runtime.distributed.local_ranks import start_local_ranks
 from batchnav.runtime.files.bundled import find_config
 from batchnav.training.config import PointNavRun
 from batchnav.training.folder import CONFIG_NAME, RunFolder
@@ -100,7 +100,9 @@ def start(arguments: Sequence[str]) -> None:
     if command.gpus > 1 or command.max_restarts:
         os.execv(sys.executable, torchrun(max(command.gpus, processes), command.max_restarts, arguments))
     else:
-        with companions(processes, [sys.executable, "-m", "batchnav", "train", *arguments]):  # they import meanwhile
+        with start_local_ranks(
+            processes, [sys.executable, "-m", "batchnav", "train", *arguments]
+        ):  # they import meanwhile
             prepare(run)
             train_it()
 

@@ -53,7 +53,7 @@ def test_a_folder_stands_for_its_prepared_scenes(tmp_path):
 
 
 def test_depth_alone_makes_no_surface_and_takes_one_that_is_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(scenes, "made_by", lambda *_: tmp_path)
+    monkeypatch.setattr(scenes, "versioned_cache_folder", lambda *_: tmp_path)
     bare = find_scene("hall:3", appearance=False)
     assert [file.name for file in tmp_path.iterdir()] == ["hall_3_bare.scene"]
     whole = find_scene("hall:3")
@@ -65,7 +65,7 @@ def test_depth_alone_makes_no_surface_and_takes_one_that_is_there(tmp_path, monk
     assert find_scene("hall:3").mesh.surface is not None
     (tmp_path / "hall_3.scene").write_bytes(b"damaged")
     monkeypatch.undo()
-    monkeypatch.setattr(scenes, "made_by", lambda *_: tmp_path)
+    monkeypatch.setattr(scenes, "versioned_cache_folder", lambda *_: tmp_path)
     assert find_scene("hall:3", appearance=False).mesh.surface is None
     assert [file.name for file in tmp_path.iterdir()] == ["hall_3_bare.scene"]
     assert find_scene("hall:3").mesh.surface is not None

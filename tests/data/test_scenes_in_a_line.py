@@ -12,7 +12,6 @@ import batchnav
 from batchnav.data.parallel import in_parallel
 from batchnav.errors import MeshError
 from batchnav.runtime.console import announce
-from batchnav.runtime.console import progress as counting
 
 
 def test_a_scene_by_name_or_path(tmp_path):
@@ -31,23 +30,23 @@ def test_a_folder_of_mesh_files(tmp_path):
 
 def test_how_far_it_is_is_told_where_nobody_sees_a_bar(monkeypatch):
     told = []
-    monkeypatch.setattr(counting, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(counting, "tell", told.append)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(progress, "announce", told.append)
     list(in_parallel(abs, range(3), "scenes", per_worker=8))
     assert told == ["scenes: 1 of 3", "scenes: 2 of 3", "scenes: 3 of 3"]
 
 
 def test_lines_go_to_the_log_or_to_stderr(capsys, caplog, monkeypatch):
     with caplog.at_level(logging.INFO, "batchnav"):
-        announce.tell("one")
+        announce.announce("one")
     assert caplog.messages == ["one"] and capsys.readouterr().err == ""
     monkeypatch.setattr(announce.log, "hasHandlers", lambda: False)
-    announce.tell("two")
+    announce.announce("two")
     assert capsys.readouterr().err == "two\n"
     level = announce.log.level
     announce.log.setLevel(logging.ERROR)  # as ranks but the first
     try:
-        announce.tell("three")
+        announce.announce("three")
     finally:
         announce.log.setLevel(level)
     assert capsys.readouterr().err == ""

@@ -19,7 +19,7 @@ from batchnav.ppo.config import PPOConfig
 from batchnav.procedural import make_swatches
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.resident import Capacity
+from batchnav.scene.resident import SceneSize
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.rgb import RGBConfig
 from batchnav.tasks import TASKS
@@ -72,7 +72,7 @@ def test_every_tensor_that_stays_is_counted(slots, sensors, redraws):
     run = dataclasses.replace(RUN, scenes=scenes, sensors=sensors, policy=policy)
     capacities, cpu = measure_scenes(run.scenes.names), torch.device("cpu")
     if slots:
-        room = Capacity.for_all(capacities)
+        room = SceneSize.largest(capacities)
         stream, swatches = SceneStream(run.scenes.names, find_scene, room, slots), make_swatches() if redraws else None
         env = PointNavEnv(stream, 32, "cpu", config=run.nav, swatches=swatches)
     else:

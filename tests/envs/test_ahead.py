@@ -17,7 +17,7 @@ from batchnav.envs import precompile as ahead
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.kernels import precompile as process
-from batchnav.runtime.kernels.precompile import ENVIRONMENT, ORACLE, SCENES, compile_ahead
+from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS, precompile
 from batchnav.scene import scene
 from batchnav.scene.mesh import load_mesh
 from batchnav.sensors.camera import CameraConfig
@@ -95,16 +95,16 @@ def test_programs_compile_what_a_house_needs(program):
 
 def test_who_bakes_and_who_evaluates_the_oracle_asks_for_it(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(scene, "compile_ahead", lambda *programs, **_: asked.extend(programs))
-    monkeypatch.setattr(evaluate, "compile_ahead", lambda *programs, **_: asked.extend(programs))
+    monkeypatch.setattr(scene, "precompile", lambda *programs, **_: asked.extend(programs))
+    monkeypatch.setattr(evaluate, "precompile", lambda *programs, **_: asked.extend(programs))
     scene.bake(load_mesh(write_floor(tmp_path / "floor.obj")), "floor", NavMeshSettings())
-    assert asked == [SCENES]
+    assert asked == [SCENE_KERNELS]
     few = tmp_path / "few.json.gz"
     save_episodes(generate_episodes(load_scene("house:0"), 2), few)
-    for agent, expected in (("forward", []), ("oracle", [ORACLE])):
+    for agent, expected in (("forward", []), ("oracle", [SHORTEST_PATH_KERNELS])):
         asked.clear()
         main(["evaluate", agent, "--episodes", str(few), "--device", "cpu", "--out", str(tmp_path)])
-        assert [program for program in asked if program != SCENES] == expected
+        assert [program for program in asked if program != SCENE_KERNELS] == expected
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def idle(monkeypatch, tmp_path):
     for room in ("tasks", "scene", "evaluation"):
         (tmp_path / room).mkdir()  # as numba makes it before it compiles anything
     monkeypatch.setattr(process, "_started", {})
-    monkeypatch.setattr(process, "made_by", lambda kind, module: tmp_path / module.split(".")[1])
+    monkeypatch.setattr(process, "versioned_cache_folder", lambda kind, module: tmp_path / module.split(".")[1])
     monkeypatch.setattr(process, "num_threads", lambda: 2)
     monkeypatch.setattr(process.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(process.config, "DISABLE_JIT", 0)
@@ -138,35 +138,35 @@ ENV = {"task": {"name": "flee"}, "sensors": ["rgb"]}
 
 
 def test_a_program_is_started_once_and_only_for_an_empty_cache(monkeypatch, idle, started):
-    compile_ahead(ENVIRONMENT, config_of_env=ENV)
-    compile_ahead(ENVIRONMENT)
-    assert started == [(ENVIRONMENT, ENV)]
+    precompile(ENVIRONMENT_KERNELS, env_config=ENV)
+    precompile(ENVIRONMENT_KERNELS)
+    assert started == [(ENVIRONMENT_KERNELS, ENV)]
     monkeypatch.setattr(process, "_started", {})
     (idle / "tasks" / "draw_cpu.nbi").touch()
-    compile_ahead(ENVIRONMENT, SCENES)
-    compile_ahead(SCENES)
-    assert started[1:] == [(SCENES, {})]
+    precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS)
+    precompile(SCENE_KERNELS)
+    assert started[1:] == [(SCENE_KERNELS, {})]
 
 
 @pytest.mark.parametrize(
     ("cores", "expected"),
     [
         (1, []),
-        (2, [(ENVIRONMENT, SCENES, ORACLE, {})]),
-        (3, [(ENVIRONMENT, ORACLE, {}), (SCENES, {})]),
-        (16, [(ENVIRONMENT, {}), (SCENES, {}), (ORACLE, {})]),
+        (2, [(ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS, {})]),
+        (3, [(ENVIRONMENT_KERNELS, SHORTEST_PATH_KERNELS, {}), (SCENE_KERNELS, {})]),
+        (16, [(ENVIRONMENT_KERNELS, {}), (SCENE_KERNELS, {}), (SHORTEST_PATH_KERNELS, {})]),
     ],
 )
 def test_programs_share_the_other_cores(monkeypatch, started, cores, expected):
     monkeypatch.setattr(process, "num_threads", lambda: cores)
-    compile_ahead(ENVIRONMENT, SCENES, ORACLE)
+    precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS)
     assert started == expected
 
 
 def test_with_a_gpu_only_scenes_are_made_on_the_cpu(monkeypatch, started):
     monkeypatch.setattr(process.torch.cuda, "is_available", lambda: True)
-    compile_ahead(ENVIRONMENT, SCENES, ORACLE)
-    assert started == [(SCENES, {})]
+    precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS)
+    assert started == [(SCENE_KERNELS, {})]
 
 
 def test_the_process_imports_what_this_one_would(monkeypatch, idle, tmp_path):
@@ -179,10 +179,10 @@ def test_the_process_imports_what_this_one_would(monkeypatch, idle, tmp_path):
                 f"import pathlib, sys\n(pathlib.Path(__file__).parent / 'ran_{name}').write_text(sys.argv[1])"
             )
     monkeypatch.chdir(here)
-    monkeypatch.setattr(process, "ENVIRONMENT", "played")
-    monkeypatch.setattr(process, "SCENES", "made")
+    monkeypatch.setattr(process, "ENVIRONMENT_KERNELS", "played")
+    monkeypatch.setattr(process, "SCENE_KERNELS", "made")
     monkeypatch.setattr(process.sys, "path", [str(there), *filter(None, process.sys.path)])
-    compile_ahead("played", "made", config_of_env=ENV)
+    precompile("played", "made", env_config=ENV)
     assert process._started["played"] is process._started["made"]
     assert process._started["made"].wait(900) == 0
     assert [json.loads((there / f"ran_{name}").read_text()) for name in ("played", "made")] == [ENV, ENV]
@@ -194,10 +194,10 @@ def test_where_no_process_can_be_started_none_is(monkeypatch, idle):
         raise OSError("Resource temporarily unavailable")
 
     monkeypatch.setattr(process.subprocess, "Popen", refuse)
-    compile_ahead(ENVIRONMENT)
+    precompile(ENVIRONMENT_KERNELS)
     monkeypatch.setattr(process.sys, "executable", "")  # Python inside another program
     monkeypatch.setattr(process.subprocess, "Popen", lambda *_, **__: pytest.fail("found a process of no program"))
-    compile_ahead(ENVIRONMENT)
+    precompile(ENVIRONMENT_KERNELS)
     assert not process._started
 
 

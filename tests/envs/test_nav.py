@@ -14,7 +14,7 @@ from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, ConfigError, EpisodeError, NavMeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.resident import Capacity
+from batchnav.scene.resident import SceneSize
 from batchnav.scene.scene import make_scene
 from batchnav.tasks import TASKS
 from batchnav.tasks.pointnav import PointNav, PointNavConfig, advance_cpu
@@ -112,7 +112,7 @@ def test_a_scene_without_episodes_is_refused_at_once():
 def test_a_scene_without_episodes_that_takes_its_turn_is_refused_soon():
     """At the latest between two rollouts, once an agent had to draw from it."""
     scenes = {scene.name: scene for scene in [*(floor(f"wide{k}", 8.0 + k) for k in range(4)), floor("narrow", 1.6)]}
-    capacity = Capacity.for_all(map(Capacity.of, scenes.values()))
+    capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
     stream = SceneStream(list(scenes), scenes.__getitem__, capacity, 2, seed=0)
     env = PointNavEnv(stream, 2, "cpu", max_steps=2, **SMALL)
     env.reset()
@@ -166,7 +166,7 @@ def test_a_body_has_the_navmesh_that_was_baked_for_it():
 def test_a_stream_gives_sensors_the_look_of_its_scenes():
     """Normals of scenes that take turns are those of the scenes alone."""
     scenes = {scene.name: scene for scene in (floor(f"wide{k}", 8.0 + k) for k in range(4))}
-    capacity = Capacity.for_all(map(Capacity.of, scenes.values()))
+    capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
     stream = SceneStream(list(scenes), scenes.__getitem__, capacity, 3, 0)
     env = NavEnv(stream, 4, "cpu", sensors=("normals",), max_steps=2, camera_pitch_deg=-60.0, **SMALL)
     env.reset()

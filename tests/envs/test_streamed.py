@@ -12,7 +12,7 @@ from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, MeshError
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.resident import Capacity, SlotBank, slots_needed
+from batchnav.scene.resident import ResidentSceneBank, SceneSize, num_resident_scenes
 from batchnav.scene.scene import make_scene
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.types import TriangleMesh
@@ -41,7 +41,7 @@ def rooms():
 
 
 def make(rooms, device="cpu", load=None, slots=SLOTS, seed=3, **options):
-    capacity = Capacity.for_all(map(Capacity.of, rooms.values()))
+    capacity = SceneSize.largest(map(SceneSize.of, rooms.values()))
     load = load or rooms.__getitem__
     stream = SceneStream(list(rooms), load, capacity, slots, seed)
     return PointNavEnv(stream, N, device, seed, **{**TASK, **options})
@@ -196,8 +196,8 @@ def test_a_scene_that_cannot_be_loaded_is_named(rooms):
 
 
 def test_what_does_not_fit_is_refused(rooms):
-    small = Capacity.of(rooms["room0"])
-    bank = SlotBank(Capacity.for_all([small]), 2)
+    small = SceneSize.of(rooms["room0"])
+    bank = ResidentSceneBank(SceneSize.largest([small]), 2)
     bank.put(1, rooms["room0"])
     with pytest.raises(ArgumentError, match=r"'room9'.*expected at most"):
         bank.put(0, rooms["room9"])
@@ -213,7 +213,7 @@ def test_opengl_needs_scenes_that_stay(rooms):
 
 def test_a_slot_holds_a_scene_as_a_packed_bank_does(rooms):
     scene = rooms["room2"]
-    bank, packed = SlotBank(Capacity.for_all([Capacity.of(scene)]), 1), SceneBank.pack([scene])
+    bank, packed = ResidentSceneBank(SceneSize.largest([SceneSize.of(scene)]), 1), SceneBank.pack([scene])
     bank.put(0, scene)
     assert bank.names == ["room2"]
     for found, expected in zip((*bank.bvh, *bank.navmesh), (*packed.bvh, *packed.navmesh), strict=True):
@@ -221,11 +221,13 @@ def test_a_slot_holds_a_scene_as_a_packed_bank_does(rooms):
 
 
 def test_as_many_slots_as_fit_the_budget(rooms):
-    capacities = [Capacity.of(scene) for scene in rooms.values()]
-    total, slot = sum(c.num_bytes for c in capacities), Capacity.for_all(capacities).num_bytes
-    assert slots_needed(capacities, 0, 0.0) == slots_needed(capacities, 0, 1.001e-9 * total) == 0
-    assert slots_needed(capacities, SLOTS, 0.0) == SLOTS
-    assert slots_needed(capacities, ROOMS, 0.0) == 0  # all stay
-    assert slots_needed(capacities, 0, 2.5e-9 * slot) == slots_needed(capacities, SLOTS, 2.5e-9 * slot) == 2
+    capacities = [SceneSize.of(scene) for scene in rooms.values()]
+    total, slot = sum(c.num_bytes for c in capacities), SceneSize.largest(capacities).num_bytes
+    assert num_resident_scenes(capacities, 0, 0.0) == num_resident_scenes(capacities, 0, 1.001e-9 * total) == 0
+    assert num_resident_scenes(capacities, SLOTS, 0.0) == SLOTS
+    assert num_resident_scenes(capacities, ROOMS, 0.0) == 0  # all stay
+    assert (
+        num_resident_scenes(capacities, 0, 2.5e-9 * slot) == num_resident_scenes(capacities, SLOTS, 2.5e-9 * slot) == 2
+    )
     with pytest.raises(ConfigError, match=r"gigabytes: found .*, expected at least"):
-        slots_needed(capacities, 0, 1.5e-9 * slot)
+        num_resident_scenes(capacities, 0, 1.5e-9 * slot)

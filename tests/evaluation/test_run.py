@@ -10,7 +10,6 @@ from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import ArgumentError, NavMeshError
 from batchnav.evaluation.run import Evaluation, ReferencePlayer, unusual
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.runtime.console import progress as counting
 from batchnav.scene.mesh import load_mesh
 from batchnav.sim.bodies import BodyConfig
 
@@ -34,8 +33,8 @@ def test_scenes_are_for_the_agents_body(tmp_path):
 
 def test_how_far_it_is_is_told(tmp_path, monkeypatch):
     told: list[str] = []
-    monkeypatch.setattr(counting, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(counting, "tell", told.append)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(progress, "announce", told.append)
     path = write_episodes(tmp_path / "mine.json.gz", [str(write_floor(tmp_path / "floor.ply"))])
     Evaluation(path, torch.device("cpu"), BodyConfig()).play(ReferencePlayer("greedy", NavConfig()))
     assert "greedy agent's episodes: 0 of 3" in told and told[-1] == "greedy agent's episodes: 3 of 3"

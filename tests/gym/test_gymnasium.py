@@ -20,7 +20,7 @@ from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.gym import TASKS as NAMES
 from batchnav.gym.vector import GymnasiumNav
-from batchnav.scene.resident import Capacity
+from batchnav.scene.resident import SceneSize
 from batchnav.tasks import TASKS
 
 N = 3
@@ -268,7 +268,7 @@ def test_what_is_rendered(single, make):
 
 def test_scenes_that_take_turns_are_not_rendered(floor):
     """Their maps would have to be made anew with every scene that comes."""
-    stream = SceneStream(["a"], lambda name: floor, Capacity.of(floor), 1)
+    stream = SceneStream(["a"], lambda name: floor, SceneSize.of(floor), 1)
     with pytest.raises(ArgumentError, match="render_mode: found 'rgb_array' with scenes that take turns"):
         GymnasiumNav(stream, N, render_mode="rgb_array", **SMALL)
 

@@ -14,7 +14,8 @@ from batchnav.policy.config import PolicyConfig
 from batchnav.ppo import Learner
 from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.stats import merged
-from batchnav.runtime.distributed.ranks import Ranks, join
+from batchnav.runtime.distributed.join import join
+from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.kernels.graphs import WARM_UPS
 
 N = 128
@@ -38,7 +39,7 @@ class Together(Learner):
 
 def make(ranks, kind=Learner, graphs=False, one_graph=False, **ppo):
     n = N // ranks.world_size
-    scenes, size = find_scenes(ranks.share(HOUSES)), {"height": 16, "width": 16}
+    scenes, size = find_scenes(ranks.shard(HOUSES)), {"height": 16, "width": 16}
     env = PointNavEnv(scenes, n, ranks.device, **size, max_steps=12, first_env=ranks.rank * n)
     torch.manual_seed(ranks.rank)  # rank 0's weights count
     network = ActorCritic(env.single_observation_space, env.single_action_space, POLICY)
@@ -128,7 +129,7 @@ class Fake(Ranks):
 
 def test_shares_are_neighbours_and_never_empty():
     for count, world_size in ((6, 2), (7, 3), (1, 4), (3, 2), (5, 8)):
-        shares = [Fake(None, rank, world_size).share(list(range(count))) for rank in range(world_size)]
+        shares = [Fake(None, rank, world_size).shard(list(range(count))) for rank in range(world_size)]
         assert all(shares) and sorted({item for share in shares for item in share}) == list(range(count))
         if count >= world_size:
             assert [item for share in shares for item in share] == list(range(count))
@@ -150,14 +151,14 @@ def test_statistics_of_several_ranks_are_those_of_all_environments():
         ({"RANK": "2"}, ConfigError, "RANK: found 2 with WORLD_SIZE 2, expected 0 to 1"),
         ({"RANK": "one"}, ConfigError, "RANK: found 'one', expected a whole number"),
         ({"WORLD_SIZE": "-2"}, ConfigError, "WORLD_SIZE: found '-2'"),
-        ({}, DeviceError, r"rank 1 of 2: did not come within 3 s"),
+        ({}, DeviceError, r"rank 1 of 2: did not join within 3 s"),
     ],
 )
 def test_a_meeting_that_fails_says_why(monkeypatch, changes, error, message):
     for name, value in {**variables(0, 2, free_port()), **changes}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(error, match=message):
-        join("cpu", meeting_seconds=3.0)
+        join("cpu", rendezvous_seconds=3.0)
 
 
 def test_ranks_take_the_devices_that_are_theirs(monkeypatch):

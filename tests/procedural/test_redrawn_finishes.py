@@ -25,7 +25,7 @@ from batchnav.scene import material_sampling as finishes
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.material_sampling import PERIOD
-from batchnav.scene.resident import Capacity, SlotBank
+from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.scene.surface import check_surface
 from batchnav.training import loop as training
 from batchnav.training.config import PointNavRun
@@ -55,7 +55,7 @@ def room(houses):
 
 def drawn(bank, seed=3, count=0, every_house=True):
     """The materials that a bank has then, and their rows of finishes, on the CPU."""
-    bank.draw_finishes(torch.tensor([seed], device=bank.device), count, every_house)
+    bank.randomize_materials(torch.tensor([seed], device=bank.device), count, every_house)
     return bank.appearance.materials.cpu().numpy().copy(), bank.appearance.finish.cpu().numpy()
 
 
@@ -148,8 +148,8 @@ def test_what_has_no_finishes_stays(houses, swatches, room):
     after, _ = drawn(bank)
     assert same_bits(before[stays], after[stays]) and not same_bits(before[~stays], after[~stays])
     without = SceneBank.pack(houses, "cpu", Appearance._fields[:-1])
-    assert not len(without.appearance.finish) and without.finishes is None
-    without.draw_finishes(torch.tensor([0]), 1)  # nothing
+    assert not len(without.appearance.finish) and without.material_sampler is None
+    without.randomize_materials(torch.tensor([0]), 1)  # nothing
     (scan,) = find_scenes(["scan:7"])
     assert scan.mesh.surface.finish[-1].tolist() == [0, -1, 0, 0]  # of pieces that float
 
@@ -231,8 +231,8 @@ def test_a_run_goes_on_where_houses_looked_the_same_till_now(houses, swatches):
 @devices
 def test_scenes_that_take_turns_are_redrawn(houses, swatches, room, device):
     scenes = {scene.name: scene for scene in (*houses, room, houses[0]._replace(name="again"))}
-    capacity = Capacity.for_all(map(Capacity.of, scenes.values()))
-    bank = SlotBank(capacity, 2, device, COLOR_FIELDS, swatches)
+    capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
+    bank = ResidentSceneBank(capacity, 2, device, COLOR_FIELDS, swatches)
     for slot, scene in enumerate((room, houses[1])):
         bank.put(slot, scene)
     materials, finish = drawn(bank, count=4)
@@ -264,9 +264,9 @@ class Allocations(TorchDispatchMode):
 
 
 def test_slots_take_the_memory_of_their_textures_once(houses, swatches):
-    capacity = Capacity.for_all(map(Capacity.of, houses))
+    capacity = SceneSize.largest(map(SceneSize.of, houses))
     with Allocations() as noted:
-        bank = SlotBank(capacity, 8, "cpu", COLOR_FIELDS, swatches)
+        bank = ResidentSceneBank(capacity, 8, "cpu", COLOR_FIELDS, swatches)
     texels = bank.appearance.texels.nbytes
     slots = 8 * capacity.appearance.texels * bank.appearance.texels.element_size()
     assert slots > texels / 2
@@ -292,11 +292,11 @@ def test_what_cannot_be_redrawn_is_refused(houses, swatches, room):
 def test_training_redraws_and_validation_does_not():
     scenes, ppo = {"houses": 1, "first_house": 7, "redraw_finishes": True}, {"num_envs": 2, "minibatches": 1}
     run = from_dict(PointNavRun, {"sensors": ["rgb"], "scenes": scenes, "ppo": ppo, "device": "cpu"})
-    assert training.make_environment(run, Ranks(torch.device("cpu"))).bank.finishes is not None
+    assert training.make_environment(run, Ranks(torch.device("cpu"))).bank.material_sampler is not None
     slots = dataclasses.replace(run, scenes=dataclasses.replace(run.scenes, houses=3, slots=2))
-    assert training.make_environment(slots, Ranks(torch.device("cpu"))).bank.finishes is not None
+    assert training.make_environment(slots, Ranks(torch.device("cpu"))).bank.material_sampler is not None
     episodes = load_episodes(EPISODES / "val.json.gz")[:1]
-    assert training.fixed_episodes(episodes, run, torch.device("cpu"), 1).bank.finishes is None
+    assert training.fixed_episodes(episodes, run, torch.device("cpu"), 1).bank.material_sampler is None
 
 
 def test_prepared_scenes_keep_finishes(houses, tmp_path):
@@ -307,5 +307,5 @@ def test_prepared_scenes_keep_finishes(houses, tmp_path):
 
 def test_the_kernel_compiles_for_the_gpu(compile_ptx):
     rows, read = nb.int32[:, ::1], (nb.int32[::1], nb.int64[::1], nb.int64, nb.boolean, nb.int32)
-    ptx = compile_ptx(finishes._draw_cuda, rows, *read, nb.float32[:, ::1])
+    ptx = compile_ptx(finishes._sample_cuda, rows, *read, nb.float32[:, ::1])
     assert ".f64" not in ptx and "ld.global.v4" in ptx and "st.global.v4" in ptx

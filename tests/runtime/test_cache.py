@@ -21,7 +21,7 @@ def folder(tmp_path, monkeypatch):
 
 def made():
     """A kernel's folder, asked for anew."""
-    return cache.made_by.__wrapped__("kernels", "batchnav.runtime.kernels.rng")
+    return cache.versioned_cache_folder.__wrapped__("kernels", "batchnav.runtime.kernels.rng")
 
 
 def test_what_it_makes_nobody_else_reads_or_writes(folder):

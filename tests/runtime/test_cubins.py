@@ -39,7 +39,7 @@ def capability(monkeypatch, tmp_path):
     monkeypatch.setattr(codegen.CUDACodeLibrary, "_ensure_cc", lambda _, cc: cc or (*device.compute_capability, ""))
     monkeypatch.setattr(codegen.JITCUDACodegen, "magic_tuple", lambda _: ((13, 0), device.compute_capability))
     monkeypatch.setattr(dispatcher._Kernel, "bind", lambda kernel: kernel.library.get_cubin())
-    monkeypatch.setattr(cubins, "made_by", lambda kind, module: tmp_path)
+    monkeypatch.setattr(cubins, "versioned_cache_folder", lambda kind, module: tmp_path)
     return device
 
 
@@ -125,7 +125,7 @@ def test_kernels_of_the_package_are_kept_and_others_are_not():
 
 @pytest.mark.cuda
 def test_a_kept_kernel_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(cubins, "made_by", lambda kind, module: tmp_path)
+    monkeypatch.setattr(cubins, "versioned_cache_folder", lambda kind, module: tmp_path)
     source = torch.arange(1000, dtype=torch.float32, device="cuda")
     for misses in (1, 0):
         kernel = cuda.jit(_double)

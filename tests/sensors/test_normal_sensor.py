@@ -11,7 +11,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
 from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.resident import Capacity, SlotBank
+from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.sensors import normals
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
@@ -121,7 +121,7 @@ def test_a_bank_without_appearance_is_refused():
 
 def test_a_slot_looks_like_the_scene_that_is_in_it(device):
     scenes = [find_scene("house:3"), find_scene("house:4")]
-    bank = SlotBank(Capacity.for_all(map(Capacity.of, scenes)), 3, device, appearance=True)
+    bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, scenes)), 3, device, appearance=True)
     camera, headings = CameraConfig(16, 16), np.linspace(-3, 3, 6)
     for slot, scene in ((1, scenes[0]), (2, scenes[1]), (1, scenes[1])):  # the last one takes a place
         bank.put(slot, scene)

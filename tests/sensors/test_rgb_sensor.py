@@ -14,7 +14,7 @@ from batchnav.geometry.pose import camera_axes
 from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.resident import Capacity, SlotBank
+from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.scene.textures import halved, num_levels
 from batchnav.sensors import rgb
 from batchnav.sensors.camera import CameraConfig
@@ -241,7 +241,7 @@ def test_nothing_is_black_and_no_colours_are_white(device, caplog):
 def test_a_slot_looks_like_the_scene_that_is_in_it(device):
     color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8)
     scenes = [painted(surface()), painted(surface(minify="linear")._replace(color=color)), room_scene()]
-    bank = SlotBank(Capacity.for_all(map(Capacity.of, scenes)), 3, device, COLOR_FIELDS)
+    bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, scenes)), 3, device, COLOR_FIELDS)
     camera = CameraConfig(16, 16)
     for slot, scene in ((1, scenes[0]), (2, scenes[1]), (0, scenes[2]), (1, scenes[1]), (2, scenes[0])):
         bank.put(slot, scene)

@@ -11,7 +11,7 @@ from batchnav.errors import ArgumentError, ConfigError
 from batchnav.procedural import make_house
 from batchnav.renderers.reference import visibility_reference
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.resident import Capacity, SlotBank
+from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.scene.scene import make_scene
 from batchnav.sensors import semantic
 from batchnav.sensors.camera import CameraConfig
@@ -107,7 +107,7 @@ def test_scenes_of_a_bank_share_one_list_of_names(device):
 
 def test_slots_share_one_list_that_grows(device):
     first, second = named_room(), named_room(("", "sofa", "floor", "wall", "ceiling"))
-    bank = SlotBank(Capacity.for_all(map(Capacity.of, (first, second))), 2, device, appearance=("category",))
+    bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, (first, second))), 2, device, appearance=("category",))
     bank.put(0, first)
     assert bank.categories == ("", "wall", "floor", "ceiling")
     bank.put(1, second)

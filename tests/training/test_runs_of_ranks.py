@@ -42,7 +42,7 @@ def test_a_run_of_which_one_was_killed_goes_on_to_the_bit(whole, held, tmp_path)
     os.kill(processes[1].pid, signal.SIGKILL)
     assert statuses(processes) == [1, -signal.SIGKILL]
     (line,) = errors(out)
-    assert line.startswith("error: rank 1 (") and "is gone without a word" in line
+    assert line.startswith("error: rank 1 (") and "no heartbeat (killed?)" in line
     assert statuses(start_ranks(make_run(2 * UPDATES), out, 2)) == [0, 0], log_of(out)
     assert_same_run(out, whole)
 

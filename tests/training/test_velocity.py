@@ -12,7 +12,7 @@ from batchnav.diagnostics.memory import predict_memory
 from batchnav.envs.nav import NavEnv
 from batchnav.evaluation.run import Evaluation, PolicyPlayer, ReferencePlayer
 from batchnav.policy import load_policy
-from batchnav.scene.resident import Capacity
+from batchnav.scene.resident import SceneSize
 from batchnav.training.config import PointNavRun
 from batchnav.training.loop import make_learner, train
 
@@ -57,7 +57,7 @@ def test_a_run_trains_and_its_policy_is_evaluated(floor, tmp_path):
 
 def test_memory_is_predicted_for_speeds(floor):
     found = [
-        predict_memory(make_run(floor, body={"control": control}), [Capacity.of(load_scenes([str(floor)])[0])], device)
+        predict_memory(make_run(floor, body={"control": control}), [SceneSize.of(load_scenes([str(floor)])[0])], device)
         for control in ("v0", "velocity")
         for device in [torch.device("cpu")]
     ]

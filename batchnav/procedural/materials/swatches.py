@@ -1,4 +1,4 @@
-"""What houses can be made of, drawn once: what `scene.finishes` takes finishes from while an agent trains."""
+"""What houses can be made of, drawn once: what `scene.material_sampling` takes finishes from while an agent trains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from batchnav.procedural.materials.finishes import FINISHES, NUM_KINDS, Finish, kind_of, make_palette, without_texture
 from batchnav.procedural.materials.textures import LIBRARY, texture
 from batchnav.procedural.random_draws import Draw
-from batchnav.scene.material_sampling import Swatches
+from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.types import Material
 
 _SWATCHES = 0x5A7C4
@@ -19,7 +19,7 @@ DRAWS, PALETTES = 1024, 128
 
 
 @functools.cache
-def make_swatches() -> Swatches:
+def make_swatches() -> MaterialLibrary:
     """Finishes as houses have them, `DRAWS` of each word, by kind: the same on every machine."""
     draw = Draw(_SWATCHES)
     palettes = [make_palette(draw) for _ in range(PALETTES)]
@@ -30,7 +30,7 @@ def make_swatches() -> Swatches:
             found[kind_of(word, finish)].append(finish)
     starts = np.cumsum([0, *map(len, found)]).astype(np.int32)
     materials = [material for kind in found for finish in kind for material in _both(finish)]
-    return Swatches(tuple(materials), tuple(map(texture, range(len(LIBRARY)))), starts)
+    return MaterialLibrary(tuple(materials), tuple(map(texture, range(len(LIBRARY)))), starts)
 
 
 def _both(finish: Finish) -> tuple[Material, Material]:

@@ -17,7 +17,7 @@ SECONDS = 1.0
 log = logging.getLogger("batchnav")
 
 
-def tell(text: str) -> None:
+def announce(text: str) -> None:
     """A line for whoever waits: in the log where there is one, else on stderr, in terminals and notebooks alike."""
     if log.hasHandlers():
         log.info("%s", text)
@@ -42,7 +42,9 @@ class Compilations(events.Listener):
         if self._depth == 0:
             self._start = time.perf_counter()
             if self.count == 0:
-                tell(f"compiling kernels, which is done once and kept in {cache_folder()}: the first is {_name(event)}")
+                announce(
+                    f"compiling kernels, which is done once and kept in {cache_folder()}: the first is {_name(event)}"
+                )
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
@@ -53,7 +55,7 @@ class Compilations(events.Listener):
             self.count, self.seconds = self.count + 1, self.seconds + took
             if took >= SECONDS:
                 so_far = f"{number_of(self.count, 'kernel')} so far, {self.seconds:.0f} s"
-                tell(f"compiled {_name(event)} in {took:.0f} s; {so_far}")
+                announce(f"compiled {_name(event)} in {took:.0f} s; {so_far}")
 
 
 def _name(event: Any) -> str:

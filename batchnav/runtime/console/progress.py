@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.progress import Progress
 
-from batchnav.runtime.console.announce import tell
+from batchnav.runtime.console.announce import announce
 
 SECONDS_BETWEEN_LINES = 5.0
 """Where nobody can see a bar."""
 
 
 @contextlib.contextmanager
-def counting(title: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """A function to call with how many of `total` are done by now.
 
     A bar on a terminal, and in a notebook that has widgets, a line now and then elsewhere.
@@ -32,6 +32,6 @@ def counting(title: str, total: int) -> Iterator[Callable[[int], None]]:
             progress.update(task, completed=done)
             if not shown and time.monotonic() - last >= SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
-                tell(f"{title}: {done} of {total}")
+                announce(f"{title}: {done} of {total}")
 
         yield show

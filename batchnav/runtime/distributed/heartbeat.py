@@ -1,8 +1,9 @@
-"""The pulse of ranks that work together: no rank waits for ever for one that is gone, failed or stuck.
+"""Heartbeat of the ranks of a run: no rank waits forever for a rank that has died, failed or stalled.
 
-A thread in each rank writes twice a second into the ranks' store that it lives, how many sums it has begun, and, where
-it failed, why; and reads what the others wrote. NCCL and gloo name no rank when one is missing, and a host that waits
-for NCCL hears no signal: so the thread ends the process, and the lowest rank that is left says why, once.
+NCCL and Gloo do not name a missing rank, and a process that waits for NCCL does not handle signals. So a thread in each
+rank writes a beat into the shared store twice a second: that it is alive, the number of all-reduces it has begun and,
+on failure, the reason. It reads the beats of the other ranks. If a rank is missing, the thread ends the process; the
+lowest remaining rank prints the reason once.
 """
 
 from __future__ import annotations
@@ -20,167 +21,171 @@ import torch.distributed as dist
 from batchnav.errors import DeviceError
 
 BEAT_SECONDS = 0.5
-ROLL_SECONDS = 0.05
-"""Between two looks at who has come: what waits in the store itself hears no signal until it has waited enough."""
+POLL_SECONDS = 0.05
+"""Time between two checks for ranks that have joined. Blocking in the store itself would delay signals."""
 SILENT_BEATS = 50
-"""A rank that has not said a word for so many of one's own beats is gone: 25 s, longer than anything keeps a thread
-from running, and less than the 30 s after which torchrun ends by force what does not heed it. Counted and not by the
-clock, so that a machine which pauses as a whole finds everyone there when it goes on."""
+"""A rank without a new beat during this many beats of the reader (25 s) is dead. 25 s is longer than any known delay of
+a thread, and shorter than the 30 s after which torchrun kills processes that ignore SIGTERM. Counted in beats, not in
+seconds, so that all ranks survive a pause of the whole machine."""
 BROKEN_BEATS = 6
-"""The same once a connection has broken."""
+"""Same limit after a connection has broken."""
 LINGER_SECONDS = 1.2
-"""A rank that failed stays so long, so that the others read why, and they a little longer: torchrun takes the first
-that ends for the cause, and ends the others."""
+"""A failed rank stays alive this long, so that the others read its reason; the others stay twice as long. torchrun
+reports the first process that exits as the cause and ends the others."""
 
 
 class Beat(NamedTuple):
-    """What a rank says."""
+    """Message of a rank to the others."""
 
     number: int
-    """Of beats so far."""
+    """Number of beats so far."""
     begun: int
-    """Sums over ranks that it has begun."""
+    """Number of all-reduces that the rank has begun."""
     status: int
-    """With which all are to end, where there are words."""
-    words: str
-    """Why it failed; empty: it did not."""
+    """Exit status for all ranks, where `reason` is not empty."""
+    reason: str
+    """Reason of the rank's failure; empty if it has not failed."""
 
 
-class Pulse(threading.Thread):
-    """The thread of one rank.
+class Heartbeat(threading.Thread):
+    """The heartbeat thread of one rank.
 
     Args:
         store: the rank's connection to the store.
-        own_store: another one, for the thread: the first may be busy waiting.
-        rank: of this process.
-        world_size: how many there are.
+        own_store: a second connection for the thread, since the first may be blocked.
+        rank: rank of this process.
+        world_size: number of ranks.
         label: machine and device, for messages.
-        stall_seconds: how long a rank may have begun fewer sums than others.
+        stall_seconds: longest time that a rank may have begun fewer all-reduces than the others.
     """
 
     def __init__(
         self, store: dist.Store, own_store: dist.Store, rank: int, world_size: int, label: str, stall_seconds: float
     ):
-        super().__init__(name="pulse", daemon=True)
+        super().__init__(name="heartbeat", daemon=True)
         self.rank, self.world_size, self.begun = rank, world_size, 0
         self._store, self._own_store, self._stall_seconds = store, own_store, stall_seconds
         self._labels = [label] * world_size
-        self._words, self._status, self._number = "", 1, 0
+        self._reason, self._status, self._number = "", 1, 0
         self._over, self._broken = threading.Event(), threading.Event()
-        self._ending = False
+        self._shutting_down = False
 
     def title(self, rank: int) -> str:
-        """A rank for messages."""
+        """A rank with its machine and device, for messages."""
         return f"rank {rank} ({self._labels[rank]})"
 
     def store_for(self, purpose: str) -> dist.Store:
-        """The store, with keys of their own."""
+        """The store with a key prefix."""
         return dist.PrefixStore(purpose, self._store)
 
-    def call_the_roll(self, seconds: float, ended: Callable[[], Collection[int]] = tuple) -> None:
-        """Wait for all ranks. DeviceError names those that did not come, or have `ended` before."""
+    def wait_for_all(self, seconds: float, exited: Callable[[], Collection[int]] = tuple) -> None:
+        """Wait until all ranks have joined. DeviceError names ranks that did not join in time or have exited."""
         until = time.monotonic() + seconds
         self._store.set(f"beat/{self.rank}", json.dumps(Beat(0, 0, 1, "")))
         self._store.set(f"here/{self.rank}", self._labels[self.rank])
         missing = []
         for rank in range(self.world_size):
-            while not self._is_here(rank):
-                if rank in ended():
-                    raise DeviceError(f"rank {rank} of {self.world_size}: ended before it came, expected all")
+            while not self._has_joined(rank):
+                if rank in exited():
+                    raise DeviceError(
+                        f"rank {rank} of {self.world_size}: exited before it joined, expected all to join"
+                    )
                 if time.monotonic() > until:
                     missing.append(str(rank))
                     break
-                time.sleep(ROLL_SECONDS)
+                time.sleep(POLL_SECONDS)
             else:
                 self._labels[rank] = self._store.get(f"here/{rank}").decode()
         if missing:
             raise DeviceError(
-                f"rank {', '.join(missing)} of {self.world_size}: did not come within {seconds:g} s, expected all"
+                f"rank {', '.join(missing)} of {self.world_size}: did not join within {seconds:g} s, expected all ranks"
             )
 
-    def _is_here(self, rank: int) -> bool:
+    def _has_joined(self, rank: int) -> bool:
         try:
             return self._store.check([f"here/{rank}"])
         except RuntimeError as error:
             raise DeviceError(self._lost(error)) from error
 
     def _lost(self, error: RuntimeError) -> str:
-        """Why the store cannot be spoken to: its machine is gone."""
+        """Error message for a store that cannot be reached: its machine is gone."""
         text = " ".join(str(error).split())[:200]
         return f"rank {self.rank}: lost the store that rank 0 or torchrun keeps ({text})"
 
     def stop(self) -> None:
-        """All ranks have come to the end."""
+        """End the thread, after all ranks have finished."""
         self._over.set()
         self.join()
 
-    def expect_end(self) -> None:
-        """All will have come to the end soon, and the store may be gone before this rank knows it."""
-        self._ending = True
+    def expect_shutdown(self) -> None:
+        """Accept that the store disappears: all ranks are about to finish."""
+        self._shutting_down = True
 
-    def fail(self, words: str, status: int = 1) -> None:
-        """End all ranks with these words and status; does not return."""
-        self._status, self._words = status, words
+    def fail(self, reason: str, status: int = 1) -> None:
+        """End all ranks with this message and exit status; does not return."""
+        self._status, self._reason = status, reason
         self.join(SILENT_BEATS * BEAT_SECONDS)
-        _end(f"error: {words}", status)  # the thread could not say it
+        _exit_now(f"error: {reason}", status)  # the thread did not
 
-    def find_silent(self) -> None:
-        """A connection broke: end with the name of the rank that is gone, or return where none is."""
+    def end_if_rank_is_gone(self) -> None:
+        """After a broken connection: end the process and name the dead rank, or return if no rank is dead."""
         self._broken.set()
         self.join(SILENT_BEATS * BEAT_SECONDS)
 
     def run(self) -> None:
-        """Beat until all is over."""
+        """Beat until `stop`."""
         try:
             self._beat()
         except RuntimeError as error:
-            if not self._ending:
-                _end(f"error: {self._lost(error)}", 1)
+            if not self._shutting_down:
+                _exit_now(f"error: {self._lost(error)}", 1)
 
     def _beat(self) -> None:
-        heard, silent = [-1] * self.world_size, [0] * self.world_size
+        last_number, silent = [-1] * self.world_size, [0] * self.world_size
         least = waited = 0
         while not self._over.wait(BEAT_SECONDS):
-            beats = self._say_and_hear()
+            beats = self._exchange()
             silent = [
-                count + 1 if beat.number == last else 0 for beat, last, count in zip(beats, heard, silent, strict=True)
+                count + 1 if beat.number == last else 0
+                for beat, last, count in zip(beats, last_number, silent, strict=True)
             ]
-            heard = [beat.number for beat in beats]
+            last_number = [beat.number for beat in beats]
             limit = BROKEN_BEATS if self._broken.is_set() else SILENT_BEATS
-            gone = [rank for rank, count in enumerate(silent) if count >= limit]
-            if gone:
-                self._end_all(f"{', '.join(map(self.title, gone))}: is gone without a word (killed?)", 1, gone)
-            failed = [beat for beat in beats if beat.words]
+            dead = [rank for rank, count in enumerate(silent) if count >= limit]
+            if dead:
+                self._end_all(f"{', '.join(map(self.title, dead))}: no heartbeat (killed?)", 1, dead)
+            failed = [beat for beat in beats if beat.reason]
             if failed:
-                self._end_all(failed[0].words, failed[0].status)
+                self._end_all(failed[0].reason, failed[0].status)
             fewest = min(beat.begun for beat in beats)
             least, waited = fewest, waited + 1 if fewest == least else 0
             late = [rank for rank, beat in enumerate(beats) if beat.begun == least]
             if len(late) < self.world_size and waited * BEAT_SECONDS > self._stall_seconds:
                 names, seconds = ", ".join(map(self.title, late)), f"{self._stall_seconds:g} s"
-                self._end_all(f"{names}: did not begin sum {least + 1} over all ranks within {seconds}", 1)
+                self._end_all(f"{names}: did not begin all-reduce {least + 1} within {seconds}", 1)
 
-    def _say_and_hear(self) -> list[Beat]:
+    def _exchange(self) -> list[Beat]:
+        """Write this rank's beat and read those of all ranks."""
         self._number += 1
-        own = Beat(self._number, self.begun, self._status, self._words)
+        own = Beat(self._number, self.begun, self._status, self._reason)
         self._own_store.set(f"beat/{self.rank}", json.dumps(own))
         keys = [f"beat/{rank}" for rank in range(self.world_size)]
         return [Beat(*json.loads(text)) for text in self._own_store.multi_get(keys)]
 
-    def _end_all(self, words: str, status: int, gone: list[int] | None = None) -> None:
-        speaker = min(rank for rank in range(self.world_size) if rank not in (gone or []))
+    def _end_all(self, reason: str, status: int, dead: list[int] | None = None) -> None:
+        speaker = min(rank for rank in range(self.world_size) if rank not in (dead or []))
         if self.rank == speaker:
-            print(f"error: {words}; all {self.world_size} ranks end", file=sys.stderr, flush=True)
-        failed, self._words = bool(self._words), self._words or words
-        self._say_and_hear()  # who has not seen it hears it, while the store is there
+            print(f"error: {reason}; all {self.world_size} ranks end", file=sys.stderr, flush=True)
+        failed, self._reason = bool(self._reason), self._reason or reason
+        self._exchange()  # while the store exists, for ranks that have not found the failure themselves
         time.sleep(LINGER_SECONDS if failed else 2 * LINGER_SECONDS)
-        _end("", status)
+        _exit_now("", status)
 
 
-def _end(words: str, status: int) -> None:
-    """End this process at once: to part from communicators of which a rank is missing may take for ever."""
-    if words:
-        print(words, file=sys.stderr)
+def _exit_now(message: str, status: int) -> None:
+    """Exit at once: destroying communicators of which a rank is missing may block forever."""
+    if message:
+        print(message, file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -25,7 +25,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("BATCHNAV_CACHE") or default)
 
 
-def own_folder(folder: Path) -> Path:
+def private_folder(folder: Path) -> Path:
     """The folder, made where there is none so that nobody else reads it. Machine code is loaded from there, and run.
 
     ArgumentError for one that others own or may write, or that cannot be made or written. Above it others may write
@@ -74,17 +74,17 @@ _IMPORTED = re.compile(r"^(?:from|import) (batchnav[\w.]*(?: import (?:\([^)]*\)
 
 
 @functools.cache
-def made_by(kind: str, module: str) -> Path:
+def versioned_cache_folder(kind: str, module: str) -> Path:
     """Folder in the cache for what a module makes with exactly its sources; those of older versions are pruned.
 
-    ArgumentError where the cache is not this user's own (`own_folder`).
+    ArgumentError where the cache is not this user's own (`private_folder`).
     """
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
     for source in sorted(_sources(module)):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     for folder in (cache_folder(), cache_folder() / kind):
-        own_folder(folder)
-    folder = own_folder(folder / f"{module}-{digest.hexdigest()[:16]}")
+        private_folder(folder)
+    folder = private_folder(folder / f"{module}-{digest.hexdigest()[:16]}")
     os.utime(folder)
     by_use = sorted(folder.parent.glob(f"{module}-*"), key=_last_use, reverse=True)
     for old in by_use[KEPT_VERSIONS:]:

@@ -15,8 +15,8 @@ from typing import Any
 
 from numba.core.compiler_lock import global_compiler_lock
 
-from batchnav.runtime.console.announce import SECONDS, name_of, tell
-from batchnav.runtime.files.cache import made_by
+from batchnav.runtime.console.announce import SECONDS, announce, name_of
+from batchnav.runtime.files.cache import versioned_cache_folder
 
 LONGEST_SECONDS = 600.0
 """That a process is waited for, which may have been stopped; then this one compiles by itself."""
@@ -26,7 +26,7 @@ POLL_SECONDS = 0.02
 def compiled_once(dispatcher: Any) -> Any:
     """Have a cached function of numba's compiled, or read from disk, by one process at a time."""
     function, compile_it = dispatcher.py_func, dispatcher.compile
-    path = made_by("kernels", function.__module__) / f"{function.__qualname__}.lock"
+    path = versioned_cache_folder("kernels", function.__module__) / f"{function.__qualname__}.lock"
     held = False
 
     def compile_in_turn(signature):
@@ -58,7 +58,7 @@ def _turn(path: Path, name: str) -> Iterator[None]:
         while not _locked(file) and time.monotonic() - start < LONGEST_SECONDS:
             if not told and time.monotonic() - start >= SECONDS:
                 told = True
-                tell(f"waiting for {name}, which another process compiles")
+                announce(f"waiting for {name}, which another process compiles")
             time.sleep(POLL_SECONDS)
         yield
     finally:

@@ -107,7 +107,7 @@ class _Collector(events.Listener):
 
     def on_start(self, event: Any) -> None:
         """A step of a compilation begins, perhaps within another."""
-        collector.rest()
+        collector.pause()
 
     def on_end(self, event: Any) -> None:
         """The step is over."""

@@ -15,7 +15,7 @@ from typing import Any
 from numba.core.caching import NullCache
 
 from batchnav.errors import ArgumentError
-from batchnav.runtime.files.cache import made_by
+from batchnav.runtime.files.cache import versioned_cache_folder
 
 COMPILERS = (
     "numba-cuda", "llvmlite", "cuda-core", "cuda-bindings",
@@ -62,7 +62,7 @@ class Cubins(NullCache):
         # `magic_tuple`: the toolkit's version and the device's compute capability
         what = f"{_described(argument_types)} {options} {codegen.magic_tuple()} {_versions()}"
         name = f"{function.__qualname__}-{hashlib.sha256(what.encode()).hexdigest()[:32]}.cubin"
-        return made_by("kernels", function.__module__) / name
+        return versioned_cache_folder("kernels", function.__module__) / name
 
 
 def _described(kinds: tuple) -> list:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numba
 from numba import cuda, types
 
-from batchnav.runtime.files.cache import made_by
+from batchnav.runtime.files.cache import versioned_cache_folder
 from batchnav.runtime.kernels.compile_lock import compiled_once
 from batchnav.runtime.kernels.compiler import LoopCompiler, PartCompiler
 from batchnav.runtime.kernels.cubins import Cubins
@@ -75,7 +75,7 @@ caller, so whether a product and a sum become one instruction depends on what a 
 
 def _kept_on_disk(decorate, function):
     """Decorate while numba's cache points at our folder: numba reads the setting once, when it decorates."""
-    saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(made_by("kernels", function.__module__))
+    saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(versioned_cache_folder("kernels", function.__module__))
     try:
         decorated = decorate(function)
     finally:

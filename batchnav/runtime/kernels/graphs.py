@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import torch
 
-from batchnav.runtime.garbage_collection import resting
+from batchnav.runtime.garbage_collection import collection_paused
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class _Replayed:
         # Freeing another graph would spoil the recording, and those that lie in cycles are freed by the collector.
         gc.collect()
         # "thread_local": another thread, loading scenes, may allocate meanwhile
-        with resting(), torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+        with collection_paused(), torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
             self._result = self._work()
         self._graph = graph
 

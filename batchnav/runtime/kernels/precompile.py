@@ -17,10 +17,14 @@ from typing import Any
 import torch
 from numba import config
 
-from batchnav.runtime.device import num_threads
-from batchnav.runtime.files.cache import made_by
+from batchnav.runtime.files.cache import versioned_cache_folder
+from batchnav.runtime.threads import num_threads
 
-ENVIRONMENT, SCENES, ORACLE = "batchnav.envs.precompile", "batchnav.scene.precompile", "batchnav.agents.precompile"
+ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS = (
+    "batchnav.envs.precompile",
+    "batchnav.scene.precompile",
+    "batchnav.agents.precompile",
+)
 """Programs: a step of an environment; the second half of what makes a scene; the oracle's step."""
 _RUN = """
 import json, runpy, sys
@@ -33,22 +37,22 @@ _started: dict[str, subprocess.Popen] = {}
 """By program."""
 
 
-def compile_ahead(*programs: str, config_of_env: Mapping[str, Any] | None = None) -> None:
+def precompile(*programs: str, env_config: Mapping[str, Any] | None = None) -> None:
     """Have the CPU's kernels of programs compiled by other processes, while this one does what comes before.
 
     Each once in a process, where the cache has none of its kernels; what plays not where there is a GPU that would do
     so instead. They share the cores beside this process's: on two cores they come one after the other.
 
     Args:
-        programs: of ENVIRONMENT, SCENES and ORACLE.
-        config_of_env: an `envs.config.NavConfig` as `config.to_dict` gives it; None: the defaults, which are PointNav
+        programs: of ENVIRONMENT_KERNELS, SCENE_KERNELS and SHORTEST_PATH_KERNELS.
+        env_config: an `envs.config.NavConfig` as `config.to_dict` gives it; None: the defaults, which are PointNav
             with depth.
     """
-    new = [name for name in programs if name not in _started and _is_needed(name, config_of_env)]
+    new = [name for name in programs if name not in _started and _is_needed(name, env_config)]
     processes = min(len(new), num_threads() - 1) if sys.executable else 0
     for k in range(processes):
         own = new[k::processes]
-        arguments = [json.dumps([*map(str, sys.path)]), json.dumps(own), json.dumps(config_of_env or {})]
+        arguments = [json.dumps([*map(str, sys.path)]), json.dumps(own), json.dumps(env_config or {})]
         try:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _RUN, *arguments], env={**os.environ, "NUMBA_NUM_THREADS": "1"},
@@ -60,14 +64,14 @@ def compile_ahead(*programs: str, config_of_env: Mapping[str, Any] | None = None
         atexit.register(process.kill)
 
 
-def _is_needed(program: str, config_of_env: Mapping[str, Any] | None) -> bool:
+def _is_needed(program: str, env_config: Mapping[str, Any] | None) -> bool:
     """Whether nothing of it is in the cache, and it will run on the CPU."""
-    if config.DISABLE_JIT or (program != SCENES and torch.cuda.is_available()):  # type: ignore[attr-defined]
+    if config.DISABLE_JIT or (program != SCENE_KERNELS and torch.cuda.is_available()):  # type: ignore[attr-defined]
         return False
-    task = config_of_env["task"]["name"] if config_of_env else "pointnav"
+    task = env_config["task"]["name"] if env_config else "pointnav"
     modules = {
-        ENVIRONMENT: f"batchnav.tasks.{task}",
-        SCENES: "batchnav.scene.bvh",
-        ORACLE: "batchnav.agents.shortest_path",
+        ENVIRONMENT_KERNELS: f"batchnav.tasks.{task}",
+        SCENE_KERNELS: "batchnav.scene.bvh",
+        SHORTEST_PATH_KERNELS: "batchnav.agents.shortest_path",
     }
-    return not any(made_by("kernels", modules[program]).rglob("*.nbi"))
+    return not any(versioned_cache_folder("kernels", modules[program]).rglob("*.nbi"))

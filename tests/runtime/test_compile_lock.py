@@ -82,7 +82,7 @@ def _sum(values):
 @pytest.fixture
 def held():
     """The lock of `_sum`, in other hands."""
-    file = once.made_by("kernels", __name__) / "_sum.lock"
+    file = once.versioned_cache_folder("kernels", __name__) / "_sum.lock"
     with open(file, "w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -107,7 +107,7 @@ def _negative(values):
 
 
 def test_where_the_lock_cannot_be_opened_each_compiles_by_itself():
-    (once.made_by("kernels", __name__) / "_negative.lock").mkdir(exist_ok=True)
+    (once.versioned_cache_folder("kernels", __name__) / "_negative.lock").mkdir(exist_ok=True)
     assert _negative(np.arange(4)) == -6
 
 

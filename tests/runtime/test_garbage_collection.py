@@ -11,14 +11,14 @@ def test_it_rests_until_the_last_is_done():
     compiling, recording = threading.Event(), threading.Event()
 
     def compile_meanwhile():
-        with collector.resting():
+        with collector.collection_paused():
             compiling.set()
             assert recording.wait(300)
 
     thread = threading.Thread(target=compile_meanwhile)
     thread.start()
     assert compiling.wait(300)
-    with collector.resting():
+    with collector.collection_paused():
         recording.set()
         thread.join()
         assert not gc.isenabled()
@@ -28,7 +28,7 @@ def test_it_rests_until_the_last_is_done():
 def test_who_switched_it_off_keeps_it_off():
     gc.disable()
     try:
-        with collector.resting():
+        with collector.collection_paused():
             pass
         assert not gc.isenabled()
     finally:

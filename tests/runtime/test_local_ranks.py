@@ -11,26 +11,29 @@ import pytest
 import torch
 
 from batchnav.errors import DeviceError
-from batchnav.runtime.device import num_threads
-from batchnav.runtime.distributed.ranks import companions, join
+from batchnav.runtime.distributed.join import join
+from batchnav.runtime.distributed.local_ranks import start_local_ranks
+from batchnav.runtime.threads import num_threads
 
 PATIENCE = 600.0
 """Seconds for what takes a few on a quiet machine."""
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
-from batchnav.runtime.distributed.ranks import Pulse, companions, join
+from batchnav.runtime.distributed.heartbeat import Heartbeat
+from batchnav.runtime.distributed.join import join
+from batchnav.runtime.distributed.local_ranks import start_local_ranks
 
 def wait_for(name):
     while not (folder / name).exists():
         time.sleep(0.05)
 
-def call_the_roll(*arguments):
+def wait_for_all(*arguments):
     (folder / "told").touch()
     as_it_is(*arguments)
 
-folder, as_it_is = Path(sys.argv[1]), Pulse.call_the_roll
-Pulse.call_the_roll = call_the_roll
+folder, as_it_is = Path(sys.argv[1]), Heartbeat.wait_for_all
+Heartbeat.wait_for_all = wait_for_all
 if "RANK" in os.environ:
     (folder / "started").touch()
     wait_for("imported")
@@ -39,7 +42,7 @@ if "RANK" in os.environ:
     sys.exit()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background begins with it ignored
 try:
-    with companions(2, sys.orig_argv):
+    with start_local_ranks(2, sys.orig_argv):
         wait_for("prepared")
         with join("cpu") as ranks:
             print(ranks.all_gather(ranks.rank))
@@ -100,6 +103,9 @@ def test_a_signal_before_all_have_joined_ends_companions(rank_0, tmp_path, phase
 def test_a_companion_that_ends_before_it_joins_is_not_waited_for():
     before, threads = dict(os.environ), (num_threads(), torch.get_num_threads())
     command = [sys.executable, "-c", "import os, time; time.sleep(600 * (os.environ['RANK'] == '2'))"]
-    with pytest.raises(DeviceError, match="rank 1 of 3: ended before it came, expected all"), companions(3, command):
+    with (
+        pytest.raises(DeviceError, match="rank 1 of 3: exited before it joined, expected all to join"),
+        start_local_ranks(3, command),
+    ):
         join("cpu")
     assert os.environ == before and (num_threads(), torch.get_num_threads()) == threads
