@@ -367,12 +367,7 @@ def _check_kinds(task, config, sensors, episodes, renderer, swatches) -> None:
         ("sensors", sensors, sensors is None or names, "a list of names"),
         ("episodes", episodes, episodes is None or isinstance(episodes, EpisodeTable), "an EpisodeTable"),
         ("renderer", renderer, isinstance(renderer, str), "a name"),
-        (
-            "swatches",
-            swatches,
-            swatches is None or isinstance(swatches, MaterialLibrary),
-            "those of batchnav.procedural",
-        ),
+        ("swatches", swatches, isinstance(swatches, MaterialLibrary | None), "those of batchnav.procedural"),
     ):
         if not good:
             raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")

@@ -141,9 +141,9 @@ def _loop(
         if any(report.save for report in reports):
             save(learner, run, folder)
         after_update()
-        asked = (
-            next((report.asked for report in reports if report.asked), None) if ranks.is_distributed else signals.asked
-        )
+        asked = signals.asked
+        if ranks.is_distributed:
+            asked = next((report.asked for report in reports if report.asked), None)
         if asked:
             signals.follow(asked)
 

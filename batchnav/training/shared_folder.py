@@ -80,9 +80,8 @@ class SharedFolder:
     def save(self, learner: Learner) -> None:
         """Keep the states of all ranks; done when it returns, on each of them."""
         state = learner.state_dict()
-        others = self.ranks.gather(None if self.ranks.is_rank_zero else _on_cpu({name: state[name] for name in OWN}))[
-            1:
-        ]
+        own = None if self.ranks.is_rank_zero else _on_cpu({name: state[name] for name in OWN})
+        others = self.ranks.gather(own)[1:]
         if self.open:
             self.open.save({**state, OTHERS: others} if others else state)
         self.ranks.barrier()

@@ -100,9 +100,7 @@ def start(arguments: Sequence[str]) -> None:
     if command.gpus > 1 or command.max_restarts:
         os.execv(sys.executable, torchrun(max(command.gpus, processes), command.max_restarts, arguments))
     else:
-        with start_local_ranks(
-            processes, [sys.executable, "-m", "batchnav", "train", *arguments]
-        ):  # they import meanwhile
+        with start_local_ranks(processes, [sys.executable, "-m", "batchnav", "train", *arguments]):
             prepare(run)
             train_it()
 

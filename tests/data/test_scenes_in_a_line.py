@@ -11,7 +11,7 @@ from worlds import write_floor
 import batchnav
 from batchnav.data.parallel import in_parallel
 from batchnav.errors import MeshError
-from batchnav.runtime.console import announce
+from batchnav.runtime.console import announce, progress
 
 
 def test_a_scene_by_name_or_path(tmp_path):
@@ -54,7 +54,7 @@ def test_lines_go_to_the_log_or_to_stderr(capsys, caplog, monkeypatch):
 
 COMPILE = """
 import numba
-from batchnav.runtime import announce
+from batchnav.runtime.console import announce
 announce.SECONDS = 0.0
 @numba.njit
 def one(x): return x + 1

@@ -10,6 +10,7 @@ from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import ArgumentError, NavMeshError
 from batchnav.evaluation.run import Evaluation, ReferencePlayer, unusual
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.runtime.console import progress
 from batchnav.scene.mesh import load_mesh
 from batchnav.sim.bodies import BodyConfig
 

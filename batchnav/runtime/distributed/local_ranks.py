@@ -74,7 +74,7 @@ def _exit_by_signal(number: int, _: object) -> NoReturn:
 
 
 def send_port(port: int) -> None:
-    """Send the port of rank 0's store to the local ranks. A rank that has exited is skipped; `exited_ranks` finds it."""
+    """Send the port of rank 0's store to the local ranks. Ranks that have exited are skipped."""
     for other in _local_ranks.values():
         if other.stdin:
             with contextlib.suppress(BrokenPipeError):

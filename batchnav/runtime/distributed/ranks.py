@@ -4,7 +4,7 @@
         ranks.sum_(gradients)
         everyones = ranks.all_gather(mine)
 
-Each rank is one process and has one device. NCCL reduces CUDA tensors, Gloo reduces CPU tensors; Gloo transfers objects.
+Each rank is one process with one device. NCCL reduces CUDA tensors, Gloo reduces CPU tensors and transfers objects.
 Every method is a collective: all ranks must call the same methods in the same order. If a rank fails, is killed or
 stalls, all ranks end with one message that names it (`runtime/distributed/heartbeat.py`). A process that trains alone
 has a `Ranks` too, which initialises no process group and sends nothing.
@@ -58,7 +58,7 @@ class Ranks:
         return self._heartbeat.title(rank) if self._heartbeat else "rank 0"
 
     def shard(self, items: list[T]) -> list[T]:
-        """This rank's contiguous part of a list, never empty: with fewer items than ranks, several ranks get one."""
+        """Contiguous part of a list for this rank, never empty: with fewer items than ranks, several ranks get one."""
         count = len(items)
         first = self.rank * count // self.world_size
         return items[first : max(first + 1, (self.rank + 1) * count // self.world_size)]
@@ -164,7 +164,7 @@ class Ranks:
         self._expected_exit = status
 
     def close(self) -> None:
-        """Wait for all ranks and destroy the process group. CUDA graphs that recorded NCCL calls must be freed before."""
+        """Wait for all ranks and destroy the process group. Free CUDA graphs with NCCL calls before."""
         if self._heartbeat:
             self.barrier()
             self._heartbeat.expect_shutdown()
