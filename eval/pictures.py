@@ -53,7 +53,7 @@ MAP_COLOURS = np.array(
     ],
     np.uint8,
 )  # fmt: skip
-"""Of the ten levels of the sensor "map", of which the last three are none."""
+"""Of the ten levels of the sensor "ego_map", of which the last three are none."""
 MAP_ZOOM = 3
 """Pixels of a picture along a pixel of a map."""
 GUESSED = np.array([150, 30, 60])
@@ -92,7 +92,7 @@ class Finishes:
 
 @dataclass(frozen=True)
 class Maps:
-    """The sensor "map" while the planner walks, a scene a row."""
+    """The sensor "ego_map" while the planner walks, a scene a row."""
 
     out: Path
     """The file, a PNG."""
@@ -160,8 +160,8 @@ def maps(options: Maps) -> np.ndarray:
     rows = []
     for scene in find_scenes(options.scenes):
         row = []
-        for env, i in walk(scene, options, sensors=("depth", "map", "plan")):
-            levels = (env.seen["map"][i, 0] * len(MAP_COLOURS)).int().numpy()
+        for env, i in walk(scene, options, sensors=("depth", "ego_map", "waypoint")):
+            levels = (env.seen["ego_map"][i, 0] * len(MAP_COLOURS)).int().numpy()
             row.append(MAP_COLOURS[levels].repeat(MAP_ZOOM, axis=0).repeat(MAP_ZOOM, axis=1))
         rows.append(row)
     return np.array(rows)
@@ -185,7 +185,7 @@ def guesses(options: Guesses) -> np.ndarray:
     rows = []
     for scene in find_scenes(options.scenes):
         row = []
-        for env, i in walk(scene, options, sensors=("depth", "plan"), anticipation="occupancy", look_around=True):
+        for env, i in walk(scene, options, sensors=("depth", "waypoint"), anticipation="occupancy", look_around=True):
             row.append(guess(env, i))
         rows.append([*row, truth(env, i)])
     middle = slice((SIDE - SHOWN) // 2, (SIDE + SHOWN) // 2)

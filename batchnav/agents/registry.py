@@ -17,7 +17,7 @@ from batchnav.agents.protocol import Agent
 from batchnav.agents.shortest_path import OracleAgent
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
-from batchnav.mapping.mapper import PLAN
+from batchnav.mapping.mapper import WAYPOINT
 from batchnav.mapping.predictor import MapConfig
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
@@ -80,9 +80,9 @@ class GreedyAgent(ForwardAgent):
 
 
 class PlannerAgent(GreedyAgent):
-    """As the greedy one, but towards where the sensor "plan" points: it maps and plans, and has learned nothing."""
+    """As the greedy one, but towards where the sensor "waypoint" points: it maps and plans, and has learned nothing."""
 
-    sensor = PLAN
+    sensor = WAYPOINT
 
 
 REFERENCE_AGENTS: dict[str, type] = {
@@ -91,8 +91,8 @@ REFERENCE_AGENTS: dict[str, type] = {
 }  # fmt: skip
 """By name; each is made from the environment it will act in, and chooses among steps and turns."""
 SETTINGS_OF_AGENTS: dict[str, dict[str, Any]] = {
-    "planner": {"sensors": ("depth", PLAN), "map": MapConfig()},
-    "anticipator": {"sensors": ("depth", PLAN), "map": MapConfig(anticipation="occupancy", look_around=True)},
+    "planner": {"sensors": ("depth", WAYPOINT), "map": MapConfig()},
+    "anticipator": {"sensors": ("depth", WAYPOINT), "map": MapConfig(anticipation="occupancy", look_around=True)},
 }
 """Fields of the `NavConfig` of those that look; the others do without images."""
 

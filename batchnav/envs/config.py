@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from batchnav.config import KINDS, from_dict
 from batchnav.errors import ConfigError
-from batchnav.mapping.mapper import MAP_SPECS, PLAN
+from batchnav.mapping.mapper import MAP_SPECS, WAYPOINT
 from batchnav.mapping.predictor import MapConfig
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig
@@ -41,7 +41,7 @@ class NavConfig:
     depth: DepthConfig = field(default_factory=DepthConfig)
     rgb: RGBConfig = field(default_factory=RGBConfig)
     map: MapConfig = field(default_factory=MapConfig)
-    """How the sensors "map" and "plan" come by what they tell."""
+    """How the sensors "ego_map" and "waypoint" come by what they tell."""
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
     """What agents are to do: settings of a task of `batchnav.tasks.TASKS`, which a file names: `{name: pointnav}`."""
 
@@ -50,7 +50,7 @@ class NavConfig:
         for name in self.cameras:
             if not name.isidentifier():
                 raise ConfigError(f"cameras: found a camera named {name!r}, expected letters, digits and underscores")
-        for name, readers in (("anticipation", MAP_SPECS), ("look_around", (PLAN,))):
+        for name, readers in (("anticipation", MAP_SPECS), ("look_around", (WAYPOINT,))):
             value = getattr(self.map, name)
             if value and not set(readers) & set(self.sensors):
                 found = f"{name}: found {value!r} with sensors {', '.join(self.sensors)}"

@@ -17,7 +17,7 @@ from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.state import MAX_FLOAT, check_tensors, on_cpu
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
-from batchnav.mapping.mapper import MAP_SPECS, PLAN, Mapper, MapSensor
+from batchnav.mapping.mapper import MAP_SPECS, WAYPOINT, Mapper, MapSensor
 from batchnav.runtime.checks import check_int, check_open, check_seed, refuse_copies
 from batchnav.runtime.conversion import OUTPUTS, as_actions, as_mask, to_output
 from batchnav.runtime.device import resolve_device
@@ -147,8 +147,8 @@ class NavEnv(gym.vector.VectorEnv):
         """What maps and plans for the agents. ConfigError where no goal is told that could be planned for."""
         config, goal = self.config, self.task.observations.get("pointgoal")
         follows = isinstance(config.task, PointNavConfig) and config.task.gps_compass
-        if PLAN in names and not follows:
-            raise ConfigError(f"sensors: found {PLAN!r}, expected it with the task pointnav and gps_compass alone")
+        if WAYPOINT in names and not follows:
+            raise ConfigError(f"sensors: found {WAYPOINT!r}, expected it with the task pointnav and gps_compass alone")
         goal = goal if follows else None
         return Mapper(names, config.depth, config.map, config.body, self.sim.bodies, goal)
 

@@ -30,7 +30,7 @@ class HabitatAgent:
     `config` says how; or another height and field of view are told, which policies can go by that trained with many
     (`CameraConfig.camera_height_range`). Actions go by the indices of PointNav's: 0 stop, 1 move_forward, 2 turn_left,
     3 turn_right.
-    The sensors "map" and "plan" of a policy are made here, from "depth", the goal sensor, and what was turned, or
+    The sensors "ego_map" and "waypoint" of a policy are made here, from "depth", the goal sensor, and turns, or
     "compass" f32 [1] (radians, as Habitat's CompassSensor) where that is observed: `evaluation.own_map`.
     """
 

@@ -1,4 +1,4 @@
-"""The sensors "map" and "plan" of one agent elsewhere: from its depth, its goal sensor and its turns."""
+"""The sensors "ego_map" and "waypoint" of one agent elsewhere: from its depth, its goal sensor and its turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two sensors of an agent that maps what it sees: "map", a picture of it from above, and "plan", the way to the goal.
+"""Two sensors of an agent that maps what it sees: "ego_map", a picture of it from above, and "waypoint", the way to the goal.
 
 They know no more than the agent: depth, its own pose, what stops it, and what the goal sensor tells. Nothing of the
 navmesh. A pose that is told exactly is what makes them simple; Chaplot et al., "Learning to explore using active neural
@@ -69,7 +69,7 @@ from batchnav.sensors.redwood import RedwoodNoise
 from batchnav.sensors.sensor import Views
 from batchnav.types import Spec
 
-MAP, PLAN = "map", "plan"
+EGO_MAP, WAYPOINT = "ego_map", "waypoint"
 _ROWS = 4096
 """Searches at a time on CUDA, at most."""
 _BLOCK, _REGISTERS = 512, 64
@@ -84,11 +84,11 @@ _UNKNOWN, _GROUND, _BESIDE, _OBSTACLE, _WALKED, _WAY, _GOAL = (
 _HALF = np.float32(0.5)
 
 MAP_SPECS = {
-    MAP: Spec(MAP, (1, _PIXELS, _PIXELS), torch.float32, 0.0, 1.0, torch.bfloat16),
-    PLAN: Spec(PLAN, (2,), torch.float32, -np.inf, np.inf, torch.float32),
+    EGO_MAP: Spec(EGO_MAP, (1, _PIXELS, _PIXELS), torch.float32, 0.0, 1.0, torch.bfloat16),
+    WAYPOINT: Spec(WAYPOINT, (2,), torch.float32, -np.inf, np.inf, torch.float32),
 }
-"""By sensor. "map": the 12 m around the agent, which looks up from the middle: 0.05 unknown, 0.15 ground, 0.25 beside
-an obstacle, 0.35 an obstacle, 0.45 where it was, 0.55 the way, 0.65 the goal (without one, itself). "plan": metres of
+"""By sensor. "ego_map": the 12 m around the agent, which looks up from the middle: 0.05 unknown, 0.15 ground, 0.25 beside
+an obstacle, 0.35 an obstacle, 0.45 where it was, 0.55 the way, 0.65 the goal (without one, itself). "waypoint": metres of
 the way that is left, and the angle to where it first bends, radians, positive to the left; while an agent is to look
 around, the goal sensor's metres, and a quarter turn to the left."""
 
@@ -173,7 +173,7 @@ class Mapper:
         names: frozenset[str], n: int, searches: int, device: torch.device, anticipates: bool
     ) -> tuple[Known, Search, dict[str, torch.Tensor]]:
         """All that it keeps of `n` agents: the map, memory for so many searches at a time, and what is told."""
-        rows = {PLAN: n, MAP: n if MAP in names else 0}
+        rows = {WAYPOINT: n, EGO_MAP: n if EGO_MAP in names else 0}
         told = {name: torch.zeros(rows[name], *spec.shape, device=device) for name, spec in MAP_SPECS.items()}
         return Known.empty(n, device, anticipates), Search.empty(searches, device), told
 
@@ -218,7 +218,7 @@ class Mapper:
         position, heading, pitch, lens = map(view, views.pose[1:])
         looks = Looks(position, heading, pitch, lens, self._walkers.position)
         search, known = view(self._search), view(self.known)
-        written = search, known, view(self.told[PLAN]), view(self.told[MAP])
+        written = search, known, view(self.told[WAYPOINT]), view(self.told[EGO_MAP])
         if not depth.is_cuda:
             return lambda depth: map_cpu(depth.numpy(), looks, self._walkers, self._sight, self._rows, *written)
         kernel = BoundKernel(

@@ -50,14 +50,14 @@ MOST_ADDED = 60 * PARTS
 
 @dataclass(frozen=True)
 class MapConfig:
-    """How the sensors "map" and "plan" come by what they tell. Defaults: what nobody has seen is free."""
+    """How the sensors "ego_map" and "waypoint" come by what they tell. Defaults: what nobody has seen is free."""
 
     anticipation: str = ""
     """Weights that guess what unseen cells cost, which makes the plan avoid what is likely blocked: a file that
     `train/anticipation.py` wrote, or the name of one that comes with batchnav, "occupancy". "": none. A policy's file
     keeps what is said here, not the weights."""
     look_around: bool = False
-    """Whether "plan" points to the left at the start of an episode, until the main camera has seen all that is around.
+    """Whether "waypoint" points to the left at the start of an episode, until the main camera has seen all that is around.
     Turns make no way longer, and a guess is better for it."""
 
     def validate(self) -> None:

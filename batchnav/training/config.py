@@ -12,7 +12,7 @@ from batchnav.data.config import ScenesConfig
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ConfigError
-from batchnav.mapping.mapper import PLAN
+from batchnav.mapping.mapper import WAYPOINT
 from batchnav.policy.config import PolicyConfig
 from batchnav.ppo.config import KickstartConfig, PPOConfig
 from batchnav.runtime.distributed.ranks import Ranks
@@ -38,7 +38,7 @@ class PointNavRun(NavConfig):
     seed: int = 0
     init_from: str = ""
     """A policy to begin with: a file, a run's folder, or the name of one that comes with batchnav. Vectors that it did
-    not read, as "plan", may be among the sensors. The optimiser begins anew."""
+    not read, as "waypoint", may be among the sensors. The optimiser begins anew."""
     compile: bool = False
     """Run the policy through torch.compile."""
     graphs: bool = False
@@ -90,8 +90,8 @@ class PointNavRun(NavConfig):
             raise ConfigError(f"{found} with the task {self.task_name}, expected '' or another task")
         if not self.body.is_discrete:
             raise ConfigError(f"{found} with the body's speeds, expected '' or a body that steps and turns")
-        if teacher == "planner" and PLAN not in self.sensors:
-            raise ConfigError(f"{found} with sensors {', '.join(self.sensors)}, expected {PLAN!r} among them")
+        if teacher == "planner" and WAYPOINT not in self.sensors:
+            raise ConfigError(f"{found} with sensors {', '.join(self.sensors)}, expected {WAYPOINT!r} among them")
 
     @property
     def appearance(self) -> AppearanceConfig | bool:

@@ -21,13 +21,13 @@ from batchnav.sensors.camera import CameraConfig
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks.pointnav import PointNavConfig
 
-BOTH = frozenset({"map", "plan"})
+BOTH = frozenset({"ego_map", "waypoint"})
 
 
 def policy(sensors, **changes):
     """One that is not trained, for sensors of a small camera."""
     config = replace(NavConfig(sensors=sensors), **changes)
-    shapes = {"depth": (1, 64, 64), "map": (1, 48, 48), "plan": (2,), "pointgoal": (2,)}
+    shapes = {"depth": (1, 64, 64), "ego_map": (1, 48, 48), "waypoint": (2,), "pointgoal": (2,)}
     names = (*sensors, "pointgoal")
     space = spaces.Dict({name: spaces.Box(-np.inf, np.inf, shapes[name]) for name in names})
     torch.manual_seed(0)
@@ -38,7 +38,7 @@ def policy(sensors, **changes):
 @pytest.mark.parametrize("told", ["turns", "compass"])
 def test_plans_are_the_environments_but_for_the_cells(told):
     """A map that lies otherwise has other cells: nine tenths of the plans differ by less than a tenth."""
-    env = NavEnv([find_scene("house:3")], 1, "cpu", seed=3, sensors=("depth", "plan"))
+    env = NavEnv([find_scene("house:3")], 1, "cpu", seed=3, sensors=("depth", "waypoint"))
     generator, longer, turned, ran_into = torch.Generator().manual_seed(0), [], [], []
     for _ in range(3):
         seen, _ = env.reset()
@@ -48,10 +48,10 @@ def test_plans_are_the_environments_but_for_the_cells(told):
         for _ in range(60):
             compass = float(env.sim.bodies.heading[0]) - start if told == "compass" else None
             found = own.observe(seen["depth"][0], seen["pointgoal"][0], compass)
-            longer.append(float(found["plan"][0, 0] / seen["plan"][0, 0]))
-            apart = found["plan"][0, 1] - seen["plan"][0, 1]
+            longer.append(float(found["waypoint"][0, 0] / seen["waypoint"][0, 0]))
+            apart = found["waypoint"][0, 1] - seen["waypoint"][0, 1]
             turned.append(abs(float(torch.atan2(torch.sin(apart), torch.cos(apart)))))
-            angle = seen["plan"][0, 1]
+            angle = seen["waypoint"][0, 1]
             action = 1 if abs(angle) < 0.1 else 2 if angle > 0 else 3
             if torch.rand(1, generator=generator) < 0.2:
                 action = int(torch.randint(1, 4, (1,), generator=generator))
@@ -65,11 +65,11 @@ def test_plans_are_the_environments_but_for_the_cells(told):
     assert np.mean(np.abs(np.array(longer) - 1.0) < 0.1) > 0.9
     assert told == "compass" or sum(ran_into) > 0
     assert np.median(turned) < 0.1 and np.mean(turned) < 0.2
-    assert found["map"].shape == (1, 1, 48, 48) and 0.0 < found["map"].min() < found["map"].max() < 1.0
+    assert found["ego_map"].shape == (1, 1, 48, 48) and 0.0 < found["ego_map"].min() < found["ego_map"].max() < 1.0
 
 
 def test_the_agent_for_habitat_plans_by_itself():
-    agent, draw = HabitatAgent(policy(("depth", "plan")), sample=False), np.random.default_rng(0)
+    agent, draw = HabitatAgent(policy(("depth", "waypoint")), sample=False), np.random.default_rng(0)
     seen = {"depth": np.full((64, 64, 1), 0.4, np.float32), "pointgoal_with_gps_compass": np.float32([3.0, 0.2])}
     acts = []
     for _ in range(2):
@@ -90,11 +90,11 @@ def test_it_plans_for_the_camera_that_it_is_told_of():
     seen = {"depth": depth, "pointgoal_with_gps_compass": np.float32([5.0, 0.0])}
     ways = {}
     for height, hfov_deg in ((0.5, 90.0), (None, 90.0), (0.5, None)):
-        agent = HabitatAgent(policy(("depth", "plan"), camera=trained), camera_height=height, hfov_deg=hfov_deg)
+        agent = HabitatAgent(policy(("depth", "waypoint"), camera=trained), camera_height=height, hfov_deg=hfov_deg)
         assert agent.config.camera == CameraConfig(camera_height=height or 1.25)
         agent.reset()
         agent.act(seen)
-        ways[height, hfov_deg] = float(agent._map._mapper.told["plan"][0, 0])
+        ways[height, hfov_deg] = float(agent._map._mapper.told["waypoint"][0, 0])
     assert ways[0.5, 90.0] == ways[0.5, None] == pytest.approx(5.0, abs=0.3) and ways[None, 90.0] > 7.0
     with pytest.raises(ConfigError, match=r"camera_height: found 11\.0, expected 0 to 10"):
         HabitatAgent(policy(("depth",)), camera_height=11.0)
@@ -102,14 +102,14 @@ def test_it_plans_for_the_camera_that_it_is_told_of():
 
 def test_what_it_cannot_map_for_is_refused():
     with pytest.raises(ArgumentError, match="found the sensors map without GPS and compass, expected gps_compass"):
-        HabitatAgent(policy(("depth", "map"), task=PointNavConfig(gps_compass=False)))
-    noisy = OwnMap(BOTH, replace(NavConfig(sensors=("depth", "plan")), body=BodyConfig(actuation_noise=1.0)))
+        HabitatAgent(policy(("depth", "ego_map"), task=PointNavConfig(gps_compass=False)))
+    noisy = OwnMap(BOTH, replace(NavConfig(sensors=("depth", "waypoint")), body=BodyConfig(actuation_noise=1.0)))
     with pytest.raises(ArgumentError, match="found no 'compass', expected it too"):
         noisy.observe(torch.ones(1, 64, 64), torch.tensor([1.0, 0.0]), None)
-    exact = OwnMap(BOTH, NavConfig(sensors=("depth", "plan")))
+    exact = OwnMap(BOTH, NavConfig(sensors=("depth", "waypoint")))
     with pytest.raises(ArgumentError, match=r"depth: found torch.float32 \[1, 32, 64\].*, expected .* \[1, 64, 64\]"):
         exact.observe(torch.ones(1, 32, 64), torch.tensor([1.0, 0.0]), None)
-    blind = HabitatAgent(policy(("plan",)))  # which maps what it does not read
+    blind = HabitatAgent(policy(("waypoint",)))  # which maps what it does not read
     blind.reset()
     metres = {"depth": np.full((64, 64, 1), 4.0, np.float32), "pointgoal_with_gps_compass": np.float32([3.0, 0.2])}
     with pytest.raises(ArgumentError, match="depth: found 4, expected 0 to 1"):

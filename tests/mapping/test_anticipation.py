@@ -27,7 +27,7 @@ from batchnav.mapping.shortest_path import PARTS
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
 
-SENSORS = ("depth", "plan")
+SENSORS = ("depth", "waypoint")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -69,12 +69,12 @@ def known_map(goal_ahead):
 def walk(env, steps):
     """What the plan told while an agent followed it."""
     observation, _ = env.reset(seed=5)
-    told = [observation["plan"].clone()]
+    told = [observation["waypoint"].clone()]
     for _ in range(steps):
-        angle = observation["plan"][:, 1]
+        angle = observation["waypoint"][:, 1]
         turn = torch.where(angle > 0, LEFT, RIGHT)
         observation, *_ = env.step(torch.where(angle.abs() <= math.radians(5.0), FORWARD, turn))
-        told.append(observation["plan"].clone())
+        told.append(observation["waypoint"].clone())
     return torch.stack(told)
 
 
@@ -154,24 +154,24 @@ def test_how_often_one_looks_is_nothing_to_it(house, weights):
     for k in range(40):
         action = torch.tensor([1, 2, 1, 3]) if k % 5 else torch.full((4,), LEFT)
         seen, other = once.step(action)[0], twice.step(action)[0]
-        assert torch.equal(seen["plan"], other["plan"]), k
-        assert torch.equal(twice.observe()["plan"], other["plan"]), k
+        assert torch.equal(seen["waypoint"], other["waypoint"]), k
+        assert torch.equal(twice.observe()["waypoint"], other["waypoint"]), k
 
 
 def test_the_way_avoids_what_is_guessed_to_be_blocked(house, weights):
     """Cells that were not seen cost more; those that were seen cost what they did."""
     env = NavEnv([house], 8, "cpu", sensors=SENSORS, anticipation=str(weights))
     observation, _ = env.reset(seed=1)
-    free = observation["plan"][:, 0].clone()
+    free = observation["waypoint"][:, 0].clone()
     known = env.mapper.known
     known.anticipated.fill_(4 * PARTS)  # three times as dear
     known.length.zero_()
     known.guessed.zero_()
-    dearer = env.observe()["plan"][:, 0]
+    dearer = env.observe()["waypoint"][:, 0]
     assert (dearer >= free - 1e-3).all() and (dearer > free + 1.0).sum() >= 3
     known.ground.clamp_(min=1)
     known.length.zero_()
-    assert (env.observe()["plan"][:, 0] <= free + 1e-3).all()
+    assert (env.observe()["waypoint"][:, 0] <= free + 1e-3).all()
 
 
 def test_a_plan_is_another_one_with_guesses(house, weights):
@@ -197,7 +197,7 @@ def test_resuming_goes_on_with_guesses(house, weights):
     for _ in range(20):
         action = torch.tensor([1, 2, 1, 3])
         seen, other = env.step(action)[0], again.step(action)[0]
-        assert torch.equal(seen["plan"], other["plan"])
+        assert torch.equal(seen["waypoint"], other["waypoint"])
     with pytest.raises(CheckpointError, match="known_anticipated"):
         again.load_state_dict({**state, "known_anticipated": torch.full_like(state["known_anticipated"], 255)})
     plain = NavEnv([house], 4, "cpu", sensors=SENSORS)
@@ -206,7 +206,7 @@ def test_resuming_goes_on_with_guesses(house, weights):
 
 
 def test_what_is_no_network_is_refused(house, weights, tmp_path):
-    with pytest.raises(ConfigError, match="'occupancy' with sensors depth, expected map or plan among them"):
+    with pytest.raises(ConfigError, match="'occupancy' with sensors depth, expected ego_map or waypoint among them"):
         batchnav.PointNavEnv([house], 2, "cpu", anticipation="occupancy")
     with pytest.raises(ConfigError, match=r"nothing: no such file, nor a weights file of that name"):
         batchnav.PointNavEnv([house], 2, "cpu", sensors=SENSORS, anticipation="nothing")

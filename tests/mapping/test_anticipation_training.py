@@ -71,7 +71,7 @@ def test_of_every_episode_about_as_many_maps_are_recorded(monkeypatch):
     for name, value in (("BEFORE", 1), ("chance_to_record", long_ones), ("keep", keep)):
         monkeypatch.setattr(anticipation_maps, name, value)
     bank = SceneBank.pack(load_scenes(["house:0-1"], appearance=False), "cpu")
-    env = NavEnv(bank, 8, seed=0, sensors=("depth", "plan"), copy=False)
+    env = NavEnv(bank, 8, seed=0, sensors=("depth", "waypoint"), copy=False)
     anticipation_maps.walk(env, 40, torch.Generator().manual_seed(0), lambda count: None)
     assert len(kept) == 40 and min(kept) > 5.0 > min(seen)
 

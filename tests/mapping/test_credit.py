@@ -18,7 +18,7 @@ MAPS, STARTS = 3, 5
 @pytest.fixture(scope="module")
 def given():
     """Maps that agents made in a house, odds at random, and ways from cells at random, of which one is none."""
-    env = NavEnv([find_scene("house:3")], MAPS, "cpu", sensors=("depth", "map", "plan"))
+    env = NavEnv([find_scene("house:3")], MAPS, "cpu", sensors=("depth", "ego_map", "waypoint"))
     walk(env, 12)
     known, generator = env.mapper.known, torch.Generator().manual_seed(0)
     at = ((env.task.state.goal[:, [0, 2]] - known.frame[:, :2]) / known.frame[:, 2:]).int()

@@ -31,7 +31,7 @@ def make(house, n=4, device="cpu", **settings):
 
 
 def looking(observation):
-    return observation["plan"][:, 1] == TOLD
+    return observation["waypoint"][:, 1] == TOLD
 
 
 def until_looked(env):
@@ -50,12 +50,14 @@ def test_it_turns_until_its_camera_has_seen_all_around(house, hfov, turn, turns)
     steps, observation = until_looked(env)
     assert steps in (turns, turns + 1), "one more where what is left is a rounding"
     known, goal = env.mapper.known, observation["pointgoal"]
-    assert (known.length > 0).all() and (observation["plan"][:, 0] >= goal[:, 0] - 0.3).all(), "no way was planned"
+    assert (known.length > 0).all() and (observation["waypoint"][:, 0] >= goal[:, 0] - 0.3).all(), "no way was planned"
     plain = make(house, hfov_deg=hfov, turn_angle_deg=turn, look_around=False)
     plain.reset(seed=0)
     for _ in range(steps):
         seen, *_ = plain.step([LEFT] * 4)
-    assert torch.equal(seen["plan"], observation["plan"]) and torch.equal(seen["map"], observation["map"])
+    assert torch.equal(seen["waypoint"], observation["waypoint"]) and torch.equal(
+        seen["ego_map"], observation["ego_map"]
+    )
     assert not looking(seen).any() and not (plain.mapper.known.around > 0).any()
 
 
@@ -63,7 +65,7 @@ def test_it_has_no_way_before(house):
     env = make(house)
     observation, _ = env.reset(seed=0)
     assert looking(observation).all() and (env.mapper.known.length == 0).all()
-    assert torch.equal(observation["plan"][:, 0], observation["pointgoal"][:, 0])
+    assert torch.equal(observation["waypoint"][:, 0], observation["pointgoal"][:, 0])
 
 
 def test_turns_to_the_right_are_to_be_turned_back(house):
@@ -119,7 +121,7 @@ def test_resuming_goes_on_looking(house):
     again.reset(seed=1)
     again.load_state_dict(env.state_dict())
     for _ in range(25):
-        assert torch.equal(env.step([LEFT] * 4)[0]["plan"], again.step([LEFT] * 4)[0]["plan"])
+        assert torch.equal(env.step([LEFT] * 4)[0]["waypoint"], again.step([LEFT] * 4)[0]["waypoint"])
     with pytest.raises(CheckpointError, match="known_around"):
         again.load_state_dict({**env.state_dict(), "known_around": torch.full((4,), -1.0)})
     plain = make(house, look_around=False)
@@ -128,8 +130,8 @@ def test_resuming_goes_on_looking(house):
 
 
 def test_an_agent_without_a_plan_cannot(house):
-    for sensors in (("depth",), ("depth", "map")):
-        found = f"look_around: found True with sensors {', '.join(sensors)}, expected plan among them"
+    for sensors in (("depth",), ("depth", "ego_map")):
+        found = f"look_around: found True with sensors {', '.join(sensors)}, expected waypoint among them"
         with pytest.raises(ConfigError, match=found):
             batchnav.PointNavEnv([house], 2, "cpu", sensors=sensors, look_around=True)
 
@@ -141,7 +143,7 @@ def test_both_devices_look_alike(house):
         env.reset(seed=7)
     told = []
     for _ in range(40):
-        told.append([env.step([LEFT] * 64)[0]["plan"].cpu() for env in on.values()])
+        told.append([env.step([LEFT] * 64)[0]["waypoint"].cpu() for env in on.values()])
     for name in ("around", "guessed"):
         values = [getattr(env.mapper.known, name).cpu() for env in on.values()]
         torch.testing.assert_close(*values)

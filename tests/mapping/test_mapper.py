@@ -38,14 +38,14 @@ def house():
 
 def test_lengths_are_those_of_another_search(house):
     env = NavEnv([house], 12, "cpu", sensors=SENSORS)
-    assert check_lengths(env, walk(env, 10)[-1]["plan"][:, 0].numpy()) >= 3
+    assert check_lengths(env, walk(env, 10)[-1]["waypoint"][:, 0].numpy()) >= 3
 
 
 def test_guesses_lengthen_ways_as_much_as_in_another_search(house):
     env = NavEnv([house], 6, "cpu", sensors=SENSORS, anticipation="occupancy")
     walk(env, 12)
     known = env.mapper.known
-    told = env.observe()["plan"][:, 0].numpy()
+    told = env.observe()["waypoint"][:, 0].numpy()
     added = known.anticipated * (known.ground == 0)
     assert (added > 0).any(1).all()
     assert check_lengths(env, told, added.view(-1, SIDE, SIDE).numpy().astype(int)) >= 2
@@ -59,7 +59,7 @@ def test_a_way_is_found_however_much_longer_it_has_become(house):
     for i, (u, v) in enumerate((env.sim.bodies.position[:, [0, 2]] - known.frame[:, :2]) / known.frame[:, 2:]):
         away = torch.maximum((r[:, None] - v.int()).abs(), (r[None] - u.int()).abs())
         known.stands[i][((away > 3) & (away < 5 + i)).flatten()] = OBSTACLE
-    check_lengths(env, env.step([LEFT] * 3)[0]["plan"][:, 0].numpy())
+    check_lengths(env, env.step([LEFT] * 3)[0]["waypoint"][:, 0].numpy())
     through = 10_000 * PARTS  # ten times an obstacle's toll, for each on the way
     assert (known.expected > through * torch.tensor([1, 2, 3])).all()
 
@@ -67,7 +67,7 @@ def test_a_way_is_found_however_much_longer_it_has_become(house):
 @pytest.mark.plain
 def test_no_index_is_out_of_range(house):
     env = NavEnv([house], 2, "cpu", sensors=SENSORS, height=16, width=16)
-    check_lengths(env, walk(env, 2)[-1]["plan"][:, 0].numpy())
+    check_lengths(env, walk(env, 2)[-1]["waypoint"][:, 0].numpy())
 
 
 def test_a_way_that_is_kept_is_the_one_that_a_search_finds(house):
@@ -76,7 +76,7 @@ def test_a_way_that_is_kept_is_the_one_that_a_search_finds(house):
     observation, kept, marker = keeps.reset(seed=5)[0], 0, -7
     forgets.reset(seed=5)
     for _ in range(200):
-        action = towards(observation["plan"][:, 1])
+        action = towards(observation["waypoint"][:, 1])
         for env in (keeps, forgets):
             env.mapper._search.time.fill_(marker)  # which a search clears
         forgets.mapper.known.length.zero_()
@@ -93,8 +93,8 @@ def test_an_open_room_is_crossed_straight_and_drawn_as_it_is():
     env = NavEnv([find_scene("house:3")], 8, "cpu", sensors=SENSORS, max_depth=0.05)
     observation, _ = env.reset(seed=1)
     assert not env.mapper.known.stands.any()
-    torch.testing.assert_close(observation["plan"], observation["pointgoal"], atol=0.3, rtol=0.0)
-    for picture, (rho, angle) in zip(observation["map"][:, 0], observation["pointgoal"].tolist(), strict=True):
+    torch.testing.assert_close(observation["waypoint"], observation["pointgoal"], atol=0.3, rtol=0.0)
+    for picture, (rho, angle) in zip(observation["ego_map"][:, 0], observation["pointgoal"].tolist(), strict=True):
         middle = picture.shape[0] / 2
         row, column = middle - rho * math.cos(angle) / PIXEL, middle - rho * math.sin(angle) / PIXEL
         if min(row, column) > 1 and max(row, column) < picture.shape[0] - 1:
@@ -114,8 +114,8 @@ def test_walls_stand_where_the_navmesh_ends(house):
 def test_following_it_succeeds_where_the_goals_direction_alone_does_not(house):
     """Episodes that end by being near the goal, of agents that go where the sensor points."""
     env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_steps=200)
-    reached = {name: reached_by(env, name, 2) for name in ("plan", "pointgoal")}
-    assert reached["plan"] > 0.85 > 0.7 > reached["pointgoal"], reached
+    reached = {name: reached_by(env, name, 2) for name in ("waypoint", "pointgoal")}
+    assert reached["waypoint"] > 0.85 > 0.7 > reached["pointgoal"], reached
 
 
 def test_an_episode_begins_with_an_empty_map(house):
@@ -159,15 +159,15 @@ def test_what_is_asked_for_alone_is_the_same(house):
     env = NavEnv([house], 4, "cpu", sensors=SENSORS)
     env.reset(seed=3)
     both = env.step([2, 2, 2, 2])[0]
-    for name in ("map", "plan", "map"):
+    for name in ("ego_map", "waypoint", "ego_map"):
         out = {name: torch.zeros_like(both[name])}
         env.observe_into(out)
         env.observe()
         assert torch.equal(out[name], both[name])
     env.observe_into(None)
-    alone = NavEnv([house], 4, "cpu", sensors=("plan",))
+    alone = NavEnv([house], 4, "cpu", sensors=("waypoint",))
     alone.reset(seed=3)
-    assert torch.equal(alone.step([2, 2, 2, 2])[0]["plan"], both["plan"])
+    assert torch.equal(alone.step([2, 2, 2, 2])[0]["waypoint"], both["waypoint"])
 
 
 SIMULATE = """
@@ -222,8 +222,8 @@ def test_both_devices_tell_the_same(house):
     for _ in range(60):
         action = torch.randint(1, 4, (64,), generator=generator)
         seen = {device: env.step(action.to(env.device))[0] for device, env in on.items()}
-        plans.append((seen["cuda"]["plan"].cpu() - seen["cpu"]["plan"]).abs())
-        maps.append((seen["cuda"]["map"].cpu() - seen["cpu"]["map"]).abs() > 0.01)
+        plans.append((seen["cuda"]["waypoint"].cpu() - seen["cpu"]["waypoint"]).abs())
+        maps.append((seen["cuda"]["ego_map"].cpu() - seen["cpu"]["ego_map"]).abs() > 0.01)
     known, other = (on[device].mapper.known for device in ("cpu", "cuda"))
     torch.testing.assert_close(other.frame.cpu(), known.frame, rtol=0, atol=1e-4)
     for name in ("stands", "ground"):
@@ -261,28 +261,28 @@ def test_specs_and_what_is_refused(house):
     assert [spec.name for spec in specs_of(NavConfig(sensors=SENSORS))] == [*SENSORS, "pointgoal"]
     env = NavEnv([house], 2, "cpu", sensors=SENSORS)
     assert env.specs == specs_of(NavConfig(sensors=SENSORS))
-    assert env.single_observation_space["map"].shape == MAP_SPECS["map"].shape
-    with pytest.raises(ConfigError, match="'plan', expected it with the task pointnav and gps_compass alone"):
-        NavEnv([house], 2, "cpu", task="explore", sensors=("plan",))
-    with pytest.raises(ConfigError, match="'plan', expected it"):
-        NavEnv([house], 2, "cpu", sensors=("plan",), gps_compass=False)
-    with pytest.raises(ConfigError, match=r"'maps', expected some of depth.*heading, map, plan"):
+    assert env.single_observation_space["ego_map"].shape == MAP_SPECS["ego_map"].shape
+    with pytest.raises(ConfigError, match="'waypoint', expected it with the task pointnav and gps_compass alone"):
+        NavEnv([house], 2, "cpu", task="explore", sensors=("waypoint",))
+    with pytest.raises(ConfigError, match="'waypoint', expected it"):
+        NavEnv([house], 2, "cpu", sensors=("waypoint",), gps_compass=False)
+    with pytest.raises(ConfigError, match=r"'maps', expected some of depth.*heading, ego_map, waypoint"):
         batchnav.PointNavEnv([house], 2, "cpu", sensors=("maps",))
-    explorer = NavEnv([house], 8, "cpu", task="explore", sensors=("map",))
+    explorer = NavEnv([house], 8, "cpu", task="explore", sensors=("ego_map",))
     observation, _ = explorer.reset()
-    shown = set((observation["map"] * 10).int().unique().tolist())
+    shown = set((observation["ego_map"] * 10).int().unique().tolist())
     assert {0, 1, 2, 3} <= shown and 5 not in shown, "without a goal there is a map, and no way"
 
 
 def test_a_search_ends_where_the_last_way_ends_beside_the_goal(house):
     """The goal's cell can change by rounding; then no way may be as short as the last one is today."""
     env = NavEnv([house], 4, "cpu", sensors=SENSORS)
-    told = walk(env, 5)[-1]["plan"][:, 0]
+    told = walk(env, 5)[-1]["waypoint"][:, 0]
     known = env.mapper.known
     for i in range(4):
         length = int(known.length[i]) - 1
         known.left[i, :length] -= known.left[i, length - 1].clone()
         known.left[i, : length - 1] += 1  # so that it is not kept
         known.length[i] = length
-    again = env.observe()["plan"][:, 0]
+    again = env.observe()["waypoint"][:, 0]
     torch.testing.assert_close(again, told, rtol=0, atol=1e-4)

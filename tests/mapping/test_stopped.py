@@ -30,7 +30,7 @@ def test_what_stops_an_agent_is_on_its_map(house):
         env.observe()
         env.step([LEFT] * 32)
     assert (cells(env)[0] == before).all()
-    assert reached_by(env, "plan", 2) > reached_by(env, "pointgoal", 2) + 0.2
+    assert reached_by(env, "waypoint", 2) > reached_by(env, "pointgoal", 2) + 0.2
 
 
 def test_what_stops_an_agent_again_becomes_dearer(house):
@@ -38,7 +38,7 @@ def test_what_stops_an_agent_again_becomes_dearer(house):
     env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_depth=0.05)
     env.reset(seed=5)
     for _ in range(40):
-        told = env.step([FORWARD] * 32)[0]["plan"][:, 0].numpy()
+        told = env.step([FORWARD] * 32)[0]["waypoint"][:, 0].numpy()
     stands, _ = cells(env)
     check_lengths(env, told)
     assert (stands.max((1, 2)) > OBSTACLE + 10).mean() > 0.8
@@ -55,7 +55,7 @@ def test_what_stops_an_agent_where_it_walked_becomes_dearer(house):
     env.reset(seed=5)
     env.mapper.known.ground.fill_(WALKED)
     for _ in range(40):
-        told = env.step([FORWARD] * 32)[0]["plan"][:, 0].numpy()
+        told = env.step([FORWARD] * 32)[0]["waypoint"][:, 0].numpy()
     stands, ground = cells(env)
     assert stands.max() == SHARED and ((ground > WALKED + 5).sum((1, 2)) > 0).mean() > 0.8
     check_lengths(env, told)
@@ -111,7 +111,7 @@ def test_who_stands_in_a_walls_cells_does_not_plan_through_it(house):
     told = env.step([LEFT] * 8)[0]
     around = 0.9 * 20 * known.frame[:, 2]
     assert crossing.sum() >= 3
-    assert (told["plan"][crossing, 0] > around[crossing]).all()
+    assert (told["waypoint"][crossing, 0] > around[crossing]).all()
     assert (known.expected[crossing] < 5_000).all(), "the way leads through an obstacle"
 
 
@@ -131,7 +131,7 @@ def in_a_clearing(house, stands, ground=GROUND):
     beside = torch.nn.functional.max_pool2d(obstacles, 3, 1, 1).flatten(1).byte()
     known.stands.copy_(torch.maximum(known.stands, beside))
     told = env.step([LEFT] * 8)[0]
-    return env, told["plan"], told["pointgoal"]
+    return env, told["waypoint"], told["pointgoal"]
 
 
 RING = [place for place in itertools.product(range(-3, 4), repeat=2) if max(map(abs, place)) == 3]

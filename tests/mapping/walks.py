@@ -10,7 +10,7 @@ from batchnav.mapping.integrate import OBSTACLE, SHARED, SIDE, WALKED
 from batchnav.mapping.shortest_path import PARTS
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
 
-SENSORS = ("depth", "map", "plan")
+SENSORS = ("depth", "ego_map", "waypoint")
 HALF_A_TURN = math.radians(5.0)
 
 
@@ -20,11 +20,11 @@ def towards(angle):
 
 
 def walk(env, steps):
-    """The last observation after following the plan for some steps, and all of "plan" and "map" on the way."""
+    """The last observation after following the plan for some steps, and all of "waypoint" and "ego_map" on the way."""
     observation, _ = env.reset(seed=5)
     told = [observation]
     for _ in range(steps):
-        observation, *_ = env.step(towards(observation["plan"][:, 1]))
+        observation, *_ = env.step(towards(observation["waypoint"][:, 1]))
         told.append(observation)
     return told
 

@@ -74,7 +74,7 @@ def test_the_bundled_policies_act(name, parameters):
     assert agent.info["env"]["camera"]["width"] == 64
     agent.reset(2)
     goal = torch.tensor([[0.0, 0.0], [5.0, 0.0]])
-    action = agent.act({"depth": torch.full((2, 1, 64, 64), 0.5), "pointgoal": goal, "plan": goal})
+    action = agent.act({"depth": torch.full((2, 1, 64, 64), 0.5), "pointgoal": goal, "waypoint": goal})
     assert action.shape == (2,)
 
 

@@ -19,7 +19,7 @@ POLICY = PolicyConfig(lstm_layers=0, hidden_size=32)
 PPO = PPOConfig(num_envs=64, rollout_steps=8, epochs=2, minibatches=2, optimizer="adamw", learning_rate=1e-2)
 RUN = {
     "camera": {"height": 16, "width": 16},
-    "sensors": ["depth", "plan"],
+    "sensors": ["depth", "waypoint"],
     "scenes": {"houses": 1},
     "policy": {"base_width": 4, "visual_size": 16, "hidden_size": 16, "lstm_layers": 1, "embedding_size": 8},
     "ppo": {"num_envs": 8, "rollout_steps": 8},
@@ -90,7 +90,7 @@ def test_a_teacher_stops_before_it_need():
     env = make_learner(from_dict(PointNavRun, RUN)).env
     teacher, planner = make_teacher("planner", env), make_reference_agent("planner", env)
     for metres, stops in ((0.196, (True, True)), (0.199, (False, True)), (0.201, (False, False))):
-        seen = {name: torch.tensor([[metres, 0.0]]).repeat(8, 1) for name in ("pointgoal", "plan")}
+        seen = {name: torch.tensor([[metres, 0.0]]).repeat(8, 1) for name in ("pointgoal", "waypoint")}
         found = [
             bool((agent.act(seen, torch.zeros(8, dtype=torch.bool)) == STOP).all()) for agent in (teacher, planner)
         ]
@@ -100,7 +100,7 @@ def test_a_teacher_stops_before_it_need():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sensors": ["depth"]}, "found 'planner' with sensors depth, expected 'plan' among them"),
+        ({"sensors": ["depth"]}, "found 'planner' with sensors depth, expected 'waypoint' among them"),
         ({"task": {"name": "flee"}}, "found 'planner' with the task flee"),
         (
             {"kickstart": {"teacher": "oracle"}},

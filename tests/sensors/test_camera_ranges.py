@@ -109,7 +109,7 @@ def test_sensors_see_through_the_camera_of_each(house, device):
 
 def test_maps_are_as_true_as_with_one_camera(house):
     """Few obstacles are cells in whose middle an agent could stand, and the floor around it is seen as floor."""
-    env = NavEnv([house], 32, "cpu", sensors=("depth", "plan"), seed=5, **RANGES)
+    env = NavEnv([house], 32, "cpu", sensors=("depth", "waypoint"), seed=5, **RANGES)
     env.reset()
     for step in range(40):
         env.step([2 + step % 2 if step % 3 else 1] * 32)
