@@ -3,6 +3,7 @@
 python tests/test_golden.py       keeps what the code gives now (say in the changelog why it changed)
 """
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.data.scenes import find_scene
-from batchnav.envs.nav import PointNavEnv
+from batchnav.envs.nav import NavEnv, PointNavEnv
 
 KEPT = Path(__file__).parent / "golden"
 N = 8
@@ -20,26 +21,37 @@ ROUNDING = 1e-4
 """Absolute, in metres, radians or units of reward: other processors contract other products."""
 
 
-def play(env, observations, actions):
-    """What every step returns, stacked over time, by name; observations are those named."""
+def play(env, observations, actions, live=None):
+    """All that steps return, stacked over time, by name; of observations those named. `live`: further tensors."""
     seen = []
     env.reset(seed=1)
     for action in actions:
         observation, reward, terminated, truncated, info = env.step(action)
         row = {name: observation[name] if name else observation for name in observations}
         row |= {"reward": reward, "terminated": terminated, "truncated": truncated}
+        row |= live or {}
         row |= {f"episode_{name}": value for name, value in info["episode"].items()}
         seen.append({name: value.clone() for name, value in row.items()})
     return {name or "observation": torch.stack([row[name] for row in seen]).numpy() for name in seen[0]}
 
 
-def pointnav():
-    """Mostly forward, in a house; stop is rare."""
+def mostly_forward():
+    """Actions i64 [STEPS, N]; stop is rare."""
     generator = torch.Generator().manual_seed(2)
-    odds = torch.tensor([0.02, 0.58, 0.2, 0.2]).expand(STEPS, 4)
-    actions = torch.multinomial(odds, N, replacement=True, generator=generator)
+    probabilities = torch.tensor([0.02, 0.58, 0.2, 0.2]).expand(STEPS, 4)
+    return torch.multinomial(probabilities, N, replacement=True, generator=generator)
+
+
+def pointnav():
+    """PointNav with a depth camera, in a house."""
     env = PointNavEnv([find_scene("house:7")], N, "cpu", height=16, width=16, max_steps=50)
-    return play(env, ("pointgoal", "depth"), actions)
+    return play(env, ("pointgoal", "depth"), mostly_forward())
+
+
+def goal_free(task):
+    """Flee or Explore without a camera, in two houses; also the agents' positions."""
+    env = NavEnv([find_scene("house:3"), find_scene("house:7")], N, "cpu", task=task, sensors=(), max_steps=50)
+    return play(env, (), mostly_forward(), {"position": env.sim.bodies.position})
 
 
 def cartpole():
@@ -48,7 +60,10 @@ def cartpole():
     return play(CartPoleEnv(N, "cpu"), ("",), actions)
 
 
-RUNS = {"pointnav": pointnav, "cartpole": cartpole}
+RUNS = {
+    "pointnav": pointnav, "flee": partial(goal_free, "flee"), "explore": partial(goal_free, "explore"),
+    "cartpole": cartpole,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RUNS)
