@@ -171,7 +171,7 @@ class Metric(NamedTuple):
 class Task(Protocol):
     """What agents are to do, as the simulator runs it and an environment shows it. One file each, in `tasks/`.
 
-    `advance`, `judge`, `begin` and `draw` only launch kernels, in the order that `sim/simulator.py` has on one page, on
+    `advance`, `score`, `begin_episodes` and `sample_episodes` only launch kernels, in the order that `sim/simulator.py` has on one page, on
     torch's current stream. A task owns its goal, reward and metrics.
     """
 
@@ -196,7 +196,7 @@ class Task(Protocol):
     metrics: Mapping[str, torch.Tensor]
     """f32 [N] by name, as `metric_specs` has them: of the episodes just ended where `Bodies.done`, else of those that
     run."""
-    facts: Mapping[str, torch.Tensor]
+    episode_info: Mapping[str, torch.Tensor]
     """f32 [N] by name: what is known of a running episode from its start on, as how far the goal was."""
     target: torch.Tensor | None
     """f32 [N, 3]: where an agent that knows the map would go, and what maps show; None where there is no such place."""
@@ -209,25 +209,25 @@ class Task(Protocol):
     max_steps: int
     num_fixed: int
     """Fixed episodes that are played in turn, environment i those with numbers i, i + N, i + 2N ...; 0: none."""
-    no_episode: str
+    no_episode_message: str
     """What is wrong with a scene that has no episode to offer."""
 
     def advance(self, actions: torch.Tensor) -> None:
-        """Walk every body, say whether its episode is at its end, leave notes.
+        """Walk every body, say whether its episode is at its end, leave the transition.
 
         Actions are i64 [N], or speeds f32 [N, 2], contiguous: what the body's control is (`sim.bodies.BodyConfig`).
         """
         ...
 
-    def judge(self) -> None:
-        """Reward and metrics, from the notes: the next episode may have begun meanwhile."""
+    def score(self) -> None:
+        """Reward and metrics, from the transition: the next episode may have begun meanwhile."""
         ...
 
-    def begin(self, everyone: bool) -> None:
+    def begin_episodes(self, everyone: bool) -> None:
         """Begin the episodes that are due, or everyone's; queue their agents; observe."""
         ...
 
-    def draw(self) -> None:
+    def sample_episodes(self) -> None:
         """Draw the queued agents' next episodes."""
         ...
 

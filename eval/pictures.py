@@ -172,7 +172,7 @@ def walk(scene: Scene, options: Maps, **settings) -> Iterator[tuple[NavEnv, int]
     env = NavEnv([scene], options.tries, "cpu", **settings)
     agent, ended = PlannerAgent(env), torch.zeros(options.tries, dtype=torch.bool)
     observation, _ = env.reset(seed=0)
-    shown = int(env.task.facts["start_distance"].argmax())
+    shown = int(env.task.episode_info["start_distance"].argmax())
     yield env, shown
     for step in range(1, (options.times - 1) * options.steps + 1):
         observation, *_ = env.step(agent.act(observation, ended))

@@ -16,9 +16,9 @@ DECORATORS = {
     "cuda_kernel", "exact_cuda_kernel",
 }  # fmt: skip
 SCRATCH = {"scratch", "stack", "queue", "rays", "hits"}
-"""Working memory, whose contents are nobody's business. After what is read; `row`, which part is in use, is next."""
+"""Working memory, undefined between calls. It follows what is read; `row`, the part in use, comes next."""
 SETTINGS = {
-    "settings", "body", "limits", "sliding", "max_distance", "success_distance", "slack_reward", "success_reward",
+    "settings", "parameters", "body", "limits", "sliding", "max_distance", "success_distance", "slack_reward", "success_reward",
     "max_steps", "min_ratio", "far", "backface_culling", "leaf_at_once", "mount", "num_bins",
     "max_error", "max_length", "max_edges", "min_area", "merge_area", "merge_threshold", "walkable_height",
     "walkable_climb", "chunks", "threads", "radius", "trilinear",

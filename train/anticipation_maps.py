@@ -115,7 +115,7 @@ def walk(env: NavEnv, maps: int, generator: torch.Generator, show: Callable[[int
         starts, step = terminated | truncated, step + 1
         if step < BEFORE:
             continue
-        chance = chance_to_record(env.task.facts["start_distance"].cpu())
+        chance = chance_to_record(env.task.episode_info["start_distance"].cpu())
         drawn = torch.rand(env.num_envs, generator=generator) < chance
         kept = (drawn & (env.mapper.known.around == 0).cpu()).nonzero()[:, 0][: maps - count]
         if len(kept):

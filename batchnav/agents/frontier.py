@@ -20,7 +20,7 @@ from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.launch import launch
 from batchnav.sim.bodies import LEFT, STOP
-from batchnav.tasks.visited_cells import cell_of, frame_of, was_visited
+from batchnav.tasks.visited_cells import cell_of, start_frame, was_visited
 
 POINTS = 512
 """Places in each scene."""
@@ -83,7 +83,7 @@ def _visited(i, bodies, state):
 @device_function
 def _explore(i, nav, bodies, state, points, settings, scratch, row, plans_out):
     """The next action."""
-    frame = frame_of(point_at(i, bodies.start), bodies.start_heading[i], settings.cell_size)
+    frame = start_frame(point_at(i, bodies.start), bodies.start_heading[i], settings.cell_size)
     chosen = plans_out.chosen[i]
     if chosen >= 0:
         if plans_out.steps_left[i] == 0:

@@ -15,7 +15,7 @@ from batchnav.navmesh.walk import try_step
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.launch import launch
-from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, ahead, collided, level_squared_distance
+from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, collided, level_squared_distance, point_ahead
 from batchnav.tasks.formulas import goal_in_agent_frame
 
 MIN_PROGRESS = np.float32(0.25)
@@ -29,7 +29,7 @@ COLLISION_COST = np.float32(0.25)
 def _try_forward(i, turns, nav, bodies, goal, body, scratch, row):
     """One forward step after so many left turns: (geodesic distance after it, whether it collides)."""
     start, scene = point_at(i, bodies.position), bodies.scene[i]
-    end = ahead(start, bodies.heading[i] + np.float32(turns) * body.turn, body.forward_step)
+    end = point_ahead(start, bodies.heading[i] + np.float32(turns) * body.turn, body.forward_step)
     reached = try_step(nav, scene, start, end, body.sliding, scratch, row)
     distance = geodesic_distance(nav, scene, reached, goal, scratch, row)
     return distance, collided(squared_distance(start, reached), level_squared_distance(start, end))

@@ -20,7 +20,7 @@ from batchnav.scene.resident import SceneSize, num_resident_scenes
 from batchnav.scene.textures import Palette
 from batchnav.sensors.rig import by_drawing, make_sensors
 from batchnav.sim.bodies import Bodies
-from batchnav.sim.episodes import Queue
+from batchnav.sim.episodes import SamplingQueue
 from batchnav.sim.simulator import CHUNKS_PER_THREAD
 from batchnav.tasks import TASKS
 from batchnav.training.config import PointNavRun
@@ -79,7 +79,7 @@ def _swatches() -> int:
 def _simulator(run: PointNavRun, room: SceneSize, device: torch.device) -> int:
     """Bytes of the bodies, the task and the memory to search in."""
     n, task = run.ppo.num_envs, TASKS[run.task_name]
-    parts = (Bodies.empty(n, META), Queue.empty(n, META), *task.arrays(n, META, run.task))
+    parts = (Bodies.empty(n, META), SamplingQueue.empty(n, META), *task.arrays(n, META, run.task))
     origin = n * 8 + 16  # its scenes, a seed, and the first agent's number
     rows = task.search_rows(n, device, min(n, num_threads() * CHUNKS_PER_THREAD))
     scratch = sum(search_scratch(room.search_size, r, META).data.nbytes for r in rows)

@@ -26,7 +26,7 @@ from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.rig import MAIN, Rig, appearance_needed, make_pose_sensors, make_sensors, sensor_specs
 from batchnav.sensors.sensor import check_observation
-from batchnav.sim.positions import check_places
+from batchnav.sim.positions import check_positions
 from batchnav.sim.simulator import MAX_ENVS, Simulator
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
@@ -126,12 +126,12 @@ class NavEnv(gym.vector.VectorEnv):
         self.mapper = self._make_mapper(mapped) if mapped else None
         if self.mapper is not None:
             made.setdefault(MAIN, {}).update((name, MapSensor(name, self.mapper)) for name in sorted(mapped))
-        self.rig = Rig(self.bank, self.sim.bodies, cameras, made, renderer, self.sim.origin)
+        self.rig = Rig(self.bank, self.sim.bodies, cameras, made, renderer, self.sim.sampling)
         self._pose_sensors = make_pose_sensors(names)
         if self.stream is not None:
             self.stream.begin(self.sim)
         elif episodes is None:
-            self.sim.try_scenes()
+            self.sim.check_scenes()
         self.specs = specs_of(self.config)
         """What is observed."""
         self.storage: Mapping[str, torch.dtype] = {spec.name: spec.stored_on(self.device) for spec in self.specs}
@@ -139,7 +139,7 @@ class NavEnv(gym.vector.VectorEnv):
         self._final = self._new_observation() if final_observation else None
         self.single_observation_space = gym.spaces.Dict({spec.name: spec.box for spec in self.specs})
         self.single_action_space = body.action_space
-        self._action_type = body.no_actions(0, self.device).dtype
+        self._action_type = body.empty_actions(0, self.device).dtype
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
@@ -177,7 +177,7 @@ class NavEnv(gym.vector.VectorEnv):
             self._begin_next(as_mask(options["reset_mask"], self.num_envs, self.device))
             return self.observe(), {}
         if seed is not None:
-            self.sim.origin.seed.fill_(check_seed(seed))
+            self.sim.sampling.seed.fill_(check_seed(seed))
             self.sim.bodies.episode.fill_(-1)
             self._redraws.zero_()
         self._draw_finishes()
@@ -279,7 +279,7 @@ class NavEnv(gym.vector.VectorEnv):
 
     def _draw_finishes(self, every_house: bool = True) -> None:
         """Have houses look as they do now; those alone that change, where the call before was `between_rollouts`."""
-        self.bank.randomize_materials(self.sim.origin.seed, int(self._redraws), every_house)
+        self.bank.randomize_materials(self.sim.sampling.seed, int(self._redraws), every_house)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """All that the next step depends on, as tensors on the CPU."""
@@ -298,11 +298,11 @@ class NavEnv(gym.vector.VectorEnv):
         check_tensors(state, live, self._ranges())
         if self.stream is not None:
             self.stream.load_state_dict(state, self.sim)
-        check_places("environment state 'position'", self.bank, state["scene"], state["position"], CheckpointError)
+        check_positions("environment state 'position'", self.bank, state["scene"], state["position"], CheckpointError)
         for name, target in live.items():
             target.copy_(state[name])
         self._draw_finishes()
-        self.sim.draw_all()
+        self.sim.sample_all()
         self._playing = True
 
     def _state(self) -> dict[str, torch.Tensor]:
@@ -310,7 +310,7 @@ class NavEnv(gym.vector.VectorEnv):
         tensors = {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
         drawn = {} if self.bank.material_sampler is None else {"redraws": self._redraws}
         known = {} if self.mapper is None else self.mapper.state
-        return {**tensors, **drawn, **known, "seed": self.sim.origin.seed}
+        return {**tensors, **drawn, **known, "seed": self.sim.sampling.seed}
 
     def _ranges(self) -> dict[str, tuple[float, float]]:
         """The lowest and highest values in a state that kernels can go on from, by name, where not all are good."""

@@ -31,7 +31,7 @@ def main(config: NavConfig) -> None:
     room = empty_room(config.body.navmesh)
     env = NavEnv([room], num_envs=1, device="cpu", task=config.task_name, config=config)
     env.reset()
-    env.step(config.body.no_actions(1, env.device))
+    env.step(config.body.empty_actions(1, env.device))
 
 
 def empty_room(settings: NavMeshSettings) -> Scene:

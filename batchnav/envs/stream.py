@@ -116,7 +116,7 @@ class SceneStream:
     def _send(self, sim: Simulator, groups: Sequence[int]) -> None:
         """Let the agents of groups draw their next episodes from their slots' scenes."""
         bounds = [g * sim.num_envs // len(self._slot_of) for g in range(len(self._slot_of) + 1)]
-        sim.send([range(bounds[g], bounds[g + 1]) for g in groups], [self._slot_of[g] for g in groups])
+        sim.assign_scenes([range(bounds[g], bounds[g + 1]) for g in groups], [self._slot_of[g] for g in groups])
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """The scenes' places, as tensors on the CPU."""

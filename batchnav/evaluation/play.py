@@ -71,7 +71,7 @@ def evaluate(
     task, n, device = env.task, env.num_envs, env.device
     if num_episodes < 1 or (task.num_fixed and num_episodes > task.num_fixed):
         raise ArgumentError(f"num_episodes: found {num_episodes}, expected 1 to {task.num_fixed or 'any'}")
-    names = (*task.metrics, *task.facts)
+    names = (*task.metrics, *task.episode_info)
     # One column more than there are episodes: what is not to be counted is written there.
     results = torch.full((len(names) + 1, num_episodes + 1), math.nan, device=device)
     index = torch.arange(n, device=device)
@@ -79,7 +79,7 @@ def evaluate(
     observations, _ = env.reset(seed=seed)
     agent.reset(n)
     for step in range(-(-num_episodes // n) * task.max_steps):
-        before = torch.stack([*task.facts.values(), env.sim.bodies.scene.float()])
+        before = torch.stack([*task.episode_info.values(), env.sim.bodies.scene.float()])
         observations, _, _, _, info = env.step(agent.act(observations, start))
         start = info["_episode"].clone()
         column = torch.where(start & (index < num_episodes), index, num_episodes)

@@ -156,7 +156,7 @@ class FreeCarriers(NamedTuple):
 
 
 class Seeds(Protocol):
-    """What random numbers are drawn from: of the simulator's `Origin`, what noise has to know."""
+    """What random numbers are drawn from: of the simulator's `SamplingState`, what noise has to know."""
 
     @property
     def seed(self) -> torch.Tensor:

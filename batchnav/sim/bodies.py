@@ -19,7 +19,7 @@ from batchnav.navmesh.walk import try_step
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.runtime.kernels.decorators import device_function, lean_function
 from batchnav.sim.actuation import MOVE, TURN, motions_of, slip
-from batchnav.sim.episodes import Origin
+from batchnav.sim.episodes import SamplingState
 from batchnav.sim.velocity import ACTION_SIZE, VelocityConfig, is_stop, speeds
 
 STOP, FORWARD, LEFT, RIGHT, LOOK_UP, LOOK_DOWN = range(6)
@@ -84,27 +84,27 @@ class BodyConfig:
         velocity = self.velocity
         return self.turn_angle_deg if self.is_discrete else velocity.ang_vel_range_deg[1] * velocity.time_step
 
-    def no_actions(self, n: int, device: torch.device) -> torch.Tensor:
+    def empty_actions(self, n: int, device: torch.device) -> torch.Tensor:
         """Room for actions of `n` agents: i64 [n], or f32 [n, 2]."""
         if self.is_discrete:
             return torch.zeros(n, dtype=torch.int64, device=device)
         return torch.zeros(n, ACTION_SIZE, device=device)
 
     def check_actions(self, actions: torch.Tensor, n: int, device: torch.device) -> None:
-        """ArgumentError where actions are not of the shape and type of `no_actions`, or, on the CPU, out of range."""
+        """ArgumentError where actions are not of the shape and type of `empty_actions`, or, on the CPU, out of range."""
         if self.is_discrete:
             check_tensor("actions", actions, (n,), torch.int64, device)
             if device.type == "cpu" and (actions.min() < 0 or actions.max() >= NUM_ACTIONS[self.control]):
                 unknown = (actions < 0) | (actions >= NUM_ACTIONS[self.control])
-                raise ArgumentError(f"actions: found {actions[unknown][0]}, expected {self.known_actions}")
+                raise ArgumentError(f"actions: found {actions[unknown][0]}, expected {self.valid_actions}")
         else:
             check_tensor("actions", actions, (n, ACTION_SIZE), torch.float32, device)
             if device.type == "cpu" and actions.isnan().any():
                 unknown = actions.isnan().any(1)
-                raise ArgumentError(f"actions: found {actions[unknown][0].tolist()}, expected {self.known_actions}")
+                raise ArgumentError(f"actions: found {actions[unknown][0].tolist()}, expected {self.valid_actions}")
 
     @property
-    def known_actions(self) -> str:
+    def valid_actions(self) -> str:
         """The actions in words, for messages."""
         if not self.is_discrete:
             return "numbers from -1 to 1, forward and to the left; what is beyond is cut off"
@@ -145,7 +145,7 @@ class Body(NamedTuple):
     motions: torch.Tensor
     """f32 [2, 3, 4]: see `actuation.motions_of`."""
     seed: torch.Tensor
-    """i64 [1], and the next: those of `Origin`, by which noise is drawn."""
+    """i64 [1], and the next: those of `SamplingState`, by which noise is drawn."""
     first_agent: torch.Tensor
     linear_low: np.float32
     linear_high: np.float32
@@ -157,8 +157,8 @@ class Body(NamedTuple):
     """Speeds are metres and radians a second: `VelocityConfig`, flat, since parallel loops take no tuples in tuples."""
 
     @classmethod
-    def of(cls, config: BodyConfig, origin: Origin) -> Body:
-        """The body that a configuration describes; its noise is drawn from `origin`."""
+    def of(cls, config: BodyConfig, sampling: SamplingState) -> Body:
+        """The body that a configuration describes; its noise is drawn from `sampling`."""
         angles = config.widest_turn_deg, config.tilt_angle_deg, config.max_tilt_deg
         step, (turn, tilt, most) = config.longest_step, map(math.radians, angles)
         multiplier = config.actuation_noise
@@ -166,8 +166,8 @@ class Body(NamedTuple):
         return cls(
             forward_step=np.float32(step), turn=np.float32(turn), tilt=np.float32(tilt), max_tilt=np.float32(most),
             num_actions=np.int32(NUM_ACTIONS.get(config.control, 0)), sliding=bool(config.sliding),
-            noisy=multiplier > 0.0, motions=motions.to(origin.seed.device), seed=origin.seed,
-            first_agent=origin.first_agent, **config.velocity.numbers,
+            noisy=multiplier > 0.0, motions=motions.to(sampling.seed.device), seed=sampling.seed,
+            first_agent=sampling.first_agent, **config.velocity.numbers,
         )  # fmt: skip
 
 
@@ -226,7 +226,7 @@ def collided(moved_squared, wanted_squared):
 
 
 @lean_function
-def ahead(point, heading, length):
+def point_ahead(point, heading, length):
     """The point so many metres ahead on the same level."""
     x, y, z = point
     return x - length * np.float32(math.sin(heading)), y, z - length * np.float32(math.cos(heading))
@@ -244,7 +244,7 @@ def level_squared_distance(a, b):
 
 
 @lean_function
-def is_unknown(i, actions, body):
+def is_invalid(i, actions, body):
     """Whether an action is none of those that there are, or not a number."""
     if actions.ndim == 1:
         return actions[i] < 0 or actions[i] >= body.num_actions
@@ -252,7 +252,7 @@ def is_unknown(i, actions, body):
 
 
 @lean_function
-def stops(i, actions, body):
+def calls_stop(i, actions, body):
     """Whether an agent calls stop."""
     if actions.ndim == 1:
         return actions[i] == STOP
@@ -276,11 +276,11 @@ def _aim(i, action, body, bodies_out):
     if not body.noisy:
         if action != FORWARD:
             bodies_out.heading[i] = bodies_out.start_heading[i] + np.float32(bodies_out.turns[i]) * body.turn
-        return action == FORWARD, ahead(point, heading, length)
+        return action == FORWARD, point_ahead(point, heading, length)
     along, right, yaw = slip(i, MOVE if action == FORWARD else TURN, bodies_out, body)
     yaw = yaw if action == FORWARD else np.float32(side) * (body.turn + yaw)
     bodies_out.heading[i] = wrapped(heading + yaw)
-    x, y, z = ahead(point, heading, length + along)
+    x, y, z = point_ahead(point, heading, length + along)
     return True, (x + right * np.float32(math.cos(heading)), y, z - right * np.float32(math.sin(heading)))
 
 
@@ -293,7 +293,7 @@ def _aim_by_speeds(i, actions, body, bodies_out):
         return False, point
     length = linear * body.time_step
     bodies_out.heading[i] = wrapped(heading + angular * body.time_step)
-    return length != np.float32(0.0), ahead(point, heading, length)
+    return length != np.float32(0.0), point_ahead(point, heading, length)
 
 
 @lean_function
@@ -312,7 +312,7 @@ def _go(i, actions, nav, body, scratch, row, bodies_out):
 
 
 @lean_function
-def walk(i, actions, nav, body, scratch, row, bodies_out):
+def step_body(i, actions, nav, body, scratch, row, bodies_out):
     """Walk, turn, look or stay, and count. Whether the agent is elsewhere now."""
     moved, wanted = _go(i, actions, nav, body, scratch, row, bodies_out)
     if moved > np.float32(0.0):
@@ -324,7 +324,7 @@ def walk(i, actions, nav, body, scratch, row, bodies_out):
 
 
 @lean_function
-def end(i, terminated, max_steps, bodies_out):
+def end_episode(i, terminated, max_steps, bodies_out):
     """Note whether the episode is at its end: by the task, or because the steps are used up."""
     truncated = not terminated and bodies_out.steps[i] >= max_steps
     bodies_out.terminated[i], bodies_out.truncated[i] = terminated, truncated
@@ -332,21 +332,21 @@ def end(i, terminated, max_steps, bodies_out):
 
 
 @lean_function
-def keep_start(i, scene, point, heading, upcoming_out):
-    """Where the agent's next episode is to begin: `upcoming_out` has tensors as `Bodies` has, among others."""
-    upcoming_out.scene[i], upcoming_out.heading[i] = scene, heading
-    keep_point(i, point, upcoming_out.position)
+def keep_start(i, scene, point, heading, next_out):
+    """Where the agent's next episode is to begin: `next_out` has tensors as `Bodies` has, among others."""
+    next_out.scene[i], next_out.heading[i] = scene, heading
+    keep_point(i, point, next_out.position)
 
 
 @lean_function
-def begin(i, upcoming, bodies_out):
+def begin_episode(i, next_episode, bodies_out):
     """Put the agent where its next episode begins."""
     bodies_out.episode[i] += np.int32(1)
-    bodies_out.scene[i] = upcoming.scene[i]
-    place = point_at(i, upcoming.position)
+    bodies_out.scene[i] = next_episode.scene[i]
+    place = point_at(i, next_episode.position)
     keep_point(i, place, bodies_out.position)
     keep_point(i, place, bodies_out.start)
-    heading = upcoming.heading[i]
+    heading = next_episode.heading[i]
     bodies_out.start_heading[i], bodies_out.heading[i], bodies_out.turns[i] = heading, heading, np.int32(0)
     bodies_out.tilt[i], bodies_out.path_length[i] = np.float32(0.0), np.float32(0.0)
     bodies_out.collisions[i], bodies_out.steps[i] = np.int32(0), np.int32(0)

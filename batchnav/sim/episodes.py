@@ -19,12 +19,12 @@ from batchnav.runtime.kernels.rng import uniform4
 # Draw numbers of one episode: 0 is for scene and heading, 1 is free; a task's draws begin at FIRST_DRAW.
 _SCENE_AND_HEADING = 0
 FIRST_DRAW = 2
-NOBODY = -1
+NO_AGENT = -1
 """A free place in the queue."""
 _TWO_PI = np.float32(2.0 * math.pi)
 
 
-class Origin(NamedTuple):
+class SamplingState(NamedTuple):
     """What episodes are drawn from. It lies in tensors, so that a CUDA graph of a step stays true when it changes."""
 
     seed: torch.Tensor
@@ -35,7 +35,7 @@ class Origin(NamedTuple):
     """i64 [1]: the first agent's number among those of all processes."""
 
     @classmethod
-    def of(cls, seed: int, num_envs: int, num_scenes: int, device: torch.device, first_agent: int = 0) -> Origin:
+    def of(cls, seed: int, num_envs: int, num_scenes: int, device: torch.device, first_agent: int = 0) -> SamplingState:
         """Each agent draws from its own share of the scenes.
 
         Where there are fewer scenes than agents, neighbours share a scene, whose memory they read together.
@@ -46,16 +46,16 @@ class Origin(NamedTuple):
         return cls(seeds, torch.from_numpy(ranges).to(device), firsts)
 
 
-class Queue(NamedTuple):
+class SamplingQueue(NamedTuple):
     """The agents whose next episode is still to be drawn."""
 
     agents: torch.Tensor
-    """i32 [N], in any order; NOBODY between them on the CPU, where each agent has its own place."""
+    """i32 [N], in any order; NO_AGENT between them on the CPU, where each agent has its own place."""
     count: torch.Tensor  # type: ignore[assignment]  # hides what tuples have by this name
     """i32 [1]: how many of these places are in use."""
 
     @classmethod
-    def empty(cls, n: int, device: torch.device) -> Queue:
+    def empty(cls, n: int, device: torch.device) -> SamplingQueue:
         """Of `n` agents, none waiting."""
         i32: dict[str, Any] = {"dtype": torch.int32, "device": device}
         return cls(torch.zeros(n, **i32), torch.zeros(1, **i32))
@@ -67,15 +67,15 @@ class Queue(NamedTuple):
 
 
 @lean_function
-def agent_number(i, origin):
+def agent_number(i, sampling):
     """The agent's number among those of all processes: the counter of its random numbers."""
-    return origin.first_agent[0] + np.int64(i)
+    return sampling.first_agent[0] + np.int64(i)
 
 
 @device_function
-def draw_scene(i, episode, origin):
+def sample_scene(i, episode, sampling):
     """A scene out of the agent's range, and a start heading in [0, 2 pi)."""
-    u, v, _, _ = uniform4(origin.seed[0], agent_number(i, origin), episode, _SCENE_AND_HEADING)
-    first, count = origin.scene_ranges[i, 0], origin.scene_ranges[i, 1]
+    u, v, _, _ = uniform4(sampling.seed[0], agent_number(i, sampling), episode, _SCENE_AND_HEADING)
+    first, count = sampling.scene_ranges[i, 0], sampling.scene_ranges[i, 1]
     offset = min(np.int32(u * np.float32(count)), np.int32(count - 1))
     return np.int32(first + offset), v * _TWO_PI

@@ -20,7 +20,7 @@ MAX_SNAP_HEIGHT = 0.5
 """Metres of height between a place and the navmesh, as in Habitat's `is_navigable`."""
 
 
-def check_places(
+def check_positions(
     name: str, bank: SceneBank, scene: torch.Tensor, position: torch.Tensor, error: type[BatchnavError]
 ) -> None:
     """Raise `error` where a place is not on the navmesh (waits for the device).

@@ -1,12 +1,12 @@
 """The order of one step, on one page. What a step does is the task's; when it is done, and beside what, is said here.
 
 advance   the action moves, turns or tilts the body; walls stop it or let it slide; is the episode at its end?
-judge     reward and metrics
+score     reward and metrics
 begin     where the episode has ended: the next one, which was drawn ahead
 draw      where an episode began: the one after it
 
 On CUDA a step takes as long as the longest search of an agent, however many there are, and what agents see next asks
-for neither reward nor metrics. So `judge` runs beside rendering, on a stream of its own, from notes that `advance`
+for neither reward nor metrics. So `score` runs beside rendering, on a stream of its own, from the transition that `advance`
 leaves. And `draw` runs beside what follows the step (rendering, the policy, the next walk): an episode is a pure
 function of seed, agent and number, so when it is drawn changes nothing.
 """
@@ -24,7 +24,7 @@ from batchnav.runtime.kernels.arrays import host_flag, view
 from batchnav.runtime.threads import num_threads
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import Bodies, Body, BodyConfig
-from batchnav.sim.episodes import Origin, Queue
+from batchnav.sim.episodes import SamplingQueue, SamplingState
 from batchnav.types import Task
 
 MAX_ENVS = 2**24
@@ -34,7 +34,7 @@ MAX_NUMBER = 2**32
 CHUNKS_PER_THREAD = 8
 """CPU: agents are dealt to threads in this many pieces each, so that long searches even out."""
 BAD_ACTION, NO_EPISODE = 0, 1
-"""What kernels note in `Simulator.noted`: 1 + an agent given an unknown action, 1 + a scene without episodes."""
+"""What kernels note in `Simulator.error_flags`: 1 + an agent given an unknown action, 1 + a scene without episodes."""
 
 
 class Simulator:
@@ -64,16 +64,16 @@ class Simulator:
         check_int("first_env", first_env, 0, MAX_NUMBER - num_envs)
         self.bank, self.num_envs, self.device = bank, num_envs, bank.device
         self.bodies = Bodies.empty(num_envs, self.device)
-        self.queue = Queue.empty(num_envs, self.device)
-        self.origin = Origin.of(seed, num_envs, bank.num_scenes, self.device, first_env)
-        self.body_config, self.body = body, view(Body.of(body, self.origin))
-        self._noted, self.noted = host_flag(self.device, 2)
+        self.queue = SamplingQueue.empty(num_envs, self.device)
+        self.sampling = SamplingState.of(seed, num_envs, bank.num_scenes, self.device, first_env)
+        self.body_config, self.body = body, view(Body.of(body, self.sampling))
+        self._host_error_flags, self.error_flags = host_flag(self.device, 2)
         """What kernels found wrong, as the host and as they see it."""
         self.chunks = min(num_envs, num_threads() * CHUNKS_PER_THREAD)
         """CPU: pieces of work, each with memory of its own for a search."""
-        self._judging = self._drawing = False  # beside torch's current stream
+        self._scoring = self._sampling = False  # beside torch's current stream
         if self.device.type == "cuda":
-            self._judge_stream, self._draw_stream = torch.cuda.Stream(self.device), torch.cuda.Stream(self.device)
+            self._score_stream, self._sample_stream = torch.cuda.Stream(self.device), torch.cuda.Stream(self.device)
         self.task: Task = make_task(self)
 
     def search_scratch(self, threads: int):
@@ -82,7 +82,7 @@ class Simulator:
 
     def reset(self) -> None:
         """Begin an episode for every agent. EpisodeError where a scene has none to offer (waits for the device)."""
-        self.draw_all()
+        self.sample_all()
         self._begin(everyone=True)
         self.settle()
         if self.device.type == "cuda":
@@ -91,39 +91,39 @@ class Simulator:
 
     def check(self) -> None:
         """Raise what kernels noted, without waiting for those under way: ArgumentError or EpisodeError."""
-        agent, scene = int(self._noted[BAD_ACTION]) - 1, int(self._noted[NO_EPISODE]) - 1
-        self._noted[:] = 0
+        agent, scene = int(self._host_error_flags[BAD_ACTION]) - 1, int(self._host_error_flags[NO_EPISODE]) - 1
+        self._host_error_flags[:] = 0
         if agent >= 0:
             raise ArgumentError(
-                f"actions: found one out of range for environment {agent}, expected {self.body_config.known_actions}"
+                f"actions: found one out of range for environment {agent}, expected {self.body_config.valid_actions}"
             )
         if scene >= 0:
-            raise EpisodeError(f"scene {self.bank.names[scene]!r}: {self.task.no_episode}")
+            raise EpisodeError(f"scene {self.bank.names[scene]!r}: {self.task.no_episode_message}")
 
-    def try_scenes(self) -> None:
+    def check_scenes(self) -> None:
         """EpisodeError where a scene of the bank has no episode to offer; draws one in each (waits for the device)."""
-        ranges = self.origin.scene_ranges.clone()
-        self.origin.scene_ranges[:, 1] = 1
+        ranges = self.sampling.scene_ranges.clone()
+        self.sampling.scene_ranges[:, 1] = 1
         for first in range(0, self.bank.num_scenes, self.num_envs):
             count = min(self.num_envs, self.bank.num_scenes - first)
-            self.origin.scene_ranges[:count, 0] = torch.arange(first, first + count)
-            self._draw_of(torch.arange(count))
-        self.origin.scene_ranges.copy_(ranges)
+            self.sampling.scene_ranges[:count, 0] = torch.arange(first, first + count)
+            self._sample_for(torch.arange(count))
+        self.sampling.scene_ranges.copy_(ranges)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.check()
 
-    def draw_all(self) -> None:
+    def sample_all(self) -> None:
         """Draw every agent's next episode anew: what it depends on has changed (seed, episode numbers, scenes)."""
-        self._draw_of(torch.arange(self.num_envs))
+        self._sample_for(torch.arange(self.num_envs))
 
-    def send(self, agents: list[range], scenes: list[int]) -> None:
+    def assign_scenes(self, agents: list[range], scenes: list[int]) -> None:
         """Have ranges of agents draw their episodes from one scene each, from their next episode on."""
         self.settle()
         for some, scene in zip(agents, scenes, strict=True):
-            self.origin.scene_ranges[some.start : some.stop, 0] = scene
-            self.origin.scene_ranges[some.start : some.stop, 1] = 1
-        self._draw_of(torch.cat([torch.arange(some.start, some.stop) for some in agents]))
+            self.sampling.scene_ranges[some.start : some.stop, 0] = scene
+            self.sampling.scene_ranges[some.start : some.stop, 1] = 1
+        self._sample_for(torch.cat([torch.arange(some.start, some.stop) for some in agents]))
 
     def advance(self, actions: torch.Tensor) -> None:
         """Walk and end; the agents whose episode ended stay where it ended until `reset_done`.
@@ -139,14 +139,14 @@ class Simulator:
         actions = actions.contiguous()  # kernels are compiled for rows without gaps
         if self.device.type == "cpu":
             self.task.advance(actions)
-            self.task.judge()
+            self.task.score()
             return
         self.finish()
         self.task.advance(actions)
-        self._judge_stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self._judge_stream):
-            self.task.judge()
-        self._judging = True
+        self._score_stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self._score_stream):
+            self.task.score()
+        self._scoring = True
 
     def reset_done(self) -> None:
         """Begin the next episode of the agents whose last one has ended."""
@@ -160,39 +160,39 @@ class Simulator:
 
     def finish(self) -> None:
         """Let torch's current stream wait for reward and metrics of the last step."""
-        if self._judging:
-            torch.cuda.current_stream(self.device).wait_stream(self._judge_stream)
-            self._judging = False
+        if self._scoring:
+            torch.cuda.current_stream(self.device).wait_stream(self._score_stream)
+            self._scoring = False
 
     def settle(self) -> None:
         """Let torch's current stream wait for what runs beside it. Work that is recorded must end so."""
         self.finish()
-        self._await_drawing()
+        self._await_sampling()
 
-    def _await_drawing(self) -> None:
-        if self._drawing:
-            torch.cuda.current_stream(self.device).wait_stream(self._draw_stream)
-            self._drawing = False
+    def _await_sampling(self) -> None:
+        if self._sampling:
+            torch.cuda.current_stream(self.device).wait_stream(self._sample_stream)
+            self._sampling = False
 
     def _begin(self, everyone: bool) -> None:
         """Begin episodes, and draw those that follow: on CUDA beside what comes next on torch's current stream."""
-        self._await_drawing()
-        self.task.begin(everyone)
+        self._await_sampling()
+        self.task.begin_episodes(everyone)
         if self.device.type == "cpu":
-            self._draw()
+            self._sample()
             return
-        self._draw_stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self._draw_stream):
-            self._draw()
-        self._drawing = True
+        self._sample_stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self._sample_stream):
+            self._sample()
+        self._sampling = True
 
-    def _draw_of(self, agents: torch.Tensor) -> None:
+    def _sample_for(self, agents: torch.Tensor) -> None:
         """Draw the next episode of these agents, i64, on torch's current stream."""
         self.settle()
         self.queue.put(agents)
-        self._draw()
+        self._sample()
 
-    def _draw(self) -> None:
+    def _sample(self) -> None:
         """Draw the waiting agents' next episodes, which empties the queue."""
-        self.task.draw()
+        self.task.sample_episodes()
         self.queue.count.zero_()

@@ -24,8 +24,8 @@ from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, device_functio
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import Bodies, keep_start
-from batchnav.sim.episodes import FIRST_DRAW, NOBODY, agent_number, draw_scene
-from batchnav.sim.positions import check_places
+from batchnav.sim.episodes import FIRST_DRAW, NO_AGENT, agent_number, sample_scene
+from batchnav.sim.positions import check_positions
 from batchnav.sim.simulator import NO_EPISODE
 
 MIN_ISLAND_RADIUS = np.float32(1.5)
@@ -38,8 +38,8 @@ MAX_CANDIDATES = 1000
 """Then the scene has no such episode. Habitat would go on for ever."""
 SEARCHERS = 16
 """CUDA: threads that try candidates for one agent's episode at a time; a power of two, at most a warp."""
-DRAWING_BLOCK = 128
-DRAWING_THREADS = 65536
+SAMPLING_BLOCK = 128
+SAMPLING_THREADS = 65536
 """CUDA: threads that draw episodes at a time, about as many as an H200 holds."""
 _INF = np.float32(np.inf)
 
@@ -75,7 +75,7 @@ class EpisodeTable(NamedTuple):
                 row, expected = int(bad[0]), f"0 to {bank.num_scenes - 1}" if name == "scene" else "finite numbers"
                 raise EpisodeError(f"episodes.{name}[{row}]: found {value[row].tolist()}, expected {expected}")
         for name in ("start", "goal") if rows else ():
-            check_places(f"episodes.{name}", bank, self.scene, getattr(self, name), EpisodeError)
+            check_positions(f"episodes.{name}", bank, self.scene, getattr(self, name), EpisodeError)
 
     @classmethod
     def empty(cls, device: torch.device) -> EpisodeTable:
@@ -85,7 +85,7 @@ class EpisodeTable(NamedTuple):
         return cls(torch.zeros(0, dtype=torch.int32, device=device), start, torch.zeros(0, device=device), goal)
 
 
-class Upcoming(NamedTuple):
+class NextEpisode(NamedTuple):
     """Every agent's next episode, drawn while the running one lasts, so that no step waits for the search."""
 
     scene: torch.Tensor
@@ -102,7 +102,7 @@ class Upcoming(NamedTuple):
     """i32 [N]: row of the episode table, -1 where there is none."""
 
     @classmethod
-    def empty(cls, n: int, device: torch.device) -> Upcoming:
+    def empty(cls, n: int, device: torch.device) -> NextEpisode:
         """Of `n` agents."""
         bodies = Bodies.empty(n, device)
         goal, distance = torch.zeros(n, 3, device=device), torch.zeros(n, device=device)
@@ -161,15 +161,15 @@ def try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scr
 
 
 @lean_function
-def keep_episode(i, scene, heading, start, goal, distance, table_index, upcoming_out):
+def keep_episode(i, scene, heading, start, goal, distance, table_index, next_out):
     """Write down the agent's next episode."""
-    keep_start(i, scene, start, heading, upcoming_out)
-    keep_point(i, goal, upcoming_out.goal)
-    upcoming_out.distance[i], upcoming_out.table_index[i] = distance, table_index
+    keep_start(i, scene, start, heading, next_out)
+    keep_point(i, goal, next_out.goal)
+    next_out.distance[i], next_out.table_index[i] = distance, table_index
 
 
 @lean_function
-def draw_from_table(i, episode, nav, table, num_agents, scratch, row, upcoming_out):
+def take_from_table(i, episode, nav, table, num_agents, scratch, row, next_out):
     """The agent's next episode is the table's next for it; beyond its end it begins again, which evaluation ignores."""
     rows = table.scene.shape[0]
     index = np.int64(i) + np.int64(episode) * np.int64(num_agents)
@@ -177,7 +177,7 @@ def draw_from_table(i, episode, nav, table, num_agents, scratch, row, upcoming_o
     index %= rows
     start, goal = point_at(index, table.start), point_at(index, table.goal)
     distance = geodesic_distance(nav, table.scene[index], start, goal, scratch, row)
-    keep_episode(i, table.scene[index], table.heading[index], start, goal, distance, table_index, upcoming_out)
+    keep_episode(i, table.scene[index], table.heading[index], start, goal, distance, table_index, next_out)
 
 
 @lean_function
@@ -187,63 +187,63 @@ def limits_of(settings):
 
 
 @lean_function
-def draw_one(i, nav, bodies, origin, table, settings, scratch, row, upcoming_out, noted_out):
+def sample_one(i, nav, bodies, sampling, table, settings, scratch, row, next_out, errors_out):
     """Draw the agent's next episode: the table's next for this agent, or the first candidate that makes one."""
     episode = bodies.episode[i] + np.int32(1)
     if table.scene.shape[0] > 0:
-        draw_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, row, upcoming_out)
+        take_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, row, next_out)
         return
-    seed, limits = origin.seed[0], limits_of(settings)
-    scene, heading = draw_scene(i, episode, origin)
-    agent = agent_number(i, origin)
+    seed, limits = sampling.seed[0], limits_of(settings)
+    scene, heading = sample_scene(i, episode, sampling)
+    agent = agent_number(i, sampling)
     goal = sample_goal(agent, episode, 0, nav, scene, seed)
     for candidate in range(MAX_CANDIDATES):
         if candidate > 0 and candidate % STARTS_PER_GOAL == 0:
             goal = sample_goal(agent, episode, candidate, nav, scene, seed)
         found, start, distance = try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scratch, row)
         if found:
-            keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), upcoming_out)
+            keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), next_out)
             return
-    noted_out[NO_EPISODE] = scene + np.int32(1)
+    errors_out[NO_EPISODE] = scene + np.int32(1)
 
 
-def drawing_threads(num_envs: int) -> int:
+def sampling_threads(num_envs: int) -> int:
     """CUDA threads that draw episodes: whole blocks, since those of a last one would search too."""
-    return -(-min(num_envs * SEARCHERS, DRAWING_THREADS) // DRAWING_BLOCK) * DRAWING_BLOCK
+    return -(-min(num_envs * SEARCHERS, SAMPLING_THREADS) // SAMPLING_BLOCK) * SAMPLING_BLOCK
 
 
 # All agents.
 
 
 @cpu_kernel
-def draw_cpu(nav, bodies, queued, origin, table, settings, chunks, scratch, upcoming_out, noted_out):
-    """`draw_one` of the queued agents."""
+def sample_cpu(nav, bodies, queued, sampling, table, settings, chunks, scratch, next_out, errors_out):
+    """`sample_one` of the queued agents."""
     n = np.int64(queued.count[0])
     for chunk in prange(chunks):
         row = np.int64(chunk)
         for k in range(row * n // chunks, (row + 1) * n // chunks):
             i = np.int64(queued.agents[k])
-            if i != NOBODY:
-                draw_one(i, nav, bodies, origin, table, settings, scratch, row, upcoming_out, noted_out)
+            if i != NO_AGENT:
+                sample_one(i, nav, bodies, sampling, table, settings, scratch, row, next_out, errors_out)
 
 
 @exact_cuda_kernel
-def draw_cuda(nav, bodies, queued, origin, table, settings, scratch, upcoming_out, noted_out):
-    """`draw_one` of the queued agents; SEARCHERS neighbouring threads try an agent's candidates side by side."""
+def sample_cuda(nav, bodies, queued, sampling, table, settings, scratch, next_out, errors_out):
+    """`sample_one` of the queued agents; SEARCHERS neighbouring threads try an agent's candidates side by side."""
     thread = cuda.grid(1)
     searcher = thread % SEARCHERS
     shift = cuda.laneid // SEARCHERS * SEARCHERS
     group = ((1 << SEARCHERS) - 1) << shift
-    seed, limits = origin.seed[0], limits_of(settings)
+    seed, limits = sampling.seed[0], limits_of(settings)
     for k in range(thread // SEARCHERS, queued.count[0], cuda.gridsize(1) // SEARCHERS):
         i = np.int64(queued.agents[k])
         episode = bodies.episode[i] + np.int32(1)
         if table.scene.shape[0] > 0:
             if searcher == 0:
-                draw_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, thread, upcoming_out)
+                take_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, thread, next_out)
             continue
-        scene, heading = draw_scene(i, episode, origin)
-        agent = agent_number(i, origin)
+        scene, heading = sample_scene(i, episode, sampling)
+        agent = agent_number(i, sampling)
         hits, first = 0, 0
         while hits == 0 and first < MAX_CANDIDATES:
             candidate = first + searcher
@@ -253,7 +253,7 @@ def draw_cuda(nav, bodies, queued, origin, table, settings, scratch, upcoming_ou
             )
             hits = (cuda.ballot_sync(group, found and candidate < MAX_CANDIDATES) & group) >> shift
             if hits & ((2 << searcher) - 1) == 1 << searcher:  # found, and by none before
-                keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), upcoming_out)
+                keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), next_out)
             first += SEARCHERS
         if hits == 0 and searcher == 0:
-            noted_out[NO_EPISODE] = scene + np.int32(1)
+            errors_out[NO_EPISODE] = scene + np.int32(1)

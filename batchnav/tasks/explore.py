@@ -21,19 +21,19 @@ from batchnav.navmesh.locate import nearest_polygon
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.kernels.launch import BoundKernel
-from batchnav.sim.episodes import NOBODY
+from batchnav.sim.episodes import NO_AGENT
 from batchnav.sim.simulator import NO_EPISODE, Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.goal_free import ProgressTask, judge_progress, progress_metrics
+from batchnav.tasks.goal_free import ProgressTask, progress_metrics, score_progress
 from batchnav.tasks.visited_cells import (
     MAX_MARKS,
     box_of_island,
     cell_of,
     clear_marks,
     count_marks,
-    frame_of,
     mark_island,
+    start_frame,
     was_visited,
 )
 from batchnav.types import Metric
@@ -63,7 +63,7 @@ class ExploreConfig(TaskConfig):
         in_range(self, "cell_reward", -1e6, 1e6)
 
 
-class Settings(NamedTuple):
+class ExploreParameters(NamedTuple):
     """The numbers of `ExploreConfig` that kernels need."""
 
     cell_size: np.float32
@@ -71,7 +71,7 @@ class Settings(NamedTuple):
 
 
 class ExploreState(NamedTuple):
-    """As `tasks.progress.Roam`, and the cells that were visited."""
+    """As `tasks.progress.ProgressState`, and the cells that were visited."""
 
     target: torch.Tensor
     reachable: torch.Tensor
@@ -88,41 +88,41 @@ class ExploreState(NamedTuple):
 
 
 @lean_function
-def judge_one(i, notes, settings, roam_out, cells_out, area_out, figures_out, reward_out):
-    """Cells, reward and figures of a step, from its notes."""
-    progress = notes.progress[i]
-    if notes.moved[i]:
-        frame = frame_of(point_at(i, notes.start), notes.start_heading[i], settings.cell_size)
-        cell, count = cell_of(point_at(i, notes.position), frame), np.int32(progress)
+def score_one(i, transition, settings, state_out, cells_out, area_out, metrics_out, reward_out):
+    """Cells, reward and metrics of a step, from its transition."""
+    progress = transition.progress[i]
+    if transition.moved[i]:
+        frame = start_frame(point_at(i, transition.start), transition.start_heading[i], settings.cell_size)
+        cell, count = cell_of(point_at(i, transition.position), frame), np.int32(progress)
         if count < cells_out.shape[1] and not was_visited(i, cell, count, cells_out):
             cells_out[i, count] = cell
             progress += np.float32(1.0)
     area_out[i] = progress * settings.cell_size * settings.cell_size
-    reward = settings.cell_reward * (progress - notes.progress[i])
-    judge_progress(i, notes, progress, reward, roam_out, figures_out, reward_out)
+    reward = settings.cell_reward * (progress - transition.progress[i])
+    score_progress(i, transition, progress, reward, state_out, metrics_out, reward_out)
 
 
 @lean_function
-def surroundings(i, nav, upcoming, cell_size):
+def surroundings(i, nav, next_episode, cell_size):
     """What of the next episode's cells are to be counted: its island, its frame, and the box of cells around both."""
-    scene, start = upcoming.scene[i], point_at(i, upcoming.position)
+    scene, start = next_episode.scene[i], point_at(i, next_episode.position)
     polygon, _ = nearest_polygon(nav, scene, start)
     island = nav.polygon_island[max(polygon, np.int32(0))]
-    frame = frame_of(start, upcoming.heading[i], cell_size)
+    frame = start_frame(start, next_episode.heading[i], cell_size)
     return island, frame, box_of_island(nav, scene, island, frame)
 
 
 @lean_function
-def count_one(i, nav, cell_size, row, marks_out, upcoming_out, noted_out):
+def count_one(i, nav, cell_size, row, marks_out, next_out, errors_out):
     """The cells that can be reached from an agent's next start, its own apart."""
-    island, frame, box = surroundings(i, nav, upcoming_out, cell_size)
+    island, frame, box = surroundings(i, nav, next_out, cell_size)
     number = np.int64(box[3]) * np.int64(box[4]) * np.int64(box[5])
     if number > MAX_MARKS:
-        noted_out[NO_EPISODE] = upcoming_out.scene[i] + np.int32(1)
+        errors_out[NO_EPISODE] = next_out.scene[i] + np.int32(1)
         return
     clear_marks(0, 1, number, row, marks_out)
-    mark_island(0, 1, nav, upcoming_out.scene[i], island, frame, box, row, marks_out)
-    upcoming_out.reachable[i] = np.float32(count_marks(0, 1, number, marks_out, row) - 1)
+    mark_island(0, 1, nav, next_out.scene[i], island, frame, box, row, marks_out)
+    next_out.reachable[i] = np.float32(count_marks(0, 1, number, marks_out, row) - 1)
 
 
 class Explore(ProgressTask):
@@ -141,9 +141,9 @@ class Explore(ProgressTask):
 
     def __init__(self, sim: Simulator, config: ExploreConfig, episodes: EpisodeTable | None = None):
         super().__init__(sim, config, episodes)
-        self.no_episode += f", with at most {MAX_MARKS:,} cells of {config.cell_size:g} m in the box around it"
+        self.no_episode_message += f", with at most {MAX_MARKS:,} cells of {config.cell_size:g} m in the box around it"
         self.cells, self._marks = self.own
-        self.state = ExploreState(**self.roam._asdict(), cells=self.cells)
+        self.state = ExploreState(**self.progress_state._asdict(), cells=self.cells)
         self.ranges |= {"progress": (0.0, float(config.max_steps))}
         self._bind_counting()
 
@@ -155,28 +155,28 @@ class Explore(ProgressTask):
         marks = torch.zeros(rows, MAX_MARKS, dtype=torch.uint8, device=device)
         return *super().arrays(n, device, config), cells, marks
 
-    def judge(self) -> None:
-        """Reward and figures, from the notes."""
-        self._judge()
+    def score(self) -> None:
+        """Reward and metrics, from the transition."""
+        self._score()
 
-    def draw(self) -> None:
+    def sample_episodes(self) -> None:
         """Draw the queued agents' next starts, and count the cells that can be reached from them."""
-        self.draw_starts()
+        self.sample_starts()
         self._count()
 
     def _bind_counting(self) -> None:
         """Lay out the launches of the kernels below."""
         sim, n, config = self.sim, self.sim.num_envs, self.config
-        settings = Settings(np.float32(config.cell_size), np.float32(config.cell_reward))
-        area, notes = view(self.metrics["area"]), view(self.notes)
-        written = view(self.roam), view(self.cells), area, view(self.finished), view(self.reward)
+        settings = ExploreParameters(np.float32(config.cell_size), np.float32(config.cell_reward))
+        area, transition = view(self.metrics["area"]), view(self.transition)
+        written = view(self.progress_state), view(self.cells), area, view(self.metric_tensors), view(self.reward)
         read = sim.bank.navmesh_view, view(sim.queue), settings.cell_size
-        counted = view(self._marks), view(self.upcoming), sim.noted
+        counted = view(self._marks), view(self.next_episode), sim.error_flags
         if sim.device.type == "cpu":
-            self._judge: Callable[[], Any] = partial(judge_cpu, notes, settings, *written)
+            self._score: Callable[[], Any] = partial(score_cpu, transition, settings, *written)
             self._count: Callable[[], Any] = partial(count_cpu, *read, min(n, sim.chunks, COUNTING_WARPS), *counted)
             return
-        self._judge = BoundKernel(judge_cuda, n, notes, settings, *written)
+        self._score = BoundKernel(score_cuda, n, transition, settings, *written)
         threads = min(n, COUNTING_WARPS) * WARP
         self._count = BoundKernel(count_cuda, threads, *read, *counted, block=WARP)
 
@@ -185,48 +185,48 @@ class Explore(ProgressTask):
 
 
 @cpu_kernel
-def judge_cpu(notes, settings, roam_out, cells_out, area_out, figures_out, reward_out):
-    """`judge_one` of every agent."""
+def score_cpu(transition, settings, state_out, cells_out, area_out, metrics_out, reward_out):
+    """`score_one` of every agent."""
     for i in prange(reward_out.shape[0]):
-        judge_one(np.int64(i), notes, settings, roam_out, cells_out, area_out, figures_out, reward_out)
+        score_one(np.int64(i), transition, settings, state_out, cells_out, area_out, metrics_out, reward_out)
 
 
 @cpu_kernel
-def count_cpu(nav, queued, cell_size, chunks, marks_out, upcoming_out, noted_out):
+def count_cpu(nav, queued, cell_size, chunks, marks_out, next_out, errors_out):
     """The cells that can be reached from the next start of every queued agent."""
     n = np.int64(queued.count[0])
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for place in range(row * n // chunks, (row + 1) * n // chunks):
             i = np.int64(queued.agents[place])
-            if i != NOBODY:
-                count_one(i, nav, cell_size, row, marks_out, upcoming_out, noted_out)
+            if i != NO_AGENT:
+                count_one(i, nav, cell_size, row, marks_out, next_out, errors_out)
 
 
 @exact_cuda_kernel
-def judge_cuda(notes, settings, roam_out, cells_out, area_out, figures_out, reward_out):
-    """`judge_one` of every agent."""
+def score_cuda(transition, settings, state_out, cells_out, area_out, metrics_out, reward_out):
+    """`score_one` of every agent."""
     i = cuda.grid(1)
     if i < reward_out.shape[0]:
-        judge_one(i, notes, settings, roam_out, cells_out, area_out, figures_out, reward_out)
+        score_one(i, transition, settings, state_out, cells_out, area_out, metrics_out, reward_out)
 
 
 @exact_cuda_kernel
-def count_cuda(nav, queued, cell_size, marks_out, upcoming_out, noted_out):
+def count_cuda(nav, queued, cell_size, marks_out, next_out, errors_out):
     """As `count_cpu`; the threads of a warp share an agent's polygons and cells."""
     lane, row = cuda.threadIdx.x, cuda.blockIdx.x
     for place in range(row, queued.count[0], cuda.gridDim.x):
         i = np.int64(queued.agents[place])
-        island, frame, box = surroundings(i, nav, upcoming_out, cell_size)
+        island, frame, box = surroundings(i, nav, next_out, cell_size)
         number = np.int64(box[3]) * np.int64(box[4]) * np.int64(box[5])
         if number > MAX_MARKS:
-            noted_out[NO_EPISODE] = upcoming_out.scene[i] + np.int32(1)
+            errors_out[NO_EPISODE] = next_out.scene[i] + np.int32(1)
             continue
         clear_marks(lane, WARP, number, row, marks_out)
         if lane == 0:
-            upcoming_out.reachable[i] = np.float32(-1.0)  # the start's own cell
+            next_out.reachable[i] = np.float32(-1.0)  # the start's own cell
         cuda.syncwarp()
-        mark_island(lane, WARP, nav, upcoming_out.scene[i], island, frame, box, row, marks_out)
+        mark_island(lane, WARP, nav, next_out.scene[i], island, frame, box, row, marks_out)
         cuda.syncwarp()
-        cuda.atomic.add(upcoming_out.reachable, i, np.float32(count_marks(lane, WARP, number, marks_out, row)))
+        cuda.atomic.add(next_out.reachable, i, np.float32(count_marks(lane, WARP, number, marks_out, row)))
         cuda.syncwarp()

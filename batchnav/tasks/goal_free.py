@@ -1,11 +1,11 @@
 """Tasks without a goal to be told: begin anywhere, make progress, be rewarded for it. Flee and Explore are such tasks.
 
-Here is what they share: starts, walking, notes, ends, and what is said of every episode. A task of one's own may be
+Here is what they share: starts, walking, transition, ends, and what is said of every episode. A task of one's own may be
 nothing but a class below `ProgressTask` that measures progress in torch, as docs/own_task.md shows; where that is not
 fast enough it brings kernels of its own, as `tasks/flee.py` does.
 
-Agents may stop, which ends the episode. What a step leaves behind is judged from notes, beside the drawing of what
-comes next, so `judge` alone writes progress and return, and the first step of an episode begins them at 0.
+Agents may stop, which ends the episode. What a step leaves behind is judged from transition, beside the drawing of what
+comes next, so `score` alone writes progress and return, and the first step of an episode begins them at 0.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.runtime.kernels.rng import uniform4
-from batchnav.sim.bodies import Bodies, begin, end, is_unknown, keep_start, stops, walk
-from batchnav.sim.episodes import FIRST_DRAW, NOBODY, agent_number, draw_scene
+from batchnav.sim.bodies import Bodies, begin_episode, calls_stop, end_episode, is_invalid, keep_start, step_body
+from batchnav.sim.episodes import FIRST_DRAW, NO_AGENT, agent_number, sample_scene
 from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import MAX_CANDIDATES, MIN_ISLAND_RADIUS, EpisodeTable
 from batchnav.types import Metric, Spec
 
 
-class Roam(NamedTuple):
+class ProgressState(NamedTuple):
     """Every agent's running episode."""
 
     target: torch.Tensor
@@ -49,14 +49,14 @@ class Roam(NamedTuple):
     """i32 [N]: row of the episode table, -1 where the episode was sampled or the table is used up."""
 
     @classmethod
-    def empty(cls, n: int, device: torch.device) -> Roam:
+    def empty(cls, n: int, device: torch.device) -> ProgressState:
         """Of `n` agents before their first episode."""
         reachable, progress, earned = (torch.zeros(n, device=device) for _ in range(3))
         table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
         return cls(torch.zeros(n, 3, device=device), reachable, progress, earned, table_index)
 
 
-class Notes(NamedTuple):
+class ProgressTransition(NamedTuple):
     """What a step leaves for judging it: the running episode as it was before the next one may have begun."""
 
     moved: torch.Tensor
@@ -85,15 +85,15 @@ class Notes(NamedTuple):
     """f32 [N]: before the step."""
 
     @classmethod
-    def empty(cls, n: int, device: torch.device) -> Notes:
+    def empty(cls, n: int, device: torch.device) -> ProgressTransition:
         """Of `n` agents that have not moved."""
-        bodies, roam = Bodies.empty(n, device)._asdict(), Roam.empty(n, device)._asdict()
+        bodies, state = Bodies.empty(n, device)._asdict(), ProgressState.empty(n, device)._asdict()
         return cls(torch.zeros(n, dtype=torch.bool, device=device), **{
-            name: (roam[name] if name in roam else bodies[name]) for name in cls._fields if name != "moved"
+            name: (state[name] if name in state else bodies[name]) for name in cls._fields if name != "moved"
         })  # fmt: skip
 
 
-class Upcoming(NamedTuple):
+class NextStart(NamedTuple):
     """Every agent's next episode, drawn while the running one lasts."""
 
     scene: torch.Tensor
@@ -110,13 +110,13 @@ class Upcoming(NamedTuple):
     """i32 [N]: row of the episode table, -1 where there is none."""
 
     @classmethod
-    def empty(cls, n: int, device: torch.device) -> Upcoming:
+    def empty(cls, n: int, device: torch.device) -> NextStart:
         """Of `n` agents."""
-        bodies, roam = Bodies.empty(n, device), Roam.empty(n, device)
-        return cls(bodies.scene, bodies.position, bodies.heading, roam.target, roam.reachable, roam.table_index)
+        bodies, state = Bodies.empty(n, device), ProgressState.empty(n, device)
+        return cls(bodies.scene, bodies.position, bodies.heading, state.target, state.reachable, state.table_index)
 
 
-class Figures(NamedTuple):
+class ProgressMetrics(NamedTuple):
     """What is said of every episode, f32 [N] each."""
 
     progress: torch.Tensor
@@ -129,7 +129,7 @@ class Figures(NamedTuple):
 
 
 def progress_metrics(progress: Metric, share: Metric) -> tuple[Metric, ...]:
-    """The metrics of such a task, in the order of `Figures`: what it calls its progress and its share."""
+    """The metrics of such a task, in the order of `ProgressMetrics`: what it calls its progress and its share."""
     walked = Metric("collisions"), Metric("path_length", shown=False), Metric("steps")
     return progress, share, *walked, Metric("return", low=-math.inf, shown=False)
 
@@ -138,31 +138,31 @@ def progress_metrics(progress: Metric, share: Metric) -> tuple[Metric, ...]:
 
 
 @lean_function
-def advance_one(i, actions, nav, roam, body, max_steps, scratch, row, bodies_out, notes_out):
-    """Walk, end, and leave the notes."""
+def advance_one(i, actions, nav, state, body, max_steps, scratch, row, bodies_out, transition_out):
+    """Walk, end, and leave the transition."""
     first = bodies_out.steps[i] == np.int32(0)
-    notes_out.scene[i] = bodies_out.scene[i]
-    notes_out.moved[i] = walk(i, actions, nav, body, scratch, row, bodies_out)
-    end(i, stops(i, actions, body), max_steps, bodies_out)
-    keep_point(i, point_at(i, bodies_out.position), notes_out.position)
-    keep_point(i, point_at(i, bodies_out.start), notes_out.start)
-    notes_out.heading[i], notes_out.start_heading[i] = bodies_out.heading[i], bodies_out.start_heading[i]
-    notes_out.path_length[i], notes_out.collisions[i] = bodies_out.path_length[i], bodies_out.collisions[i]
-    notes_out.steps[i], notes_out.reachable[i] = bodies_out.steps[i], roam.reachable[i]
-    notes_out.progress[i] = np.float32(0.0) if first else roam.progress[i]
-    notes_out.episode_return[i] = np.float32(0.0) if first else roam.episode_return[i]
+    transition_out.scene[i] = bodies_out.scene[i]
+    transition_out.moved[i] = step_body(i, actions, nav, body, scratch, row, bodies_out)
+    end_episode(i, calls_stop(i, actions, body), max_steps, bodies_out)
+    keep_point(i, point_at(i, bodies_out.position), transition_out.position)
+    keep_point(i, point_at(i, bodies_out.start), transition_out.start)
+    transition_out.heading[i], transition_out.start_heading[i] = bodies_out.heading[i], bodies_out.start_heading[i]
+    transition_out.path_length[i], transition_out.collisions[i] = bodies_out.path_length[i], bodies_out.collisions[i]
+    transition_out.steps[i], transition_out.reachable[i] = bodies_out.steps[i], state.reachable[i]
+    transition_out.progress[i] = np.float32(0.0) if first else state.progress[i]
+    transition_out.episode_return[i] = np.float32(0.0) if first else state.episode_return[i]
 
 
 @lean_function
-def judge_progress(i, notes, progress, reward, roam_out, figures_out, reward_out):
+def score_progress(i, transition, progress, reward, state_out, metrics_out, reward_out):
     """Write down what a step was worth."""
-    episode_return = notes.episode_return[i] + reward
-    roam_out.progress[i], roam_out.episode_return[i] = progress, episode_return
-    figures_out.progress[i] = progress
-    figures_out.share[i] = share_of(progress, notes.reachable[i])
-    figures_out.collisions[i] = np.float32(notes.collisions[i])
-    figures_out.path_length[i], figures_out.steps[i] = notes.path_length[i], np.float32(notes.steps[i])
-    figures_out.return_[i] = episode_return
+    episode_return = transition.episode_return[i] + reward
+    state_out.progress[i], state_out.episode_return[i] = progress, episode_return
+    metrics_out.progress[i] = progress
+    metrics_out.share[i] = share_of(progress, transition.reachable[i])
+    metrics_out.collisions[i] = np.float32(transition.collisions[i])
+    metrics_out.path_length[i], metrics_out.steps[i] = transition.path_length[i], np.float32(transition.steps[i])
+    metrics_out.return_[i] = episode_return
     reward_out[i] = reward
 
 
@@ -175,32 +175,32 @@ def share_of(progress, reachable):
 
 
 @lean_function
-def begin_one(i, upcoming, bodies_out, roam_out):
+def begin_one(i, next_episode, bodies_out, state_out):
     """Begin the episode that was drawn ahead."""
-    begin(i, upcoming, bodies_out)
-    keep_point(i, point_at(i, upcoming.target), roam_out.target)
-    roam_out.reachable[i], roam_out.table_index[i] = upcoming.reachable[i], upcoming.table_index[i]
+    begin_episode(i, next_episode, bodies_out)
+    keep_point(i, point_at(i, next_episode.target), state_out.target)
+    state_out.reachable[i], state_out.table_index[i] = next_episode.reachable[i], next_episode.table_index[i]
 
 
 @lean_function
-def begin_due(i, everyone, upcoming, bodies_out, roam_out, queue_out):
+def begin_due(i, everyone, next_episode, bodies_out, state_out, queue_out):
     """CPU: begin an episode that is due, and queue its agent; a write in the loop over agents itself would be lost."""
     due = everyone or bodies_out.done[i]
     if due:
-        begin_one(i, upcoming, bodies_out, roam_out)
-    queue_out.agents[i] = np.int32(i) if due else np.int32(NOBODY)
+        begin_one(i, next_episode, bodies_out, state_out)
+    queue_out.agents[i] = np.int32(i) if due else np.int32(NO_AGENT)
 
 
 @lean_function
-def keep_episode(i, scene, start, heading, table_index, upcoming_out):
+def keep_episode(i, scene, start, heading, table_index, next_out):
     """Write down where the agent's next episode begins."""
-    keep_start(i, scene, start, heading, upcoming_out)
-    keep_point(i, start, upcoming_out.target)
-    upcoming_out.reachable[i], upcoming_out.table_index[i] = np.float32(0.0), table_index
+    keep_start(i, scene, start, heading, next_out)
+    keep_point(i, start, next_out.target)
+    next_out.reachable[i], next_out.table_index[i] = np.float32(0.0), table_index
 
 
 @lean_function
-def draw_one(i, nav, bodies, origin, table, upcoming_out, noted_out):
+def sample_one(i, nav, bodies, sampling, table, next_out, errors_out):
     """Draw the agent's next start: the table's next for it, or uniform over the islands of radius >= 1.5 m."""
     episode = bodies.episode[i] + np.int32(1)
     rows = table.scene.shape[0]
@@ -209,24 +209,24 @@ def draw_one(i, nav, bodies, origin, table, upcoming_out, noted_out):
         table_index = np.int32(index) if index < rows else np.int32(-1)
         index %= rows
         start = point_at(index, table.start)
-        keep_episode(i, table.scene[index], start, table.heading[index], table_index, upcoming_out)
+        keep_episode(i, table.scene[index], start, table.heading[index], table_index, next_out)
         return
-    scene, heading = draw_scene(i, episode, origin)
-    agent = agent_number(i, origin)
+    scene, heading = sample_scene(i, episode, sampling)
+    agent = agent_number(i, sampling)
     for candidate in range(MAX_CANDIDATES):
-        u0, u1, u2, _ = uniform4(origin.seed[0], agent, episode, FIRST_DRAW + candidate)
+        u0, u1, u2, _ = uniform4(sampling.seed[0], agent, episode, FIRST_DRAW + candidate)
         polygon, start = random_point(nav, scene, (u0, u1, u2))
         island = nav.polygon_island[polygon]
         if island >= 0 and nav.island_radius[island] >= MIN_ISLAND_RADIUS:
-            keep_episode(i, scene, start, heading, np.int32(-1), upcoming_out)
+            keep_episode(i, scene, start, heading, np.int32(-1), next_out)
             return
-    noted_out[NO_EPISODE] = scene + np.int32(1)
+    errors_out[NO_EPISODE] = scene + np.int32(1)
 
 
 class ProgressTask:
     """A `batchnav.types.Task` that measures progress: a subclass says how, and what it calls it.
 
-    Metrics that it names beyond those of `Figures` are its own to fill: `self.metrics[name]`, f32 [N].
+    Metrics that it names beyond those of `ProgressMetrics` are its own to fill: `self.metrics[name]`, f32 [N].
 
     Args:
         sim: whose bodies walk.
@@ -248,14 +248,22 @@ class ProgressTask:
         self.episodes = EpisodeTable.empty(device) if episodes is None else episodes
         self.episodes.check(sim.bank)
         self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
-        self.no_episode = f"no start found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m"
+        self.no_episode_message = f"no start found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m"
         kept = self.arrays(n, device, config)
-        self.roam, self.notes, self.upcoming, self.finished, self.reward, further, *self.own = kept
-        self.state: Any = self.roam
+        (
+            self.progress_state,
+            self.transition,
+            self.next_episode,
+            self.metric_tensors,
+            self.reward,
+            further,
+            *self.own,
+        ) = kept
+        self.state: Any = self.progress_state
         names = (metric.name for metric in self.metric_specs)
-        self.metrics: Mapping[str, torch.Tensor] = dict(zip(names, (*self.finished, *further), strict=True))
+        self.metrics: Mapping[str, torch.Tensor] = dict(zip(names, (*self.metric_tensors, *further), strict=True))
         self.observations: Mapping[str, torch.Tensor] = {}
-        self.facts: Mapping[str, torch.Tensor] = {"reachable": self.roam.reachable}
+        self.episode_info: Mapping[str, torch.Tensor] = {"reachable": self.progress_state.reachable}
         finite = -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)
         self.ranges: dict[str, tuple[float, float]] = {
             "target": finite, "progress": finite, "table_index": (-1, self.num_fixed - 1)
@@ -271,10 +279,10 @@ class ProgressTask:
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
         """All that the task keeps of `n` agents; a subclass adds its own at the end."""
-        common, further = len(Figures._fields), max(0, len(cls.metric_specs) - len(Figures._fields))
-        figures, rewards = Figures(*torch.zeros(common, n, device=device)), torch.zeros(n, device=device)
-        walked = Roam.empty(n, device), Notes.empty(n, device), Upcoming.empty(n, device)
-        return *walked, figures, rewards, torch.zeros(further, n, device=device)
+        common, further = len(ProgressMetrics._fields), max(0, len(cls.metric_specs) - len(ProgressMetrics._fields))
+        metrics, rewards = ProgressMetrics(*torch.zeros(common, n, device=device)), torch.zeros(n, device=device)
+        walked = ProgressState.empty(n, device), ProgressTransition.empty(n, device), NextStart.empty(n, device)
+        return *walked, metrics, rewards, torch.zeros(further, n, device=device)
 
     @staticmethod
     def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:
@@ -282,111 +290,126 @@ class ProgressTask:
         return (num_envs if device.type == "cuda" else chunks,)
 
     def measure(self) -> torch.Tensor:
-        """Progress of every agent after the step, f32 [N], from `notes`. A subclass's, without a look at values."""
+        """Progress of every agent after the step, f32 [N], from `transition`. A subclass's, without a look at values."""
         raise NotImplementedError(f"{type(self).__name__}: found no `measure`, expected one of its own")
 
     def reward_fn(self, progress: torch.Tensor) -> torch.Tensor:
         """Reward of the step, f32 [N]: by default the progress that it made."""
-        return progress - self.notes.progress
+        return progress - self.transition.progress
 
-    def judge(self) -> None:
-        """Reward and figures, in torch; a CUDA graph captures it."""
-        notes, roam, figures = self.notes, self.roam, self.finished
+    def score(self) -> None:
+        """Reward and metrics, in torch; a CUDA graph captures it."""
+        transition, state, metrics = self.transition, self.progress_state, self.metric_tensors
         progress = self.measure()
         reward = self.reward_fn(progress)
-        roam.progress.copy_(progress)
+        state.progress.copy_(progress)
         self.reward.copy_(reward)
-        torch.add(notes.episode_return, reward, out=roam.episode_return)
-        known = notes.reachable > 0.0
-        share = torch.where(known, progress / torch.where(known, notes.reachable, 1.0), 0.0).clamp(max=1.0)
-        values = progress, share, notes.collisions, notes.path_length, notes.steps, roam.episode_return
-        for figure, value in zip(figures, values, strict=True):
+        torch.add(transition.episode_return, reward, out=state.episode_return)
+        known = transition.reachable > 0.0
+        share = torch.where(known, progress / torch.where(known, transition.reachable, 1.0), 0.0).clamp(max=1.0)
+        values = progress, share, transition.collisions, transition.path_length, transition.steps, state.episode_return
+        for figure, value in zip(metrics, values, strict=True):
             figure.copy_(value)
 
-    def draw(self) -> None:
+    def sample_episodes(self) -> None:
         """Draw the queued agents' next starts."""
-        self.draw_starts()
+        self.sample_starts()
 
     def _bind(self) -> None:
         """Lay out the launches: actions are all that changes from step to step."""
         sim, n, max_steps = self.sim, self.sim.num_envs, np.int32(self.max_steps)
-        nav, body, noted = sim.bank.navmesh_view, sim.body, sim.noted
-        bodies, queue, origin, table = map(view, (sim.bodies, sim.queue, sim.origin, self.episodes))
-        roam, notes, upcoming = map(view, (self.roam, self.notes, self.upcoming))
+        nav, body, error_flags = sim.bank.navmesh_view, sim.body, sim.error_flags
+        bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, self.episodes))
+        state, transition, next_episode = map(view, (self.progress_state, self.transition, self.next_episode))
         if sim.device.type == "cpu":
             self.advance = lambda actions: advance_cpu(
-                actions.numpy(), nav, roam, body, max_steps, sim.chunks, self.scratch, bodies, notes
+                actions.numpy(), nav, state, body, max_steps, sim.chunks, self.scratch, bodies, transition
             )
-            self.begin = lambda everyone: begin_cpu(everyone, upcoming, bodies, roam, queue)
-            self.draw_starts: Callable[[], Any] = partial(draw_cpu, nav, bodies, queue, origin, table, upcoming, noted)
+            self.begin_episodes = lambda everyone: begin_cpu(everyone, next_episode, bodies, state, queue)
+            self.sample_starts: Callable[[], Any] = partial(
+                sample_cpu, nav, bodies, queue, sampling, table, next_episode, error_flags
+            )
             return
-        actions = view(sim.body_config.no_actions(n, sim.device))
-        walk_all = BoundKernel(
-            advance_cuda, n, actions, nav, roam, body, max_steps, self.scratch, bodies, notes, noted, block=SEARCH_BLOCK
+        actions = view(sim.body_config.empty_actions(n, sim.device))
+        advance_all = BoundKernel(
+            advance_cuda,
+            n,
+            actions,
+            nav,
+            state,
+            body,
+            max_steps,
+            self.scratch,
+            bodies,
+            transition,
+            error_flags,
+            block=SEARCH_BLOCK,
         )
 
         def advance(actions: torch.Tensor) -> None:
-            walk_all.change(0, actions.data_ptr())
-            walk_all()
+            advance_all.change(0, actions.data_ptr())
+            advance_all()
 
         self.advance = advance
-        begins = [BoundKernel(begin_cuda, n, everyone, upcoming, bodies, roam, queue) for everyone in (False, True)]
-        self.begin = lambda everyone: begins[everyone]()
-        self.draw_starts = BoundKernel(draw_cuda, n, nav, bodies, queue, origin, table, upcoming, noted)
+        begins = [
+            BoundKernel(begin_cuda, n, everyone, next_episode, bodies, state, queue) for everyone in (False, True)
+        ]
+        self.begin_episodes = lambda everyone: begins[everyone]()
+        self.sample_starts = BoundKernel(sample_cuda, n, nav, bodies, queue, sampling, table, next_episode, error_flags)
 
 
 # All agents: on the CPU in chunks, each with a row of memory to search in; on CUDA one per thread.
 
 
 @cpu_kernel
-def advance_cpu(actions, nav, roam, body, max_steps, chunks, scratch, bodies_out, notes_out):
+def advance_cpu(actions, nav, state, body, max_steps, chunks, scratch, bodies_out, transition_out):
     """`advance_one` of every agent."""
     n = actions.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            advance_one(i, actions, nav, roam, body, max_steps, scratch, row, bodies_out, notes_out)
+            advance_one(i, actions, nav, state, body, max_steps, scratch, row, bodies_out, transition_out)
 
 
 @cpu_kernel
-def begin_cpu(everyone, upcoming, bodies_out, roam_out, queue_out):
+def begin_cpu(everyone, next_episode, bodies_out, state_out, queue_out):
     """Begin the episodes that are due, and queue their agents for drawing."""
     n = queue_out.agents.shape[0]
     for i in prange(n):
-        begin_due(np.int64(i), everyone, upcoming, bodies_out, roam_out, queue_out)
+        begin_due(np.int64(i), everyone, next_episode, bodies_out, state_out, queue_out)
     queue_out.count[0] = n
 
 
 @cpu_kernel
-def draw_cpu(nav, bodies, queued, origin, table, upcoming_out, noted_out):
-    """`draw_one` of the queued agents."""
+def sample_cpu(nav, bodies, queued, sampling, table, next_out, errors_out):
+    """`sample_one` of the queued agents."""
     for k in prange(queued.count[0]):
         i = np.int64(queued.agents[k])
-        if i != NOBODY:
-            draw_one(i, nav, bodies, origin, table, upcoming_out, noted_out)
+        if i != NO_AGENT:
+            sample_one(i, nav, bodies, sampling, table, next_out, errors_out)
 
 
 @exact_cuda_kernel
-def advance_cuda(actions, nav, roam, body, max_steps, scratch, bodies_out, notes_out, noted_out):
+def advance_cuda(actions, nav, state, body, max_steps, scratch, bodies_out, transition_out, errors_out):
     """`advance_one` of every agent."""
     i = cuda.grid(1)
     if i < actions.shape[0]:
-        if is_unknown(i, actions, body):
-            noted_out[BAD_ACTION] = np.int32(i + 1)  # several may write; any of them will do
-        advance_one(i, actions, nav, roam, body, max_steps, scratch, i, bodies_out, notes_out)
+        if is_invalid(i, actions, body):
+            errors_out[BAD_ACTION] = np.int32(i + 1)  # several may write; any of them will do
+        advance_one(i, actions, nav, state, body, max_steps, scratch, i, bodies_out, transition_out)
 
 
 @exact_cuda_kernel
-def begin_cuda(everyone, upcoming, bodies_out, roam_out, queue_out):
+def begin_cuda(everyone, next_episode, bodies_out, state_out, queue_out):
     """Begin the episodes that are due, and queue their agents for drawing."""
     i = cuda.grid(1)
     if i < bodies_out.scene.shape[0] and (everyone or bodies_out.done[i]):
-        begin_one(i, upcoming, bodies_out, roam_out)
+        begin_one(i, next_episode, bodies_out, state_out)
         queue_out.agents[cuda.atomic.add(queue_out.count, 0, 1)] = i
 
 
 @exact_cuda_kernel
-def draw_cuda(nav, bodies, queued, origin, table, upcoming_out, noted_out):
-    """`draw_one` of the queued agents."""
+def sample_cuda(nav, bodies, queued, sampling, table, next_out, errors_out):
+    """`sample_one` of the queued agents."""
     for k in range(cuda.grid(1), queued.count[0], cuda.gridsize(1)):
-        draw_one(np.int64(queued.agents[k]), nav, bodies, origin, table, upcoming_out, noted_out)
+        sample_one(np.int64(queued.agents[k]), nav, bodies, sampling, table, next_out, errors_out)

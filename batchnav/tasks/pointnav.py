@@ -24,18 +24,18 @@ from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.bodies import Bodies, BodyConfig, begin, end, is_unknown, stops, walk
-from batchnav.sim.episodes import NOBODY
+from batchnav.sim.bodies import Bodies, BodyConfig, begin_episode, calls_stop, end_episode, is_invalid, step_body
+from batchnav.sim.episodes import NO_AGENT
 from batchnav.sim.simulator import BAD_ACTION, Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import (
-    DRAWING_BLOCK,
     MAX_CANDIDATES,
+    SAMPLING_BLOCK,
     EpisodeTable,
-    Upcoming,
-    draw_cpu,
-    draw_cuda,
-    drawing_threads,
+    NextEpisode,
+    sample_cpu,
+    sample_cuda,
+    sampling_threads,
 )
 from batchnav.tasks.formulas import goal_in_agent_frame, soft_spl, spl, step_reward
 from batchnav.types import Metric, Spec
@@ -70,7 +70,7 @@ class PointNavConfig(TaskConfig):
         in_range(self, "min_detour_ratio", 1.0, 10.0)
 
 
-class Settings(NamedTuple):
+class PointNavParameters(NamedTuple):
     """The numbers of `PointNavConfig` that kernels need."""
 
     max_steps: np.int32
@@ -82,13 +82,13 @@ class Settings(NamedTuple):
     min_detour_ratio: np.float32
 
     @classmethod
-    def of(cls, config: PointNavConfig) -> Settings:
+    def of(cls, config: PointNavConfig) -> PointNavParameters:
         """The settings that a configuration describes."""
         values: dict[str, Any] = {name: np.float32(getattr(config, name)) for name in cls._fields}
         return cls(**values | {"max_steps": np.int32(config.max_steps)})
 
 
-class Metrics(NamedTuple):
+class GoalMetrics(NamedTuple):
     """f32 [N] each; a name's trailing underscore is Python's, and not part of the metric's name."""
 
     success: torch.Tensor
@@ -112,10 +112,10 @@ METRIC_SPECS = (
     Metric("return", low=-math.inf, shown=False),
 )
 METRICS = tuple(metric.name for metric in METRIC_SPECS)
-"""What is said of an episode, by name, in the order of `Metrics`."""
+"""What is said of an episode, by name, in the order of `GoalMetrics`."""
 
 
-class Goals(NamedTuple):
+class GoalState(NamedTuple):
     """What every agent is to do, and how far it is."""
 
     goal: torch.Tensor
@@ -130,14 +130,14 @@ class Goals(NamedTuple):
     """i32 [N]: row of the episode table, -1 where the episode was sampled or the table is used up."""
 
     @classmethod
-    def empty(cls, n: int, device: torch.device) -> Goals:
+    def empty(cls, n: int, device: torch.device) -> GoalState:
         """Of `n` agents before their first episode."""
         start_distance, distance, earned = (torch.zeros(n, device=device) for _ in range(3))
         table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
         return cls(torch.zeros(n, 3, device=device), start_distance, distance, earned, table_index)
 
 
-class Notes(NamedTuple):
+class GoalTransition(NamedTuple):
     """What a step leaves for judging it: the running episode as it was before the next one may have begun."""
 
     moved: torch.Tensor
@@ -164,9 +164,9 @@ class Notes(NamedTuple):
     """i32 [N]: row of the episode table, -1 where there is none."""
 
     @classmethod
-    def empty(cls, n: int, device: torch.device) -> Notes:
+    def empty(cls, n: int, device: torch.device) -> GoalTransition:
         """Of `n` agents that have not moved."""
-        bodies, goals = Bodies.empty(n, device)._asdict(), Goals.empty(n, device)._asdict()
+        bodies, goals = Bodies.empty(n, device)._asdict(), GoalState.empty(n, device)._asdict()
         return cls(torch.zeros(n, dtype=torch.bool, device=device), **{
             name: (goals[name] if name in goals else bodies[name]) for name in cls._fields if name != "moved"
         })  # fmt: skip
@@ -176,52 +176,52 @@ class Notes(NamedTuple):
 
 
 @lean_function
-def advance_one(i, actions, nav, goals, body, settings, scratch, row, bodies_out, notes_out):
-    """Walk, end, and leave the notes for `judge_one`."""
-    notes_out.scene[i] = bodies_out.scene[i]
-    notes_out.moved[i] = walk(i, actions, nav, body, scratch, row, bodies_out)
-    end(i, stops(i, actions, body), settings.max_steps, bodies_out)
-    keep_point(i, point_at(i, bodies_out.position), notes_out.position)
-    notes_out.path_length[i], notes_out.collisions[i] = bodies_out.path_length[i], bodies_out.collisions[i]
-    notes_out.steps[i] = bodies_out.steps[i]
-    keep_point(i, point_at(i, goals.goal), notes_out.goal)
-    notes_out.start_distance[i], notes_out.distance[i] = goals.start_distance[i], goals.distance[i]
-    notes_out.episode_return[i], notes_out.table_index[i] = goals.episode_return[i], goals.table_index[i]
+def advance_one(i, actions, nav, goals, body, settings, scratch, row, bodies_out, transition_out):
+    """Walk, end, and leave the transition for `score_one`."""
+    transition_out.scene[i] = bodies_out.scene[i]
+    transition_out.moved[i] = step_body(i, actions, nav, body, scratch, row, bodies_out)
+    end_episode(i, calls_stop(i, actions, body), settings.max_steps, bodies_out)
+    keep_point(i, point_at(i, bodies_out.position), transition_out.position)
+    transition_out.path_length[i], transition_out.collisions[i] = bodies_out.path_length[i], bodies_out.collisions[i]
+    transition_out.steps[i] = bodies_out.steps[i]
+    keep_point(i, point_at(i, goals.goal), transition_out.goal)
+    transition_out.start_distance[i], transition_out.distance[i] = goals.start_distance[i], goals.distance[i]
+    transition_out.episode_return[i], transition_out.table_index[i] = goals.episode_return[i], goals.table_index[i]
 
 
 @lean_function
-def judge_one(i, nav, bodies, notes, settings, scratch, row, goals_out, metrics_out, reward_out):
-    """Geodesic distance, reward and metrics of a step, from its notes."""
-    distance = notes.distance[i]
-    if notes.moved[i]:
-        place, goal = point_at(i, notes.position), point_at(i, notes.goal)
-        distance = geodesic_distance(nav, notes.scene[i], place, goal, scratch, row)
-    start_distance, path_length = notes.start_distance[i], notes.path_length[i]
+def score_one(i, nav, bodies, transition, settings, scratch, row, state_out, metrics_out, reward_out):
+    """Geodesic distance, reward and metrics of a step, from its transition."""
+    distance = transition.distance[i]
+    if transition.moved[i]:
+        place, goal = point_at(i, transition.position), point_at(i, transition.goal)
+        distance = geodesic_distance(nav, transition.scene[i], place, goal, scratch, row)
+    start_distance, path_length = transition.start_distance[i], transition.path_length[i]
     success = bodies.terminated[i] and distance < settings.success_distance
     efficiency = spl(success, start_distance, path_length)
-    reward = step_reward(notes.distance[i], distance, efficiency, settings.slack_reward, settings.success_reward)
-    episode_return = notes.episode_return[i] + reward
+    reward = step_reward(transition.distance[i], distance, efficiency, settings.slack_reward, settings.success_reward)
+    episode_return = transition.episode_return[i] + reward
     if not bodies.done[i]:
-        goals_out.distance[i], goals_out.episode_return[i] = distance, episode_return
+        state_out.distance[i], state_out.episode_return[i] = distance, episode_return
     metrics_out.success[i] = np.float32(1.0) if success else np.float32(0.0)
     metrics_out.spl[i] = efficiency
     metrics_out.soft_spl[i] = soft_spl(distance, start_distance, path_length)
     metrics_out.distance_to_goal[i] = distance
-    metrics_out.collisions[i] = np.float32(notes.collisions[i])
+    metrics_out.collisions[i] = np.float32(transition.collisions[i])
     metrics_out.path_length[i] = path_length
-    metrics_out.steps[i] = np.float32(notes.steps[i])
+    metrics_out.steps[i] = np.float32(transition.steps[i])
     metrics_out.return_[i] = episode_return
     reward_out[i] = reward
 
 
 @lean_function
-def begin_one(i, upcoming, bodies_out, goals_out):
+def begin_one(i, next_episode, bodies_out, state_out):
     """Begin the episode that was drawn ahead."""
-    begin(i, upcoming, bodies_out)
-    goals_out.table_index[i] = upcoming.table_index[i]
-    keep_point(i, point_at(i, upcoming.goal), goals_out.goal)
-    goals_out.start_distance[i], goals_out.distance[i] = upcoming.distance[i], upcoming.distance[i]
-    goals_out.episode_return[i] = np.float32(0.0)
+    begin_episode(i, next_episode, bodies_out)
+    state_out.table_index[i] = next_episode.table_index[i]
+    keep_point(i, point_at(i, next_episode.goal), state_out.goal)
+    state_out.start_distance[i], state_out.distance[i] = next_episode.distance[i], next_episode.distance[i]
+    state_out.episode_return[i] = np.float32(0.0)
 
 
 @lean_function
@@ -232,13 +232,13 @@ def observe_one(i, bodies, goals, pointgoal_out):
 
 
 @lean_function
-def begin_due(i, everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_out):
+def begin_due(i, everyone, next_episode, bodies_out, state_out, queue_out, pointgoal_out):
     """CPU: begin an episode that is due, and queue its agent; a write in the loop over agents itself would be lost."""
     due = everyone or bodies_out.done[i]
     if due:
-        begin_one(i, upcoming, bodies_out, goals_out)
-        observe_one(i, bodies_out, goals_out, pointgoal_out)
-    queue_out.agents[i] = np.int32(i) if due else np.int32(NOBODY)
+        begin_one(i, next_episode, bodies_out, state_out)
+        observe_one(i, bodies_out, state_out, pointgoal_out)
+    queue_out.agents[i] = np.int32(i) if due else np.int32(NO_AGENT)
 
 
 class PointNav:
@@ -263,17 +263,17 @@ class PointNav:
         self.episodes = EpisodeTable.empty(device) if episodes is None else episodes
         self.episodes.check(sim.bank)
         self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
-        self.no_episode = (
+        self.no_episode_message = (
             f"no episode found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m with points "
             f"{config.closest_goal:g} to {config.furthest_goal:g} m apart"
         )
-        self.state, self.notes, self.upcoming, self.finished, shown = self.arrays(n, device, config)
+        self.state, self.transition, self.next_episode, self.metric_tensors, shown = self.arrays(n, device, config)
         self.reward, pointgoal, *self._unread = shown
-        self.metrics: Mapping[str, torch.Tensor] = dict(zip(METRICS, self.finished, strict=True))
+        self.metrics: Mapping[str, torch.Tensor] = dict(zip(METRICS, self.metric_tensors, strict=True))
         self.observations: Mapping[str, torch.Tensor] = {"pointgoal": pointgoal}
         finite = -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)
         self.ranges = {"goal": finite, "table_index": (-1, self.num_fixed - 1)}
-        self.facts: Mapping[str, torch.Tensor] = {"start_distance": self.state.start_distance}
+        self.episode_info: Mapping[str, torch.Tensor] = {"start_distance": self.state.start_distance}
         self.target: torch.Tensor | None = self.state.goal
         self.target_radius = config.success_distance
         self._bind()
@@ -281,63 +281,70 @@ class PointNav:
     @staticmethod
     def arrays(
         n: int, device: torch.device, config: PointNavConfig
-    ) -> tuple[Goals, Notes, Upcoming, Metrics, tuple[torch.Tensor, ...]]:
+    ) -> tuple[GoalState, GoalTransition, NextEpisode, GoalMetrics, tuple[torch.Tensor, ...]]:
         """All that the task keeps of `n` agents; the last are the reward, and the goal in the agent's frame.
 
         Without GPS and compass that is as of the start, and where it lies now goes to one tensor more.
         """
-        metrics = Metrics(*torch.zeros(len(Metrics._fields), n, device=device))
+        metrics = GoalMetrics(*torch.zeros(len(GoalMetrics._fields), n, device=device))
         goals = (torch.zeros(n, 2, device=device) for _ in range(1 if config.gps_compass else 2))
         shown = torch.zeros(n, device=device), *goals
-        return Goals.empty(n, device), Notes.empty(n, device), Upcoming.empty(n, device), metrics, shown
+        return GoalState.empty(n, device), GoalTransition.empty(n, device), NextEpisode.empty(n, device), metrics, shown
 
     @staticmethod
     def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:
         """How many searches run at a time: of steps, and on CUDA of episodes that are drawn beside them."""
-        return (num_envs, drawing_threads(num_envs)) if device.type == "cuda" else (chunks,)
+        return (num_envs, sampling_threads(num_envs)) if device.type == "cuda" else (chunks,)
 
     def _bind(self) -> None:
         """Lay out the launches: actions are all that changes from step to step."""
         sim, n, table = self.sim, self.sim.num_envs, view(self.episodes)
-        nav, body, settings, noted = sim.bank.navmesh_view, sim.body, Settings.of(self.config), sim.noted
-        bodies, queue, origin = map(view, (sim.bodies, sim.queue, sim.origin))
-        goals, notes, upcoming, metrics = map(view, (self.state, self.notes, self.upcoming, self.finished))
+        nav, body, settings, error_flags = (
+            sim.bank.navmesh_view,
+            sim.body,
+            PointNavParameters.of(self.config),
+            sim.error_flags,
+        )
+        bodies, queue, sampling = map(view, (sim.bodies, sim.queue, sim.sampling))
+        goals, transition, next_episode, metrics = map(
+            view, (self.state, self.transition, self.next_episode, self.metric_tensors)
+        )
         reward, pointgoal = view(self.reward), view(self.observations["pointgoal"])
         followed = view(self._unread[0]) if self._unread else pointgoal
         scratch, *beside = (sim.search_scratch(rows) for rows in self.search_rows(n, sim.device, sim.chunks))
         begun = bodies, goals, queue, pointgoal
         if sim.device.type == "cpu":
-            chunks, moved = sim.chunks, (bodies, notes, followed)
+            chunks, moved = sim.chunks, (bodies, transition, followed)
             self.advance = lambda actions: advance_cpu(
                 actions.numpy(), nav, goals, body, settings, chunks, scratch, *moved
             )
-            self.judge: Callable[[], Any] = partial(
-                judge_cpu, nav, bodies, notes, settings, chunks, scratch, goals, metrics, reward
+            self.score: Callable[[], Any] = partial(
+                score_cpu, nav, bodies, transition, settings, chunks, scratch, goals, metrics, reward
             )
-            self.begin = lambda everyone: begin_cpu(everyone, upcoming, *begun)
-            self.draw: Callable[[], Any] = partial(
-                draw_cpu, nav, bodies, queue, origin, table, settings, chunks, scratch, upcoming, noted
+            self.begin_episodes = lambda everyone: begin_cpu(everyone, next_episode, *begun)
+            self.sample_episodes: Callable[[], Any] = partial(
+                sample_cpu, nav, bodies, queue, sampling, table, settings, chunks, scratch, next_episode, error_flags
             )
             return
-        actions = view(sim.body_config.no_actions(n, sim.device))
-        walk_all = BoundKernel(
-            advance_cuda, n, actions, nav, goals, body, settings, scratch, bodies, notes, followed, noted,
+        actions = view(sim.body_config.empty_actions(n, sim.device))
+        advance_all = BoundKernel(
+            advance_cuda, n, actions, nav, goals, body, settings, scratch, bodies, transition, followed, error_flags,
             block=SEARCH_BLOCK,
         )  # fmt: skip
 
         def advance(actions: torch.Tensor) -> None:
-            walk_all.change(0, actions.data_ptr())
-            walk_all()
+            advance_all.change(0, actions.data_ptr())
+            advance_all()
 
         self.advance = advance
-        self.judge = BoundKernel(
-            judge_cuda, n, nav, bodies, notes, settings, scratch, goals, metrics, reward, block=SEARCH_BLOCK
+        self.score = BoundKernel(
+            score_cuda, n, nav, bodies, transition, settings, scratch, goals, metrics, reward, block=SEARCH_BLOCK
         )
-        begins = [BoundKernel(begin_cuda, n, everyone, upcoming, *begun) for everyone in (False, True)]
-        self.begin = lambda everyone: begins[everyone]()
-        self.draw = BoundKernel(
-            draw_cuda, drawing_threads(n), nav, bodies, queue, origin, table, settings, *beside, upcoming, noted,
-            block=DRAWING_BLOCK,
+        begins = [BoundKernel(begin_cuda, n, everyone, next_episode, *begun) for everyone in (False, True)]
+        self.begin_episodes = lambda everyone: begins[everyone]()
+        self.sample_episodes = BoundKernel(
+            sample_cuda, sampling_threads(n), nav, bodies, queue, sampling, table, settings, *beside, next_episode, error_flags,
+            block=SAMPLING_BLOCK,
         )  # fmt: skip
 
 
@@ -358,59 +365,59 @@ def pointnav_simulator(
 
 
 @cpu_kernel
-def advance_cpu(actions, nav, goals, body, settings, chunks, scratch, bodies_out, notes_out, pointgoal_out):
+def advance_cpu(actions, nav, goals, body, settings, chunks, scratch, bodies_out, transition_out, pointgoal_out):
     """`advance_one` of every agent."""
     n = actions.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            advance_one(i, actions, nav, goals, body, settings, scratch, row, bodies_out, notes_out)
+            advance_one(i, actions, nav, goals, body, settings, scratch, row, bodies_out, transition_out)
             observe_one(i, bodies_out, goals, pointgoal_out)
 
 
 @cpu_kernel
-def judge_cpu(nav, bodies, notes, settings, chunks, scratch, goals_out, metrics_out, reward_out):
-    """`judge_one` of every agent."""
+def score_cpu(nav, bodies, transition, settings, chunks, scratch, state_out, metrics_out, reward_out):
+    """`score_one` of every agent."""
     n = reward_out.shape[0]
     for chunk in prange(chunks):
         row = np.int64(chunk)
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            judge_one(i, nav, bodies, notes, settings, scratch, row, goals_out, metrics_out, reward_out)
+            score_one(i, nav, bodies, transition, settings, scratch, row, state_out, metrics_out, reward_out)
 
 
 @cpu_kernel
-def begin_cpu(everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_out):
+def begin_cpu(everyone, next_episode, bodies_out, state_out, queue_out, pointgoal_out):
     """Begin the episodes that are due, and queue their agents for drawing."""
     n = pointgoal_out.shape[0]
     for i in prange(n):
-        begin_due(np.int64(i), everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_out)
+        begin_due(np.int64(i), everyone, next_episode, bodies_out, state_out, queue_out, pointgoal_out)
     queue_out.count[0] = n
 
 
 @exact_cuda_kernel
-def advance_cuda(actions, nav, goals, body, settings, scratch, bodies_out, notes_out, pointgoal_out, noted_out):
+def advance_cuda(actions, nav, goals, body, settings, scratch, bodies_out, transition_out, pointgoal_out, errors_out):
     """`advance_one` of every agent."""
     i = cuda.grid(1)
     if i < actions.shape[0]:
-        if is_unknown(i, actions, body):
-            noted_out[BAD_ACTION] = np.int32(i + 1)  # several may write; any of them will do
-        advance_one(i, actions, nav, goals, body, settings, scratch, i, bodies_out, notes_out)
+        if is_invalid(i, actions, body):
+            errors_out[BAD_ACTION] = np.int32(i + 1)  # several may write; any of them will do
+        advance_one(i, actions, nav, goals, body, settings, scratch, i, bodies_out, transition_out)
         observe_one(i, bodies_out, goals, pointgoal_out)
 
 
 @exact_cuda_kernel
-def judge_cuda(nav, bodies, notes, settings, scratch, goals_out, metrics_out, reward_out):
-    """`judge_one` of every agent."""
+def score_cuda(nav, bodies, transition, settings, scratch, state_out, metrics_out, reward_out):
+    """`score_one` of every agent."""
     i = cuda.grid(1)
     if i < reward_out.shape[0]:
-        judge_one(i, nav, bodies, notes, settings, scratch, i, goals_out, metrics_out, reward_out)
+        score_one(i, nav, bodies, transition, settings, scratch, i, state_out, metrics_out, reward_out)
 
 
 @exact_cuda_kernel
-def begin_cuda(everyone, upcoming, bodies_out, goals_out, queue_out, pointgoal_out):
+def begin_cuda(everyone, next_episode, bodies_out, state_out, queue_out, pointgoal_out):
     """Begin the episodes that are due, and queue their agents for drawing."""
     i = cuda.grid(1)
     if i < pointgoal_out.shape[0] and (everyone or bodies_out.done[i]):
-        begin_one(i, upcoming, bodies_out, goals_out)
+        begin_one(i, next_episode, bodies_out, state_out)
         queue_out.agents[cuda.atomic.add(queue_out.count, 0, 1)] = i
-        observe_one(i, bodies_out, goals_out, pointgoal_out)
+        observe_one(i, bodies_out, state_out, pointgoal_out)

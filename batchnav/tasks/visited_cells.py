@@ -23,7 +23,7 @@ _TOUCH = np.float32(1e-3)
 
 
 @inline_function
-def frame_of(start, heading, size):
+def start_frame(start, heading, size):
     """The frame of an episode's start: (start, sine and cosine of the heading, cells per metre)."""
     return start, np.float32(math.sin(heading)), np.float32(math.cos(heading)), np.float32(1.0) / size
 

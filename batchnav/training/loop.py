@@ -201,7 +201,7 @@ def prepare(run: PointNavRun) -> None:
     """Make and compile once what several processes are about to use: scenes, and the environment's kernels."""
     env = make_environment(run, Ranks(resolve_device(run.device)))
     env.reset()
-    env.step(run.body.no_actions(env.num_envs, env.device))
+    env.step(run.body.empty_actions(env.num_envs, env.device))
     env.close()
 
 

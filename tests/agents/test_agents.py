@@ -151,7 +151,7 @@ def test_rows_are_those_of_the_table(room):
     def step(actions):
         out = real_step(actions)
         for i in np.flatnonzero(out[4]["_episode"].numpy()):
-            row = int(env.task.notes.table_index[i])
+            row = int(env.task.transition.table_index[i])
             if row >= 0:
                 assert row not in seen
                 seen[row] = float(out[4]["episode"]["path_length"][i])

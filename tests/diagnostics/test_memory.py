@@ -53,7 +53,16 @@ def test_another_tasks_tensors_are_counted(task):
     scenes = [find_scene(name) for name in run.scenes.names]
     env = NavEnv(scenes, 32, "cpu", task=task, config=run.nav)
     sim, mine = env.sim, env.task
-    parts = (sim.bodies, sim.queue, sim.origin, mine.state, mine.notes, mine.upcoming, mine.finished, tuple(mine.own))
+    parts = (
+        sim.bodies,
+        sim.queue,
+        sim.sampling,
+        mine.state,
+        mine.transition,
+        mine.next_episode,
+        mine.metric_tensors,
+        tuple(mine.own),
+    )
     kept = {key: size for part in parts for key, size in tensors_of(part).items()}
     kept |= tensors_of(tuple(mine.metrics.values())) | tensors_of((mine.reward,))
     assert found["simulator"] == sum(kept.values()) + env.bank.search_scratch(sim.chunks).data.nbytes
@@ -86,7 +95,15 @@ def test_every_tensor_that_stays_is_counted(slots, sensors, redraws):
     parts = (part for one in banks for part in (one.bvh, one.navmesh, one.appearance or ()))
     scenes = sum(sum(tensors_of(part).values()) for part in parts)
     assert found["scenes"] == pytest.approx(scenes, rel=1e-4)  # a row of links for each scene
-    parts = (sim.bodies, sim.queue, sim.origin, env.task.state, env.task.notes, env.task.upcoming, env.task.finished)
+    parts = (
+        sim.bodies,
+        sim.queue,
+        sim.sampling,
+        env.task.state,
+        env.task.transition,
+        env.task.next_episode,
+        env.task.metric_tensors,
+    )
     simulator = sum(sum(tensors_of(part).values()) for part in parts)
     simulator += env.task.reward.nbytes + env.task.observations["pointgoal"].nbytes
     assert found["simulator"] == simulator + bank.search_scratch(sim.chunks).data.nbytes

@@ -45,9 +45,9 @@ def compiled(kernels):
 OF_AN_ENVIRONMENT = f"""{NEEDS}
 from batchnav.envs import ahead
 from batchnav.renderers.raycast import packet
-from batchnav.tasks import pairs, pointnav
+from batchnav.tasks import episode_sampling, pointnav
 
-kernels = pointnav.advance_cpu, pointnav.judge_cpu, pointnav.begin_cpu, pairs.draw_cpu, packet.depth_cpu
+kernels = pointnav.advance_cpu, pointnav.score_cpu, pointnav.begin_cpu, episode_sampling.sample_cpu, packet.depth_cpu
 ahead.main(NavConfig())
 before = compiled(kernels)
 env = batchnav.PointNavEnv(batchnav.load_scenes(["house:0"]), num_envs=2, device="cpu")

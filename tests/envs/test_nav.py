@@ -118,7 +118,7 @@ def test_a_scene_without_episodes_that_takes_its_turn_is_refused_soon():
     env.reset()
     with pytest.raises(EpisodeError, match="'narrow': no episode found"):
         for _ in range(30):
-            sent = {env.bank.names[k] for k in env.sim.origin.scene_ranges[:, 0]}
+            sent = {env.bank.names[k] for k in env.sim.sampling.scene_ranges[:, 0]}
             env.between_rollouts()
             assert "narrow" not in sent
             for _ in range(2):

@@ -148,7 +148,7 @@ def test_agents_stay_until_their_episode_ends(rooms):
     for action in torch.full((ROLLOUT, N), 2):
         env.step(action)
     assert torch.equal(env.sim.bodies.scene, before)
-    sent = env.sim.origin.scene_ranges[:, 0] != before
+    sent = env.sim.sampling.scene_ranges[:, 0] != before
     assert 0 < sent.sum() < N
     env.step(torch.zeros(N, dtype=torch.int64))
     assert torch.equal(env.sim.bodies.scene != before, sent)

@@ -66,7 +66,7 @@ def test_of_every_episode_about_as_many_maps_are_recorded(monkeypatch):
         return (distance > 5.0).float()
 
     def keep(env, rows, generator):
-        kept.extend(env.task.facts["start_distance"][rows].tolist())
+        kept.extend(env.task.episode_info["start_distance"][rows].tolist())
 
     for name, value in (("BEFORE", 1), ("chance_to_record", long_ones), ("keep", keep)):
         monkeypatch.setattr(anticipation_maps, name, value)

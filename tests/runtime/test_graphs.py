@@ -75,7 +75,7 @@ def addresses(learner):
         },
         "bodies": env.sim.bodies._asdict(),
         "task": {**env.task.state._asdict(), **env.task.metrics, **env.task.observations, "reward": env.task.reward},
-        "origin": env.sim.origin._asdict(),
+        "origin": env.sim.sampling._asdict(),
     }
     return {f"{group}/{name}": value.data_ptr() for group, values in groups.items() for name, value in values.items()}
 
@@ -168,7 +168,7 @@ def test_a_new_seed_reaches_a_recorded_rollout(scene):
     for seed in (1, 1, 2):
         learner = make(scene, "cuda", graphs=True)
         losses(learner)
-        learner.env.sim.origin.seed.fill_(seed)
+        learner.env.sim.sampling.seed.fill_(seed)
         losses(learner)
         ends.append(learner.env.task.state.goal.clone())
     assert torch.equal(ends[0], ends[1]) and not torch.equal(ends[0], ends[2])

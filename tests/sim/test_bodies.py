@@ -239,14 +239,24 @@ def test_kernels_of_speeds_compile_for_the_gpu(room, compile_ptx):
         env = NavEnv(bank, n, task=task, sensors=(), control="velocity")
         sim, task = env.sim, env.task
         actions, nav, scratch = np.zeros((n, 2), np.float32), sim.bank.navmesh_view, sim.search_scratch(n)
-        bodies, notes = view(sim.bodies), view(task.notes)
+        bodies, transition = view(sim.bodies), view(task.transition)
         if isinstance(task, pointnav.PointNav):
-            settings, pointgoal = pointnav.Settings.of(task.config), view(task.observations["pointgoal"])
-            kernel, walked = pointnav.advance_cuda, (bodies, notes, pointgoal, sim.noted)
+            settings, pointgoal = pointnav.PointNavParameters.of(task.config), view(task.observations["pointgoal"])
+            kernel, walked = pointnav.advance_cuda, (bodies, transition, pointgoal, sim.error_flags)
             arguments = actions, nav, view(task.state), sim.body, settings, scratch, *walked
         else:
             kernel = progress.advance_cuda
-            arguments = actions, nav, view(task.roam), sim.body, np.int32(9), scratch, bodies, notes, sim.noted
+            arguments = (
+                actions,
+                nav,
+                view(task.progress_state),
+                sim.body,
+                np.int32(9),
+                scratch,
+                bodies,
+                transition,
+                sim.error_flags,
+            )
         ptx = compile_ptx(kernel, *map(typeof, arguments))
         assert "ld.global.v4" in ptx and not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx)
 

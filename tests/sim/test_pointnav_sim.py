@@ -15,7 +15,7 @@ from batchnav.sim.positions import MAX_SNAP_HEIGHT
 from batchnav.tasks import episode_sampling as pairs
 from batchnav.tasks import pointnav
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.pointnav import PointNavConfig, Settings, pointnav_simulator
+from batchnav.tasks.pointnav import PointNavConfig, PointNavParameters, pointnav_simulator
 
 N = 32
 SCENE = "house:3"
@@ -29,17 +29,23 @@ def scene():
 def test_kernels_compile_for_the_gpu(scene, compile_ptx):
     sim = pointnav_simulator(SceneBank.pack([scene], "cpu"), N)
     task, nav, body, scratch = sim.task, sim.bank.navmesh_view, sim.body, sim.search_scratch(N)
-    bodies, queue, origin, table = map(view, (sim.bodies, sim.queue, sim.origin, task.episodes))
-    goals, notes, upcoming, metrics = map(view, (task.state, task.notes, task.upcoming, task.finished))
-    settings, reward, pointgoal = Settings.of(task.config), task.reward.numpy(), task.observations["pointgoal"].numpy()
+    bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, task.episodes))
+    goals, transition, next_episode, metrics = map(
+        view, (task.state, task.transition, task.next_episode, task.metric_tensors)
+    )
+    settings, reward, pointgoal = (
+        PointNavParameters.of(task.config),
+        task.reward.numpy(),
+        task.observations["pointgoal"].numpy(),
+    )
     actions = np.zeros(N, np.int64)
     kernels = {
         pointnav.advance_cuda: (
-            actions, nav, goals, body, settings, scratch, bodies, notes, pointgoal, sim.noted
+            actions, nav, goals, body, settings, scratch, bodies, transition, pointgoal, sim.error_flags
         ),
-        pointnav.judge_cuda: (nav, bodies, notes, settings, scratch, goals, metrics, reward),
-        pointnav.begin_cuda: (True, upcoming, bodies, goals, queue, pointgoal),
-        pairs.draw_cuda: (nav, bodies, queue, origin, table, settings, scratch, upcoming, sim.noted),
+        pointnav.score_cuda: (nav, bodies, transition, settings, scratch, goals, metrics, reward),
+        pointnav.begin_cuda: (True, next_episode, bodies, goals, queue, pointgoal),
+        pairs.sample_cuda: (nav, bodies, queue, sampling, table, settings, scratch, next_episode, sim.error_flags),
     }  # fmt: skip
     for kernel, arguments in kernels.items():
         ptx = compile_ptx(kernel, *map(typeof, arguments))

@@ -12,7 +12,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sensors import camera
 from batchnav.sensors.camera import CameraConfig, Mount
 from batchnav.sensors.sensor import Draws
-from batchnav.sim.positions import check_places, snap_cuda
+from batchnav.sim.positions import check_positions, snap_cuda
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_a_place_off_the_navmesh_is_named(device):
     bank = SceneBank.pack([scene], device)
     points = torch.from_numpy(scene.navmesh.sample(5, seed=0))
     scenes = torch.zeros(5, dtype=torch.int32)
-    check_places("position", bank, scenes, points, CheckpointError)
+    check_positions("position", bank, scenes, points, CheckpointError)
     points[3] += torch.from_numpy(np.float32([0.0, 5.0, 0.0]))
     with pytest.raises(CheckpointError, match=r"position\[3\].*'house:3'"):
-        check_places("position", bank, scenes, points, CheckpointError)
+        check_positions("position", bank, scenes, points, CheckpointError)

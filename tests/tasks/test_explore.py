@@ -51,7 +51,7 @@ def test_reachable_cells_of_an_empty_room(room):
         # Along each axis of the start's frame the cells from one wall to the other; 0 is in both directions one.
         across = [math.floor((x - low[0]) / size) + math.floor((high[0] - x) / size) + 1]
         across += [math.floor((z - low[2]) / size) + math.floor((high[2] - z) / size) + 1]
-        assert env.task.facts["reachable"].tolist() == [across[0] * across[1] - 1]
+        assert env.task.episode_info["reachable"].tolist() == [across[0] * across[1] - 1]
         _, metrics = play(env, [STOP])
         assert metrics["cells"] == 0.0 == metrics["share_of_reachable"]
 
@@ -70,7 +70,7 @@ def test_reachable_cells_of_a_house_are_those_that_points_lie_in():
         local = np.stack([d[:, 0] * math.cos(heading) - d[:, 2] * math.sin(heading), d[:, 1],
                           d[:, 0] * math.sin(heading) + d[:, 2] * math.cos(heading)], axis=1)  # fmt: skip
         held = len(np.unique(np.trunc(local).astype(int), axis=0)) - 1
-        assert held <= env.task.facts["reachable"][i] <= 1.1 * held + 2
+        assert held <= env.task.episode_info["reachable"][i] <= 1.1 * held + 2
 
 
 def test_the_frontier_walk_sees_more_than_chance(room):

@@ -50,7 +50,7 @@ def test_the_farthest_place_of_an_empty_room_is_its_farthest_corner(rooms):
         env = make(scene, [(x, z, 0.0)])
         env.reset()
         expected = math.hypot(max(x - low[0], high[0] - x), max(z - low[2], high[2] - z))
-        assert float(env.task.facts["reachable"][0]) == pytest.approx(expected, abs=0.02)
+        assert float(env.task.episode_info["reachable"][0]) == pytest.approx(expected, abs=0.02)
         _, metrics = play(env, [FORWARD, STOP])
         assert metrics["share_of_farthest"] == pytest.approx(0.25 / expected, abs=0.01)
 
@@ -60,7 +60,7 @@ def test_distance_goes_round_the_wall(rooms):
     scene = rooms[True]
     env = make(scene, [(1.0, 1.0, SOUTH)])
     env.reset()
-    target, reachable = env.task.target[0].numpy(), float(env.task.facts["reachable"][0])
+    target, reachable = env.task.target[0].numpy(), float(env.task.episode_info["reachable"][0])
     assert target[0] > 5.5 and target[2] < 0.5
     start = env.sim.bodies.position.numpy()
     assert reachable == pytest.approx(float(scene.navmesh.geodesic_distance(start, target[None])[0]), abs=ROUNDING)
@@ -77,7 +77,7 @@ def test_no_point_is_much_farther_than_the_farthest_place():
     for i in range(8):
         start = env.sim.bodies.position[i : i + 1].numpy()
         distances = scene.navmesh.geodesic_distance(np.repeat(start, len(points), axis=0), points)
-        most, reachable = distances[np.isfinite(distances)].max(), float(env.task.facts["reachable"][i])
+        most, reachable = distances[np.isfinite(distances)].max(), float(env.task.episode_info["reachable"][i])
         assert reachable > 0.97 * most
         there = scene.navmesh.geodesic_distance(start, env.task.target[i : i + 1].numpy())[0]
         assert reachable == pytest.approx(float(there), abs=1e-3)

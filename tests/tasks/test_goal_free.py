@@ -19,7 +19,7 @@ from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
 from batchnav.tasks import TASKS, explore, flee
 from batchnav.tasks import goal_free as progress
-from batchnav.tasks.explore import ExploreConfig, Settings
+from batchnav.tasks.explore import ExploreConfig, ExploreParameters
 from batchnav.tasks.flee import FleeConfig
 from batchnav.training.config import PointNavRun
 
@@ -121,32 +121,34 @@ def kernels(bank):
     for name in NAMES:
         env = make(bank, name)
         sim, task, n = env.sim, env.task, N
-        nav, scratch, noted = sim.bank.navmesh_view, sim.search_scratch(n), sim.noted
-        bodies, queue, origin, table = map(view, (sim.bodies, sim.queue, sim.origin, task.episodes))
-        roam, notes, upcoming, figures = map(view, (task.roam, task.notes, task.upcoming, task.finished))
+        nav, scratch, error_flags = sim.bank.navmesh_view, sim.search_scratch(n), sim.error_flags
+        bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, task.episodes))
+        state, transition, next_episode, metrics = map(
+            view, (task.progress_state, task.transition, task.next_episode, task.metric_tensors)
+        )
         reward, actions = view(task.reward), np.zeros(n, np.int64)
         if name == "flee":
-            found[flee.judge_cuda] = (
+            found[flee.score_cuda] = (
                 nav,
-                notes,
+                transition,
                 np.float32(1.0),
                 scratch,
-                roam,
+                state,
                 view(task.metrics["ppl"]),
-                figures,
+                metrics,
                 reward,
             )
-            found[flee.farthest_cuda] = (nav, queue, scratch, view(task.own[0]), upcoming)
+            found[flee.farthest_cuda] = (nav, queue, scratch, view(task.own[0]), next_episode)
             found[progress.advance_cuda] = (
-                actions, nav, roam, sim.body, np.int32(9), scratch, bodies, notes, noted
+                actions, nav, state, sim.body, np.int32(9), scratch, bodies, transition, error_flags
             )  # fmt: skip
-            found[progress.begin_cuda] = (True, upcoming, bodies, roam, queue)
-            found[progress.draw_cuda] = (nav, bodies, queue, origin, table, upcoming, noted)
+            found[progress.begin_cuda] = (True, next_episode, bodies, state, queue)
+            found[progress.sample_cuda] = (nav, bodies, queue, sampling, table, next_episode, error_flags)
         else:
-            settings, area = Settings(np.float32(1.0), np.float32(0.25)), view(task.metrics["area"])
-            found[explore.judge_cuda] = (notes, settings, roam, view(task.cells), area, figures, reward)
+            settings, area = ExploreParameters(np.float32(1.0), np.float32(0.25)), view(task.metrics["area"])
+            found[explore.score_cuda] = (transition, settings, state, view(task.cells), area, metrics, reward)
             marks = view(task.own[1])
-            found[explore.count_cuda] = (nav, queue, settings.cell_size, marks, upcoming, noted)
+            found[explore.count_cuda] = (nav, queue, settings.cell_size, marks, next_episode, error_flags)
     return found
 
 
@@ -175,7 +177,7 @@ def test_cuda_steps_as_the_cpu_does(bank, task):
         assert torch.equal(results[0][2], results[1][2].cpu()) and torch.equal(results[0][3], results[1][3].cpu())
         metrics = [torch.stack([result[1], *result[4]["episode"].values()]).cpu() for result in results]
         close = ((metrics[0] - metrics[1]).abs() < 2e-2).all(0)
-        close &= (on_cpu.task.upcoming.reachable - on_gpu.task.upcoming.reachable.cpu()).abs() < 1.5
+        close &= (on_cpu.task.next_episode.reachable - on_gpu.task.next_episode.reachable.cpu()).abs() < 1.5
         same += float(close.float().mean()) / 100
     assert same > 0.99  # an agent on an edge may be found on either side of it
 
