@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchnav.procedural.plans.hall import make_hall
-from batchnav.procedural.plans.house import make_house
+from batchnav.procedural.house import make_house
+from batchnav.procedural.open_plan import make_hall
 from batchnav.runtime.kernels.decorators import cpu_function
 from batchnav.types import Material, Surface, TriangleMesh
 

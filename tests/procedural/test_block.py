@@ -9,8 +9,8 @@ from scipy import ndimage
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import make_block
-from batchnav.procedural.plans.block import make_block_plan
 from batchnav.procedural.plans.layout import CELL
+from batchnav.procedural.room_block import make_block_plan
 
 SEEDS = (3, 5)
 """A small one with two blocks, and a large one with rooms along all walls."""

@@ -6,7 +6,7 @@ import pytest
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import make_building
-from batchnav.procedural.plans.building import make_building_plan
+from batchnav.procedural.corridor_floor import make_building_plan
 from batchnav.procedural.plans.layout import CELL, OUTSIDE
 
 SEEDS = (5, 9)

@@ -14,7 +14,7 @@ from batchnav.procedural.materials.patterns import SIDE
 from batchnav.procedural.materials.surface import CATEGORIES, house_surface
 from batchnav.procedural.materials.textures import FAMILIES, FIRST, LIBRARY, METRES, texture
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import Solids, makes
+from batchnav.procedural.solids import Solids, makes
 from batchnav.scene.appearance import COLOR_FIELDS, pack_appearance
 from batchnav.scene.mesh import check_mesh
 from batchnav.scene.surface import check_surface

@@ -10,9 +10,9 @@ from scipy import ndimage
 
 from batchnav import procedural as houses
 from batchnav.errors import ArgumentError
-from batchnav.procedural.plans.block import make_block_plan
-from batchnav.procedural.plans.building import make_building_plan
+from batchnav.procedural.corridor_floor import make_building_plan
 from batchnav.procedural.plans.layout import OUTSIDE
+from batchnav.procedural.room_block import make_block_plan
 from batchnav.scene.mesh import check_mesh
 
 MAKERS = {"make_building": make_building_plan, "make_block": make_block_plan}

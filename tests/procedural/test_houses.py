@@ -12,12 +12,12 @@ from embreex.rtcore_scene import EmbreeScene
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.procedural import BENCHMARK_HOUSE, SPLITS, make_house
-from batchnav.procedural.furniture import bathroom, beds, clutter, decor, kitchen, seating, storage, tables
-from batchnav.procedural.furniture.piece import Piece
-from batchnav.procedural.plans.house import MAX_TRIANGLES, MIN_TRIANGLES, make_plan
+from batchnav.procedural.furniture.pieces import bathroom, beds, clutter, decor, kitchen, seating, storage, tables
+from batchnav.procedural.furniture.pieces.piece import Piece
+from batchnav.procedural.house import MAX_TRIANGLES, MIN_TRIANGLES, make_plan
 from batchnav.procedural.plans.layout import CELL
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import Solids
+from batchnav.procedural.solids import Solids
 
 SEEDS = (0, 3, 7, 17, 100_001, 110_005)
 _PIECES = {

@@ -20,7 +20,7 @@ from batchnav.procedural.materials.patterns import Color, hsv
 from batchnav.procedural.materials.surface import make_surface
 from batchnav.procedural.materials.textures import FAMILIES, FIRST
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import Group, Run
+from batchnav.procedural.solids import Group, Run
 from batchnav.types import Surface
 
 _FAMILIES = (

@@ -21,7 +21,7 @@ import numpy as np
 from batchnav.data.files import is_number, read_json, read_text, short
 from batchnav.data.procthor.appearance import Looks, category_of
 from batchnav.errors import MeshError
-from batchnav.procedural.shell.solids import Solids
+from batchnav.procedural.solids import Solids
 from batchnav.scene.mesh import check_mesh
 from batchnav.types import TriangleMesh
 

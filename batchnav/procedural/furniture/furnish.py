@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from batchnav.procedural.furniture import bathroom, beds, clutter, decor, kitchen, seating, storage, tables
 from batchnav.procedural.furniture.furnish_public import PUBLIC, light, litter
+from batchnav.procedural.furniture.pieces import bathroom, beds, clutter, decor, kitchen, seating, storage, tables
 from batchnav.procedural.furniture.placement import Arranger, Box
 from batchnav.procedural.plans.layout import CELL, Room
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import TURN, Solids
+from batchnav.procedural.solids import TURN, Solids
 
 
 def furnish(draw: Draw, arranger: Arranger) -> None:

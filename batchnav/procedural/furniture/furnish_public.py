@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from batchnav.procedural.furniture import bathroom, beds, clutter, decor, seating, storage, tables
-from batchnav.procedural.furniture.piece import Piece
-from batchnav.procedural.furniture.placement import Arranger
-from batchnav.procedural.furniture.public import (
+from batchnav.procedural.furniture.pieces import bathroom, beds, clutter, decor, seating, storage, tables
+from batchnav.procedural.furniture.pieces.piece import Piece
+from batchnav.procedural.furniture.pieces.public import (
     BENCH,
     COUNTER,
     LOW_SHELF,
@@ -16,9 +15,10 @@ from batchnav.procedural.furniture.public import (
     TALL_SHELF,
     THIN_TABLE,
 )  # fmt: skip
+from batchnav.procedural.furniture.placement import Arranger
 from batchnav.procedural.plans.layout import CELL, Room
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import Solids
+from batchnav.procedural.solids import Solids
 
 _LIGHTS = 5.0
 """Metres between ceiling lights."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from scipy import ndimage
 
-from batchnav.procedural.furniture.piece import Piece
+from batchnav.procedural.furniture.pieces.piece import Piece
 from batchnav.procedural.plans.layout import CELL, OUTSIDE, Layout, Room
 from batchnav.procedural.plans.openings import BESIDE_LEAF, Opening
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import TURN, Solids
 from batchnav.procedural.shell.walls import WOODWORK, Face, on_face
+from batchnav.procedural.solids import TURN, Solids
 
 _GRID = CELL / 2
 _DOOR_DEPTH, _HALF_OPEN_DEPTH = 0.8, 1.4

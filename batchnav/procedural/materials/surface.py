@@ -27,7 +27,7 @@ from batchnav.procedural.materials.finishes import (
 )
 from batchnav.procedural.materials.textures import METRES, texture
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import TURN, Group, Run, turned
+from batchnav.procedural.solids import TURN, Group, Run, turned
 from batchnav.types import LIGHT_STEPS, Material, Surface
 
 CATEGORIES = (

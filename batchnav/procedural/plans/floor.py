@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from batchnav.procedural.plans.house import Plan
 from batchnav.procedural.plans.layout import CELL, MARGIN, OUTSIDE, Layout, Piece, Rect, Room, borders
-from batchnav.procedural.plans.openings import BESIDE_LEAF, Opening, join_rooms, make_windows, place_door
+from batchnav.procedural.plans.openings import BESIDE_LEAF, Opening, Plan, join_rooms, make_windows, place_door
 from batchnav.procedural.random_draws import Draw, draw_of
 
 USES = {
@@ -52,7 +51,7 @@ def draw_plan(seed: int, make_layout: Callable[[Draw], Layout | None], second_do
         layout = make_layout(draw)
         openings = layout and make_openings(draw, layout, second_door)
         if layout and openings:
-            return draw, (layout, openings, draw.pick((1, 1, 2)))
+            return draw, Plan(layout, openings, draw.pick((1, 1, 2)))
 
 
 def cut_out(draw: Draw, plan: Floor, use: str) -> Layout:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from batchnav.procedural.plans.layout import CELL, Layout, Piece, borders
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import TURN
+from batchnav.procedural.solids import TURN
 
 _END = 0.2
 """Metres kept between a door and the end of its wall: half a wall and the door's frame fit in."""
@@ -33,6 +34,16 @@ class Opening:
     """Door leaf: 0 none, else hinged at the start (1) or the stop (2), negative on the low side."""
     swing: int = TURN // 4
     """By how much the leaf is open, in `TURN` steps: a quarter turn, less, or 0: closed, and nobody gets through."""
+
+
+class Plan(NamedTuple):
+    """A floor plan that is ready to be built."""
+
+    layout: Layout
+    openings: list[Opening]
+    """Doors and windows."""
+    detail: int
+    """Level of detail of round solids, 1 to 3."""
 
 
 def make_openings(draw: Draw, layout: Layout) -> list[Opening] | None:

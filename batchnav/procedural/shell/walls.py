@@ -14,7 +14,7 @@ import numpy as np
 
 from batchnav.procedural.plans.layout import CELL, OUTSIDE, Layout
 from batchnav.procedural.plans.openings import Opening
-from batchnav.procedural.shell.solids import Group, Solids
+from batchnav.procedural.solids import Group, Solids
 
 _TUCK = 0.01
 """Metres by which a wall's face runs on into the next wall at an inner corner, so that no ray slips between."""

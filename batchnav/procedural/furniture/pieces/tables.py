@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from batchnav.procedural.furniture import clutter
-from batchnav.procedural.furniture.piece import Piece
-from batchnav.procedural.furniture.seating import CHAIR, OFFICE_CHAIR, legs
+from batchnav.procedural.furniture.pieces import clutter
+from batchnav.procedural.furniture.pieces.piece import Piece
+from batchnav.procedural.furniture.pieces.seating import CHAIR, OFFICE_CHAIR, legs
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import TURN, Solids, makes
+from batchnav.procedural.solids import TURN, Solids, makes
 
 _CHAIR_OUT = 0.3
 """How far a dining chair stands out from under the table."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from batchnav.procedural.assemble import assemble
 from batchnav.procedural.plans.floor import NARROWEST, REACH, USES, Floor, cut_out, draw_plan
-from batchnav.procedural.plans.house import assemble
 from batchnav.procedural.plans.layout import CELL, MARGIN, OUTSIDE, Layout, Rect, carve_some, view
 from batchnav.procedural.plans.openings import Opening
 from batchnav.procedural.random_draws import Draw

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import TURN, Solids, makes
+from batchnav.procedural.solids import TURN, Solids, makes
 
 
 @makes("book")

@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 from scipy import ndimage
 
+from batchnav.procedural.assemble import assemble
 from batchnav.procedural.plans.floor import NARROWEST, REACH, USES, Floor, cut_out, draw_plan
-from batchnav.procedural.plans.house import assemble
 from batchnav.procedural.plans.layout import MARGIN, OUTSIDE, Layout, Rect, area_of, carve_some, view
 from batchnav.procedural.plans.openings import Opening
 from batchnav.procedural.random_draws import Draw

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from batchnav.procedural.furniture.piece import Piece
+from batchnav.procedural.furniture.pieces.piece import Piece
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import Solids, circle, makes
+from batchnav.procedural.solids import Solids, circle, makes
 
 
 def turned_leg(s: Solids, x: float, z: float, height: float, r: float) -> None:

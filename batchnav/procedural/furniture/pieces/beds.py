@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from batchnav.procedural.furniture.piece import Piece
-from batchnav.procedural.furniture.seating import legs
+from batchnav.procedural.furniture.pieces.piece import Piece
+from batchnav.procedural.furniture.pieces.seating import legs
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import Solids, makes
+from batchnav.procedural.solids import Solids, makes
 
 
 @makes("bed")

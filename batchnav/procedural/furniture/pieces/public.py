@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from batchnav.procedural.furniture import clutter
-from batchnav.procedural.furniture.piece import Piece
+from batchnav.procedural.furniture.pieces import clutter
+from batchnav.procedural.furniture.pieces.piece import Piece
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import Solids, makes
+from batchnav.procedural.solids import Solids, makes
 
 
 def _goods(s: Solids, draw: Draw, w: float, d: float, y: float, room: float) -> None:

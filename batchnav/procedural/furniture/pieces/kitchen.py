@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from batchnav.procedural.furniture import clutter
-from batchnav.procedural.furniture.piece import Piece
-from batchnav.procedural.furniture.seating import STOOL
-from batchnav.procedural.furniture.storage import fronts
+from batchnav.procedural.furniture.pieces import clutter
+from batchnav.procedural.furniture.pieces.piece import Piece
+from batchnav.procedural.furniture.pieces.seating import STOOL
+from batchnav.procedural.furniture.pieces.storage import fronts
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import TURN, Solids, makes
+from batchnav.procedural.solids import TURN, Solids, makes
 
 _TOP = 0.9
 """Height of a worktop."""

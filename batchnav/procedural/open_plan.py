@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchnav.procedural.furniture import decor, seating, storage, tables
-from batchnav.procedural.furniture.piece import Piece
-from batchnav.procedural.furniture.public import COUNTER, LOW_SHELF, PILLAR, PODIUM, TALL_SHELF, THIN_TABLE
-from batchnav.procedural.plans.house import finish
+from batchnav.procedural.assemble import finish
+from batchnav.procedural.furniture.pieces import decor, seating, storage, tables
+from batchnav.procedural.furniture.pieces.piece import Piece
+from batchnav.procedural.furniture.pieces.public import COUNTER, LOW_SHELF, PILLAR, PODIUM, TALL_SHELF, THIN_TABLE
 from batchnav.procedural.random_draws import Draw, draw_of
-from batchnav.procedural.shell.solids import TURN, Solids, makes
+from batchnav.procedural.solids import TURN, Solids, makes
 from batchnav.types import TriangleMesh
 
 Opening = tuple[float, float, float, float]

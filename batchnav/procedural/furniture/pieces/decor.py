@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchnav.procedural.furniture.piece import Piece
+from batchnav.procedural.furniture.pieces.piece import Piece
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import Solids, circle, makes
+from batchnav.procedural.solids import Solids, circle, makes
 
 _STEEP = 1.2
 """Slope of the hidden cones that close lamps above the ceiling: too steep for a navmesh to count as floor."""

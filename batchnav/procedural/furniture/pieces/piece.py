@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import Solids
+from batchnav.procedural.solids import Solids
 
 Build = Callable[[Solids, Draw, float, float, float], None]
 """build(solids, draw, width, depth, height): append one piece, centred, standing on y = 0, facing +Z."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from batchnav.procedural.furniture import clutter
-from batchnav.procedural.furniture.kitchen import tap
-from batchnav.procedural.furniture.piece import Piece
-from batchnav.procedural.furniture.storage import fronts
+from batchnav.procedural.furniture.pieces import clutter
+from batchnav.procedural.furniture.pieces.kitchen import tap
+from batchnav.procedural.furniture.pieces.piece import Piece
+from batchnav.procedural.furniture.pieces.storage import fronts
 from batchnav.procedural.random_draws import Draw
-from batchnav.procedural.shell.solids import Solids, makes
+from batchnav.procedural.solids import Solids, makes
 
 
 @makes("toilet")

@@ -1,0 +1,1 @@
+"""Pieces of furniture: one file per kind, each with the ranges of its sizes."""
