@@ -11,7 +11,7 @@ eval/results/pointnav.jsonl.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
@@ -19,10 +19,11 @@ import tyro
 from batchnav.envs.nav import needed_appearance
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.run import Evaluation, PolicyPlayer
+from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.results import append_rows
 from batchnav.report.terminal import print_agents
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files.bundled import EPISODES, FAMILIES
+from batchnav.runtime.files.bundled import EPISODES
 from batchnav.tasks.pointnav import METRIC_SPECS
 
 
@@ -32,7 +33,7 @@ class Options:
 
     checkpoints: tyro.conf.Positional[tuple[Path, ...]]
     """Trained policies."""
-    episodes: tuple[Path, ...] = field(default_factory=lambda: tuple(EPISODES / f"{n}.json.gz" for n in FAMILIES))
+    episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in EPISODE_FAMILIES)
     """Episode files, one a family."""
     device: str = "auto"
     num_envs: int = 256

@@ -32,21 +32,19 @@ from batchnav.data.episodes.generate import generate_episodes, generate_starts
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import PRESETS
 from batchnav.errors import EpisodeError
-from batchnav.procedural import SPLITS
+from batchnav.procedural import EPISODE_FAMILIES, SPLITS
 from batchnav.runtime.files.bundled import EPISODES
 from batchnav.scene.scene import Scene
 
-FILES = {"val": ("house", "val"), "test": ("house", "test"), "hall": ("hall", "val"),
-         "building": ("building", "val"), "block": ("block", "val"), "scan": ("scan", "val")}  # fmt: skip
-"""Names of files: what their scenes are, and of which split the seeds."""
 NUM_SCENES = 20
 EPISODES_PER_SCENE = 10
 
 
 def main() -> None:
     """All files."""
-    for name, (kind, split) in FILES.items():
-        write(f"{name}.json.gz", (find_scene(f"{kind}:{seed}") for seed in SPLITS[split]), generate_episodes)
+    for name, family in EPISODE_FAMILIES.items():
+        seeds = family.splits[family.episode_files[name]]
+        write(f"{name}.json.gz", (find_scene(f"{family.name}:{seed}") for seed in seeds), generate_episodes)
     navmesh = PRESETS["challenge_2020"].body.navmesh
     for split in ("val", "test"):
         houses = (find_scene(f"house:{seed}", settings=navmesh, appearance=False) for seed in SPLITS[split])

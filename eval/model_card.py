@@ -21,11 +21,12 @@ from batchnav.envs.nav import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.run import Evaluation, Player, PolicyPlayer, ReferencePlayer
 from batchnav.policy.weights import load_policy, save_policy
+from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.model_card import write_model_card
 from batchnav.report.results import append_rows, commit
 from batchnav.report.terminal import print_agents
 from batchnav.runtime.device import machine, resolve_device
-from batchnav.runtime.files.bundled import EPISODES, FAMILIES, WEIGHTS
+from batchnav.runtime.files.bundled import EPISODES, WEIGHTS
 from batchnav.tasks.pointnav import METRIC_SPECS
 from batchnav.training.folder import CONFIG_NAME
 
@@ -40,7 +41,7 @@ class Options:
     """Folder for the card."""
     control: Path | None = None
     """The folder of a blind agent's run, to be played beside it."""
-    episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in FAMILIES)
+    episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in EPISODE_FAMILIES)
     """Episode files to play."""
     trained_on: str = ""
     """The machine that trained it; by default it is this one."""

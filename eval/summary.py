@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.results import rows_of
-from batchnav.runtime.files.bundled import FAMILIES
 
 Row = dict[str, Any]
 Agent = tuple[str, int | None, int, str]
@@ -174,7 +174,7 @@ def main_table() -> str:
 def leaderboard() -> str:
     """One line an agent, the best SPL on `val` first: success and SPL on each split, when, commit, how to repeat it."""
     lines: dict[Agent, dict[tuple[str, str], Row]] = {}
-    for row in wanted_rows("pointnav", parse(f"metric=success|spl split={'|'.join(FAMILIES)} sample=|True")):
+    for row in wanted_rows("pointnav", parse(f"metric=success|spl split={'|'.join(EPISODE_FAMILIES)} sample=|True")):
         params = row["params"]
         if params.get("renderer", "raycast") == "raycast" and not {"camera_height", "hfov_deg"} & params.keys():
             notes = [params[name] for name in ("encoder", "sensors") if params.get(name)]
@@ -186,7 +186,7 @@ def leaderboard() -> str:
     if not lines:
         return "No figures yet.\n"
     best = sorted(lines.items(), key=lambda line: -line[1].get(("val", "spl"), {"value": 0.0})["value"])
-    splits = [split for split in FAMILIES if any((split, "spl") in found for found in lines.values())]
+    splits = [split for split in EPISODE_FAMILIES if any((split, "spl") in found for found in lines.values())]
     head = ["agent", "frames", *splits, "when", "commit", "how"]
     cells = (_agent_line(agent, found, splits) for agent, found in best)
     return markdown([head, ["---", "---:", *["---"] * (len(head) - 2)], *cells])

@@ -61,9 +61,9 @@ class Options:
     """A reference agent, as the first of the agents."""
     task: str = "pointnav"
     """What a reference agent is to do; a policy's file says what it was trained for."""
-    split: Literal["val", "test", "hall", "building", "block", "scan", "wide_val", "wide_test"] = "val"
-    """Which of the fixed episode files; all but val and test are of PointNav alone: halls, buildings, blocks,
-    scans, and wide_val and wide_test for bodies as wide as the Habitat challenges' (radius 0.18 m)."""
+    split: str = "val"
+    """Name of a fixed episode file: val, test (procedural houses); of PointNav alone hall, building, block, scan (the
+    other scene families), and wide_val and wide_test for bodies as wide as the Habitat challenges' (radius 0.18 m)."""
     episodes: Path | None = None
     """Or an episode file of one's own, or of Habitat's (with its folder `content`)."""
     scenes_dir: Path = SCENES_DIR

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from batchnav.config import in_range
 from batchnav.errors import ConfigError
-from batchnav.procedural.splits import HOUSE_SPLITS
+from batchnav.procedural import FAMILIES
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ScenesConfig:
         """ConfigError where a value is out of range."""
         in_range(self, "houses", 0, 100_000)
         in_range(self, "first_house", 0, 2**31)
-        seeds, train = range(self.first_house, self.first_house + self.houses), HOUSE_SPLITS["train"]
+        seeds, train = range(self.first_house, self.first_house + self.houses), FAMILIES["house"].splits["train"]
         if seeds and seeds[-1] not in train:
             raise ConfigError(
                 f"first_house: found {seeds[0]} with {self.houses} houses, which are seeds {seeds[0]} to {seeds[-1]}, "

@@ -1,15 +1,21 @@
-"""Procedural houses: seeded, furnished, coloured, closed or torn as scans are: training data free of licences."""
+"""Procedural scenes: seeded, furnished, coloured, free of licences; houses and the other scene families.
+
+`families.py` lists the families. A maker goes from a floor plan (`plans/`) to walls, floors and ceilings (`shell/`),
+furniture (`furniture/`) and colours (`materials/`); `degrade.py` adds a scanner's defects.
+"""
 
 from batchnav.procedural.corridor_floor import make_building
 from batchnav.procedural.degrade import ScanDefects, make_scan, tear
+from batchnav.procedural.families import EPISODE_FAMILIES, FAMILIES, SceneFamily
 from batchnav.procedural.house import BENCHMARK_HOUSE, make_house, make_plan
 from batchnav.procedural.materials.swatches import make_swatches
 from batchnav.procedural.materials.textures import with_pictures, without_pictures
 from batchnav.procedural.open_plan import make_hall
 from batchnav.procedural.room_block import make_block
-from batchnav.procedural.splits import HOUSE_SPLITS as SPLITS
+from batchnav.procedural.splits import SPLITS
 
 __all__ = [
-    "BENCHMARK_HOUSE", "SPLITS", "ScanDefects", "make_block", "make_building", "make_hall", "make_house", "make_plan",
-    "make_scan", "make_swatches", "tear", "with_pictures", "without_pictures",
+    "BENCHMARK_HOUSE", "EPISODE_FAMILIES", "FAMILIES", "SPLITS", "ScanDefects", "SceneFamily", "make_block",
+    "make_building", "make_hall", "make_house", "make_plan", "make_scan", "make_swatches", "tear", "with_pictures",
+    "without_pictures",
 ]  # fmt: skip

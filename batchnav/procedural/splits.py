@@ -1,4 +1,3 @@
-"""Seeds of training, validation and test scenes."""
+"""Disjoint seeds of training, validation and test scenes, the same for every scene family."""
 
-HOUSE_SPLITS = {"train": range(100_000), "val": range(100_000, 110_000), "test": range(110_000, 120_000)}
-"""Disjoint seeds of training, validation and test houses (`houses.SPLITS`)."""
+SPLITS = {"train": range(100_000), "val": range(100_000, 110_000), "test": range(110_000, 120_000)}

@@ -10,6 +10,7 @@ import numpy as np
 from batchnav.config import load_config
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
+from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.charts import in_words
 from batchnav.report.metrics import load_metrics, series, smooth
 from batchnav.runtime.console.announce import number_of
@@ -27,17 +28,12 @@ PUBLISHED = {
 """SPL as published: Wijmans et al. 2020, and what Shacklett et al. 2021 reach with one GPU. Other scenes than ours."""
 
 
-SPLITS = {
-    "val": "procedural houses",
-    "test": "procedural houses",
-    "hall": "large rooms with windows",
-    "building": "floors of large buildings",
-    "block": "floors with blocks of rooms among wide passages",
-    "scan": "houses and halls that are torn as scans are",
+EPISODE_TITLES = {
+    **{file: family.title for file, family in EPISODE_FAMILIES.items()},
     "wide_val": "procedural houses for a wide body",
     "wide_test": "procedural houses for a wide body",
 }
-"""The episode files of this project."""
+"""Scenes of the fixed episode files, by the file's name."""
 SENSORS = {"rgb": "colour", "semantic": "categories"}
 """What sensors show, where their names do not say it."""
 AGENTS = {
@@ -75,7 +71,9 @@ def write_model_card(
     trained = load_config(run / "config.yaml", PointNavRun)
     policy, camera, scenes = trained.policy, trained.camera, trained.scenes
     played = "; ".join(
-        f"`{name}`: {SPLITS[name]}" for name in dict.fromkeys(split for split, _ in results) if name in SPLITS
+        f"`{name}`: {EPISODE_TITLES[name]}"
+        for name in dict.fromkeys(split for split, _ in results)
+        if name in EPISODE_TITLES
     )
     agents = [AGENTS[name] for name in dict.fromkeys(agent for _, agent in results) if name in AGENTS]
     text = CARD.format(

@@ -12,7 +12,7 @@ from batchnav.procedural import make_house, tear
 from batchnav.procedural.materials.finishes import ASSORTED, FINISHES, make_palette
 from batchnav.procedural.materials.patterns import SIDE
 from batchnav.procedural.materials.surface import CATEGORIES, house_surface
-from batchnav.procedural.materials.textures import FAMILIES, FIRST, LIBRARY, METRES, texture
+from batchnav.procedural.materials.textures import FIRST, LIBRARY, METRES, TEXTURE_FAMILIES, texture
 from batchnav.procedural.random_draws import Draw
 from batchnav.procedural.solids import Solids, makes
 from batchnav.scene.appearance import COLOR_FIELDS, pack_appearance
@@ -131,7 +131,7 @@ def test_all_houses_share_one_library(houses):
 
 
 def test_textures_are_opaque_and_close_on_themselves():
-    assert len(LIBRARY) > 250 and set(FIRST) == set(FAMILIES)
+    assert len(LIBRARY) > 250 and set(FIRST) == set(TEXTURE_FAMILIES)
     for family in ("plain", "grain", "planks", "tiles", "weave", "cloth", "stone", "carpet"):
         pixels = texture(FIRST[family]).pixels
         assert pixels.shape == (SIDE, SIDE, 4) and (pixels[..., 3] == 255).all()

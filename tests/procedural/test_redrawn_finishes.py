@@ -18,7 +18,7 @@ from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, MeshError
 from batchnav.procedural import make_swatches
 from batchnav.procedural.materials.finishes import FINISHES, NUM_KINDS
-from batchnav.procedural.materials.textures import FAMILIES, LIBRARY
+from batchnav.procedural.materials.textures import LIBRARY, TEXTURE_FAMILIES
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.bundled import EPISODES
 from batchnav.scene import material_sampling as finishes
@@ -91,7 +91,7 @@ def test_swatches_are_of_every_word_and_of_their_kind(swatches):
     assert len(swatches.materials) == 2 * swatches.starts[-1] and len(swatches.starts) == NUM_KINDS + 1
     sizes = np.diff(swatches.starts)
     assert (sizes.reshape(len(FINISHES), -1).sum(1) > 500).all()
-    families = [None, *FAMILIES]
+    families = [None, *TEXTURE_FAMILIES]
     for kind in np.flatnonzero(sizes):
         for i in range(swatches.starts[kind], swatches.starts[kind + 1]):
             whole, plain = swatches.materials[2 * i : 2 * i + 2]

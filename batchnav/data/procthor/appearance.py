@@ -18,12 +18,12 @@ from batchnav.data.files import is_number
 from batchnav.procedural.materials.finishes import Finish
 from batchnav.procedural.materials.patterns import Color, hsv
 from batchnav.procedural.materials.surface import make_surface
-from batchnav.procedural.materials.textures import FAMILIES, FIRST
+from batchnav.procedural.materials.textures import FIRST, TEXTURE_FAMILIES
 from batchnav.procedural.random_draws import Draw
 from batchnav.procedural.solids import Group, Run
 from batchnav.types import Surface
 
-_FAMILIES = (
+_FAMILY_WORDS = (
     ("brick", "tiles"), ("tile", "tiles"), ("marble", "stone"), ("granite", "stone"), ("concrete", "plain"),
     ("wicker", "wicker"), ("carpet", "carpet"), ("wood", "planks"), ("plank", "planks"), ("floor", "planks"),
     ("cabinet", "planks"), ("counter", "planks"),
@@ -114,8 +114,8 @@ class Looks:
             tint = color["r"], color["g"], color["b"]
         else:
             tint = next((known for word, known in _COLORS if word in plain), default)
-        family = next((known for word, known in _FAMILIES if word in plain), family)
-        number = zlib.crc32(name.encode()) % FAMILIES[family].size
+        family = next((known for word, known in _FAMILY_WORDS if word in plain), family)
+        number = zlib.crc32(name.encode()) % TEXTURE_FAMILIES[family].size
         return self._word(f"material {name} {tint} {family}", Finish(tint, FIRST[family] + number))
 
     def _word(self, word: str, finish: Finish) -> str:

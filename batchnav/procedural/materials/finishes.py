@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.procedural.materials.patterns import Color, hsv
-from batchnav.procedural.materials.textures import FAMILIES, FIRST, LIBRARY, texture
+from batchnav.procedural.materials.textures import FIRST, LIBRARY, TEXTURE_FAMILIES, texture
 from batchnav.procedural.random_draws import Draw
 
 METRES, GRAIN, FIT = "metres", "grain", "fit"
@@ -58,7 +58,7 @@ def make_palette(draw: Draw) -> Palette:
 
 def _of(draw: Draw, family: str, color: Color, mapping: str = METRES) -> Finish:
     """A finish with some texture of a family."""
-    return Finish(color, FIRST[family] + draw.integer(0, FAMILIES[family].size - 1), mapping)
+    return Finish(color, FIRST[family] + draw.integer(0, TEXTURE_FAMILIES[family].size - 1), mapping)
 
 
 def _tinted(draw: Draw, color: Color, by: float = 0.06) -> Color:
@@ -264,9 +264,12 @@ FINISHES: dict[str, Callable[[Draw, Palette], Finish]] = {
 ASSORTED = {"book": 32, "toy": 12, "fruit": 8}
 """Where every solid has a finish of its own, out of so many that a house has."""
 
-NUM_KINDS = len(FINISHES) * (len(FAMILIES) + 1)
+NUM_KINDS = len(FINISHES) * (len(TEXTURE_FAMILIES) + 1)
 """Kinds of finishes: by word, and by family of textures or none."""
-_WORDS, _FAMILIES = {word: i for i, word in enumerate(FINISHES)}, {family: i for i, family in enumerate(FAMILIES, 1)}
+_WORDS, _FAMILIES = (
+    {word: i for i, word in enumerate(FINISHES)},
+    {family: i for i, family in enumerate(TEXTURE_FAMILIES, 1)},
+)
 
 
 def kind_of(word: str, finish: Finish) -> int:
@@ -277,7 +280,7 @@ def kind_of(word: str, finish: Finish) -> int:
     if word not in _WORDS:
         return -1
     family = _FAMILIES[LIBRARY[finish.texture][0]] if finish.texture >= 0 else 0
-    return _WORDS[word] * (len(FAMILIES) + 1) + family
+    return _WORDS[word] * (len(TEXTURE_FAMILIES) + 1) + family
 
 
 def without_texture(finish: Finish) -> Finish:

@@ -20,7 +20,7 @@ _TEXTURES = 0x7E87
 """Begins the seeds of textures, so that their draws are nobody else's."""
 
 
-class Family(NamedTuple):
+class TextureFamily(NamedTuple):
     """Textures of one kind."""
 
     pattern: Callable[[Draw], np.ndarray]
@@ -29,28 +29,28 @@ class Family(NamedTuple):
     """How much of a surface one of them covers along U and V; whole pictures cover whatever they are on."""
 
 
-FAMILIES = {
-    "plain": Family(patterns.plain, 12, (1.0, 1.0)),
-    "grain": Family(patterns.grain, 28, (1.2, 0.4)),
-    "planks": Family(patterns.planks, 40, (1.5, 1.0)),
-    "tiles": Family(patterns.tiles, 40, (1.2, 1.2)),
-    "wallpaper": Family(patterns.wallpaper, 40, (0.6, 0.6)),
-    "weave": Family(patterns.weave, 16, (0.25, 0.25)),
-    "cloth": Family(patterns.cloth, 40, (0.5, 0.5)),
-    "carpet": Family(patterns.carpet, 12, (0.6, 0.6)),
-    "rug": Family(patterns.rug, 24, (1.0, 1.0)),
-    "stone": Family(patterns.stone, 16, (0.8, 0.8)),
-    "brushed": Family(patterns.brushed, 4, (0.4, 0.4)),
-    "leaf": Family(patterns.leaf, 8, (0.1, 0.1)),
-    "wicker": Family(patterns.wicker, 4, (0.25, 0.25)),
-    "art": Family(patterns.art, 32, (1.0, 1.0)),
-    "outdoors": Family(patterns.outdoors, 16, (1.0, 1.0)),
+TEXTURE_FAMILIES = {
+    "plain": TextureFamily(patterns.plain, 12, (1.0, 1.0)),
+    "grain": TextureFamily(patterns.grain, 28, (1.2, 0.4)),
+    "planks": TextureFamily(patterns.planks, 40, (1.5, 1.0)),
+    "tiles": TextureFamily(patterns.tiles, 40, (1.2, 1.2)),
+    "wallpaper": TextureFamily(patterns.wallpaper, 40, (0.6, 0.6)),
+    "weave": TextureFamily(patterns.weave, 16, (0.25, 0.25)),
+    "cloth": TextureFamily(patterns.cloth, 40, (0.5, 0.5)),
+    "carpet": TextureFamily(patterns.carpet, 12, (0.6, 0.6)),
+    "rug": TextureFamily(patterns.rug, 24, (1.0, 1.0)),
+    "stone": TextureFamily(patterns.stone, 16, (0.8, 0.8)),
+    "brushed": TextureFamily(patterns.brushed, 4, (0.4, 0.4)),
+    "leaf": TextureFamily(patterns.leaf, 8, (0.1, 0.1)),
+    "wicker": TextureFamily(patterns.wicker, 4, (0.25, 0.25)),
+    "art": TextureFamily(patterns.art, 32, (1.0, 1.0)),
+    "outdoors": TextureFamily(patterns.outdoors, 16, (1.0, 1.0)),
 }
-LIBRARY = tuple((family, i) for family, row in FAMILIES.items() for i in range(row.size))
+LIBRARY = tuple((family, i) for family, row in TEXTURE_FAMILIES.items() for i in range(row.size))
 """Family and number of each texture."""
-FIRST = {family: LIBRARY.index((family, 0)) for family in FAMILIES}
+FIRST = {family: LIBRARY.index((family, 0)) for family in TEXTURE_FAMILIES}
 """Row of the library where each family begins."""
-METRES = np.array([FAMILIES[family].metres for family, _ in LIBRARY])
+METRES = np.array([TEXTURE_FAMILIES[family].metres for family, _ in LIBRARY])
 """f64 [L, 2]: what each texture covers."""
 
 
@@ -58,7 +58,7 @@ METRES = np.array([FAMILIES[family].metres for family, _ in LIBRARY])
 def texture(row: int) -> Texture:
     """A texture of the library; the same object each time, its bytes the same on every machine."""
     family, number = LIBRARY[row]
-    picture = FAMILIES[family].pattern(Draw((_TEXTURES, FIRST[family], number)))
+    picture = TEXTURE_FAMILIES[family].pattern(Draw((_TEXTURES, FIRST[family], number)))
     pixels = np.full((patterns.SIDE, patterns.SIDE, 4), 255, np.uint8)
     pixels[:, :, :3] = np.round(np.clip(picture, 0.0, 1.0) * 255.0)
     _ROWS[id(pixels)] = row

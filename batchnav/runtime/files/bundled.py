@@ -22,9 +22,6 @@ def _folder(name: str) -> Path:
 
 ASSETS, CONFIGS = _folder("assets"), _folder("configs")
 EPISODES, POLICIES, ANTICIPATION = ASSETS / "episodes", ASSETS / "policies", ASSETS / "anticipation"
-FAMILIES = ("val", "test", "hall", "building", "block", "scan")
-"""The fixed episode files that PointNav agents are measured on, since one number hides where an agent fails: a file is
-of one family of scenes."""
 WEIGHTS = "policy.safetensors"
 """The file of a policy in its folder: a run's, or one that comes with the project."""
 

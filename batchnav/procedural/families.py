@@ -1,0 +1,59 @@
+"""The registry of scene families: every kind of scene that is made from a seed.
+
+A new family needs its maker, `make(seed, surface) -> TriangleMesh`, and one line in `FAMILIES`.
+
+Terms: an *open-plan room* is one large room with windows (`hall:SEED`); a *corridor floor* is a floor of a large
+building with rooms along corridors (`building:SEED`); a *room-block floor* is a deep floor where blocks of rooms stand
+among wide passages (`block:SEED`); a *degraded scan* is a house or an open-plan room with a scanner's defects: holes,
+noise, missing ceilings, floating pieces (`scan:SEED`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from batchnav.procedural.corridor_floor import make_building
+from batchnav.procedural.degrade import make_scan
+from batchnav.procedural.house import make_house
+from batchnav.procedural.open_plan import make_hall
+from batchnav.procedural.room_block import make_block
+from batchnav.procedural.splits import SPLITS
+from batchnav.types import TriangleMesh
+
+
+class SceneFamily(NamedTuple):
+    """One kind of scene that is made from a seed; the scene id is "NAME:SEED"."""
+
+    name: str
+    title: str
+    """Plural noun phrase for tables and model cards."""
+    make: Callable[[int, bool], TriangleMesh | tuple[TriangleMesh, TriangleMesh]]
+    """make(seed, surface): the mesh; or the mesh to bake the navmesh from, and the mesh that cameras see."""
+    episode_files: Mapping[str, str]
+    """Names of the fixed PointNav episode files in `assets/episodes`, each with the split of its scenes."""
+    splits: Mapping[str, range] = SPLITS
+    """Seeds of training, validation and test scenes."""
+    random_materials: bool = True
+    """True where finishes of the surface can be randomised while training (`scenes.randomize_materials`)."""
+
+    def meshes(self, seed: int, surface: bool) -> tuple[TriangleMesh, TriangleMesh]:
+        """The mesh to bake the navmesh from, and the mesh that cameras see."""
+        made = self.make(seed, surface)
+        return (made, made) if isinstance(made, TriangleMesh) else made
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        SceneFamily("house", "procedural houses", make_house, {"val": "val", "test": "test"}),
+        SceneFamily("hall", "open-plan rooms with windows", make_hall, {"hall": "val"}),
+        SceneFamily("building", "corridor floors of large buildings", make_building, {"building": "val"}),
+        SceneFamily("block", "floors with blocks of rooms among wide passages", make_block, {"block": "val"}),
+        SceneFamily("scan", "degraded scans of houses and open-plan rooms", make_scan, {"scan": "val"}),
+    )
+}
+"""Scene families by name."""
+EPISODE_FAMILIES = {file: family for family in FAMILIES.values() for file in family.episode_files}
+"""The family of each fixed episode file, by the file's name. One number over all files hides where an agent fails, so
+each file has one family."""
