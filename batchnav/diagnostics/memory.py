@@ -72,7 +72,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[SceneSize], device: torch.
 def _swatches() -> int:
     """Bytes of what finishes are drawn anew from."""
     palette = Palette()
-    palette.add_swatches(make_swatches())
+    palette.add_library(make_swatches())
     return sum(array.nbytes for array in palette.arrays())
 
 

@@ -111,7 +111,7 @@ class SceneStream:
 
     def _submit(self, slot: int) -> None:
         name = self.names[self._in_slot[slot]]
-        self._loads.append((slot, self._loader.submit(lambda: self.bank.put(slot, self._load(name)))))
+        self._loads.append((slot, self._loader.submit(lambda: self.bank.replace(slot, self._load(name)))))
 
     def _send(self, sim: Simulator, groups: Sequence[int]) -> None:
         """Let the agents of groups draw their next episodes from their slots' scenes."""

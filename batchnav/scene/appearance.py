@@ -1,4 +1,4 @@
-"""What a scene's surfaces look like, by triangle: what sensors read beside visibility."""
+"""Appearance of a scene's triangles: the arrays that sensors read in addition to visibility."""
 
 from __future__ import annotations
 
@@ -10,69 +10,69 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError
-from batchnav.scene.material_sampling import FINISH_WIDTH, STAYS, finish_rows
+from batchnav.scene.material_sampling import FINISH_WIDTH, FIXED, finish_rows
 from batchnav.scene.surface import PLAIN
 from batchnav.scene.textures import LEVEL_WIDTH, MATERIAL_WIDTH, Palette, num_levels, num_texels
 from batchnav.types import Column, Surface, TriangleMesh
 
 PATCH_WIDTH = 16
 LINK, MATERIAL = 11, 15
-"""Of a patch's row of f32 the two that hold an int's bits."""
+"""Columns of a patch's f32 row that hold int bits."""
 _log = logging.getLogger(__name__)
 
 
 class Appearance(NamedTuple, Generic[Column]):
-    """Of F triangles, in the order in which `Visibility` numbers them. What no sensor reads has no rows.
+    """Appearance of F triangles, in the order of `Visibility.triangle`. Fields that no sensor reads have no rows.
 
-    Colour is kept apart, so that a triangle takes no more than it has. A textured one has a patch, a row that says
-    where in the texture a point P lies: corner A, and UV at A with its gradients along the triangle's plane,
+    Colour is stored sparsely. A textured triangle has a patch, which gives the texture coordinates of a point P: corner
+    A, UV at A, and the gradients of U and V in the triangle's plane,
 
         A (x y z), U | gradient of U (x y z), V | gradient of V (x y z), tint | unit normal (x y z), material
 
-    A triangle whose corners have colours has a tint, a patch that says the colour at P, each channel 0 to 1,
+    A triangle with vertex colours has a tint: a patch that gives the colour at P, 0 to 1 per channel,
 
         A (x y z), red | gradient of red, green | gradient of green, blue | gradient of blue, material
 
-    `tint` and `material` are rows of `patches` and `materials`, bit for bit as int32; tint -1: none.
+    `tint` is a row of `patches` (-1: no tint) and `material` a row of `materials`, both stored as int32 bits.
     """
 
     normal: Column
-    """f32 [F, 4]: the unit vector (x, y, z) that points out of the triangle's front, and 0."""
+    """f32 [F, 4]: unit normal (x, y, z) of the front face, and 0."""
     object_id: Column
-    """i32 [F]: the instance that a triangle is part of, as the data set numbers them; 0: not known."""
+    """i32 [F]: instance number in the dataset; 0: unknown."""
     category: Column
-    """i32 [F]: rows of the bank's `categories`; 0: not known."""
+    """i32 [F]: rows of the bank's `categories`; 0: unknown."""
     paint: Column
-    """i32 [F]: a row of `patches`; or of one colour all over, ~row of `materials`."""
+    """i32 [F]: row of `patches`, or for a uniform colour the bitwise complement (~) of a row of `materials`."""
     patches: Column
-    """f32 [R, 16]."""
+    """f32 [R, 16]: texture patches and tints, see above."""
     materials: Column
-    """f32 [M, 8], see scene/textures.py."""
+    """f32 [M, 8]: see scene/textures.py."""
     levels: Column
-    """i32 [L, 4]: mip levels: first texel, width, height, 0."""
+    """i32 [L, 4]: first texel, width, height of each mip level, 0."""
     texels: Column
-    """i32 [T]: bytes red, green, blue, alpha, rows of a level from the top."""
+    """i32 [T]: bytes red, green, blue, alpha; the rows of a level from the top."""
     finish: Column
-    """i32 [M, 4], of materials where finishes are drawn anew, see scene/material_sampling.py."""
+    """i32 [M, 4]: finish of each material, for material randomisation; see scene/material_sampling.py."""
 
 
 PALETTE_FIELDS = ("materials", "levels", "texels")
-"""What a `Palette` gives."""
+"""Fields that a `Palette` collects."""
 COLOR_FIELDS = ("paint", "patches", *PALETTE_FIELDS)
-"""What colours take."""
+"""Fields that sensors of colour read."""
 FROM_FILES = frozenset(Appearance._fields) - {"normal"}
-"""What follows from more than the geometry."""
+"""Fields that need data beyond the geometry."""
 COLUMNS = Appearance(
     (4, torch.float32), (None, torch.int32), (None, torch.int32), (None, torch.int32), (PATCH_WIDTH, torch.float32),
     (MATERIAL_WIDTH, torch.float32), (LEVEL_WIDTH, torch.int32), (None, torch.int32), (FINISH_WIDTH, torch.int32),
 )  # fmt: skip
-"""Columns (None: one dimension) and type of each array."""
+"""Number of columns (None: one-dimensional) and dtype of each array."""
 
 
 def appearance_fields(wanted: bool | Collection[str]) -> frozenset[str]:
-    """The fields of `Appearance` that a bank is to keep: True means all that sensors read.
+    """Names of the fields of `Appearance` that a bank holds; True: all fields that sensors read.
 
-    ArgumentError for a name that is unknown.
+    ArgumentError for an unknown name.
     """
     if isinstance(wanted, bool):
         return frozenset(Appearance._fields if wanted else ()) - {"finish"}
@@ -82,18 +82,18 @@ def appearance_fields(wanted: bool | Collection[str]) -> frozenset[str]:
 
 
 def with_finish(fields: frozenset[str]) -> frozenset[str]:
-    """The fields of a bank whose finishes are drawn anew. ArgumentError where it has no colours."""
+    """Fields of a bank with material randomisation. ArgumentError where the bank has no colours."""
     if "paint" not in fields:
-        raise ArgumentError("swatches: found them for a bank without colours, expected a sensor that sees colour")
+        raise ArgumentError("material_library: found one for a bank without colours, expected a sensor such as 'rgb'")
     return fields | {"finish"}
 
 
 def pack_appearance(
     meshes: Sequence[TriangleMesh], fields: Collection[str], categories: dict[str, int], palette: Palette | None = None
 ) -> Appearance[np.ndarray]:
-    """The appearance of several meshes, one after another, as NumPy arrays; other `fields` than these have no rows.
+    """Concatenated appearance of several meshes as NumPy arrays; only `fields` have rows.
 
-    `categories`: see `appearance_of`. `palette`: what comes before; None: nothing.
+    `categories`: see `appearance_of`. `palette`: materials that precede those of the meshes; None: no such materials.
     """
     palette, num_patches, parts = palette or Palette(), 0, []
     for mesh in meshes:
@@ -104,7 +104,7 @@ def pack_appearance(
 
 
 def with_palette(look: Appearance[np.ndarray], palette: Palette, fields: Collection[str]) -> Appearance[np.ndarray]:
-    """An appearance with what its palette has."""
+    """The appearance with the arrays of a palette."""
     columns = dict(zip(PALETTE_FIELDS, palette.arrays(), strict=True))
     return look._replace(**columns, **({"finish": palette.finish} if "finish" in fields else {}))
 
@@ -112,10 +112,14 @@ def with_palette(look: Appearance[np.ndarray], palette: Palette, fields: Collect
 def appearance_of(
     mesh: TriangleMesh, fields: Collection[str], categories: dict[str, int], palette: Palette, first_patch: int = 0
 ) -> Appearance[np.ndarray]:
-    """The appearance of one mesh, in the order of its faces, but for what `palette` has: see `with_palette`.
+    """Appearance of one mesh in the order of its faces, without the palette's arrays (see `with_palette`).
 
-    Other `fields` than these have no rows. Its patches begin at row `first_patch` of those of the bank. `categories`
-    are the bank's rows by name, to which those that are new are added.
+    Args:
+        mesh: mesh with or without a surface.
+        fields: fields that have rows.
+        categories: category numbers of the bank by name; new names are added.
+        palette: collects materials and textures.
+        first_patch: row of the mesh's first patch in the bank.
     """
     count, surface = len(mesh.faces), mesh.surface
     look = empty_appearance()
@@ -133,7 +137,7 @@ def appearance_of(
 
 
 def _common_category(mesh: TriangleMesh, categories: dict[str, int]) -> np.ndarray:
-    """i32 [F]: a mesh's categories as rows of a bank's. Row 0 is row 0, whatever it is called."""
+    """i32 [F]: category numbers of the bank. The mesh's number 0 stays 0, whatever its name."""
     surface = mesh.surface
     if surface is None or surface.category is None:
         return np.zeros(len(mesh.faces), np.int32)
@@ -142,20 +146,20 @@ def _common_category(mesh: TriangleMesh, categories: dict[str, int]) -> np.ndarr
 
 
 def empty_appearance() -> Appearance[np.ndarray]:
-    """No rows."""
+    """Appearance without rows."""
     types = {torch.float32: np.float32, torch.int32: np.int32}
     return Appearance(*(np.empty((0,) if width is None else (0, width), types[t]) for width, t in COLUMNS))
 
 
 def appearance_rows(mesh: TriangleMesh) -> Appearance[int]:
-    """How many rows of each array a mesh takes at most."""
+    """Largest number of rows of each array that a mesh needs."""
     count, surface = len(mesh.faces), mesh.surface
     if surface is None:
         return Appearance(count, count, count, count, 0, 1, 0, 0, 1)
     textured, tinted = _kinds(surface)
     rows = np.unique(surface.material)
     used = {surface.materials[m] for m in rows}
-    stored = {}  # of a texture with and without mip levels
+    stored = {}  # by texture, with or without mip levels
     for texture in (surface.textures[m.texture] for m in used if m.texture >= 0):
         mipmapped, (height, width) = "_mipmap_" in texture.minify, texture.pixels.shape[:2]
         stored[id(texture.pixels), mipmapped] = width, height, num_levels(width, height) if mipmapped else 1
@@ -167,14 +171,14 @@ def appearance_rows(mesh: TriangleMesh) -> Appearance[int]:
 
 
 def normals_of(mesh: TriangleMesh) -> np.ndarray:
-    """f64 [F, 3]: the unit vectors that point out of the triangles' fronts."""
+    """f64 [F, 3]: unit normals of the front faces."""
     a, b, c = (mesh.vertices[mesh.faces[:, i]].astype(np.float64) for i in range(3))
     normal = np.cross(b - a, c - a)
     return normal / np.linalg.norm(normal, axis=1, keepdims=True)
 
 
 def _kinds(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
-    """bool [F] each: which triangles have a texture, and which have corners that are not white."""
+    """Two masks, bool [F]: True where a triangle has a texture; True where a vertex colour is not white."""
     has_texture = np.array([material.texture >= 0 for material in surface.materials], np.bool_)
     tinted = np.zeros(len(surface.material), np.bool_)
     if surface.color is not None:
@@ -185,12 +189,12 @@ def _kinds(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
 def _painted(
     mesh: TriangleMesh, palette: Palette, first_patch: int, with_finish: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Paint i32 [F] and patches f32 [R, 16] of a mesh."""
+    """`Appearance.paint` i32 [F] and `Appearance.patches` f32 [R, 16] of a mesh."""
     surface = mesh.surface
     if surface is None:
         return np.full(len(mesh.faces), ~palette.add(PLAIN, ()), np.int32), np.empty((0, PATCH_WIDTH), np.float32)
     used, places = np.unique(surface.material, return_inverse=True)
-    finish = [STAYS] * len(surface.materials)
+    finish = [FIXED] * len(surface.materials)
     if with_finish and surface.finish is not None:
         finish = finish_rows(surface.finish)
     rows = np.array([palette.add(surface.materials[m], surface.textures, finish[m]) for m in used], np.int32)
@@ -216,16 +220,16 @@ def _painted(
 
 
 def _near_zero(surface: Surface, textured: np.ndarray) -> np.ndarray:
-    """UVs f64 [n, 3, 2] of triangles, moved by two's multiples where they wrap, so that float32 tells them apart."""
+    """UVs f64 [n, 3, 2] of triangles; wrapped UVs are shifted towards 0 by multiples of 2 to keep float32 precision."""
     uv = np.asarray(surface.uv)[textured].astype(np.float64)
     wraps = [surface.textures[m.texture].wrap if m.texture >= 0 else ("clamp", "clamp") for m in surface.materials]
     moves = np.array(wraps).reshape(-1, 2)[surface.material[textured]] != "clamp"
     return uv - np.where(moves, 2.0 * np.floor(uv[:, 0] / 2.0), 0.0)[:, None]
 
 
-@np.errstate(all="ignore")  # gradients on the smallest triangles are beyond float32; kernels bear with them
+@np.errstate(all="ignore")  # gradients on tiny triangles overflow float32, which kernels tolerate
 def _linear(mesh: TriangleMesh, which: np.ndarray, values: np.ndarray, last: np.ndarray | None = None) -> np.ndarray:
-    """Patches f32 [n, 16] of values f64 [n, 3, k] at triangles' corners, that are linear between; k = 2 with `last`."""
+    """Patches f32 [n, 16] that interpolate corner values f64 [n, 3, k] linearly; k = 2 if `last` is given, else 3."""
     a, b, c = (mesh.vertices[mesh.faces[which, i]].astype(np.float64) for i in range(3))
     e, f = b - a, c - a
     normal = np.cross(e, f)
@@ -244,8 +248,8 @@ def _linear(mesh: TriangleMesh, which: np.ndarray, values: np.ndarray, last: np.
 
 
 def warn_of_white(names: Sequence[str], meshes: Sequence[TriangleMesh]) -> None:
-    """Say which scenes have no colours: they are drawn white."""
+    """Log a warning that names the scenes without colours."""
     white = [name for name, mesh in zip(names, meshes, strict=True) if mesh.surface is None]
     if white:
         more = f" and {len(white) - 3} more" if len(white) > 3 else ""
-        _log.warning("scenes without colours are drawn white: %s%s", ", ".join(white[:3]), more)
+        _log.warning("scenes without colours are rendered white: %s%s", ", ".join(white[:3]), more)

@@ -1,4 +1,4 @@
-"""SceneBank: K scenes in one set of device arrays, shared by any number of agents."""
+"""SceneBank: K scenes in one set of device arrays, which any number of agents share."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from batchnav.scene.textures import Palette
 from batchnav.types import Column
 
 MAX_TRIANGLES = 2**29
-"""A leaf's link keeps 29 bits for the first triangle."""
+"""A leaf's link has 29 bits for its first triangle."""
 
 
 class BVHData(NamedTuple, Generic[Column]):
-    """The trees of K scenes, one after another: tensors, or what `view` makes of them. Links count rows from 0."""
+    """Concatenated BVHs of K scenes, as tensors or as the arrays that `view` makes. Links count rows from 0."""
 
     nodes: Column
-    """f32 [M, 16], see scene/bvh.py."""
+    """f32 [M, 16]: nodes, see scene/bvh.py."""
     triangles: Column
-    """f32 [F, 12]."""
+    """f32 [F, 12]: corners of the triangles, in the order of the leaves."""
     numbers: Column
-    """i32 [F]: the triangle of the bank that each row of `triangles` is, as `Visibility` numbers them."""
+    """i32 [F]: number of each row of `triangles` in the bank, as in `Visibility.triangle`."""
     roots: Column
-    """i32 [K]: each scene's root."""
+    """i32 [K]: root node of each scene."""
 
 
 class SceneBank:
-    """K scenes on one device. Made by `SceneBank.pack`; nothing in it changes afterwards but by `randomize_materials`.
+    """K scenes on one device, made by `SceneBank.pack`. Only `randomize_materials` changes it afterwards.
 
-    `ResidentSceneBank` is the one whose scenes change.
+    `ResidentSceneBank` is a bank whose scenes can be replaced.
     """
 
     def __init__(
@@ -57,19 +57,19 @@ class SceneBank:
         material_sampler: MaterialSampler | None = None,
     ):
         self.scenes = scenes
-        self.names = tuple(scene.name for scene in scenes)
+        self.names: Sequence[str] = tuple(scene.name for scene in scenes)
         self.num_scenes = len(scenes)
         self.device = device
         self.bvh = bvh
         self.navmesh = navmesh
         self.first_triangle = torch.tensor(first_triangle, dtype=torch.int32, device=device)
-        """i32 [K]: the number of each scene's first triangle; the others follow in the order of its mesh's faces."""
+        """i32 [K]: number of each scene's first triangle; the others follow in the order of the mesh's faces."""
         self.appearance = appearance
-        """What surfaces look like, by triangle; None where nobody asked for it. Fields not asked for have no rows."""
+        """Appearance of the triangles, or None without appearance. Fields outside `appearance_fields` have no rows."""
         self.appearance_fields = appearance_fields
-        """The fields that were asked for."""
+        """Names of the fields of `Appearance` that the bank holds."""
         self.material_sampler = material_sampler
-        """The finishes of its houses, where they can be drawn anew."""
+        """Randomises the materials of procedural houses; None without a material library."""
         self._categories = categories or {"": 0}
         self.bvh_view = view(bvh)
         self.navmesh_view = view(navmesh)
@@ -80,13 +80,17 @@ class SceneBank:
         scenes: Sequence[Scene],
         device: str | torch.device = "cpu",
         appearance: bool | Collection[str] = False,
-        swatches: MaterialLibrary | None = None,
+        material_library: MaterialLibrary | None = None,
     ) -> SceneBank:
-        """Copy the scenes' trees and navmeshes to a device, and with `appearance` what sensors beyond depth read.
+        """Copy scenes to a device: BVHs, navmeshes and, with `appearance`, the data of sensors beyond depth.
 
-        `appearance`: all of it, nothing, or some fields of `scene.appearance.Appearance` by name. `swatches`: what the
-        finishes of houses can be drawn anew from; None: they stay.
-        ArgumentError for no scenes, or what is not a scene, and for swatches without colours.
+        Args:
+            scenes: at least one Scene.
+            device: torch device, or "auto".
+            appearance: True, False, or names of fields of `scene.appearance.Appearance`.
+            material_library: finishes for `randomize_materials`; None: materials are fixed. Needs colour fields.
+
+        Raises ArgumentError for an argument of the wrong type, no scenes, or a library without colour fields.
         """
         if not isinstance(scenes, Iterable):
             raise ArgumentError(f"scenes: found {type(scenes).__name__}, expected a list of Scenes (see load_scenes)")
@@ -102,50 +106,52 @@ class SceneBank:
         first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])])
         look, fields, categories = None, appearance_fields(appearance), {"": 0}
         palette, sampler, meshes = Palette(), None, [scene.mesh for scene in scenes]
-        if swatches is not None:
+        if material_library is not None:
             fields = with_finish(fields)
-            palette.add_swatches(swatches)
+            palette.add_library(material_library)
         if fields:
             look = to_device(pack_appearance(meshes, fields, categories, palette), device)
-        if swatches is not None and look is not None:
-            sampler = MaterialSampler(look.finish, look.materials, swatches, first=0)
+        if material_library is not None and look is not None:
+            sampler = MaterialSampler(look.finish, look.materials, material_library, first=0)
         if "paint" in fields:
             warn_of_white([scene.name for scene in scenes], meshes)
         return cls(scenes, bvh, navmesh, first.tolist(), look, device, fields, categories, sampler)
 
     def with_own_materials(self) -> SceneBank:
-        """The bank for one more user: where finishes can be drawn anew, it has materials of its own; else itself."""
+        """A bank for another environment: with its own materials if these can be randomised, else this bank itself."""
         if self.material_sampler is None or self.appearance is None:
             return self
         bank, materials = copy.copy(self), self.appearance.materials.clone()
         bank.appearance = self.appearance._replace(materials=materials)
-        bank.material_sampler = self.material_sampler.of(materials)
+        bank.material_sampler = self.material_sampler.with_materials(materials)
         return bank
 
     def randomize_materials(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
-        """Have houses look as they do the `count`th time, where there are swatches; arguments as of `MaterialSampler.sample`."""
+        """Randomise materials (see `MaterialSampler.sample`); does nothing without a material library."""
         if self.material_sampler is not None:
             self.material_sampler.sample(seed, count, every_house)
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """Names of what `Appearance.category` says; row 0 is what has none.
+        """Category names by the numbers in `Appearance.category`; number 0 is no category.
 
-        Scenes name their categories each in an order of its own: here each name has one row, in the order in which the
-        scenes came, and a scene's numbers are replaced by these rows as it is packed.
+        Scenes number their categories independently. The bank has one number per name, in the order of first
+        appearance in the scenes; `pack` replaces each scene's numbers.
         """
         return tuple(self._categories)
 
     def search_scratch(self, rows: int) -> SearchScratch:
-        """Memory for `rows` path searches at a time in any of the scenes."""
+        """Scratch memory for `rows` concurrent path searches in any of the scenes."""
         return search_scratch(search_size(self.navmesh), rows, self.device)
 
 
 def pack_bvhs(trees: Sequence[BVH]) -> BVHData[np.ndarray]:
-    """Put trees one after another, their links moved along. NumPy arrays."""
+    """Concatenate BVHs as NumPy arrays and offset their links."""
     num_triangles = sum(len(tree.triangles) for tree in trees)
     if num_triangles >= MAX_TRIANGLES:
-        raise ArgumentError(f"scenes: found {num_triangles} triangles in all, expected fewer than {MAX_TRIANGLES}")
+        raise ArgumentError(
+            f"scenes: found {num_triangles} triangles, expected fewer than {MAX_TRIANGLES}; load fewer scenes"
+        )
     roots = np.zeros(len(trees), np.int32)
     nodes, numbers, first_node, first_triangle = [], [], 0, 0
     for i, tree in enumerate(trees):

@@ -1,12 +1,12 @@
-"""MaterialSampler of houses, drawn anew: other colours and textures on the same surfaces, while the bank is in use.
+"""Material randomisation: new colours and textures for the surfaces of procedural houses, while the bank is in use.
 
-A house that always looks the same is known by its walls, and an agent that sees colour learns it by heart. Here each
-finish of a house (the paint of a room, a floor, a sofa's cloth) takes the place of another of its kind, as houses have
-them: equal ones stay equal, and shades of one stay its shades. Textures are of one family, which cover as many metres,
-so no triangle's place in its texture changes. What has no finishes, as scans and other files, stays as it is.
+A policy that sees colour can memorise houses by the look of their walls. Randomisation replaces each finish of a house
+(the paint of a room, a floor, the fabric of a sofa) by another finish of the same kind: surfaces with equal finishes
+stay equal, and shades of a finish stay its shades. Textures of one kind cover the same size in metres, so texture
+coordinates do not change. Scenes without finishes (scans and other files) stay as they are.
 
-What a house looks like follows from the seed and the number of times that finishes were drawn: there is no other
-state, and one launch writes the rows of materials, which stay where they are.
+The look of a house is a function of the seed and of the number of randomisations so far; there is no other state. One
+launch rewrites the rows of materials in place.
 """
 
 from __future__ import annotations
@@ -27,62 +27,63 @@ from batchnav.runtime.kernels.rng import uniform4
 from batchnav.types import LIGHT_STEPS, Material, Texture
 
 PERIOD = 16
-"""A house looks the same for so many calls in a row; houses change at different ones. Agents that are in the house then
-see it change, within an episode: so it is to be seldom."""
+"""Number of calls between two changes of a house; houses change at different calls. The change is visible to agents in
+the house within an episode, so it must be rare."""
 FINISH_WIDTH = 4
-"""Columns of a material's row: its house (a check sum of its `Surface.finish`), then as there, but for the last two,
-which are one: 2 x light + 1 for the mean colour."""
-STAYS = (0, 0, -1, 0)
-"""The row of materials that stay as they are."""
+"""Columns of a material's row: checksum of the house's `Surface.finish`, number and kind of the finish, shade. Shade is
+2 * light + 1 for the mean colour of the finish's texture, else 2 * light."""
+FIXED = (0, 0, -1, 0)
+"""Row of a material that is not randomised."""
 _STREAM = np.uint32(0x46000000)
-"""Begins the numbers of draws, so that they are not those of episodes."""
+"""Offset of the draw numbers, which separates them from the draws of episodes."""
 _FIRST, _SECOND = np.int32(0), np.int32(4)
 _LIGHT, _PERIOD = np.float32(1.0 / LIGHT_STEPS), np.uint32(PERIOD)
 
 
 class MaterialLibrary(NamedTuple):
-    """MaterialSampler to choose from, by kind."""
+    """Finishes to choose from, grouped by kind."""
 
     materials: tuple[Material, ...]
-    """Two of each finish: itself, and the mean colour of its texture."""
+    """Two per finish: the finish, and the mean colour of its texture."""
     textures: tuple[Texture, ...]
     starts: np.ndarray
-    """i32 [kinds + 1]: the first finish of each kind."""
+    """i32 [kinds + 1]: first finish of each kind."""
 
 
 def finish_rows(finish: np.ndarray) -> list[tuple[int, int, int, int]]:
-    """The rows of a house's materials, whose `Surface.finish` is given; the same in every bank and process."""
+    """Rows (see `FINISH_WIDTH`) of a house's materials from its `Surface.finish`; equal in every bank and process."""
     house = np.array(zlib.crc32(np.ascontiguousarray(finish).data), np.uint32).view(np.int32)
     number, kind, light, is_mean = finish.T
     rows = np.column_stack([np.broadcast_to(house, number.shape), number, kind, 2 * light + is_mean])
-    rows[kind < 0] = STAYS
+    rows[kind < 0] = FIXED
     return list(map(tuple, rows.tolist()))
 
 
 class MaterialSampler:
-    """The finishes of a bank's houses.
+    """Randomises the materials of a bank.
 
     Args:
-        finish: i32 [M, 4], of the bank's `Appearance`.
-        materials: f32 [M or more, 8], likewise.
-        swatches: what they are drawn from.
-        first: the row of `materials` where those of the swatches begin.
+        finish: i32 [M, 4], `Appearance.finish` of the bank.
+        materials: f32 [M or more, 8], `Appearance.materials` of the bank.
+        library: finishes to choose from.
+        first: row of `materials` where the library's materials begin.
     """
 
-    def __init__(self, finish: torch.Tensor, materials: torch.Tensor, swatches: MaterialLibrary, first: int):
+    def __init__(self, finish: torch.Tensor, materials: torch.Tensor, library: MaterialLibrary, first: int):
         self._finish, self._materials, self._first = finish, materials, np.int32(first)
-        self._starts = torch.from_numpy(swatches.starts).to(finish.device)
+        self._starts = torch.from_numpy(library.starts).to(finish.device)
 
-    def of(self, materials: torch.Tensor) -> MaterialSampler:
-        """The same finishes, of a copy of the materials."""
+    def with_materials(self, materials: torch.Tensor) -> MaterialSampler:
+        """A sampler of the same finishes that writes to a copy of the materials."""
         other = copy.copy(self)
         other._materials = materials
         return other
 
     def sample(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
-        """Write the materials as they are the `count`th time; `seed` is i64 [1], on the device.
+        """Write the materials of randomisation number `count`; `seed` is i64 [1], on the device.
 
-        Without `every_house`, of those alone that change then: the others were written by the call before.
+        With `every_house` off it writes only the houses that change at this call; the others must hold the materials of
+        call `count - 1`.
         """
         arguments = view(self._finish), view(self._starts), view(seed), np.int64(count), every_house, self._first
         if self._materials.is_cuda:
@@ -105,10 +106,10 @@ def _sample(row, finish, starts, seed, count, every_house, first, materials_out)
     u, _, _, _ = uniform4(seed[0], key, time, np.uint32(_STREAM + np.uint32(number)))
     size = np.int32(starts[kind + 1] - starts[kind])
     chosen = np.int32(starts[kind] + min(np.int32(u * np.float32(size)), np.int32(size - np.int32(1))))
-    swatch = np.int32(first + np.int32(2) * chosen + (shade & np.int32(1)))
+    source = np.int32(first + np.int32(2) * chosen + (shade & np.int32(1)))
     light = np.float32(shade >> np.int32(1)) * _LIGHT
-    red, green, blue, level = load4(materials_out, swatch, _FIRST)
-    width, height, flags, last = load4(materials_out, swatch, _SECOND)
+    red, green, blue, level = load4(materials_out, source, _FIRST)
+    width, height, flags, last = load4(materials_out, source, _SECOND)
     store4(materials_out, row, _FIRST, (light * red, light * green, light * blue, level))
     store4(materials_out, row, _SECOND, (width, height, flags, last))
 

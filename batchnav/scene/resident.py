@@ -1,4 +1,8 @@
-"""ResidentSceneBank: a bank whose scenes can be replaced while the others are in use. Memory is set aside once."""
+"""ResidentSceneBank: a bank whose scenes can be replaced while others are in use, for scene streaming.
+
+The bank allocates memory once, for K resident scenes of at most one size (`SceneSize`). `envs/stream.py` decides which
+scenes are resident.
+"""
 
 from __future__ import annotations
 
@@ -32,127 +36,135 @@ from batchnav.scene.textures import MOST_TEXELS, Palette
 
 
 class SceneSize(NamedTuple):
-    """How many rows of each array a scene may have."""
+    """Size of a scene: number of rows of each array."""
 
     bvh: BVHData[int]
     navmesh: NavMeshData[int]
     appearance: Appearance[int]
     search_size: int
+    """Number of nodes of a path search, see `navmesh/data.py`."""
 
     @classmethod
     def of(cls, scene: Scene) -> SceneSize:
-        """What one scene takes."""
+        """Size of one scene."""
         bvh, navmesh = BVHData(len(scene.bvh.nodes), *2 * (len(scene.bvh.triangles),), 1), scene.navmesh.data
         return cls(bvh, NavMeshData(*map(len, navmesh)), appearance_rows(scene.mesh), search_size(navmesh))
 
     def with_appearance(self, fields: Collection[str]) -> SceneSize:
-        """Of a scene in a bank that keeps these fields of `Appearance` only."""
+        """Size in a bank that holds only these fields of `Appearance`."""
         kept = {name: rows for name, rows in self.appearance._asdict().items() if name in fields}
-        if "finish" in kept:  # equal materials have a row each then
+        if "finish" in kept:  # then equal materials with different finishes have separate rows
             kept["materials"] = kept["finish"]
         return self._replace(appearance=_NO_APPEARANCE._replace(**kept))
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of a slot."""
+        """Memory of one scene on the device, bytes."""
         rows = (*self.bvh, *self.navmesh, *self.appearance)
         columns = (*_BVH_COLUMNS, *NAVMESH_COLUMNS, *APPEARANCE_COLUMNS)
         return sum(n * (width or 1) * dtype.itemsize for n, (width, dtype) in zip(rows, columns, strict=True))
 
     @classmethod
-    def largest(cls, capacities: Iterable[SceneSize]) -> SceneSize:
-        """Room for any one of several scenes."""
-        bvhs, navmeshes, looks, sizes = zip(*capacities, strict=True)
+    def largest(cls, sizes: Iterable[SceneSize]) -> SceneSize:
+        """Size that fits any one of several scenes."""
+        bvhs, navmeshes, looks, searches = zip(*sizes, strict=True)
         navmesh = NavMeshData(*map(max, zip(*navmeshes, strict=True)))
-        # What is numbered by polygon begins at the same row; the row after the last polygon's is in use too.
+        # Arrays indexed by polygon share their first row; `link_start` has one row more than there are polygons.
         rows = navmesh.link_start
         navmesh = navmesh._replace(polygons=rows, polygon_number=rows, polygon_island=rows, cumulative_area=rows)
-        most = (kind(*map(max, zip(*rows, strict=True))) for kind, rows in ((BVHData, bvhs), (Appearance, looks)))
-        bvh, look = most
-        return cls(bvh, navmesh, look, max(sizes))
+        bvh = BVHData(*map(max, zip(*bvhs, strict=True)))
+        return cls(bvh, navmesh, Appearance(*map(max, zip(*looks, strict=True))), max(searches))
 
 
-def num_resident_scenes(capacities: Sequence[SceneSize], slots: int, gigabytes: float) -> int:
-    """How many slots the scenes take turns in: 0 where all stay in memory, as `ScenesConfig` has it.
+def num_resident_scenes(sizes: Sequence[SceneSize], requested: int, gigabytes: float) -> int:
+    """Number of resident scenes for a memory budget; 0 where all scenes fit and none needs to be replaced.
 
-    ConfigError where two slots, the fewest, would take more than `gigabytes`.
+    Args:
+        sizes: sizes of all scenes.
+        requested: largest number of resident scenes; 0: no limit.
+        gigabytes: memory budget in units of 1e9 bytes; 0: no limit.
+
+    Raises ConfigError where two resident scenes, the fewest possible, exceed the budget.
     """
-    total, slot = sum(scene.num_bytes for scene in capacities), SceneSize.largest(capacities).num_bytes
+    total, one = sum(scene.num_bytes for scene in sizes), SceneSize.largest(sizes).num_bytes
     if gigabytes and total > 1e9 * gigabytes:
-        fit = int(1e9 * gigabytes / slot)
+        fit = int(1e9 * gigabytes / one)
         if fit < 2:
             raise ConfigError(
-                f"gigabytes: found {gigabytes:g}, expected at least {2e-9 * slot:.3g}: two slots for the largest scene"
+                f"gigabytes: found {gigabytes:g}, expected at least {2e-9 * one:.3g} for two scenes of the largest size"
             )
-        slots = min(slots, fit) if slots else fit
-    return slots if slots < len(capacities) else 0
+        requested = min(requested, fit) if requested else fit
+    return requested if requested < len(sizes) else 0
 
 
 class ResidentSceneBank(SceneBank):
-    """K slots of equal size, empty at first; `put` fills one. What is in no agent's scene may be replaced at any time.
+    """K resident scenes, empty at first; `replace` loads one. Scenes without agents may be replaced at any time.
 
     Args:
-        capacity: of a slot (`SceneSize.largest`).
-        slots: K.
-        device: where the scenes are.
-        appearance: what sensors beyond depth read, as in `SceneBank.pack`.
-        swatches: what finishes are drawn anew from, likewise.
+        scene_size: size of each resident scene (`SceneSize.largest`).
+        num_scenes: K.
+        device: torch device, or "auto".
+        appearance: see `SceneBank.pack`.
+        material_library: see `SceneBank.pack`.
     """
 
     def __init__(
         self,
-        capacity: SceneSize,
-        slots: int,
+        scene_size: SceneSize,
+        num_scenes: int,
         device: str | torch.device = "cpu",
         appearance: bool | Collection[str] = False,
-        swatches: MaterialLibrary | None = None,
+        material_library: MaterialLibrary | None = None,
     ):
         device = resolve_device(device)
-        if slots * capacity.bvh.triangles >= MAX_TRIANGLES:
+        triangles = scene_size.bvh.triangles
+        if num_scenes * triangles >= MAX_TRIANGLES:
             raise ArgumentError(
-                f"slots: found {slots} of {capacity.bvh.triangles} triangles each, expected fewer than {MAX_TRIANGLES}"
+                f"num_scenes: found {num_scenes} of {triangles} triangles, expected fewer than {MAX_TRIANGLES} in all"
             )
-        bvh = _arrays(BVHData, capacity.bvh, _BVH_COLUMNS, slots, device)
-        bvh.roots.copy_(torch.arange(slots) * capacity.bvh.nodes)
-        navmesh = _arrays(NavMeshData, capacity.navmesh, NAVMESH_COLUMNS, slots, device)
-        triangles, fields, sampler = capacity.bvh.triangles, appearance_fields(appearance), None
-        if swatches is not None:
+        bvh = _arrays(BVHData, scene_size.bvh, _BVH_COLUMNS, num_scenes, device)
+        bvh.roots.copy_(torch.arange(num_scenes) * scene_size.bvh.nodes)
+        navmesh = _arrays(NavMeshData, scene_size.navmesh, NAVMESH_COLUMNS, num_scenes, device)
+        fields, sampler = appearance_fields(appearance), None
+        if material_library is not None:
             fields = with_finish(fields)
-        capacity = capacity.with_appearance(fields)
-        if slots * capacity.appearance.texels >= MOST_TEXELS:
+        scene_size = scene_size.with_appearance(fields)
+        texels = scene_size.appearance.texels
+        if num_scenes * texels >= MOST_TEXELS:
             raise ArgumentError(
-                f"slots: found {slots} of {capacity.appearance.texels} texels each, expected fewer than {MOST_TEXELS}"
+                f"num_scenes: found {num_scenes} of {texels} texels, expected fewer than {MOST_TEXELS} in all"
             )
         look = None
-        if swatches is not None:
-            look, sampler = _with_swatches(capacity.appearance, slots, device, swatches)
+        if material_library is not None:
+            look, sampler = _with_library(scene_size.appearance, num_scenes, device, material_library)
         elif fields:
-            look = _arrays(Appearance, capacity.appearance, APPEARANCE_COLUMNS, slots, device)
-        super().__init__(
-            (), bvh, navmesh, range(0, slots * triangles, triangles), look, device, fields, material_sampler=sampler
-        )
-        self.capacity, self.num_scenes = capacity, slots
-        self.names = [""] * slots
-        """Of the scenes in the slots; empty where there is none."""
-        self._stream = self._staged = None
+            look = _arrays(Appearance, scene_size.appearance, APPEARANCE_COLUMNS, num_scenes, device)
+        first_triangle = range(0, num_scenes * triangles, triangles)
+        super().__init__((), bvh, navmesh, first_triangle, look, device, fields, material_sampler=sampler)
+        self.scene_size, self.num_scenes = scene_size, num_scenes
+        self._names = [""] * num_scenes
+        self.names = self._names
+        """Names of the resident scenes; empty where none is loaded."""
+        self._stream: torch.cuda.Stream | None = None
+        self._staged: list[torch.Tensor] = []
         self._writing = Lock()
-        """Held by what writes materials: slots that are filled, and finishes that are drawn."""
+        """Guards materials, which both `replace` and `randomize_materials` write."""
         if device.type == "cuda":
-            # Pinned memory and a stream of its own: the copy runs beside the simulation.
+            # Pinned memory and a separate stream, so that the copy overlaps with the simulation.
             self._stream = torch.cuda.Stream(device)
             parts = [
-                (BVHData, capacity.bvh, _BVH_COLUMNS), (NavMeshData, capacity.navmesh, NAVMESH_COLUMNS),
-                (Appearance, capacity.appearance, APPEARANCE_COLUMNS),
+                (BVHData, scene_size.bvh, _BVH_COLUMNS), (NavMeshData, scene_size.navmesh, NAVMESH_COLUMNS),
+                (Appearance, scene_size.appearance, APPEARANCE_COLUMNS),
             ]  # fmt: skip
             staged = [_arrays(*part, 1, torch.device("cpu")) for part in parts]
             self._staged = [array.pin_memory() if len(array) else array for part in staged for array in part]
 
     def search_scratch(self, rows: int) -> SearchScratch:
-        """Memory for `rows` path searches at a time in any scene that fits."""
-        return search_scratch(self.capacity.search_size, rows, self.device)
+        """Scratch memory for `rows` concurrent path searches in any scene that fits."""
+        return search_scratch(self.scene_size.search_size, rows, self.device)
 
     def randomize_materials(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
-        """As any bank, of every house, as some are new; waits for the device, so that no slot is filled meanwhile."""
+        """Randomise the materials of every house, since houses are replaced. Waits for the device."""
         if self.material_sampler is None:
             return
         with self._writing:
@@ -160,30 +172,28 @@ class ResidentSceneBank(SceneBank):
             if self.device.type == "cuda":
                 torch.cuda.current_stream(self.device).synchronize()
 
-    def put(self, slot: int, scene: Scene) -> None:
-        """Copy a scene into a slot; it is there when this returns. Any one thread may do so while others use the bank.
+    def replace(self, scene_index: int, scene: Scene) -> None:
+        """Load a scene in place of another; done on return. One thread may do so while others use the bank.
 
         ArgumentError where the scene does not fit.
         """
-        bvh, navmesh = self.capacity.bvh, self.capacity.navmesh
-        first_bvh = BVHData(*(slot * n for n in bvh))
-        first_navmesh = NavMeshData(*(slot * n for n in navmesh))
+        size, fields = self.scene_size, (*BVHData._fields, *NavMeshData._fields)
+        first_bvh = BVHData(*(scene_index * n for n in size.bvh))
+        first_navmesh = NavMeshData(*(scene_index * n for n in size.navmesh))
         nodes = moved_nodes(scene.bvh.nodes, first_bvh.nodes, first_bvh.triangles)
         root = np.array([first_bvh.nodes], np.int32)
         numbers = scene.bvh.order + np.int32(first_bvh.triangles)
-        arrays = (nodes, scene.bvh.triangles, numbers, root, *moved(scene.navmesh.data, first_navmesh))
-        names, most, firsts = (*BVHData._fields, *NavMeshData._fields), (*bvh, *navmesh), (*first_bvh, *first_navmesh)
-        targets = (*self.bvh, *self.navmesh)
+        arrays = [nodes, scene.bvh.triangles, numbers, root, *moved(scene.navmesh.data, first_navmesh)]
+        names, limits, firsts = list(fields), [*size.bvh, *size.navmesh], [*first_bvh, *first_navmesh]
+        targets = [*self.bvh, *self.navmesh]
         if self.appearance is not None:
-            first_look = Appearance(*(slot * n for n in self.capacity.appearance))
-            arrays += tuple(_look(scene, self.appearance_fields, self._categories, first_look))
-            names, most = names + Appearance._fields, most + tuple(self.capacity.appearance)
-            firsts, targets = firsts + tuple(first_look), targets + tuple(self.appearance)
-        for name, array, room in zip(names, arrays, most, strict=True):
-            if len(array) > room:
-                raise ArgumentError(
-                    f"scene {scene.name!r}: found {len(array)} {name}, expected at most {room} in a slot"
-                )
+            first_look = Appearance(*(scene_index * n for n in size.appearance))
+            arrays += _look(scene, self.appearance_fields, self._categories, first_look)
+            names, limits = [*names, *Appearance._fields], [*limits, *size.appearance]
+            firsts, targets = [*firsts, *first_look], [*targets, *self.appearance]
+        for name, array, limit in zip(names, arrays, limits, strict=True):
+            if len(array) > limit:
+                raise ArgumentError(f"scene {scene.name!r}: found {len(array)} {name}, expected at most {limit}")
         places = zip(targets, firsts, arrays, strict=True)
         slices = [target[first : first + len(array)] for target, first, array in places]
         with self._writing:
@@ -196,41 +206,42 @@ class ResidentSceneBank(SceneBank):
                         staged.numpy()[: len(array)] = array
                         target.copy_(staged[: len(array)], non_blocking=True)
                 self._stream.synchronize()
-        self.names[slot] = scene.name
+        self._names[scene_index] = scene.name
 
 
 _FLOAT, _INT = torch.float32, torch.int32
 _BVH_COLUMNS = BVHData((NODE_WIDTH, _FLOAT), (TRIANGLE_WIDTH, _FLOAT), (None, _INT), (None, _INT))
-"""Columns (None: one dimension) and type of each array."""
+"""Number of columns (None: one-dimensional) and dtype of each array."""
 _NO_APPEARANCE = Appearance(*[0] * len(Appearance._fields))
 
 
 def _look(scene: Scene, fields: frozenset[str], categories: dict[str, int], first: Appearance) -> Appearance:
-    """A scene's appearance where its rows begin at rows `first` of larger arrays."""
+    """A scene's appearance, with indices for rows that begin at `first` in the arrays of a bank."""
     palette = Palette(first.materials, first.levels, first.texels)
     look = appearance_of(scene.mesh, fields, categories, palette, first.patches)
     return with_palette(look, palette, fields)
 
 
-def _with_swatches(
-    rows: Appearance[int], slots: int, device: torch.device, swatches: MaterialLibrary
+def _with_library(
+    rows: Appearance[int], num_scenes: int, device: torch.device, library: MaterialLibrary
 ) -> tuple[Appearance[torch.Tensor], MaterialSampler]:
-    """Zeroed arrays for `slots` times `rows`, with those of swatches behind them."""
-    slot_rows = {name: slots * n for name, n in rows._asdict().items()}
-    palette = Palette(*(slot_rows[name] for name in PALETTE_FIELDS))
-    first = palette.add_swatches(swatches)
+    """Zeroed arrays for `num_scenes` times `rows`, followed by the rows of a material library."""
+    scene_rows = {name: num_scenes * n for name, n in rows._asdict().items()}
+    palette = Palette(*(scene_rows[name] for name in PALETTE_FIELDS))
+    first = palette.add_library(library)
     behind = dict(zip(PALETTE_FIELDS, palette.arrays(), strict=True))
-    all_rows = [n + len(behind.get(name, ())) for name, n in slot_rows.items()]
+    all_rows = [n + len(behind.get(name, ())) for name, n in scene_rows.items()]
     look = _arrays(Appearance, all_rows, APPEARANCE_COLUMNS, 1, device)
     for name, array in behind.items():
-        getattr(look, name)[slot_rows[name] :] = torch.from_numpy(array)
-    return look, MaterialSampler(look.finish, look.materials, swatches, first)
+        getattr(look, name)[scene_rows[name] :] = torch.from_numpy(array)
+    return look, MaterialSampler(look.finish, look.materials, library, first)
 
 
-def _arrays(kind, rows, columns, slots: int, device: torch.device):
-    """Zeroed tensors for `slots` times `rows`, as the NamedTuple `kind`."""
+def _arrays(kind, rows, columns, num_scenes: int, device: torch.device):
+    """Zeroed tensors for `num_scenes` times `rows`, as the NamedTuple `kind`."""
     shapes = [
-        (slots * n,) if width is None else (slots * n, width) for n, (width, _) in zip(rows, columns, strict=True)
+        (num_scenes * n,) if width is None else (num_scenes * n, width)
+        for n, (width, _) in zip(rows, columns, strict=True)
     ]
     types = [dtype for _, dtype in columns]
     return kind(*(torch.zeros(s, dtype=t, device=device) for s, t in zip(shapes, types, strict=True)))

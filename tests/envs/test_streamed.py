@@ -198,9 +198,9 @@ def test_a_scene_that_cannot_be_loaded_is_named(rooms):
 def test_what_does_not_fit_is_refused(rooms):
     small = SceneSize.of(rooms["room0"])
     bank = ResidentSceneBank(SceneSize.largest([small]), 2)
-    bank.put(1, rooms["room0"])
+    bank.replace(1, rooms["room0"])
     with pytest.raises(ArgumentError, match=r"'room9'.*expected at most"):
-        bank.put(0, rooms["room9"])
+        bank.replace(0, rooms["room9"])
     for slots in (1, ROOMS):
         with pytest.raises(ConfigError, match=f"slots: found {slots}"):
             make(rooms, slots=slots)
@@ -214,7 +214,7 @@ def test_opengl_needs_scenes_that_stay(rooms):
 def test_a_slot_holds_a_scene_as_a_packed_bank_does(rooms):
     scene = rooms["room2"]
     bank, packed = ResidentSceneBank(SceneSize.largest([SceneSize.of(scene)]), 1), SceneBank.pack([scene])
-    bank.put(0, scene)
+    bank.replace(0, scene)
     assert bank.names == ["room2"]
     for found, expected in zip((*bank.bvh, *bank.navmesh), (*packed.bvh, *packed.navmesh), strict=True):
         assert found[: len(expected)].numpy().tobytes() == expected.numpy().tobytes()  # bytes: some integers are NaNs

@@ -21,7 +21,7 @@ from batchnav.procedural.materials.finishes import FINISHES, NUM_KINDS
 from batchnav.procedural.materials.textures import LIBRARY, TEXTURE_FAMILIES
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.bundled import EPISODES
-from batchnav.scene import material_sampling as finishes
+from batchnav.scene import material_sampling
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.material_sampling import PERIOD
@@ -234,7 +234,7 @@ def test_scenes_that_take_turns_are_redrawn(houses, swatches, room, device):
     capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
     bank = ResidentSceneBank(capacity, 2, device, COLOR_FIELDS, swatches)
     for slot, scene in enumerate((room, houses[1])):
-        bank.put(slot, scene)
+        bank.replace(slot, scene)
     materials, finish = drawn(bank, count=4)
     resident = SceneBank.pack([houses[1]], device, COLOR_FIELDS, swatches)
     (rows,), (own,) = by_house(bank), by_house(resident)
@@ -274,7 +274,7 @@ def test_slots_take_the_memory_of_their_textures_once(houses, swatches):
 
 
 def test_what_cannot_be_redrawn_is_refused(houses, swatches, room):
-    with pytest.raises(ArgumentError, match="swatches: found them for a bank without colours"):
+    with pytest.raises(ArgumentError, match="material_library: found one for a bank without colours"):
         make(houses, "cpu", swatches, sensors=("depth",))
     with pytest.raises(ArgumentError, match="swatches: found some with a bank"):
         make(SceneBank.pack(houses, "cpu", True), "cpu", swatches)
@@ -307,5 +307,5 @@ def test_prepared_scenes_keep_finishes(houses, tmp_path):
 
 def test_the_kernel_compiles_for_the_gpu(compile_ptx):
     rows, read = nb.int32[:, ::1], (nb.int32[::1], nb.int64[::1], nb.int64, nb.boolean, nb.int32)
-    ptx = compile_ptx(finishes._sample_cuda, rows, *read, nb.float32[:, ::1])
+    ptx = compile_ptx(material_sampling._sample_cuda, rows, *read, nb.float32[:, ::1])
     assert ".f64" not in ptx and "ld.global.v4" in ptx and "st.global.v4" in ptx

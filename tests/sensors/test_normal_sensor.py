@@ -124,7 +124,7 @@ def test_a_slot_looks_like_the_scene_that_is_in_it(device):
     bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, scenes)), 3, device, appearance=True)
     camera, headings = CameraConfig(16, 16), np.linspace(-3, 3, 6)
     for slot, scene in ((1, scenes[0]), (2, scenes[1]), (1, scenes[1])):  # the last one takes a place
-        bank.put(slot, scene)
+        bank.replace(slot, scene)
         places = scene.navmesh.sample(6, seed=2)
         packed = SceneBank.pack([scene], device, appearance=True)
         found = normals_in(bank, camera, places, headings, scene=slot)

@@ -231,7 +231,7 @@ def test_pixels_alone_are_as_pixels_together(tinted):
 
 def test_nothing_is_black_and_no_colours_are_white(device, caplog):
     bank = SceneBank.pack([room_scene()], device, COLOR_FIELDS)
-    assert "drawn white: room" in caplog.text
+    assert "rendered white: room" in caplog.text
     found, _, _ = views(bank, CameraConfig(8, 8))
     assert (found == 255).all()
     bodies = bodies_at([[0, 50, 0]], [0.0], device)
@@ -244,7 +244,7 @@ def test_a_slot_looks_like_the_scene_that_is_in_it(device):
     bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, scenes)), 3, device, COLOR_FIELDS)
     camera = CameraConfig(16, 16)
     for slot, scene in ((1, scenes[0]), (2, scenes[1]), (0, scenes[2]), (1, scenes[1]), (2, scenes[0])):
-        bank.put(slot, scene)
+        bank.replace(slot, scene)
         packed = SceneBank.pack([scene], device, COLOR_FIELDS)
         np.testing.assert_array_equal(views(bank, camera, slot)[0], views(packed, camera)[0])
 

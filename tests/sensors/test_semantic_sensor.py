@@ -108,9 +108,9 @@ def test_scenes_of_a_bank_share_one_list_of_names(device):
 def test_slots_share_one_list_that_grows(device):
     first, second = named_room(), named_room(("", "sofa", "floor", "wall", "ceiling"))
     bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, (first, second))), 2, device, appearance=("category",))
-    bank.put(0, first)
+    bank.replace(0, first)
     assert bank.categories == ("", "wall", "floor", "ceiling")
-    bank.put(1, second)
+    bank.replace(1, second)
     assert bank.categories == ("", "wall", "floor", "ceiling", "sofa")
     images = [seen(bank, [[0, 0, 0]], [0.7], slot, ["semantic"])["semantic"] for slot in (0, 1)]
     np.testing.assert_array_equal(*images)
