@@ -10,7 +10,7 @@ Kernels:  NamedTuples of arrays travel into compiled code as one argument; what 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -153,6 +153,112 @@ class Spec(NamedTuple):
         return spaces.Box(self.low, self.high, self.shape, torch.empty(0, dtype=self.dtype).numpy().dtype)
 
 
+class Requirements(NamedTuple):
+    """Inputs that an observation source reads: renderers, scene banks and memory prediction go by them."""
+
+    camera: str | None = None
+    """Name of the camera whose images it reads, "" for the main one; None: it reads no image."""
+    scale: int = 1
+    """Rendered rows (and columns) per row (and column) of the observation."""
+    triangles: bool = False
+    """True where it reads triangle indices besides depth."""
+    appearance: frozenset[str] = frozenset()
+    """Fields of `scene.appearance.Appearance` that it reads."""
+    max_depth: float = 0.0
+    """Metres beyond which a surface and a hole may read the same."""
+    pose: bool = False
+    """True where it reads the bodies' pose and their start pose."""
+    map: bool = False
+    """True where it reads the agents' own map, which accumulates over an episode."""
+    goal: frozenset[str] = frozenset()
+    """Attributes of the task that it reads, such as "relative_goal"."""
+
+
+class Frame(Protocol):
+    """One moment of N agents, as observation sources read it. Results are computed on first use, once per moment."""
+
+    num_envs: int
+    device: torch.device
+    bodies: Any
+    """Live tensors of the agents' bodies (`sim.bodies.Bodies`)."""
+    task: Any
+    """The `Task` of the agents, or None."""
+    appearance: Any
+    """Fields of `scene.appearance.Appearance` on the device, or None."""
+
+    def cameras(self, name: str) -> Any:
+        """The N cameras of a name, where they are at this moment (`sensors.sensor.Cameras`)."""
+        ...
+
+    def depth(self, camera: str, scale: int = 1) -> torch.Tensor:
+        """Planar depth f32 [N, scale * H, scale * W], metres, 0 for holes; without sensor noise."""
+        ...
+
+    def triangle(self, camera: str, scale: int = 1) -> torch.Tensor:
+        """Triangle indices i32 [N, scale * H, scale * W], -1 for holes. Only for sources that require triangles."""
+        ...
+
+    def shared(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """The result of `compute`, called for the first source of this moment that asks by this key."""
+        ...
+
+    def resource(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The object that `make` returned to the first source that asked by this key; kept for all moments."""
+        ...
+
+    def elsewhere(self, bodies: Any, sources: Any) -> Any:
+        """A frame of the same cameras on other bodies in the same scenes, for sources of its own."""
+        ...
+
+
+class ObservationSource(Protocol):
+    """One observation of an agent. The environment, rollouts, memory prediction and reports read the declaration.
+
+    A source is made from a configuration alone, so that its declaration needs no environment. Subclasses set `spec` and
+    `requires`, define `write`, and override the other members where they keep something between steps.
+    """
+
+    spec: Spec
+    requires: Requirements
+
+    def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
+        """Bytes that it allocates besides images and observation, by part; sources count a part of one name once."""
+        return {}
+
+    def bind(self, frame: Frame) -> None:
+        """Allocate for the agents of a frame. Called once, before `write`; ConfigError where an input is missing."""
+        return
+
+    def reset(self) -> None:
+        """Forget all episodes: numbers of episodes begin again."""
+        return
+
+    @property
+    def state(self) -> Mapping[str, torch.Tensor]:
+        """Live tensors that the next observation depends on, by name, for saving and resuming."""
+        return {}
+
+    @property
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Lowest and highest valid values of `state`, by name, for tensors with a limited range."""
+        return {}
+
+    def write(self, frame: Frame, out: torch.Tensor) -> None:
+        """Write the observation of this moment to `out` [N, *spec.shape], of the spec's dtype or its storage."""
+        ...
+
+
+class TaskObservation(ObservationSource):
+    """An observation that the task keeps up to date: a copy of `frame.task.observations[spec.name]`."""
+
+    def __init__(self, spec: Spec):
+        self.spec, self.requires = spec, Requirements(goal=frozenset({"observations"}))
+
+    def write(self, frame: Frame, out: torch.Tensor) -> None:
+        """Copy the live tensor."""
+        out.copy_(frame.task.observations[self.spec.name])
+
+
 class Metric(NamedTuple):
     """What a figure of an episode is: a task declares it; intervals, tables, curves and result rows read it."""
 
@@ -187,10 +293,14 @@ class Task(Protocol):
     """Names of the agents of `evaluation.agents` that can play it."""
     metric_specs: tuple[Metric, ...]
     """What is measured of an episode, the most telling first."""
-    specs: tuple[Spec, ...]
-    """What it lets agents observe beside what cameras see: where a goal lies, say."""
+    goal_images: Mapping[str, str]
+    """Images of the goal that agents observe: names of camera sensors by the name of the observation. Such a task has
+    live tensors `goal_position` f32 [N, 3], on the navmesh, and `goal_heading` f32 [N], radians."""
     observations: Mapping[str, torch.Tensor]
-    """These observations, by name; live tensors."""
+    """Live tensors of the task's observations, by name; `sources` declares them."""
+    relative_goal: torch.Tensor | None
+    """f32 [N, 2]: distance in metres and bearing in radians of the goal at this moment, where agents know them; None
+    where they do not."""
     reward: torch.Tensor
     """f32 [N], of the last step."""
     metrics: Mapping[str, torch.Tensor]
@@ -229,6 +339,11 @@ class Task(Protocol):
 
     def sample_episodes(self) -> None:
         """Draw the queued agents' next episodes."""
+        ...
+
+    @staticmethod
+    def sources(config: Any) -> tuple[ObservationSource, ...]:
+        """Observations that the task offers besides sensors, such as the goal's position."""
         ...
 
     @staticmethod

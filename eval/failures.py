@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from batchnav.data.episodes.episode_file import Episode
-from batchnav.envs.nav import needed_appearance
+from batchnav.envs.observations import needed_appearance
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.play import Recording
 from batchnav.evaluation.run import Evaluation, PolicyPlayer

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import tyro
 
-from batchnav.envs.nav import needed_appearance
+from batchnav.envs.observations import needed_appearance
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.run import Evaluation, PolicyPlayer
 from batchnav.procedural import EPISODE_FAMILIES

@@ -17,7 +17,7 @@ import torch
 import tyro
 
 from batchnav.envs.config import NavConfig
-from batchnav.envs.nav import needed_appearance
+from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.run import Evaluation, Player, PolicyPlayer, ReferencePlayer
 from batchnav.policy.weights import load_policy, save_policy

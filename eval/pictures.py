@@ -36,8 +36,9 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sensors import SENSORS
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.frame import GivenImages
 from batchnav.sensors.scene_images import render
-from batchnav.sensors.sensor import Views
+from batchnav.sensors.sensor import Cameras
 from batchnav.view.mosaic import colour_depth, colour_ids, mosaic
 
 CAMERA_HEIGHT, FAR = 1.25, 10.0
@@ -143,14 +144,14 @@ def finishes(options: Finishes) -> np.ndarray:
     bank = SceneBank.pack([house], "cpu", COLOR_FIELDS, make_swatches())
     size = {"height": options.side, "width": options.side, "hfov_deg": 90.0}
     sensor = SENSORS["rgb"](from_dict(CameraConfig, size), None)
-    views = Views.level(torch.zeros(len(headings), dtype=torch.int32), eyes, headings)
-    depth, triangle = make_renderer("raycast", bank, len(headings), **size).visibility(*views.pose)
+    cameras = Cameras.level(torch.zeros(len(headings), dtype=torch.int32), eyes, headings)
+    depth, triangle = make_renderer("raycast", bank, len(headings), **size).visibility(*cameras.poses)
     columns = []
     for seed in range(1 + options.times):
         if seed:
             bank.randomize_materials(torch.tensor([seed]), 0)
         out = torch.zeros(len(headings), *sensor.spec.shape, dtype=sensor.spec.dtype)
-        sensor.write(depth, triangle, views, bank.appearance, out)
+        sensor.write(GivenImages(depth, triangle, cameras, bank.appearance), out)
         columns.append(out.permute(0, 2, 3, 1).numpy())
     return np.array(columns).swapaxes(0, 1)
 

@@ -10,7 +10,9 @@ from batchnav.mapping.integrate import OBSTACLE, SIDE
 from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
-from batchnav.sensors.rig import MAIN, Rig, make_sensors
+from batchnav.sensors.by_name import camera_sensors
+from batchnav.sensors.camera import MAIN
+from batchnav.sensors.frame import Frame, write_observations
 from batchnav.sim.bodies import Bodies
 from batchnav.types import TriangleMesh
 
@@ -40,18 +42,18 @@ def bodies_at(position, heading, device="cpu", scene=0):
     return bodies
 
 
-def make_rig(bank, bodies, cameras, names, settings=None, renderer="raycast"):
-    """The rig of these sensors; a lone camera is the main one."""
+def make_frame(bank, bodies, cameras, names, settings=None, renderer="raycast"):
+    """A frame, and the sensors of these names that read it; a lone camera is the main one."""
     cameras = cameras if isinstance(cameras, dict) else {MAIN: cameras}
-    return Rig(bank, bodies, cameras, make_sensors(names, cameras, settings or {}), renderer)
+    sensors = camera_sensors(names, cameras, settings or {})
+    return Frame(bank, bodies, cameras, sensors.values(), renderer), sensors
 
 
-def observe(rig):
+def observe(frame, sensors):
     """Each sensor's observation as a NumPy array, by name."""
-    renderer = next(iter(rig.renderers.values()))
-    n, device = renderer.num_agents, renderer.device
-    out = {spec.name: torch.full((n, *spec.shape), 7.0, dtype=spec.dtype, device=device) for spec in rig.specs}
-    rig.observe(out)
+    n, device, specs = frame.num_envs, frame.device, [sensor.spec for sensor in sensors.values()]
+    out = {spec.name: torch.full((n, *spec.shape), 7.0, dtype=spec.dtype, device=device) for spec in specs}
+    write_observations(frame, sensors, out)
     return {name: value.cpu().numpy() for name, value in out.items()}
 
 

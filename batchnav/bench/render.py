@@ -36,11 +36,11 @@ from batchnav.runtime.device import resolve_device
 from batchnav.runtime.threads import num_threads
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
-from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.by_name import camera_sensors
+from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.depth import DepthConfig
-from batchnav.sensors.rig import MAIN, appearance_needed, make_sensors
-from batchnav.sensors.sensor import Sensor
-from batchnav.sensors.sensor import Views as Sight
+from batchnav.sensors.frame import GivenImages, appearance_needed
+from batchnav.sensors.sensor import Cameras, CameraSensor
 from batchnav.types import Renderer
 
 HOUSES = "houses:"
@@ -86,7 +86,7 @@ def main(arguments: Options) -> None:
     counts = arguments.num_agents or ((4096,) if device.type == "cuda" else (256,))
     rows = []
     for name in arguments.scenes:
-        fields = frozenset().union(*(appearance_needed({"": made_of(kind)}) for kind in arguments.sensors))
+        fields = appearance_needed(sensor for kind in arguments.sensors for sensor in made_of(kind).values())
         bank = SceneBank.pack(find_scenes(scene_names(name), appearance=bool(fields)), device, fields)
         others = peers(bank) if arguments.peers else {}
         triangles = sum(len(scene.mesh.faces) for scene in bank.scenes)
@@ -167,18 +167,18 @@ def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[st
     return renderers
 
 
-def made_of(kind: str, size: int = 64) -> dict[str, Sensor]:
+def made_of(kind: str, size: int = 64) -> dict[str, CameraSensor]:
     """The sensors of "rgb+depth": depth is what renderers give anyway, and stays in metres."""
-    found = make_sensors(kind.split("+"), {MAIN: CameraConfig(size, size)}, {"depth": DepthConfig()})
-    return {name: sensor for name, sensor in found[MAIN].items() if name != "depth"}
+    found = camera_sensors(kind.split("+"), {MAIN: CameraConfig(size, size)}, {"depth": DepthConfig()})
+    return {name: sensor for name, sensor in found.items() if name != "depth"}
 
 
 def turning(
-    renderer: Renderer, views: Views, sensors: dict[str, Sensor] | None = None, bank: SceneBank | None = None
+    renderer: Renderer, views: Views, sensors: dict[str, CameraSensor] | None = None, bank: SceneBank | None = None
 ) -> Callable[[], None]:
     """A function that turns all agents by TURN and draws what they see: depth, and what sensors make of it."""
     scene_id, position, heading = views
-    seen = Sight.level(scene_id, position, heading.clone())
+    seen = Cameras.level(scene_id, position, heading.clone())
     out = {
         name: torch.zeros(len(heading), *sensor.spec.shape, dtype=sensor.spec.dtype, device=heading.device)
         for name, sensor in (sensors or {}).items()
@@ -187,11 +187,11 @@ def turning(
     def draw():
         seen.heading.add_(TURN)
         if not out:
-            renderer.render(*seen.pose)
+            renderer.render(*seen.poses)
             return
-        depth, triangle = renderer.visibility(*seen.pose)
+        frame = GivenImages(*renderer.visibility(*seen.poses), seen, bank.appearance)
         for name, sensor in sensors.items():
-            sensor.write(depth, triangle, seen, bank.appearance, out[name])
+            sensor.write(frame, out[name])
 
     return draw
 

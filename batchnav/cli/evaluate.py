@@ -26,7 +26,7 @@ from batchnav.agents.registry import REFERENCE_AGENTS, SETTINGS_OF_AGENTS
 from batchnav.config import to_dict
 from batchnav.data.source import SCENES_DIR
 from batchnav.envs.config import nav_config, with_camera
-from batchnav.envs.nav import needed_appearance
+from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.run import Evaluation, Played, Player, PolicyPlayer, ReferencePlayer
 from batchnav.report.evaluation import write_report

@@ -6,11 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
-from gymnasium import spaces
 
-from batchnav.envs.nav import specs_of
-from batchnav.mapping.mapper import MAP_SPECS, Mapper
-from batchnav.mapping.predictor import memory_needed
+from batchnav.envs.observations import observation_sources, space_of, specs_of
 from batchnav.navmesh.data import search_scratch
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.ppo.rollout import Rollout
@@ -18,18 +15,15 @@ from batchnav.procedural import make_swatches
 from batchnav.runtime.threads import num_threads
 from batchnav.scene.resident import SceneSize, num_resident_scenes
 from batchnav.scene.textures import Palette
-from batchnav.sensors.rig import by_drawing, make_sensors
+from batchnav.sensors.frame import BYTES_RENDERED, images_needed
 from batchnav.sim.bodies import Bodies
 from batchnav.sim.episodes import SamplingQueue
 from batchnav.sim.simulator import CHUNKS_PER_THREAD
 from batchnav.tasks import TASKS
 from batchnav.training.config import PointNavRun
-from batchnav.types import Spec
 
 META = torch.device("meta")
 """Tensors of shape and type alone."""
-BYTES_SEEN = 4
-"""Of a pixel in an image of depths or of triangles."""
 COPIES_OF_WEIGHTS = 4
 """Weights, gradients, and the optimiser's two moments, all float32."""
 SAMPLE_STEPS = 2
@@ -54,7 +48,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[SceneSize], device: torch.
     room, specs = SceneSize.largest(scenes), specs_of(run)
     slots = num_resident_scenes(scenes, run.scenes.slots, run.scenes.gigabytes)
     storage = {spec.name: spec.stored_on(device) for spec in specs}
-    observations = spaces.Dict({spec.name: spec.box for spec in specs})
+    observations = space_of(specs)
     policy = ActorCritic(observations, run.body.action_space, run.policy).to(device)
     weights = sum(parameter.nbytes for parameter in policy.parameters())
     frames = run.ppo.frames_per_update // run.ppo.minibatches
@@ -62,7 +56,7 @@ def predict_memory(run: PointNavRun, scenes: Sequence[SceneSize], device: torch.
     return {
         "scenes": in_memory + (_swatches() if run.scenes.redraw_finishes else 0),
         "simulator": _simulator(run, room, device),
-        "images": _images(run, specs, device),
+        "images": _images(run, device),
         "rollout": _rollout(run, policy, storage),
         "weights and optimiser": COPIES_OF_WEIGHTS * weights,
         "learning": round(frames * _kept_per_frame(policy, storage, device)),
@@ -95,20 +89,17 @@ def _tensors(part) -> Iterator[torch.Tensor]:
             yield from _tensors(entry)
 
 
-def _images(run: PointNavRun, specs: Sequence[Spec], device: torch.device) -> int:
-    """Bytes of what cameras see, as their sensors declare it, of maps, and of the environment's own observations."""
-    n, total = run.ppo.num_envs, 0
-    made = make_sensors(run.sensors, run.all_cameras, run.sensor_settings)
-    for camera, scale, readers in by_drawing(made).values():
-        config, both = run.all_cameras[camera], any(sensor.needs_triangles for sensor in readers.values())
-        total += n * scale**2 * config.height * config.width * BYTES_SEEN * (2 if both else 1)
-        if scale > 1:  # samples of what is given
-            total += sum(n * scale**2 * math.prod(s.spec.shape) * s.spec.dtype.itemsize for s in readers.values())
-    if mapped := frozenset(run.sensors) & MAP_SPECS.keys():
-        known, search, told = Mapper.arrays(mapped, n, Mapper.searches(n, device), META, bool(run.map.anticipation))
-        total += sum(tensor.nbytes for tensor in (*known, *search, *told.values()))
-        total += memory_needed(n, device) if run.map.anticipation else 0
-    return total + sum(n * math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
+def _images(run: PointNavRun, device: torch.device) -> int:
+    """Bytes of rendered images, of what observation sources keep, and of the environment's own observations."""
+    n, sources = run.ppo.num_envs, observation_sources(run).values()
+    total = sum(n * math.prod(source.spec.shape) * source.spec.dtype.itemsize for source in sources)
+    for (camera, scale), readers in images_needed(sources).items():
+        config, both = run.all_cameras[camera], any(source.requires.triangles for source in readers)
+        total += n * scale**2 * config.height * config.width * BYTES_RENDERED * (2 if both else 1)
+    parts: dict[str, int] = {}
+    for source in sources:
+        parts |= source.memory(n, device)
+    return total + sum(parts.values())
 
 
 def _rollout(run: PointNavRun, policy: ActorCritic, storage: Mapping[str, torch.dtype]) -> int:

@@ -11,10 +11,10 @@ from batchnav.config import KINDS, from_dict
 from batchnav.errors import ConfigError
 from batchnav.mapping.mapper import MAP_SPECS, WAYPOINT
 from batchnav.mapping.predictor import MapConfig
-from batchnav.sensors.camera import CameraConfig
+from batchnav.renamed import SENSORS, current
+from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.rgb import RGBConfig
-from batchnav.sensors.rig import MAIN
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
 from batchnav.tasks.config import TaskConfig
@@ -36,14 +36,20 @@ class NavConfig:
     cameras: dict[str, CameraConfig] = field(default_factory=dict)
     """Further cameras by name: a sensor of camera "left" is asked for as "left_depth"."""
     sensors: tuple[str, ...] = ("depth",)
-    """Names of `batchnav.sensors.SENSORS`, `batchnav.sensors.pose.POSE_SENSORS` and
-    `batchnav.mapping.mapper.MAP_SPECS`."""
+    """Names of `batchnav.sensors.SENSORS` (of other cameras "CAMERA_SENSOR") and of
+    `batchnav.envs.observations.SOURCES`. Their order has no effect."""
     depth: DepthConfig = field(default_factory=DepthConfig)
     rgb: RGBConfig = field(default_factory=RGBConfig)
     map: MapConfig = field(default_factory=MapConfig)
     """How the sensors "ego_map" and "waypoint" come by what they tell."""
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
     """What agents are to do: settings of a task of `batchnav.tasks.TASKS`, which a file names: `{name: pointnav}`."""
+
+    def __post_init__(self):
+        # Names of the previous version, with a warning; a value of another type is refused later, by `validate`.
+        if isinstance(self.sensors, (tuple, list)) and all(isinstance(name, str) for name in self.sensors):
+            names = tuple(current("sensor", name, SENSORS) for name in self.sensors)
+            object.__setattr__(self, "sensors", names)
 
     def validate(self) -> None:
         """ConfigError where the parts do not go together; each has validated itself."""

@@ -13,25 +13,25 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from batchnav.config import shortened, validate
+from batchnav.envs.arguments import autoreset_mode_of, bank_of, check_kinds
 from batchnav.envs.config import NavConfig, nav_config
+from batchnav.envs.observations import observation_sources, space_of
 from batchnav.envs.state import MAX_FLOAT, check_tensors, on_cpu
 from batchnav.envs.stream import SceneStream
-from batchnav.errors import ArgumentError, CheckpointError, ConfigError
-from batchnav.mapping.mapper import MAP_SPECS, WAYPOINT, Mapper, MapSensor
+from batchnav.errors import ArgumentError, CheckpointError
+from batchnav.mapping.mapper import MAPPER, Mapper
 from batchnav.runtime.checks import check_int, check_open, check_seed, refuse_copies
 from batchnav.runtime.conversion import OUTPUTS, as_actions, as_mask, to_output
-from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.scene import Scene, check_body
-from batchnav.sensors.rig import MAIN, Rig, appearance_needed, make_pose_sensors, make_sensors, sensor_specs
+from batchnav.sensors.frame import Frame, appearance_needed, write_observations
 from batchnav.sensors.sensor import check_observation
 from batchnav.sim.positions import check_positions
 from batchnav.sim.simulator import MAX_ENVS, Simulator
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.pointnav import PointNavConfig
-from batchnav.types import Observation, Spec
+from batchnav.types import Observation
 
 
 class NavEnv(gym.vector.VectorEnv):
@@ -52,8 +52,8 @@ class NavEnv(gym.vector.VectorEnv):
         task: a name of `batchnav.tasks.TASKS`.
         config: the settings; a preset's name (`batchnav.envs.config.PRESETS`) will do. `options` override fields of its
             body, main camera, sensors and task.
-        sensors: names of `batchnav.sensors.SENSORS`, `batchnav.sensors.pose.POSE_SENSORS` and
-            `batchnav.mapping.mapper.MAP_SPECS`; None: the configuration's.
+        sensors: names of `batchnav.sensors.SENSORS` (of other cameras "CAMERA_SENSOR") and of
+            `batchnav.envs.observations.SOURCES`; None: the configuration's.
         episodes: fixed episodes to play in turn instead of sampled ones.
         final_observation: also give info["final_obs"], the last observation of an ended episode, meaningful where
             info["_final_obs"] is set; costs a rendering.
@@ -98,21 +98,21 @@ class NavEnv(gym.vector.VectorEnv):
     ):
         num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
         seed = secrets.randbits(63) if seed is None else check_seed(seed)
-        _check_kinds(task, config, sensors, episodes, renderer, swatches)
+        check_kinds(task, config, sensors, episodes, renderer, swatches)
         self._copy, self._output = copy, output
-        self.metadata = self.metadata | {"autoreset_mode": _mode(autoreset_mode)}
+        self.metadata = self.metadata | {"autoreset_mode": autoreset_mode_of(autoreset_mode)}
         if output not in OUTPUTS:
             raise ArgumentError(f"output: found {shortened(output)}, expected one of {', '.join(OUTPUTS)}")
         self.config = nav_config(config, options, task)
         if sensors is not None:
             self.config = dataclasses.replace(self.config, sensors=tuple(sensors))
         validate(self.config)
-        cameras, names = self.config.all_cameras, self.config.sensors
-        made = make_sensors(names, cameras, self.config.sensor_settings)
+        self.sources = observation_sources(self.config)
+        """What is observed, by name: `batchnav.types.ObservationSource`."""
         self.stream = scenes if isinstance(scenes, SceneStream) else None
         if self.stream is not None and episodes is not None:
             raise ArgumentError("episodes: found fixed episodes for scenes that take turns, expected None")
-        self.bank = _bank(scenes, num_envs, device, appearance_needed(made), swatches)
+        self.bank = bank_of(scenes, num_envs, device, appearance_needed(self.sources.values()), swatches)
         body = self.config.body
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)
@@ -122,35 +122,35 @@ class NavEnv(gym.vector.VectorEnv):
         make_task = lambda sim: TASKS[task](sim, self.config.task, episodes)  # noqa: E731
         self.sim = Simulator(self.bank, num_envs, body, make_task, seed, first_env)
         self.task = self.sim.task
-        mapped = frozenset(names) & MAP_SPECS.keys()
-        self.mapper = self._make_mapper(mapped) if mapped else None
-        if self.mapper is not None:
-            made.setdefault(MAIN, {}).update((name, MapSensor(name, self.mapper)) for name in sorted(mapped))
-        self.rig = Rig(self.bank, self.sim.bodies, cameras, made, renderer, self.sim.sampling)
-        self._pose_sensors = make_pose_sensors(names)
+        self.frame = Frame(
+            self.bank,
+            self.sim.bodies,
+            self.config.all_cameras,
+            self.sources.values(),
+            renderer,
+            self.sim.sampling,
+            self.task,
+        )
+        """What sources read."""
         if self.stream is not None:
             self.stream.begin(self.sim)
         elif episodes is None:
             self.sim.check_scenes()
-        self.specs = specs_of(self.config)
-        """What is observed."""
+        self.specs = tuple(source.spec for source in self.sources.values())
         self.storage: Mapping[str, torch.dtype] = {spec.name: spec.stored_on(self.device) for spec in self.specs}
         self._own = self._out = self._new_observation()
         self._final = self._new_observation() if final_observation else None
-        self.single_observation_space = gym.spaces.Dict({spec.name: spec.box for spec in self.specs})
+        self.single_observation_space = space_of(self.specs)
         self.single_action_space = body.action_space
         self._action_type = body.empty_actions(0, self.device).dtype
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        boxes = self.single_observation_space.spaces.items()
+        self.observation_space = gym.spaces.Dict([(name, batch_space(box, num_envs)) for name, box in boxes])
         self.action_space = batch_space(self.single_action_space, num_envs)
 
-    def _make_mapper(self, names: frozenset[str]) -> Mapper:
-        """What maps and plans for the agents. ConfigError where no goal is told that could be planned for."""
-        config, goal = self.config, self.task.observations.get("pointgoal")
-        follows = isinstance(config.task, PointNavConfig) and config.task.gps_compass
-        if WAYPOINT in names and not follows:
-            raise ConfigError(f"sensors: found {WAYPOINT!r}, expected it with the task pointnav and gps_compass alone")
-        goal = goal if follows else None
-        return Mapper(names, config.depth, config.map, config.body, self.sim.bodies, goal)
+    @property
+    def mapper(self) -> Mapper | None:
+        """The mapper of the agents' maps; None without a sensor that reads a map."""
+        return self.frame.find(MAPPER)
 
     def _new_observation(self) -> Observation:
         return {
@@ -181,8 +181,8 @@ class NavEnv(gym.vector.VectorEnv):
             self.sim.bodies.episode.fill_(-1)
             self._redraws.zero_()
         self._draw_finishes()
-        if self.mapper is not None:
-            self.mapper.forget()  # a seed begins to count episodes anew
+        for source in self.sources.values():
+            source.reset()
         self.sim.reset()
         for flags in (self.sim.bodies.done, self.sim.bodies.terminated, self.sim.bodies.truncated):
             flags.zero_()
@@ -244,15 +244,7 @@ class NavEnv(gym.vector.VectorEnv):
         return to_output(result, self._copy, self._output)
 
     def _observe(self, out: Observation) -> Observation:
-        if self.mapper is not None:
-            self.mapper.due = True
-        self.rig.observe(out)
-        for name, sensor in self._pose_sensors.items():
-            if name in out:
-                sensor.write(self.sim.bodies, out[name])
-        for name, value in self.task.observations.items():
-            if name in out:
-                out[name].copy_(value)
+        write_observations(self.frame, self.sources, out)
         return out
 
     def settle(self) -> None:
@@ -263,7 +255,7 @@ class NavEnv(gym.vector.VectorEnv):
     @property
     def capturable(self) -> bool:
         """Whether a CUDA graph can hold a step."""
-        return self.rig.capturable
+        return self.frame.capturable
 
     def between_rollouts(self) -> dict[str, float]:
         """Raise what kernels noted, and let scenes take turns: "scenes_loaded", "scene_stall" (seconds).
@@ -309,17 +301,17 @@ class NavEnv(gym.vector.VectorEnv):
         """The live tensors that are saved."""
         tensors = {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
         drawn = {} if self.bank.material_sampler is None else {"redraws": self._redraws}
-        known = {} if self.mapper is None else self.mapper.state
-        return {**tensors, **drawn, **known, "seed": self.sim.sampling.seed}
+        kept = {name: tensor for source in self.sources.values() for name, tensor in source.state.items()}
+        return {**tensors, **drawn, **kept, "seed": self.sim.sampling.seed}
 
     def _ranges(self) -> dict[str, tuple[float, float]]:
         """The lowest and highest values in a state that kernels can go on from, by name, where not all are good."""
         count, finite = (0, torch.iinfo(torch.int32).max), (-MAX_FLOAT, MAX_FLOAT)
-        known = {} if self.mapper is None else self.mapper.ranges
+        kept = {name: limits for source in self.sources.values() for name, limits in source.ranges.items()}
         return {
             "scene": (0, self.bank.num_scenes - 1), "position": finite, "heading": finite, "start": finite,
             "start_heading": finite, "tilt": finite, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
-            "episode": (-1, count[1]), "redraws": count, **self.task.ranges, **known,
+            "episode": (-1, count[1]), "redraws": count, **self.task.ranges, **kept,
         }  # fmt: skip
 
     def close_extras(self, **kwargs) -> None:
@@ -341,62 +333,3 @@ class PointNavEnv(NavEnv):
     Observations: {"depth": f32 [N, 1, H, W] in 0..1, "pointgoal": f32 [N, 2] (rho in metres, -phi in radians)}.
     terminated: stop was called; truncated: out of steps.
     """
-
-
-def specs_of(config: NavConfig) -> tuple[Spec, ...]:
-    """What an environment of this configuration observes, without one."""
-    sensors = make_sensors(config.sensors, config.all_cameras, config.sensor_settings)
-    mapped = (spec for name, spec in MAP_SPECS.items() if name in config.sensors)
-    told = (sensor.spec for sensor in make_pose_sensors(config.sensors).values())
-    return (*sensor_specs(sensors), *mapped, *told, *TASKS[config.task_name].specs)
-
-
-def needed_appearance(config: NavConfig) -> frozenset[str]:
-    """Fields of `scene.appearance.Appearance` that the sensors of this configuration read."""
-    return appearance_needed(make_sensors(config.sensors, config.all_cameras, config.sensor_settings))
-
-
-def _check_kinds(task, config, sensors, episodes, renderer, swatches) -> None:
-    """ArgumentError or ConfigError for arguments of `NavEnv` that are of another kind than it says."""
-    if not isinstance(task, str) or task not in TASKS:
-        raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
-    listed = isinstance(sensors, Sequence) and not isinstance(sensors, str)
-    names = listed and all(isinstance(name, str) for name in sensors)
-    for name, value, good, expected in (
-        ("config", config, config is None or isinstance(config, (NavConfig, str)), "a NavConfig or a preset's name"),
-        ("sensors", sensors, sensors is None or names, "a list of names"),
-        ("episodes", episodes, episodes is None or isinstance(episodes, EpisodeTable), "an EpisodeTable"),
-        ("renderer", renderer, isinstance(renderer, str), "a name"),
-        ("swatches", swatches, isinstance(swatches, MaterialLibrary | None), "those of batchnav.procedural"),
-    ):
-        if not good:
-            raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")
-
-
-def _mode(mode: AutoresetMode | str) -> AutoresetMode:
-    """A mode by itself, its name or its value. ArgumentError for what is none."""
-    for known in AutoresetMode:
-        if mode in (known, known.name, known.value):
-            return known
-    names = ", ".join(known.name for known in AutoresetMode)
-    raise ArgumentError(f"autoreset_mode: found {shortened(mode)}, expected one of {names}")
-
-
-def _bank(
-    scenes, num_envs: int, device: str | torch.device, appearance: frozenset[str], swatches: MaterialLibrary | None
-) -> SceneBank:
-    """The bank that an environment runs in."""
-    if isinstance(scenes, SceneStream):
-        return scenes.open(num_envs, resolve_device(device), appearance, swatches)
-    if not isinstance(scenes, SceneBank):
-        return SceneBank.pack(scenes, resolve_device(device), appearance, swatches)
-    if swatches is not None:
-        raise ArgumentError("swatches: found some with a bank, expected SceneBank.pack(..., swatches=...)")
-    if str(device) != "auto" and resolve_device(device) != scenes.device:
-        raise ArgumentError(f"device: found {str(device)!r} with a bank on {scenes.device}, expected 'auto'")
-    if missing := appearance - scenes.appearance_fields:
-        what = f" of {', '.join(sorted(missing))}" if scenes.appearance_fields else ""
-        raise ArgumentError(
-            f"scenes: found a bank without appearance{what}, expected SceneBank.pack(..., appearance=True)"
-        )
-    return scenes.with_own_materials()  # so that no other environment sees them change

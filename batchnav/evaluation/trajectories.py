@@ -11,10 +11,11 @@ import torch
 from batchnav.agents.protocol import Agent
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
+from batchnav.envs.observations import image_sources
 from batchnav.evaluation.play import Images
 from batchnav.scene.bank import SceneBank
-from batchnav.sensors.camera import FreeCarriers
-from batchnav.sensors.rig import Rig, make_sensors
+from batchnav.sensors.camera import FreeBodies
+from batchnav.sensors.frame import Frame, write_observations
 
 STEPS_KEPT = 64
 """Steps whose poses are kept on the device, before they go to the host together."""
@@ -97,13 +98,12 @@ class Eyes:
 
     def __init__(self, bank: SceneBank, config: NavConfig, at_once: int = VIEWS_AT_ONCE, renderer: str = "raycast"):
         n, device = at_once, bank.device
-        self.carriers = FreeCarriers.at_origin(n, device)
+        self.carriers = FreeBodies.at_origin(n, device)
         seeds = _Seeds(*torch.zeros(2, 1, dtype=torch.int64, device=device))
-        sensors = make_sensors(config.sensors, config.all_cameras, config.sensor_settings)
-        self.rig = Rig(bank, self.carriers, config.all_cameras, sensors, renderer, seeds)
-        self.images = {
-            spec.name: torch.zeros(n, *spec.shape, dtype=spec.dtype, device=device) for spec in self.rig.specs
-        }
+        self.sources = image_sources(config)
+        self.frame = Frame(bank, self.carriers, config.all_cameras, self.sources.values(), renderer, seeds)
+        self.specs = tuple(source.spec for source in self.sources.values())
+        self.images = {spec.name: torch.zeros(n, *spec.shape, dtype=spec.dtype, device=device) for spec in self.specs}
 
     @torch.inference_mode()
     def look(self, scene: np.ndarray, position: np.ndarray, heading: np.ndarray, tilt: np.ndarray) -> dict[str, Images]:
@@ -123,10 +123,10 @@ class Eyes:
             for target, source in zip(self.carriers[:4], (scene, position, heading, tilt), strict=True):
                 target[:count] = torch.as_tensor(source[rows])
             self.carriers.steps[:count] = torch.arange(first, first + count)
-            self.rig.observe(self.images)
+            write_observations(self.frame, self.sources, self.images)
             for name, images in self.images.items():
                 parts[name].append(images[:count].cpu().numpy().copy())
-        return {spec.name: Images(spec, np.concatenate(parts[spec.name])) for spec in self.rig.specs}
+        return {spec.name: Images(spec, np.concatenate(parts[spec.name])) for spec in self.specs}
 
 
 def seen_along(eyes: Eyes, scenes: np.ndarray, walks: Sequence[Walk]) -> Iterator[dict[str, Images]]:

@@ -13,7 +13,8 @@ from gymnasium.vector import AutoresetMode
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.data.scenes import load_scenes
 from batchnav.envs.config import NavConfig, nav_config
-from batchnav.envs.nav import NavEnv, needed_appearance
+from batchnav.envs.nav import NavEnv
+from batchnav.envs.observations import needed_appearance
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.gym.frames import Pictures

@@ -11,7 +11,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.errors import ArgumentError
 from batchnav.mapping.mapper import Mapper
 from batchnav.runtime.kernels.arrays import check_tensor
-from batchnav.sensors.camera import FreeCarriers, MountedCamera
+from batchnav.sensors.camera import FreeBodies, MountedCamera
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, collided
 from batchnav.tasks.pointnav import PointNavConfig
 
@@ -34,7 +34,7 @@ class OwnMap:
                 f"policy: found the sensors {', '.join(sorted(names))} without GPS and compass, expected gps_compass"
             )
         self._names, self._config = names, config
-        self._body, self._goal = FreeCarriers.at_origin(1, torch.device("cpu")), torch.zeros(1, 2)
+        self._body, self._goal = FreeBodies.at_origin(1, torch.device("cpu")), torch.zeros(1, 2)
         self._camera = MountedCamera(self._body, config.camera)
         depth = replace(config.depth, depth_noise=0.0)  # the images that come have theirs
         self._wanted = 0.0
@@ -73,8 +73,7 @@ class OwnMap:
         body.position.copy_(place)
         self._camera.move()
         metres = depth * (limits.max_depth - limits.min_depth) + limits.min_depth
-        self._mapper.due = True
-        self._mapper.update(metres.masked_fill(depth == 0.0, 0.0), self._camera.views)
+        self._mapper.update(metres.masked_fill(depth == 0.0, 0.0), self._camera.cameras)
         return {name: self._mapper.told[name].clone() for name in self._names}
 
     def act(self, action: int) -> None:

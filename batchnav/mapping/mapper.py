@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numba import prange
 
+from batchnav.errors import ConfigError
 from batchnav.geometry.pose import forward
 from batchnav.mapping.integrate import (
     ALL_AROUND,
@@ -55,7 +56,7 @@ from batchnav.mapping.path import (
     trace,
     where,
 )
-from batchnav.mapping.predictor import MOST_ADDED, Anticipation, MapConfig, Placed
+from batchnav.mapping.predictor import MOST_ADDED, Anticipation, MapConfig, Placed, memory_needed
 from batchnav.mapping.shortest_path import Search, bound_of, clear_lines, find_ways, is_done, next_slack
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.kernels.arrays import view
@@ -63,13 +64,14 @@ from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, l
 from batchnav.runtime.kernels.intrinsics import sync_lanes
 from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.runtime.threads import num_threads
-from batchnav.scene.appearance import Appearance
-from batchnav.sensors.depth import DepthConfig
-from batchnav.sensors.redwood import RedwoodNoise
-from batchnav.sensors.sensor import Views
-from batchnav.types import Spec
+from batchnav.sensors.camera import MAIN
+from batchnav.sensors.depth import DepthConfig, MeasuredDepth
+from batchnav.sensors.sensor import Cameras
+from batchnav.types import Frame, ObservationSource, Requirements, Spec
 
 EGO_MAP, WAYPOINT = "ego_map", "waypoint"
+MAPPER = "mapper"
+"""Key of the mapper among the resources of a frame, and of its update among the shared results."""
 _ROWS = 4096
 """Searches at a time on CUDA, at most."""
 _BLOCK, _REGISTERS = 512, 64
@@ -155,8 +157,6 @@ class Mapper:
     ):
         n, device = len(bodies.heading), bodies.heading.device
         goal = torch.zeros(n, 2, device=device) if goal is None else goal
-        self.max_depth, self.due = depth.max_depth, True
-        self._noise = RedwoodNoise(depth.depth_noise, depth.redwood_table) if depth.depth_noise else None
         levels = NavMeshSettings().agent_max_climb, build.agent_height
         turn = math.radians(build.widest_turn_deg)
         around = ALL_AROUND if config.look_around else 0.0
@@ -166,7 +166,7 @@ class Mapper:
         self.known, self._search, self.told = self.arrays(names, n, self._rows, device, bool(weights))
         self._walkers = view(Walkers(bodies.position, bodies.heading, bodies.episode, bodies.collisions, goal))
         self._bodies, self._goal = bodies, goal
-        self._run: tuple[Views, Callable[[torch.Tensor], None]] | None = None
+        self._run: tuple[Cameras, Callable[[torch.Tensor], None]] | None = None
 
     @staticmethod
     def arrays(
@@ -201,21 +201,17 @@ class Mapper:
             "known_guessed": (1 - EVERY, torch.iinfo(torch.int32).max), "known_around": (0.0, float(ALL_AROUND)),
         }  # fmt: skip
 
-    def update(self, depth: torch.Tensor, views: Views) -> None:
-        """Put what is seen on the map, and plan, where that is due: once an observation, however many sensors ask."""
-        if not self.due:
-            return
-        self.due = False
-        measured = depth if self._noise is None else self._noise.measure(views.draws, depth)
-        if self._run is None or self._run[0] is not views:
-            self._run = views, self._bind(measured, views)
+    def update(self, depth: torch.Tensor, cameras: Cameras) -> None:
+        """Integrate measured depth f32 [N, H, W] in metres into the map, and plan."""
+        if self._run is None or self._run[0] is not cameras:
+            self._run = cameras, self._bind(depth, cameras)
         if self._anticipation is not None:
             self._anticipation.guess(self.known, self._bodies, self._goal)
-        self._run[1](measured)
+        self._run[1](depth)
 
-    def _bind(self, depth: torch.Tensor, views: Views) -> Callable[[torch.Tensor], None]:
+    def _bind(self, depth: torch.Tensor, cameras: Cameras) -> Callable[[torch.Tensor], None]:
         """A kernel as a function of images."""
-        position, heading, pitch, lens = map(view, views.pose[1:])
+        position, heading, pitch, lens = map(view, cameras.poses[1:])
         looks = Looks(position, heading, pitch, lens, self._walkers.position)
         search, known = view(self._search), view(self.known)
         written = search, known, view(self.told[WAYPOINT]), view(self.told[EGO_MAP])
@@ -232,26 +228,56 @@ class Mapper:
         return run
 
 
-class MapSensor:
-    """One of MAP_SPECS, told by a mapper: a `batchnav.sensors.sensor.Sensor` of the main camera."""
+class MapSensor(ObservationSource):
+    """One of MAP_SPECS, read from a mapper that all map sensors of a frame share.
 
-    needs_triangles, scale = False, 1
-    needs_appearance: Collection[str] = ()
+    Args:
+        name: of MAP_SPECS.
+        names: of all map sensors of the agent.
+        depth: range and noise of the main camera.
+        config: settings of the map.
+        build: the agents' body.
+    """
 
-    def __init__(self, name: str, mapper: Mapper):
-        self.spec, self.max_depth, self._mapper = MAP_SPECS[name], mapper.max_depth, mapper
+    def __init__(self, name: str, names: frozenset[str], depth: DepthConfig, config: MapConfig, build: Build):
+        self.spec, self._names, self._depth, self._config, self._build = MAP_SPECS[name], names, depth, config, build
+        goal = frozenset({"relative_goal"})
+        self.requires = Requirements(MAIN, max_depth=depth.max_depth, pose=True, map=True, goal=goal)
+        self._measured = MeasuredDepth(depth)
 
-    def write(
-        self,
-        depth: torch.Tensor,
-        triangle: torch.Tensor | None,
-        views: Views,
-        appearance: Appearance[torch.Tensor] | None,
-        out: torch.Tensor,
-    ) -> None:
-        """Map, plan, and tell."""
-        self._mapper.update(depth, views)
-        out.copy_(self._mapper.told[self.spec.name])
+    def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
+        """Bytes of the map, of the searches and of occupancy anticipation."""
+        meta, anticipates = torch.device("meta"), bool(self._config.anticipation)
+        known, search, told = Mapper.arrays(self._names, num_envs, Mapper.searches(num_envs, device), meta, anticipates)
+        size = sum(tensor.nbytes for tensor in (*known, *search, *told.values()))
+        return {"map": size + (memory_needed(num_envs, device) if anticipates else 0)}
+
+    def bind(self, frame: Frame) -> None:
+        """Make the mapper, or share it. ConfigError for a waypoint without a goal to plan for."""
+        goal = frame.task.relative_goal
+        if self.spec.name == WAYPOINT and goal is None:
+            raise ConfigError(f"sensors: found {WAYPOINT!r}, expected it with the task pointnav and gps_compass alone")
+        make = lambda: Mapper(self._names, self._depth, self._config, self._build, frame.bodies, goal)  # noqa: E731
+        self.mapper: Mapper = frame.resource(MAPPER, make)
+
+    def reset(self) -> None:
+        """Forget the maps: episodes are counted from 0 again."""
+        self.mapper.forget()
+
+    @property
+    def state(self) -> Mapping[str, torch.Tensor]:
+        """The mapper's."""
+        return self.mapper.state
+
+    @property
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """The mapper's."""
+        return self.mapper.ranges
+
+    def write(self, frame: Frame, out: torch.Tensor) -> None:
+        """Map and plan, once a moment, and copy the result."""
+        frame.shared(MAPPER, lambda: self.mapper.update(self._measured.read(frame), frame.cameras(MAIN)))
+        out.copy_(self.mapper.told[self.spec.name])
 
 
 # One agent.

@@ -19,8 +19,10 @@ from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.runtime.kernels.step_rng import CAMERA, step_uniforms
-from batchnav.sensors.sensor import Draws, Views
+from batchnav.sensors.sensor import Cameras, NoiseCounters
 
+MAIN = ""
+"""Name of the main camera: its sensors have no prefix."""
 _HEIGHTS, _HFOVS = (0.0, 10.0), (1.0, 170.0)
 """What cameras may have: metres, degrees."""
 
@@ -102,7 +104,7 @@ class Mount(NamedTuple):
         return cls(*map(np.float32, (*places, *angles, narrow, wide - narrow)))
 
 
-class Carriers(Protocol):
+class CameraBodies(Protocol):
     """What carries N cameras: of the simulator's bodies, what a camera has to know."""
 
     @property
@@ -136,8 +138,8 @@ class Carriers(Protocol):
         ...
 
 
-class FreeCarriers(NamedTuple):
-    """`Carriers` where there is no simulator: whoever has them says where they are."""
+class FreeBodies(NamedTuple):
+    """`CameraBodies` where there is no simulator: whoever has them says where they are."""
 
     scene: torch.Tensor
     position: torch.Tensor
@@ -148,7 +150,7 @@ class FreeCarriers(NamedTuple):
     collisions: torch.Tensor
 
     @classmethod
-    def at_origin(cls, n: int, device: torch.device) -> FreeCarriers:
+    def at_origin(cls, n: int, device: torch.device) -> FreeBodies:
         """`n` of them, all zeros."""
         scene, episode, steps, collisions = torch.zeros(4, n, dtype=torch.int32, device=device)
         heading, tilt = torch.zeros(2, n, device=device)
@@ -170,23 +172,23 @@ class Seeds(Protocol):
 
 
 class MountedCamera:
-    """One camera on each of N bodies: `views`, which `move` brings up to date.
+    """One camera on each of N bodies: `cameras`, which `move` brings up to date.
 
     `number` is the camera's on its body, and `seeds` what noise is drawn from, and cameras of a range are. None: there
     is no noise, and ArgumentError for a range.
     """
 
-    def __init__(self, bodies: Carriers, camera: CameraConfig, number: int = 0, seeds: Seeds | None = None):
+    def __init__(self, bodies: CameraBodies, camera: CameraConfig, number: int = 0, seeds: Seeds | None = None):
         n, device = len(bodies.heading), bodies.heading.device
         if seeds is None and camera != camera.fixed:
             raise ArgumentError("camera: found a range and no seed to draw from, expected a camera that is `fixed`")
         nothing = torch.zeros(1, dtype=torch.int64, device=device)
         by = (seeds.seed, seeds.first_agent) if seeds else (nothing, nothing)
-        draws = Draws(*by, bodies.episode, bodies.steps, number)
+        noise = NoiseCounters(*by, bodies.episode, bodies.steps, number)
         heading, pitch, tan_half_hfov = (torch.zeros(n, device=device) for _ in range(3))
         written = torch.zeros(n, 3, device=device), heading, pitch, tan_half_hfov
-        self.views = Views(bodies.scene, *written, draws if seeds else None)
-        read = map(view, (bodies.position, bodies.heading, bodies.tilt, draws))
+        self.cameras = Cameras(bodies.scene, *written, noise if seeds else None)
+        read = map(view, (bodies.position, bodies.heading, bodies.tilt, noise))
         arguments = *read, Mount.of(camera), *map(view, written)
         if device.type == "cuda":
             self.move: Callable[[], Any] = BoundKernel(_place_cuda, n, *arguments)
@@ -202,20 +204,20 @@ def camera_poses(
     Returns:
         Its place f32 [N, 3], and its heading and pitch f32 [N], radians.
     """
-    carriers = FreeCarriers.at_origin(len(heading), torch.device("cpu"))
-    for target, source in zip(carriers[1:4], (position, heading, tilt), strict=True):
+    bodies = FreeBodies.at_origin(len(heading), torch.device("cpu"))
+    for target, source in zip(bodies[1:4], (position, heading, tilt), strict=True):
         target.copy_(torch.from_numpy(source))
-    mounted = MountedCamera(carriers, camera)
+    mounted = MountedCamera(bodies, camera)
     mounted.move()
-    places, headings, pitches = (tensor.numpy() for tensor in mounted.views[1:4])
+    places, headings, pitches = (tensor.numpy() for tensor in mounted.cameras[1:4])
     return places, headings, pitches
 
 
 @device_function
-def _place(i, position, heading, tilt, draws, mount, position_out, heading_out, pitch_out, tan_half_out):
+def _place(i, position, heading, tilt, noise, mount, position_out, heading_out, pitch_out, tan_half_out):
     """Put camera i where its body carries it, as it is in this episode."""
-    agent = draws.first_agent[0] + np.int64(i)
-    u, v, _, _ = step_uniforms(draws.seed[0], agent, draws.episode[i], 0, CAMERA, 1 + draws.camera)
+    agent = noise.first_agent[0] + np.int64(i)
+    u, v, _, _ = step_uniforms(noise.seed[0], agent, noise.episode[i], 0, CAMERA, 1 + noise.camera)
     fx, fz = forward(heading[i])  # left is (fz, 0, -fx)
     position_out[i, 0] = position[i, 0] + mount.forward * fx + mount.left * fz
     position_out[i, 1] = position[i, 1] + (mount.up + u * mount.up_range)
@@ -225,13 +227,13 @@ def _place(i, position, heading, tilt, draws, mount, position_out, heading_out, 
 
 
 @cpu_kernel
-def _place_cpu(position, heading, tilt, draws, mount, position_out, heading_out, pitch_out, tan_half_out):
+def _place_cpu(position, heading, tilt, noise, mount, position_out, heading_out, pitch_out, tan_half_out):
     for i in prange(len(heading)):
-        _place(i, position, heading, tilt, draws, mount, position_out, heading_out, pitch_out, tan_half_out)
+        _place(i, position, heading, tilt, noise, mount, position_out, heading_out, pitch_out, tan_half_out)
 
 
 @cuda_kernel
-def _place_cuda(position, heading, tilt, draws, mount, position_out, heading_out, pitch_out, tan_half_out):
+def _place_cuda(position, heading, tilt, noise, mount, position_out, heading_out, pitch_out, tan_half_out):
     i = cuda.grid(1)
     if i < len(heading):
-        _place(i, position, heading, tilt, draws, mount, position_out, heading_out, pitch_out, tan_half_out)
+        _place(i, position, heading, tilt, noise, mount, position_out, heading_out, pitch_out, tan_half_out)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 
 from batchnav.config import in_range
 from batchnav.errors import ConfigError
-from batchnav.scene.appearance import Appearance
-from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.redwood import RedwoodNoise
-from batchnav.sensors.sensor import Views
-from batchnav.types import Spec
+from batchnav.sensors.sensor import CameraSensor
+from batchnav.types import Frame, Spec
 
 
 @dataclass(frozen=True)
@@ -40,30 +41,42 @@ class DepthConfig:
             raise ConfigError(f"redwood_table: found {self.redwood_table!r} with depth_noise 0, expected noise")
 
 
-class DepthSensor:
-    """f32 [N, 1, H, W] in 0..1; a rollout on CUDA keeps it in bfloat16, as the network reads it."""
+class MeasuredDepth:
+    """Depth that a camera measures: exact, or with Redwood noise, computed once per moment for all that read it."""
 
-    needs_triangles, needs_appearance, scale = False, (), 1
+    def __init__(self, config: DepthConfig, camera: str = MAIN):
+        self.camera = camera
+        self._key = "measured depth", config.depth_noise, config.redwood_table
+        self._noise = RedwoodNoise(config.depth_noise, config.redwood_table) if config.depth_noise else None
+
+    def read(self, frame: Frame) -> torch.Tensor:
+        """f32 [N, H, W], metres, 0 where nothing is measured."""
+        camera, noise = self.camera, self._noise
+        if noise is None:
+            return frame.depth(camera)
+        return frame.shared(
+            (self._key, camera), lambda: noise.measure(frame.cameras(camera).noise, frame.depth(camera))
+        )
+
+
+class DepthSensor(CameraSensor):
+    """f32 [N, 1, H, W] in 0..1; a rollout on CUDA keeps it in bfloat16, as the network reads it."""
 
     def __init__(self, camera: CameraConfig, config: DepthConfig):
         self.config = config
-        shape = (1, camera.height, camera.width)
-        self.spec = Spec("depth", shape, torch.float32, 0.0, 1.0, torch.bfloat16)
-        self._noise = RedwoodNoise(config.depth_noise, config.redwood_table) if config.depth_noise else None
+        spec = Spec("depth", (1, camera.height, camera.width), torch.float32, 0.0, 1.0, torch.bfloat16)
         # A ray may end at the sensor's range only where a hole reads the same as a far surface.
-        self.max_depth = config.max_depth if config.hole_value == 1.0 else float("inf")
+        super().__init__(spec, max_depth=config.max_depth if config.hole_value == 1.0 else math.inf)
+        self._measured = MeasuredDepth(config)
 
-    def write(
-        self,
-        depth: torch.Tensor,
-        triangle: torch.Tensor | None,
-        views: Views,
-        appearance: Appearance[torch.Tensor] | None,
-        out: torch.Tensor,
-    ) -> None:
+    def of_camera(self, name: str) -> Self:
+        """The sensor itself, made to read the camera of this name, which becomes part of the observation's name."""
+        self._measured.camera = name
+        return super().of_camera(name)
+
+    def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Metres -> 0..1, in as few passes over the images as there can be."""
-        measured = depth if self._noise is None else self._noise.measure(views.draws, depth)
-        config, metres = self.config, measured.unsqueeze(1)
+        config, metres = self.config, self._measured.read(frame).unsqueeze(1)
         above = metres - config.min_depth if config.min_depth else metres
         torch.mul(above, 1.0 / (config.max_depth - config.min_depth), out=out)
         out.clamp_(0.0, 1.0)

@@ -13,7 +13,7 @@ from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function, lean_function
 from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.runtime.kernels.step_rng import RGB, normal_quantile, step_uniforms
-from batchnav.sensors.sensor import Draws
+from batchnav.sensors.sensor import NoiseCounters
 
 BLOCK = 128
 """Pixels of a CUDA block, of one agent."""
@@ -29,18 +29,18 @@ class ColorNoise(NamedTuple):
     speckle: bool
 
 
-def checked_draws(name: str, draws: Draws | None) -> Draws:
+def checked_noise(name: str, noise: NoiseCounters | None) -> NoiseCounters:
     """What noise is drawn by; ArgumentError where nothing was given."""
-    if draws is None:
-        raise ArgumentError(f"{name}: found noise and no seed to draw it from, expected views with `draws`")
-    return draws
+    if noise is None:
+        raise ArgumentError(f"{name}: found noise and no seed to draw it from, expected views with `noise`")
+    return noise
 
 
 @lean_function
-def pixel_uniforms(i, pixel, draws, stream):
+def pixel_uniforms(i, pixel, noise, stream):
     """Four float32 in (0, 1), of an agent's pixel in its running step."""
-    agent, episode, step = draws.first_agent[0] + np.int64(i), draws.episode[i], draws.steps[i]
-    return step_uniforms(draws.seed[0], agent, episode, step, stream + 2 * draws.camera, pixel)
+    agent, episode, step = noise.first_agent[0] + np.int64(i), noise.episode[i], noise.steps[i]
+    return step_uniforms(noise.seed[0], agent, episode, step, stream + 2 * noise.camera, pixel)
 
 
 class ColorNoiseModel:
@@ -48,19 +48,19 @@ class ColorNoiseModel:
 
     def __init__(self, settings: ColorNoise):
         self._settings = settings
-        self._bound: tuple[Draws, BoundKernel] | None = None
+        self._bound: tuple[NoiseCounters, BoundKernel] | None = None
 
-    def add(self, draws: Draws | None, rgb: torch.Tensor) -> None:
+    def add(self, noise: NoiseCounters | None, rgb: torch.Tensor) -> None:
         """To u8 [N, 3, H, W]."""
-        draws = checked_draws("rgb", draws)
+        noise = checked_noise("rgb", noise)
         if not rgb.is_cuda:
-            _color_cpu(view(draws), self._settings, rgb.numpy())
+            _color_cpu(view(noise), self._settings, rgb.numpy())
             return
-        if self._bound is None or self._bound[0] is not draws:
+        if self._bound is None or self._bound[0] is not noise:
             n, _, height, width = rgb.shape
             grid = n, -(-height * width // BLOCK), 1
-            arguments: tuple[Any, ...] = view(draws), self._settings, view(rgb)
-            self._bound = draws, BoundKernel(_color_cuda, grid, *arguments, block=BLOCK)
+            arguments: tuple[Any, ...] = view(noise), self._settings, view(rgb)
+            self._bound = noise, BoundKernel(_color_cuda, grid, *arguments, block=BLOCK)
         self._bound[1].change(2, rgb.data_ptr())
         self._bound[1]()
 
@@ -75,28 +75,28 @@ def _noisy(value, u, settings):
 
 
 @lean_function
-def _add(i, row, column, draws, settings, rgb_out):
+def _add(i, row, column, noise, settings, rgb_out):
     """One pixel."""
     pixel = np.int32(row) * np.int32(rgb_out.shape[3]) + np.int32(column)
-    u, v, w, _ = pixel_uniforms(i, pixel, draws, RGB)
+    u, v, w, _ = pixel_uniforms(i, pixel, noise, RGB)
     rgb_out[i, 0, row, column] = _noisy(rgb_out[i, 0, row, column], u, settings)
     rgb_out[i, 1, row, column] = _noisy(rgb_out[i, 1, row, column], v, settings)
     rgb_out[i, 2, row, column] = _noisy(rgb_out[i, 2, row, column], w, settings)
 
 
 @cpu_kernel
-def _color_cpu(draws, settings, rgb_out):
+def _color_cpu(noise, settings, rgb_out):
     n, _, height, width = rgb_out.shape
     for task in prange(n * height):
         i, row = np.int64(task // height), np.int64(task % height)
         for column in range(width):
-            _add(i, row, column, draws, settings, rgb_out)
+            _add(i, row, column, noise, settings, rgb_out)
 
 
 @cuda_kernel
-def _color_cuda(draws, settings, rgb_out):
+def _color_cuda(noise, settings, rgb_out):
     """A pixel a thread."""
     i, pixel = cuda.blockIdx.x, np.int32(cuda.blockIdx.y * BLOCK + cuda.threadIdx.x)
     height, width = np.int32(rgb_out.shape[2]), np.int32(rgb_out.shape[3])
     if pixel < height * width:
-        _add(i, pixel // width, pixel % width, draws, settings, rgb_out)
+        _add(i, pixel // width, pixel % width, noise, settings, rgb_out)

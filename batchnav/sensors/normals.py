@@ -16,37 +16,29 @@ from batchnav.runtime.kernels.intrinsics import load4
 from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
-from batchnav.sensors.sensor import Views, check_seen
-from batchnav.types import Spec
+from batchnav.sensors.sensor import CameraSensor
+from batchnav.types import Frame, Spec
 
 _ZERO, _FIRST = np.float32(0.0), np.int32(0)
 _PLACES = (0, 1, 2, 3, 5)
 """Of the kernel's arguments: triangle, heading, pitch, field of view and what is written."""
 
 
-class NormalSensor:
+class NormalSensor(CameraSensor):
     """f32 [N, 3, H, W]: unit vectors (right, up, back) of the side that is seen; 0 where nothing is."""
 
-    needs_triangles, needs_appearance, scale = True, ("normal",), 1
-    max_depth = float("inf")
-
     def __init__(self, camera: CameraConfig, config: None = None):
-        self.spec = Spec("normals", (3, camera.height, camera.width), torch.float32, -1.0, 1.0, torch.float32)
+        spec = Spec("normals", (3, camera.height, camera.width), torch.float32, -1.0, 1.0, torch.float32)
+        super().__init__(spec, triangles=True, appearance=("normal",))
         self._bound: tuple[Appearance[torch.Tensor], Callable[..., None]] | None = None
 
-    def write(
-        self,
-        depth: torch.Tensor,
-        triangle: torch.Tensor | None,
-        views: Views,
-        appearance: Appearance[torch.Tensor] | None,
-        out: torch.Tensor,
-    ) -> None:
+    def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Triangles -> normals in the camera's frame."""
-        triangle, appearance = check_seen("normals", triangle, appearance, out)
+        triangle, appearance = self.surfaces(frame, out)
+        cameras = self.cameras(frame)
         if self._bound is None or self._bound[0] is not appearance:
             self._bound = appearance, self._bind(appearance, out)
-        self._bound[1](triangle, views.heading, views.pitch, views.tan_half_hfov, out)
+        self._bound[1](triangle, cameras.heading, cameras.pitch, cameras.tan_half_hfov, out)
 
     def _bind(self, appearance: Appearance[torch.Tensor], example: torch.Tensor) -> Callable[..., None]:
         """A kernel as a function of what may lie elsewhere at another call; `example` is of its output's shape."""

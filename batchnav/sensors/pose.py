@@ -16,13 +16,13 @@ from batchnav.geometry.pose import sin_cos
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, lean_function
 from batchnav.runtime.kernels.launch import BoundKernel
-from batchnav.types import Spec
+from batchnav.types import Frame, ObservationSource, Requirements, Spec
 
 _GPS, _COMPASS, _HEADING = range(3)
 
 
-class Travellers(Protocol):
-    """What goes about: of the simulator's bodies, what their pose is told by."""
+class PosedBodies(Protocol):
+    """Poses of N bodies, now and at the start of their episodes."""
 
     @property
     def position(self) -> torch.Tensor:
@@ -45,8 +45,8 @@ class Travellers(Protocol):
         ...
 
 
-class Poses(NamedTuple):
-    """As kernels read them."""
+class BodyPoses(NamedTuple):
+    """The arrays of `PosedBodies`, as kernels read them."""
 
     position: Any
     heading: Any
@@ -54,8 +54,8 @@ class Poses(NamedTuple):
     start_heading: Any
 
 
-class PoseSensor:
-    """Tells something of the pose of N bodies.
+class PoseSensor(ObservationSource):
+    """A function of the pose of N bodies, without error.
 
     Args:
         kind: _GPS, _COMPASS or _HEADING.
@@ -63,27 +63,28 @@ class PoseSensor:
     """
 
     def __init__(self, kind: int, spec: Spec):
-        self.spec, self._kind = spec, np.int32(kind)
-        self._bound: tuple[Travellers, Callable[[torch.Tensor], None]] | None = None
+        self.spec, self.requires, self._kind = spec, Requirements(pose=True), np.int32(kind)
+        self._bound: tuple[PosedBodies, Callable[[torch.Tensor], None]] | None = None
 
-    def write(self, bodies: Travellers, out: torch.Tensor) -> None:
-        """Fill f32 [N, ...]."""
+    def write(self, frame: Frame, out: torch.Tensor) -> None:
+        """Write f32 [N, size]."""
+        bodies = frame.bodies
         if self._bound is None or self._bound[0] is not bodies:
             self._bound = bodies, self._bind(bodies, out)
         self._bound[1](out)
 
-    def _bind(self, bodies: Travellers, example: torch.Tensor) -> Callable[[torch.Tensor], None]:
+    def _bind(self, bodies: PosedBodies, example: torch.Tensor) -> Callable[[torch.Tensor], None]:
         """A kernel as a function of what it writes."""
-        poses = Poses(*map(view, (bodies.position, bodies.heading, bodies.start, bodies.start_heading)))
+        poses = BodyPoses(*map(view, (bodies.position, bodies.heading, bodies.start, bodies.start_heading)))
         if not example.is_cuda:
-            return lambda out: _tell_cpu(self._kind, poses, out.numpy())
-        kernel = BoundKernel(_tell_cuda, len(example), self._kind, poses, view(example))
+            return lambda out: _read_pose_cpu(self._kind, poses, out.numpy())
+        kernel = BoundKernel(_read_pose_cuda, len(example), self._kind, poses, view(example))
 
-        def tell(out: torch.Tensor) -> None:
+        def write(out: torch.Tensor) -> None:
             kernel.change(2, out.data_ptr())
             kernel()
 
-        return tell
+        return write
 
 
 def _number(name: str, size: int, low: float, high: float) -> Spec:
@@ -91,8 +92,8 @@ def _number(name: str, size: int, low: float, high: float) -> Spec:
 
 
 POSE_SENSORS = {
-    "gps": partial(PoseSensor, _GPS, _number("gps", 2, -math.inf, math.inf)),
     "compass": partial(PoseSensor, _COMPASS, _number("compass", 1, -math.pi, math.pi)),
+    "gps": partial(PoseSensor, _GPS, _number("gps", 2, -math.inf, math.inf)),
     "heading": partial(PoseSensor, _HEADING, _number("heading", 1, -math.pi, math.pi)),
 }
 """By name. "gps": f32 [N, 2], metres ahead and to the right of the episode's start, as it was looked from there.
@@ -101,27 +102,27 @@ the world's -Z, in (-pi, pi]."""
 
 
 @lean_function
-def _tell(i, kind, poses, told_out):
-    """What one body is told."""
+def _read_pose(i, kind, poses, values_out):
+    """Values of body i."""
     if kind == _HEADING:
-        told_out[i, 0] = wrapped(poses.heading[i])
+        values_out[i, 0] = wrapped(poses.heading[i])
         return
     if kind == _COMPASS:
-        told_out[i, 0] = wrapped(poses.heading[i] - poses.start_heading[i])
+        values_out[i, 0] = wrapped(poses.heading[i] - poses.start_heading[i])
         return
     dx, dz = poses.position[i, 0] - poses.start[i, 0], poses.position[i, 2] - poses.start[i, 2]
     sine, cosine = sin_cos(poses.start_heading[i])
-    told_out[i, 0], told_out[i, 1] = -dx * sine - dz * cosine, dx * cosine - dz * sine
+    values_out[i, 0], values_out[i, 1] = -dx * sine - dz * cosine, dx * cosine - dz * sine
 
 
 @cpu_kernel
-def _tell_cpu(kind, poses, told_out):
-    for i in prange(len(told_out)):
-        _tell(np.int64(i), kind, poses, told_out)
+def _read_pose_cpu(kind, poses, values_out):
+    for i in prange(len(values_out)):
+        _read_pose(np.int64(i), kind, poses, values_out)
 
 
 @cuda_kernel
-def _tell_cuda(kind, poses, told_out):
+def _read_pose_cuda(kind, poses, values_out):
     i = cuda.grid(1)
-    if i < len(told_out):
-        _tell(i, kind, poses, told_out)
+    if i < len(values_out):
+        _read_pose(i, kind, poses, values_out)

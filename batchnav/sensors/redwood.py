@@ -20,8 +20,8 @@ from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, lean_function
 from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.runtime.kernels.step_rng import DEPTH, normal_quantile
-from batchnav.sensors.noise import checked_draws, pixel_uniforms
-from batchnav.sensors.sensor import Draws
+from batchnav.sensors.noise import checked_noise, pixel_uniforms
+from batchnav.sensors.sensor import NoiseCounters
 
 CELLS, LAYERS = 80, 5
 """The table has a row for 6 lines of 480, a column for 8 pixels of 640, and layers at 1, 3, 5, 7 and 9 metres."""
@@ -92,23 +92,23 @@ class RedwoodNoise:
     def __init__(self, multiplier: float, path: str = ""):
         self._multiplier = np.float32(multiplier)
         self._table = torch.from_numpy(load_table(path) if path else made_table())
-        self._bound: tuple[Draws, BoundKernel] | None = None
+        self._bound: tuple[NoiseCounters, BoundKernel] | None = None
         self._noisy = torch.zeros(0)
 
-    def measure(self, draws: Draws | None, depth: torch.Tensor) -> torch.Tensor:
+    def measure(self, noise: NoiseCounters | None, depth: torch.Tensor) -> torch.Tensor:
         """Metres f32 [N, H, W] -> metres, 0 where nothing is measured; valid until the next call."""
-        draws = checked_draws("depth", draws)
+        noise = checked_noise("depth", noise)
         if self._noisy.shape != depth.shape or self._noisy.device != depth.device:
             self._noisy, self._bound = torch.zeros_like(depth), None
         if not depth.is_cuda:
-            _redwood_cpu(depth.numpy(), view(draws), self._table.numpy(), self._multiplier, self._noisy.numpy())
+            _redwood_cpu(depth.numpy(), view(noise), self._table.numpy(), self._multiplier, self._noisy.numpy())
             return self._noisy
-        if self._bound is None or self._bound[0] is not draws:
+        if self._bound is None or self._bound[0] is not noise:
             self._table = self._table.to(depth.device)
             n, height, width = depth.shape
-            arguments: tuple[Any, ...] = view(depth), view(draws), view(self._table), self._multiplier
+            arguments: tuple[Any, ...] = view(depth), view(noise), view(self._table), self._multiplier
             grid = n, -(-height * width // _BLOCK), 1
-            self._bound = draws, BoundKernel(_redwood_cuda, grid, *arguments, view(self._noisy), block=_BLOCK)
+            self._bound = noise, BoundKernel(_redwood_cuda, grid, *arguments, view(self._noisy), block=_BLOCK)
         self._bound[1].change(0, depth.data_ptr())
         self._bound[1]()
         return self._noisy
@@ -143,10 +143,10 @@ def _measured(metres, factor, u, multiplier):
 
 
 @lean_function
-def _measure(i, row, column, depth, draws, table, multiplier, metres_out):
+def _measure(i, row, column, depth, noise, table, multiplier, metres_out):
     """One pixel."""
     height, width = np.int32(depth.shape[1]), np.int32(depth.shape[2])
-    u, v, w, _ = pixel_uniforms(i, np.int32(row) * width + np.int32(column), draws, DEPTH)
+    u, v, w, _ = pixel_uniforms(i, np.int32(row) * width + np.int32(column), noise, DEPTH)
     y, x = _shuffled(row, height, u, multiplier), _shuffled(column, width, v, multiplier)
     metres = depth[i, y - y % 2, x - x % 2]
     factor = _factor(min(metres, _FAR), y, x, height, width, table)
@@ -154,18 +154,18 @@ def _measure(i, row, column, depth, draws, table, multiplier, metres_out):
 
 
 @cpu_kernel
-def _redwood_cpu(depth, draws, table, multiplier, metres_out):
+def _redwood_cpu(depth, noise, table, multiplier, metres_out):
     n, height, width = depth.shape
     for task in prange(n * height):
         i, row = np.int64(task // height), np.int64(task % height)
         for column in range(width):
-            _measure(i, row, column, depth, draws, table, multiplier, metres_out)
+            _measure(i, row, column, depth, noise, table, multiplier, metres_out)
 
 
 @cuda_kernel
-def _redwood_cuda(depth, draws, table, multiplier, metres_out):
+def _redwood_cuda(depth, noise, table, multiplier, metres_out):
     """A pixel a thread."""
     i, pixel = cuda.blockIdx.x, np.int32(cuda.blockIdx.y * _BLOCK + cuda.threadIdx.x)
     height, width = np.int32(depth.shape[1]), np.int32(depth.shape[2])
     if pixel < height * width:
-        _measure(i, pixel // width, pixel % width, depth, draws, table, multiplier, metres_out)
+        _measure(i, pixel // width, pixel % width, depth, noise, table, multiplier, metres_out)

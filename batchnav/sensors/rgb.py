@@ -7,7 +7,8 @@ lights, and those of the paper's renderer. `shade.py` has the colour of a pixel.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,9 +26,9 @@ from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.noise import ColorNoise, ColorNoiseModel
-from batchnav.sensors.sensor import Views
+from batchnav.sensors.sensor import CameraSensor
 from batchnav.sensors.shade import LANES, Paint, as_byte, color_at, shade_lanes
-from batchnav.types import Spec
+from batchnav.types import Frame, Spec
 
 TILE_WIDTH, TILE_HEIGHT, ROWS = 32, 4, 4
 """Pixels of a CUDA block's tile, one a thread; and how many tiles it has, one below the other."""
@@ -67,45 +68,42 @@ class RGBConfig:
         return ColorNoise(intensity, mean, sigma, self.rgb_noise == "speckle")
 
 
-class RGBSensor:
+class RGBSensor(CameraSensor):
     """u8 [N, 3, H, W]: red, green, blue; 0 where nothing is seen."""
 
-    needs_triangles, needs_appearance = True, COLOR_FIELDS
-    max_depth = float("inf")
-
     def __init__(self, camera: CameraConfig, config: RGBConfig | None = None):
-        self.spec = Spec("rgb", (3, camera.height, camera.width), torch.uint8, 0.0, 255.0, torch.uint8)
         config = config or RGBConfig()
-        self.scale = 2 if config.samples == 4 else 1
+        spec = Spec("rgb", (3, camera.height, camera.width), torch.uint8, 0.0, 255.0, torch.uint8)
+        super().__init__(spec, triangles=True, appearance=COLOR_FIELDS, scale=2 if config.samples == 4 else 1)
         self._trilinear = config.trilinear
         self._noise = None if config.rgb_noise == "none" else ColorNoiseModel(config.noise)
         self._bound: tuple[Appearance[torch.Tensor] | None, Callable[..., None]] | None = None
 
-    def write(
-        self,
-        depth: torch.Tensor,
-        triangle: torch.Tensor | None,
-        views: Views,
-        appearance: Appearance[torch.Tensor] | None,
-        out: torch.Tensor,
-    ) -> None:
+    def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
+        """Bytes of the samples of all pixels, where pixels have several."""
+        if self.requires.scale == 1:
+            return {}
+        return {f"samples of {self.spec.name}": num_envs * self.requires.scale**2 * math.prod(self.spec.shape)}
+
+    def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Depth and triangles, `scale` times as many rows and columns as `out` has -> bytes."""
+        depth, triangle, cameras = self.depth(frame), self.triangle(frame), self.cameras(frame)
         n, _, *sides = out.shape
-        drawn = n, *(self.scale * side for side in sides)
-        if depth.shape != drawn or triangle is None or triangle.shape != drawn:
-            found = None if triangle is None else list(triangle.shape)
-            raise ArgumentError(f"depth and triangles: found {list(depth.shape)} and {found}, expected {list(drawn)}")
-        tensors = depth, triangle, *views.pose[1:], out
+        rendered = n, *(self.requires.scale * side for side in sides)
+        if depth.shape != rendered or triangle.shape != rendered:
+            found = f"{list(depth.shape)} and {list(triangle.shape)}"
+            raise ArgumentError(f"depth and triangles: found {found}, expected {list(rendered)}")
+        tensors, appearance = (depth, triangle, *cameras.poses[1:], out), frame.appearance
         if self._bound is None or self._bound[0] is not appearance:
             self._bound = appearance, self._bind(appearance, *tensors)
         self._bound[1](*tensors)
         if self._noise is not None:
-            self._noise.add(views.draws, out)
+            self._noise.add(cameras.noise, out)
 
     def _bind(self, appearance: Appearance[torch.Tensor] | None, *tensors: torch.Tensor) -> Callable[..., None]:
         """Kernels as a function of what changes from call to call; `tensors` are those of the first."""
         paint, (*read, out) = Paint(*(view(getattr(appearance, name)) for name in COLOR_FIELDS)), tensors
-        if self.scale == 1:
+        if self.requires.scale == 1:
             return self._bind_shading(paint, *tensors)
         fine = out.new_empty(*out.shape[:2], *tensors[0].shape[1:])
         shade, average = self._bind_shading(paint, *read, fine), _bind_average(fine, out)

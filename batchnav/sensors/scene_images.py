@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,14 +11,16 @@ import torch
 
 from batchnav.config import from_dict
 from batchnav.errors import ArgumentError
-from batchnav.renderers.choose import make_renderer
 from batchnav.runtime.device import check_memory, resolve_device
 from batchnav.runtime.kernels.arrays import floats
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sensors import SENSORS
-from batchnav.sensors.camera import CameraConfig
-from batchnav.sensors.sensor import Sensor, Views
+from batchnav.sensors.camera import MAIN, CameraConfig, FreeBodies
+from batchnav.sensors.frame import Frame, appearance_needed, write_observations
+from batchnav.sensors.sensor import CameraSensor
+from batchnav.types import Frame as FrameInput
+from batchnav.types import Spec
 
 
 def render(
@@ -56,25 +59,34 @@ def render(
     listed = isinstance(sensors, Sequence) and not isinstance(sensors, str)
     if not listed or not all(isinstance(name, str) and name in SENSORS for name in sensors):
         raise ArgumentError(f"sensors: found {sensors!r}, expected some of {', '.join(SENSORS)}")
-    size = {"height": height, "width": width, "hfov_deg": hfov_deg}
+    size = {"height": height, "width": width, "hfov_deg": hfov_deg, "camera_height": 0.0}
     camera = from_dict(CameraConfig, {**size, "backface_culling": backface_culling})
-    made: dict[str, Sensor] = {name: SENSORS[name](camera, None) for name in sensors if name != "depth"}
-    fields = frozenset(field for sensor in made.values() for field in sensor.needs_appearance)
-    bank = SceneBank.pack([scene], resolve_device(device), fields)
+    made = {name: PlanarDepth(camera) if name == "depth" else SENSORS[name](camera, None) for name in sensors}
+    bank = SceneBank.pack([scene], resolve_device(device), appearance_needed(made.values()))
     places, headings = _poses(position, heading, bank.device)
     n = len(headings)
     check_memory("position, height, width", 8 * n * camera.height * camera.width, bank.device)
-    depth = torch.zeros(n, camera.height, camera.width, device=bank.device)
-    outs = {s: torch.zeros(n, *made[s].spec.shape, dtype=made[s].spec.dtype, device=bank.device) for s in made}
+    out = {
+        name: torch.zeros(n, *sensor.spec.shape, dtype=sensor.spec.dtype, device=bank.device)
+        for name, sensor in made.items()
+    }
     if n:
-        eyes = make_renderer(renderer, bank, n, **size, backface_culling=camera.backface_culling)
-        scene_index = torch.zeros(n, dtype=torch.int32, device=bank.device)
-        views = Views.level(scene_index, places, headings, camera.hfov_deg)
-        depth, triangle = eyes.visibility(*views.pose) if made else (eyes.render(*views.pose), None)
-        for name, sensor in made.items():
-            sensor.write(depth, triangle, views, bank.appearance, outs[name])
-    pictures = {name: _by_pixel(out.cpu().numpy()) for name, out in outs.items()}
-    return {name: depth.cpu().numpy().copy() if name == "depth" else pictures[name] for name in sensors}
+        bodies = FreeBodies.at_origin(n, bank.device)
+        bodies.position.copy_(places)
+        bodies.heading.copy_(headings)
+        write_observations(Frame(bank, bodies, {MAIN: camera}, made.values(), renderer), made, out)
+    return {name: _by_pixel(out[name].cpu().numpy()) for name in sensors}
+
+
+class PlanarDepth(CameraSensor):
+    """Depth as it is rendered: f32 [N, 1, H, W], metres, 0 where nothing is seen."""
+
+    def __init__(self, camera: CameraConfig):
+        super().__init__(Spec("depth", (1, camera.height, camera.width), torch.float32, 0.0, math.inf, torch.float32))
+
+    def write(self, frame: FrameInput, out: torch.Tensor) -> None:
+        """Copy the rendered depth."""
+        out.copy_(self.depth(frame).unsqueeze(1))
 
 
 def _by_pixel(values: np.ndarray) -> np.ndarray:

@@ -12,37 +12,27 @@ from numba import prange
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.launch import launch
-from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
-from batchnav.sensors.sensor import Views, check_seen
-from batchnav.types import Spec
+from batchnav.sensors.sensor import CameraSensor
+from batchnav.types import Frame, Spec
 
 _NOTHING = np.int32(0)
 _HIGHEST = float(np.iinfo(np.int32).max)
 
 
-class _IdSensor:
+class _IdSensor(CameraSensor):
     """i32 [N, 1, H, W]: what a field of `Appearance` says of the triangle seen; 0 where nothing is seen, or known."""
 
     name: str
     field: str
-    needs_triangles, scale = True, 1
-    max_depth = float("inf")
 
     def __init__(self, camera: CameraConfig, config: None = None):
-        self.needs_appearance = (self.field,)
-        self.spec = Spec(self.name, (1, camera.height, camera.width), torch.int32, 0.0, _HIGHEST, torch.int32)
+        spec = Spec(self.name, (1, camera.height, camera.width), torch.int32, 0.0, _HIGHEST, torch.int32)
+        super().__init__(spec, triangles=True, appearance=(self.field,))
 
-    def write(
-        self,
-        depth: torch.Tensor,
-        triangle: torch.Tensor | None,
-        views: Views,
-        appearance: Appearance[torch.Tensor] | None,
-        out: torch.Tensor,
-    ) -> None:
+    def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Triangles -> ids."""
-        triangle, appearance = check_seen(self.name, triangle, appearance, out)
+        triangle, appearance = self.surfaces(frame, out)
         arrays = view(triangle.view(-1)), view(getattr(appearance, self.field)), view(out.view(-1))
         if out.is_cuda:
             launch(_look_up_cuda, out.numel(), *arrays)

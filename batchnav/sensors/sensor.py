@@ -1,9 +1,10 @@
-"""What every sensor offers."""
+"""Cameras at one moment, the base of sensors that read their images, and checks of what sensors read and write."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self
 
 import torch
 
@@ -11,11 +12,11 @@ from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import tan_half
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.scene.appearance import Appearance
-from batchnav.types import Spec
+from batchnav.types import Frame, ObservationSource, Requirements, Spec
 
 
-class Draws(NamedTuple):
-    """What the noise of a camera's images is drawn by."""
+class NoiseCounters(NamedTuple):
+    """Seed and counters of the random numbers of a camera's noise."""
 
     seed: torch.Tensor
     """i64 [1]."""
@@ -29,8 +30,8 @@ class Draws(NamedTuple):
     """Number of the camera on its body, from 0 on."""
 
 
-class Pose(NamedTuple):
-    """A batch of cameras, as renderers take them."""
+class CameraPoses(NamedTuple):
+    """Poses of N cameras, in the order of a renderer's arguments."""
 
     scene: torch.Tensor
     """i32 [N]: rows of the bank."""
@@ -44,8 +45,8 @@ class Pose(NamedTuple):
     """f32 [N]: half the image's width at distance 1, tan(hfov / 2)."""
 
 
-class Views(NamedTuple):
-    """A batch of cameras, and what sensors may draw noise by."""
+class Cameras(NamedTuple):
+    """N cameras: poses, and the counters of their noise."""
 
     scene: torch.Tensor
     """i32 [N]: rows of the bank."""
@@ -57,60 +58,81 @@ class Views(NamedTuple):
     """f32 [N], radians, up is positive."""
     tan_half_hfov: torch.Tensor
     """f32 [N]: half the image's width at distance 1, tan(hfov / 2)."""
-    draws: Draws | None = None
-    """None: there is nothing to draw by, and sensors with noise refuse to read."""
+    noise: NoiseCounters | None = None
+    """None: sensors with noise raise ArgumentError."""
 
     @classmethod
-    def level(cls, scene: torch.Tensor, position: torch.Tensor, heading: torch.Tensor, hfov_deg: float = 90.0) -> Views:
-        """Cameras of one field of view that look neither up nor down."""
+    def level(
+        cls, scene: torch.Tensor, position: torch.Tensor, heading: torch.Tensor, hfov_deg: float = 90.0
+    ) -> Cameras:
+        """Cameras of one field of view with pitch 0."""
         lens = torch.full_like(heading, float(tan_half(hfov_deg)))
         return cls(scene, position, heading, torch.zeros_like(heading), lens)
 
     @property
-    def pose(self) -> Pose:
-        """Without what noise is drawn by."""
-        return Pose(*self[:5])
+    def poses(self) -> CameraPoses:
+        """The poses alone."""
+        return CameraPoses(*self[:5])
 
 
-class Sensor(Protocol):
-    """Turns what a camera sees into one observation."""
+class CameraSensor(ObservationSource):
+    """Base of sensors that read images of one camera.
 
-    spec: Spec
-    """What it gives; the name is the sensor's, to which an environment of several cameras adds the camera's."""
-    needs_triangles: bool
-    """Whether it reads triangles beside depth."""
-    needs_appearance: Collection[str]
-    """Fields of `Appearance` that it reads: a bank keeps no others."""
-    max_depth: float
-    """Metres beyond which it need not tell surfaces from holes."""
-    scale: int
-    """How many times as many rows and columns are to be drawn for it as its observation has."""
+    A subclass calls `__init__` with the name of its kind in `batchnav.sensors.SENSORS`, for the main camera.
 
-    def write(
-        self,
-        depth: torch.Tensor,
-        triangle: torch.Tensor | None,
-        views: Views,
-        appearance: Appearance[torch.Tensor] | None,
-        out: torch.Tensor,
-    ) -> None:
-        """Depth f32 [N, H, W], triangles i32 [N, H, W] -> `out` [N, ...], of the spec's type or of its storage."""
-        ...
-
-
-def check_seen(
-    name: str, triangle: torch.Tensor | None, appearance: Appearance[torch.Tensor] | None, out: torch.Tensor
-) -> tuple[torch.Tensor, Appearance[torch.Tensor]]:
-    """What sensor `name` reads to write `out` [N, C, H, W]: triangles [N, H, W], and their appearance.
-
-    ArgumentError where one is missing, or the triangles are of another size: kernels check nothing.
+    Args:
+        spec: the observation, named as the sensor.
+        triangles: True where it reads triangle indices besides depth.
+        appearance: fields of `scene.appearance.Appearance` that it reads.
+        max_depth: metres beyond which it need not distinguish surfaces from holes.
+        scale: rendered rows (and columns) per row (and column) of its observation.
     """
-    if triangle is None or appearance is None:
-        raise ArgumentError(f"{name}: found no triangles or no appearance, expected both, as it declares")
-    drawn = out.shape[:1] + out.shape[2:]
-    if triangle.shape != drawn:
-        raise ArgumentError(f"{name}: found triangles {list(triangle.shape)}, expected {list(drawn)}")
-    return triangle, appearance
+
+    def __init__(
+        self,
+        spec: Spec,
+        triangles: bool = False,
+        appearance: Iterable[str] = (),
+        max_depth: float = math.inf,
+        scale: int = 1,
+    ):
+        self.spec = spec
+        self.requires = Requirements("", scale, triangles, frozenset(appearance), max_depth)
+
+    def of_camera(self, name: str) -> Self:
+        """The sensor itself, made to read the camera of this name, which becomes part of the observation's name."""
+        self.requires = self.requires._replace(camera=name)
+        self.spec = self.spec._replace(name=f"{name}_{self.spec.name}" if name else self.spec.name)
+        return self
+
+    def cameras(self, frame: Frame) -> Cameras:
+        """The sensor's N cameras at this moment."""
+        return frame.cameras(self._camera)
+
+    def depth(self, frame: Frame) -> torch.Tensor:
+        """Planar depth f32 [N, scale * H, scale * W], metres, 0 for holes."""
+        return frame.depth(self._camera, self.requires.scale)
+
+    def triangle(self, frame: Frame) -> torch.Tensor:
+        """Triangle indices i32 [N, scale * H, scale * W], -1 for holes."""
+        return frame.triangle(self._camera, self.requires.scale)
+
+    def surfaces(self, frame: Frame, out: torch.Tensor) -> tuple[torch.Tensor, Appearance[torch.Tensor]]:
+        """Triangle indices i32 [N, H, W] for `out` [N, C, H, W], and the appearance of the triangles.
+
+        ArgumentError where one is missing or the sizes differ: kernels check nothing.
+        """
+        triangle, expected = self.triangle(frame), out.shape[:1] + out.shape[2:]
+        if frame.appearance is None:
+            raise ArgumentError(f"{self.spec.name}: found scenes without appearance, expected the fields it requires")
+        if triangle.shape != expected:
+            raise ArgumentError(f"{self.spec.name}: found triangles {list(triangle.shape)}, expected {list(expected)}")
+        return triangle, frame.appearance
+
+    @property
+    def _camera(self) -> str:
+        assert self.requires.camera is not None
+        return self.requires.camera
 
 
 def check_observation(out: Any, specs: Iterable[Spec], num_envs: int, device: torch.device) -> None:

@@ -31,7 +31,7 @@ from batchnav.sim.episodes import FIRST_DRAW, NO_AGENT, agent_number, sample_sce
 from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import MAX_CANDIDATES, MIN_ISLAND_RADIUS, EpisodeTable
-from batchnav.types import Metric, Spec
+from batchnav.types import Metric, ObservationSource
 
 
 class ProgressState(NamedTuple):
@@ -240,7 +240,7 @@ class ProgressTask:
     episode_file = "starts_{split}.json.gz"
     reference_agents: tuple[str, ...] = ("random", "forward")
     metric_specs = progress_metrics(Metric("progress", low=-math.inf, headline=True), Metric("share", high=1.0))
-    specs: tuple[Spec, ...] = ()
+    goal_images: Mapping[str, str] = {}
 
     def __init__(self, sim: Simulator, config: Any, episodes: EpisodeTable | None = None):
         n, device = sim.num_envs, sim.device
@@ -263,6 +263,7 @@ class ProgressTask:
         names = (metric.name for metric in self.metric_specs)
         self.metrics: Mapping[str, torch.Tensor] = dict(zip(names, (*self.metric_tensors, *further), strict=True))
         self.observations: Mapping[str, torch.Tensor] = {}
+        self.relative_goal: torch.Tensor | None = None
         self.episode_info: Mapping[str, torch.Tensor] = {"reachable": self.progress_state.reachable}
         finite = -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)
         self.ranges: dict[str, tuple[float, float]] = {
@@ -275,6 +276,11 @@ class ProgressTask:
         )
         """Memory for the searches of steps, and for those of episodes that are drawn beside them."""
         self._bind()
+
+    @staticmethod
+    def sources(config: Any) -> tuple[ObservationSource, ...]:
+        """None: agents observe nothing of the task."""
+        return ()
 
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:

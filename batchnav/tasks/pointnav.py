@@ -38,7 +38,7 @@ from batchnav.tasks.episode_sampling import (
     sampling_threads,
 )
 from batchnav.tasks.formulas import goal_in_agent_frame, soft_spl, spl, step_reward
-from batchnav.types import Metric, Spec
+from batchnav.types import Metric, ObservationSource, Spec, TaskObservation
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ class PointNav:
     episode_file = "{split}.json.gz"
     reference_agents = ("random", "forward", "greedy", "planner", "anticipator", "oracle")
     metric_specs = METRIC_SPECS
-    specs: tuple[Spec, ...] = (Spec("pointgoal", (2,), torch.float32, -np.inf, np.inf, torch.float32),)
+    goal_images: Mapping[str, str] = {}
 
     def __init__(self, sim: Simulator, config: PointNavConfig, episodes: EpisodeTable | None = None):
         n, device = sim.num_envs, sim.device
@@ -271,12 +271,18 @@ class PointNav:
         self.reward, pointgoal, *self._unread = shown
         self.metrics: Mapping[str, torch.Tensor] = dict(zip(METRICS, self.metric_tensors, strict=True))
         self.observations: Mapping[str, torch.Tensor] = {"pointgoal": pointgoal}
+        self.relative_goal: torch.Tensor | None = pointgoal if config.gps_compass else None
         finite = -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)
         self.ranges = {"goal": finite, "table_index": (-1, self.num_fixed - 1)}
         self.episode_info: Mapping[str, torch.Tensor] = {"start_distance": self.state.start_distance}
         self.target: torch.Tensor | None = self.state.goal
         self.target_radius = config.success_distance
         self._bind()
+
+    @staticmethod
+    def sources(config: PointNavConfig) -> tuple[ObservationSource, ...]:
+        """The goal in polar form, [distance in metres, bearing in radians]."""
+        return (TaskObservation(Spec("pointgoal", (2,), torch.float32, -np.inf, np.inf, torch.float32)),)
 
     @staticmethod
     def arrays(

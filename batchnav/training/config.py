@@ -10,7 +10,7 @@ import torch
 from batchnav.config import in_range
 from batchnav.data.config import ScenesConfig
 from batchnav.envs.config import NavConfig
-from batchnav.envs.nav import needed_appearance
+from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ConfigError
 from batchnav.mapping.mapper import WAYPOINT
 from batchnav.policy.config import PolicyConfig

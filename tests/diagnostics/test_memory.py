@@ -9,7 +9,8 @@ from batchnav.data.config import ScenesConfig
 from batchnav.data.scenes import find_scene, measure_scenes
 from batchnav.diagnostics import memory
 from batchnav.diagnostics.memory import predict_memory
-from batchnav.envs.nav import NavEnv, PointNavEnv, needed_appearance
+from batchnav.envs.nav import NavEnv, PointNavEnv
+from batchnav.envs.observations import needed_appearance
 from batchnav.envs.stream import SceneStream
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
@@ -20,7 +21,7 @@ from batchnav.procedural import make_swatches
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize
-from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.rgb import RGBConfig
 from batchnav.tasks import TASKS
 from batchnav.training.config import PointNavRun
@@ -108,7 +109,7 @@ def test_every_tensor_that_stays_is_counted(slots, sensors, redraws):
     simulator += env.task.reward.nbytes + env.task.observations["pointgoal"].nbytes
     assert found["simulator"] == simulator + bank.search_scratch(sim.chunks).data.nbytes
     seen = sum(tensor.nbytes for tensor in env._own.values())
-    metres = env.rig.renderers[""].depth.nbytes
+    metres = env.frame.renderers[MAIN, 1].depth.nbytes
     assert found["images"] == metres * (2 if "rgb" in sensors else 1) + seen  # and triangles
     assert found["rollout"] == sum(tensors_of(learner.rollout).values()) + learner.state.nbytes
     moments = sum(
@@ -125,8 +126,8 @@ def test_what_every_camera_sees_is_counted():
     env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.nav)
     env.reset()
     seen = sum(tensor.nbytes for tensor in env._own.values())
-    drawn = sum(tensors_of(renderer)[renderer.depth.data_ptr()] for renderer in env.rig.renderers.values())
-    main = env.rig.renderers[""]
+    drawn = sum(tensors_of(renderer)[renderer.depth.data_ptr()] for renderer in env.frame.renderers.values())
+    main = env.frame.renderers[MAIN, 1]
     found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
     assert found["images"] == drawn + main._triangle.nbytes + seen
 
@@ -137,7 +138,7 @@ def test_samples_of_a_pixel_are_counted():
     env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.nav)
     env.reset()
     seen = sum(tensor.nbytes for tensor in env._own.values())
-    plain, fine = env.rig.renderers.values()
+    plain, fine = env.frame.renderers.values()
     samples = 4 * env._own["rgb"].nbytes
     found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
     assert found["images"] == plain.depth.nbytes + fine.depth.nbytes + fine._triangle.nbytes + samples + seen

@@ -12,6 +12,7 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.scene.bank import SceneBank
+from batchnav.sensors.frame import write_observations
 from batchnav.sim.bodies import BodyConfig
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks.episode_sampling import EpisodeTable
@@ -197,7 +198,7 @@ def test_what_observations_are_written_into_is_checked(change, found):
         env.observe_into(good | change)
     if not {"gps", "pointgoal"} & change.keys():
         with pytest.raises(ArgumentError, match=rf"observations\[{found}"):
-            env.rig.observe(good | change)
+            write_observations(env.frame, env.sources, good | change)
     env.observe_into(good | {"added": change})  # a wrapper's own are nobody's here
     assert env.step(torch.ones(N, dtype=torch.int64))[0]["rgb"] is good["rgb"]
     with pytest.raises(ArgumentError, match="observations: found Tensor, expected tensors by name"):

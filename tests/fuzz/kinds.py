@@ -30,7 +30,7 @@ from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
 from batchnav.data.habitat.urdf import read_urdf
 from batchnav.data.prepared.scene_file import load_prepared, save_prepared
 from batchnav.data.procthor.houses import make_procthor_house, read_houses
-from batchnav.envs.nav import specs_of
+from batchnav.envs.observations import specs_of
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.policy import ActorCritic, load_policy, save_policy
 from batchnav.policy.agent import PolicyAgent
@@ -41,8 +41,9 @@ from batchnav.scene.bvh import build_bvh
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.scene import Scene, make_scene
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.frame import GivenImages
 from batchnav.sensors.rgb import RGBSensor
-from batchnav.sensors.sensor import Views
+from batchnav.sensors.sensor import Cameras
 from batchnav.training.config import PointNavRun
 from batchnav.types import Material, Surface, Texture, TriangleMesh
 
@@ -242,10 +243,10 @@ def show(scene: Scene) -> None:
     with np.errstate(all="ignore"):
         eyes = np.float32([low - 1, (low + high) / 2, high + 1, [0, 1.5, 0]])
     renderer = RaycastRenderer(bank, num_agents=4, height=16, width=16)
-    views = Views.level(torch.zeros(4, dtype=torch.int32), torch.from_numpy(np.nan_to_num(eyes)), torch.arange(4.0))
-    depth, triangle = renderer.visibility(*views.pose)
+    cameras = Cameras.level(torch.zeros(4, dtype=torch.int32), torch.from_numpy(np.nan_to_num(eyes)), torch.arange(4.0))
+    depth, triangle = renderer.visibility(*cameras.poses)
     RGBSensor(CameraConfig(16, 16)).write(
-        depth, triangle, views, bank.appearance, torch.zeros(4, 3, 16, 16, dtype=torch.uint8)
+        GivenImages(depth, triangle, cameras, bank.appearance), torch.zeros(4, 3, 16, 16, dtype=torch.uint8)
     )
 
 

@@ -17,7 +17,8 @@ from walks import SENSORS, check_lengths, reached_by, towards, walk
 import batchnav
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig
-from batchnav.envs.nav import NavEnv, specs_of
+from batchnav.envs.nav import NavEnv
+from batchnav.envs.observations import specs_of
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.mapping import mapper
 from batchnav.mapping.integrate import OBSTACLE, SIDE, Known, Sight

@@ -146,7 +146,7 @@ def test_observations_written_in_place_are_those_that_were_copied(scene):
 
 def test_a_blind_policy_has_nothing_rendered(scene, monkeypatch):
     learner = make(scene, policy=PolicyConfig(**{**vars(POLICY), "blind": True}))
-    monkeypatch.setattr(learner.env.rig.renderers[""], "render", None)
+    monkeypatch.setattr(learner.env.frame.renderers["", 1], "render", None)
     learner.update(0.0)
 
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from rigs import bodies_at, make_rig, mapped_obstacles, pack
+from rigs import bodies_at, make_frame, mapped_obstacles, pack
 
 from batchnav.config import from_dict, to_dict
 from batchnav.data.scenes import find_scene
@@ -17,9 +17,10 @@ from batchnav.geometry.camera import tan_half
 from batchnav.renderers.raycast.renderer import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import SENSORS
-from batchnav.sensors.camera import CameraConfig, camera_poses
+from batchnav.sensors.camera import MAIN, CameraConfig, camera_poses
 from batchnav.sensors.depth import DepthConfig
-from batchnav.sensors.sensor import Views
+from batchnav.sensors.frame import GivenImages
+from batchnav.sensors.sensor import Cameras
 
 HEIGHTS, HFOVS = (0.3, 1.6), (55.0, 120.0)
 RANGES = {"camera_height_range": HEIGHTS, "hfov_range_deg": HFOVS}
@@ -33,9 +34,9 @@ def house():
 
 def cameras(env):
     """Heights above the bodies, and fields of view in degrees, f32 [N]."""
-    views = env.rig.look_from()
-    heights = views.position[:, 1] - env.sim.bodies.position[:, 1]
-    return heights.cpu().numpy(), np.degrees(2 * np.arctan(views.tan_half_hfov.cpu().numpy()))
+    cameras = env.frame.cameras(MAIN)
+    heights = cameras.position[:, 1] - env.sim.bodies.position[:, 1]
+    return heights.cpu().numpy(), np.degrees(2 * np.arctan(cameras.tan_half_hfov.cpu().numpy()))
 
 
 def test_every_episode_has_its_own_within_the_ranges(house, device):
@@ -78,7 +79,7 @@ def test_two_cameras_of_a_body_are_drawn_apart(house):
     config = NavConfig(camera=CameraConfig(4, 4, **RANGES), cameras={"left": CameraConfig(4, 4, **RANGES)})
     env = NavEnv([house], 64, "cpu", seed=0, config=config, sensors=("depth", "left_depth"))
     env.reset()
-    main, left = (env.rig.look_from(name) for name in ("", "left"))
+    main, left = (env.frame.cameras(name) for name in ("", "left"))
     for a, b in ((main.tan_half_hfov, left.tan_half_hfov), (main.position[:, 1], left.position[:, 1])):
         assert ((a - b).abs() > 1e-4).float().mean() > 0.95
 
@@ -92,17 +93,17 @@ def test_sensors_see_through_the_camera_of_each(house, device):
     lens = torch.tensor([tan_half(field) for field in fields * 2], device=device)
     renderer, camera = RaycastRenderer(bank, 6, 12, 16), CameraConfig(12, 16)
 
-    def seen_by(views):
-        depth, triangle = renderer.visibility(*views.pose)
+    def seen_by(cameras):
+        depth, triangle = renderer.visibility(*cameras.poses)
         for name in SIGHTS:
             sensor = SENSORS[name](camera, DepthConfig() if name == "depth" else None)
             out = torch.zeros(6, *sensor.spec.shape, dtype=sensor.spec.dtype, device=device)
-            sensor.write(depth, triangle, views, bank.appearance, out)
+            sensor.write(GivenImages(depth, triangle, cameras, bank.appearance), out)
             yield name, out.cpu().numpy()
 
-    mixed = dict(seen_by(Views.level(*poses)._replace(tan_half_hfov=lens)))
+    mixed = dict(seen_by(Cameras.level(*poses)._replace(tan_half_hfov=lens)))
     for k, field in enumerate(fields):
-        for name, image in seen_by(Views.level(*poses, field)):
+        for name, image in seen_by(Cameras.level(*poses, field)):
             np.testing.assert_array_equal(mixed[name][k::3], image[k::3], err_msg=name)
             assert image.std() > 0
 
@@ -147,5 +148,5 @@ def test_ranges_that_are_none_are_refused(house, options, message):
 
 def test_without_a_seed_there_is_no_range():
     with pytest.raises(ArgumentError, match="camera: found a range and no seed to draw from"):
-        make_rig(pack(), bodies_at([[0, 0, 0]], [0.0]), CameraConfig(8, 8, **RANGES), ["normals"])
+        make_frame(pack(), bodies_at([[0, 0, 0]], [0.0]), CameraConfig(8, 8, **RANGES), ["normals"])
     assert dataclasses.replace(CameraConfig(8, 8), **RANGES).fixed == CameraConfig(8, 8)

@@ -5,14 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from rigs import bodies_at, make_rig, observe, pack, planes_seen
+from rigs import bodies_at, make_frame, observe, pack, planes_seen
 
 from batchnav.envs.config import NavConfig
-from batchnav.envs.nav import NavEnv, specs_of
+from batchnav.envs.nav import NavEnv
+from batchnav.envs.observations import specs_of
 from batchnav.errors import ConfigError
-from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.by_name import check_names
+from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.depth import DepthConfig
-from batchnav.sensors.rig import MAIN, make_sensors
+from batchnav.sensors.frame import write_observations
 
 POSITION, HEADINGS = np.array([0.5, 0.1, -1.0]), np.float32([0.0, 0.9, -2.2, 7.0])
 ROUNDING = 2e-5
@@ -46,12 +48,12 @@ def test_a_camera_sees_the_room_from_its_place(request, device, mount, renderer)
         request.getfixturevalue("opengl")
     camera = CameraConfig(height=13, width=19, **mount)
     bodies = bodies_at([POSITION] * len(HEADINGS), HEADINGS, device)
-    rig = make_rig(pack(device), bodies, camera, ["depth"], SETTINGS, renderer)
-    metres = 1000.0 * observe(rig)["depth"][:, 0]
-    views = rig.look_from()
+    frame, sensors = make_frame(pack(device), bodies, camera, ["depth"], SETTINGS, renderer)
+    metres = 1000.0 * observe(frame, sensors)["depth"][:, 0]
+    cameras = frame.cameras(MAIN)
     for i, heading in enumerate(HEADINGS):
         place, direction = eye_of(camera, float(heading))
-        np.testing.assert_allclose(views.position[i].cpu(), place, atol=ROUNDING)
+        np.testing.assert_allclose(cameras.position[i].cpu(), place, atol=ROUNDING)
         expected, _, gap = planes_seen(place, direction, np.radians(camera.camera_pitch_deg), camera)
         sure = gap > EDGE
         assert sure.mean() > 0.9
@@ -64,7 +66,7 @@ def test_a_body_facing_minus_z_has_minus_x_on_its_left():
 
     def ahead(**mount):
         camera = CameraConfig(height=5, width=5, hfov_deg=1.0, **mount)
-        return 1000.0 * observe(make_rig(pack(), bodies, camera, ["depth"], SETTINGS))["depth"][0, 0, 2, 2].item()
+        return 1000.0 * observe(*make_frame(pack(), bodies, camera, ["depth"], SETTINGS))["depth"][0, 0, 2, 2].item()
 
     assert ahead() == pytest.approx(5.0, abs=1e-5)
     assert ahead(camera_forward=0.5) == pytest.approx(4.5, abs=1e-5)
@@ -77,18 +79,20 @@ def test_a_body_facing_minus_z_has_minus_x_on_its_left():
 
 def test_cameras_follow_their_bodies(device):
     bodies = bodies_at([POSITION], [0.0], device)
-    rig = make_rig(pack(device), bodies, CameraConfig(8, 8, camera_forward=0.3), ["depth", "normals"], SETTINGS)
-    before = observe(rig)
+    frame, sensors = make_frame(
+        pack(device), bodies, CameraConfig(8, 8, camera_forward=0.3), ["depth", "normals"], SETTINGS
+    )
+    before = observe(frame, sensors)
     bodies.position[:, 0] += 0.5
     bodies.heading.add_(0.3)
-    moved = observe(rig)
+    moved = observe(frame, sensors)
     fresh = bodies_at(bodies.position.cpu(), bodies.heading.cpu(), device)
-    again = observe(make_rig(pack(device), fresh, CameraConfig(8, 8, camera_forward=0.3), ["depth"], SETTINGS))
+    again = observe(*make_frame(pack(device), fresh, CameraConfig(8, 8, camera_forward=0.3), ["depth"], SETTINGS))
     np.testing.assert_array_equal(moved["depth"], again["depth"])
     assert not np.array_equal(moved["depth"], before["depth"])
     bodies.position[:, 0] -= 0.5
     bodies.heading.zero_()
-    for name, image in observe(rig).items():
+    for name, image in observe(frame, sensors).items():
         np.testing.assert_array_equal(image, before[name])
 
 
@@ -100,46 +104,48 @@ def test_several_cameras_of_different_sizes(device):
     }  # fmt: skip
     bank, bodies = pack(device), bodies_at([POSITION] * 4, HEADINGS, device)
     names = ["depth", "left_depth", "left_normals", "top_view_normals"]
-    rig = make_rig(bank, bodies, cameras, names, SETTINGS)
-    together = observe(rig)
+    frame, sensors = make_frame(bank, bodies, cameras, names, SETTINGS)
+    together = observe(frame, sensors)
     assert {name: image.shape for name, image in together.items()} == {
         "depth": (4, 1, 16, 16), "left_depth": (4, 1, 8, 24), "left_normals": (4, 3, 8, 24),
         "top_view_normals": (4, 3, 12, 4),
     }  # fmt: skip
     for name in names:
         camera, sensor = name.rsplit("_", 1) if "_" in name else (MAIN, name)
-        alone = observe(make_rig(bank, bodies, cameras[camera], [sensor], SETTINGS))[sensor]
+        alone = observe(*make_frame(bank, bodies, cameras[camera], [sensor], SETTINGS))[sensor]
         np.testing.assert_array_equal(together[name], alone)
-    assert set(rig.renderers) == set(cameras)
+    assert set(frame.renderers) == {(name, 1) for name in cameras}
 
 
 def test_a_camera_that_no_sensor_reads_is_not_drawn():
     cameras = {MAIN: CameraConfig(), "left": CameraConfig(8, 8)}
-    rig = make_rig(pack(), bodies_at([POSITION], [0.0]), cameras, ["left_depth"], SETTINGS)
-    assert set(rig.renderers) == set(rig.mounts) == {"left"}
+    frame, sensors = make_frame(pack(), bodies_at([POSITION], [0.0]), cameras, ["left_depth"], SETTINGS)
+    assert set(frame.renderers) == {("left", 1)} and set(frame.mounts) == {"left"}
 
 
 def test_what_is_not_asked_for_is_not_drawn(monkeypatch):
-    rig = make_rig(pack(), bodies_at([POSITION], [0.0]), CameraConfig(8, 8), ["depth", "normals"], SETTINGS)
+    frame, sensors = make_frame(
+        pack(), bodies_at([POSITION], [0.0]), CameraConfig(8, 8), ["depth", "normals"], SETTINGS
+    )
     drawn = []
     for method in ("render", "visibility"):
-        renderer, plain = rig.renderers[MAIN], getattr(rig.renderers[MAIN], method)
+        renderer, plain = frame.renderers[MAIN, 1], getattr(frame.renderers[MAIN, 1], method)
         monkeypatch.setattr(
             renderer, method, lambda *views, plain=plain, method=method: (drawn.append(method), plain(*views))[1]
         )
     depth, normals = torch.zeros(1, 1, 8, 8), torch.zeros(1, 3, 8, 8)
-    rig.observe({})
-    rig.observe({"pointgoal": torch.zeros(1, 2)})
+    write_observations(frame, sensors, {})
+    write_observations(frame, sensors, {"pointgoal": torch.zeros(1, 2)})
     assert drawn == []
-    rig.observe({"depth": depth})  # depth alone needs no triangles
+    write_observations(frame, sensors, {"depth": depth})  # depth alone needs no triangles
     assert drawn == ["render"]
-    rig.observe({"depth": depth, "normals": normals})  # both from one drawing
+    write_observations(frame, sensors, {"depth": depth, "normals": normals})  # both from one drawing
     assert drawn == ["render", "visibility"]
 
 
 def test_without_sensors_nothing_is_drawn():
     env = NavEnv(pack(), 3, sensors=())
-    assert env.rig.renderers == {} and set(env.single_observation_space.spaces) == {"pointgoal"}
+    assert env.frame.renderers == {} and set(env.single_observation_space.spaces) == {"pointgoal"}
     observation, _ = env.reset()
     assert set(observation) == {"pointgoal"} and env.capturable
     observation, *_ = env.step(torch.full((3,), 1))
@@ -150,7 +156,7 @@ def test_without_sensors_nothing_is_drawn():
 def test_unknown_sensors_are_named_with_those_there_are(name):
     config = NavConfig(cameras={"left": CameraConfig(8, 8)})
     for make in (
-        lambda: make_sensors((name,), config.all_cameras, config.sensor_settings),
+        lambda: check_names((name,), config.all_cameras),
         lambda: NavEnv(pack(), 2, config=config, sensors=("depth", name)),
         lambda: specs_of(dataclasses.replace(config, sensors=(name,))),
     ):

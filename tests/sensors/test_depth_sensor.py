@@ -9,6 +9,7 @@ from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import ConfigError
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig, DepthSensor
+from batchnav.sensors.frame import GivenImages
 
 CAMERA = CameraConfig(height=4, width=4)
 METRES = torch.tensor([0.0, 0.01, 0.3, 0.5, 1.0, 4.75, 5.25, 9.0, 9.999, 10.0, 10.001, 12.0, 500.0, 2.5, 2.0, 3.0])
@@ -17,7 +18,7 @@ METRES = torch.tensor([0.0, 0.01, 0.3, 0.5, 1.0, 4.75, 5.25, 9.0, 9.999, 10.0, 1
 def read(config, dtype=torch.float32):
     """What the sensor makes of METRES."""
     out = torch.full((2, 1, 4, 4), math.nan, dtype=dtype)
-    DepthSensor(CAMERA, config).write(METRES.view(1, 4, 4).expand(2, 4, 4).contiguous(), None, None, None, out)
+    DepthSensor(CAMERA, config).write(GivenImages(METRES.view(1, 4, 4).expand(2, 4, 4).contiguous()), out)
     assert torch.equal(out[0], out[1])
     return out[0].flatten()
 
@@ -54,7 +55,7 @@ def test_a_rollouts_bfloat16_is_the_observation_rounded_once(hole_value):
 
 @pytest.mark.parametrize(("hole_value", "ends"), [(0.0, math.inf), (0.99, math.inf), (1.0, 6.0)])
 def test_rays_end_at_the_range_only_where_holes_read_as_far(hole_value, ends):
-    assert DepthSensor(CAMERA, DepthConfig(max_depth=6.0, hole_value=hole_value)).max_depth == ends
+    assert DepthSensor(CAMERA, DepthConfig(max_depth=6.0, hole_value=hole_value)).requires.max_depth == ends
 
 
 def test_spec():

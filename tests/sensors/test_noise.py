@@ -12,9 +12,10 @@ from batchnav.errors import ArgumentError, ConfigError
 from batchnav.sensors import noise, redwood
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig, DepthSensor
+from batchnav.sensors.frame import GivenImages
 from batchnav.sensors.noise import ColorNoise, ColorNoiseModel
 from batchnav.sensors.redwood import RedwoodNoise, load_table, made_table
-from batchnav.sensors.sensor import Draws, Views
+from batchnav.sensors.sensor import Cameras, NoiseCounters
 
 N, H, W = 6, 60, 80
 NEVER_BELOW = 1e-4
@@ -24,7 +25,7 @@ NEVER_BELOW = 1e-4
 def draws(device, n=N, seed=0, first=0, episode=2, steps=5, camera=0):
     seeds = (torch.full((1,), value, dtype=torch.int64, device=device) for value in (seed, first))
     counts = (torch.full((n,), value, dtype=torch.int32, device=device) for value in (episode, steps))
-    return Draws(*seeds, *counts, camera)
+    return NoiseCounters(*seeds, *counts, camera)
 
 
 def colored(device, kind, value, settings, drawn=None, shape=(N, 3, H, W)):
@@ -161,7 +162,7 @@ def test_cuda_measures_as_the_cpu():
 
 
 def test_kernels_compile_without_float64(compile_ptx):
-    drawn = nb.NamedTuple((nb.int64[::1],) * 2 + (nb.int32[::1],) * 2 + (nb.int64,), Draws)
+    drawn = nb.NamedTuple((nb.int64[::1],) * 2 + (nb.int32[::1],) * 2 + (nb.int64,), NoiseCounters)
     settings = nb.NamedTuple((nb.float32,) * 3 + (nb.boolean,), ColorNoise)
     images, table = nb.float32[:, :, ::1], nb.float32[:, :, ::1]
     for kernel, arguments in (
@@ -175,12 +176,12 @@ def test_the_depth_sensor_measures_before_it_clips(ones):
     sensor = DepthSensor(CameraConfig(H, W), DepthConfig(hole_value=0.5, depth_noise=1.0, redwood_table=ones))
     depth, out = torch.full((N, H, W), 4.0), torch.zeros(N, 1, H, W)
     depth[:, :, : W // 2] = 30.0
-    views = Views.level(torch.zeros(N, dtype=torch.int32), torch.zeros(N, 3), torch.zeros(N))
-    sensor.write(depth, None, views._replace(draws=draws("cpu")), None, out)
+    cameras = Cameras.level(torch.zeros(N, dtype=torch.int32), torch.zeros(N, 3), torch.zeros(N))
+    sensor.write(GivenImages(depth, cameras=cameras._replace(noise=draws("cpu"))), out)
     assert (out[..., : W // 2 - 3] == 0.5).all() and len(out[..., W // 2 + 3 :].unique()) > 1
     assert out[..., W // 2 + 3 :].mean() == pytest.approx(0.4, abs=1e-3)
     with pytest.raises(ArgumentError, match="depth: found noise and no seed to draw it from"):
-        sensor.write(depth, None, views, None, out)
+        sensor.write(GivenImages(depth, cameras=cameras), out)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from numba import types as nb
-from rigs import bodies_at, make_rig, observe, pack, planes_seen
+from rigs import bodies_at, make_frame, observe, pack, planes_seen
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
@@ -13,8 +13,9 @@ from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.sensors import normals
-from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.depth import DepthConfig
+from batchnav.sensors.frame import GivenImages
 from batchnav.sensors.normals import NormalSensor
 
 HEADINGS = np.float32([0.0, 0.7, -2.0, 3.1, 9.4])
@@ -35,7 +36,7 @@ def axes(heading, pitch):
 def normals_in(bank, camera, position, heading, scene=0):
     """[N, H, W, 3]: right, up, back."""
     bodies = bodies_at(position, heading, bank.device, scene)
-    return observe(make_rig(bank, bodies, camera, ["normals"]))["normals"].transpose(0, 2, 3, 1)
+    return observe(*make_frame(bank, bodies, camera, ["normals"]))["normals"].transpose(0, 2, 3, 1)
 
 
 @pytest.mark.parametrize("outwards", [False, True])
@@ -89,9 +90,11 @@ def test_a_houses_triangles_of_the_second_scene(device):
     bank, camera = SceneBank.pack(scenes, device, appearance=True), CameraConfig(24, 32, camera_pitch_deg=-15.0)
     places, headings = scenes[1].navmesh.sample(8, seed=0), np.linspace(-3, 3, 8).astype(np.float32)
     bodies = bodies_at(places, headings, device, scene=1)
-    rig = make_rig(bank, bodies, camera, ["normals", "depth"], {"depth": DepthConfig()})
-    found = observe(rig)["normals"].transpose(0, 2, 3, 1)
-    triangle = rig.renderers[""].visibility(*rig.look_from().pose).triangle.cpu().numpy() - len(scenes[0].mesh.faces)
+    frame, sensors = make_frame(bank, bodies, camera, ["normals", "depth"], {"depth": DepthConfig()})
+    found = observe(frame, sensors)["normals"].transpose(0, 2, 3, 1)
+    triangle = frame.renderers[MAIN, 1].visibility(*frame.cameras(MAIN).poses).triangle.cpu().numpy() - len(
+        scenes[0].mesh.faces
+    )
     seen = triangle >= 0
     assert seen.mean() > 0.9
     np.testing.assert_allclose(np.linalg.norm(found[seen], axis=-1), 1.0, atol=ROUNDING)
@@ -137,18 +140,20 @@ def test_what_is_laid_out_once_writes_where_it_is_told(device):
     bank, camera = SceneBank.pack([find_scene("house:3")], device, appearance=True), CameraConfig(16, 16)
     headings = np.linspace(-3, 3, 4)
     places = bank.scenes[0].navmesh.sample(8, seed=3)
-    rig = make_rig(bank, bodies_at(places[:4], headings, device), camera, ["normals"])
-    first, again = observe(rig), observe(rig)
+    frame, sensors = make_frame(bank, bodies_at(places[:4], headings, device), camera, ["normals"])
+    first, again = observe(frame, sensors), observe(frame, sensors)
     np.testing.assert_array_equal(first["normals"], again["normals"])
-    sensor, renderer = rig.sensors[""]["normals"], rig.renderers[""]
-    moved = make_rig(bank, bodies_at(places[4:], headings, device), camera, ["normals"])
-    expected, views = observe(moved)["normals"], moved.look_from()
+    sensor, renderer = sensors["normals"], frame.renderers[MAIN, 1]
+    moved, others = make_frame(bank, bodies_at(places[4:], headings, device), camera, ["normals"])
+    expected, cameras = observe(moved, others)["normals"], moved.cameras(MAIN)
     for _ in range(2):
         out = torch.full((4, 3, 16, 16), 9.0, device=device)
-        sensor.write(*renderer.visibility(*views.pose), views, bank.appearance, out)
+        sensor.write(GivenImages(*renderer.visibility(*cameras.poses), cameras, bank.appearance), out)
         np.testing.assert_array_equal(out.cpu().numpy(), expected)
-    with pytest.raises(ArgumentError, match="normals: found no triangles"):
-        sensor.write(renderer.depth, None, views, None, out)
+    with pytest.raises(ArgumentError, match="triangles: found none"):
+        sensor.write(GivenImages(renderer.depth, None, cameras), out)
+    with pytest.raises(ArgumentError, match="normals: found scenes without appearance"):
+        sensor.write(GivenImages(renderer.depth, torch.zeros(4, 16, 16, dtype=torch.int32), cameras), out)
 
 
 def test_spec():

@@ -18,8 +18,9 @@ from batchnav.scene.bvh import build_bvh
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.scene import Scene
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.frame import GivenImages
 from batchnav.sensors.rgb import RGBSensor
-from batchnav.sensors.sensor import Views
+from batchnav.sensors.sensor import Cameras
 from batchnav.types import Material, Surface, TriangleMesh
 
 POSITION, HEADING = np.array([[0.6, 1.2, -1.1], [-2.0, 0.9, 2.5]]), np.array([0.3, -2.0])
@@ -161,10 +162,10 @@ def pictures(bank, oracle, size, renderer):
     camera = CameraConfig(size, size)
     eyes = make_renderer(renderer, bank, n, height=size, width=size, backface_culling=True)
     scene = torch.zeros(n, dtype=torch.int32)
-    views = Views.level(scene, torch.from_numpy(oracle["position"]), torch.from_numpy(oracle["heading"]))
+    cameras = Cameras.level(scene, torch.from_numpy(oracle["position"]), torch.from_numpy(oracle["heading"]))
     out = torch.zeros(n, 3, size, size, dtype=torch.uint8)
-    depth, triangle = eyes.visibility(*views.pose)
-    RGBSensor(camera).write(depth, triangle, views, bank.appearance, out)
+    depth, triangle = eyes.visibility(*cameras.poses)
+    RGBSensor(camera).write(GivenImages(depth, triangle, cameras, bank.appearance), out)
     return out.numpy().transpose(0, 2, 3, 1), triangle.numpy().copy()
 
 

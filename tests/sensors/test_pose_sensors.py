@@ -1,6 +1,7 @@
 """GPS, compass and heading: closed forms, and with the static goal what GPS and compass make of it."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,11 +10,11 @@ from numba import types as nb
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig
-from batchnav.envs.nav import NavEnv, specs_of
+from batchnav.envs.nav import NavEnv
+from batchnav.envs.observations import specs_of
 from batchnav.errors import ConfigError
 from batchnav.scene.bank import SceneBank
-from batchnav.sensors.pose import POSE_SENSORS, Poses, _tell_cuda
-from batchnav.sensors.rig import make_pose_sensors
+from batchnav.sensors.pose import POSE_SENSORS, BodyPoses, _read_pose_cuda
 from batchnav.sim.bodies import Bodies
 
 ROUNDING = 1e-5
@@ -34,9 +35,10 @@ def told(device):
     ):  # fmt: skip
         tensor.copy_(torch.from_numpy(value))
     found = {}
-    for name, sensor in make_pose_sensors(("depth", *POSE_SENSORS)).items():
+    for name, make in POSE_SENSORS.items():
+        sensor = make()
         out = torch.full((n, *sensor.spec.shape), 9.0, device=device)
-        sensor.write(bodies, out)
+        sensor.write(SimpleNamespace(bodies=bodies), out)
         found[name] = out.cpu().numpy()
     return found
 
@@ -84,16 +86,16 @@ def test_with_the_static_goal_they_say_where_the_goal_lies(device):
 
 
 def test_they_compile_for_the_gpu_and_write_where_they_are_told(compile_ptx):
-    poses = nb.NamedTuple((nb.float32[:, ::1], nb.float32[::1]) * 2, Poses)
-    assert ".f64" not in compile_ptx(_tell_cuda, nb.int32, poses, nb.float32[:, ::1])
-    bodies, (sensor,) = Bodies.empty(3, torch.device("cpu")), make_pose_sensors(["heading"]).values()
+    poses = nb.NamedTuple((nb.float32[:, ::1], nb.float32[::1]) * 2, BodyPoses)
+    assert ".f64" not in compile_ptx(_read_pose_cuda, nb.int32, poses, nb.float32[:, ::1])
+    bodies, (sensor,) = Bodies.empty(3, torch.device("cpu")), [POSE_SENSORS["heading"]()]
     for turned in (0.5, 1.0):
         bodies.heading.fill_(turned)
         out = torch.zeros(3, 1)
-        sensor.write(bodies, out)
+        sensor.write(SimpleNamespace(bodies=bodies), out)
         assert (out == turned).all()
 
 
 def test_unknown_names_are_refused_by_all_that_there_are():
-    with pytest.raises(ConfigError, match=r"found 'compas', expected some of depth.*gps, compass, heading"):
+    with pytest.raises(ConfigError, match=r"found 'compas', expected some of depth.*compass, gps, heading"):
         specs_of(NavConfig(sensors=("gps", "compas")))

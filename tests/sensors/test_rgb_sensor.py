@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from numba import types as nb
-from rigs import bodies_at, make_rig, observe, room_scene
+from rigs import bodies_at, make_frame, observe, room_scene
 
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
@@ -17,10 +17,11 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.scene.textures import halved, num_levels
 from batchnav.sensors import rgb
-from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.depth import DepthConfig
+from batchnav.sensors.frame import GivenImages
 from batchnav.sensors.rgb import RGBConfig, RGBSensor
-from batchnav.sensors.sensor import Views
+from batchnav.sensors.sensor import Cameras
 from batchnav.sensors.shade import LANES, Paint, as_byte, color_at
 from batchnav.types import Material, Surface, Texture
 
@@ -54,9 +55,9 @@ def painted(look):
 def views(bank, camera, scene=0, settings=None, names=("rgb",), renderer="raycast"):
     """The observations, and the triangles and depths that they come from."""
     bodies = bodies_at(POSITIONS, HEADINGS, bank.device, scene)
-    rig = make_rig(bank, bodies, camera, names, settings, renderer)
-    seen = observe(rig)
-    depth, triangle = rig.renderers[""].visibility(*rig.look_from().pose)
+    frame, sensors = make_frame(bank, bodies, camera, names, settings, renderer)
+    seen = observe(frame, sensors)
+    depth, triangle = frame.renderers[MAIN, 1].visibility(*frame.cameras(MAIN).poses)
     return seen["rgb"].transpose(0, 2, 3, 1), depth.cpu().numpy(), triangle.cpu().numpy()
 
 
@@ -235,7 +236,7 @@ def test_nothing_is_black_and_no_colours_are_white(device, caplog):
     found, _, _ = views(bank, CameraConfig(8, 8))
     assert (found == 255).all()
     bodies = bodies_at([[0, 50, 0]], [0.0], device)
-    assert (observe(make_rig(bank, bodies, CameraConfig(8, 8), ["rgb"]))["rgb"] == 0).all()
+    assert (observe(*make_frame(bank, bodies, CameraConfig(8, 8), ["rgb"]))["rgb"] == 0).all()
 
 
 def test_a_slot_looks_like_the_scene_that_is_in_it(device):
@@ -288,10 +289,10 @@ def test_four_samples_are_a_picture_of_twice_the_size(renderer, device, request)
     fine = views(bank, CameraConfig(24, 40), renderer=renderer)[0].astype(int)
     bodies, names = bodies_at(POSITIONS, HEADINGS, bank.device), ["rgb", "depth"]
     settings = {"rgb": RGBConfig(samples=4), "depth": DepthConfig()}
-    seen = observe(make_rig(bank, bodies, CameraConfig(12, 20), names, settings, renderer))
+    seen = observe(*make_frame(bank, bodies, CameraConfig(12, 20), names, settings, renderer))
     mean = (fine.reshape(4, 12, 2, 20, 2, 3).sum((2, 4)) + 2) // 4
     np.testing.assert_array_equal(seen["rgb"].transpose(0, 2, 3, 1), mean)
-    plain = observe(make_rig(bank, bodies, CameraConfig(12, 20), names, settings | {"rgb": RGBConfig()}, renderer))
+    plain = observe(*make_frame(bank, bodies, CameraConfig(12, 20), names, settings | {"rgb": RGBConfig()}, renderer))
     np.testing.assert_array_equal(seen["depth"], plain["depth"])
     assert (seen["rgb"] != plain["rgb"]).any()
 
@@ -301,12 +302,12 @@ def test_what_was_drawn_in_another_size_is_refused(samples):
     """Kernels check nothing, so the sensor does."""
     bank, camera = SceneBank.pack([painted(surface())], appearance=COLOR_FIELDS), CameraConfig(8, 8)
     sensor, out = RGBSensor(camera, RGBConfig(samples=samples)), torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
-    sight = Views.level(torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2))
+    sight = Cameras.level(torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2))
     drawn = torch.zeros(2, 12, 12)
     with pytest.raises(
         ArgumentError, match=r"depth and triangles: found \[2, 12, 12\] and .*expected \[2, (8, 8|16, 16)\]"
     ):
-        sensor.write(drawn, drawn.int(), sight, bank.appearance, out)
+        sensor.write(GivenImages(drawn, drawn.int(), sight, bank.appearance), out)
 
 
 def test_in_an_environment():

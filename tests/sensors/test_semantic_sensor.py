@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from numba import types as nb
-from rigs import bodies_at, make_rig, observe, room_scene
+from rigs import bodies_at, make_frame, observe, room_scene
 
 import batchnav
 from batchnav.errors import ArgumentError, ConfigError
@@ -14,10 +14,11 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.scene.scene import make_scene
 from batchnav.sensors import semantic
-from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.camera import MAIN, CameraConfig
+from batchnav.sensors.frame import GivenImages
 from batchnav.sensors.normals import NormalSensor
 from batchnav.sensors.semantic import InstanceSensor, SemanticSensor
-from batchnav.sensors.sensor import Views
+from batchnav.sensors.sensor import Cameras
 from batchnav.types import Material, Surface
 
 WALL, FLOOR, CEILING = 1, 2, 3
@@ -40,7 +41,7 @@ def named_room(names=("", "wall", "floor", "ceiling"), first_id=10):
 
 def seen(bank, position, heading, scene=0, names=("semantic", "instance"), camera=None):
     bodies = bodies_at(position, heading, bank.device, scene)
-    return observe(make_rig(bank, bodies, camera or CameraConfig(height=16, width=24), list(names)))
+    return observe(*make_frame(bank, bodies, camera or CameraConfig(height=16, width=24), list(names)))
 
 
 def test_a_room_reads_wall_floor_and_ceiling(device):
@@ -73,9 +74,9 @@ def test_ids_are_what_the_renderers_own_triangles_say(device):
     scenes = [named_room(), make_scene("house:2", make_house(2, surface=True))]
     bank, camera = SceneBank.pack(scenes, device, appearance=("category", "object_id")), CameraConfig(24, 32)
     bodies = bodies_at(scenes[1].navmesh.sample(4, seed=1), HEADINGS, device, scene=1)
-    rig = make_rig(bank, bodies, camera, ["semantic", "instance"])
-    found = observe(rig)
-    triangle = rig.renderers[""].visibility(*rig.look_from().pose).triangle.cpu().numpy()
+    frame, sensors = make_frame(bank, bodies, camera, ["semantic", "instance"])
+    found = observe(frame, sensors)
+    triangle = frame.renderers[MAIN, 1].visibility(*frame.cameras(MAIN).poses).triangle.cpu().numpy()
     own = np.maximum(triangle - len(scenes[0].mesh.faces), 0)
     surface = scenes[1].mesh.surface
     np.testing.assert_array_equal(found["instance"][:, 0], np.where(triangle >= 0, surface.object_id[own], 0))
@@ -130,12 +131,12 @@ def test_triangles_that_are_missing_or_of_another_size_are_refused(kind):
     """Kernels check nothing, so the sensors do."""
     bank, sensor = SceneBank.pack([named_room()], appearance=True), kind(CameraConfig(8, 12))
     out = torch.zeros(2, *sensor.spec.shape, dtype=sensor.spec.dtype)
-    sight = Views.level(torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2))
+    sight = Cameras.level(torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2))
     depth, triangle = torch.zeros(2, 8, 8), torch.zeros(2, 8, 8, dtype=torch.int32)
     with pytest.raises(ArgumentError, match=r"found triangles \[2, 8, 8\], expected \[2, 8, 12\]"):
-        sensor.write(depth, triangle, sight, bank.appearance, out)
-    with pytest.raises(ArgumentError, match="found no triangles or no appearance"):
-        sensor.write(depth, None, sight, bank.appearance, out)
+        sensor.write(GivenImages(depth, triangle, sight, bank.appearance), out)
+    with pytest.raises(ArgumentError, match="triangles: found none"):
+        sensor.write(GivenImages(depth, None, sight, bank.appearance), out)
 
 
 def test_an_environment_gives_ids():

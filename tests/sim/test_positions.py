@@ -11,7 +11,7 @@ from batchnav.errors import CheckpointError
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import camera
 from batchnav.sensors.camera import CameraConfig, Mount
-from batchnav.sensors.sensor import Draws
+from batchnav.sensors.sensor import NoiseCounters
 from batchnav.sim.positions import check_positions, snap_cuda
 
 
@@ -25,7 +25,7 @@ def test_kernels_compile_for_the_gpu(bank, compile_ptx):
     scenes = nb.Array(nb.int32, 1, "C")
     assert ".entry" in compile_ptx(snap_cuda, typeof(bank.navmesh_view), scenes, points, points)
     mount = typeof(Mount.of(CameraConfig()))
-    drawn = nb.NamedTuple((nb.int64[::1],) * 2 + (nb.int32[::1],) * 2 + (nb.int64,), Draws)
+    drawn = nb.NamedTuple((nb.int64[::1],) * 2 + (nb.int32[::1],) * 2 + (nb.int64,), NoiseCounters)
     ptx = compile_ptx(camera._place_cuda, points, floats, floats, drawn, mount, points, *[floats] * 3)
     assert ".entry" in ptx and ".f64" not in ptx
 

@@ -18,7 +18,7 @@ from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.scenes import find_played, find_scenes, scene_ids
 from batchnav.data.source import SCENES_DIR
 from batchnav.envs.config import NavConfig
-from batchnav.envs.nav import needed_appearance
+from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, DeviceError
 from batchnav.evaluation.run import Player
 from batchnav.evaluation.trajectories import Walk

@@ -19,8 +19,7 @@ from batchnav.evaluation.run import Player
 from batchnav.evaluation.trajectories import Eyes, Walk, Watched
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
-from batchnav.sensors.camera import CameraConfig
-from batchnav.sensors.rig import MAIN
+from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sim.bodies import STOP
 from batchnav.tasks import TASKS
 from batchnav.tasks.goal_free import ProgressTask
@@ -195,7 +194,8 @@ class Session:
 
     def camera(self, name: str) -> CameraConfig:
         """The camera of an agent's that the first of `seen` is from; the main one where nothing is seen."""
-        return self._config(name).all_cameras[next(iter(self._eyes[name].rig.sensors), MAIN)]
+        sources = self._eyes[name].sources.values()
+        return self._config(name).all_cameras[next((source.requires.camera for source in sources), None) or MAIN]
 
     def plan(self, step: int, colours: dict[str, tuple[int, int, int]]) -> Image.Image:
         """The map with the shortest path, and the ways up to a step of the agents that have a colour."""

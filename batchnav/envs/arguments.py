@@ -1,0 +1,64 @@
+"""Checks of the arguments of `NavEnv`, and the bank that it runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from gymnasium.vector import AutoresetMode
+
+from batchnav.config import shortened
+from batchnav.envs.config import NavConfig
+from batchnav.envs.stream import SceneStream
+from batchnav.errors import ArgumentError, ConfigError
+from batchnav.runtime.device import resolve_device
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.material_sampling import MaterialLibrary
+from batchnav.tasks import TASKS
+from batchnav.tasks.episode_sampling import EpisodeTable
+
+
+def check_kinds(task, config, sensors, episodes, renderer, swatches) -> None:
+    """ArgumentError or ConfigError for arguments of `NavEnv` that are of another kind than it says."""
+    if not isinstance(task, str) or task not in TASKS:
+        raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
+    listed = isinstance(sensors, Sequence) and not isinstance(sensors, str)
+    names = listed and all(isinstance(name, str) for name in sensors)
+    for name, value, good, expected in (
+        ("config", config, config is None or isinstance(config, (NavConfig, str)), "a NavConfig or a preset's name"),
+        ("sensors", sensors, sensors is None or names, "a list of names"),
+        ("episodes", episodes, episodes is None or isinstance(episodes, EpisodeTable), "an EpisodeTable"),
+        ("renderer", renderer, isinstance(renderer, str), "a name"),
+        ("swatches", swatches, isinstance(swatches, MaterialLibrary | None), "those of batchnav.procedural"),
+    ):
+        if not good:
+            raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")
+
+
+def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
+    """A mode by itself, its name or its value. ArgumentError for what is none."""
+    for known in AutoresetMode:
+        if mode in (known, known.name, known.value):
+            return known
+    names = ", ".join(known.name for known in AutoresetMode)
+    raise ArgumentError(f"autoreset_mode: found {shortened(mode)}, expected one of {names}")
+
+
+def bank_of(
+    scenes, num_envs: int, device: str | torch.device, appearance: frozenset[str], swatches: MaterialLibrary | None
+) -> SceneBank:
+    """The bank that an environment runs in."""
+    if isinstance(scenes, SceneStream):
+        return scenes.open(num_envs, resolve_device(device), appearance, swatches)
+    if not isinstance(scenes, SceneBank):
+        return SceneBank.pack(scenes, resolve_device(device), appearance, swatches)
+    if swatches is not None:
+        raise ArgumentError("swatches: found some with a bank, expected SceneBank.pack(..., swatches=...)")
+    if str(device) != "auto" and resolve_device(device) != scenes.device:
+        raise ArgumentError(f"device: found {str(device)!r} with a bank on {scenes.device}, expected 'auto'")
+    if missing := appearance - scenes.appearance_fields:
+        what = f" of {', '.join(sorted(missing))}" if scenes.appearance_fields else ""
+        raise ArgumentError(
+            f"scenes: found a bank without appearance{what}, expected SceneBank.pack(..., appearance=True)"
+        )
+    return scenes.with_own_materials()  # so that no other environment sees them change

@@ -1,0 +1,82 @@
+"""All that agents observe, by name: cameras' sensors, maps, pose sensors, and what the task offers.
+
+A source (`batchnav.types.ObservationSource`) declares what it gives, reads and keeps. The environment, rollouts, memory
+prediction, evaluation and reports go by the declarations and name no source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from gymnasium import spaces
+
+from batchnav.envs.config import NavConfig
+from batchnav.mapping.mapper import MAP_SPECS, MapSensor
+from batchnav.sensors.by_name import camera_sensors, check_names
+from batchnav.sensors.frame import appearance_needed
+from batchnav.sensors.goal_image import GoalImage
+from batchnav.sensors.pose import POSE_SENSORS
+from batchnav.tasks import TASKS
+from batchnav.types import ObservationSource, Spec
+
+SourceMaker = Callable[[NavConfig], ObservationSource]
+
+
+def _map_sensor(name: str) -> SourceMaker:
+    def make(config: NavConfig) -> ObservationSource:
+        names = frozenset(config.sensors) & MAP_SPECS.keys()
+        return MapSensor(name, names, config.depth, config.map, config.body)
+
+    return make
+
+
+def _pose_sensor(name: str) -> SourceMaker:
+    return lambda config: POSE_SENSORS[name]()
+
+
+SOURCES: dict[str, SourceMaker] = {
+    **{name: _map_sensor(name) for name in MAP_SPECS},
+    **{name: _pose_sensor(name) for name in POSE_SENSORS},
+}
+"""Sensors that are no camera's, by name. Cameras' sensors are in `batchnav.sensors.SENSORS`."""
+
+
+def observation_sources(config: NavConfig) -> dict[str, ObservationSource]:
+    """The sources of an environment of this configuration, by name of the observation.
+
+    Order: cameras' sensors by name, `SOURCES` in that order, the task's images of the goal, the task's other
+    observations. Policies read observations in this order, which does not depend on the order of `config.sensors`.
+    ConfigError for an unknown name.
+    """
+    cameras, settings, task = config.all_cameras, config.sensor_settings, TASKS[config.task_name]
+    check_names(config.sensors, cameras, SOURCES)
+    sources: dict[str, ObservationSource] = dict(camera_sensors(config.sensors, cameras, settings))
+    sources |= {name: make(config) for name, make in SOURCES.items() if name in config.sensors}
+    for name, kind in task.goal_images.items():
+        (sensor,) = camera_sensors((kind,), cameras, settings).values()
+        sources[name] = GoalImage(name, sensor)
+    return sources | {source.spec.name: source for source in task.sources(config.task)}
+
+
+def image_sources(config: NavConfig) -> dict[str, ObservationSource]:
+    """The sources that read images and nothing of an episode: they observe from any pose, without an agent."""
+    return {
+        name: source
+        for name, source in observation_sources(config).items()
+        if source.requires.camera is not None and not (source.requires.map or source.requires.goal)
+    }
+
+
+def specs_of(config: NavConfig) -> tuple[Spec, ...]:
+    """Specs of the observations of an environment of this configuration, in order."""
+    return tuple(source.spec for source in observation_sources(config).values())
+
+
+def space_of(specs: Iterable[Spec]) -> spaces.Dict:
+    """The observation space of one environment, in the order of the specs (Gymnasium sorts plain dicts)."""
+    return spaces.Dict([(spec.name, spec.box) for spec in specs])
+
+
+def needed_appearance(config: NavConfig) -> frozenset[str]:
+    """Fields of `scene.appearance.Appearance` that the sources of this configuration read."""
+    return appearance_needed(observation_sources(config).values())

@@ -1,0 +1,231 @@
+"""One moment of N agents, as observation sources read it: cameras, rendered images, and results that sources share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from batchnav.errors import ArgumentError
+from batchnav.renderers.choose import make_renderer
+from batchnav.scene.appearance import Appearance
+from batchnav.scene.bank import SceneBank
+from batchnav.sensors.camera import MAIN, CameraBodies, CameraConfig, MountedCamera, Seeds
+from batchnav.sensors.sensor import Cameras, check_observation
+from batchnav.types import Observation, ObservationSource
+
+BYTES_RENDERED = 4
+"""Bytes of a pixel in a depth image, and in a triangle image."""
+ImageKey = tuple[str, int]
+"""Name of a camera, and rendered rows per row of an observation."""
+
+
+def images_needed(sources: Iterable[ObservationSource]) -> dict[ImageKey, list[ObservationSource]]:
+    """Images to render for these sources, each with the sources that read it."""
+    needed: dict[ImageKey, list[ObservationSource]] = {}
+    for source in sources:
+        camera = source.requires.camera
+        if camera is not None:
+            needed.setdefault((camera, source.requires.scale), []).append(source)
+    return needed
+
+
+def appearance_needed(sources: Iterable[ObservationSource]) -> frozenset[str]:
+    """Fields of `scene.appearance.Appearance` that these sources read."""
+    return frozenset(field for source in sources for field in source.requires.appearance)
+
+
+class GivenImages:
+    """A `batchnav.types.Frame` of one camera whose images exist already.
+
+    Args:
+        depth: f32 [N, H, W], metres.
+        triangle: i32 [N, H, W], or None.
+        cameras: that see the images.
+        appearance: of the scenes, or None.
+        bodies: that carry the cameras, for sources that read them.
+        task: for sources that read a goal.
+    """
+
+    def __init__(
+        self,
+        depth: torch.Tensor,
+        triangle: torch.Tensor | None = None,
+        cameras: Cameras | None = None,
+        appearance: Appearance[torch.Tensor] | None = None,
+        bodies: Any = None,
+        task: Any = None,
+    ):
+        self.num_envs, self.device = len(depth), depth.device
+        self.bodies, self.task, self.appearance = bodies, task, appearance
+        self._depth, self._triangle, self._cameras = depth, triangle, cameras
+        self._shared: dict[Hashable, Any] = {}
+
+    def cameras(self, name: str = MAIN) -> Cameras:
+        """The cameras. ArgumentError where there are none."""
+        if self._cameras is None:
+            raise ArgumentError("cameras: found none, expected those that see the images")
+        return self._cameras
+
+    def depth(self, camera: str = MAIN, scale: int = 1) -> torch.Tensor:
+        """The depth images."""
+        return self._depth
+
+    def triangle(self, camera: str = MAIN, scale: int = 1) -> torch.Tensor:
+        """The triangle images. ArgumentError where there are none."""
+        if self._triangle is None:
+            raise ArgumentError("triangles: found none, expected those of the depth images")
+        return self._triangle
+
+    def shared(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """The result of `compute`, called for the first source that asks by this key."""
+        if key not in self._shared:
+            self._shared[key] = compute()
+        return self._shared[key]
+
+    def resource(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The object that `make` returned to the first source that asked by this key."""
+        return self.shared(("resource", key), make)
+
+    def elsewhere(self, bodies: CameraBodies, sources: Iterable[ObservationSource]) -> Frame:
+        """ArgumentError: there is no renderer."""
+        raise ArgumentError("frame: found given images, expected a frame with a renderer")
+
+
+class Frame:
+    """A `batchnav.types.Frame` of cameras on bodies. A camera is rendered once per moment and scale, and only on use.
+
+    Args:
+        bank: the scenes, with the appearance that the sources need.
+        bodies: N bodies that carry the cameras.
+        cameras: configurations by name.
+        sources: all that will read this frame: a renderer is made for each image that they require.
+        renderer: "raycast", "opengl" or "auto".
+        seeds: seed of the sensor noise and of camera ranges; None: sources with noise raise ArgumentError.
+        task: the agents' task, for sources that read a goal.
+    """
+
+    def __init__(
+        self,
+        bank: SceneBank,
+        bodies: CameraBodies,
+        cameras: Mapping[str, CameraConfig],
+        sources: Iterable[ObservationSource],
+        renderer: str = "raycast",
+        seeds: Seeds | None = None,
+        task: Any = None,
+    ):
+        self.bodies, self.task, self.appearance = bodies, task, bank.appearance
+        self.num_envs, self.device = len(bodies.heading), bank.device
+        self._made_of = bank, dict(cameras), renderer, seeds
+        needed = images_needed(sources := tuple(sources))
+        read = {camera for camera, _ in needed}
+        self.mounts = {
+            name: MountedCamera(bodies, camera, number, seeds)
+            for number, (name, camera) in enumerate(cameras.items())
+            if name in read
+        }
+        """Cameras that a source reads, by name."""
+        self.renderers = {
+            (name, scale): make_renderer(
+                renderer, bank, self.num_envs, height=scale * cameras[name].height,
+                width=scale * cameras[name].width, hfov_deg=cameras[name].hfov_deg,
+                backface_culling=cameras[name].backface_culling,
+                max_depth=max(source.requires.max_depth for source in readers),
+            )
+            for (name, scale), readers in needed.items()
+        }  # fmt: skip
+        """By name of the camera and scale."""
+        self._with_triangles: set[ImageKey] = set()
+        self._shared: dict[Hashable, Any] = {}
+        self._resources: dict[Hashable, Any] = {}
+        self._elsewhere: list[Frame] = []
+        for source in sources:
+            source.bind(self)
+
+    @property
+    def capturable(self) -> bool:
+        """True where a CUDA graph can hold the rendering."""
+        own = all(renderer.capturable for renderer in self.renderers.values())
+        return own and all(frame.capturable for frame in self._elsewhere)
+
+    def begin(self, sources: Iterable[ObservationSource]) -> None:
+        """Begin a new moment that these sources read: drop the results of the last one."""
+        self._shared.clear()
+        self._with_triangles = {
+            key for key, readers in images_needed(sources).items() if any(r.requires.triangles for r in readers)
+        }
+
+    def cameras(self, name: str) -> Cameras:
+        """The N cameras of a name, where they are at this moment."""
+
+        def move() -> Cameras:
+            self.mounts[name].move()
+            return self.mounts[name].cameras
+
+        return self.shared(("cameras", name), move)
+
+    def depth(self, camera: str, scale: int = 1) -> torch.Tensor:
+        """Planar depth f32 [N, scale * H, scale * W], metres, 0 for holes; without sensor noise."""
+        return self._rendered((camera, scale))[0]
+
+    def triangle(self, camera: str, scale: int = 1) -> torch.Tensor:
+        """Triangle indices i32 [N, scale * H, scale * W], -1 for holes.
+
+        ArgumentError where no source of this moment requires triangles of this image.
+        """
+        triangle = self._rendered((camera, scale))[1]
+        if triangle is None:
+            raise ArgumentError(
+                f"camera {camera!r}: found no source that requires its triangles, expected "
+                "Requirements(triangles=True) of the source that reads them"
+            )
+        return triangle
+
+    def _rendered(self, key: ImageKey) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Depth, and triangles where a source of this moment requires them."""
+
+        def render() -> tuple[torch.Tensor, torch.Tensor | None]:
+            poses = self.cameras(key[0]).poses
+            if key in self._with_triangles:
+                depth, triangle = self.renderers[key].visibility(*poses)
+                return depth, triangle
+            return self.renderers[key].render(*poses), None
+
+        return self.shared(("image", *key), render)
+
+    def shared(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """The result of `compute`, called for the first source of this moment that asks by this key."""
+        if key not in self._shared:
+            self._shared[key] = compute()
+        return self._shared[key]
+
+    def resource(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The object that `make` returned to the first source that asked by this key; kept for all moments."""
+        if key not in self._resources:
+            self._resources[key] = make()
+        return self._resources[key]
+
+    def find(self, key: Hashable) -> Any:
+        """The object that a source keeps by this key, or None."""
+        return self._resources.get(key)
+
+    def elsewhere(self, bodies: CameraBodies, sources: Iterable[ObservationSource]) -> Frame:
+        """The same cameras on other bodies in the same scenes, for sources of their own."""
+        bank, cameras, renderer, seeds = self._made_of
+        frame = Frame(bank, bodies, cameras, sources, renderer, seeds, self.task)
+        self._elsewhere.append(frame)
+        return frame
+
+
+def write_observations(frame: Frame, sources: Mapping[str, ObservationSource], out: Observation) -> None:
+    """Write a new moment's observations into those tensors of `out` that belong to a source, by name.
+
+    ArgumentError where a tensor does not fit its spec (`sensors.sensor.check_observation`).
+    """
+    check_observation(out, (source.spec for source in sources.values()), frame.num_envs, frame.device)
+    wanted = {name: source for name, source in sources.items() if name in out}
+    frame.begin(wanted.values())
+    for name, source in wanted.items():
+        source.write(frame, out[name])
