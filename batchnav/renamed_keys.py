@@ -179,7 +179,7 @@ def _part_of(kind: type, key: str) -> type | None:
             if KINDS in f.metadata:
                 return type(f.default if f.default_factory is dataclasses.MISSING else f.default_factory())
             hint = typing.get_type_hints(kind)[key]
-            return hint if dataclasses.is_dataclass(hint) else None
+            return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
     return None
 
 

@@ -34,7 +34,7 @@ from batchnav.report.results import STYLE
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.bundled import EPISODES
 from batchnav.scene.scene import make_scene
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 from batchnav.training.folder import RunFolder
 from batchnav.training.loop import train
 
@@ -92,7 +92,7 @@ def measure(options: Options, name: str, seed: int, evaluations: list[Evaluation
 
 
 def load_evaluations(options: Options) -> list[Evaluation]:
-    body = load_config(options.config, PointNavRun).body
+    body = load_config(options.config, TrainingConfig).env.body
     return [Evaluation(file, resolve_device(options.device), body) for file in options.episodes]
 
 
@@ -100,11 +100,11 @@ def run_folder(options: Options, name: str, seed: int) -> Path:
     return options.out / f"{name.replace(' ', '_')}_{seed}"
 
 
-def configured(options: Options, name: str, seed: int) -> PointNavRun:
+def configured(options: Options, name: str, seed: int) -> TrainingConfig:
     """The run in which one agent trains: in this process alone, since it imports and compiles once for all of them."""
-    run = load_config(options.config, PointNavRun)
+    run = load_config(options.config, TrainingConfig)
     scanned = tuple(scanned_scene(options, name, scan) for scan in scan_seeds(options))
-    scenes = replace(run.scenes, houses=options.houses, first_house=0, files=scanned)
+    scenes = replace(run.scenes, houses=options.houses, first_house=0, sources=scanned)
     ppo = replace(run.ppo, total_frames=options.total_frames)
     return replace(run, scenes=scenes, ppo=ppo, seed=seed, device=options.device, processes=1)
 

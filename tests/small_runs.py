@@ -19,7 +19,7 @@ from batchnav.cartpole.env import CartPoleEnv
 from batchnav.config import from_dict
 from batchnav.errors import BatchnavError
 from batchnav.training import loop as training
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
@@ -34,7 +34,7 @@ BEGUN = "a rollout begins"
 
 def make_run(updates=30, save_every=0.0, **changes):
     """A run that saves after every update, with these settings changed."""
-    return from_dict(PointNavRun, {
+    return from_dict(TrainingConfig, {
         "policy": {"hidden_size": 16, "lstm_layers": 0},
         "ppo": {
             "num_envs": 8, "rollout_steps": 16, "total_frames": updates * FRAMES, "optimizer": "adamw",

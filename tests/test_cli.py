@@ -25,7 +25,7 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.renderers.opengl import gl
 from batchnav.runtime.files.bundled import CONFIGS
 from batchnav.training import start
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -367,20 +367,28 @@ def test_usage_names_every_command(run):
 @pytest.mark.parametrize("name", [name.stem for name in CONFIGS.glob("*.yaml") if not name.stem.startswith("cartpole")])
 def test_configurations_go_by_name(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert start.parse(["--config", name]).run == load_config(CONFIGS / f"{name}.yaml", PointNavRun)
+    assert start.parse(["--config", name]).run == load_config(CONFIGS / f"{name}.yaml", TrainingConfig)
 
 
 def test_without_a_configuration_the_machine_decides(monkeypatch):
     for has_gpu, name in ((False, "pointnav_cpu"), (True, "pointnav_h200")):
         monkeypatch.setattr(start.torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
-        assert start.parse([]).run == load_config(CONFIGS / f"{name}.yaml", PointNavRun)
+        assert start.parse([]).run == load_config(CONFIGS / f"{name}.yaml", TrainingConfig)
 
 
 def test_train_says_all_its_options(run, capsys):
     with pytest.raises(SystemExit):
         run("train", "--help")
     text = capsys.readouterr().out
-    for option in ("--config", "--out", "--profile", "--allow-changes", "--gpus", "--ppo.num-envs", "--task.max-steps"):
+    for option in (
+        "--config",
+        "--out",
+        "--profile",
+        "--allow-changes",
+        "--gpus",
+        "--ppo.num-envs",
+        "--env.task.max-steps",
+    ):
         assert option in text
 
 

@@ -8,10 +8,11 @@ import pytest
 
 from batchnav.cartpole.config import CartPoleRun
 from batchnav.config import from_dict, load_config, to_dict, validate
+from batchnav.envs.config import NavConfig
 from batchnav.errors import ConfigError
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.rgb import RGBConfig
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
@@ -27,18 +28,18 @@ def bomb(kind, letters="abcdefghij"):
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.name)
 def test_every_configuration_in_the_checkout_is_valid(path):
-    load_config(path, CartPoleRun if path.name.startswith("cartpole") else PointNavRun)
+    load_config(path, CartPoleRun if path.name.startswith("cartpole") else TrainingConfig)
 
 
 def test_a_configuration_survives_the_round_trip():
-    run = load_config(CONFIGS / "pointnav_h200.yaml", PointNavRun)
-    assert from_dict(PointNavRun, to_dict(run)) == run
+    run = load_config(CONFIGS / "pointnav_h200.yaml", TrainingConfig)
+    assert from_dict(TrainingConfig, to_dict(run)) == run
 
 
 @pytest.mark.parametrize(("name", "value"), [("samples", 2), ("samples", True), ("rgb_noise", "Gaussian")])
 def test_a_choice_that_there_is_not_is_refused_in_python_too(name, value):
     with pytest.raises(ConfigError, match=f"{name}: found {value!r}, expected one of"):
-        validate(PointNavRun(rgb=RGBConfig(**{name: value})))
+        validate(TrainingConfig(env=NavConfig(rgb=RGBConfig(**{name: value}))))
 
 
 def test_numpys_numbers_are_numbers():
@@ -59,17 +60,17 @@ def test_numpys_numbers_are_numbers():
         ("ppo: {learning_rate: 1e-3}", ["learning_rate", "1.0e-3"]),
         ("ppo: {gamma: .nan}", ["gamma", "nan"]),
         ("ppo: {optimizer: sgd}", ["optimizer", "sgd", "lamb"]),
-        ("rgb: {samples: 2}", ["rgb.samples", "found 2", "one of 1, 4"]),
-        ("rgb: {samples: true}", ["rgb.samples", "found True", "one of 1, 4"]),
+        ("env: {rgb: {samples: 2}}", ["rgb.samples", "found 2", "one of 1, 4"]),
+        ("env: {rgb: {samples: true}}", ["rgb.samples", "found True", "one of 1, 4"]),
         ("ppo: 3", ["ppo", "3"]),
         ("scenes: {houses: 0}", ["scenes", "neither"]),
-        ("scenes: {files: one.glb}", ["files", "list"]),
-        ("depth: {max_depth: -1}", ["max_depth", "-1"]),
+        ("scenes: {sources: one.glb}", ["sources", "list"]),
+        ("env: {depth: {max_depth: -1}}", ["max_depth", "-1"]),
         ("scenes: {first_house: 100000}", ["first_house", "found 100000", "expected", "0 to 99999", "house:100015"]),
         ("scenes: {first_house: 99990, houses: 11}", ["first_house", "99990 to 100000", "0 to 99999"]),
         ("scenes: {first_house: 120000, houses: 1}", ["first_house", "120000"]),
-        ("scenes: {slots: 1}", ["slots", "found 1"]),
-        ("{scenes: {slots: 4}, renderer: opengl}", ["renderer", "opengl", "raycast"]),
+        ("scenes: {resident_scenes: 1}", ["resident_scenes", "found 1"]),
+        ("{scenes: {resident_scenes: 4}, renderer: opengl}", ["renderer", "opengl", "raycast"]),
         ("{scenes: {gigabytes: 4.0}, renderer: opengl}", ["renderer", "opengl", "raycast"]),
         ("scenes: {gigabytes: 4.0, episodes: val.json.gz}", ["gigabytes", "found 4.0", "episode"]),
         ("scenes: {gigabytes: -1.0}", ["gigabytes", "found -1"]),
@@ -104,7 +105,7 @@ def test_bad_configurations_are_named(tmp_path, text, words):
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as error:
-        load_config(path, PointNavRun)
+        load_config(path, TrainingConfig)
     message = str(error.value)
     assert all(word in message for word in [path.name, *words])
     assert "\n" not in message and len(message) < 500 + len(str(path))
@@ -113,7 +114,7 @@ def test_bad_configurations_are_named(tmp_path, text, words):
 def test_aliases_and_merges_that_stay_small_are_read(tmp_path):
     path = tmp_path / "good.yaml"
     path.write_text("ppo: {num_envs: &n 8, minibatches: *n}\npolicy: {<<: {hidden_size: 9}, visual_size: 7}")
-    run = load_config(path, PointNavRun)
+    run = load_config(path, TrainingConfig)
     assert (run.ppo.minibatches, run.policy.hidden_size, run.policy.visual_size) == (8, 9, 7)
 
 
@@ -122,15 +123,15 @@ def test_a_configuration_that_is_no_text_is_named(tmp_path):
     for data in (b"seed: \xff", b"seed: 1\x00", b"\xff\xfes\x00"):
         path.write_bytes(data)
         with pytest.raises(ConfigError, match=r"bad\.yaml: is not YAML"):
-            load_config(path, PointNavRun)
+            load_config(path, TrainingConfig)
 
 
 def test_houses_of_other_splits_go_by_name():
-    config = from_dict(PointNavRun, {"scenes": {"houses": 1, "first_house": 99_999, "files": ["house:100003"]}})
+    config = from_dict(TrainingConfig, {"scenes": {"houses": 1, "first_house": 99_999, "sources": ["house:100003"]}})
     assert config.scenes.names == ["house:99999", "house:100003"]
-    from_dict(PointNavRun, {"scenes": {"houses": 0, "first_house": 100_000, "files": ["house:110000"]}})
+    from_dict(TrainingConfig, {"scenes": {"houses": 0, "first_house": 100_000, "sources": ["house:110000"]}})
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match="nowhere"):
-        load_config(tmp_path / "nowhere.yaml", PointNavRun)
+        load_config(tmp_path / "nowhere.yaml", TrainingConfig)

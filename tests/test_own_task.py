@@ -10,7 +10,7 @@ import yaml
 from batchnav.config import load_config
 from batchnav.sensors import SENSORS
 from batchnav.tasks import TASKS
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 from batchnav.training.loop import train
 from tests.pages import blocks
 
@@ -68,17 +68,17 @@ def test_the_tutorials_task_and_sensor_play_and_learn(tutorial, tmp_path):
     torch.testing.assert_close(reward, expected, rtol=0.0, atol=1e-4)
     # The same as a file, through the training program's own loop, resumed once.
     run = {
-        "task": {"name": "reach_height", "max_steps": 20}, "camera": {"height": 16, "width": 16},
-        "scenes": {"houses": 0, "files": ["ramp.ply"]}, "device": "cpu", "save_every": 0.0,
+        "env": {"task": {"name": "reach_height", "max_steps": 20}, "camera": {"height": 16, "width": 16}},
+        "scenes": {"houses": 0, "sources": ["ramp.ply"]}, "device": "cpu", "save_every": 0.0,
         "policy": {"base_width": 4, "visual_size": 8, "hidden_size": 8, "lstm_layers": 1},
         "ppo": {"num_envs": 8, "rollout_steps": 8, "total_frames": 128, "optimizer": "adamw"},
     }  # fmt: skip
     (tmp_path / "reach.yaml").write_text(yaml.safe_dump(run))
-    config = load_config(tmp_path / "reach.yaml", PointNavRun)
-    assert config.task_name == "reach_height" and config.task.max_steps == 20
+    config = load_config(tmp_path / "reach.yaml", TrainingConfig)
+    assert config.env.task_name == "reach_height" and config.env.task.max_steps == 20
     train(config, tmp_path / "run")
     kept = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
-    assert kept["task"]["name"] == "reach_height"
+    assert kept["env"]["task"]["name"] == "reach_height"
     assert '"climbed"' in (tmp_path / "run" / "metrics.jsonl").read_text()
 
 

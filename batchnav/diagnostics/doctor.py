@@ -21,7 +21,7 @@ from batchnav.errors import DeviceError
 from batchnav.renderers.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.threads import num_threads
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 
 PACKAGES = ("torch", "numba", "numpy", "moderngl", "glcontext")
 
@@ -57,7 +57,7 @@ def memory_findings(config: Path) -> list[Finding]:
     Of more than `MOST_MEASURED` scenes so many are measured, evenly spread over their list; each stands for those
     around it too, and the first line says so.
     """
-    run = load_config(config, PointNavRun)
+    run = load_config(config, TrainingConfig)
     device = resolve_device(run.device)
     if run.scenes.episodes:
         names = sorted({episode.scene for episode in load_episodes(run.scenes.episodes)})
@@ -65,7 +65,7 @@ def memory_findings(config: Path) -> list[Finding]:
         names = scene_ids(run.scenes.names)
     n = min(len(names), MOST_MEASURED)
     chosen = [names[(2 * k + 1) * len(names) // (2 * n)] for k in range(n)]
-    measured = measure_scenes(chosen, settings=run.body.navmesh, appearance=run.appearance)
+    measured = measure_scenes(chosen, settings=run.env.body.navmesh, appearance=run.appearance)
     scenes = [measured[i * n // len(names)] for i in range(len(names))]
     parts = predict_memory(run, scenes, device)
     sizes = {**parts, f"in all, on {device}": sum(parts.values())}

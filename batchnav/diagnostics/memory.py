@@ -20,7 +20,7 @@ from batchnav.sim.bodies import Bodies
 from batchnav.sim.episodes import SamplingQueue
 from batchnav.sim.simulator import CHUNKS_PER_THREAD
 from batchnav.tasks import TASKS
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 
 META = torch.device("meta")
 """Tensors of shape and type alone."""
@@ -32,7 +32,7 @@ LARGEST_IN_BACKWARD = 3
 """Gradients of the largest layer's size that the backward pass makes beside what was kept for it."""
 
 
-def predict_memory(run: PointNavRun, scenes: Sequence[SceneSize], device: torch.device) -> dict[str, int]:
+def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: torch.device) -> dict[str, int]:
     """Bytes of tensors that a run has at its peak, by part.
 
     What the driver, CUDA's context and the allocator's rounding take comes on top. The activations are those of the
@@ -45,16 +45,16 @@ def predict_memory(run: PointNavRun, scenes: Sequence[SceneSize], device: torch.
         device: where it will run. The network is tried out there on a few frames.
     """
     scenes = [scene.with_appearance(run.appearance_fields) for scene in scenes]
-    room, specs = SceneSize.largest(scenes), specs_of(run)
-    slots = num_resident_scenes(scenes, run.scenes.slots, run.scenes.gigabytes)
+    room, specs = SceneSize.largest(scenes), specs_of(run.env)
+    slots = num_resident_scenes(scenes, run.scenes.resident_scenes, run.scenes.gigabytes)
     storage = {spec.name: spec.stored_on(device) for spec in specs}
     observations = space_of(specs)
-    policy = ActorCritic(observations, run.body.action_space, run.policy).to(device)
+    policy = ActorCritic(observations, run.env.body.action_space, run.policy).to(device)
     weights = sum(parameter.nbytes for parameter in policy.parameters())
     frames = run.ppo.frames_per_update // run.ppo.minibatches
     in_memory = slots * room.num_bytes if slots else sum(scene.num_bytes for scene in scenes)
     return {
-        "scenes": in_memory + (_swatches() if run.scenes.redraw_finishes else 0),
+        "scenes": in_memory + (_swatches() if run.scenes.randomize_materials else 0),
         "simulator": _simulator(run, room, device),
         "images": _images(run, device),
         "rollout": _rollout(run, policy, storage),
@@ -70,10 +70,10 @@ def _swatches() -> int:
     return sum(array.nbytes for array in palette.arrays())
 
 
-def _simulator(run: PointNavRun, room: SceneSize, device: torch.device) -> int:
+def _simulator(run: TrainingConfig, room: SceneSize, device: torch.device) -> int:
     """Bytes of the bodies, the task and the memory to search in."""
-    n, task = run.ppo.num_envs, TASKS[run.task_name]
-    parts = (Bodies.empty(n, META), SamplingQueue.empty(n, META), *task.arrays(n, META, run.task))
+    n, task = run.ppo.num_envs, TASKS[run.env.task_name]
+    parts = (Bodies.empty(n, META), SamplingQueue.empty(n, META), *task.arrays(n, META, run.env.task))
     origin = n * 8 + 16  # its scenes, a seed, and the first agent's number
     rows = task.search_rows(n, device, min(n, num_threads() * CHUNKS_PER_THREAD))
     scratch = sum(search_scratch(room.search_size, r, META).data.nbytes for r in rows)
@@ -89,12 +89,12 @@ def _tensors(part) -> Iterator[torch.Tensor]:
             yield from _tensors(entry)
 
 
-def _images(run: PointNavRun, device: torch.device) -> int:
+def _images(run: TrainingConfig, device: torch.device) -> int:
     """Bytes of rendered images, of what observation sources keep, and of the environment's own observations."""
-    n, sources = run.ppo.num_envs, observation_sources(run).values()
+    n, sources = run.ppo.num_envs, observation_sources(run.env).values()
     total = sum(n * math.prod(source.spec.shape) * source.spec.dtype.itemsize for source in sources)
     for (camera, scale), readers in images_needed(sources).items():
-        config, both = run.all_cameras[camera], any(source.requires.triangles for source in readers)
+        config, both = run.env.all_cameras[camera], any(source.requires.triangles for source in readers)
         total += n * scale**2 * config.height * config.width * BYTES_RENDERED * (2 if both else 1)
     parts: dict[str, int] = {}
     for source in sources:
@@ -102,7 +102,7 @@ def _images(run: PointNavRun, device: torch.device) -> int:
     return total + sum(parts.values())
 
 
-def _rollout(run: PointNavRun, policy: ActorCritic, storage: Mapping[str, torch.dtype]) -> int:
+def _rollout(run: TrainingConfig, policy: ActorCritic, storage: Mapping[str, torch.dtype]) -> int:
     """Bytes of the rollout and of the memory that the next one begins with."""
     state = policy.initial_state(run.ppo.num_envs, META)
     rollout = Rollout(

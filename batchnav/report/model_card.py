@@ -16,7 +16,7 @@ from batchnav.report.metrics import load_metrics, series, smooth
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.files.atomic import replacing
 from batchnav.tasks.pointnav import PointNavConfig
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 from batchnav.types import Metric
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#6B6B6B"
@@ -68,8 +68,8 @@ def write_model_card(
     run = next(iter(runs.values()))
     rows, _ = load_metrics(run / "metrics.jsonl")
     config = (run / "config.yaml").read_text(encoding="utf-8")
-    trained = load_config(run / "config.yaml", PointNavRun)
-    policy, camera, scenes = trained.policy, trained.camera, trained.scenes
+    trained = load_config(run / "config.yaml", TrainingConfig, warn=False)
+    policy, camera, scenes = trained.policy, trained.env.camera, trained.scenes
     played = "; ".join(
         f"`{name}`: {EPISODE_TITLES[name]}"
         for name in dict.fromkeys(split for split, _ in results)
@@ -79,7 +79,7 @@ def write_model_card(
     text = CARD.format(
         name=folder.name, path=folder.as_posix(), frames=frames, hours=rows[-1]["seconds"] / 3600,
         speed=np.median([row["frames_per_second"] for row in rows]), trained_on=trained_on,
-        scenes=" and ".join([number_of(scenes.houses, "procedural house"), *scenes.files]), played_on=played_on,
+        scenes=" and ".join([number_of(scenes.houses, "procedural house"), *scenes.sources]), played_on=played_on,
         commit=commit, table=_table(results, metrics), config=config.strip(), encoder=policy.encoder,
         layers=policy.lstm_layers, height=camera.height, width=camera.width, seen=_sights(trained),
         played=f" {played}." if played else "", agents=" ".join(agents), knows=_knowledge(trained),
@@ -118,27 +118,27 @@ def draw_comparison(runs: Mapping[str, Path], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _sights(run: PointNavRun) -> str:
+def _sights(run: TrainingConfig) -> str:
     """What a run's agent sees, in words."""
     if run.policy.blind:
         return "images that it does not read"
-    return " and ".join(SENSORS.get(name, name) for name in run.sensors)
+    return " and ".join(SENSORS.get(name, name) for name in run.env.sensors)
 
 
-def _knowledge(run: PointNavRun) -> str:
+def _knowledge(run: TrainingConfig) -> str:
     """What a run's agent is told, how it moves, and what its camera is like."""
-    body, knows = run.body, []
-    if isinstance(run.task, PointNavConfig):
-        knows.append("perfect compass and GPS" if run.task.gps_compass else "the goal's place, told once at the start")
+    env, body, knows = run.env, run.env.body, []
+    if isinstance(env.task, PointNavConfig):
+        knows.append("perfect compass and GPS" if env.task.gps_compass else "the goal's place, told once at the start")
     if body.is_discrete:
         exact = "exact " if body.actuation_noise == 0.0 else ""
         knows.append(f"{exact}steps of {body.forward_step:g} m and turns of {body.turn_angle_deg:g} degrees")
     else:
         knows.append("speeds forward and to the left")
-    depth = f"depth to {run.depth.max_depth:g} m " if "depth" in run.sensors else "images "
-    knows.append(f"{depth}from {_ends(run.camera.camera_height_range, run.camera.camera_height)} m above the floor")
-    if run.camera.hfov_range_deg:
-        knows.append(f"fields of view of {_ends(run.camera.hfov_range_deg, run.camera.hfov_deg)} degrees")
+    depth = f"depth to {env.depth.max_depth:g} m " if "depth" in env.sensors else "images "
+    knows.append(f"{depth}from {_ends(env.camera.camera_height_range, env.camera.camera_height)} m above the floor")
+    if env.camera.hfov_range_deg:
+        knows.append(f"fields of view of {_ends(env.camera.hfov_range_deg, env.camera.hfov_deg)} degrees")
     return ", ".join(knows)
 
 

@@ -1,14 +1,15 @@
-"""A training run's configuration: what the environment is made of, where it runs, the policy and PPO."""
+"""Configuration of a training run: environment, scenes, policy, PPO, imitation, and where the run executes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 
-from batchnav.config import in_range
+from batchnav.config import ABSORBS, FORMERLY, PRESETS, in_range
 from batchnav.data.config import ScenesConfig
+from batchnav.envs.config import PRESETS as ENV_PRESETS
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ConfigError
@@ -22,54 +23,58 @@ from batchnav.tasks import TASKS
 
 
 @dataclass(frozen=True)
-class PointNavRun(NavConfig):
-    """One training run of a navigation agent: of the task that `task` names, PointGoal where it names none."""
+class TrainingConfig:
+    """Training run of a navigation agent. Defaults: PointGoal navigation with the paper's agent."""
 
+    env: NavConfig = field(default_factory=NavConfig, metadata={ABSORBS: True, PRESETS: lambda: ENV_PRESETS})
+    """Environment: body, cameras, sensors and task. `preset` selects a published variant."""
     scenes: ScenesConfig = field(default_factory=ScenesConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
-    kickstart: KickstartConfig = field(default_factory=KickstartConfig)
+    imitation: KickstartConfig = field(default_factory=KickstartConfig, metadata={FORMERLY: {"kickstart": None}})
     device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     processes: int = 1
-    """On the CPU: train in so many processes of this machine, which share `ppo.num_envs`. Beside other programs
-    they have more frames a second, a core each, than one process has with threads. No effect on a GPU."""
+    """Number of CPU training processes that share `ppo.num_envs` environments. On a machine that also runs other
+    programs, one process per core trains faster than one process with threads. No effect on a GPU."""
     renderer: Literal["raycast", "opengl", "auto"] = "raycast"
-    """auto: both draw a few batches at each start, and the faster is taken; the choice is logged."""
+    """Renderer. "auto" times both on a few batches at each start, takes the faster one and logs the choice."""
     seed: int = 0
+    """Seed of initial weights, episodes and action sampling."""
     init_from: str = ""
-    """A policy to begin with: a file, a run's folder, or the name of one that comes with batchnav. Vectors that it did
-    not read, as "waypoint", may be among the sensors. The optimiser begins anew."""
+    """Initial weights: a policy file, a run's folder, or the name of a bundled policy. The run may add vector sensors
+    that the policy does not know, for example "waypoint". The optimiser starts from zero."""
     compile: bool = False
-    """Run the policy through torch.compile."""
+    """Compile the policy with torch.compile."""
     graphs: bool = False
-    """Replay rollouts and optimiser steps as CUDA graphs: the same losses with less work for the host. No effect on the
-    CPU."""
+    """Replay rollouts and optimiser steps as CUDA graphs: the same losses with less host work. No effect on the CPU."""
     deterministic: bool = False
-    """Only operations that give the same bits twice: the same seed then has the same losses on the same GPU. On the CPU
-    that is so without it."""
+    """Use deterministic operations only: equal seeds then give equal losses on the same GPU. The CPU is always
+    deterministic."""
     save_every: float = 60.0
-    """Seconds between two saves of weights and resume state."""
+    """Interval between saves of weights and resume state, seconds."""
     eval_every: int = 0
-    """Frames between two evaluations on the validation episodes, the best of which is kept as `best.safetensors`; 0:
-    none while training."""
+    """Interval between evaluations on the validation episodes, frames; the best policy is kept as `best.safetensors`.
+    0: no evaluation during training."""
     keep_every: int = 0
-    """Frames between two policies that are kept in `checkpoints`; 0: none but the last."""
+    """Interval between policies kept in `checkpoints`, frames. 0: only the last policy is kept."""
     eval_split: Literal["val", "wide_val"] = "val"
-    """Which those are: "wide_val" has PointNav episodes for bodies as wide as the Habitat challenges' (radius 0.18
-    m)."""
+    """Validation episodes. "wide_val" has PointNav episodes for bodies of radius 0.18 m, as in the Habitat
+    challenges."""
     on_sigusr1: Literal["restart", "save"] = "restart"
-    """What SIGUSR1 asks for: a save and an end with status 0, for a scheduler that starts the run again; or a save."""
+    """Reaction to SIGUSR1: "restart" saves and exits with status 0, for a scheduler that starts the run again; "save"
+    saves and continues."""
 
     def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        super().validate()
-        if (self.scenes.slots or self.scenes.gigabytes) and self.renderer != "raycast":
-            raise ConfigError(f"renderer: found {self.renderer!r} with scenes that take turns, expected 'raycast'")
-        if self.scenes.redraw_finishes and "paint" not in needed_appearance(self.nav):
+        """ConfigError for a value out of range or parts that contradict each other."""
+        if (self.scenes.resident_scenes or self.scenes.gigabytes) and self.renderer != "raycast":
+            raise ConfigError(f"renderer: found {self.renderer!r} with scene streaming, expected 'raycast'")
+        if self.scenes.randomize_materials and "paint" not in needed_appearance(self.env):
             raise ConfigError(
-                f"redraw_finishes: found true with sensors {', '.join(self.sensors)}, expected one that sees colour"
+                f"scenes.randomize_materials: found true with sensors {', '.join(self.env.sensors)}, expected a sensor "
+                f"that sees colour among them; add 'rgb' or set false"
             )
-        self._check_teacher()
+        self._check_expert()
         in_range(self, "processes", 1, 1024)
         if self.ppo.num_envs % (self.processes * self.ppo.minibatches):
             raise ConfigError(
@@ -81,43 +86,39 @@ class PointNavRun(NavConfig):
         in_range(self, "keep_every", 0, 10**13)
         in_range(self, "seed", 0, 2**62)
 
-    def _check_teacher(self) -> None:
-        """ConfigError where the teacher could not play this, or goes by what is not observed."""
-        teacher, found = self.kickstart.teacher, f"kickstart.teacher: found {self.kickstart.teacher!r}"
-        if not teacher:
+    def _check_expert(self) -> None:
+        """ConfigError if the expert cannot act in this environment."""
+        expert, task = self.imitation.teacher, self.env.task_name
+        if not expert:
             return
-        if teacher not in TASKS[self.task_name].reference_agents:
-            raise ConfigError(f"{found} with the task {self.task_name}, expected '' or another task")
-        if not self.body.is_discrete:
-            raise ConfigError(f"{found} with the body's speeds, expected '' or a body that steps and turns")
-        if teacher == "planner" and WAYPOINT not in self.sensors:
-            raise ConfigError(f"{found} with sensors {', '.join(self.sensors)}, expected {WAYPOINT!r} among them")
+        found = f"imitation.teacher: found {expert!r}"
+        if expert not in TASKS[task].reference_agents:
+            raise ConfigError(f"{found} with the task {task}, expected '' or another task")
+        if not self.env.body.is_discrete:
+            raise ConfigError(f"{found} with velocity control, expected '' or a body with discrete actions")
+        if expert == "planner" and WAYPOINT not in self.env.sensors:
+            raise ConfigError(f"{found} with sensors {', '.join(self.env.sensors)}, expected {WAYPOINT!r} among them")
 
     @property
     def appearance(self) -> AppearanceConfig | bool:
-        """What is read of surfaces, as `load_scene` takes it: nothing where agents see depth alone."""
-        is_read = needed_appearance(self.nav) & FROM_FILES
+        """Surface data that scenes are loaded with, as `load_scene` takes it; False for agents that see depth only."""
+        is_read = needed_appearance(self.env) & FROM_FILES
         return AppearanceConfig(self.scenes.largest_texture) if is_read else False
 
+    @property
+    def appearance_fields(self) -> frozenset[str]:
+        """Fields of `scene.appearance.Appearance` that resident scenes hold."""
+        return needed_appearance(self.env) | ({"finish"} if self.scenes.randomize_materials else frozenset())
+
     def processes_on(self, device: torch.device) -> int:
-        """`processes`, on the CPU."""
+        """Number of training processes of one machine: `processes` on the CPU, 1 on a GPU."""
         return self.processes if device.type == "cpu" else 1
 
     def ppo_of(self, ranks: Ranks) -> PPOConfig:
-        """What one of the processes that train together learns by. ConfigError where they are not as many as said."""
+        """PPO settings of one rank, with its share of `num_envs`. ConfigError for another number of ranks."""
         processes = self.processes_on(ranks.device)
         if processes == 1 or ranks.world_size == 1:
             return self.ppo
         if ranks.world_size != processes:
-            raise ConfigError(f"processes: found {processes}, expected {ranks.world_size}, as many as were started")
+            raise ConfigError(f"processes: found {processes}, expected {ranks.world_size}, the number of processes")
         return replace(self.ppo, num_envs=self.ppo.num_envs // processes)
-
-    @property
-    def appearance_fields(self) -> frozenset[str]:
-        """The fields of `scene.appearance.Appearance` that the scenes in memory have."""
-        return needed_appearance(self.nav) | ({"finish"} if self.scenes.redraw_finishes else frozenset())
-
-    @property
-    def nav(self) -> NavConfig:
-        """The environment's part."""
-        return NavConfig(**{f.name: getattr(self, f.name) for f in fields(NavConfig)})

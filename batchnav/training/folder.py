@@ -102,7 +102,9 @@ class RunFolder:
         """What differs from the run that is here, a text for each setting."""
         if not (self.holds_run and self.config_path.exists()):
             return []
-        found, expected = (flat(to_dict(c)) for c in (load_config(self.config_path, type(self.config)), self.config))
+        found, expected = (
+            flat(to_dict(c)) for c in (load_config(self.config_path, type(self.config), warn=False), self.config)
+        )
         different = [key for key in expected if found.get(key) != expected[key]]
         if different and not allowed:
             key = different[0]

@@ -15,12 +15,14 @@ import tyro
 
 from batchnav.config import load_config, validate
 from batchnav.errors import ConfigError
+from batchnav.renamed_keys import current_options
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed.local_ranks import start_local_ranks
 from batchnav.runtime.files.bundled import find_config
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
+from batchnav.training.environment import prepare
 from batchnav.training.folder import CONFIG_NAME, RunFolder
-from batchnav.training.loop import prepare, train
+from batchnav.training.loop import train
 from batchnav.training.wandb import find_wandb
 
 
@@ -32,7 +34,7 @@ class Command(NamedTuple):
     ends it at once, where one process trains.
     """
 
-    run: Annotated[PointNavRun, tyro.conf.arg(name="")]
+    run: Annotated[TrainingConfig, tyro.conf.arg(name="")]
     config: str = ""
     """A configuration: a file, or the name of one that comes with batchnav. By default pointnav_h200 where there is a
     GPU, else pointnav_cpu. Every field of it is an option."""
@@ -56,6 +58,7 @@ class Command(NamedTuple):
 
 def parse(arguments: Sequence[str]) -> Command:
     """The configuration with the command line's overrides, the run's folder, and what else to do."""
+    arguments = current_options(TrainingConfig, arguments)
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", default="")
     parser.add_argument("--resume", action="store_true")
@@ -66,7 +69,7 @@ def parse(arguments: Sequence[str]) -> Command:
     if known.resume and not (known.out / CONFIG_NAME).is_file():
         raise ConfigError(f"{known.out / CONFIG_NAME}: no such file, expected the folder of a run to go on with")
     name = str(known.out / CONFIG_NAME) if known.resume else known.config or default_config()
-    default = load_config(find_config(name), PointNavRun)
+    default = load_config(find_config(name), TrainingConfig, warn=not known.resume)
     command = tyro.cli(Command, default=Command(default, known.config), args=list(arguments), prog="batchnav train")
     validate(command.run)
     for name, value, least in (("gpus", command.gpus, 1), ("max-restarts", command.max_restarts, 0)):
@@ -84,6 +87,7 @@ def default_config() -> str:
 
 def start(arguments: Sequence[str]) -> None:
     """`batchnav train`: in this process, with others beside it, or in place of it torchrun with as many as `--gpus`."""
+    arguments = current_options(TrainingConfig, arguments)
     command = parse(arguments)  # what is wrong with it is said once
     run, allow_changes = command.run, command.allow_changes or command.resume
     train_it = partial(train, run, command.out, command.profile, allow_changes, command.wandb)

@@ -9,6 +9,7 @@ from batchnav.data.config import ScenesConfig
 from batchnav.data.scenes import find_scene, measure_scenes
 from batchnav.diagnostics import memory
 from batchnav.diagnostics.memory import predict_memory
+from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.envs.observations import needed_appearance
 from batchnav.envs.stream import SceneStream
@@ -24,14 +25,19 @@ from batchnav.scene.resident import SceneSize
 from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.rgb import RGBConfig
 from batchnav.tasks import TASKS
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 
-RUN = PointNavRun(
-    camera=CameraConfig(height=32, width=32),
+RUN = TrainingConfig(
+    env=NavConfig(camera=CameraConfig(height=32, width=32)),
     scenes=ScenesConfig(houses=3, first_house=3),
     policy=PolicyConfig(base_width=8, visual_size=32, hidden_size=32),
     ppo=PPOConfig(num_envs=32, rollout_steps=16),
 )
+
+
+def of_env(**changes):
+    """RUN with these settings of its environment changed."""
+    return dataclasses.replace(RUN, env=dataclasses.replace(RUN.env, **changes))
 
 
 def tensors_of(part):
@@ -49,10 +55,10 @@ def learner_of(run, env):
 
 @pytest.mark.parametrize("task", ["flee", "explore"])
 def test_another_tasks_tensors_are_counted(task):
-    run = dataclasses.replace(RUN, task=TASKS[task].Config(max_steps=50))
+    run = of_env(task=TASKS[task].Config(max_steps=50))
     found = predict_memory(run, measure_scenes(run.scenes.names), torch.device("cpu"))
     scenes = [find_scene(name) for name in run.scenes.names]
-    env = NavEnv(scenes, 32, "cpu", task=task, config=run.nav)
+    env = NavEnv(scenes, 32, "cpu", task=task, config=run.env)
     sim, mine = env.sim, env.task
     parts = (
         sim.bodies,
@@ -78,20 +84,20 @@ def test_another_tasks_tensors_are_counted(task):
 )  # fmt: skip
 def test_every_tensor_that_stays_is_counted(slots, sensors, redraws):
     policy = dataclasses.replace(RUN.policy, normalized=("rgb",))
-    scenes = dataclasses.replace(RUN.scenes, slots=slots, redraw_finishes=redraws)
-    run = dataclasses.replace(RUN, scenes=scenes, sensors=sensors, policy=policy)
+    scenes = dataclasses.replace(RUN.scenes, resident_scenes=slots, randomize_materials=redraws)
+    run = dataclasses.replace(of_env(sensors=sensors), scenes=scenes, policy=policy)
     capacities, cpu = measure_scenes(run.scenes.names), torch.device("cpu")
     if slots:
         room = SceneSize.largest(capacities)
         stream, swatches = SceneStream(run.scenes.names, find_scene, room, slots), make_swatches() if redraws else None
-        env = PointNavEnv(stream, 32, "cpu", config=run.nav, swatches=swatches)
+        env = PointNavEnv(stream, 32, "cpu", config=run.env, swatches=swatches)
     else:
-        env = PointNavEnv([find_scene(name) for name in run.scenes.names], 32, "cpu", config=run.nav)
+        env = PointNavEnv([find_scene(name) for name in run.scenes.names], 32, "cpu", config=run.env)
     learner, found = learner_of(run, env), predict_memory(run, capacities, cpu)
     learner.update(0.0)
     sim, bank = env.sim, env.bank
     # Textures that scenes share are counted for each of them, unless slots hold them.
-    fields = needed_appearance(run.nav)
+    fields = needed_appearance(run.env)
     banks = [bank] if slots else [SceneBank.pack([scene], "cpu", fields) for scene in bank.scenes]
     parts = (part for one in banks for part in (one.bvh, one.navmesh, one.appearance or ()))
     scenes = sum(sum(tensors_of(part).values()) for part in parts)
@@ -122,8 +128,8 @@ def test_every_tensor_that_stays_is_counted(slots, sensors, redraws):
 def test_what_every_camera_sees_is_counted():
     """A camera whose sensors read triangles has an image of them; one that no sensor reads has none at all."""
     cameras = {"left": CameraConfig(height=16, width=24), "back": CameraConfig(height=32, width=32)}
-    run = dataclasses.replace(RUN, cameras=cameras, sensors=("depth", "normals", "left_depth"))
-    env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.nav)
+    run = of_env(cameras=cameras, sensors=("depth", "normals", "left_depth"))
+    env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.env)
     env.reset()
     seen = sum(tensor.nbytes for tensor in env._own.values())
     drawn = sum(tensors_of(renderer)[renderer.depth.data_ptr()] for renderer in env.frame.renderers.values())
@@ -134,8 +140,8 @@ def test_what_every_camera_sees_is_counted():
 
 def test_samples_of_a_pixel_are_counted():
     """Four of each are drawn by a renderer of its own, and kept until their mean is taken."""
-    run = dataclasses.replace(RUN, sensors=("depth", "rgb"), rgb=RGBConfig(samples=4))
-    env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.nav)
+    run = of_env(sensors=("depth", "rgb"), rgb=RGBConfig(samples=4))
+    env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.env)
     env.reset()
     seen = sum(tensor.nbytes for tensor in env._own.values())
     plain, fine = env.frame.renderers.values()
@@ -183,13 +189,13 @@ def test_an_encoder_that_keeps_more_tensors_of_more_frames(monkeypatch):
 @pytest.mark.cuda
 @pytest.mark.parametrize("graphs", [False, True])
 def test_the_prediction_holds_within_fifteen_percent(graphs):
-    run = PointNavRun(scenes=ScenesConfig(houses=4), ppo=PPOConfig(num_envs=1024, minibatches=2))
+    run = TrainingConfig(scenes=ScenesConfig(houses=4), ppo=PPOConfig(num_envs=1024, minibatches=2))
     device, names = resolve_device("cuda"), run.scenes.names
     predicted = predict_memory(run, measure_scenes(names), device)
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    env = PointNavEnv([find_scene(name) for name in names], 1024, device, config=run.nav)
+    env = PointNavEnv([find_scene(name) for name in names], 1024, device, config=run.env)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     learner = Learner(policy, env, run.ppo, graphs=graphs)
     for _ in range(4):

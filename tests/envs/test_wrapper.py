@@ -7,6 +7,7 @@ import torch
 
 from batchnav.data.config import ScenesConfig
 from batchnav.data.scenes import find_scene
+from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.wrapper import Wrapper
 from batchnav.policy import ActorCritic
@@ -17,8 +18,8 @@ from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import CameraConfig
 from batchnav.tasks.pointnav import PointNavConfig
-from batchnav.training.config import PointNavRun
-from batchnav.training.loop import make_environment
+from batchnav.training.config import TrainingConfig
+from batchnav.training.environment import make_environment
 from batchnav.types import VecEnv
 
 N, STEPS, BONUS = 4, 5, 100.0
@@ -98,8 +99,8 @@ def test_a_wrapper_does_what_its_environment_does(bank):
 
 
 def small_run(**ppo):
-    return PointNavRun(
-        camera=CameraConfig(16, 16), task=PointNavConfig(max_steps=3), scenes=ScenesConfig(houses=1, first_house=3),
+    return TrainingConfig(
+        env=NavConfig(camera=CameraConfig(16, 16), task=PointNavConfig(max_steps=3)), scenes=ScenesConfig(houses=1, first_house=3),
         policy=POLICY, ppo=dataclasses.replace(PPO, **ppo), device="cpu",
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from batchnav.config import from_dict
 from batchnav.errors import ArgumentError
 from batchnav.report.model_card import _knowledge, _sights
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 from eval import model_card
 
 CONFIG = """
@@ -59,14 +59,14 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
 
 
 def test_a_card_says_what_its_agent_sees_and_is_told():
-    changes = {
+    env = {
         "sensors": ["rgb", "depth"], "depth": {"max_depth": 5.0}, "camera": {"camera_height": 0.88},
         "body": {"forward_step": 0.3, "actuation_noise": 0.5}, "task": {"name": "pointnav", "gps_compass": False},
     }  # fmt: skip
-    run = from_dict(PointNavRun, changes)
+    run = from_dict(TrainingConfig, {"env": env})
     assert _sights(run) == "colour and depth"
     told = "the goal's place, told once at the start, steps of 0.3 m and turns of 10 degrees"
     assert _knowledge(run) == f"{told}, depth to 5 m from 0.88 m above the floor"
-    camera = dataclasses.replace(run.camera, camera_height_range=(0.3, 1.6), hfov_range_deg=(55.0, 120.0))
+    camera = dataclasses.replace(run.env.camera, camera_height_range=(0.3, 1.6), hfov_range_deg=(55.0, 120.0))
     cameras = "depth to 5 m from 0.3 to 1.6 m above the floor, fields of view of 55 to 120 degrees"
-    assert _knowledge(dataclasses.replace(run, camera=camera)) == f"{told}, {cameras}"
+    assert _knowledge(dataclasses.replace(run, env=dataclasses.replace(run.env, camera=camera))) == f"{told}, {cameras}"

@@ -30,6 +30,7 @@ from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
 from batchnav.data.habitat.urdf import read_urdf
 from batchnav.data.prepared.scene_file import load_prepared, save_prepared
 from batchnav.data.procthor.houses import make_procthor_house, read_houses
+from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import specs_of
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.policy import ActorCritic, load_policy, save_policy
@@ -44,7 +45,7 @@ from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.frame import GivenImages
 from batchnav.sensors.rgb import RGBSensor
 from batchnav.sensors.sensor import Cameras
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 from batchnav.types import Material, Surface, Texture, TriangleMesh
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "scene"))
@@ -139,8 +140,9 @@ def kinds(folder: Path) -> Iterator[Kind]:
     save_policy(ActorCritic(space, spaces.Discrete(4), small), path, {"frames": 7})
     yield Kind("policy", path, lambda path=path: act(load_policy(path)), (*blind, mutate.policy, mutate.policy))
     path = folder / "a.yaml"
-    path.write_text(yaml.safe_dump(to_dict(PointNavRun(cameras={"left": CameraConfig(camera_pitch_deg=-30.0)}))))
-    use = lambda path=path: configure(load_config(path, PointNavRun))  # noqa: E731
+    env = NavConfig(cameras={"left": CameraConfig(camera_pitch_deg=-30.0)})
+    path.write_text(yaml.safe_dump(to_dict(TrainingConfig(env=env))))
+    use = lambda path=path: configure(load_config(path, TrainingConfig))  # noqa: E731
     yield Kind("config", path, use, (*blind, mutate.yaml_text, mutate.yaml_text))
 
 
@@ -259,10 +261,10 @@ def act(agent: PolicyAgent) -> None:
         assert action.min() >= 0 and action.max() < agent.network.action_space.n
 
 
-def configure(run: PointNavRun) -> None:
+def configure(run: TrainingConfig) -> None:
     """What a run's configuration says before anything is made: its scenes, what is observed, the policy for it."""
-    assert len(run.scenes.names) == run.scenes.houses + len(run.scenes.files)
-    space = spaces.Dict({spec.name: spec.box for spec in specs_of(run.nav)})
+    assert len(run.scenes.names) == run.scenes.houses + len(run.scenes.sources)
+    space = spaces.Dict({spec.name: spec.box for spec in specs_of(run.env)})
     with torch.device("meta"):  # weights of any size
         ActorCritic(space, spaces.Discrete(4), run.policy)
 

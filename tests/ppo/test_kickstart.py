@@ -12,18 +12,17 @@ from batchnav.policy.config import PolicyConfig
 from batchnav.ppo import Kickstart, Learner
 from batchnav.ppo.config import KickstartConfig, PPOConfig
 from batchnav.sim.bodies import STOP
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 from batchnav.training.loop import make_learner
 
 POLICY = PolicyConfig(lstm_layers=0, hidden_size=32)
 PPO = PPOConfig(num_envs=64, rollout_steps=8, epochs=2, minibatches=2, optimizer="adamw", learning_rate=1e-2)
 RUN = {
-    "camera": {"height": 16, "width": 16},
-    "sensors": ["depth", "waypoint"],
+    "env": {"camera": {"height": 16, "width": 16}, "sensors": ["depth", "waypoint"]},
     "scenes": {"houses": 1},
     "policy": {"base_width": 4, "visual_size": 16, "hidden_size": 16, "lstm_layers": 1, "embedding_size": 8},
     "ppo": {"num_envs": 8, "rollout_steps": 8},
-    "kickstart": {"teacher": "planner"},
+    "imitation": {"teacher": "planner"},
     "device": "cpu",
 }
 
@@ -77,7 +76,7 @@ def test_a_teacher_that_no_longer_counts_changes_nothing():
 
 
 def test_a_run_is_taught_what_the_planner_does():
-    learner = make_learner(from_dict(PointNavRun, RUN))
+    learner = make_learner(from_dict(TrainingConfig, RUN))
     learner.update(0.0)
     rollout, planner = learner.rollout, make_teacher("planner", learner.env)
     for t in range(rollout.num_steps):
@@ -87,7 +86,7 @@ def test_a_run_is_taught_what_the_planner_does():
 
 def test_a_teacher_stops_before_it_need():
     """A policy that tells distances to 2 mm, and stops where it did, is near enough to the goal."""
-    env = make_learner(from_dict(PointNavRun, RUN)).env
+    env = make_learner(from_dict(TrainingConfig, RUN)).env
     teacher, planner = make_teacher("planner", env), make_reference_agent("planner", env)
     for metres, stops in ((0.196, (True, True)), (0.199, (False, True)), (0.201, (False, False))):
         seen = {name: torch.tensor([[metres, 0.0]]).repeat(8, 1) for name in ("pointgoal", "waypoint")}
@@ -100,16 +99,16 @@ def test_a_teacher_stops_before_it_need():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sensors": ["depth"]}, "found 'planner' with sensors depth, expected 'waypoint' among them"),
-        ({"task": {"name": "flee"}}, "found 'planner' with the task flee"),
+        ({"env": {"sensors": ["depth"]}}, "found 'planner' with sensors depth, expected 'waypoint' among them"),
+        ({"env": {"task": {"name": "flee"}}}, "found 'planner' with the task flee"),
         (
-            {"kickstart": {"teacher": "oracle"}},
-            r"kickstart\.teacher: found 'oracle', expected one of '', 'greedy', 'planner'",
+            {"imitation": {"teacher": "oracle"}},
+            r"imitation\.teacher: found 'oracle', expected one of '', 'greedy', 'planner'",
         ),
-        ({"kickstart": {"teacher": "planner", "share": 0.0}}, r"kickstart\.share: found 0.0"),
-        ({"body": {"control": "velocity"}}, r"with the body's speeds"),
+        ({"imitation": {"teacher": "planner", "share": 0.0}}, r"imitation\.share: found 0.0"),
+        ({"env": {"body": {"control": "velocity"}}}, r"with velocity control"),
     ],
 )
 def test_what_cannot_teach_is_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
-        from_dict(PointNavRun, {**RUN, **changes})
+        from_dict(TrainingConfig, {**RUN, **changes})

@@ -27,8 +27,8 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.material_sampling import PERIOD
 from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.scene.surface import check_surface
-from batchnav.training import loop as training
-from batchnav.training.config import PointNavRun
+from batchnav.training import environment as training
+from batchnav.training.config import TrainingConfig
 from batchnav.types import LIGHT_STEPS
 
 N, NAMES = 4, ("house:7", "house:17")
@@ -278,22 +278,26 @@ def test_what_cannot_be_redrawn_is_refused(houses, swatches, room):
         make(houses, "cpu", swatches, sensors=("depth",))
     with pytest.raises(ArgumentError, match="swatches: found some with a bank"):
         make(SceneBank.pack(houses, "cpu", True), "cpu", swatches)
-    scenes = {"houses": 0, "files": ["a.glb", "b.glb"], "redraw_finishes": True}
-    run = from_dict(PointNavRun, {"sensors": ["rgb"], "scenes": scenes, "device": "cpu"})
-    with pytest.raises(ConfigError, match="redraw_finishes: found 2 scenes from files, expected procedural houses"):
+    scenes = {"houses": 0, "sources": ["a.glb", "b.glb"], "randomize_materials": True}
+    run = from_dict(TrainingConfig, {"env": {"sensors": ["rgb"]}, "scenes": scenes, "device": "cpu"})
+    with pytest.raises(
+        ConfigError, match="randomize_materials: found true with 2 scenes from files, expected procedural houses"
+    ):
         training.make_environment(run, Ranks(torch.device("cpu")))
-    with pytest.raises(ConfigError, match="redraw_finishes: found true with sensors depth, expected one that sees"):
-        from_dict(PointNavRun, {"scenes": {"redraw_finishes": True}})
+    with pytest.raises(
+        ConfigError, match="randomize_materials: found true with sensors depth, expected a sensor that sees"
+    ):
+        from_dict(TrainingConfig, {"scenes": {"randomize_materials": True}})
     surface = room.mesh.surface
     with pytest.raises(MeshError, match=r"surface.finish: found int32 \[3, 4\], expected int32 \[\d+, 4\]"):
         check_surface(surface._replace(finish=np.zeros((3, 4), np.int32)), len(room.mesh.faces), "room")
 
 
 def test_training_redraws_and_validation_does_not():
-    scenes, ppo = {"houses": 1, "first_house": 7, "redraw_finishes": True}, {"num_envs": 2, "minibatches": 1}
-    run = from_dict(PointNavRun, {"sensors": ["rgb"], "scenes": scenes, "ppo": ppo, "device": "cpu"})
+    scenes, ppo = {"houses": 1, "first_house": 7, "randomize_materials": True}, {"num_envs": 2, "minibatches": 1}
+    run = from_dict(TrainingConfig, {"env": {"sensors": ["rgb"]}, "scenes": scenes, "ppo": ppo, "device": "cpu"})
     assert training.make_environment(run, Ranks(torch.device("cpu"))).bank.material_sampler is not None
-    slots = dataclasses.replace(run, scenes=dataclasses.replace(run.scenes, houses=3, slots=2))
+    slots = dataclasses.replace(run, scenes=dataclasses.replace(run.scenes, houses=3, resident_scenes=2))
     assert training.make_environment(slots, Ranks(torch.device("cpu"))).bank.material_sampler is not None
     episodes = load_episodes(EPISODES / "val.json.gz")[:1]
     assert training.fixed_episodes(episodes, run, torch.device("cpu"), 1).bank.material_sampler is None

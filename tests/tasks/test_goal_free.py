@@ -21,7 +21,7 @@ from batchnav.tasks import TASKS, explore, flee
 from batchnav.tasks import goal_free as progress
 from batchnav.tasks.explore import ExploreConfig, ExploreParameters
 from batchnav.tasks.flee import FleeConfig
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 
 N = 12
 NAMES = ("flee", "explore")
@@ -200,20 +200,20 @@ def test_cuda_step_does_not_wait(bank, task):
 
 def test_a_file_names_its_task(tmp_path):
     path = tmp_path / "flee.yaml"
-    path.write_text("task: {name: flee, max_steps: 77}\n")
-    run = load_config(path, PointNavRun)
-    assert run.task == FleeConfig(max_steps=77) and run.task_name == "flee"
-    assert from_dict(PointNavRun, to_dict(run)) == run and to_dict(run)["task"]["name"] == "flee"
+    path.write_text("env: {task: {name: flee, max_steps: 77}}\n")
+    run = load_config(path, TrainingConfig)
+    assert run.env.task == FleeConfig(max_steps=77) and run.env.task_name == "flee"
+    assert from_dict(TrainingConfig, to_dict(run)) == run and to_dict(run)["env"]["task"]["name"] == "flee"
     assert config_of({"env": to_dict(NavConfig(task=ExploreConfig(cell_reward=1.0)))}).task.cell_reward == 1.0
-    assert load_config(_written(path, "task: {max_steps: 7}"), PointNavRun).task_name == "pointnav"
+    assert load_config(_written(path, "env: {task: {max_steps: 7}}"), TrainingConfig).env.task_name == "pointnav"
     for text, words in (
-        ("task: {name: fly}", "task.name: found 'fly', expected one of pointnav, flee, explore"),
-        ("task: {name: [flee]}", r"task.name: found \['flee'\]"),
-        ("task: {name: flee, success_distance: 1.0}", "task.success_distance: unknown key"),
-        ("task: {name: explore, cell_size: 0.0}", "task.cell_size: found 0.0, expected 0.25 to 100"),
+        ("env: {task: {name: fly}}", "task.name: found 'fly', expected one of pointnav, flee, explore"),
+        ("env: {task: {name: [flee]}}", r"task.name: found \['flee'\]"),
+        ("env: {task: {name: flee, success_distance: 1.0}}", "task.success_distance: unknown key"),
+        ("env: {task: {name: explore, cell_size: 0.0}}", "task.cell_size: found 0.0, expected 0.25 to 100"),
     ):
         with pytest.raises(ConfigError, match=words):
-            load_config(_written(path, text), PointNavRun)
+            load_config(_written(path, text), TrainingConfig)
 
 
 def _written(path, text):

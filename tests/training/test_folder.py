@@ -320,7 +320,7 @@ def test_numbers_that_are_not_finite_end_a_run_with_advice(tmp_path, out, run):
     """A gradient that is none has made the weights none, whatever the loss was."""
     with RunFolder(tmp_path / "new", run) as folder:
         check_finite({"frames": 10, "loss": 0.5, "grad_norm": 1.0}, folder)
-        with pytest.raises(DivergenceError, match=r"found grad_norm nan.*nothing was saved yet.*--ppo\.learning-rate"):
+        with pytest.raises(DivergenceError, match=r"found grad_norm nan.*no state was saved.*--ppo\.learning-rate"):
             check_finite({"frames": 10, "loss": 0.5, "grad_norm": float("nan")}, folder)
     with RunFolder(out, run) as folder, pytest.raises(DivergenceError, match=r"loss inf.*last good.*--allow-changes"):
         check_finite({"frames": 40, "loss": float("inf"), "grad_norm": 1.0}, folder)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 UPDATES, FRAMES = 12, 8 * 8
 """Of a run, and of an update."""
 CONFIG = {
-    "camera": {"height": 16, "width": 16},
+    "env": {"camera": {"height": 16, "width": 16}},
     "scenes": {"houses": 2},
     "policy": {"base_width": 4, "visual_size": 16, "hidden_size": 16, "lstm_layers": 1, "embedding_size": 8},
     "ppo": {"num_envs": 8, "rollout_steps": 8, "total_frames": UPDATES * FRAMES, "optimizer": "adamw"},
@@ -43,7 +43,9 @@ def start():
     begun = []
 
     def begin(config, out, *overrides, held=None):
-        program = ["train/pointnav.py"] if held is None else ["tests/runs/held_run.py", held, (UPDATES - 1) * FRAMES]
+        program = (
+            ["train/pointnav.py"] if held is None else ["tests/training/held_run.py", held, (UPDATES - 1) * FRAMES]
+        )
         command = [sys.executable, *map(str, program), "--config", str(config), "--out", str(out), *overrides]
         begun.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         return begun[-1]
@@ -131,7 +133,7 @@ def test_profile_writes_a_trace(start, config, tmp_path):
 
 
 def test_a_killed_run_whose_scenes_take_turns_goes_on_to_the_bit(start, config, held, tmp_path):
-    options = ("--scenes.slots", "2", "--scenes.houses", "3", "--task.max-steps", "10")
+    options = ("--scenes.resident-scenes", "2", "--scenes.houses", "3", "--env.task.max-steps", "10")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(start(config, whole, *options))
     process = start(config, killed, *options, held=held)

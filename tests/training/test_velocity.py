@@ -13,14 +13,14 @@ from batchnav.envs.nav import NavEnv
 from batchnav.evaluation.run import Evaluation, PolicyPlayer, ReferencePlayer
 from batchnav.policy import load_policy
 from batchnav.scene.resident import SceneSize
-from batchnav.training.config import PointNavRun
+from batchnav.training.config import TrainingConfig
 from batchnav.training.loop import make_learner, train
 
 
-def make_run(floor, updates=2, **changes):
-    return from_dict(PointNavRun, {
-        "body": {"control": "velocity"}, "camera": {"height": 16, "width": 16},
-        "scenes": {"houses": 0, "files": [str(floor)]},
+def make_run(floor, updates=2, env=None, **changes):
+    return from_dict(TrainingConfig, {
+        "env": {"body": {"control": "velocity"}, "camera": {"height": 16, "width": 16}, **(env or {})},
+        "scenes": {"houses": 0, "sources": [str(floor)]},
         "policy": {"base_width": 4, "visual_size": 8, "hidden_size": 8, "lstm_layers": 1},
         "ppo": {
             "num_envs": 8, "rollout_steps": 8, "total_frames": 64 * updates, "optimizer": "adamw", "entropy_coef": 0.0,
@@ -41,12 +41,12 @@ def test_a_run_trains_and_its_policy_is_evaluated(floor, tmp_path):
     assert load_policy(policy).network.action_space.shape == (2,)
     episodes = tmp_path / "val.json.gz"
     save_episodes(episodes_on(str(floor)), episodes)
-    evaluation = Evaluation(episodes, torch.device("cpu"), run.body, scenes_dir=tmp_path)
+    evaluation = Evaluation(episodes, torch.device("cpu"), run.env.body, scenes_dir=tmp_path)
     for player in (PolicyPlayer(policy, torch.device("cpu"), sample=False), PolicyPlayer(policy, torch.device("cpu"))):
-        assert player.config.body == run.body
+        assert player.config.body == run.env.body
         played = evaluation.play(player)
         assert played.episodes["steps"].shape == (3,)
-    reference = evaluation.play(ReferencePlayer("oracle", run.nav))
+    reference = evaluation.play(ReferencePlayer("oracle", run.env))
     assert reference.overall["success"].mean == 1.0
     assert "turns of at most 10°, steps of at most 0.25 m" in evaluation.facts(player)["task"]
     walk = played.walks[0]
@@ -57,7 +57,9 @@ def test_a_run_trains_and_its_policy_is_evaluated(floor, tmp_path):
 
 def test_memory_is_predicted_for_speeds(floor):
     found = [
-        predict_memory(make_run(floor, body={"control": control}), [SceneSize.of(load_scenes([str(floor)])[0])], device)
+        predict_memory(
+            make_run(floor, env={"body": {"control": control}}), [SceneSize.of(load_scenes([str(floor)])[0])], device
+        )
         for control in ("v0", "velocity")
         for device in [torch.device("cpu")]
     ]
@@ -70,7 +72,9 @@ def test_graphs_learn_as_without_on_cuda(floor, task):
     """Gaussians in a recorded rollout and step."""
     losses = []
     for graphs in (False, True):
-        learner = make_learner(make_run(floor, task={"name": task}, device="cuda", graphs=graphs, deterministic=True))
+        learner = make_learner(
+            make_run(floor, env={"task": {"name": task}}, device="cuda", graphs=graphs, deterministic=True)
+        )
         losses.append([learner.update(i / 6).read()["loss/loss"] for i in range(6)])
     assert losses[0] == losses[1]
 
@@ -79,7 +83,7 @@ def test_graphs_learn_as_without_on_cuda(floor, task):
 def test_a_policy_of_speeds_acts_on_cuda_in_bfloat16(floor, tmp_path):
     train(make_run(floor, device="cuda"), tmp_path / "run")
     agent = load_policy(tmp_path / "run" / "policy.safetensors", "cuda")
-    env = NavEnv(load_scenes([str(floor)]), 4, "cuda", config=make_run(floor).nav)
+    env = NavEnv(load_scenes([str(floor)]), 4, "cuda", config=make_run(floor).env)
     observations, _ = env.reset()
     agent.reset(4)
     actions = agent.act(observations, deterministic=True)

@@ -1,0 +1,106 @@
+"""Environments of a training run: sampled episodes in training scenes, or fixed episodes of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from batchnav.config import to_dict
+from batchnav.data.config import ScenesConfig
+from batchnav.data.episodes.episode_file import Episode, check_episodes, episode_table, load_episodes, order_episodes
+from batchnav.data.prepared.scene_file import SUFFIX
+from batchnav.data.scenes import GENERATED, find_played, find_scene, find_scenes, measure_scenes, scene_ids
+from batchnav.envs.nav import NavEnv
+from batchnav.envs.stream import SceneStream
+from batchnav.errors import ConfigError
+from batchnav.procedural import make_swatches
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
+from batchnav.scene.material_sampling import MaterialLibrary
+from batchnav.scene.resident import SceneSize, num_resident_scenes
+from batchnav.scene.scene import Scene
+from batchnav.training.config import TrainingConfig
+
+
+def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
+    """The training environment of one rank.
+
+    Each rank has its share of the scenes, in which it samples episodes; with `scenes.episodes` it has its share of the
+    episodes instead.
+    """
+    num_envs = config.ppo_of(ranks).num_envs
+    if ranks.is_rank_zero and ranks.device.type == "cpu":
+        precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS, env_config=to_dict(config.env))
+    if config.scenes.episodes:
+        episodes = order_episodes(load_episodes(config.scenes.episodes), shuffle=True, grouped=False, seed=config.seed)
+        swatches = swatches_for(config.scenes, [episode.scene for episode in episodes])
+        return fixed_episodes(ranks.shard(episodes), config, ranks.device, num_envs, swatches)
+    all_names = scene_ids(config.scenes.names)
+    swatches, names = swatches_for(config.scenes, all_names), ranks.shard(all_names)
+    return NavEnv(
+        training_scenes(config, names), num_envs, ranks.device, config.seed, first_env=ranks.rank * num_envs,
+        swatches=swatches, **_options(config),
+    )  # fmt: skip
+
+
+def training_scenes(config: TrainingConfig, names: Sequence[str]) -> SceneStream | list[Scene]:
+    """The scenes of one rank: all of them in memory, or a stream if they exceed `resident_scenes` or `gigabytes`."""
+    settings, appearance, scenes = config.env.body.navmesh, config.appearance, config.scenes
+    if scenes.resident_scenes or scenes.gigabytes:
+        capacities = [
+            scene.with_appearance(config.appearance_fields)
+            for scene in measure_scenes(names, settings=settings, appearance=appearance)
+        ]
+        resident = num_resident_scenes(capacities, scenes.resident_scenes, scenes.gigabytes)
+        if resident:
+            load = partial(find_scene, settings=settings, appearance=appearance)
+            return SceneStream(names, load, SceneSize.largest(capacities), resident, config.seed)
+    return find_scenes(names, settings=settings, appearance=appearance)
+
+
+def fixed_episodes(
+    episodes: list[Episode],
+    config: TrainingConfig,
+    device: torch.device,
+    num_envs: int,
+    swatches: MaterialLibrary | None = None,
+) -> NavEnv:
+    """An environment that plays these episodes in turn. `swatches`: materials to resample from, as in `NavEnv`."""
+    scenes = find_played(episodes, settings=config.env.body.navmesh, appearance=config.appearance)
+    check_episodes(episodes, {scene.name: scene for scene in scenes})
+    table = episode_table(episodes, [scene.name for scene in scenes], device)
+    return NavEnv(scenes, num_envs, device, episodes=table, swatches=swatches, **_options(config))
+
+
+def swatches_for(scenes: ScenesConfig, names: Sequence[str]) -> MaterialLibrary | None:
+    """Materials to resample from; None without `randomize_materials`. ConfigError if no named scene can have any."""
+    if not scenes.randomize_materials:
+        return None
+    if not any(name.startswith(GENERATED) or name.endswith(SUFFIX) for name in names):  # prepared houses count too
+        raise ConfigError(
+            f"scenes.randomize_materials: found true with {len(names)} scenes from files, expected procedural houses"
+        )
+    return make_swatches()
+
+
+def prepare(config: TrainingConfig) -> None:
+    """Generate the scenes and compile the environment's kernels, so that processes started later find both cached."""
+    env = make_environment(config, Ranks(resolve_device(config.device)))
+    env.reset()
+    env.step(config.env.body.empty_actions(env.num_envs, env.device))
+    env.close()
+
+
+def _options(config: TrainingConfig) -> dict[str, Any]:
+    """Arguments of `NavEnv` that all environments of a run share."""
+    return {
+        "task": config.env.task_name,
+        "config": config.env,
+        "renderer": config.renderer,
+        "final_observation": config.ppo.timeout_bootstrap,
+        "copy": False,
+    }
