@@ -14,7 +14,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "eval/LOG.md": "log.md",
-    "eval/cartpole.md": "cartpole.md",
+    "eval/cartpole/README.md": "cartpole.md",
     "eval/results/README.md": "results.md",
     "assets/policies/pointnav_h200/README.md": "bundled_agent.md",
     "assets/policies/pointnav_rgb_h200/README.md": "bundled_rgb_agent.md",

@@ -3,7 +3,7 @@
     python eval/speed_cartpole.py                                   # on the GPU where there is one, else on the CPU
     python eval/speed_cartpole.py --parts ppo batch                 # the learning curves
     python eval/speed_cartpole.py --device cpu --parts peers        # other libraries, on an otherwise idle machine
-    python eval/cartpole_page.py                                    # figures and eval/cartpole.md from the rows
+    python eval/cartpole/page.py                                    # figures and eval/cartpole/README.md from the rows
 
 With --record it appends rows to eval/results/cartpole.jsonl. A library that is not installed is left out, which is
 said; so is a figure beside another CPU library's where either varies too much (`cartpole_bench.MAX_SPREAD`).
@@ -16,10 +16,18 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 
-import cartpole_bench as bench
-import cartpole_peers as peers
 import torch
-from cartpole_bench import (
+
+from batchnav.cartpole.env import CartPoleEnv
+from batchnav.cartpole.rollout import BYTES_PER_TRAJECTORY_STEP, CartPoleRollout, Trajectory
+from batchnav.cartpole.step import BYTES_PER_STEP, step_cuda
+from batchnav.cartpole.torch_env import TorchCartPoleEnv, torch_push, torch_step
+from batchnav.report.results import record, row
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.launch import BoundKernel
+from eval.cartpole import bench, peers
+from eval.cartpole.bench import (
     COMPUTED,
     DRAWN,
     STEPS_AT_ONCE,
@@ -32,16 +40,7 @@ from cartpole_bench import (
     steady,
     throughput,
 )
-from cartpole_ppo import batch_rows, ppo_rows
-
-from batchnav.cartpole.env import CartPoleEnv
-from batchnav.cartpole.rollout import BYTES_PER_TRAJECTORY_STEP, CartPoleRollout, Trajectory
-from batchnav.cartpole.step import BYTES_PER_STEP, step_cuda
-from batchnav.cartpole.torch_env import TorchCartPoleEnv, torch_push, torch_step
-from batchnav.report.results import record, row
-from batchnav.runtime.device import resolve_device
-from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.launch import BoundKernel
+from eval.cartpole.ppo import batch_rows, ppo_rows
 
 COUNTS_CUDA = (1, 64, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 10_000_000)
 COUNTS_CPU = (1, 64, 1024, 16_384, 65_536, 1_048_576)

@@ -3,21 +3,9 @@
 import importlib
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-EVAL = Path(__file__).resolve().parents[2] / "eval"
-
-
-@pytest.fixture
-def program(monkeypatch):
-    """A program of eval/ by name; they import one another by their short names, as scripts do."""
-    monkeypatch.syspath_prepend(str(EVAL))
-    yield importlib.import_module
-    for name in [name for name in sys.modules if name.startswith(("cartpole_", "speed_cartpole"))]:
-        del sys.modules[name]
 
 
 def rate(how, value, p5=None, p95=None, part="scaling", machine="M", metric="steps_per_second", **params):
@@ -26,8 +14,8 @@ def rate(how, value, p5=None, p95=None, part="scaling", machine="M", metric="ste
     return {"machine": machine, "metric": metric, "value": value, "p5": p5, "p95": p95, "params": params}
 
 
-def test_a_rate_counts_all_steps_of_a_call_and_says_where_actions_come_from(program, monkeypatch):
-    bench = program("cartpole_bench")
+def test_a_rate_counts_all_steps_of_a_call_and_says_where_actions_come_from(monkeypatch):
+    bench = importlib.import_module("eval.cartpole.bench")
     monkeypatch.setattr(bench, "interleaved", lambda calls, *_: {who: [0.1, 0.2, 0.4] for who in calls})
     candidate = bench.Candidate(lambda: None, 96, bench.DRAWN)
     (found,) = bench.throughput("fused", {"x": candidate}, torch.device("cpu"), 10)
@@ -37,8 +25,8 @@ def test_a_rate_counts_all_steps_of_a_call_and_says_where_actions_come_from(prog
     assert found["value"] == pytest.approx(960 / 0.2) and found["repeats"] == 3
 
 
-def test_rows_that_vary_too_much_are_refused_in_pairs(program, capsys):
-    bench = program("cartpole_bench")
+def test_rows_that_vary_too_much_are_refused_in_pairs(capsys):
+    bench = importlib.import_module("eval.cartpole.bench")
     even, uneven = rate("ours", 100.0, 90.0, 110.0), rate("theirs", 100.0, 80.0, 110.0)
     assert bench.spread(uneven) == pytest.approx(0.3) and bench.MAX_SPREAD == 0.25
     assert bench.steady([even, even]) == [even, even] and capsys.readouterr().out == ""
@@ -46,8 +34,8 @@ def test_rows_that_vary_too_much_are_refused_in_pairs(program, capsys):
     assert capsys.readouterr().out == "refused: theirs at 64 environments: spread 30%, expected at most 25%\n"
 
 
-def test_only_like_is_compared_with_like(program):
-    page = program("cartpole_page")
+def test_only_like_is_compared_with_like():
+    page = importlib.import_module("eval.cartpole.page")
     read, drawn = {"steps_per_call": 96, "actions": "read"}, {"steps_per_call": 96, "actions": "drawn inside"}
     rows = [
         rate("graph", 60.0, **read),
@@ -68,8 +56,8 @@ def test_only_like_is_compared_with_like(program):
     assert "no ratios" in page.ratios([rate("graph", 60.0), rate("torch compiled, graph", 20.0)])
 
 
-def test_older_rows_give_way_where_a_part_was_measured_since(program, tmp_path):
-    page = program("cartpole_page")
+def test_older_rows_give_way_where_a_part_was_measured_since(tmp_path):
+    page = importlib.import_module("eval.cartpole.page")
     old = rate("graph", 1.0)
     new = rate("graph", 2.0, steps_per_call=96, actions="read")
     kept = [
@@ -82,8 +70,8 @@ def test_older_rows_give_way_where_a_part_was_measured_since(program, tmp_path):
     assert page.load(path) == [*kept, new]
 
 
-def test_the_page_shows_steady_pairs_with_their_spread(program, monkeypatch, tmp_path):
-    page = program("cartpole_page")
+def test_the_page_shows_steady_pairs_with_their_spread(monkeypatch, tmp_path):
+    page = importlib.import_module("eval.cartpole.page")
     monkeypatch.setattr(page, "FIGURES", tmp_path)
     names = {"part": "peers", "peer": "them 1"}
     rows = [
@@ -98,8 +86,8 @@ def test_the_page_shows_steady_pairs_with_their_spread(program, monkeypatch, tmp
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_rows_are_recorded_where_asked_for(program, monkeypatch, asked):
-    speed = program("speed_cartpole")
+def test_rows_are_recorded_where_asked_for(monkeypatch, asked):
+    speed = importlib.import_module("eval.speed_cartpole")
     kept = []
     monkeypatch.setattr(speed, "record", lambda name, rows, append: kept.append((name, rows, append)))
     monkeypatch.setitem(speed.PARTS, "work", lambda device: iter([["row"], []]))
@@ -108,8 +96,8 @@ def test_rows_are_recorded_where_asked_for(program, monkeypatch, asked):
     assert kept == [("cartpole", ["row"], asked)]
 
 
-def test_a_library_that_is_not_there_is_named(program, capsys):
-    speed = program("speed_cartpole")
+def test_a_library_that_is_not_there_is_named(capsys):
+    speed = importlib.import_module("eval.speed_cartpole")
 
     def absent(num_envs):
         import no_such_library  # noqa: F401

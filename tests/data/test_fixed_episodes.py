@@ -55,7 +55,7 @@ def test_two_hundred_episodes_in_twenty_unseen_scenes_of_each_kind(kind):
     ],
 )
 def test_episodes_fit_todays_scenes(split, scene_id):
-    """Fails where scenes or baker have changed since `eval/make_episodes.py` was run."""
+    """Fails where scenes or baker have changed since `eval/publish/make_episodes.py` was run."""
     episodes = [e for e in load_episodes(FOLDER / f"{split}.json.gz") if e.scene_id == scene_id]
     scene = find_scene(scene_id)
     check_episodes(episodes, {scene_id: scene})

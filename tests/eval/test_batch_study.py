@@ -6,7 +6,7 @@ import types
 
 from batchnav.report import results
 from batchnav.training import start as training
-from eval import batch_study
+from eval.studies import batch_size as batch_study
 
 
 def test_runs_are_asked_for_once_drawn_and_recorded(monkeypatch, tmp_path):

@@ -5,7 +5,7 @@ from PIL import Image
 
 from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.scenes import find_scene
-from eval import buildings
+from docs.figures import buildings
 
 
 def test_the_longest_way_round():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batchnav.data.scenes import find_scene
-from eval import failures
+from eval.studies import failures
 
 
 def test_outcomes_and_what_they_take_from_spl():

@@ -1,6 +1,6 @@
 """Several policies on several episode files, in one table each."""
 
-from eval import families
+from eval.studies import families
 
 
 def test_every_policy_plays_every_file(rooms, checkpoint, capsys, monkeypatch):

@@ -1,4 +1,4 @@
-"""eval/habitat.py and the agent for habitat-lab, against a stand-in for habitat-sim."""
+"""eval/studies/habitat.py and the agent for habitat-lab, against a stand-in for habitat-sim."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from batchnav.data.episodes.episode_file import Episode, Goal, rotation_of, save
 from batchnav.errors import ArgumentError, DeviceError
 from batchnav.habitat.agent import HabitatAgent
 from batchnav.policy.weights import load_policy, save_policy
-from eval import habitat as program
+from eval.studies import habitat as program
 from tests.eval.habitat_stand_in import Tampering, module
 
 

@@ -8,7 +8,7 @@ import pytest
 from batchnav.data.prepared.scene_file import load_prepared
 from batchnav.data.scenes import find_scene
 from batchnav.errors import ArgumentError, CheckpointError
-from eval import leave_out
+from eval.studies import leave_out
 
 SMALL = (
     "camera: {height: 24, width: 32}\ntask: {max_steps: 20}\n"

@@ -12,7 +12,7 @@ from batchnav.config import from_dict
 from batchnav.errors import ArgumentError
 from batchnav.report.model_card import _knowledge, _sights
 from batchnav.training.config import TrainingConfig
-from eval import model_card
+from eval.publish import model_card
 
 CONFIG = """
 scenes: {houses: 3, files: [data/more]}

@@ -5,7 +5,7 @@ from PIL import Image
 
 from batchnav.data.scenes import find_scene
 from batchnav.sensors.scene_images import render
-from eval import pictures
+from docs.figures import pictures
 
 GAP = pictures.GAP
 LOSSES = 6  # of 255: what WebP loses was 2.6 for one picture beside others and alone, finishes differ by 18 and more

@@ -4,7 +4,8 @@ import pytest
 
 from batchnav.bench import load, navmesh, render, sim, train
 from batchnav.cli import evaluate
-from eval import batch_study, model_card
+from eval.studies import batch_size as batch_study
+from eval.publish import model_card
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from batchnav.report import results
-from eval import tables
+from eval.publish import tables
 
 STAMP = {"machine": "NVIDIA H200", "commit": "1234567", "date": "2026-11-21"}
 H200, CPU = "NVIDIA H200", "CPU: Some(R) Processor @ 2.50GHz, 2 cores"

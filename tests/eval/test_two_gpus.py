@@ -7,7 +7,7 @@ import tyro
 
 from batchnav.bench import train as speed_train
 from batchnav.runtime.distributed.ranks import Ranks
-from eval import two_gpus
+from eval.studies import two_gpus
 
 OPTIONS = two_gpus.Options(dry_run=True, houses=2, num_envs=8, minibatch_frames=64, size=16, compile=False)
 

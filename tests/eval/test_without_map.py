@@ -10,8 +10,8 @@ from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.scenes import load_scenes
 from batchnav.errors import ArgumentError
-from eval import free_space, without_map
-from eval.free_space import BLOCKED, CELL, MARGIN, Maps, Settings
+from eval.studies import free_space, without_map
+from eval.studies.free_space import BLOCKED, CELL, MARGIN, Maps, Settings
 
 SETTINGS = Settings(1.25, 10.0, np.zeros(1), math.radians(10.0), 0.19, 1.0)
 

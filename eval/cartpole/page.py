@@ -1,6 +1,6 @@
-"""Write eval/cartpole.md and its figures from eval/results/cartpole.jsonl: the study of batched simulation, as a story.
+"""Write eval/cartpole/README.md and its figures from eval/results/cartpole.jsonl: the study of batched simulation, as a story.
 
-    python eval/cartpole_page.py
+    python eval/cartpole/page.py
 
 Every number on the page comes from the newest rows; a part that was not measured is left out.
 """
@@ -17,17 +17,17 @@ import torch
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from cartpole_bench import MAX_SPREAD, spread
 
 from batchnav.cartpole.physics import WINDOW
 from batchnav.cartpole.rollout import BYTES_PER_TRAJECTORY_STEP
 from batchnav.cartpole.score import SOLVED
 from batchnav.cartpole.step import BYTES_PER_END, BYTES_PER_STEP
+from eval.cartpole.bench import MAX_SPREAD, spread
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "cartpole.jsonl"
-FIGURES = HERE / "results" / "figures"
-PAGE = HERE / "cartpole.md"
+RESULTS = HERE.parent / "results" / "cartpole.jsonl"
+FIGURES = HERE.parent / "results" / "figures"
+PAGE = HERE / "README.md"
 SLOWER = 2.0
 """A step has turned from launch-bound to linear where it takes this many times the smallest batch's time."""
 
@@ -124,7 +124,7 @@ def save(fig, name: str, title: str) -> str:
     fig.tight_layout()
     fig.savefig(FIGURES / f"cartpole_{name}.png", dpi=130, metadata={"Software": None})
     plt.close(fig)
-    return f"![{title}](results/figures/cartpole_{name}.png)\n"
+    return f"![{title}](../results/figures/cartpole_{name}.png)\n"
 
 
 TOLD = ("steps_per_call", "actions")
@@ -333,7 +333,7 @@ STORY = """# Batched simulation, explained with CartPole
 CartPole is the smallest environment there is: some forty multiplications and additions a step. That makes it the best
 place to see what batched simulation is about, since whatever is not arithmetic shows. `batchnav/cartpole/plain.py` is
 the code to read first, `batchnav/cartpole/step.py` the fast one, `train/cartpole.py` trains with it, and
-`eval/speed_cartpole.py` measures; this page is written from its rows by `eval/cartpole_page.py`. It repeats an earlier
+`eval/speed_cartpole.py` measures; this page is written from its rows by `eval/cartpole/page.py`. It repeats an earlier
 study of batched environments (a course report) and says where the answers differ.
 
 1. **Asking costs more than doing.** A Python call takes microseconds, a kernel launch as well; one CartPole step takes

@@ -1,9 +1,9 @@
 """The docs' pictures of what agents see: `sensors.png`, `finishes.webp`, `maps.png` and `guesses.png` in docs.
 
-    python eval/pictures.py sensors --out docs/sensors.png
-    python eval/pictures.py finishes --out docs/finishes.webp
-    python eval/pictures.py maps --out docs/maps.png
-    python eval/pictures.py guesses --out docs/guesses.png
+    python docs/figures/pictures.py sensors --out docs/sensors.png
+    python docs/figures/pictures.py finishes --out docs/finishes.webp
+    python docs/figures/pictures.py maps --out docs/maps.png
+    python docs/figures/pictures.py guesses --out docs/guesses.png
 
 Cameras stand where they see most things: of many random places and headings in a scene, those with the most categories.
 Maps are those of agents on their way, of the ones that have far to go.

@@ -1,7 +1,7 @@
 """What each thing that scans have is worth to train with, by leaving it out: agents, measured on three families.
 
-    python eval/leave_out.py --out runs/leave_out
-    python eval/leave_out.py --out runs/leave_out_h200 --config configs/pointnav_h200.yaml --total-frames 25_000_000
+    python eval/studies/leave_out.py --out runs/leave_out
+    python eval/studies/leave_out.py --out runs/leave_out_h200 --config configs/pointnav_h200.yaml --total-frames 25_000_000
 
 An agent trains in so many houses and as many scans of other seeds, without holes, without missing ceilings, ...: the
 seeds stay the same whatever is left out. It plays every fixed episode once, with actions drawn. Prints success and SPL,
@@ -38,7 +38,7 @@ from batchnav.training.config import TrainingConfig
 from batchnav.training.folder import RunFolder
 from batchnav.training.loop import train
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = ("val", "hall", "scan")
 LEFT_OUT: dict[str, ScanDefects | None] = {
     "nothing": ScanDefects(), "holes": ScanDefects(holes=0.0), "missing ceilings": ScanDefects(ceilings=False),

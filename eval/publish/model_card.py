@@ -1,7 +1,7 @@
 """A trained policy's model card: weights in bfloat16, success and SPL beside other agents, curves.
 
-    python eval/model_card.py --run runs/best --out assets/policies/pointnav_h200
-    python eval/model_card.py --run runs/best --control runs/blind --out cards/best --episodes data/mine/val.json.gz
+    python eval/publish/model_card.py --run runs/best --out assets/policies/pointnav_h200
+    python eval/publish/model_card.py --run runs/best --control runs/blind --out cards/best --episodes data/mine/val.json.gz
 
 The figures are those of the weights as they are written here. Plays every episode file once with each agent, and writes
 policy.safetensors, curves.png and README.md into --out; with --record also rows of eval/results/pointnav.jsonl.

@@ -1,4 +1,4 @@
-"""A map of cells that an agent makes by looking, and the way over it: what `eval/without_map.py` does at a step.
+"""A map of cells that an agent makes by looking, and the way over it: what `eval/studies/without_map.py` does at a step.
 
 Compiled, in this order: what is known and what a cell costs; what an image tells; fast marching from the goal (Sethian,
 "A fast marching level set method for monotonically advancing fronts", 1996) and the way down; looking, and going. In

@@ -1,7 +1,7 @@
 """Measure policies on several families of scenes, since one number hides where an agent fails.
 
-    python eval/families.py assets/policies/pointnav_h200/policy.safetensors runs/mine/policy.safetensors
-    python eval/families.py runs/mine/policy.safetensors --episodes data/mine/val.json.gz --record
+    python eval/studies/families.py assets/policies/pointnav_h200/policy.safetensors runs/mine/policy.safetensors
+    python eval/studies/families.py runs/mine/policy.safetensors --episodes data/mine/val.json.gz --record
 
 Every episode is played once, with actions drawn as in `eval/pointnav.py`. Prints success and SPL by family with 95%
 intervals over scenes; the families are the fixed episode files, and those of one's own. With --record also rows of

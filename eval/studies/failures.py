@@ -1,6 +1,6 @@
 """Where a policy loses success and SPL: episodes by outcome, distance, detour, rooms crossed and collisions, with maps.
 
-    python eval/failures.py runs/mine/policy.safetensors --episodes assets/episodes/scan.json.gz --out docs/failures
+    python eval/studies/failures.py runs/mine/policy.safetensors --episodes assets/episodes/scan.json.gz --out docs/failures
 
 SPL that is missing to 1, the mean over all episodes, is shared out among outcomes:
 

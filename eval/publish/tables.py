@@ -1,9 +1,9 @@
 """Write the tables of results from eval/results/*.jsonl: the newest row of each figure, with the commit that made it.
 
-    python -m eval.tables            rewrites what is between `<!-- results NAME -->` and `<!-- end -->`
-    python -m eval.tables --check    exits 1 where a file is not what it would write
+    python -m eval.publish.tables            rewrites what is between `<!-- results NAME -->` and `<!-- end -->`
+    python -m eval.publish.tables --check    exits 1 where a file is not what it would write
 
-In README.md, eval/results/README.md and docs/adapters.md. NAME is `main`, `leaderboard` (eval/summary.py) or one of
+In README.md, eval/results/README.md and docs/adapters.md. NAME is `main`, `leaderboard` (eval/publish/summary.py) or one of
 TABLES; `<!-- results pointnav split=val|test seed=0 -->` takes only the rows with these values of a parameter, the
 metric, or the machine ("H200", "CPU").
 """
@@ -22,9 +22,9 @@ import numpy as np
 from batchnav.evaluation.intervals import Interval, format_interval
 from batchnav.ppo.config import PPOConfig
 from batchnav.report.results import figure, shown, unit
-from eval.summary import SUMMARIES, Row, machine, markdown, parse, wanted_rows
+from eval.publish.summary import SUMMARIES, Row, machine, markdown, parse, wanted_rows
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FILES = tuple(ROOT / name for name in ("README.md", "eval/results/README.md", "docs/adapters.md"))
 BLOCK = re.compile(r"(<!-- results (\w+)((?: \w+=\S*)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 SPLITS = ("val", "test", "test_120", "procthor_unseen", "aws_small_house")
@@ -42,7 +42,7 @@ def main() -> None:
         if "--check" not in sys.argv:
             path.write_text(new, encoding="utf-8")
         elif new != text:
-            sys.exit(f"{path}: its tables are not those of eval/results: run python -m eval.tables")
+            sys.exit(f"{path}: its tables are not those of eval/results: run python -m eval.publish.tables")
 
 
 def made(name: str, conditions: str) -> str:

@@ -10,7 +10,8 @@ import importlib.metadata
 
 import gymnasium
 import numpy as np
-from cartpole_bench import ACTION_ROWS, DRAWN, STEPS_AT_ONCE, Candidate, in_turn
+
+from eval.cartpole.bench import ACTION_ROWS, DRAWN, STEPS_AT_ONCE, Candidate, in_turn
 
 Peer = tuple[str, Candidate]
 

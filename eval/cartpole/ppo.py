@@ -23,7 +23,7 @@ from batchnav.ppo.learner import Learner
 from batchnav.ppo.schedule import learning_rate_scale
 from batchnav.report.results import row
 
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SEEDS = range(5)
 LADDER_UPDATES = 100
 LADDER_SECONDS = 15.0

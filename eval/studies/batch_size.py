@@ -1,6 +1,6 @@
 """Do large batches learn? SPL on unseen houses for several numbers of environments, with LAMB and with AdamW.
 
-    python eval/batch_study.py --out runs/batch_study
+    python eval/studies/batch_size.py --out runs/batch_study
 
 Each combination is a run of train/pointnav.py in its own folder, with the configuration's settings but for those named
 here; a study that was stopped goes on when it is started again. Draws SPL on the validation episodes against frames
@@ -25,7 +25,7 @@ from batchnav.report.metrics import load_metrics
 from batchnav.report.results import RESULTS, record, row
 from batchnav.runtime.device import resolve_device
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAPER_MINIBATCHES = 2
 """A rollout: the minibatch grows with the environments, by the square-root rule the rate too."""
 

@@ -1,7 +1,7 @@
 """What not knowing the map costs a PointNav agent: one that maps what it sees, and plans on its map.
 
-    python eval/without_map.py
-    python eval/without_map.py --episodes assets/episodes/scan.json.gz --sees around --out runs/without_map
+    python eval/studies/without_map.py
+    python eval/studies/without_map.py --episodes assets/episodes/scan.json.gz --sees around --out runs/without_map
 
 It knows its pose, and assumes that what it has not seen is free: "freespace assumption" (Zelinsky, "A mobile robot
 exploration algorithm", 1992; Koenig and Smirnov, "Sensor-based planning with the freespace assumption", 1997). Its map
@@ -12,9 +12,9 @@ something was seen to be in it. It is walked by the environment's own steps and 
 With `--sees map` all is known from the start. What is then lost is the walking's, and the rest is not knowing. Between
 the two it can be told the truth about what is near to what it sees:
 
-    python eval/without_map.py --truth-within 2
+    python eval/studies/without_map.py --truth-within 2
 
-Prints success and SPL with 95% intervals, and the SPL that is lost by outcome, as `eval/failures.py` has them.
+Prints success and SPL with 95% intervals, and the SPL that is lost by outcome, as `eval/studies/failures.py` has them.
 """
 
 from __future__ import annotations
@@ -42,8 +42,19 @@ from batchnav.report.terminal import print_agents
 from batchnav.runtime.files.bundled import EPISODES
 from batchnav.sim.bodies import FORWARD, STOP
 from batchnav.tasks.pointnav import METRIC_SPECS
-from eval.failures import by_outcome, outcomes
-from eval.free_space import BLOCKED, CELL, MARGIN, NEAR, Maps, Settings, go_all, look_all, reveal_all, set_unseen
+from eval.studies.failures import by_outcome, outcomes
+from eval.studies.free_space import (
+    BLOCKED,
+    CELL,
+    MARGIN,
+    NEAR,
+    Maps,
+    Settings,
+    go_all,
+    look_all,
+    reveal_all,
+    set_unseen,
+)
 
 STOREY = 0.5
 """Metres: floors whose heights round to the same multiple share a map, which has what is up to 1.5 of it off."""

@@ -1,8 +1,8 @@
 """What two GPUs give beside one, and whether they do the same: speed, losses, weights, kill and restart.
 
-    python eval/two_gpus.py                                         # all of it, on two GPUs
-    python eval/two_gpus.py --parts speed --speed-updates 20        # one part, where a command's time is short
-    python eval/two_gpus.py --dry-run                               # tiny, by gloo on the CPU: does it run?
+    python eval/studies/two_gpus.py                                         # all of it, on two GPUs
+    python eval/studies/two_gpus.py --parts speed --speed-updates 20        # one part, where a command's time is short
+    python eval/studies/two_gpus.py --dry-run                               # tiny, by gloo on the CPU: does it run?
 
 Prints JSON, a line for each finding, and goes on with the next part where one fails; the exit status then is 1.
 
@@ -42,7 +42,7 @@ from batchnav.runtime.device import make_deterministic
 from batchnav.runtime.distributed.join import join
 from batchnav.runtime.distributed.ranks import Ranks
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 COMPARED = ("loss/loss", "loss/policy_loss", "loss/value_loss", "loss/entropy", "loss/grad_norm", "reward")
 TINY = PolicyConfig(base_width=4, visual_size=8, hidden_size=16, lstm_layers=1, embedding_size=8)
 
@@ -174,7 +174,7 @@ def same(options: Options) -> None:
     words += ["--updates", options.updates, "--compile" if options.compile else "--no-compile"]
     words += ["--graphs" if options.graphs else "--no-graphs", *(["--dry-run"] if options.dry_run else [])]
     one, several = (
-        findings(launched("eval/two_gpus.py", ranks, list(map(str, words))), options)[-1]
+        findings(launched("eval/studies/two_gpus.py", ranks, list(map(str, words))), options)[-1]
         for ranks in (1, options.ranks)
     )
     losses = [np.array(found["losses"]) for found in (one, several)]

@@ -1,6 +1,6 @@
 """Make the fixed episodes of assets/episodes, in 20 unseen scenes of a kind each.
 
-    python eval/make_episodes.py
+    python eval/publish/make_episodes.py
 
 The rule, in which no agent takes part: a scene's episodes are the first that `PointNavEnv` samples there with seed 0,
 by Habitat's rules (islands of radius >= 1.5 m, one storey, 1 to 30 m, most of the nearly straight ones left out). The

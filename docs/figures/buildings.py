@@ -1,7 +1,7 @@
 """The large buildings of docs/environments.md from above, to one scale, each with a long way round.
 
-    python eval/buildings.py --out docs/images/buildings.png
-    python eval/buildings.py --scenes block:1 block:5 block:6 --out docs/images/blocks.png
+    python docs/figures/buildings.py --out docs/images/buildings.png
+    python docs/figures/buildings.py --scenes block:1 block:5 block:6 --out docs/images/blocks.png
 
 Of many episodes in each building, drawn as training draws them, the one whose shortest path is longer than the straight
 line by most metres; prints both lengths.

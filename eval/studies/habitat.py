@@ -1,7 +1,7 @@
 """Play an episode file in habitat-sim beside our simulator, with the same policy: what differs first, and by how much.
 
-    python eval/habitat.py pointnav_h200 --episodes assets/episodes/val.json.gz --count 20
-    python eval/habitat.py runs/mine --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
+    python eval/studies/habitat.py pointnav_h200 --episodes assets/episodes/val.json.gz --count 20
+    python eval/studies/habitat.py runs/mine --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
 
 habitat-sim renders and walks on its own navmesh: the one beside Habitat's scene files, or the one that it bakes from
 our scenes' triangles. It has to be there, built from source for this Python. The most probable actions are taken.

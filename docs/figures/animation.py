@@ -1,6 +1,6 @@
 """README's animation: an agent in houses that nobody trained in, with what it sees and its way on the map.
 
-    python eval/animation.py --out docs/agents.webp
+    python docs/figures/animation.py --out docs/agents.webp
 
 Plays episodes spread evenly over the file, each once, as evaluation does, and draws all of them side by side. The agent
 sees what it was trained on; for people the same views are rendered again, larger, in colour, depth and semantics.
@@ -28,7 +28,7 @@ from batchnav.view.mosaic import colour_depth, colour_ids
 from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
 from batchnav.view.video import caption
 
-ASSETS = Path(__file__).resolve().parents[1] / "assets"
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
 SENSORS = ("rgb", "depth", "semantic")
 SEEN = frozenset({*COLOR_FIELDS, "category"})
 """What of the houses' looks these sensors read."""
