@@ -1,4 +1,4 @@
-"""Errors that batchnav raises: each names the file or argument, what was found, and what was expected."""
+"""Exceptions of batchnav. Messages name the file or argument, what was found and what was expected."""
 
 import reprlib
 from typing import Any
@@ -16,30 +16,30 @@ def shortened(value: Any) -> str:
 
 
 class BatchnavError(Exception):
-    """Base of every error that batchnav raises on purpose."""
+    """Base class of all errors that batchnav raises."""
 
     of_all_ranks = False
-    """Where several processes train together: whether all of them raise it at once, each with the same words."""
+    """Whether all ranks of a distributed run raise this error together, with the same message."""
 
 
 class MeshError(BatchnavError):
-    """A mesh or scene file that cannot be used."""
+    """A mesh or scene file that is invalid."""
 
 
 class NavMeshError(BatchnavError):
-    """A navmesh file that cannot be read, or a mesh from which none can be made."""
+    """A navmesh file that is invalid, or a mesh from which no navmesh can be baked."""
 
 
 class EpisodeError(BatchnavError):
-    """An episode file, or an episode in it, that cannot be used."""
+    """An episode file, or an episode in it, that is invalid."""
 
 
 class CheckpointError(BatchnavError):
-    """Weights or a resume state that cannot be loaded."""
+    """Weights or a training state that cannot be loaded."""
 
 
 class DivergenceError(BatchnavError):
-    """Training whose loss is no longer finite."""
+    """A training loss that is not finite."""
 
     of_all_ranks = True
 
@@ -49,8 +49,8 @@ class ArgumentError(BatchnavError, ValueError):
 
 
 class ConfigError(ArgumentError):
-    """A configuration file or option that is unknown, of the wrong type, or out of range."""
+    """A configuration file or option that is unknown, has the wrong type or is out of range."""
 
 
 class DeviceError(BatchnavError):
-    """A device that was asked for and is not there, or lacks something."""
+    """A device that is not available or lacks a feature."""

@@ -47,7 +47,8 @@ from batchnav.runtime.kernels.decorators import (
     device_function,
     inline_function,
 )
-from batchnav.runtime.kernels.intrinsics import let_successor_start, load4, store4, wait_for_predecessor
+from batchnav.runtime.kernels.intrinsics import load4, store4
+from batchnav.runtime.kernels.synchronization import let_successor_start, wait_for_predecessor
 
 MAX_BLOCK = 1024
 """CUDA's most threads in a block."""

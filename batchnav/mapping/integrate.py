@@ -16,7 +16,7 @@ import torch
 
 from batchnav.geometry.pose import camera_axes, forward
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
-from batchnav.runtime.kernels.intrinsics import atomic_add
+from batchnav.runtime.kernels.synchronization import atomic_add
 
 SIDE = 192
 """Cells along the map's sides."""

@@ -61,8 +61,8 @@ from batchnav.mapping.shortest_path import Search, bound_of, clear_lines, find_w
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, lean_function
-from batchnav.runtime.kernels.intrinsics import sync_lanes
 from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.kernels.synchronization import sync_lanes
 from batchnav.runtime.threads import num_threads
 from batchnav.sensors.camera import MAIN
 from batchnav.sensors.depth import DepthConfig, MeasuredDepth

@@ -45,7 +45,7 @@ from batchnav.mapping.shortest_path import (
     toll,
 )
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
-from batchnav.runtime.kernels.intrinsics import atomic_add, atomic_min
+from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min
 
 _AHEAD = 24
 """Cells of the way that are looked at for the farthest in a straight line, and drawn."""

@@ -24,7 +24,7 @@ import torch
 
 from batchnav.mapping.integrate import CELLS, LONGEST, OBSTACLE, SHARED, SIDE, WALKED
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
-from batchnav.runtime.kernels.intrinsics import atomic_add, atomic_min, atomic_or, sync_lanes
+from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min, atomic_or, sync_lanes
 
 PARTS = 4
 """Of which tolls are whole numbers: guesses are finer than what is known."""

@@ -1,1 +1,1 @@
-"""What the world and the learner stand on: devices, kernels, launches, graphs, random numbers, files."""
+"""Base layer of all packages: devices, kernels, CUDA graphs, random numbers, distributed processes, files, console."""

@@ -1,4 +1,4 @@
-"""Checks of what calls are given, and when: each error names what was found and what was expected."""
+"""Checks of arguments; each error states what was found and what was expected."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import numpy as np
 from batchnav.errors import ArgumentError
 
 MAX_SEED = 2**63 - 1
-"""Kernels take seeds as int64."""
+"""Largest seed: kernels take seeds as int64."""
 
 
 def check_int(name: str, value: Any, low: int, high: int) -> int:
-    """A whole number from `low` to `high`, Python's or NumPy's, as an int; ArgumentError for anything else."""
+    """A Python or NumPy integer from `low` to `high`, as an int. ArgumentError for anything else."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not low <= int(value) <= high:
         raise ArgumentError(f"{name}: found {value!r}, expected an integer from {low} to {high}")
     return int(value)
 
 
 def check_seed(seed: Any) -> int:
-    """A seed, a whole number from 0 to `MAX_SEED`; ArgumentError for anything else."""
+    """A seed: an integer from 0 to `MAX_SEED`. ArgumentError for anything else."""
     return check_int("seed", seed, 0, MAX_SEED)
 
 
 def check_number(name: str, value: Any, low: float, high: float) -> float:
-    """A number from `low` to `high`, Python's or NumPy's, as a float; ArgumentError for anything else."""
+    """A Python or NumPy number from `low` to `high`, as a float. ArgumentError for anything else."""
     numeric = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not numeric or not low <= value <= high:
         raise ArgumentError(f"{name}: found {value!r}, expected a number from {low:g} to {high:g}")
@@ -34,18 +34,18 @@ def check_number(name: str, value: Any, low: float, high: float) -> float:
 
 
 def check_kind(name: str, value: Any, kind: type) -> None:
-    """ArgumentError where an argument is not of a class of ours."""
+    """ArgumentError where an argument is not an instance of `kind`."""
     if not isinstance(value, kind):
         raise ArgumentError(f"{name}: found {type(value).__name__}, expected a {kind.__name__}")
 
 
 def refuse_copies(self: Any, protocol: SupportsIndex) -> NoReturn:
-    """As a class's `__reduce_ex__`: ArgumentError where it is to be copied or pickled.
+    """`__reduce_ex__` of classes that cannot be copied or pickled; raises ArgumentError.
 
-    Kernels hold views of its tensors; the views' copies would no longer be what its tensors' copies show.
+    Kernels hold views of their tensors; in a copy these views would not refer to the copied tensors.
     """
     name = type(self).__name__
-    raise ArgumentError(f"{name}: found one to be copied or pickled, expected to be made anew: kernels hold its memory")
+    raise ArgumentError(f"{name}: cannot be copied or pickled, since kernels hold its memory; create a new one")
 
 
 def check_open(env: Any) -> None:

@@ -1,4 +1,4 @@
-"""What environments are given and give away: actions of any array's kind, results of their caller's own."""
+"""Conversion of the inputs and outputs of environments: actions and masks in, results out."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import torch
 from batchnav.errors import ArgumentError
 
 OUTPUTS = ("torch", "numpy")
-"""The kinds of arrays that results may be."""
+"""Array types of results."""
 
 
 def as_actions(actions: Any, device: torch.device, dtype: torch.dtype = torch.int64) -> Any:
-    """Actions as a tensor of `dtype`: lists and NumPy arrays go to the device, whole numbers of any width will do.
+    """Actions as a tensor of `dtype`. Lists and NumPy arrays are copied to the device; tensors stay on their device.
 
-    Tensors stay on their device, and those of `dtype` are passed through. ArgumentError for what is no array of
-    numbers, or where whole numbers are expected and others found.
+    ArgumentError for anything else than an array of numbers, and for floats or bools where integers are expected.
     """
     if isinstance(actions, torch.Tensor):
         tensor = actions
@@ -31,12 +30,12 @@ def as_actions(actions: Any, device: torch.device, dtype: torch.dtype = torch.in
     if tensor.dtype == dtype:
         return tensor
     if not dtype.is_floating_point and (tensor.is_floating_point() or tensor.dtype == torch.bool):
-        raise ArgumentError(f"actions: found {tensor.dtype}, expected whole numbers")
+        raise ArgumentError(f"actions: found {tensor.dtype}, expected integers")
     return tensor.to(dtype)
 
 
 def as_mask(mask: Any, num_envs: int, device: torch.device) -> torch.Tensor:
-    """Which environments are meant, bool [N]: a tensor or an array. ArgumentError for what is not, or names none."""
+    """A mask of environments as a bool [N] tensor. ArgumentError for another shape or dtype, or if nothing is set."""
     try:
         found = mask if isinstance(mask, torch.Tensor) else torch.as_tensor(np.asarray(mask))
     except (TypeError, ValueError) as error:
@@ -50,17 +49,17 @@ def as_mask(mask: Any, num_envs: int, device: torch.device) -> torch.Tensor:
 
 
 def check_torch(observation: Any) -> None:
-    """ArgumentError for what an environment returned as its observation where that is not torch's."""
+    """ArgumentError where an observation contains anything else than torch tensors."""
     for value in observation.values() if isinstance(observation, Mapping) else (observation,):
         if not isinstance(value, torch.Tensor):
             raise ArgumentError(
-                f"env: found {type(value).__name__} as an observation, expected a torch.Tensor: that of an environment "
-                'made with output="torch"'
+                f"env: found {type(value).__name__} as an observation, expected a torch.Tensor; make the environment "
+                'with output="torch"'
             )
 
 
 def to_output(value: Any, copy: bool, output: str) -> Any:
-    """A result, with the tensors in its tuples and mappings copied, or as NumPy arrays, where that is wanted."""
+    """A result whose tensors (in tuples and mappings) are copied if `copy`, and NumPy arrays if `output` is "numpy"."""
     if not copy and output == "torch":
         return value
     if isinstance(value, torch.Tensor):

@@ -1,4 +1,4 @@
-"""Which device is used, and how."""
+"""Device selection, memory checks and determinism."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from batchnav.runtime.kernels.decorators import cuda
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
-    """A usable torch device ("auto" takes CUDA where it is); DeviceError where it is not there."""
+    """A usable torch device; "auto" is CUDA where available, else the CPU. DeviceError where it is not available."""
     if str(device) == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -26,27 +26,29 @@ def resolve_device(device: str | torch.device) -> torch.device:
         raise DeviceError(f"device: found {str(device)!r}, expected 'cpu' or 'cuda'")
     if device.type == "cuda":
         if not torch.cuda.is_available():
-            raise DeviceError(f"device {str(device)!r} was asked for, but torch sees no CUDA device")
+            raise DeviceError(f"device {str(device)!r}: found no CUDA device, expected one; use device='cpu'")
         if importlib.util.find_spec("numba_cuda") is None:
             raise DeviceError(
-                f"device {str(device)!r}: found no numba-cuda to compile kernels for it, expected it: pip install "
-                f"'batchnav[cuda]', or --device cpu"
+                f"device {str(device)!r}: found no numba-cuda, which compiles kernels for it; pip install "
+                f"'batchnav[cuda]', or use --device cpu"
             )
         if device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
         if device.index >= torch.cuda.device_count():
-            raise DeviceError(f"device {str(device)!r} was asked for, but there are {torch.cuda.device_count()}")
+            raise DeviceError(
+                f"device {str(device)!r}: found {torch.cuda.device_count()} CUDA devices, expected a lower index"
+            )
         if device.index != torch.cuda.current_device():
             torch.cuda.set_device(device)
         cuda.select_device(device.index)
         return device
-    return torch.device("cpu")  # without a number, as tensors have it
+    return torch.device("cpu")  # without an index, as tensors report it
 
 
 def check_memory(name: str, num_bytes: int, device: torch.device) -> None:
-    """ArgumentError where `name` asks for more bytes than the device has in all.
+    """ArgumentError where `num_bytes` exceeds the device's total memory.
 
-    To be called before they are allocated: Linux promises more than there is, and then ends the process.
+    Call it before an allocation: Linux overcommits memory and kills the process later.
     """
     if device.type == "cuda":
         most = torch.cuda.get_device_properties(device).total_memory
@@ -58,14 +60,15 @@ def check_memory(name: str, num_bytes: int, device: torch.device) -> None:
 
 
 def make_deterministic() -> None:
-    """Let torch use only operations that give the same bits twice, where it has them. Before anything runs on CUDA."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS else picks workspaces, and sums, by timing
-    # Warnings, not errors: a cumulative sum over a few actions is refused by name, though each row has one thread.
+    """Select torch's deterministic operations, where it has them. Call it before any CUDA operation."""
+    # Else cuBLAS chooses workspaces and reduction orders by timing.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    # Warnings, not errors: torch rejects `cumsum`, though over a few actions it is deterministic (one thread per row).
     torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 def machine(device: str | torch.device) -> str:
-    """The GPU's name, or "CPU: model, N cores" for the cores that this process may use."""
+    """Name of the GPU, or "CPU: model, N cores" with the cores available to this process."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     model = platform.processor() or platform.machine()

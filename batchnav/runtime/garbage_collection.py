@@ -1,4 +1,4 @@
-"""Python's garbage collector, and who asks it to rest."""
+"""Pausing Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _lock = threading.RLock()
-_resting = 0
+_pauses = 0
 _was_on = True
 
 
 def pause() -> None:
-    """Switch the collector off until `resume`; threads that do so at once wait for the last of them."""
-    global _resting, _was_on
+    """Switch the collector off until `resume`. Pauses nest and may overlap in several threads."""
+    global _pauses, _was_on
     with _lock:
-        if _resting == 0:
+        if _pauses == 0:
             _was_on = gc.isenabled()
             gc.disable()
-        _resting += 1
+        _pauses += 1
 
 
 def resume() -> None:
-    """The end of a `pause`: the last one's switches the collector on again, if it was on."""
-    global _resting
+    """End a `pause`; the last one switches the collector on again, if it was on before."""
+    global _pauses
     with _lock:
-        _resting -= 1
-        if _resting == 0 and _was_on:
+        _pauses -= 1
+        if _pauses == 0 and _was_on:
             gc.enable()
 
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """`pause`, and `resume` at the end."""
+    """Context manager of `pause` and `resume`."""
     pause()
     try:
         yield

@@ -9,7 +9,7 @@ reflected.
 On the GPU a thread follows one pixel to its end (`color_at`). On the CPU pixels that have a patch are collected, and
 each part of the way is a loop over them, which LLVM turns into vector instructions. Their rows of patches, materials
 and levels are turned into columns before (`load_columns`), since a gather takes as long as loading number by number.
-The arrays between the loops are the function's own (`room_for`): loads whose place is not known beforehand are moved
+The arrays between the loops are the function's own (`thread_array`): loads whose place is not known beforehand are moved
 only past stores that cannot be to the same memory. And they are indexed by the loop's counter alone: of any other sum
 numba asks whether it is negative, and LLVM makes gathers of that again.
 """
@@ -22,7 +22,7 @@ import numpy as np
 
 from batchnav.geometry.camera import pixel_ray, pixel_spacing
 from batchnav.runtime.kernels.decorators import device_function, inline_function
-from batchnav.runtime.kernels.intrinsics import GROUP, float_bits, fma, load4, load_columns, room_for
+from batchnav.runtime.kernels.intrinsics import GROUP, float_bits, fma, load4, load_columns, thread_array
 from batchnav.scene.textures import SIZE, WRAP_V_SHIFT
 from batchnav.sensors.texture import WRAP_BITS, mip_level, read_level, wrapped
 
@@ -33,7 +33,7 @@ _A, _U, _V, _N = np.int32(0), np.int32(4), np.int32(8), np.int32(12)
 _COLOR, _TEXTURE, _FIRST, _UNIT = np.int32(0), np.int32(SIZE), np.int32(0), np.int32(1)
 LANES = 64
 """Pixels that the CPU shades together."""
-_floats, _ints = room_for(LANES, np.float32), room_for(LANES, np.int32)
+_floats, _ints = thread_array(LANES, np.float32), thread_array(LANES, np.int32)
 
 
 class Paint(NamedTuple):

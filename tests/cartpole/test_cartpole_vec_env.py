@@ -80,7 +80,7 @@ def test_a_closed_environment_is_refused(make):
 @ENVS
 def test_none_is_copied_or_pickled(make):
     for copied in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(ArgumentError, match="found one to be copied or pickled"):
+        with pytest.raises(ArgumentError, match="cannot be copied or pickled"):
             copied(make(3))
 
 

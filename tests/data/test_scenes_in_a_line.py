@@ -69,5 +69,5 @@ def test_what_is_compiled_is_told():
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
     found = subprocess.run([sys.executable, "-c", COMPILE], capture_output=True, text=True, check=True, env=environment)
     lines = found.stderr.splitlines()
-    assert "compiling kernels" in lines[0] and lines[0].endswith("the first is __main__.two")
+    assert "compiling kernels" in lines[0] and lines[0].endswith("first: __main__.two")
     assert lines[1].startswith("compiled __main__.two in") and len(lines) == 2

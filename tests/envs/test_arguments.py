@@ -54,7 +54,7 @@ def test_arguments_of_the_wrong_kind_are_named(bank, name, value):
 def test_none_is_copied_or_pickled(bank):
     env = make(bank)
     for copied in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(ArgumentError, match="NavEnv: found one to be copied or pickled"):
+        with pytest.raises(ArgumentError, match="NavEnv: cannot be copied or pickled"):
             copied(env)
 
 

@@ -183,7 +183,7 @@ def test_options_that_are_none_are_named(make, options, message):
     env.reset()
     with pytest.raises(ArgumentError, match=message):
         env.reset(options=options)
-    with pytest.raises(ArgumentError, match="expected whole numbers"):
+    with pytest.raises(ArgumentError, match="expected integers"):
         env.step(np.zeros(N))
 
 

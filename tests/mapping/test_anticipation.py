@@ -208,7 +208,7 @@ def test_resuming_goes_on_with_guesses(house, weights):
 def test_what_is_no_network_is_refused(house, weights, tmp_path):
     with pytest.raises(ConfigError, match="'occupancy' with sensors depth, expected ego_map or waypoint among them"):
         batchnav.PointNavEnv([house], 2, "cpu", anticipation="occupancy")
-    with pytest.raises(ConfigError, match=r"nothing: no such file, nor a weights file of that name"):
+    with pytest.raises(ConfigError, match=r"nothing: no such file or weights file"):
         batchnav.PointNavEnv([house], 2, "cpu", sensors=SENSORS, anticipation="nothing")
     path, tensors = tmp_path / "mine.safetensors", load_file(weights)
     path.write_bytes(weights.read_bytes()[:1000])

@@ -191,7 +191,7 @@ def test_bad_options_are_named(kind, options, name):
 def test_none_is_copied_or_pickled(kind):
     renderer = kind(bank_of([room()], "cpu"), 2)
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(ArgumentError, match=f"{kind.__name__}: found one to be copied"):
+        with pytest.raises(ArgumentError, match=f"{kind.__name__}: cannot be copied or pickled"):
             copied(renderer)
 
 

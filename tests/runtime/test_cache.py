@@ -59,20 +59,20 @@ def test_anothers_folder_is_refused_and_roots_is_not(folder, monkeypatch):
         made()
         os.chown(folder, 12345, -1)
         owner = 12345
-    with pytest.raises(ArgumentError, match=rf"found one of user {owner}'s, .*BATCHNAV_CACHE"):
+    with pytest.raises(ArgumentError, match=rf"found a folder of user {owner}, .*BATCHNAV_CACHE"):
         made()
 
 
 def test_a_file_in_its_place_is_named(folder):
     folder.write_text("no folder")
-    with pytest.raises(ArgumentError, match=r"cache folder .* cannot be made .*BATCHNAV_CACHE"):
+    with pytest.raises(ArgumentError, match=r"cache folder .* cannot be created .*BATCHNAV_CACHE"):
         made()
 
 
 def test_one_that_cannot_be_written_is_named(folder, monkeypatch):
     made()
     monkeypatch.setattr(cache.os, "access", lambda *_: False)  # as in an image that is mounted read-only; root may all
-    with pytest.raises(ArgumentError, match=rf"cache folder {folder}: cannot be written: set BATCHNAV_CACHE"):
+    with pytest.raises(ArgumentError, match=rf"cache folder {folder}: cannot be written; set BATCHNAV_CACHE"):
         made()
 
 

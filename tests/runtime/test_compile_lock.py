@@ -69,7 +69,7 @@ def test_a_process_waits_for_who_compiles_and_says_so(start, tmp_path):
         while "waiting for" not in line:
             line = second.stderr.readline()
             assert line, "found no line, expected one that says what is waited for"
-        assert line == "waiting for kernel_of_test.total, which another process compiles\n"
+        assert line == "waiting for another process to compile kernel_of_test.total\n"
         assert second.poll() is None
     assert second.communicate(timeout=900)[0] == "10 0 1\n"
 

@@ -46,7 +46,7 @@ def capability(monkeypatch, tmp_path):
 def compiled(arguments=ARGUMENTS, function=_double, **options):
     """A kernel of a process that begins: its code, and whether it had to be compiled."""
     kernel = cuda.jit(function, **options)
-    kernel._cache = cubins.Cubins(kernel)
+    kernel._cache = cubins.CubinCache(kernel)
     code = kernel.compile(arguments).library.get_cubin().code
     return code, bool(kernel._cache_misses)
 
@@ -83,7 +83,7 @@ def test_a_damaged_file_is_made_anew(capability, tmp_path, damage):
 
 def test_places_of_fields_are_part_of_the_name(capability):
     """A type's text has its fields' types, without their names."""
-    cache, codegen = cubins.Cubins(cuda.jit(_double)), types.SimpleNamespace(magic_tuple=lambda: ())
+    cache, codegen = cubins.CubinCache(cuda.jit(_double)), types.SimpleNamespace(magic_tuple=lambda: ())
     paths, texts = set(), set()
     for fields in ("near far", "far near"):
         pair = nb.NamedUniTuple(nb.float32, 2, collections.namedtuple("Pair", fields))
@@ -119,8 +119,8 @@ def test_a_kernel_that_cannot_be_kept_runs(capability, tmp_path, caplog):
 
 def test_kernels_of_the_package_are_kept_and_others_are_not():
     """Others' sources are not known."""
-    assert isinstance(batch.step_cuda._cache, cubins.Cubins)
-    assert not isinstance(cuda_kernel(_double)._cache, cubins.Cubins)
+    assert isinstance(batch.step_cuda._cache, cubins.CubinCache)
+    assert not isinstance(cuda_kernel(_double)._cache, cubins.CubinCache)
 
 
 @pytest.mark.cuda
@@ -129,7 +129,7 @@ def test_a_kept_kernel_runs(tmp_path, monkeypatch):
     source = torch.arange(1000, dtype=torch.float32, device="cuda")
     for misses in (1, 0):
         kernel = cuda.jit(_double)
-        kernel._cache = cubins.Cubins(kernel)
+        kernel._cache = cubins.CubinCache(kernel)
         target = torch.zeros_like(source)
         kernel[8, 128](cuda.as_cuda_array(source), cuda.as_cuda_array(target))
         assert torch.equal(target, 2 * source) and sum(kernel._cache_misses.values()) == misses

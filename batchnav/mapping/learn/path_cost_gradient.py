@@ -18,8 +18,8 @@ from batchnav.mapping.integrate import CELLS, OBSTACLE, SIDE, Known
 from batchnav.mapping.shortest_path import NEVER, NOWHERE, Search, dearest, find_ways, next_of_way, pace
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function, lean_function
-from batchnav.runtime.kernels.intrinsics import atomic_add
 from batchnav.runtime.kernels.launch import launch
+from batchnav.runtime.kernels.synchronization import atomic_add
 
 _BLOCK, _CREDIT_BLOCK = 512, 32
 """CUDA: threads that search a map, and that follow its ways back."""

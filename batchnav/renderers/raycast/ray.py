@@ -16,7 +16,7 @@ from batchnav.geometry.pose import camera_axes
 from batchnav.geometry.triangle import ray_four_triangles, ray_triangles
 from batchnav.renderers.options import NEAR
 from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, device_function, inline_function
-from batchnav.runtime.kernels.intrinsics import room_for
+from batchnav.runtime.kernels.intrinsics import thread_array
 from batchnav.scene.bvh import MAX_LEVELS, read_leaf, read_node
 
 BLOCK_WIDTH, BLOCK_HEIGHT = 16, 8
@@ -26,7 +26,7 @@ FEW_PIXELS = 2**20
 each sooner done."""
 NOTHING = np.int32(-1)
 """The triangle of a pixel that sees none."""
-_room_for_stack = room_for(MAX_LEVELS, np.int32)
+_room_for_stack = thread_array(MAX_LEVELS, np.int32)
 
 
 @inline_function

@@ -1,1 +1,1 @@
-"""Progress and announcements on a terminal."""
+"""Progress bars and status lines."""

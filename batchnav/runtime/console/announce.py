@@ -1,4 +1,4 @@
-"""What takes long the first time says so: kernels that compile, scenes that are made."""
+"""Status lines about slow first-time work: kernels that are compiled, scenes that are built."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from numba.core import event as events
 from batchnav.runtime.files.cache import cache_folder
 
 SECONDS = 1.0
-"""Kernels that took less to compile are counted, and not named."""
+"""Kernels that compile faster are counted but not named."""
 log = logging.getLogger("batchnav")
 
 
 def announce(text: str) -> None:
-    """A line for whoever waits: in the log where there is one, else on stderr, in terminals and notebooks alike."""
+    """Print a status line: to the `batchnav` logger if it has handlers, else to stderr."""
     if log.hasHandlers():
         log.info("%s", text)
     elif log.isEnabledFor(logging.INFO) or log.level == logging.NOTSET:
@@ -26,29 +26,27 @@ def announce(text: str) -> None:
 
 
 def number_of(count: int, noun: str) -> str:
-    """A number with what it counts, as "1 scene" or "1,024 scenes"."""
+    """A count with its noun, as "1 scene" or "1,024 scenes"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 class Compilations(events.Listener):
-    """Tells which kernels numba compiles, one within another as one."""
+    """Announces the kernels that numba compiles; nested compilations count as one."""
 
     def __init__(self) -> None:
         self.count, self.seconds = 0, 0.0
         self._depth, self._start = 0, 0.0
 
     def on_start(self, event: Any) -> None:
-        """A compilation begins."""
+        """Start of a compilation."""
         if self._depth == 0:
             self._start = time.perf_counter()
             if self.count == 0:
-                announce(
-                    f"compiling kernels, which is done once and kept in {cache_folder()}: the first is {_name(event)}"
-                )
+                announce(f"compiling kernels, once; cached in {cache_folder()}; first: {_name(event)}")
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
-        """A compilation is over."""
+        """End of a compilation."""
         self._depth -= 1
         if self._depth == 0:
             took = time.perf_counter() - self._start
@@ -60,12 +58,12 @@ class Compilations(events.Listener):
 
 def _name(event: Any) -> str:
     if not isinstance(event.data, dict) or "dispatcher" not in event.data:
-        return "one for CUDA"  # whose compiler names none
+        return "a CUDA kernel"  # the CUDA compiler gives no name
     return name_of(event.data["dispatcher"].py_func)
 
 
 def name_of(kernel: Callable) -> str:
-    """A kernel's name in the package, as "navmesh.batch.step_cpu"."""
+    """Name of a kernel within the package, as "navmesh.batch.step_cpu"."""
     return f"{kernel.__module__.removeprefix('batchnav.')}.{kernel.__name__}"
 
 

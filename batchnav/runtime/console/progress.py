@@ -1,4 +1,4 @@
-"""How far long work is: a bar where somebody sees one, a line now and then elsewhere."""
+"""Progress of long work: a bar on terminals and in notebooks, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.progress import Progress
 from batchnav.runtime.console.announce import announce
 
 SECONDS_BETWEEN_LINES = 5.0
-"""Where nobody can see a bar."""
+"""Shortest time between two lines where no bar is shown."""
 
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A function to call with how many of `total` are done by now.
+    """Context manager: a function that takes the number of finished items of `total`.
 
-    A bar on a terminal, and in a notebook that has widgets, a line now and then elsewhere.
+    It shows a bar on a terminal and in a notebook with widgets, else a line every SECONDS_BETWEEN_LINES.
     """
     console, last = Console(stderr=True), time.monotonic()
     shown = console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)

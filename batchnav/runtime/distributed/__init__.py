@@ -1,1 +1,1 @@
-"""Several processes that train one policy."""
+"""Distributed training: ranks, their start and their heartbeat."""

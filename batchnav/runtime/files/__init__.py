@@ -1,1 +1,1 @@
-"""Files written whole or not at all, bundled files, and the cache."""
+"""Atomic file writes, bundled files and the cache folder."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, folders that one process at a time writes, and reading only files."""
+"""Atomic file writes, folder locks and safe reads of files."""
 
 from __future__ import annotations
 
@@ -26,26 +26,30 @@ log = logging.getLogger(__name__)
 
 
 def as_path(path: Any) -> Path:
-    """What a caller gave as a path. ArgumentError where it is none, or longer than the file system's can be."""
+    """A caller's argument as a Path. ArgumentError where it is not a path or too long for the file system."""
     try:
         path = Path(path)
         path.lstat()
     except TypeError as error:
         raise ArgumentError(f"path: found {shortened(path)}, expected a string or a Path") from error
-    except (OSError, ValueError) as error:  # other kinds are told by whoever reads it
+    except (OSError, ValueError) as error:  # other errors are reported when the file is read
         if getattr(error, "errno", None) == errno.ENAMETOOLONG:
-            raise ArgumentError(f"path: found {shortened(str(path))}, expected a shorter one") from error
+            raise ArgumentError(f"path: found {shortened(str(path))}, expected a shorter path") from error
     return path
 
 
 @contextlib.contextmanager
 def replacing(path: Path, error: type[BatchnavError], make_folder: bool = True, durable: bool = True) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends, and is gone when it fails.
+    """Context manager: a temporary path in the same folder that replaces `path` at the end, or is removed on failure.
 
-    The folder is made where there is none, unless `make_folder` is off. Before the block is over the content reaches
-    the disk, then the name: after a power cut too `path` holds the old content or the new. Not `durable`, a power cut
-    may leave a damaged file, which is for caches with check sums: the disk is not waited for. A process that is killed
-    leaves the temporary file (`remove_leftovers`). Raises `error` where the file cannot be written.
+    A killed process leaves the temporary file (see `remove_leftovers`).
+
+    Args:
+        path: file to replace.
+        error: exception class where the file cannot be written.
+        make_folder: create the parent folder if needed.
+        durable: flush content and name to disk, so that `path` holds the old or the new content even after a power
+            failure. Off for caches with checksums, which may be damaged by a power failure.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -65,25 +69,25 @@ def replacing(path: Path, error: type[BatchnavError], make_folder: bool = True, 
 
 
 def check_writable(folder: Path, error: type[BatchnavError]) -> None:
-    """Raise `error` where nothing can be written into a folder, or into one to be made there. Makes nothing."""
+    """Raise `error` where a folder, which need not exist, could not be created or written. Creates nothing."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not there.is_dir():
-        raise error(f"{folder}: found a file at {there}, expected a folder, or a place for one")
+        raise error(f"{folder}: found a file at {there}, expected a folder or a place for one")
     if not os.access(there, os.W_OK | os.X_OK):
         raise error(f"{folder}: cannot be written (nothing may be made in {there})")
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what killed processes left of `replacing(path)`. No other process may be writing it."""
+    """Remove temporary files that killed processes left of `path`. No other process may be writing `path`."""
     for part in path.parent.glob(f".{path.name}.????????.part"):
         part.unlink(missing_ok=True)
 
 
 def lock_folder(folder: Path, error: type[BatchnavError]) -> IO[str]:
-    """Lock a folder for this process until the file that is returned is closed, or the process ends, however it ends.
+    """Lock a folder for this process until the returned file is closed or the process ends.
 
-    The file, `.lock`, says whose the folder is. Raises `error` where that is another process's, or where nothing can be
-    written there.
+    The file, `.lock`, names the process. Raises `error` where another process holds the lock or the folder is not
+    writable.
     """
     try:
         file = open(folder / ".lock", "a+", encoding="utf-8")  # noqa: SIM115
@@ -94,9 +98,9 @@ def lock_folder(folder: Path, error: type[BatchnavError]) -> IO[str]:
     except BlockingIOError as problem:
         owner = _owner(file)
         file.close()
-        raise error(f"{folder}: found it in use by {owner}, expected a folder that no other run writes") from problem
-    except OSError as problem:  # some network file systems lock nothing
-        log.warning("%s: cannot be locked (%s): see to it that no other run writes there", folder, problem.strerror)
+        raise error(f"{folder}: found it in use by {owner}, expected a folder that no other run uses") from problem
+    except OSError as problem:  # some network file systems have no locks
+        log.warning("%s: cannot be locked (%s); make sure that no other run writes to it", folder, problem.strerror)
     try:
         file.truncate(0)
         since = time.strftime("%Y-%m-%d %H:%M:%S %z")
@@ -110,7 +114,7 @@ def lock_folder(folder: Path, error: type[BatchnavError]) -> IO[str]:
 
 
 def safetensors_bytes(arrays: Mapping[str, torch.Tensor | np.ndarray], metadata: Mapping[str, str]) -> bytes:
-    """A safetensors file: the same bytes for the same content (the library writes metadata in a random order)."""
+    """Content of a safetensors file; deterministic, while the library writes metadata in random order."""
     data = safetensors.torch.save({name: torch.as_tensor(array) for name, array in arrays.items()})
     end = 8 + int.from_bytes(data[:8], "little")
     header = {"__metadata__": dict(sorted(metadata.items())), **json.loads(data[8:end])}
@@ -120,19 +124,19 @@ def safetensors_bytes(arrays: Mapping[str, torch.Tensor | np.ndarray], metadata:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file's content, or a folder's names, are on the disk."""
+    """Flush a file's content, or a folder's entries, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as problem:
-        if problem.errno != errno.EINVAL:  # a file system that does not offer it
+        if problem.errno != errno.EINVAL:  # the file system does not support it
             raise
     finally:
         os.close(handle)
 
 
 def _owner(file: IO[str]) -> str:
-    """Who wrote a lock file."""
+    """The process that a lock file names."""
     file.seek(0)
     try:
         owner = json.load(file)
@@ -142,7 +146,7 @@ def _owner(file: IO[str]) -> str:
 
 
 def read_regular(path: Path, error: type[BatchnavError]) -> bytes:
-    """The bytes of a regular file; `error` names any other: a pipe would wait for ever, a device never end."""
+    """Content of a regular file. Raises `error` for other kinds: a pipe may block forever, a device may never end."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise error(f"{path}: is a folder, a pipe or a device, expected a file")

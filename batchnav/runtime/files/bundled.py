@@ -1,6 +1,6 @@
-"""What comes with the project, by name: configurations, fixed episodes and trained networks.
+"""Files bundled with the project, by name: configurations, fixed episodes and trained networks.
 
-An installed package has them inside, a checkout at its top level, where `pyproject.toml` takes them from.
+An installed package contains them; in a checkout they are at the top level, from where `pyproject.toml` includes them.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ def _folder(name: str) -> Path:
 ASSETS, CONFIGS = _folder("assets"), _folder("configs")
 EPISODES, POLICIES, ANTICIPATION = ASSETS / "episodes", ASSETS / "policies", ASSETS / "anticipation"
 WEIGHTS = "policy.safetensors"
-"""The file of a policy in its folder: a run's, or one that comes with the project."""
+"""File name of a policy's weights, in a run folder or in a bundled policy's folder."""
 
 
 def find_config(name: str | Path) -> Path:
-    """A configuration file by its path, or by name: "pointnav_cpu" is `configs/pointnav_cpu.yaml`. ConfigError."""
+    """A configuration file by path or name; "pointnav_cpu" is `configs/pointnav_cpu.yaml`. ConfigError if not found."""
     return _find(name, CONFIGS, "*.yaml", "configuration", ConfigError)
 
 
 def find_episodes(name: str | Path) -> Path:
-    """An episode file by its path, or by name: "val" is `assets/episodes/val.json.gz`. EpisodeError."""
+    """An episode file by path or name; "val" is `assets/episodes/val.json.gz`. EpisodeError if not found."""
     return _find(name, EPISODES, "*.json.gz", "episode file", EpisodeError)
 
 
 def find_split(split: str, episode_file: str) -> Path:
-    """The fixed episodes of a split, by the name that a task has for such files (`Task.episode_file`). EpisodeError."""
+    """The fixed episode file of a split, by a task's pattern (`Task.episode_file`). EpisodeError if not found."""
     path = EPISODES / episode_file.format(split=split)
     if not path.is_file():
         before, _, after = episode_file.partition("{split}")
@@ -48,7 +48,7 @@ def find_split(split: str, episode_file: str) -> Path:
 
 
 def find_policy(name: str | Path) -> Path:
-    """A policy's weights: a file, a run's folder, or a name as "pointnav_h200". CheckpointError."""
+    """A policy's weights by file, run folder or name, as "pointnav_h200". CheckpointError if not found."""
     folder = as_path(name)
     if folder.is_dir():
         name = folder / WEIGHTS
@@ -56,14 +56,14 @@ def find_policy(name: str | Path) -> Path:
 
 
 def find_anticipation(name: str | Path) -> Path:
-    """Weights that guess what is unseen: a file, or a name as "occupancy". ConfigError."""
+    """Weights of an occupancy anticipation network by file or name, as "occupancy". ConfigError if not found."""
     return _find(as_path(name), ANTICIPATION, "*.safetensors", "weights file", ConfigError)
 
 
 def check_bundled(path: Path, error: type[BatchnavError]) -> None:
-    """Raise `error` where a file that comes with the project is not the one whose SHA-256 assets/MANIFEST.toml states.
+    """Raise `error` where a bundled file's SHA-256 differs from that in assets/MANIFEST.toml.
 
-    Other files, also those in `assets` that it does not list, pass.
+    Files that the manifest does not list pass.
     """
     path, manifest = path.resolve(), ASSETS / "MANIFEST.toml"
     if not path.is_relative_to(ASSETS) or not manifest.is_file():
@@ -73,17 +73,15 @@ def check_bundled(path: Path, error: type[BatchnavError]) -> None:
         return
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != listed["sha256"]:
-        raise error(f"{path}: found a file of SHA-256 {found}, expected {listed['sha256']}, which {manifest} states")
+        raise error(f"{path}: found SHA-256 {found}, expected {listed['sha256']}, as in {manifest}; download it again")
 
 
 def _find(name: str | Path, folder: Path, pattern: str, what: str, error: type[BatchnavError]) -> Path:
-    """A path that is there, else what `pattern` finds in `folder`, by the part of it that the star stands for."""
+    """An existing path, else the file in `folder` that matches `pattern` with the name in place of the star."""
     if Path(name).is_file():
         return Path(name)
     before, _, after = pattern.partition("*")
     known = {file.relative_to(folder).as_posix()[len(before) : -len(after)]: file for file in folder.glob(pattern)}
     if str(name) not in known:
-        raise error(
-            f"{name}: no such file, nor a {what} of that name, expected a file or one of {', '.join(sorted(known))}"
-        )
+        raise error(f"{name}: no such file or {what}, expected a file or one of {', '.join(sorted(known))}")
     return known[str(name)]

@@ -1,4 +1,4 @@
-"""Where what takes long to make is kept: compiled kernels, houses, navmeshes; each beside the sources that made it."""
+"""Cache folder for compiled kernels, procedural houses and navmeshes, versioned by the sources that make them."""
 
 from __future__ import annotations
 
@@ -16,42 +16,45 @@ import numpy as np
 from batchnav.errors import ArgumentError
 
 KEPT_VERSIONS = 4
-"""What a module made is kept for this many versions of its sources; the least recently used go first."""
+"""Number of source versions per module whose results are kept; the least recently used are deleted first."""
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels, houses and baked navmeshes are kept: $BATCHNAV_CACHE, else the user's cache folder."""
+    """Path of the cache folder: $BATCHNAV_CACHE, else `batchnav` in the user's cache folder."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchnav"
     return Path(os.environ.get("BATCHNAV_CACHE") or default)
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder, made where there is none so that nobody else reads it. Machine code is loaded from there, and run.
+    """The folder, created if needed, after a check that only this user can write to it: machine code is loaded from it.
 
-    ArgumentError for one that others own or may write, or that cannot be made or written. Above it others may write
-    where they may not rename what is not theirs, as in /tmp.
+    ArgumentError where another user owns it or can write to it, or where it cannot be created or written. Parent
+    folders that others can write to must be sticky, as /tmp is.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         state = folder.stat()
     except OSError as error:
         raise ArgumentError(
-            f"cache folder {folder}: cannot be made ({error.strerror or error}): set BATCHNAV_CACHE to one that can"
+            f"cache folder {folder}: cannot be created ({error.strerror or error}); set BATCHNAV_CACHE to another"
         ) from error
     if state.st_uid not in (os.geteuid(), 0):
-        found, advice = f"one of user {state.st_uid}'s", "set BATCHNAV_CACHE to a folder of your own"
+        found, advice = f"a folder of user {state.st_uid}", "set BATCHNAV_CACHE to a folder of your own"
     elif state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        found, advice = f"one that others may write (mode {stat.S_IMODE(state.st_mode):o})", f"chmod -R go-w {folder}"
+        found, advice = (
+            f"a folder that others can write (mode {stat.S_IMODE(state.st_mode):o})",
+            f"chmod -R go-w {folder}",
+        )
     elif not os.access(folder, os.W_OK | os.X_OK):
-        raise ArgumentError(f"cache folder {folder}: cannot be written: set BATCHNAV_CACHE to one that can")
+        raise ArgumentError(f"cache folder {folder}: cannot be written; set BATCHNAV_CACHE to a writable folder")
     else:
         return folder
-    raise ArgumentError(f"cache folder {folder}: found {found}, expected one that only you may write: {advice}")
+    raise ArgumentError(f"cache folder {folder}: found {found}, expected one that only you can write; {advice}")
 
 
 @functools.cache
 def _sources(module: str) -> frozenset[Path]:
-    """The package's source files that a module is made of: its own and those it imports, and so on."""
+    """Source files of the package that a module depends on: its own and, recursively, those it imports."""
     package = Path(__file__).parents[2]
     stem = package.joinpath(*module.split(".")[1:])
     own = stem / "__init__.py" if stem.is_dir() else stem.with_suffix(".py")
@@ -62,7 +65,7 @@ def _sources(module: str) -> frozenset[Path]:
             continue
         found.add(source)
         for name in _IMPORTED.findall(source.read_text(encoding="utf-8")):
-            # `from batchnav.a.b import c`: c may be a module of its own
+            # `from batchnav.a.b import c`: c may be a module
             first, _, rest = name.partition(" import ")
             base = package.joinpath(*first.split(".")[1:])
             parts = [base / part.strip("() \n").split(" as ")[0] for part in rest.split(",")]
@@ -75,9 +78,9 @@ _IMPORTED = re.compile(r"^(?:from|import) (batchnav[\w.]*(?: import (?:\([^)]*\)
 
 @functools.cache
 def versioned_cache_folder(kind: str, module: str) -> Path:
-    """Folder in the cache for what a module makes with exactly its sources; those of older versions are pruned.
+    """Cache folder for the results of a module, named after a hash of all its sources. Prunes old versions.
 
-    ArgumentError where the cache is not this user's own (`private_folder`).
+    ArgumentError where the cache folder is not private (`private_folder`).
     """
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
     for source in sorted(_sources(module)):
@@ -93,7 +96,7 @@ def versioned_cache_folder(kind: str, module: str) -> Path:
 
 
 def _last_use(folder: Path) -> float:
-    """When a folder was last used; long ago, where another process has just pruned it."""
+    """Time of a folder's last use; 0 where another process has just deleted it."""
     try:
         return folder.stat().st_mtime
     except FileNotFoundError:

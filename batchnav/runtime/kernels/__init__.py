@@ -1,1 +1,1 @@
-"""Compiling, launching and recording kernels, and the random numbers that they use."""
+"""Kernels for CPU and CUDA: compilation, caching, launching, CUDA graphs and random numbers."""

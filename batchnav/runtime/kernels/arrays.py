@@ -1,4 +1,4 @@
-"""Torch tensors as what kernels read, and back."""
+"""Conversion between torch tensors and the arrays that kernels take."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from batchnav.runtime.kernels.decorators import cuda
 
 
 def view(value: Any) -> Any:
-    """A torch tensor, or a NamedTuple of them, as the arrays that kernels take. Do it once: it is slow on CUDA.
+    """A torch tensor, or a NamedTuple of tensors, as kernel arguments. Call it once and keep the result: slow on CUDA.
 
     Memory is shared. CPU tensors become NumPy arrays, CUDA tensors numba device arrays; other values pass through.
     """
@@ -25,13 +25,13 @@ def view(value: Any) -> Any:
 
 
 def _device_array(owner: Any, device: torch.device) -> Any:
-    """What `__cuda_array_interface__` describes, as an array that numba knows to be on this device."""
-    with torch.cuda.device(device):  # numba notes down the current one
+    """numba device array, on this device, of an object with `__cuda_array_interface__`."""
+    with torch.cuda.device(device):  # numba records the current device
         return cuda.as_cuda_array(owner, sync=False)
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """NumPy arrays, or a NamedTuple of them, as torch tensors on the device; other values pass through."""
+    """A NumPy array, or a NamedTuple of arrays, as torch tensors on the device; other values pass through."""
     if isinstance(value, np.ndarray):
         return torch.from_numpy(np.ascontiguousarray(value)).to(device)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -40,9 +40,9 @@ def to_device(value: Any, device: torch.device) -> Any:
 
 
 def floats(name: str, value: Any, device: torch.device) -> torch.Tensor:
-    """A NumPy array, a torch tensor from anywhere, or a list of numbers, as a contiguous f32 tensor on the device.
+    """A NumPy array, a torch tensor on any device or a list of numbers, as a contiguous f32 tensor on the device.
 
-    ArgumentError, which names `name`, for what is none. What float32 cannot hold becomes infinite.
+    Values beyond the range of float32 become infinite. ArgumentError for anything else, with `name` in the message.
     """
     if not isinstance(value, torch.Tensor):
         try:
@@ -60,9 +60,9 @@ def floats(name: str, value: Any, device: torch.device) -> torch.Tensor:
 
 
 def host_flag(device: torch.device, size: int = 1) -> tuple[np.ndarray, Any]:
-    """A few int32 that a kernel may set and the host reads without waiting: the host's view and the kernel's.
+    """`size` int32 that a kernel sets and the host reads without synchronisation: (NumPy array, kernel argument).
 
-    On CUDA it lies in pinned host memory, which the device reaches at the same address.
+    On CUDA the memory is pinned host memory, which the device accesses at the same address.
     """
     if device.type == "cpu":
         flag = np.zeros(size, np.int32)
@@ -74,10 +74,10 @@ def host_flag(device: torch.device, size: int = 1) -> tuple[np.ndarray, Any]:
 
 
 def check_tensor(name: str, value: Any, shape: tuple, dtype: torch.dtype, device: torch.device) -> None:
-    """ArgumentError where a tensor is not of this shape, type and device. A None in `shape` takes any size."""
+    """ArgumentError where a tensor differs from this shape, dtype or device. None in `shape` matches any size."""
     if not isinstance(value, torch.Tensor):
         raise ArgumentError(f"{name}: found {type(value).__name__}, expected a torch tensor")
-    fits = value.shape == shape or (  # the first is quick, which counts where a step takes microseconds
+    fits = value.shape == shape or (  # the first comparison is fast, which matters when a step takes microseconds
         value.ndim == len(shape) and all(e is None or e == s for e, s in zip(shape, value.shape, strict=True))
     )
     there = value.device.type == device.type and device.index in (None, value.device.index)

@@ -1,6 +1,6 @@
-"""Kernels that several processes need at once, compiled by one of them: the others wait, and read it from disk.
+"""Compile lock: when several processes need a kernel, one compiles it; the others wait and load it from the cache.
 
-So processes that start together, as ranks, workers and those of `runtime.ahead`, share the work of an empty cache.
+Processes that start together with an empty cache (ranks, workers, `runtime/kernels/precompile.py`) so share the work.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from batchnav.runtime.console.announce import SECONDS, announce, name_of
 from batchnav.runtime.files.cache import versioned_cache_folder
 
 LONGEST_SECONDS = 600.0
-"""That a process is waited for, which may have been stopped; then this one compiles by itself."""
+"""Longest wait for another process, which may be suspended; then this process compiles itself."""
 POLL_SECONDS = 0.02
 
 
 def compiled_once(dispatcher: Any) -> Any:
-    """Have a cached function of numba's compiled, or read from disk, by one process at a time."""
+    """Wrap a cached numba function so that one process at a time compiles it or loads it from disk."""
     function, compile_it = dispatcher.py_func, dispatcher.compile
     path = versioned_cache_folder("kernels", function.__module__) / f"{function.__qualname__}.lock"
     held = False
 
     def compile_in_turn(signature):
         nonlocal held
-        with global_compiler_lock:  # first, so that threads of this process come to it in one order
-            if held:  # it calls itself
+        with global_compiler_lock:  # taken first, so that the threads of this process lock in one order
+            if held:  # recursive function
                 return compile_it(signature)
             with _turn(path, name_of(function)):
                 held = True
@@ -47,18 +47,18 @@ def compiled_once(dispatcher: Any) -> Any:
 
 @contextlib.contextmanager
 def _turn(path: Path, name: str) -> Iterator[None]:
-    """The lock of a file; without it where the file system locks nothing, or another process holds it too long."""
+    """Hold a file lock; proceed without it if the file system has no locks or the wait exceeds LONGEST_SECONDS."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         yield
         return
     try:
-        start, told = time.monotonic(), False
+        start, announced = time.monotonic(), False
         while not _locked(file) and time.monotonic() - start < LONGEST_SECONDS:
-            if not told and time.monotonic() - start >= SECONDS:
-                told = True
-                announce(f"waiting for {name}, which another process compiles")
+            if not announced and time.monotonic() - start >= SECONDS:
+                announced = True
+                announce(f"waiting for another process to compile {name}")
             time.sleep(POLL_SECONDS)
         yield
     finally:
@@ -66,7 +66,7 @@ def _turn(path: Path, name: str) -> Iterator[None]:
 
 
 def _locked(file: int) -> bool:
-    """Whether nothing is to be waited for: the lock is this process's, or there is none to be had."""
+    """Whether this process may proceed: it has the lock, or the file system has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,8 +1,8 @@
-"""numba's compiler, which by itself makes machine code of every function: here of kernels alone.
+"""Compiler pipelines that generate machine code for kernels only, to compile faster.
 
-numba optimises a function, makes machine code of it and links it into its callers, where all that is done again. A
-kernel of fifty functions is optimised as deep as they call each other, and a `prange` loop four times more. Here a
-part of a kernel stays as it was lowered until the kernel is whole.
+numba optimises each function, generates its machine code and links it into its callers, where the work repeats: once
+per level of the call graph, and four times more for a `prange` loop. Here the functions of a kernel stay unoptimised
+LLVM IR until the whole kernel is linked.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from batchnav.runtime import garbage_collection as collector
 
 
 class _Part(JITCodeLibrary):
-    """Code that is only linked into other code."""
+    """Library of a function that is only linked into kernels: neither optimised nor compiled by itself."""
 
     def _optimize_final_module(self) -> None:
-        pass  # with the kernel that it becomes part of
+        pass  # the kernel optimises it
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -30,15 +30,15 @@ class _Part(JITCodeLibrary):
 
 
 class PartCompiler(Compiler):
-    """Of functions that only compiled code calls."""
+    """Compiler of functions that only compiled code calls."""
 
     def __init__(self, typingctx, targetctx, library, args, return_type, flags, *rest) -> None:
-        flags.no_compile = True  # to machine code
+        flags.no_compile = True  # no machine code
         library = _Part(targetctx.codegen(), "part")
         super().__init__(typingctx, targetctx, library, args, return_type, flags, *rest)
 
     def compile_extra(self, function) -> Any:
-        """Compile, and have callers find it by an entry point, which here is but a name."""
+        """Compile and register the function for its callers under a placeholder entry point."""
         name = lambda: None  # noqa: E731
         result = super().compile_extra(function)._replace(entry_point=name)
         self.state.targetctx.insert_user_function(name, result.fndesc, [result.library])
@@ -46,10 +46,10 @@ class PartCompiler(Compiler):
 
 
 class LoopCompiler(Compiler):
-    """Of kernels with `prange` loops, whose bodies and the wrappers around them are parts."""
+    """Compiler of kernels with `prange` loops; loop bodies and their wrappers become parts."""
 
     def define_pipelines(self) -> list:
-        """numba's own passes but one."""
+        """numba's default passes with another parfor lowering."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.passes = [
             (_LoopLowering if step is NativeParforLowering else step, text) for step, text in passes.passes
@@ -58,25 +58,25 @@ class LoopCompiler(Compiler):
 
 
 class _Parts(events.Listener):
-    """Has code of no dispatcher, as loops' bodies are, made as parts, until it is told to `end`."""
+    """Compiles code without a dispatcher, as loop bodies, into parts until `end` is called."""
 
     def __init__(self, codegen: Any) -> None:
         self._codegen, self._depth = codegen, 0
         codegen._library_class = _Part
 
     def on_start(self, event: Any) -> None:
-        """A loop calls what is not compiled yet: a function, which may be called from elsewhere too."""
+        """A loop calls a function that is not compiled yet; it needs a normal library, as it may have other callers."""
         self.end()
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
-        """It is compiled."""
+        """That function is compiled."""
         self._depth -= 1
         if self._depth == 0:
             self._codegen._library_class = _Part
 
     def end(self) -> None:
-        """Back to libraries as numba makes them."""
+        """Restore numba's normal libraries."""
         vars(self._codegen).pop("_library_class", None)
 
 
@@ -88,7 +88,7 @@ class _LoopLowering(NativeParforLowering):
         codegen = state.targetctx.codegen()
         state.library = codegen.create_library(state.func_id.func_qualname)
         state.library.enable_object_caching()
-        state.flags.no_compile = True  # which loop bodies take over
+        state.flags.no_compile = True  # inherited by loop bodies
         parts = _Parts(codegen)
         try:
             with events.install_listener("numba:compile", parts):
@@ -103,15 +103,15 @@ class _LoopLowering(NativeParforLowering):
 
 
 class _Collector(events.Listener):
-    """Python's garbage collector rests while numba compiles: what that makes by the million lives until it is done."""
+    """Pauses the garbage collector while numba compiles: its millions of objects live until the compilation ends."""
 
     def on_start(self, event: Any) -> None:
-        """A step of a compilation begins, perhaps within another."""
+        """A compilation step begins, possibly nested."""
         collector.pause()
 
     def on_end(self, event: Any) -> None:
-        """The step is over."""
+        """The compilation step ends."""
         collector.resume()
 
 
-events.register("numba:compiler_lock", _Collector())  # which the compiler for CUDA takes too, whose events are its own
+events.register("numba:compiler_lock", _Collector())  # also taken by the CUDA compiler, which has separate events

@@ -1,4 +1,4 @@
-"""Machine code of CUDA kernels, kept on disk as that of the CPU's is."""
+"""Disk cache for the machine code of CUDA kernels."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ COMPILERS = (
     "numba-cuda", "llvmlite", "cuda-core", "cuda-bindings",
     "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvcc-cu12", "nvidia-nvjitlink-cu12",
 )  # fmt: skip
-"""Distributions that a kernel's code comes from. Of another toolkit numba-cuda tells the version."""
+"""Distributions whose versions are part of the cache key. numba-cuda reports the version of any other toolkit."""
 log = logging.getLogger(__name__)
 
 
-class Cubins(NullCache):
-    """What numba-cuda asks for a kernel's code before it compiles it, and gives it to afterwards.
+class CubinCache(NullCache):
+    """Cache object that numba-cuda queries before compiling a kernel and fills afterwards.
 
-    In place of its own `cache=True`, which notices no edit in another file, and numbers its files: where processes
-    compile at once, one may find another kernel under a number. Here a file is named after all that it is made of.
+    It replaces numba's `cache=True`, which misses edits in imported files and numbers its files, so that processes that
+    compile at the same time may load a wrong kernel. Here the file name is a hash of everything the code depends on.
     """
 
     def __init__(self, dispatcher: Any) -> None:
         self._dispatcher = dispatcher
 
     def load_overload(self, argument_types: tuple, target_context: Any) -> Any | None:
-        """The kernel for these types, in the driver's hands; None where there is none, or a damaged one."""
+        """The kernel for these types, loaded into the driver; None where it is missing or damaged."""
         try:
             kept = self._path(argument_types, target_context.codegen()).read_bytes()
-            kernel = pickle.loads(zlib.decompress(kept))  # which looks at a check sum
-        except (OSError, zlib.error, AttributeError, ImportError):  # the latter two: an argument's class has moved
+            kernel = pickle.loads(zlib.decompress(kept))  # verifies a checksum
+        except (OSError, zlib.error, AttributeError, ImportError):  # the last two: the class of an argument has moved
             return None
         kernel.bind()
         return kernel
 
     def save_overload(self, argument_types: tuple, kernel: Any) -> None:
-        """Keep a kernel that was compiled; a warning where it cannot be, as on a full disk."""
-        # Not above: every kernel, navmesh and tree would be made anew when that module changes, or `config`.
+        """Store a compiled kernel; logs a warning on failure, as on a full disk."""
+        # Imported here, so that kernels, navmeshes and BVHs in the cache do not depend on that module and on `config`.
         from batchnav.runtime.files.atomic import replacing
 
         path = self._path(argument_types, kernel.codegen)
         try:
             with replacing(path, ArgumentError, make_folder=False, durable=False) as part:
-                part.write_bytes(zlib.compress(pickle.dumps(kernel), 1))  # most of it is LLVM's text
-        except (ArgumentError, RuntimeError, pickle.PicklingError) as error:  # the latter two: it links others' code
-            log.warning("%s: found %s, will be compiled again", self._dispatcher.py_func.__qualname__, error)
+                part.write_bytes(zlib.compress(pickle.dumps(kernel), 1))  # mostly LLVM text
+        except (ArgumentError, RuntimeError, pickle.PicklingError) as error:  # the last two: it links external code
+            log.warning("%s: not cached (%s), will be compiled again", self._dispatcher.py_func.__qualname__, error)
 
     def _path(self, argument_types: tuple, codegen: Any) -> Path:
         function, options = self._dispatcher.py_func, sorted(self._dispatcher.targetoptions.items())
@@ -66,13 +66,13 @@ class Cubins(NullCache):
 
 
 def _described(kinds: tuple) -> list:
-    """Types, and of NamedTuples the fields' names, which their text lacks: a kernel finds a field by its place."""
+    """Types with the field names of NamedTuples; code addresses fields by position, and the types' text omits names."""
     return [(str(kind), getattr(kind, "fields", ()), _described(getattr(kind, "types", ()))) for kind in kinds]
 
 
 @functools.cache
 def _versions() -> str:
-    """Of Python, whose pickles these are, and of the compilers."""
+    """Versions of Python, which determines the pickle format, and of the compilers."""
     return f"{sys.version_info[:2]} {[(name, _version(name)) for name in COMPILERS]}"
 
 

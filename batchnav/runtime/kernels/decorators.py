@@ -1,13 +1,10 @@
-"""Kernels from one source, and the one place that imports numba's CUDA.
+"""Decorators that compile one source for CPU and CUDA. Only this module imports numba's CUDA target.
 
-Three decorators:
-
-* `device_function`: the work for one item; callable from both forms below, never compiled with a fixed signature.
-* `cpu_kernel`: a `prange` loop over items. Its machine code is kept on disk, in a folder named after a hash of the
-  sources it is made of, since numba's own cache does not notice an edit in another file. One process makes it, others
-  wait (`runtime.once`).
-* `cuda_kernel`: the same loop as a CUDA grid, kept in the same folder; `runtime.launch` starts it on torch's current
-  stream.
+* `device_function`: the work for one item, which CPU and CUDA kernels call. It must not have an explicit signature.
+* `cpu_kernel`: a `prange` loop over items. Its machine code is cached on disk in a folder named after a hash of all
+  sources it depends on; numba's own cache misses edits in imported files. One process compiles, the others wait
+  (`runtime/kernels/compile_lock.py`).
+* `cuda_kernel`: the same loop as a CUDA grid, cached in the same folder. `runtime/kernels/launch.py` starts it.
 """
 
 from __future__ import annotations
@@ -18,14 +15,14 @@ from numba import cuda, types
 from batchnav.runtime.files.cache import versioned_cache_folder
 from batchnav.runtime.kernels.compile_lock import compiled_once
 from batchnav.runtime.kernels.compiler import LoopCompiler, PartCompiler
-from batchnav.runtime.kernels.cubins import Cubins
+from batchnav.runtime.kernels.cubins import CubinCache
 
 _OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}
-"""Of all that runs on the CPU; no C code calls it."""
+"""Compile options of every CPU function. No C code calls them, so they need no C wrapper."""
 
 
 def _not_for_literals(dispatcher):
-    """Have a number that a caller writes out, as 0 or True, be one of its type: numba compiles for each number anew."""
+    """Treat literal arguments, as 0 or True, by their type; numba would compile once per literal value."""
 
     def get_call_template(args, kws):
         args, kws = [types.unliteral(arg) for arg in args], {key: types.unliteral(arg) for key, arg in kws.items()}
@@ -38,8 +35,8 @@ def _not_for_literals(dispatcher):
 def _called_by_kernels(**options):
     """Decorator of functions that only compiled code calls.
 
-    They do without the code that takes arguments out of Python's objects, which for NamedTuples of arrays is a third
-    of the time to compile.
+    It omits the wrapper that unpacks Python objects, which takes a third of the compile time with NamedTuples of
+    arrays.
     """
 
     def decorate(function):
@@ -47,7 +44,7 @@ def _called_by_kernels(**options):
             raise TypeError(f"{function.__name__}: called from Python, expected a call from a compiled function")
 
         dispatcher = numba.njit(**_OPTIONS, **options, no_cpython_wrapper=True, pipeline_class=PartCompiler)(function)
-        # Without these two a call from Python would jump to the code that is not there.
+        # Without these two a call from Python would jump into the omitted wrapper.
         dispatcher._insert = lambda *entry, **kwargs: None
         dispatcher._compile_for_args = refuse
         return _not_for_literals(dispatcher)
@@ -56,25 +53,27 @@ def _called_by_kernels(**options):
 
 
 def device_function(function):
-    """The work for one item, which Python can call too, by code of its own."""
+    """Compile the work for one item. Python can call it too, through a separate compilation."""
     dispatcher = _called_by_kernels()(function)
     dispatcher._compile_for_args = numba.njit(**_OPTIONS)(function)._compile_for_args
     return dispatcher
 
 
 lean_function = _called_by_kernels(_nrt=False)
-"""A `device_function` without reference counting, for those that take NamedTuples of arrays: a call would count every
-array's references (measured on the CPU: searches 2 to 3 times slower). May not allocate, nor be called from Python."""
+"""A `device_function` without reference counting, for arguments that are NamedTuples of arrays. Counting the references
+of every array in each call makes searches on the CPU 2 to 3 times slower. It must not allocate memory or be called from
+Python."""
 inline_function = _called_by_kernels(_nrt=False, forceinline=True)
-"""A `lean_function` whose code goes into its caller. For those that take NamedTuples and are called once per item, or
-more: a real call hands every array over as seven words (measured on the CPU: with the counting, 10 times slower)."""
+"""A `lean_function` that is inlined into its caller, for frequent calls with NamedTuples of arrays. A call that is not
+inlined passes seven words per array; with reference counting it is 10 times slower on the CPU."""
 exact_function = _called_by_kernels(_nrt=False, forceinline=True, fastmath=False)
-"""An `inline_function` that gives the same bits in every kernel. Without `fastmath` a function takes that of its first
-caller, so whether a product and a sum become one instruction depends on what a process happened to compile first."""
+"""An `inline_function` whose results are bit-equal in every kernel. Without an explicit `fastmath`, a function takes
+the setting of its first caller in the process; then the order of compilation decides whether a multiplication and an
+addition are fused."""
 
 
 def _kept_on_disk(decorate, function):
-    """Decorate while numba's cache points at our folder: numba reads the setting once, when it decorates."""
+    """Decorate with numba's cache folder set to ours; numba reads this setting only while decorating."""
     saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(versioned_cache_folder("kernels", function.__module__))
     try:
         decorated = decorate(function)
@@ -95,25 +94,27 @@ def cpu_function(function):
 
 
 def _with_cubins(kernel, function):
-    """Have a CUDA kernel's code kept on disk, where it is made of this package's sources alone."""
-    of_sources = function.__module__.startswith("batchnav.") and not function.__closure__
-    if of_sources and not numba.config.ENABLE_CUDASIM:
-        kernel._cache = Cubins(kernel)
+    """Cache a CUDA kernel's machine code on disk, if it depends on the sources of this package only."""
+    from_package = function.__module__.startswith("batchnav.") and not function.__closure__
+    if from_package and not numba.config.ENABLE_CUDASIM:
+        kernel._cache = CubinCache(kernel)
     return kernel
 
 
 def cuda_kernel(function, max_registers=None, lto=None):
-    """Compile a function as a CUDA kernel, at its first launch; cached on disk. Start it with `launch`.
+    """Compile a function as a CUDA kernel at its first launch; cached on disk. `launch` starts it.
 
-    `max_registers`: of a thread, where fewer than the compiler would take let more threads work at a time. `lto`:
-    whether it is optimised when it is linked, as it is by default where it can be; divisions then are subroutines
-    (numba-cuda 0.30.4), where `fastmath` has a few instructions.
+    Args:
+        function: the kernel.
+        max_registers: limit of registers per thread, to raise occupancy.
+        lto: link-time optimisation; None: on where available. With it divisions are subroutine calls (numba-cuda
+            0.30.4) instead of the few instructions of `fastmath`.
     """
-    # The simulator runs Python, and knows nothing of either. jit(...)(function) would lose `lto`.
+    # The CUDA simulator runs Python and accepts neither option. `cuda.jit(...)(function)` would ignore `lto`.
     options = {} if numba.config.ENABLE_CUDASIM else {"max_registers": max_registers, "lto": lto}
     return _with_cubins(cuda.jit(function, fastmath=True, **options), function)
 
 
 def exact_cuda_kernel(function):
-    """A `cuda_kernel` with IEEE roots and divisions, so that equal paths compare equal as they do on the CPU."""
+    """A `cuda_kernel` with IEEE square roots and divisions, so that equal path lengths compare equal as on the CPU."""
     return _with_cubins(cuda.jit(function), function)

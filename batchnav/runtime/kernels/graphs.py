@@ -1,8 +1,8 @@
-"""CUDA graphs: work that is always the same, recorded once and then started by the host in one go.
+"""CUDA graphs: a fixed sequence of kernels, recorded once and replayed with one launch.
 
-What is recorded are kernels with their arguments: addresses of tensors, and numbers. So the work must read and write
-tensors that stay where they are, and whatever changes from call to call (a learning rate, a counter, which
-environments) must lie in a tensor. It may not wait for the device, and may not draw from torch's generators.
+A graph records kernels with their arguments: tensor addresses and numbers. So the work must use tensors at fixed
+addresses, and values that change between calls (a learning rate, a counter, indices of environments) must be in
+tensors. The work must not synchronise with the device or use torch's random generators.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from batchnav.runtime.garbage_collection import collection_paused
 T = TypeVar("T")
 
 WARM_UPS = 2
-"""Calls that run as they are before the recording: kernels are compiled, libraries set up, workspaces allocated."""
+"""Calls before the recording; they compile kernels, initialise libraries and allocate workspaces."""
 
 
 class Graphs:
-    """Records functions as CUDA graphs; where `enabled` is not set, or on the CPU, they just run.
+    """Records functions as CUDA graphs. On the CPU, or with `enabled` off, functions run unchanged.
 
         graphs = Graphs(device, enabled=True)
         step = graphs.wrap(step)
 
-    All graphs of one object share a memory pool and take turns: they may not be replayed at the same time, and no
-    tensor that one leaves in the pool is another's input.
+    All graphs of one object share a memory pool. They must not be replayed concurrently, and a tensor that one graph
+    allocates in the pool must not be the input of another.
     """
 
     def __init__(self, device: torch.device, enabled: bool):
         self.enabled = enabled and device.type == "cuda"
         if self.enabled:
-            # Warm-up and recording on one stream: libraries and autograd keep what they set up by stream.
+            # Warm-up and recording use one stream, since libraries and autograd keep state per stream.
             self._stream = torch.cuda.Stream(device)
             self._pool = torch.cuda.graph_pool_handle()
 
     def wrap(self, work: Callable[[], T]) -> Callable[[], T]:
-        """`work`, recorded at its call number WARM_UPS + 1 and replayed from then on.
+        """A function that records `work` at call number WARM_UPS + 1 and replays it from then on.
 
-        Every call does the work once. Replays return the tensors that the recording returned, with new contents.
+        Each call does the work once. A replay returns the tensors of the recording, with new contents.
         """
         return _Replayed(work, self._stream, self._pool) if self.enabled else work
 
@@ -62,9 +62,9 @@ class _Replayed:
 
     def _record(self):
         graph = torch.cuda.CUDAGraph()
-        # Freeing another graph would spoil the recording, and those that lie in cycles are freed by the collector.
+        # Freeing another graph during the recording would invalidate it; the collector frees graphs in cycles.
         gc.collect()
-        # "thread_local": another thread, loading scenes, may allocate meanwhile
+        # "thread_local": a thread that loads scenes may allocate meanwhile
         with collection_paused(), torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
             self._result = self._work()
         self._graph = graph

@@ -1,6 +1,7 @@
-"""Starting CUDA kernels where their arrays are, with their arguments sorted out each time or once.
+"""Launching CUDA kernels on the device of their arrays, which need not be torch's current device.
 
-On torch's current stream of that device, which need not be the current device.
+Kernels run on torch's current stream of that device. `launch` prepares the arguments at each call; `BoundKernel`
+prepares them once.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from numba import types
 
 from batchnav.errors import DeviceError
 from batchnav.runtime.kernels.decorators import cuda
-from batchnav.runtime.kernels.intrinsics import OVERLAP_CAPABILITY
+from batchnav.runtime.kernels.synchronization import OVERLAP_CAPABILITY
 
 
 def launch(kernel, num_threads: int, *args: Any, block: int = 128) -> None:
-    """Start a CUDA kernel of `num_threads` threads; `args` as `view` returns them."""
+    """Launch a CUDA kernel with `num_threads` threads; `args` are results of `view` or scalars."""
     if num_threads > 0:
         with torch.cuda.device(_device_of(args)):
             stream = _stream(torch.cuda.current_stream().cuda_stream)
@@ -29,7 +30,7 @@ def launch(kernel, num_threads: int, *args: Any, block: int = 128) -> None:
 
 
 def _configured(kernel, *configuration: Any):
-    """`kernel[configuration]` without numba's warning of fewer than 128 blocks, which are no mistake here."""
+    """`kernel[configuration]` without numba's warning about fewer than 128 blocks, which are intended here."""
     settings: Any = numba.config
     saved, settings.CUDA_LOW_OCCUPANCY_WARNINGS = settings.CUDA_LOW_OCCUPANCY_WARNINGS, 0
     try:
@@ -39,20 +40,24 @@ def _configured(kernel, *configuration: Any):
 
 
 class BoundKernel:
-    """A CUDA kernel with its arguments laid out once, for loops where the host's time counts.
+    """A CUDA kernel with prepared arguments, for loops where host time matters.
 
-    numba sorts out every argument at every launch: 12 us, and about 4 us more per array. Here that is done once, and a
-    call only hands the finished list to the driver. The arrays must stay where they are; `change` swaps an argument.
+    numba prepares all arguments at each launch: 12 us, plus about 4 us per array. A BoundKernel prepares them once; a
+    call passes the list to the driver. The arrays must not be reallocated; `change` replaces an argument.
     """
 
     def __init__(self, kernel, size: int | tuple[int, int, int], *args: Any, block: int = 128, overlap: bool = False):
-        """`size`: threads, or a 3-D grid of blocks (the last two at most 65,535); `args` as `view` returns them.
+        """Prepare a launch.
 
-        `overlap`: the GPU sets up the first blocks while the kernel before comes to its end, where it can (compute
-        capability 9.0 and later; "programmatic dependent launch"). Such a kernel must call `wait_for_predecessor`
-        before it touches memory.
+        Args:
+            kernel: a `cuda_kernel`.
+            size: number of threads, or a 3-D grid of blocks (second and third dimension at most 65,535).
+            *args: results of `view` or scalars.
+            block: threads per block.
+            overlap: set up the first blocks while the preceding kernel ends (programmatic dependent launch, compute
+                capability 9.0 and later). The kernel must call `wait_for_predecessor` before it accesses memory.
         """
-        from cuda.bindings import driver  # part of the extra "cuda": a CPU does without
+        from cuda.bindings import driver  # part of the extra "cuda", which CPU installations lack
 
         self._device = _device_of(args)
         with torch.cuda.device(self._device):
@@ -63,15 +68,15 @@ class BoundKernel:
         self._place: dict[int, int] = {}
         for index, (kind, argument) in enumerate(zip(compiled.argument_types, args, strict=True)):
             if isinstance(kind, (types.Array, types.Integer)):
-                # an array's address comes after numba's owner (2 words), length and item size
+                # numba's words of an array: owner (2), length, item size, address, shape, strides
                 self._place[index] = len(values) + (4 if isinstance(kind, types.Array) else 0)
             compiled._prepare_args(kind, argument, 0, keep, values)
-        # Integers or ctypes scalars. The driver finds each by its address, and takes as many bytes as declared.
+        # Integers or ctypes scalars. The driver reads each at its address, with the declared number of bytes.
         integers = (int, np.integer, np.bool_)
         words = [bytes(ctypes.c_int64(int(v)) if isinstance(v, integers) else v).ljust(8, b"\0") for v in values]
         self._words = np.frombuffer(b"".join(words), np.int64).copy()
         self._addresses = self._words.ctypes.data + 8 * np.arange(len(words))
-        self._keep = args, compiled  # the arrays, and the code
+        self._keep = args, compiled  # keeps arrays and code alive
 
         self._config = driver.CUlaunchConfig()
         self._config.gridDimX, self._config.gridDimY, self._config.gridDimZ = (
@@ -89,14 +94,14 @@ class BoundKernel:
         )
 
     def change(self, index: int, value: int) -> None:
-        """Give an argument another value: an integer, or an array's new address (shape, strides and type stay).
+        """Replace an argument by another integer, or by another address of an array (same shape, strides and dtype).
 
-        KeyError where argument `index` is of another kind.
+        KeyError where argument `index` is neither an integer nor an array.
         """
         self._words[self._place[index]] = value
 
     def __call__(self) -> None:
-        """Launch."""
+        """Launch the kernel."""
         stream = torch.cuda.current_stream(self._device).cuda_stream
         if stream != self._stream:
             self._config.hStream = self._stream = stream
@@ -106,16 +111,16 @@ class BoundKernel:
             with torch.cuda.device(self._device):
                 (result,) = self._launch()
         if result:
-            raise DeviceError(f"a kernel's launch: found {result.name}, expected CUDA_SUCCESS")
+            raise DeviceError(f"kernel launch: found {result.name}, expected CUDA_SUCCESS")
 
 
 def _device_of(args: tuple) -> int:
-    """Number of the device where a kernel's arrays are: that of the first."""
+    """Number of the device that holds the arrays, read from the first array."""
     return next(_arrays(args)).gpu_data.context.device.id
 
 
 def _arrays(args: tuple) -> Iterator[Any]:
-    """The device arrays among arguments and their fields."""
+    """Device arrays among the arguments and their fields."""
     for argument in args:
         if isinstance(argument, tuple):
             yield from _arrays(argument)
@@ -125,5 +130,5 @@ def _arrays(args: tuple) -> Iterator[Any]:
 
 @functools.lru_cache(maxsize=64)
 def _stream(handle: int):
-    """The numba stream of a torch stream. Handle 0 is the legacy default stream, which numba names so."""
+    """numba stream of a torch stream; handle 0 is the legacy default stream."""
     return cuda.external_stream(handle) if handle else cuda.default_stream()

@@ -1,7 +1,7 @@
-"""Processes beside this one that compile what will be needed next.
+"""Background processes that compile kernels before they are needed.
 
-Each is a program that stands above this room and plays on something small. `runtime.once` lets this process wait for
-no more than the kernel that it needs.
+Each process runs programs of upper layers on a tiny scene. The compile lock (`runtime/kernels/compile_lock.py`) makes
+this process wait only for the kernel that it needs.
 """
 
 from __future__ import annotations
@@ -25,28 +25,27 @@ ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS = (
     "batchnav.scene.precompile",
     "batchnav.agents.precompile",
 )
-"""Programs: a step of an environment; the second half of what makes a scene; the oracle's step."""
+"""Programs: the step of an environment; the second half of building a scene; the step of the shortest-path follower."""
 _RUN = """
 import json, runpy, sys
 sys.path, programs = json.loads(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
 for program in programs:
     runpy.run_module(program, run_name="__main__", alter_sys=True)
 """
-"""Imports what this process would, not what lies in the current folder."""
+"""Program of a background process; it imports from the same path as this process, not from the current folder."""
 _started: dict[str, subprocess.Popen] = {}
-"""By program."""
+"""Processes by program."""
 
 
 def precompile(*programs: str, env_config: Mapping[str, Any] | None = None) -> None:
-    """Have the CPU's kernels of programs compiled by other processes, while this one does what comes before.
+    """Compile the CPU kernels of programs in background processes.
 
-    Each once in a process, where the cache has none of its kernels; what plays not where there is a GPU that would do
-    so instead. They share the cores beside this process's: on two cores they come one after the other.
+    Runs each program once per process, and only if the cache has none of its kernels. With a GPU only SCENE_KERNELS
+    runs. The background processes use all cores but one; on two cores the programs run one after another.
 
     Args:
-        programs: of ENVIRONMENT_KERNELS, SCENE_KERNELS and SHORTEST_PATH_KERNELS.
-        env_config: an `envs.config.NavConfig` as `config.to_dict` gives it; None: the defaults, which are PointNav
-            with depth.
+        *programs: ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS.
+        env_config: `config.to_dict` of an `envs.config.NavConfig`; None: the default, PointNav with depth.
     """
     new = [name for name in programs if name not in _started and _is_needed(name, env_config)]
     processes = min(len(new), num_threads() - 1) if sys.executable else 0
@@ -58,14 +57,14 @@ def precompile(*programs: str, env_config: Mapping[str, Any] | None = None) -> N
                 [sys.executable, "-P", "-c", _RUN, *arguments], env={**os.environ, "NUMBA_NUM_THREADS": "1"},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
-        except OSError:  # no more processes, or no memory for one: this one compiles when it gets there
+        except OSError:  # no process or memory left: this process compiles when needed
             return
         _started.update(dict.fromkeys(own, process))
         atexit.register(process.kill)
 
 
 def _is_needed(program: str, env_config: Mapping[str, Any] | None) -> bool:
-    """Whether nothing of it is in the cache, and it will run on the CPU."""
+    """Whether the program will run on the CPU and the cache has none of its kernels."""
     if config.DISABLE_JIT or (program != SCENE_KERNELS and torch.cuda.is_available()):  # type: ignore[attr-defined]
         return False
     task = env_config["task"]["name"] if env_config else "pointnav"

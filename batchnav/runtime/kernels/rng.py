@@ -1,7 +1,7 @@
-"""Counter-based random numbers: the same (seed, environment, episode, draw) gives the same number, on every device.
+"""Counter-based random numbers: the key (seed, environment, episode, draw) determines them on every device.
 
-Philox 4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). No state is kept, so the
-order of threads and blocks cannot change a run, and a run resumes from its episode counters alone.
+Philox 4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). The generator has no state:
+results do not depend on the order of threads, and a run resumes from its episode counters.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def philox(c0, c1, c2, c3, k0, k1):
         p0 = _M0 * np.uint64(c0)
         p1 = _M1 * np.uint64(c2)
         c0, c1, c2, c3 = (
-            np.uint32((p1 >> np.uint64(32)) ^ c1 ^ k0),  # numba widens: left so, the GPU multiplies 64 by 64 bits
+            np.uint32((p1 >> np.uint64(32)) ^ c1 ^ k0),  # numba widens; without casts the GPU multiplies 64 by 64 bits
             np.uint32(p1 & np.uint64(0xFFFFFFFF)),
             np.uint32((p0 >> np.uint64(32)) ^ c3 ^ k1),
             np.uint32(p0 & np.uint64(0xFFFFFFFF)),

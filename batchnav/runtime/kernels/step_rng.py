@@ -1,6 +1,6 @@
-"""Random numbers of a running episode's steps: uniform ones, and the normal ones that noise is made of.
+"""Random numbers of the steps of an episode: uniform numbers, and the normal quantile for noise.
 
-The same (seed, environment, episode, step, stream, place) gives the same number on every device, whatever the order of
+The key (seed, environment, episode, step, stream, place) determines the numbers on every device, for any order of
 threads.
 """
 
@@ -12,14 +12,14 @@ from batchnav.runtime.kernels.decorators import device_function, inline_function
 from batchnav.runtime.kernels.rng import philox
 
 MAX_PLACES = 1 << 20
-"""Places that a stream numbers: pixels of a picture, at most 1024 x 1024."""
+"""Largest number of places per stream: the pixels of an image of 1024 x 1024."""
 CAMERA, ACTUATION, DEPTH, RGB = range(4)
-"""Streams. What a camera number k is like has place k + 1 of the first, whose place 0 is `rng.uniform4`'s; those of
-its noise are greater by 2 k."""
+"""Streams. Place k + 1 of CAMERA gives the random parameters of camera k (place 0 is used by `rng.uniform4`). The noise
+streams of camera k are DEPTH + 2 k and RGB + 2 k."""
 _LOW, _STEP = np.float32(0.5), np.float32(2.0**-23)
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 
-# Wichura's PPND7: numerators and denominators, highest power first, for the middle and for the tails.
+# Wichura's PPND7: numerators and denominators, highest power first, for the centre and the tails.
 _MIDDLE, _MIDDLE_2 = np.float32(0.425), np.float32(0.180625)
 _A = tuple(map(np.float32, (5.9109374720e1, 1.5929113202e2, 5.0434271938e1, 3.3871327179)))
 _B = tuple(map(np.float32, (6.7187563600e1, 7.8757757664e1, 1.7895169469e1, 1.0)))
@@ -30,7 +30,7 @@ _TAIL = np.float32(1.6)
 
 @inline_function
 def step_uniforms(seed, environment, episode, step, stream, place):
-    """Four float32, each in (0, 1) and a half more than a multiple of 2^-23. Counters are integers below 2^32."""
+    """Four float32 in (0, 1), each an odd multiple of 2^-24. Counters are integers below 2^32."""
     bits = np.uint64(seed)
     a, b, c, d = philox(
         np.uint32(environment), np.uint32(episode), np.uint32(step), np.uint32(stream * MAX_PLACES + place),
@@ -46,10 +46,10 @@ def _inside(bits):
 
 @device_function
 def normal_quantile(p):
-    """Below which a standard normal variable lies with probability p, for p in [2^-24, 1 - 2^-24].
+    """Quantile function of the standard normal distribution, for p in [2^-24, 1 - 2^-24].
 
-    Wichura, "Algorithm AS 241: The percentage points of the normal distribution" (Applied Statistics 37, 1988), PPND7:
-    seven digits, its case of p below e^-25 left out.
+    Algorithm PPND7 of Wichura, "Algorithm AS 241: The percentage points of the normal distribution" (Applied Statistics
+    37, 1988), with seven digits and without the branch for p below e^-25.
     """
     q = p - _HALF
     if abs(q) <= _MIDDLE:

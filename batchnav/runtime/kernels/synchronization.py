@@ -1,0 +1,125 @@
+"""Atomic operations and synchronisation, as functions that CPU and CUDA kernels call."""
+
+from __future__ import annotations
+
+import threading
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.cpu import CPUContext
+from numba.extending import intrinsic
+
+from batchnav.runtime.kernels.intrinsics import instruction
+
+OVERLAP_CAPABILITY = (9, 0)
+"""Least compute capability (Hopper) for setting up the blocks of a kernel while its predecessor ends."""
+
+
+def _plain_atomic_min(array, row, column, value):
+    old = array[row, column]
+    array[row, column] = min(old, value)
+    return old
+
+
+def _plain_atomic_add(array, row, column, value):
+    old = array[row, column]
+    array[row, column] = old + value
+    return old
+
+
+def _plain_atomic_or(array, row, column, value):
+    old = array[row, column]
+    array[row, column] = old | value
+    return old
+
+
+def _lesser(builder, a, b):
+    return builder.select(builder.icmp_signed("<", a, b), a, b)
+
+
+def _plain_sync_lanes():
+    thread = threading.current_thread()
+    if hasattr(thread, "syncthreads"):  # a thread of numba's CUDA simulator
+        thread.syncthreads()
+
+
+@instruction(_plain_sync_lanes)
+def sync_lanes(typingctx):
+    """Barrier of the threads of a block, which makes their writes visible to each other. No operation on the CPU."""
+
+    def codegen(context, builder, signature, args):
+        if not isinstance(context, CPUContext):
+            nothing = ir.FunctionType(ir.VoidType(), [])
+            builder.call(cgutils.get_or_insert_function(builder.module, nothing, "llvm.nvvm.barrier0"), ())
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+_CHANGES = {"min": _lesser, "add": ir.IRBuilder.add, "or": ir.IRBuilder.or_}
+
+
+def _atomic(operation):
+    """Intrinsic that updates `array[row, column]` of a C-ordered 2-D int32 array and returns the previous value.
+
+    Atomic on CUDA. A plain load and store on the CPU, where one thread owns the array.
+    """
+
+    def change(typingctx, array, row, column, value):
+        if not (isinstance(array, types.Array) and array.ndim == 2 and array.dtype == types.int32):
+            return None
+
+        def codegen(context, builder, signature, args):
+            struct = context.make_array(signature.args[0])(context, builder, args[0])
+            row_length = cgutils.unpack_tuple(builder, struct.shape, 2)[1]
+            index = builder.add(
+                builder.mul(builder.sext(args[1], row_length.type), row_length), builder.sext(args[2], row_length.type)
+            )
+            pointer = builder.gep(struct.data, [index])
+            if not isinstance(context, CPUContext):
+                return builder.atomic_rmw(operation, pointer, args[3], "monotonic")
+            old = builder.load(pointer)
+            changed = _CHANGES[operation](builder, old, args[3])
+            builder.store(changed, pointer)
+            return old
+
+        return types.int32(array, types.int32, types.int32, types.int32), codegen
+
+    return change
+
+
+atomic_min = instruction(_plain_atomic_min)(_atomic("min"))
+"""Replace an element by the minimum of it and a value; returns the previous element."""
+atomic_add = instruction(_plain_atomic_add)(_atomic("add"))
+"""Add a value to an element; returns the previous element."""
+atomic_or = instruction(_plain_atomic_or)(_atomic("or"))
+"""Bitwise or of an element and a value; returns the previous element."""
+
+
+def _grid_control(instruction):
+    """Device function that is one PTX instruction, or no operation on GPUs older than OVERLAP_CAPABILITY."""
+
+    @intrinsic
+    def control(typingctx):
+        def codegen(context, builder, signature, args):
+            text, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+            reflect = cgutils.get_or_insert_function(builder.module, ir.FunctionType(word, [text]), "__nvvm_reflect")
+            name = builder.addrspacecast(context.insert_const_string(builder.module, "__CUDA_ARCH"), text)
+            needed = ir.Constant(word, 100 * OVERLAP_CAPABILITY[0] + 10 * OVERLAP_CAPABILITY[1])
+            has_it = builder.icmp_signed(">=", builder.call(reflect, [name]), needed)
+            with builder.if_then(has_it):  # constant for the compiler, which removes the other branch
+                nothing = ir.FunctionType(ir.VoidType(), [])
+                builder.asm(nothing, f"griddepcontrol.{instruction};", "~{memory}", [], side_effect=True)
+            return context.get_dummy_value()
+
+        return types.void(), codegen
+
+    return control
+
+
+wait_for_predecessor = _grid_control("wait")
+"""Wait until the preceding kernel has ended and its writes are visible. First call in a kernel launched with
+`overlap`."""
+let_successor_start = _grid_control("launch_dependents")
+"""Allow a following kernel with `overlap` to start, once all blocks have called this; implied at a block's end."""
