@@ -13,14 +13,23 @@ SENSORS = {"plan": "waypoint", "map": "ego_map"}
 AGENTS = {"planner": "map_planner", "anticipator": "map_planner_anticipation", "oracle": "shortest_path"}
 """Reference agents, by their old names."""
 
+CONFIGS = {
+    "cartpole": "cartpole_cpu", "explore_cpu": "explore_depth_cpu", "flee_cpu": "flee_depth_cpu",
+    "pointnav_24gb": "pointnav_depth_24gb", "pointnav_cpu": "pointnav_depth_cpu",
+    "pointnav_h200": "pointnav_depth_h200", "pointnav_plan_cpu": "pointnav_waypoint_cpu",
+    "pointnav_plan_h200": "pointnav_waypoint_h200", "pointnav_plan_houses_h200": "pointnav_waypoint_houses_h200",
+    "pointnav_plan_small": "pointnav_waypoint_small_cpu",
+}  # fmt: skip
+"""Bundled configurations, by their old names."""
+
 
 def current(kind: str, name: str, names: dict[str, str], warn: bool = True) -> str:
     """Today's name of something that may be called by an old one.
 
     Args:
-        kind: what is named, for the warning: "sensor", "agent".
+        kind: what is named, for the warning: "sensor", "agent", "configuration".
         name: the name that was given.
-        names: new names by old ones: `SENSORS` or `AGENTS`.
+        names: new names by old ones: `SENSORS`, `AGENTS` or `CONFIGS`.
         warn: whether to warn (FutureWarning) where the name is an old one.
     """
     if name not in names:

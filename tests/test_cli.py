@@ -268,7 +268,7 @@ def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
 
 
 def test_processes_of_a_configuration_are_for_the_cpu(run, tmp_path, monkeypatch):
-    started, command = [], ("train", "--config", "pointnav_cpu", "--out", tmp_path / "run")  # it has two
+    started, command = [], ("train", "--config", "pointnav_depth_cpu", "--out", tmp_path / "run")  # it has two
     monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
     with pytest.raises(SystemExit, match="--gpus: found 3 with processes 2, expected 1 of the two"):
         run(*command, "--gpus", "3", "--device", "cpu")
@@ -371,7 +371,7 @@ def test_configurations_go_by_name(name, tmp_path, monkeypatch):
 
 
 def test_without_a_configuration_the_machine_decides(monkeypatch):
-    for has_gpu, name in ((False, "pointnav_cpu"), (True, "pointnav_h200")):
+    for has_gpu, name in ((False, "pointnav_depth_cpu"), (True, "pointnav_depth_h200")):
         monkeypatch.setattr(start.torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
         assert start.parse([]).run == load_config(CONFIGS / f"{name}.yaml", TrainingConfig)
 
@@ -393,5 +393,5 @@ def test_train_says_all_its_options(run, capsys):
 
 
 def test_an_unknown_configuration_names_those_there_are(run):
-    with pytest.raises(SystemExit, match=r"error: cpu: no such file.*pointnav_cpu, pointnav_h200"):
+    with pytest.raises(SystemExit, match=r"error: cpu: no such file.*pointnav_depth_cpu, pointnav_depth_h200"):
         run("train", "--config", "cpu")

@@ -1,20 +1,29 @@
 """Configuration files: what is read, and what is refused by name."""
 
+import dataclasses
 import itertools
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
+from batchnav import renamed
 from batchnav.cartpole.config import CartPoleRun
 from batchnav.config import from_dict, load_config, to_dict, validate
-from batchnav.envs.config import NavConfig
+from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import ConfigError
+from batchnav.renamed_keys import current_options
+from batchnav.runtime.files.bundled import find_config
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.rgb import RGBConfig
+from batchnav.tasks.flee import FleeConfig
+from batchnav.tasks.pointnav import PointNavConfig
 from batchnav.training.config import TrainingConfig
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+ROOT = Path(__file__).parents[1]
+CONFIGS, STUDIES = ROOT / "configs", ROOT / "eval" / "studies" / "configs"
 
 
 def bomb(kind, letters="abcdefghij"):
@@ -26,13 +35,20 @@ def bomb(kind, letters="abcdefghij"):
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.name)
-def test_every_configuration_in_the_checkout_is_valid(path):
+@pytest.mark.parametrize("path", sorted([*CONFIGS.glob("*.yaml"), *STUDIES.glob("*.yaml")]), ids=lambda p: p.name)
+def test_every_configuration_in_the_checkout_is_valid(path, recwarn):
     load_config(path, CartPoleRun if path.name.startswith("cartpole") else TrainingConfig)
+    assert not recwarn.list  # no key of the previous version
+
+
+def test_there_are_at_most_twelve_bundled_configurations():
+    paths = sorted(CONFIGS.glob("*.yaml"))
+    assert len(paths) <= 12 and all(path.stem.count("_") >= 1 for path in paths)
+    assert not any(load_config(path, TrainingConfig).init_from for path in paths if "cartpole" not in path.name)
 
 
 def test_a_configuration_survives_the_round_trip():
-    run = load_config(CONFIGS / "pointnav_h200.yaml", TrainingConfig)
+    run = load_config(CONFIGS / "pointnav_depth_h200.yaml", TrainingConfig)
     assert from_dict(TrainingConfig, to_dict(run)) == run
 
 
@@ -135,3 +151,90 @@ def test_houses_of_other_splits_go_by_name():
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match="nowhere"):
         load_config(tmp_path / "nowhere.yaml", TrainingConfig)
+
+
+def test_a_configuration_inherits_from_its_base(tmp_path):
+    (tmp_path / "first.yaml").write_text("ppo: {num_envs: 8, gamma: 0.9}\nenv: {sensors: [depth, rgb]}\nseed: 3")
+    (tmp_path / "second.yaml").write_text("base: first\nppo: {num_envs: 16}\nenv: {camera: {height: 32}}")
+    path = tmp_path / "third.yaml"
+    path.write_text("base: second.yaml\nenv: {sensors: [rgb]}")
+    run = load_config(path, TrainingConfig)
+    assert (run.ppo.num_envs, run.ppo.gamma, run.seed) == (16, 0.9, 3)
+    assert run.env.sensors == ("rgb",) and run.env.camera.height == 32
+    path.write_text("base: pointnav_depth_cpu\nseed: 5")
+    expected = load_config(CONFIGS / "pointnav_depth_cpu.yaml", TrainingConfig)
+    assert load_config(path, TrainingConfig) == dataclasses.replace(expected, seed=5)
+
+
+def test_another_task_replaces_the_settings_of_the_base(tmp_path):
+    (tmp_path / "first.yaml").write_text("env: {task: {name: pointnav, success_distance: 0.5}}")
+    path = tmp_path / "second.yaml"
+    path.write_text("base: first\nenv: {task: {name: flee}}")
+    assert load_config(path, TrainingConfig).env.task == FleeConfig()
+    path.write_text("base: first\nenv: {task: {max_steps: 7}}")
+    assert load_config(path, TrainingConfig).env.task == PointNavConfig(success_distance=0.5, max_steps=7)
+
+
+def test_a_base_that_is_missing_or_circular_names_the_chain(tmp_path):
+    for name, base in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "nowhere"), ("e", "[1]"), ("f", "f")):
+        (tmp_path / f"{name}.yaml").write_text(f"base: {base}")
+    for name, words in (
+        ("a", r"c\.yaml: base: found a cycle, a\.yaml -> b\.yaml -> c\.yaml -> a\.yaml, expected a chain that ends"),
+        ("d", r"d\.yaml: base: nowhere: no such file.*pointnav_depth_cpu.*\(read through d\.yaml\)"),
+        ("e", r"e\.yaml: base: found \[1\], expected the name or the path of a configuration"),
+        ("f", r"found a cycle, f\.yaml -> f\.yaml"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            load_config(tmp_path / f"{name}.yaml", TrainingConfig)
+
+
+def test_a_preset_gives_the_environments_defaults():
+    run = from_dict(TrainingConfig, {"env": {"preset": "challenge_2021", "camera": {"height": 36}}})
+    assert run.env.camera == dataclasses.replace(PRESETS["challenge_2021"].camera, height=36)
+    assert run.env.body == PRESETS["challenge_2021"].body
+    with pytest.raises(ConfigError, match=r"env\.preset: found 'x', expected one of habitat_pointnav_v1"):
+        from_dict(TrainingConfig, {"env": {"preset": "x"}})
+
+
+def test_keys_of_the_previous_version_are_read_with_a_warning(tmp_path):
+    old = {
+        "camera": {"height": 24}, "sensors": ["rgb"], "task": {"name": "flee"},
+        "scenes": {"files": ["a.glb"], "slots": 2, "redraw_finishes": True}, "kickstart": {"coef": 0.5},
+    }  # fmt: skip
+    new = {
+        "env": {"camera": {"height": 24}, "sensors": ["rgb"], "task": {"name": "flee"}},
+        "scenes": {"sources": ["a.glb"], "resident_scenes": 2, "randomize_materials": True},
+        "imitation": {"coef": 0.5},
+    }  # fmt: skip
+    with pytest.warns(FutureWarning, match=r"camera is now env\.camera.*scenes\.files is now scenes\.sources"):
+        run = from_dict(TrainingConfig, old)
+    assert run == from_dict(TrainingConfig, new)
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(old))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a file that a program wrote
+        assert load_config(path, TrainingConfig, warn=False) == run
+    with pytest.raises(ConfigError, match=r"camera: found with its current key env\.camera, expected one of the two"):
+        from_dict(TrainingConfig, {"camera": {}, "env": {"camera": {}}})
+
+
+def test_options_of_the_previous_version_are_rewritten_with_a_warning():
+    old = ["--camera.height", "24", "--scenes.no-redraw_finishes", "--scenes.files=a.glb", "--kickstart.coef", "0.5"]
+    new = ["--env.camera.height", "24", "--scenes.no-randomize-materials", "--scenes.sources=a.glb"]
+    with pytest.warns(FutureWarning, match="--camera.height is now --env.camera.height"):
+        assert current_options(TrainingConfig, old) == [*new, "--imitation.coef", "0.5"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert current_options(TrainingConfig, new) == new
+        assert current_options(TrainingConfig, ["--out", "-1", "--seed", "3", "--help"]) == [
+            "--out", "-1", "--seed", "3", "--help",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("old", sorted(renamed.CONFIGS))
+def test_configurations_have_their_old_names_too(old):
+    with pytest.warns(FutureWarning, match=f"'{old}' is now called '{renamed.CONFIGS[old]}'"):
+        path = find_config(old)
+    assert path.stem == renamed.CONFIGS[old]
+    with pytest.warns(FutureWarning):
+        assert find_config(f"configs/{old}.yaml") == path

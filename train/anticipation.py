@@ -3,7 +3,7 @@
     python train/anticipation.py --out runs/tolls.safetensors
     python train/anticipation.py --out runs/mine.safetensors --scenes my/scans house:0-1023
     python train/anticipation.py --out runs/mine.safetensors --scenes my/scans --init-from occupancy --steps 0
-    batchnav train --config pointnav_plan_houses_h200 --map.anticipation runs/mine.safetensors --out runs/mine
+    batchnav train --config pointnav_waypoint_houses_h200 --env.map.anticipation runs/mine.safetensors --out runs/mine
 
 An agent that maps what it sees walks in these scenes (`train/anticipation_maps.py`). First the network of
 `batchnav/mapping/predictor.py` learns by cells: the odds that each is blocked. Then by ways: with its odds as tolls,

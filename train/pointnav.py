@@ -1,9 +1,9 @@
 """Train a navigation agent: `batchnav train`, from the checkout. The loop: `batchnav/training/loop.py`.
 
-    python train/pointnav.py --config configs/pointnav_cpu.yaml --out runs/mine
-    python train/pointnav.py --config configs/pointnav_cpu.yaml --out runs/mine --ppo.num-envs 128 --seed 3
-    torchrun --nproc-per-node 2 train/pointnav.py --config configs/pointnav_h200.yaml --out runs/two
-    python train/pointnav.py --config configs/flee_cpu.yaml --out runs/flee
+    python train/pointnav.py --config configs/pointnav_depth_cpu.yaml --out runs/mine
+    python train/pointnav.py --config configs/pointnav_depth_cpu.yaml --out runs/mine --ppo.num-envs 128 --seed 3
+    torchrun --nproc-per-node 2 train/pointnav.py --config configs/pointnav_depth_h200.yaml --out runs/two
+    python train/pointnav.py --config configs/flee_depth_cpu.yaml --out runs/flee
 
 `--help` lists the options, every field of the configuration among them. Under torchrun each process takes a GPU
 (docs/several_gpus.md).

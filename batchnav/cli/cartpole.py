@@ -42,6 +42,6 @@ def train(run: CartPoleRun) -> float:
 def command(arguments: Sequence[str]) -> None:
     """`batchnav train cartpole`: exit status 1 where the pole is not held up in the end."""
     parser = argparse.ArgumentParser(prog="batchnav train cartpole", description=__doc__.partition("\n")[0])
-    parser.add_argument("--config", default="cartpole", help="a file, or the name of a configuration")
+    parser.add_argument("--config", default="cartpole_cpu", help="a file, or the name of a configuration")
     options = parser.parse_args(arguments)
     sys.exit(train(load_config(find_config(options.config), CartPoleRun)) < SOLVED)

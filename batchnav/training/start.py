@@ -37,7 +37,7 @@ class Command(NamedTuple):
     run: Annotated[TrainingConfig, tyro.conf.arg(name="")]
     config: str = ""
     """A configuration: a file, or the name of one that comes with batchnav. By default pointnav_h200 where there is a
-    GPU, else pointnav_cpu. Every field of it is an option."""
+    GPU, else pointnav_depth_cpu. Every field of it is an option."""
     out: Path = Path("runs/pointnav")
     """The run's folder."""
     resume: bool = False
@@ -82,7 +82,7 @@ def parse(arguments: Sequence[str]) -> Command:
 
 def default_config() -> str:
     """The name of the configuration for this machine."""
-    return "pointnav_h200" if torch.cuda.is_available() else "pointnav_cpu"
+    return "pointnav_depth_h200" if torch.cuda.is_available() else "pointnav_depth_cpu"
 
 
 def start(arguments: Sequence[str]) -> None:

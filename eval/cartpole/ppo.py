@@ -48,10 +48,10 @@ def sb3_env(num_envs: int, seed: int) -> FromGymnasium:
 BACKENDS: dict[str, tuple[str, str, Callable]] = {
     "kernels, GPU": ("cuda", "cartpole_h200.yaml", lambda n, seed: CartPoleEnv(n, "cuda", seed)),
     "PyTorch, GPU": ("cuda", "cartpole_h200.yaml", lambda n, seed: TorchCartPoleEnv(n, "cuda", seed)),
-    "kernels, CPU": ("cpu", "cartpole.yaml", lambda n, seed: CartPoleEnv(n, "cpu", seed)),
-    "PyTorch, CPU": ("cpu", "cartpole.yaml", lambda n, seed: TorchCartPoleEnv(n, "cpu", seed)),
-    "Gymnasium SyncVectorEnv": ("cpu", "cartpole.yaml", gymnasium_env),
-    "SB3 SubprocVecEnv": ("cpu", "cartpole.yaml", sb3_env),
+    "kernels, CPU": ("cpu", "cartpole_cpu.yaml", lambda n, seed: CartPoleEnv(n, "cpu", seed)),
+    "PyTorch, CPU": ("cpu", "cartpole_cpu.yaml", lambda n, seed: TorchCartPoleEnv(n, "cpu", seed)),
+    "Gymnasium SyncVectorEnv": ("cpu", "cartpole_cpu.yaml", gymnasium_env),
+    "SB3 SubprocVecEnv": ("cpu", "cartpole_cpu.yaml", sb3_env),
 }
 """Name: device type, configuration, environment from (num_envs, seed)."""
 

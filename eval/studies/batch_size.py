@@ -35,7 +35,7 @@ class Options:
     """What to compare."""
 
     out: Path = Path("runs/batch_study")
-    config: Path = ROOT / "configs" / "pointnav_h200.yaml"
+    config: Path = ROOT / "configs" / "pointnav_depth_h200.yaml"
     num_envs: tuple[int, ...] = (512, 2048, 8192)
     optimizers: tuple[str, ...] = ("lamb", "adamw")
     learning_rates: tuple[float, ...] = (1.0e-3, 2.5e-4)

@@ -1,7 +1,7 @@
 """What each thing that scans have is worth to train with, by leaving it out: agents, measured on three families.
 
     python eval/studies/leave_out.py --out runs/leave_out
-    python eval/studies/leave_out.py --out runs/leave_out_h200 --config configs/pointnav_h200.yaml --total-frames 25_000_000
+    python eval/studies/leave_out.py --out runs/leave_out_h200 --config configs/pointnav_depth_h200.yaml --total-frames 25_000_000
 
 An agent trains in so many houses and as many scans of other seeds, without holes, without missing ceilings, ...: the
 seeds stay the same whatever is left out. It plays every fixed episode once, with actions drawn. Prints success and SPL,
@@ -54,7 +54,7 @@ class Options:
     """What to compare."""
 
     out: Path = Path("runs/leave_out")
-    config: Path = ROOT / "configs" / "pointnav_cpu.yaml"
+    config: Path = ROOT / "configs" / "pointnav_depth_cpu.yaml"
     left_out: tuple[str, ...] = tuple(LEFT_OUT)
     seeds: tuple[int, ...] = (0, 1, 2, 3)
     houses: int = 48

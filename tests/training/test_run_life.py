@@ -95,7 +95,7 @@ def test_rows_go_to_wandb_where_it_is(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="pip install wandb"):
         wandb_log(tmp_path, {})
     with pytest.raises(ConfigError, match="--wandb: found no such package"):  # before anything is made
-        start.parse(["--config", "pointnav_cpu", "--wandb", "--out", str(tmp_path / "run")])
+        start.parse(["--config", "pointnav_depth_cpu", "--wandb", "--out", str(tmp_path / "run")])
     sent = []
     fake = types.SimpleNamespace(log=lambda row, step: sent.append((step, row)))
     asked = {}

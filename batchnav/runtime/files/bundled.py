@@ -9,6 +9,7 @@ import hashlib
 import tomllib
 from pathlib import Path
 
+from batchnav import renamed
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError, EpisodeError
 from batchnav.runtime.files.atomic import as_path
 
@@ -21,14 +22,31 @@ def _folder(name: str) -> Path:
 
 
 ASSETS, CONFIGS = _folder("assets"), _folder("configs")
+STUDIES = PACKAGE.parent / "eval" / "studies" / "configs"
+"""Configurations of experiments; a checkout has them, an installed package does not."""
 EPISODES, POLICIES, ANTICIPATION = ASSETS / "episodes", ASSETS / "policies", ASSETS / "anticipation"
 WEIGHTS = "policy.safetensors"
 """File name of a policy's weights, in a run folder or in a bundled policy's folder."""
 
 
 def find_config(name: str | Path) -> Path:
-    """A configuration file by path or name; "pointnav_cpu" is `configs/pointnav_cpu.yaml`. ConfigError if not found."""
-    return _find(name, CONFIGS, "*.yaml", "configuration", ConfigError)
+    """Path of a configuration.
+
+    Args:
+        name: a file, the name of a bundled configuration ("pointnav_depth_cpu" is `configs/pointnav_depth_cpu.yaml`),
+            or, in a checkout, the name of a study in `eval/studies/configs`. Names of the previous version, and their
+            paths, are accepted with a FutureWarning.
+
+    Raises:
+        ConfigError: lists the bundled names.
+    """
+    path = as_path(name)
+    if path.is_file():
+        return path
+    is_bundled_path = path.parent.name == CONFIGS.name and path.suffix == ".yaml"
+    known = renamed.current("configuration", path.stem if is_bundled_path else str(name), renamed.CONFIGS)
+    study = STUDIES / f"{known}.yaml"
+    return study if study.is_file() else _find(known, CONFIGS, "*.yaml", "configuration", ConfigError)
 
 
 def find_episodes(name: str | Path) -> Path:
