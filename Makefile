@@ -10,7 +10,8 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 # Exact versions, also of what builds the package, for which newer versions of pip read the second variable.
-INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/constraints.txt \
+CONSTRAINTS ?= $(CURDIR)/constraints.txt
+INSTALL := PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS) \
 	$(RUN) -m pip install --quiet --no-compile
 # Byte code is made and kept of what is imported, not of all ten thousand modules that are installed.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,7 +31,7 @@ train: $(VENV)/.installed
 	$(RUN) -m batchnav evaluate $(OUT) --split val --out $(OUT)/report --report
 
 test: $(VENV)/.installed-dev
-	$(RUN) -m pytest -n auto --dist loadfile
+	$(RUN) -m pytest -n auto --dist loadfile $(PYTEST)
 
 plain: $(VENV)/.installed-dev
 	NUMBA_DISABLE_JIT=1 $(RUN) -m pytest -m plain -k "not OpenGL"
