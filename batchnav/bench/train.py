@@ -91,8 +91,6 @@ class Options:
     graphs: bool = True
     deterministic: bool = False
     """Only operations that give the same bits twice."""
-    one_graph: bool = False
-    """Several processes: record the sum over them within the graph of a minibatch, not between two."""
     json: bool = False
     """Print the figures as JSON, a line each."""
     record: bool = False
@@ -210,7 +208,7 @@ def make_learner(env: PointNavEnv, policy: ActorCritic, options: Options, ranks:
     num_envs = env.num_envs
     minibatches = max(1, num_envs * options.rollout_steps // options.minibatch_frames)
     ppo = PPOConfig(num_envs=num_envs, rollout_steps=options.rollout_steps, minibatches=minibatches)
-    return Learner(policy, env, ppo, graphs=options.graphs, ranks=ranks, one_graph=options.one_graph)
+    return Learner(policy, env, ppo, graphs=options.graphs, ranks=ranks)
 
 
 def measure(learner: Learner, name: str, options: Options) -> list[dict]:
@@ -235,7 +233,7 @@ def measure(learner: Learner, name: str, options: Options) -> list[dict]:
         "policy": name, "num_envs": num_envs, "height": size, "width": size, "minibatches": learner.config.minibatches,
         "houses": options.houses, "slots": options.slots, "compile": options.compile, "graphs": options.graphs,
         "deterministic": options.deterministic, "tuned": inductor.coordinate_descent_tuning,
-        "ranks": ranks.world_size, "one_graph": options.one_graph and ranks.is_distributed,
+        "ranks": ranks.world_size,
     }  # fmt: skip
     rates = {part: frames / seconds["loop"] for part, seconds in (("whole", whole), ("policy", policy))}
     rows = [row("train", "frames_per_second", rate, {"part": part, **params}, device) for part, rate in rates.items()]
@@ -247,8 +245,7 @@ def measure(learner: Learner, name: str, options: Options) -> list[dict]:
     }
     if ranks.is_distributed:
         rows[0] |= {"per_gpu": rows[0]["value"] / ranks.world_size, "all_reduce": time_all_reduce(learner)}
-        if not options.one_graph:
-            rows[0]["communication"] = float(np.median(whole["sum"] / whole["loop"]))
+        rows[0]["communication"] = float(np.median(whole["sum"] / whole["loop"]))
     if ranks.is_rank_zero:
         tell(rows[0], name)
     return rows
@@ -259,8 +256,8 @@ def tell(row: dict, name: str) -> None:
     told = ", ".join(f"{part} {value:.3g}" for part, value in row["microseconds_per_frame"].items())
     params, several = row["params"], ""
     if "per_gpu" in row:
-        share = f"{row['communication']:.1%} of the time" if "communication" in row else "within the graph"
-        several = f"{params['ranks']} ranks, {row['per_gpu']:,.0f} each; sums over them {share}, one alone "
+        several = f"{params['ranks']} ranks, {row['per_gpu']:,.0f} each; sums over them "
+        several += f"{row['communication']:.1%} of the time, one alone "
         several += f"{1e3 * row['all_reduce']:.3f} ms; "
     print(
         f"{name} {params['height']}x{params['width']} N={params['num_envs']}: {row['value']:,.0f} frames/s, {several}"
@@ -288,7 +285,7 @@ def time_updates(learner: Learner, updates: int) -> dict[str, np.ndarray]:
     DivergenceError where a loss is no longer a number: such agents act otherwise, and take other time.
     """
     times = []
-    with Stopwatch(learner) if learner.ranks.is_distributed and not learner.one_graph else nullcontext() as watch:
+    with Stopwatch(learner) if learner.ranks.is_distributed else nullcontext() as watch:
         for i in range(WARM_UPS + 2 + updates):
             start, start_host = time.perf_counter(), time.process_time()
             stats = learner.update(1.0).read()  # the end of the schedule: a small rate, so that stop stays rare

@@ -12,9 +12,9 @@ from typing import Protocol, cast
 import torch
 from gymnasium import spaces
 from torch import nn
-from torch.nn import functional as F
 
 from batchnav.errors import ConfigError
+from batchnav.policy.observations import embed_rows
 
 MIN_LOG_STD, MAX_LOG_STD = -5.0, 2.0
 """Bounds of a Gaussian's log standard deviation: habitat-baselines' `min_log_std`, `max_log_std`."""
@@ -32,7 +32,7 @@ class Actions(Protocol):
     num_outputs: int
     """What the actor's last layer gives for an agent."""
 
-    def draw(self, outputs: torch.Tensor, uniforms: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    def sample(self, outputs: torch.Tensor, uniforms: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Actions [B, ...] and their log probabilities f32 [B].
 
         Args:
@@ -41,7 +41,7 @@ class Actions(Protocol):
         """
         ...
 
-    def judge(self, outputs: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def evaluate(self, outputs: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Log probability and entropy, f32 [...], of outputs f32 [..., num_outputs] and actions."""
         ...
 
@@ -63,13 +63,13 @@ class Categorical:
     def __init__(self, num_actions: int):
         self.num_outputs = num_actions
 
-    def draw(self, outputs: torch.Tensor, uniforms: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    def sample(self, outputs: torch.Tensor, uniforms: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """As of `Actions`."""
         log_probs = torch.log_softmax(outputs, dim=-1)
-        action = outputs.argmax(-1) if uniforms is None else sample(log_probs, uniforms)
+        action = outputs.argmax(-1) if uniforms is None else sample_categorical(log_probs, uniforms)
         return action, log_probs.gather(-1, action[:, None]).squeeze(-1)
 
-    def judge(self, outputs: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def evaluate(self, outputs: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """As of `Actions`."""
         log_probs = torch.log_softmax(outputs, dim=-1)
         entropy = -(log_probs.exp() * log_probs).sum(-1)
@@ -80,14 +80,8 @@ class Categorical:
         return nn.Embedding(self.num_outputs + 1, size)
 
     def embed(self, layer: nn.Module, actions: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-        """Rows of the embedding as a product with one-hot vectors, whose gradient adds up in a fixed order.
-
-        Rows of zeros make them eights, without which cuBLAS takes ten times as long for that gradient in bfloat16.
-        """
-        index, weight = (actions + 1) * ~starts, cast(nn.Embedding, layer).weight
-        weight = F.pad(weight, (0, 0, 0, -len(weight) % 8))
-        rows = torch.arange(len(weight), device=index.device)
-        return (index[..., None] == rows).to(weight.dtype) @ weight
+        """Rows of the embedding: row 0 where an episode starts, row a + 1 after action a."""
+        return embed_rows(cast(nn.Embedding, layer), (actions + 1) * ~starts)
 
 
 class Gaussian:
@@ -103,14 +97,14 @@ class Gaussian:
         self.shape: tuple[int, ...] = (size,)
         self.num_outputs = 2 * size
 
-    def draw(self, outputs: torch.Tensor, uniforms: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    def sample(self, outputs: torch.Tensor, uniforms: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """As of `Actions`; the most probable is the mean."""
         mean, log_std = _moments(outputs)
         normal = torch.zeros_like(mean) if uniforms is None else torch.special.ndtri(uniforms.clamp(min=_SMALLEST))
         action = mean + log_std.exp() * normal
         return action, _log_prob(action, mean, log_std)
 
-    def judge(self, outputs: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def evaluate(self, outputs: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """As of `Actions`."""
         mean, log_std = _moments(outputs)
         return _log_prob(actions, mean, log_std), (log_std + (0.5 + _LOG_SQRT_TWO_PI)).sum(-1)
@@ -133,7 +127,7 @@ def actions_of(space: spaces.Space) -> Actions:
     raise ConfigError(f"action space: found {space}, expected Discrete(n) starting at 0 or Box(-1, 1, (n,), float32)")
 
 
-def sample(log_probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+def sample_categorical(log_probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """Actions i64 [B] by the inverse of the cumulative distribution: f32 [B, A] and f32 [B] in [0, 1)."""
     below = log_probs.exp().cumsum(-1) <= uniforms[:, None]
     return below[:, :-1].sum(-1)  # the last action takes what rounding leaves of the sum

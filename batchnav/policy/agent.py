@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from batchnav.errors import ArgumentError
-from batchnav.policy.actor_critic import ActorCritic, as_dict
+from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.memory import State
+from batchnav.policy.observations import as_dict
 from batchnav.runtime.checks import check_int, check_seed
 from batchnav.types import Observation
 
@@ -32,7 +34,7 @@ class PolicyAgent:
         self.info = info or {}
         self.device = next(network.parameters()).device
         self._generator = torch.Generator(self.device)
-        self._state: torch.Tensor | None = None
+        self._state: State = None
 
     def __repr__(self) -> str:
         """A line: its size, what it sees, and where it is."""
@@ -92,18 +94,29 @@ class PolicyAgent:
         return act.action
 
     def _checked(self, observations: Mapping[str, torch.Tensor]) -> Observation:
-        """What the network reads, on its device; ArgumentError where something is missing or misshapen."""
+        """The observations that the network reads, on its device. ArgumentError where they do not fit."""
         result = {}
         for name, shape in self.network.observation_shapes.items():
             if name not in observations:
                 raise ArgumentError(f"observations: found {', '.join(observations) or 'none'}, expected {name!r} too")
             value = torch.as_tensor(observations[name], device=self.device)
-            value = value if value.dtype == torch.uint8 else value.float()
+            is_integer = name in self.network.num_categories
+            if is_integer and (value.is_floating_point() or value.dtype == torch.bool):
+                raise ArgumentError(f"observations[{name!r}]: found {value.dtype}, expected integers")
+            value = value if is_integer or value.dtype == torch.uint8 else value.float()
             if value.shape != (len(self._start), *shape):
                 expected = [len(self._start), *shape]
                 raise ArgumentError(f"observations[{name!r}]: found shape {list(value.shape)}, expected {expected}")
-            if self.device.type == "cpu" and value.isnan().any():
-                agents = value.flatten(1).isnan().any(1).nonzero().flatten().tolist()
-                raise ArgumentError(f"observations[{name!r}]: found NaN for agents {agents[:8]}, expected numbers")
+            if self.device.type == "cpu":
+                self._check_values(name, value)
             result[name] = value
         return result
+
+    def _check_values(self, name: str, value: torch.Tensor) -> None:
+        """ArgumentError for NaN, and for an integer out of range."""
+        size = self.network.num_categories.get(name)
+        wrong = value.isnan() if size is None else (value < 0) | (value >= size)
+        if wrong.any():
+            agents = wrong.reshape(len(wrong), -1).any(1).nonzero().flatten().tolist()
+            found, expected = ("NaN", "numbers") if size is None else ("integers out of range", f"0 to {size - 1}")
+            raise ArgumentError(f"observations[{name!r}]: found {found} for agents {agents[:8]}, expected {expected}")

@@ -18,8 +18,10 @@ class PolicyConfig:
     """One-hot channels that se_resnet9 appends to a one-channel image, each a tenth of its range for 10; 0: none."""
     visual_size: int = 512
     hidden_size: int = 512
+    memory: str = "lstm"
+    """A name from `batchnav.policy.MEMORIES`; "none": a feed-forward network."""
     lstm_layers: int = 2
-    """0: no memory; the policy is then a feed-forward network."""
+    """Layers of the memory; 0: no memory, as with `memory: none`."""
     embedding_size: int = 32
     """Width of each vector observation's and of the previous action's embedding."""
     polar: tuple[str, ...] = ("pointgoal",)
@@ -31,6 +33,11 @@ class PolicyConfig:
     """Images whose channels are centred and scaled by their running mean and variance, as the paper's RGB agent's."""
     blind: bool = False
     """Leave image observations out: the control experiment."""
+
+    @property
+    def memory_name(self) -> str:
+        """The memory's name in `batchnav.policy.MEMORIES`: "none" without layers."""
+        return self.memory if self.lstm_layers else "none"
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 from batchnav.policy import lstm_cpu
 from batchnav.policy.available import has_triton
+from batchnav.policy.config import PolicyConfig
+from batchnav.policy.memory import Memory
 
 FUSED_SEQUENCES = 1024
 """At most so many at a time learn with `lstm_triton`'s kernels (measured with 256 and 1,024)."""
@@ -17,19 +19,36 @@ FUSED_SIZES = 64
 """Hidden sizes that they take are multiples."""
 
 
-class EpisodicLSTM(nn.RNNBase):
+class EpisodicLSTM(Memory, nn.RNNBase):
     """`nn.LSTM` (same parameters by name and shape) whose state is zeroed where an episode starts.
 
     All steps' input projections are one matrix product; the loop over time holds only the recurrent product and the
     cell. Orthogonal weights, zero biases. The loop here is the specification of what `lstm_cpu` and `lstm_triton` do.
     """
 
+    agent_dim = 2
+    input_weights = ("weight_ih_l0",)
+
     def __init__(self, input_size: int, hidden_size: int, num_layers: int):
         super().__init__("LSTM", input_size, hidden_size, num_layers)
+        self.output_size = hidden_size
         self.cell = lstm_cell
         for name, parameter in self.named_parameters():
             (nn.init.zeros_ if "bias" in name else nn.init.orthogonal_)(parameter)
         self.has_kernels = has_triton(self.get_parameter("weight_hh_l0").device)
+
+    @classmethod
+    def from_config(cls, input_size: int, config: PolicyConfig) -> EpisodicLSTM:
+        """`lstm_layers` layers of `hidden_size` units."""
+        return cls(input_size, config.hidden_size, config.lstm_layers)
+
+    def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> torch.Tensor:
+        """Zeros f32 [2, L, num_envs, H]: h and c of each layer."""
+        return torch.zeros(2, self.num_layers, num_envs, self.hidden_size, device=device)
+
+    def compile_parts(self) -> None:
+        """Compile the cell, for static shapes."""
+        self.cell = torch.compile(lstm_cell, dynamic=False)
 
     def _apply(self, fn: Callable, recurse: bool = True) -> EpisodicLSTM:
         """What `to` does, and how this module comes to a device."""

@@ -21,6 +21,7 @@ from batchnav.errors import BatchnavError, CheckpointError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig
+from batchnav.policy.observations import MAX_CATEGORIES
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.atomic import replacing, safetensors_bytes
 from batchnav.runtime.files.bundled import check_bundled, find_policy
@@ -55,6 +56,7 @@ def save_policy(
         "format": FORMAT,
         "policy": json.dumps(to_dict(policy.config)),
         "observations": json.dumps(policy.observation_shapes),
+        **({"categories": json.dumps(policy.num_categories)} if policy.num_categories else {}),
         **_actions_metadata(policy),
         "info": json.dumps(info or {}),
     }
@@ -78,7 +80,7 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         raise CheckpointError(f"{path}: has more than {MAX_METADATA:,} characters of metadata")
     try:
         config = from_dict(PolicyConfig, json.loads(metadata["policy"]))
-        space = _observation_space(json.loads(metadata["observations"]))
+        space = _observation_space(json.loads(metadata["observations"]), json.loads(metadata.get("categories", "{}")))
         actions = _action_space(metadata)
         info = dict(json.loads(metadata["info"]))
         with torch.device("meta"), _NoDraws():  # nothing is allocated before the file's tensors are known to fit
@@ -109,26 +111,32 @@ class _NoDraws(TorchFunctionMode):
 
 
 def load_weights(policy: ActorCritic, path: str | Path) -> None:
-    """Give a network the weights in a file that `save_policy` wrote from one of the same settings and shapes.
+    """Give a network the weights in a file that `save_policy` wrote from a network of the same settings and shapes.
 
-    The network may read more vectors than that one did. They have no weight in its body at first, so that it begins by
-    acting alike. CheckpointError says what differs, or what is wrong with the file.
+    The network may read more vectors and integers than the saved one. Their weights in the body begin at 0, so that the
+    network begins with the same actions. CheckpointError says what differs, or what is wrong with the file.
     """
     found = load_policy(path).network
-    more = {n for n, shape in policy.observation_shapes.items() if len(shape) == 1} - found.observation_shapes.keys()
+    more = policy.embeddings.keys() - found.observation_shapes.keys()
     alike = {
         "config": replace(policy.config, polar=tuple(n for n in policy.config.polar if n not in more)),
         "observation_shapes": {n: shape for n, shape in policy.observation_shapes.items() if n not in more},
+        "num_categories": {n: size for n, size in policy.num_categories.items() if n not in more},
         "action_space": policy.action_space,
     }
     for name, expected in alike.items():
         if (has := getattr(found, name)) != expected:
             raise CheckpointError(f"{path}: {name}: found {has}, expected {expected}")
+    if more and not policy.body.input_weights:
+        raise CheckpointError(
+            f"{path}: found a policy that does not read {', '.join(sorted(more))}, expected one that does: the memory "
+            f"{policy.config.memory!r} names no input weights"
+        )
     weights = policy.state_dict() | found.state_dict()
-    read = "body.weight_ih_l0" if policy.config.lstm_layers else "body.0.weight"
-    parts = dict(zip(found.body_inputs, weights[read].split(list(found.body_inputs.values()), dim=1), strict=True))
-    none = weights[read].new_zeros(len(weights[read]), policy.config.embedding_size)
-    weights[read] = torch.cat([parts.get(name, none) for name in policy.body_inputs], dim=1)
+    for read in (f"body.{name}" for name in policy.body.input_weights):
+        parts = dict(zip(found.body_inputs, weights[read].split(list(found.body_inputs.values()), dim=1), strict=True))
+        none = weights[read].new_zeros(len(weights[read]), policy.config.embedding_size)
+        weights[read] = torch.cat([parts.get(name, none) for name in policy.body_inputs], dim=1)
     policy.load_state_dict(weights)
 
 
@@ -147,8 +155,11 @@ def _action_space(metadata: dict[str, str]) -> spaces.Space:
     return spaces.Discrete(_whole(json.loads(metadata["num_actions"]), "num_actions", MAX_ACTIONS))
 
 
-def _observation_space(shapes: dict[str, list[int]]) -> spaces.Dict:
-    """The space of observations of these shapes. ConfigError where they ask for too much."""
+def _observation_space(shapes: dict[str, list[int]], categories: dict[str, int]) -> spaces.Dict:
+    """The space of observations of these shapes; those in `categories` are integers below the number given there.
+
+    ConfigError where they exceed the limits.
+    """
     if len(shapes) > MAX_OBSERVATIONS:
         raise ConfigError(f"observations: found {len(shapes)}, expected {MAX_OBSERVATIONS} at most")
     boxes: dict[str, spaces.Space] = {}
@@ -156,7 +167,10 @@ def _observation_space(shapes: dict[str, list[int]]) -> spaces.Dict:
         what = f"observation {shortened(name)}"
         sizes = tuple(_whole(size, what, MAX_NUMBERS) for size in shape[:4])  # `ActorCritic` refuses four
         _whole(math.prod(sizes), what, MAX_NUMBERS)
-        boxes[name] = spaces.Box(-float("inf"), float("inf"), sizes)
+        if name in categories:
+            boxes[name] = spaces.Box(0, _whole(categories[name], what, MAX_CATEGORIES) - 1, sizes, np.int64)
+        else:
+            boxes[name] = spaces.Box(-float("inf"), float("inf"), sizes)
     return spaces.Dict(boxes)
 
 

@@ -1,9 +1,9 @@
 """Large-batch PPO: rollout, advantages, loss, optimiser, learner. Knows environments by the VecEnv protocol alone."""
 
 from batchnav.ppo.gae import gae
-from batchnav.ppo.kickstart import Kickstart
+from batchnav.ppo.imitation import Imitation
 from batchnav.ppo.lamb import Lamb
 from batchnav.ppo.learner import Learner
-from batchnav.ppo.loss import ppo_loss
+from batchnav.ppo.loss import imitation_loss, ppo_loss
 
-__all__ = ["Kickstart", "Lamb", "Learner", "gae", "ppo_loss"]
+__all__ = ["Imitation", "Lamb", "Learner", "gae", "imitation_loss", "ppo_loss"]

@@ -1,12 +1,12 @@
-"""The learner's configuration: PPO, and imitation of an expert beside it."""
+"""The learner's configuration: PPO and the imitation of an expert."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
-from batchnav.config import in_range
-from batchnav.errors import ConfigError
+from batchnav.config import FORMERLY, in_range
+from batchnav.errors import ConfigError, shortened
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,10 @@ class PPOConfig:
     learning_rate: float = 5e-4
     """Base rate: scaled by sqrt(minibatch frames / 256) where that is above 1."""
     weight_decay: float = 1e-2
-    lamb_min_trust: float = 0.01
-    """LAMB's trust ratio is clipped to [this, 1 / this]; 1 is Adam."""
     timeout_bootstrap: bool = False
     """Bootstrap the value at a time-out (the environment must offer `final_obs`)."""
     normalize_advantage: bool = False
+    REMOVED: ClassVar[dict[str, Any]] = {"lamb_min_trust": 0.01}
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -47,7 +46,6 @@ class PPOConfig:
         in_range(self, "clip", 1e-6, 10.0)
         in_range(self, "learning_rate", 0.0, 10.0)
         in_range(self, "max_grad_norm", 1e-9, 1e9)
-        in_range(self, "lamb_min_trust", 1e-9, 1.0)
         if self.num_envs % self.minibatches:
             raise ConfigError(f"minibatches: found {self.minibatches}, expected a divisor of num_envs={self.num_envs}")
 
@@ -57,18 +55,36 @@ class PPOConfig:
         return self.num_envs * self.rollout_steps
 
 
-@dataclass(frozen=True)
-class KickstartConfig:
-    """Kickstarting (Schmitt et al. 2018): the policy imitates a reference agent too, less and less as it learns."""
+def _schedule_of(share: Any) -> str:
+    """The schedule for a value of the former key `share`, the part of the run in which the coefficient fell to 0.
 
-    teacher: Literal["", "greedy", "planner"] = ""
-    """One that goes by the observations alone, as the policy has to; "": none."""
+    ConfigError for a value that no schedule stands for.
+    """
+    if share == 1.0:
+        return "linear"
+    if isinstance(share, (int, float)) and share >= _CONSTANT_SHARE:
+        return "constant"
+    raise ConfigError(
+        f"imitation.share: found {shortened(share)} for a setting that was removed, expected schedule: linear (share "
+        f"1.0) or schedule: constant (share {_CONSTANT_SHARE:g} or more)"
+    )
+
+
+_CONSTANT_SHARE = 100.0
+"""Former `share` from which on the coefficient counts as constant: it fell by 1% at most."""
+
+
+@dataclass(frozen=True)
+class ImitationConfig:
+    """Imitation of an expert while the policy learns: kickstarting (Schmitt et al. 2018)."""
+
+    expert: str = field(default="", metadata={FORMERLY: {"teacher": None}})
+    """Name of the agent to imitate; "": none. It must act on the observations that the policy reads."""
     coef: float = 0.1
-    """Of the teacher's actions' negative log probability in the loss, at first."""
-    share: float = 1.0
-    """Of the run, in which it falls to 0; with 2, half of it is left at the end."""
+    """Initial coefficient of the imitation loss, the mean negative log probability of the expert's actions."""
+    schedule: Literal["linear", "constant"] = field(default="linear", metadata={FORMERLY: {"share": _schedule_of}})
+    """linear: the coefficient falls to 0 at the end of the run; constant: it stays."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         in_range(self, "coef", 0.0, 1e6)
-        in_range(self, "share", 1e-6, 1e6)

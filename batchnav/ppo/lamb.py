@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from batchnav.ppo.lamb_triton import Kernels
 
 MAX_PARAMETER_NORM = 10.0
+"""Upper bound of phi, the parameter norm in the trust ratio."""
+MIN_TRUST = 0.01
+"""Lower bound rho of the trust ratio, as in the paper's release."""
 
 NO_TRUST_RATIO = re.compile("bias|gamma|beta|LayerNorm|GroupNorm|fixup")
 """Parameters whose names match take plain AdamW-like steps (trust ratio 1)."""
@@ -46,7 +49,7 @@ class Lamb(torch.optim.Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-5,
         weight_decay: float = 1e-2,
-        min_trust: float = 0.01,
+        min_trust: float = MIN_TRUST,
     ):
         named = list(named_parameters)
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "min_trust": min_trust}

@@ -17,13 +17,15 @@ from typing import Any
 import torch
 
 from batchnav.errors import CheckpointError, ConfigError
-from batchnav.policy.actor_critic import ActorCritic, as_dict
+from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.memory import State, copy_state_, state_tensors
+from batchnav.policy.observations import as_dict
 from batchnav.ppo.bucket import Bucket
 from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.gae import gae
-from batchnav.ppo.kickstart import Kickstart
+from batchnav.ppo.imitation import Imitation
 from batchnav.ppo.lamb import Lamb
-from batchnav.ppo.loss import LossStats, ppo_loss
+from batchnav.ppo.loss import LossStats, imitation_loss, ppo_loss
 from batchnav.ppo.rollout import Rollout
 from batchnav.ppo.schedule import learning_rate
 from batchnav.ppo.stats import EpisodeSums, Timer, UpdateStats
@@ -55,8 +57,7 @@ class Learner:
             same kernels run in the same order, so the results are the same; on the CPU it changes nothing.
         ranks: the processes that train together, all with the same settings and seed; None: this one is alone. Their
             environments must differ (`NavEnv`'s `first_env`).
-        one_graph: record the sum over ranks too, a minibatch's step as one graph: to measure, not to train.
-        kickstart: a teacher that the policy imitates too, less and less.
+        imitation: an expert that the policy imitates while it learns.
 
     ConfigError where the environment and the configuration do not fit.
     """
@@ -70,8 +71,7 @@ class Learner:
         compile: bool = False,
         graphs: bool = False,
         ranks: Ranks | None = None,
-        one_graph: bool = False,
-        kickstart: Kickstart | None = None,
+        imitation: Imitation | None = None,
     ):
         config.validate()
         if config.num_envs != env.num_envs:
@@ -87,20 +87,24 @@ class Learner:
         self.optimizer = _make_optimizer(self.policy, config, self.lr)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.state = self.policy.initial_state(env.num_envs, self.device)
+        for name in self.policy.num_categories:
+            if env.storage[name].is_floating_point:
+                raise ConfigError(f"storage[{name!r}]: found {env.storage[name]}, expected integers, as observed")
         T, actions = config.rollout_steps, self.policy.actions
         self.rollout = Rollout(
             self.policy.observation_shapes, env.storage, T, env.num_envs, self.device, self.state, actions
         )
         self.uniforms = torch.empty(T, env.num_envs, *actions.shape, device=self.device)
-        self.kickstart = kickstart
-        self.taught, self.teacher_coef = torch.zeros_like(self.rollout.action), torch.tensor(0.0, device=self.device)
+        self.imitation = imitation
+        self.expert_action = torch.zeros_like(self.rollout.action)
+        self.imitation_coef = torch.tensor(0.0, device=self.device)
         if self.ranks.is_distributed:
             self.bucket = Bucket(self.policy.parameters())
             self.bucket.broadcast_(self.ranks)
             self._all_uniforms = torch.cat([self.uniforms] * self.ranks.world_size, dim=1)
         self.minibatch = torch.zeros(config.num_envs // config.minibatches, dtype=torch.int64, device=self.device)
         self.episodes = EpisodeSums(env.num_envs, self.device)
-        self._graphs, self.one_graph = graphs, one_graph
+        self._graphs = graphs
         self._record()
         self._begin(seed)
 
@@ -123,8 +127,6 @@ class Learner:
         self._find_gradients, self._take_step = self._gradients_of_rollout, self._step_by_mean
         if not self.ranks.is_distributed:
             self._learn_minibatch = graphs.wrap(self._learn_from_rollout)
-        elif self.one_graph:
-            self._learn_minibatch = graphs.wrap(self._learn_together)
         else:
             self._find_gradients = graphs.wrap(self._gradients_of_rollout)
             self._take_step = graphs.wrap(self._step_by_mean)
@@ -135,8 +137,8 @@ class Learner:
         config, ranks, timer = self.config, self.ranks, Timer(self.device)
         lr = learning_rate(progress, config.learning_rate, self.frames_per_update // config.minibatches)
         self.lr.fill_(lr)
-        if self.kickstart:
-            self.teacher_coef.fill_(self.kickstart.coef(progress))
+        if self.imitation:
+            self.imitation_coef.fill_(self.imitation.coef(progress))
         upkeep = self.env.between_rollouts()
         self.collect()
         timer.mark()
@@ -145,10 +147,12 @@ class Learner:
             kept.copy_(value)
         parts = []
         for _ in range(config.epochs):
-            for envs in self._draw_minibatches():
+            for envs in self._sample_minibatches():
                 self.minibatch.copy_(envs)
                 parts.append(self._learn_minibatch().clone())
-        self.policy.watch({name: slots[: rollout.num_steps] for name, slots in rollout.obs.items()}, ranks.average)
+        self.policy.update_norms(
+            {name: slots[: rollout.num_steps] for name, slots in rollout.obs.items()}, ranks.average
+        )
         timer.mark()
         self.frames += self.frames_per_update
         found, sound = torch.stack(parts), None
@@ -176,7 +180,7 @@ class Learner:
         """Environment steps of all ranks between two updates of the policy."""
         return self.config.frames_per_update * self.ranks.world_size
 
-    def _draw_minibatches(self) -> torch.Tensor:
+    def _sample_minibatches(self) -> torch.Tensor:
         """Which environments learn together in an epoch: i64 [minibatches, B], drawn anew; the same on all ranks."""
         order = torch.randperm(self.config.num_envs, generator=self.generator, device=self.device)
         return order.view(self.config.minibatches, -1)
@@ -196,11 +200,11 @@ class Learner:
         """The steps of `collect`, on the random numbers in `uniforms`."""
         rollout, config, state = self.rollout, self.config, self.state
         rollout.roll()
-        rollout.state0.copy_(state)
+        copy_state_(rollout.state0, state)
         with self._autocast():
             for t in range(rollout.num_steps):
-                if self.kickstart:
-                    self.taught[t] = self.kickstart.teacher(rollout.get_obs(t), rollout.start[t])
+                if self.imitation:
+                    self.expert_action[t] = self.imitation.expert(rollout.get_obs(t), rollout.start[t])
                 act = self.policy.act(
                     rollout.get_obs(t), rollout.prev_action[t], rollout.start[t], state, self.uniforms[t]
                 )
@@ -216,7 +220,7 @@ class Learner:
                 self.episodes.add(info)
             T = rollout.num_steps
             last = self.policy.value(rollout.get_obs(T), rollout.prev_action[T], rollout.start[T], state)
-        self.state.copy_(state)
+        copy_state_(self.state, state)
         self.env.settle()
         # V(s_{t+1}) inside an episode; where one ended, 0 or what `_bootstrap` wrote
         following = torch.cat([rollout.value[1:], last[None]])
@@ -230,7 +234,7 @@ class Learner:
         self.rollout.put_obs(t + 1, as_dict(obs))
         return reward, terminated, truncated, info
 
-    def _bootstrap(self, t: int, cut: torch.Tensor, info: Mapping[str, Any], state: torch.Tensor) -> None:
+    def _bootstrap(self, t: int, cut: torch.Tensor, info: Mapping[str, Any], state: State) -> None:
         """Write V(final observation) to next_value[t] where `cut`, else 0: seen with the memory after step t."""
         if "final_obs" not in info:
             raise ConfigError("timeout_bootstrap: the environment's info holds no 'final_obs'; switch that on there")
@@ -293,7 +297,7 @@ class Learner:
                 {name: rollout.take_obs(name, envs) for name in rollout.obs},
                 rollout.prev_action[:T, envs],
                 rollout.start[:T, envs],
-                rollout.state0[:, :, envs],
+                self.policy.body.take(rollout.state0, envs),
                 rollout.action[:, envs],
             )
         loss, stats = ppo_loss(
@@ -307,9 +311,9 @@ class Learner:
             value_coef=config.value_coef,
             entropy_coef=config.entropy_coef,
         )
-        if self.kickstart:
-            log_prob, _ = self.policy.actions.judge(seen.outputs, self.taught[:, envs])
-            loss = loss - self.teacher_coef * log_prob.mean()
+        if self.imitation:
+            log_prob, _ = self.policy.actions.evaluate(seen.outputs, self.expert_action[:, envs])
+            loss = loss + self.imitation_coef * imitation_loss(log_prob)
         return loss, stats
 
     def _autocast(self) -> torch.autocast:
@@ -328,7 +332,7 @@ class Learner:
             "policy": self.policy.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
-            "memory": self.state,
+            "memory": self.state if isinstance(self.state, torch.Tensor) else state_tensors(self.state),
             "obs": {name: slots[-1].clone() for name, slots in rollout.obs.items()},
             "start": rollout.start[-1].clone(),
             "prev_action": rollout.prev_action[-1].clone(),
@@ -362,7 +366,8 @@ class Learner:
     def _load_own(self, state: dict[str, Any]) -> None:
         """The parts of a state that are this rank's own."""
         rollout = self.rollout
-        self.state.copy_(state["memory"])
+        # Earlier versions saved an empty tensor for policies without memory.
+        copy_state_(self.state, [tensor for tensor in state_tensors(state["memory"]) if tensor.numel()])
         for name, slots in rollout.obs.items():
             slots[-1].copy_(state["obs"][name])
         rollout.start[-1].copy_(state["start"])
@@ -377,9 +382,7 @@ def _kind_of(kept: dict[str, torch.Tensor]) -> str:
 
 def _make_optimizer(policy: ActorCritic, config: PPOConfig, lr: torch.Tensor) -> torch.optim.Optimizer:
     if config.optimizer == "lamb":
-        return Lamb(
-            policy.named_parameters(), lr, eps=EPS, weight_decay=config.weight_decay, min_trust=config.lamb_min_trust
-        )
+        return Lamb(policy.named_parameters(), lr, eps=EPS, weight_decay=config.weight_decay)
     return torch.optim.AdamW(
         policy.parameters(), lr, eps=EPS, weight_decay=config.weight_decay, fused=True, capturable=lr.is_cuda
     )

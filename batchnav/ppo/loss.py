@@ -1,4 +1,4 @@
-"""PPO's clipped objective."""
+"""Losses: PPO's clipped objective, and the imitation of an expert."""
 
 from __future__ import annotations
 
@@ -48,3 +48,11 @@ def ppo_loss(
         clip_fraction = ((ratio - 1.0).abs() > clip).float().mean()
     parts = (loss, policy_loss, value_loss, mean_entropy, approx_kl, clip_fraction)
     return loss, LossStats(*(part.detach() for part in parts))
+
+
+def imitation_loss(log_prob: torch.Tensor) -> torch.Tensor:
+    """Mean negative log probability of the expert's actions, f32 scalar, from their log probabilities f32 [...].
+
+    The cross entropy of policy and expert (Schmitt et al. 2018, section 3.2) for an expert that is deterministic.
+    """
+    return -log_prob.mean()

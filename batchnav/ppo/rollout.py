@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from batchnav.policy.actions import Actions
+from batchnav.policy.memory import State, map_state
 
 
 class Rollout:
@@ -23,7 +24,7 @@ class Rollout:
         num_steps: int,
         num_envs: int,
         device: torch.device,
-        state: torch.Tensor,
+        state: State,
         actions: Actions,
     ):
         """Room for a rollout.
@@ -52,7 +53,7 @@ class Rollout:
         self.reward = empty(num_steps, num_envs)
         self.advantage = empty(num_steps, num_envs)
         self.returns = empty(num_steps, num_envs)
-        self.state0 = state.clone()
+        self.state0 = map_state(torch.clone, state)
 
     @property
     def done(self) -> torch.Tensor:
@@ -75,6 +76,8 @@ class Rollout:
         Where they fit, eight bytes count as one number, which takes 44 us instead of 111 for 8,192 images on an H200.
         """
         slots = self.obs[name][:-1]
+        if slots.dim() == 2:
+            return slots.index_select(1, envs)
         wide = torch.float64 if slots.shape[-1] * slots.element_size() % 8 == 0 else slots.dtype
         return slots.view(wide).index_select(1, envs).view(slots.dtype)
 

@@ -15,7 +15,7 @@ from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ConfigError
 from batchnav.mapping.mapper import WAYPOINT
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo.config import KickstartConfig, PPOConfig
+from batchnav.ppo.config import ImitationConfig, PPOConfig
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.images import AppearanceConfig
@@ -31,7 +31,7 @@ class TrainingConfig:
     scenes: ScenesConfig = field(default_factory=ScenesConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
-    imitation: KickstartConfig = field(default_factory=KickstartConfig, metadata={FORMERLY: {"kickstart": None}})
+    imitation: ImitationConfig = field(default_factory=ImitationConfig, metadata={FORMERLY: {"kickstart": None}})
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     processes: int = 1
@@ -88,10 +88,10 @@ class TrainingConfig:
 
     def _check_expert(self) -> None:
         """ConfigError if the expert cannot act in this environment."""
-        expert, task = self.imitation.teacher, self.env.task_name
+        expert, task = self.imitation.expert, self.env.task_name
         if not expert:
             return
-        found = f"imitation.teacher: found {expert!r}"
+        found = f"imitation.expert: found {expert!r}"
         if expert not in TASKS[task].reference_agents:
             raise ConfigError(f"{found} with the task {task}, expected '' or another task")
         if not self.env.body.is_discrete:

@@ -18,7 +18,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import DivergenceError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.weights import load_weights, save_policy
-from batchnav.ppo.kickstart import Kickstart
+from batchnav.ppo.imitation import Imitation
 from batchnav.ppo.learner import Learner
 from batchnav.ppo.stats import SOUND, merged
 from batchnav.runtime.device import make_deterministic, resolve_device
@@ -167,14 +167,14 @@ def make_learner(config: TrainingConfig, ranks: Ranks | None = None) -> Learner:
         load_weights(policy, config.init_from)
     return Learner(
         policy, env, config.ppo_of(ranks), config.seed, compile=config.compile, graphs=config.graphs, ranks=ranks,
-        kickstart=make_imitation(config, env),
+        imitation=make_imitation(config, env),
     )  # fmt: skip
 
 
-def make_imitation(config: TrainingConfig, env: NavEnv) -> Kickstart | None:
+def make_imitation(config: TrainingConfig, env: NavEnv) -> Imitation | None:
     """The imitation loss of the configured expert; None without an expert."""
-    name = config.imitation.teacher
-    return Kickstart(make_teacher(name, env).act, config.imitation) if name else None
+    name = config.imitation.expert
+    return Imitation(make_teacher(name, env).act, config.imitation) if name else None
 
 
 def headline_metrics(task_name: str) -> tuple[Metric, ...]:

@@ -129,26 +129,20 @@ def findings(command: list[str], options: Options) -> list[dict]:
 
 
 def speed(options: Options) -> None:
-    """Frames/s of one GPU, and of several in both ways."""
+    """Frames/s of one GPU, and of several."""
     arguments = ["--num-envs", options.num_envs, "--sizes", options.size, "--houses", options.houses]
     arguments += ["--minibatch-frames", options.minibatch_frames, "--updates", options.speed_updates, "--json"]
     arguments += (
         ["--device", "cpu", "--no-compile", "--policies", "light"] if options.dry_run else ["--policies", "paper"]
     )
     alone = None
-    for ranks, extra in ((1, []), (options.ranks, []), (options.ranks, ["--one-graph"])):
-        try:
-            rows = findings(launched("eval/speed_train.py", ranks, [*map(str, arguments), *extra]), options)
-        except (AssertionError, subprocess.SubprocessError) as error:  # one graph may fail where two do not
-            tell("speed", ranks=ranks, one_graph=bool(extra), failed=str(error)[-1000:])
-            if not extra:
-                raise
-            continue
+    for ranks in (1, options.ranks):
+        rows = findings(launched("eval/speed_train.py", ranks, [*map(str, arguments)]), options)
         whole = next(row for row in rows if row["params"]["part"] == "whole")
         alone = alone or whole["value"]
         kept = ("value", "p5", "p95", "per_gpu", "communication", "all_reduce", "share_of_policy_only", "gigabytes")
         tell(
-            "speed", ranks=ranks, one_graph=bool(extra), **{name: whole[name] for name in kept if name in whole},
+            "speed", ranks=ranks, **{name: whole[name] for name in kept if name in whole},
             microseconds_per_frame=whole["microseconds_per_frame"], times_one=whole["value"] / alone,
         )  # fmt: skip
 
@@ -161,7 +155,7 @@ class Together(Learner):
 
     parts = 1
 
-    def _draw_minibatches(self) -> torch.Tensor:
+    def _sample_minibatches(self) -> torch.Tensor:
         size = self.config.num_envs // self.parts
         order = torch.randperm(size, generator=self.generator, device=self.device).view(self.config.minibatches, -1)
         return torch.cat([order + part * size for part in range(self.parts)], dim=1)

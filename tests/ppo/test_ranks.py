@@ -31,13 +31,13 @@ ROUNDING = {"rtol": 1e-4, "atol": 1e-6}
 class Together(Learner):
     """One process that learns from the minibatches that two have: environments i and i + N / 2 in the same one."""
 
-    def _draw_minibatches(self):
+    def _sample_minibatches(self):
         half = self.config.num_envs // 2
         order = torch.randperm(half, generator=self.generator, device=self.device).view(self.config.minibatches, -1)
         return torch.cat([order, order + half], dim=1)
 
 
-def make(ranks, kind=Learner, graphs=False, one_graph=False, **ppo):
+def make(ranks, kind=Learner, graphs=False, **ppo):
     n = N // ranks.world_size
     scenes, size = find_scenes(ranks.shard(HOUSES)), {"height": 16, "width": 16}
     env = PointNavEnv(scenes, n, ranks.device, **size, max_steps=12, first_env=ranks.rank * n)
@@ -47,7 +47,7 @@ def make(ranks, kind=Learner, graphs=False, one_graph=False, **ppo):
         network.actor.bias[0] -= 2.0  # stop seldom
     settings = {"num_envs": n, "rollout_steps": STEPS, "minibatches": 2, "epochs": 2, "normalize_advantage": True}
     ppo = PPOConfig(**settings | {"learning_rate": 1e-3} | ppo)
-    return kind(network, env, ppo, seed=7, graphs=graphs, ranks=ranks, one_graph=one_graph)
+    return kind(network, env, ppo, seed=7, graphs=graphs, ranks=ranks)
 
 
 def updates(learner, count=UPDATES):
@@ -169,7 +169,7 @@ def test_ranks_take_the_devices_that_are_theirs(monkeypatch):
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("options", [{}, {"graphs": True}, {"graphs": True, "one_graph": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"graphs": True}], ids=str)
 def test_nccl_alone_changes_nothing(tmp_path, options):
     """Also within the graph: recorded after it was warmed up, replayed many times."""
     count = WARM_UPS + 4
@@ -181,7 +181,7 @@ def test_nccl_alone_changes_nothing(tmp_path, options):
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("options", [{}, {"graphs": True}, {"graphs": True, "one_graph": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"graphs": True}], ids=str)
 def test_two_gpus_keep_the_same_weights_and_learn_as_one(tmp_path, options):
     if torch.cuda.device_count() < 2:
         pytest.skip(f"found {torch.cuda.device_count()} GPUs, expected 2")

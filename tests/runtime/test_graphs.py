@@ -13,8 +13,8 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import PointNavEnv
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo import Kickstart, Learner
-from batchnav.ppo.config import KickstartConfig, PPOConfig
+from batchnav.ppo import Imitation, Learner
+from batchnav.ppo.config import ImitationConfig, PPOConfig
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
 
@@ -43,13 +43,13 @@ def scene():
     return find_scene("house:3")
 
 
-def make(scene, device="cpu", graphs=False, kind=PointNavEnv, policy=POLICY, compile=False, teacher="", **ppo):
+def make(scene, device="cpu", graphs=False, kind=PointNavEnv, policy=POLICY, compile=False, expert="", **ppo):
     torch.manual_seed(0)
     env = kind([scene], N, device, height=16, width=16, max_steps=20)
     network = ActorCritic(env.single_observation_space, env.single_action_space, policy)
-    kickstart = Kickstart(make_reference_agent(teacher, env).act, KickstartConfig(teacher)) if teacher else None
+    imitation = Imitation(make_reference_agent(expert, env).act, ImitationConfig(expert)) if expert else None
     ppo = PPOConfig(num_envs=N, rollout_steps=6, **ppo)
-    return Learner(network, env, ppo, compile=compile, graphs=graphs, kickstart=kickstart)
+    return Learner(network, env, ppo, compile=compile, graphs=graphs, imitation=imitation)
 
 
 def losses(learner, updates=UPDATES):
@@ -99,7 +99,7 @@ def test_a_wrapped_function_works_once_a_call_and_reads_its_tensors_anew(device)
 
 
 @devices
-@pytest.mark.parametrize("options", [{"optimizer": "lamb"}, {"optimizer": "adamw"}, {"teacher": "greedy"}])
+@pytest.mark.parametrize("options", [{"optimizer": "lamb"}, {"optimizer": "adamw"}, {"expert": "greedy"}])
 def test_graphs_do_not_change_the_losses(scene, device, options):
     # Not to the bit on CUDA: libraries may choose other sums while they are recorded.
     plain, replayed = (losses(make(scene, device, graphs, **options)) for graphs in (False, True))

@@ -1,0 +1,132 @@
+"""Memories: the recurrent part of a policy, from the features of a step to what actor and critic read.
+
+A memory is a `Memory`, listed by name in `batchnav.policy.memories.MEMORIES`. `PolicyConfig.memory` names the one that
+a policy has. To add one, before the policy is made or loaded:
+
+    batchnav.policy.MEMORIES["gru"] = EpisodicGRU        # then PolicyConfig(memory="gru")
+
+A state is a tensor, or nested tuples (NamedTuples too) and dicts of tensors. All its tensors have the agents in
+dimension `Memory.agent_dim`. Rollout, learner, resume state and memory prediction treat states by the functions below
+and assume no shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from batchnav.policy.config import PolicyConfig
+
+State = Any
+"""A tensor, or nested tuples and dicts of tensors."""
+
+
+class Memory(nn.Module):
+    """Recurrent part of a policy. A subclass defines `from_config`, `initial_state`, `forward` and the attributes."""
+
+    output_size: int
+    """Width of the outputs, which actor and critic read."""
+    agent_dim = 0
+    """Dimension of the agents in each tensor of a state."""
+    reads_previous_action = True
+    """True where the policy embeds the previous action as one more input."""
+    input_weights: tuple[str, ...] = ()
+    """Names of the parameters [..., input_size] that multiply the inputs. With them a network that reads more
+    observations can begin from the weights of one that reads fewer."""
+
+    @classmethod
+    def from_config(cls, input_size: int, config: PolicyConfig) -> Memory:
+        """The memory of a policy with this configuration, for inputs of `input_size` numbers."""
+        raise NotImplementedError
+
+    def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> State:
+        """The state at the start of an episode."""
+        raise NotImplementedError
+
+    def forward(self, x: torch.Tensor, starts: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+        """A sequence of T steps of B agents.
+
+        Args:
+            x: inputs [T, B, input_size].
+            starts: bool [T, B], set where step t is the first of an episode: it begins from the initial state.
+            state: the state before step 0.
+
+        Returns:
+            outputs [T, B, output_size], and the state after step T - 1.
+        """
+        raise NotImplementedError
+
+    def step(self, x: torch.Tensor, start: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+        """One step: inputs [B, input_size], start bool [B] -> outputs [B, output_size], state."""
+        outputs, state = self(x[None], start[None], state)
+        return outputs[0], state
+
+    def take(self, state: State, agents: torch.Tensor) -> State:
+        """The state of some agents, i64 [B]."""
+        before = (slice(None),) * self.agent_dim
+        return map_state(lambda tensor: tensor[(*before, agents)], state)
+
+    def compile_parts(self) -> None:
+        """Run the memory, or a part of it, through torch.compile, in place. By default nothing is compiled."""
+
+
+class FeedForward(nn.Sequential, Memory):
+    """The absence of memory: two tanh layers, with an empty state. The previous action is not read."""
+
+    reads_previous_action = False
+    input_weights = ("0.weight",)
+
+    def __init__(self, input_size: int, hidden_size: int):
+        first, second = nn.Linear(input_size, hidden_size), nn.Linear(hidden_size, hidden_size)
+        for layer in (first, second):
+            nn.init.orthogonal_(layer.weight, gain=2**0.5)
+            nn.init.zeros_(layer.bias)
+        super().__init__(first, nn.Tanh(), second, nn.Tanh())
+        self.output_size = hidden_size
+
+    @classmethod
+    def from_config(cls, input_size: int, config: PolicyConfig) -> FeedForward:
+        """Layers of `hidden_size` units."""
+        return cls(input_size, config.hidden_size)
+
+    def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> State:
+        """The empty state."""
+        return ()
+
+    def forward(  # type: ignore[override]  # of `nn.Sequential`, which takes the inputs alone
+        self, x: torch.Tensor, starts: torch.Tensor, state: State
+    ) -> tuple[torch.Tensor, State]:
+        """Outputs [T, B, output_size] of each step by itself, and the empty state."""
+        return nn.Sequential.forward(self, x), state
+
+
+def map_state(function: Callable[[torch.Tensor], torch.Tensor], state: State) -> State:
+    """A state of the same structure whose tensors are `function` of this state's tensors."""
+    if isinstance(state, torch.Tensor):
+        return function(state)
+    if isinstance(state, dict):
+        return {name: map_state(function, part) for name, part in state.items()}
+    parts = [map_state(function, part) for part in state]
+    return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+
+
+def state_tensors(state: State) -> list[torch.Tensor]:
+    """The tensors of a state, in a fixed order."""
+    if isinstance(state, torch.Tensor):
+        return [state]
+    parts = state.values() if isinstance(state, dict) else state
+    return [tensor for part in parts for tensor in state_tensors(part)]
+
+
+def copy_state_(target: State, source: State) -> None:
+    """Copy the tensors of a state into those of another one of the same structure, in place.
+
+    ValueError where they hold different numbers of tensors, or tensors of different shapes.
+    """
+    for kept, value in zip(state_tensors(target), state_tensors(source), strict=True):
+        if kept.shape != value.shape:  # `copy_` would broadcast
+            raise ValueError(f"memory: found shape {list(value.shape)}, expected {list(kept.shape)}")
+        kept.copy_(value)

@@ -1,0 +1,134 @@
+"""Imitation: a policy learns an expert's actions while the coefficient is high, and from reward afterwards."""
+
+import math
+
+import pytest
+import torch
+from toys import Bandit, Point
+
+from batchnav.agents.registry import make_reference_agent, make_teacher
+from batchnav.config import from_dict
+from batchnav.errors import ConfigError
+from batchnav.policy import ActorCritic
+from batchnav.policy.config import PolicyConfig
+from batchnav.ppo import Imitation, Learner, imitation_loss
+from batchnav.ppo.config import ImitationConfig, PPOConfig
+from batchnav.sim.bodies import STOP
+from batchnav.training.config import TrainingConfig
+from batchnav.training.loop import make_learner
+
+POLICY = PolicyConfig(lstm_layers=0, hidden_size=32)
+PPO = PPOConfig(num_envs=64, rollout_steps=8, epochs=2, minibatches=2, optimizer="adamw", learning_rate=1e-2)
+RUN = {
+    "env": {"camera": {"height": 16, "width": 16}, "sensors": ["depth", "waypoint"]},
+    "scenes": {"houses": 1},
+    "policy": {"base_width": 4, "visual_size": 16, "hidden_size": 16, "lstm_layers": 1, "embedding_size": 8},
+    "ppo": {"num_envs": 8, "rollout_steps": 8},
+    "imitation": {"expert": "planner"},
+    "device": "cpu",
+}
+
+
+def make(env, expert, **settings):
+    torch.manual_seed(0)
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, POLICY)
+    return Learner(policy, env, PPO, imitation=expert and Imitation(expert, ImitationConfig(**settings)))
+
+
+def next_one(obs, start):
+    """An action that the bandit never rewards."""
+    return (obs["observation"].argmax(-1) + 1) % 3
+
+
+def test_coefficient():
+    linear = Imitation(next_one, ImitationConfig(coef=0.5))
+    assert [linear.coef(x) for x in (0.0, 0.5, 1.0, 1.1)] == pytest.approx([0.5, 0.25, 0.0, 0.0])
+    constant = Imitation(next_one, ImitationConfig(coef=0.5, schedule="constant"))
+    assert [constant.coef(x) for x in (0.0, 0.5, 1.0)] == [0.5] * 3
+
+
+def test_imitation_loss_is_the_mean_negative_log_probability():
+    log_prob = torch.tensor([0.5, 0.25]).log().requires_grad_()
+    loss = imitation_loss(log_prob)
+    assert loss.item() == pytest.approx((math.log(2.0) + math.log(4.0)) / 2.0)
+    loss.backward()
+    assert log_prob.grad.tolist() == [-0.5, -0.5]
+
+
+def test_former_keys():
+    rest = {name: value for name, value in RUN.items() if name != "imitation"}
+    for share, schedule in ((1.0, "linear"), (1000.0, "constant")):
+        with pytest.warns(FutureWarning, match="kickstart is now imitation") as found:
+            run = from_dict(TrainingConfig, {**rest, "kickstart": {"teacher": "planner", "share": share}})
+        assert all(f"{old} is now " in str(found[0].message) for old in ("imitation.teacher", "imitation.share"))
+        assert run.imitation == ImitationConfig("planner", schedule=schedule)
+
+
+def test_a_policy_learns_the_experts_actions_and_then_from_reward():
+    learner = make(Bandit(), next_one, coef=1.0)
+    for i in range(20):
+        imitating = learner.update(0.01 + i / 60).read()
+    assert imitating["episode/return"] < 0.1  # a third by chance
+    learner.imitation = Imitation(next_one, ImitationConfig(coef=0.0))
+    for i in range(100):
+        alone = learner.update(0.5 + i / 250).read()
+    assert alone["episode/return"] > 0.9
+
+
+def test_continuous_actions_of_an_expert_are_imitated():
+    learner = make(Point(), lambda obs, start: -obs["observation"], coef=5.0)
+    for i in range(40):
+        stats = learner.update(0.01 + i / 100).read()
+    rollout = learner.rollout
+    with torch.no_grad():
+        found = learner.policy.act(rollout.get_obs(0), rollout.prev_action[0], rollout.start[0], learner.state).action
+    assert (found + rollout.get_obs(0)["observation"]).abs().mean() < 0.2
+    assert stats["episode/return"] < 0.5  # the expert does the opposite of what is rewarded
+
+
+def test_a_coefficient_of_zero_changes_nothing():
+    with_expert, without = make(Bandit(), next_one, coef=0.0), make(Bandit(), None)
+    for learner in (with_expert, without):
+        for progress in (0.2, 0.5):
+            learner.update(progress)
+    for found, expected in zip(with_expert.policy.parameters(), without.policy.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0)
+
+
+def test_a_run_imitates_the_planner():
+    learner = make_learner(from_dict(TrainingConfig, RUN))
+    learner.update(0.0)
+    rollout, planner = learner.rollout, make_teacher("planner", learner.env)
+    for t in range(rollout.num_steps):
+        assert learner.expert_action[t].equal(planner.act(rollout.get_obs(t), rollout.start[t]))
+    assert len(learner.expert_action.unique()) > 1
+
+
+def test_an_expert_stops_inside_the_success_distance():
+    """A policy that resolves distances to 2 mm and stops where the expert stops is within the success distance."""
+    env = make_learner(from_dict(TrainingConfig, RUN)).env
+    expert, planner = make_teacher("planner", env), make_reference_agent("planner", env)
+    for metres, stops in ((0.196, (True, True)), (0.199, (False, True)), (0.201, (False, False))):
+        seen = {name: torch.tensor([[metres, 0.0]]).repeat(8, 1) for name in ("pointgoal", "waypoint")}
+        found = [bool((agent.act(seen, torch.zeros(8, dtype=torch.bool)) == STOP).all()) for agent in (expert, planner)]
+        assert tuple(found) == stops, metres
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"env": {"sensors": ["depth"]}}, "found 'planner' with sensors depth, expected 'waypoint' among them"),
+        ({"env": {"task": {"name": "flee"}}}, "found 'planner' with the task flee"),
+        ({"imitation": {"expert": "no_agent"}}, r"imitation\.expert: found 'no_agent'"),
+        ({"imitation": {"expert": "planner", "coef": -1.0}}, r"imitation\.coef: found -1.0"),
+        (
+            {"imitation": {"expert": "planner", "schedule": "cosine"}},
+            r"imitation\.schedule: found 'cosine', expected one",
+        ),
+        ({"imitation": {"expert": "planner", "share": 0.3}}, r"imitation\.share: found 0.3 .*schedule: linear"),
+        ({"env": {"body": {"control": "velocity"}}}, r"with velocity control"),
+    ],
+)
+def test_experts_that_do_not_fit_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        from_dict(TrainingConfig, {**RUN, **changes})
