@@ -10,6 +10,7 @@ import torch
 from batchnav.envs.observations import observation_sources, space_of, specs_of
 from batchnav.navmesh.data import search_scratch
 from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.memory import state_tensors
 from batchnav.ppo.rollout import Rollout
 from batchnav.procedural import make_swatches
 from batchnav.runtime.threads import num_threads
@@ -108,8 +109,9 @@ def _rollout(run: TrainingConfig, policy: ActorCritic, storage: Mapping[str, tor
     rollout = Rollout(
         policy.observation_shapes, storage, run.ppo.rollout_steps, run.ppo.num_envs, META, state, policy.actions
     )
-    total = state.nbytes + sum(value.nbytes for value in vars(rollout).values() if isinstance(value, torch.Tensor))
-    total += sum(slots.nbytes for slots in rollout.obs.values())
+    tensors = [value for name, value in vars(rollout).items() if isinstance(value, torch.Tensor) and name != "state0"]
+    tensors += [*state_tensors(state), *state_tensors(rollout.state0), *rollout.obs.values()]
+    total = sum(tensor.nbytes for tensor in tensors)
     return total - rollout.action.nbytes  # a view
 
 

@@ -66,7 +66,7 @@ class Memory(nn.Module):
 
     def take(self, state: State, agents: torch.Tensor) -> State:
         """The state of some agents, i64 [B]."""
-        before = (slice(None),) * self.agent_dim
+        before: tuple[Any, ...] = (slice(None),) * self.agent_dim
         return map_state(lambda tensor: tensor[(*before, agents)], state)
 
     def compile_parts(self) -> None:

@@ -22,11 +22,13 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.observations import MAX_CATEGORIES
+from batchnav.renamed import SENSORS, current
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.atomic import replacing, safetensors_bytes
 from batchnav.runtime.files.bundled import check_bundled, find_policy
 
-FORMAT = "batchnav policy 1"
+FORMAT, FORMER_FORMAT = "batchnav policy 2", "batchnav policy 1"
+"""Formats that are read; the first is written. Files of the former one have the former names of observations."""
 DTYPES = (torch.float32, torch.bfloat16)
 """Types of weights in a file; a network always has float32."""
 MAX_METADATA, MAX_OBSERVATIONS, MAX_NUMBERS, MAX_ACTIONS, MAX_ACTION_SIZE = 2**20, 64, 2**22, 2**16, 2**10
@@ -74,18 +76,23 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
     """
     path, device = find_policy(path), resolve_device(device)
     tensors, metadata = _read(path)
-    if metadata.get("format") != FORMAT:
+    if metadata.get("format") not in (FORMAT, FORMER_FORMAT):
         raise CheckpointError(f"{path}: format is {metadata.get('format')!r}, expected {FORMAT!r}")
+    is_former = metadata["format"] == FORMER_FORMAT
     if sum(map(len, metadata.values())) > MAX_METADATA:
         raise CheckpointError(f"{path}: has more than {MAX_METADATA:,} characters of metadata")
     try:
         config = from_dict(PolicyConfig, json.loads(metadata["policy"]))
-        space = _observation_space(json.loads(metadata["observations"]), json.loads(metadata.get("categories", "{}")))
+        shapes, categories = json.loads(metadata["observations"]), json.loads(metadata.get("categories", "{}"))
+        if is_former:
+            config, shapes = _with_current_names(config, shapes)
+        space = _observation_space(shapes, categories)
         actions = _action_space(metadata)
         info = dict(json.loads(metadata["info"]))
         with torch.device("meta"), _NoDraws():  # nothing is allocated before the file's tensors are known to fit
             expected = ActorCritic(space, actions, config).state_dict()
-        _check_names_and_shapes(tensors, expected, path)
+        weights = {_current_key(name): value for name, value in tensors.items()} if is_former else tensors
+        _check_names_and_shapes(weights, expected, path)
         network = ActorCritic(space, actions, config)  # with what no file holds, as an encoder's own constants
     except CheckpointError:
         raise
@@ -96,8 +103,25 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
     _check_finite(tensors, path)
     if "sha256" in metadata and metadata.pop("sha256") != _digest(tensors, metadata):
         raise CheckpointError(f"{path}: is damaged: its check sum differs (whoever changes a file leaves 'sha256' out)")
-    network.load_state_dict(tensors)
+    network.load_state_dict(weights)
     return PolicyAgent(network.to(device), info)
+
+
+def _with_current_names(config: PolicyConfig, shapes: dict[str, Any]) -> tuple[PolicyConfig, dict[str, Any]]:
+    """Configuration and shapes of a policy in the former format, with the current names of its observations."""
+    polar, normalized = (tuple(map(_current_name, names)) for names in (config.polar, config.normalized))
+    shapes = {_current_name(name): shape for name, shape in shapes.items()}
+    return replace(config, polar=polar, normalized=normalized), shapes
+
+
+def _current_key(key: str) -> str:
+    """Current name of a tensor in the former format: embeddings and norms are named after their observation."""
+    return ".".join(_current_name(part) for part in key.split("."))
+
+
+def _current_name(name: str) -> str:
+    """Current name of an observation in the former format."""
+    return current("sensor", name, SENSORS, warn=False)
 
 
 class _NoDraws(TorchFunctionMode):
@@ -171,7 +195,7 @@ def _observation_space(shapes: dict[str, list[int]], categories: dict[str, int])
             boxes[name] = spaces.Box(0, _whole(categories[name], what, MAX_CATEGORIES) - 1, sizes, np.int64)
         else:
             boxes[name] = spaces.Box(-float("inf"), float("inf"), sizes)
-    return spaces.Dict(boxes)
+    return spaces.Dict(list(boxes.items()))  # a list keeps its order, a dict would be sorted
 
 
 def _whole(value: Any, name: str, most: int) -> int:

@@ -89,7 +89,9 @@ class SharedFolder:
 
 
 def _on_cpu(tree: Any) -> Any:
-    """Nested dicts with their tensors on the CPU: a CUDA tensor would come to the other process on this one's GPU."""
+    """Nested dicts and lists with their tensors on the CPU: a CUDA tensor would come to the other process on this one's GPU."""
     if isinstance(tree, dict):
         return {name: _on_cpu(value) for name, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_on_cpu(value) for value in tree]
     return tree.cpu() if isinstance(tree, torch.Tensor) else tree

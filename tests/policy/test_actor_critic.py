@@ -10,10 +10,11 @@ from gymnasium import spaces
 
 from batchnav.errors import ConfigError
 from batchnav.policy import ActorCritic
-from batchnav.policy.actions import sample
-from batchnav.policy.actor_critic import log_distance
+from batchnav.policy.actions import sample_categorical
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.lstm import EpisodicLSTM
+from batchnav.policy.memory import map_state
+from batchnav.policy.observations import log_distance
 
 ROUNDING = 1e-5  # float32, the same sums in batches of another size
 SMALL = PolicyConfig(base_width=4, visual_size=12, hidden_size=16, lstm_layers=2, embedding_size=6, polar=("goal",))
@@ -91,7 +92,7 @@ def test_evaluate_sees_what_act_saw(lstm_layers):
     policy = make(PolicyConfig(**{**vars(SMALL), "lstm_layers": lstm_layers}))
     T, B = 7, 5
     s = sequence(T, B)
-    state0 = torch.randn(2, lstm_layers, B, 16)
+    state0 = map_state(torch.randn_like, policy.initial_state(B))
     state, acts = state0, []
     with torch.no_grad():
         for t in range(T):
@@ -146,10 +147,10 @@ def test_every_distance_can_be_read_by_its_logarithm():
 def test_sampling_follows_the_probabilities():
     log_probs = torch.tensor([0.1, 0.0, 0.6, 0.3]).log().repeat(10_000, 1)
     uniforms = (torch.arange(10_000) + 0.5) / 10_000
-    counts = torch.bincount(sample(log_probs, uniforms), minlength=4)
+    counts = torch.bincount(sample_categorical(log_probs, uniforms), minlength=4)
     assert (counts - torch.tensor([1000, 0, 6000, 3000])).abs().max() <= 1  # a border value may fall either way
     edges = torch.tensor([0.0, 1.0 - 2.0**-24])
-    assert sample(torch.zeros(2, 4).log_softmax(-1), edges).tolist() == [0, 3]
+    assert sample_categorical(torch.zeros(2, 4).log_softmax(-1), edges).tolist() == [0, 3]
 
 
 def test_most_probable_action_without_uniforms():
@@ -176,7 +177,7 @@ def test_plain_observations_and_no_memory():
     assert not hasattr(policy, "previous_action")
     state = policy.initial_state(3)
     act = policy.act(torch.rand(3, 4), torch.zeros(3).long(), torch.ones(3, dtype=torch.bool), state, torch.rand(3))
-    assert act.action.shape == act.value.shape == (3,) and act.state.shape == (2, 0, 3, 8)
+    assert act.action.shape == act.value.shape == (3,) and act.state == ()
 
 
 def test_blind_reads_no_image():
@@ -190,9 +191,14 @@ def test_blind_reads_no_image():
 @pytest.mark.parametrize(
     ("space", "actions", "config", "message"),
     [
-        (spaces.Box(0, 1, (2, 2)), spaces.Discrete(2), {}, "'observation'.*expected a Box"),
+        (spaces.Box(0, 1, (2, 2)), spaces.Discrete(2), {}, "'observation'.*expected floats"),
         (spaces.Box(0, 255, (5,), np.uint8), spaces.Discrete(2), {}, "'observation'.*bytes"),
-        (spaces.Dict({"a": spaces.Discrete(3)}), spaces.Discrete(2), {}, "'a'"),
+        (spaces.Dict({"a": spaces.Discrete(3, start=1)}), spaces.Discrete(2), {}, "'a'.*integers from 1 to 3"),
+        (spaces.Dict({"a": spaces.Discrete(10**6)}), spaces.Discrete(2), {}, "'a'.*integers from 0 to 999999"),
+        (spaces.Box(-1, 5, (), np.int64), spaces.Discrete(2), {}, "integers from -1 to 5"),
+        (spaces.Box(0, 9, (2,), np.int64), spaces.Discrete(2), {}, "'observation'.*integer"),
+        (spaces.Dict({"a": spaces.MultiDiscrete([3, 3])}), spaces.Discrete(2), {}, "'a'.*integer"),
+        (spaces.Box(0, 1, (4,)), spaces.Discrete(2), {"memory": "elephant"}, "memory: found 'elephant', expected one"),
         (spaces.Box(0, 9, (1, 32, 32), np.int32), spaces.Discrete(2), {}, "'observation'.*bytes"),
         (spaces.Box(0, 1, (3,)), spaces.Box(0, 1, (2,)), {}, "Discrete"),
         (spaces.Dict({"goal": spaces.Box(0, 1, (3,))}), spaces.Discrete(2), {"polar": ("goal",)}, "polar.*'goal'"),

@@ -40,7 +40,7 @@ def expected(outputs):
 def test_log_probability_and_entropy_are_torchs():
     torch.manual_seed(1)
     outputs, actions = torch.randn(7, 4, 2 * SIZE) * 4, torch.randn(7, 4, SIZE)
-    log_prob, entropy = Gaussian(SIZE).judge(outputs, actions)
+    log_prob, entropy = Gaussian(SIZE).evaluate(outputs, actions)
     torch.testing.assert_close(log_prob.double(), expected(outputs).log_prob(actions).sum(-1), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(entropy.double(), expected(outputs).entropy().sum(-1), rtol=1e-5, atol=1e-5)
 
@@ -49,7 +49,7 @@ def test_gradients_are_torchs():
     torch.manual_seed(2)
     outputs, actions = torch.randn(50, 2 * SIZE, dtype=torch.float64), torch.randn(50, SIZE)
     ours, theirs = outputs.clone().requires_grad_(), outputs.clone().requires_grad_()
-    log_prob, entropy = Gaussian(SIZE).judge(ours, actions)
+    log_prob, entropy = Gaussian(SIZE).evaluate(ours, actions)
     (log_prob.sum() + 2 * entropy.sum()).backward()
     of = expected(theirs)
     (of.log_prob(actions).sum() + 2 * of.entropy().sum()).backward()
@@ -59,21 +59,21 @@ def test_gradients_are_torchs():
 def test_actions_are_drawn_from_the_distribution():
     outputs = torch.tensor([0.3, -1.0, 2.0, 0.5, -2.0, 9.0]).expand(100_000, -1)
     uniforms = torch.rand(100_000, SIZE, generator=torch.Generator().manual_seed(3))
-    actions, log_prob = Gaussian(SIZE).draw(outputs, uniforms)
+    actions, log_prob = Gaussian(SIZE).sample(outputs, uniforms)
     of = expected(outputs)
     torch.testing.assert_close(of.cdf(actions).float(), uniforms, atol=1e-4, rtol=0.0)
     assert (actions.double().mean(0) - of.mean[0]).abs().max() < 5 * float(of.stddev.max()) / 100_000**0.5
-    torch.testing.assert_close(log_prob, Gaussian(SIZE).judge(outputs, actions)[0])
+    torch.testing.assert_close(log_prob, Gaussian(SIZE).evaluate(outputs, actions)[0])
     edges = torch.tensor([[0.0] * SIZE, [1.0 - 2.0**-24] * SIZE])
-    assert Gaussian(SIZE).draw(outputs[:2], edges)[0].isfinite().all()
+    assert Gaussian(SIZE).sample(outputs[:2], edges)[0].isfinite().all()
 
 
 def test_the_most_probable_action_is_the_mean():
     outputs = torch.randn(9, 2 * SIZE)
-    actions, log_prob = Gaussian(SIZE).draw(outputs, None)
+    actions, log_prob = Gaussian(SIZE).sample(outputs, None)
     torch.testing.assert_close(actions.double(), expected(outputs).mean)
     for shift in (-0.1, 0.1):
-        assert (Gaussian(SIZE).judge(outputs, actions + shift)[0] < log_prob).all()
+        assert (Gaussian(SIZE).evaluate(outputs, actions + shift)[0] < log_prob).all()
 
 
 def test_a_new_policy_draws_with_mean_0_and_deviation_1():

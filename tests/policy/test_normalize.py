@@ -63,11 +63,11 @@ def test_a_policy_reads_images_so_and_keeps_the_numbers():
     torch.manual_seed(0)
     policy = ActorCritic(SPACE, spaces.Discrete(4), SMALL)
     obs = {"rgb": rollouts(1)[0], "depth": torch.rand(4, 6, 1, 16, 16)}
-    read = [policy._read(name, obs[name]) for name in ("rgb", "depth")]
+    read = [policy._prepare_image(name, obs[name]) for name in ("rgb", "depth")]
     torch.testing.assert_close(read[0], obs["rgb"] / 255.0, atol=EPS, rtol=EPS)
-    policy.watch(obs)
-    assert policy._read("rgb", obs["rgb"]).mean().abs() < 1e-4
-    assert policy._read("depth", obs["depth"]) is obs["depth"]
+    policy.update_norms(obs)
+    assert policy._prepare_image("rgb", obs["rgb"]).mean().abs() < 1e-4
+    assert policy._prepare_image("depth", obs["depth"]) is obs["depth"]
     again = ActorCritic(SPACE, spaces.Discrete(4), SMALL)
     again.load_state_dict(policy.state_dict())
     torch.testing.assert_close(again.norms["rgb"].mean, policy.norms["rgb"].mean)

@@ -1,0 +1,123 @@
+"""A memory of one's own: one class and one line in MEMORIES, with a state that is no LSTM's."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import nn
+from toys import RememberBit
+
+from batchnav.errors import CheckpointError
+from batchnav.policy import MEMORIES, ActorCritic, PolicyAgent, load_policy, save_policy
+from batchnav.policy.config import PolicyConfig
+from batchnav.policy.memory import Memory, copy_state_, map_state, state_tensors
+from batchnav.ppo import Learner
+from batchnav.ppo.config import PPOConfig
+
+
+class GRUState(NamedTuple):
+    hidden: torch.Tensor
+    """f32 [B, H]."""
+    extra: dict[str, torch.Tensor]
+    """"steps": f32 [B, 1], steps since the start of the episode."""
+
+
+class EpisodicGRU(Memory):
+    """A GRU cell whose state is zeroed where an episode starts."""
+
+    input_weights = ("cell.weight_ih",)
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__()
+        self.cell, self.output_size = nn.GRUCell(input_size, hidden_size), hidden_size
+
+    @classmethod
+    def from_config(cls, input_size, config):
+        return cls(input_size, config.hidden_size)
+
+    def initial_state(self, num_envs, device="cpu"):
+        steps = torch.zeros(num_envs, 1, device=device)
+        return GRUState(torch.zeros(num_envs, self.output_size, device=device), {"steps": steps})
+
+    def forward(self, x, starts, state):
+        outputs = []
+        for inputs, start in zip(x, starts, strict=True):
+            keep = (~start).float()[:, None]
+            hidden = self.cell(inputs, state.hidden * keep)
+            state = GRUState(hidden, {"steps": state.extra["steps"] * keep + 1.0})
+            outputs.append(hidden)
+        return torch.stack(outputs), state
+
+
+@pytest.fixture(autouse=True)
+def gru(monkeypatch):
+    monkeypatch.setitem(MEMORIES, "gru", EpisodicGRU)
+
+
+CONFIG = PolicyConfig(memory="gru", hidden_size=16, embedding_size=6)
+
+
+def make(**changes):
+    env = RememberBit(16)
+    torch.manual_seed(0)
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, CONFIG)
+    ppo = PPOConfig(num_envs=16, rollout_steps=8, minibatches=2, optimizer="adamw", learning_rate=1e-2, **changes)
+    return Learner(policy, env, ppo)
+
+
+def test_it_trains_and_resumes(tmp_path):
+    learner = make()
+    before = [parameter.clone() for parameter in learner.policy.body.parameters()]
+    learner.update(0.01)
+    assert all((new != old).any() for new, old in zip(learner.policy.body.parameters(), before, strict=True))
+    torch.save(learner.state_dict(), tmp_path / "resume.pt")
+    again = make()
+    again.load_state_dict(torch.load(tmp_path / "resume.pt", weights_only=True))
+    assert again.state.extra["steps"].equal(learner.state.extra["steps"]) and learner.state.extra["steps"].max() > 1
+    for found, expected in zip(again.update(0.5).losses, learner.update(0.5).losses, strict=True):
+        assert found.equal(expected)
+
+
+def test_evaluate_sees_what_act_saw():
+    learner = make()
+    learner.collect()
+    rollout, T = learner.rollout, learner.rollout.num_steps
+    envs = torch.tensor([3, 8, 1])
+    obs = {name: rollout.take_obs(name, envs) for name in rollout.obs}
+    state0 = learner.policy.body.take(rollout.state0, envs)
+    assert state0.hidden.shape == (3, 16) and state0.extra["steps"].shape == (3, 1)
+    seen = learner.policy.evaluate(
+        obs, rollout.prev_action[:T, envs], rollout.start[:T, envs], state0, rollout.action[:, envs]
+    )
+    torch.testing.assert_close(seen.log_prob, rollout.log_prob[:, envs], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(seen.value, rollout.value[:, envs], atol=1e-5, rtol=1e-5)
+
+
+def test_it_is_saved_and_acts(tmp_path):
+    policy = make().policy
+    save_policy(policy, tmp_path / "policy.safetensors")
+    agents = [PolicyAgent(policy), load_policy(tmp_path / "policy.safetensors")]
+    for agent in agents:
+        agent.reset(4)
+    for _ in range(3):
+        cue = torch.randn(4, 2)
+        found, expected = (agent.act({"cue": cue}) for agent in agents)
+        assert found.equal(expected)
+
+
+def test_a_state_of_another_memory_is_refused():
+    learner, state = make(), make().state_dict()
+    state["memory"] = torch.zeros(2, 1, 16, 16)
+    with pytest.raises(CheckpointError, match="resume state"):
+        learner.load_state_dict(state)
+
+
+def test_states_are_trees_of_tensors():
+    state = GRUState(torch.ones(2, 3), {"steps": torch.full((2, 1), 2.0)})
+    doubled = map_state(lambda tensor: 2.0 * tensor, state)
+    assert isinstance(doubled, GRUState) and [t.max().item() for t in state_tensors(doubled)] == [2.0, 4.0]
+    copy_state_(state, doubled)
+    assert state.hidden.eq(2.0).all() and state.extra["steps"].eq(4.0).all()
+    assert map_state(torch.clone, ()) == () and state_tensors(()) == []
+    with pytest.raises(ValueError, match=r"memory: found shape \[1, 3\], expected \[2, 3\]"):
+        copy_state_(state, doubled._replace(hidden=torch.ones(1, 3)))
