@@ -1,1 +1,1 @@
-"""Scalars in, scalars out: pose, camera ray, box, triangle, polygon. The only maths of the world."""
+"""Geometry as functions of scalars: poses, camera rays, boxes, triangles, polygons."""

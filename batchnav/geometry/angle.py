@@ -1,4 +1,4 @@
-"""Angles: a heading and the same heading a turn later are one."""
+"""Angles modulo a full turn."""
 
 import math
 
@@ -11,5 +11,5 @@ _PI, _TWO_PI = np.float32(math.pi), np.float32(2.0 * math.pi)
 
 @device_function
 def wrapped(angle):
-    """The same angle in (-pi, pi], radians."""
+    """The equivalent angle in (-pi, pi], radians."""
     return angle - _TWO_PI * np.float32(math.ceil((angle - _PI) / _TWO_PI))

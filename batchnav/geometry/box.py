@@ -1,4 +1,4 @@
-"""Ray against axis-aligned boxes: the slab test (Kay and Kajiya, SIGGRAPH 1986)."""
+"""Intersection of rays with axis-aligned boxes: the slab test (Kay and Kajiya, SIGGRAPH 1986)."""
 
 from batchnav.runtime.kernels.decorators import inline_function
 from batchnav.runtime.kernels.intrinsics import float_bits, fma
@@ -6,16 +6,20 @@ from batchnav.runtime.kernels.intrinsics import float_bits, fma
 
 @inline_function
 def ray_boxes(centre_xy, half_xy, z, inverse, offset, near, far):
-    """Ray parameters where two boxes are entered and left, clipped to [near, far]: entry 0, exit 0, entry 1, exit 1.
+    """Ray parameters of entry and exit for two boxes, clipped to [near, far]: entry 0, exit 0, entry 1, exit 1.
 
-    Boxes 0 and 1 by their centres and half their sizes, as tuples of four float32: centre_xy and half_xy hold
-    (x0, x1, y0, y1), z (centre z0, z1, half z0, z1). `inverse` (x, y, z) is 1 / direction, finite, and `offset`
-    -origin / direction, so that the plane at x is met at x * inverse + offset; `near` is at least 0.
+    Args:
+        centre_xy: centres (x0, x1, y0, y1) of boxes 0 and 1, float32.
+        half_xy: half sizes (x0, x1, y0, y1).
+        z: centres and half sizes (centre z0, z1, half z0, z1).
+        inverse: 1 / direction (x, y, z), finite.
+        offset: -origin / direction; the ray meets the plane at x at parameter x * inverse + offset.
+        near: least parameter, at least 0.
+        far: greatest parameter.
 
-    The results are float32 as their bits in int32, which have the same order. Where entry > exit the box is missed, and
-    the exit need not be the true one. All this is for a GPU, which multiplies and adds twice as often in a clock as it
-    compares: from the half size it is known which of a slab's two planes is met first, and of integers it takes the
-    greatest of three at once.
+    Results are the bits of float32 in int32, which have the same order. The ray misses a box where entry > exit; then
+    the exit may be wrong. This form suits GPUs, which execute multiply-adds at twice the rate of comparisons: the half
+    size determines which plane of a slab comes first, and an integer maximum of three values is one instruction.
     """
     (x0, x1, y0, y1), (wide0, wide1, high0, high1), (z0, z1, deep0, deep1) = centre_xy, half_xy, z
     entry0, leave0 = _meet((x0, y0, z0), (wide0, high0, deep0), inverse, offset, near, far)
@@ -28,8 +32,8 @@ def _meet(centre, half, inverse, offset, near, far):
     ex, lx = _slab(centre[0], half[0], inverse[0], offset[0])
     ey, ly = _slab(centre[1], half[1], inverse[1], offset[1])
     ez, lz = _slab(centre[2], half[2], inverse[2], offset[2])
-    # Of negative numbers the bits have the opposite order. But an entry below zero gives way to `near`, and whatever
-    # exit below zero is taken, it lies before `near`.
+    # The bits of negative numbers have the opposite order. This is harmless: `near` replaces a negative entry, and any
+    # negative exit lies before `near`.
     return max(max(max(ex, ey), ez), float_bits(near)), min(min(min(lx, ly), lz), float_bits(far))
 
 
@@ -41,9 +45,9 @@ def _slab(centre, half, inverse, offset):
 
 @inline_function
 def ray_box(box, inverse_x, inverse_y, inverse_z, near, far):
-    """Entry and exit of one box, given by its low (x, y, z) and high (x, y, z) relative to the ray's origin.
+    """Ray parameters of entry and exit for one box: low (x, y, z), high (x, y, z) relative to the ray's origin.
 
-    In scalars, for loops over rays that are vectorised as a whole.
+    Scalar form, for loops over rays that LLVM vectorises.
     """
     lx, ly, lz, hx, hy, hz = box
     ax, ay, az = lx * inverse_x, ly * inverse_y, lz * inverse_z

@@ -1,7 +1,7 @@
-"""Points, segments and convex polygons seen from above (x and z), in the order of operations that Detour uses.
+"""Points, segments and convex polygons in the horizontal plane (x and z), with Detour's order of operations.
 
-Points are tuples (x, y, z). Ties between polygons, and so which corridor a search picks, depend on rounding: these are
-float32, without reordering.
+Points are tuples (x, y, z) of float32. The order of operations is fixed, since rounding decides ties between polygons
+and thereby which corridor a search finds.
 """
 
 import numpy as np
@@ -16,9 +16,9 @@ _SAME_POINT = np.float32((1.0 / 16384.0) ** 2)
 
 @inline_function
 def edge_crosses(p, a, b):
-    """Whether the ray from p along +x crosses edge ab; a point is inside where an odd number of edges are crossed.
+    """True if the ray from p along +x crosses edge ab; a point is inside if it crosses an odd number of edges.
 
-    `a` is the edge's later vertex, `b` the earlier one: the even-odd rule with Detour's rounding.
+    Even-odd rule with Detour's rounding; `a` is the later vertex of the edge and `b` the earlier one.
     """
     (px, _, pz), (ax, _, az), (bx, _, bz) = p, a, b
     return ((az > pz) != (bz > pz)) and (px < (bx - ax) * (pz - az) / (bz - az) + ax)
@@ -26,7 +26,7 @@ def edge_crosses(p, a, b):
 
 @inline_function
 def closest_on_segment(p, a, b):
-    """Parameter t in 0..1 of the point of segment ab nearest to p, and its squared distance."""
+    """Parameter t in [0, 1] of the point of segment ab that is closest to p, and its squared distance to p."""
     (px, _, pz), (ax, _, az), (bx, _, bz) = p, a, b
     ex, ez = bx - ax, bz - az
     dx, dz = px - ax, pz - az
@@ -41,7 +41,7 @@ def closest_on_segment(p, a, b):
 
 @inline_function
 def intersect_segments(a, b, c, d):
-    """Where the lines through ab and cd meet: (not parallel, parameter on ab, parameter on cd)."""
+    """Intersection of the lines through ab and cd: (not parallel, parameter on ab, parameter on cd)."""
     ux, uz = b[0] - a[0], b[2] - a[2]
     vx, vz = d[0] - c[0], d[2] - c[2]
     wx, wz = a[0] - c[0], a[2] - c[2]
@@ -53,13 +53,13 @@ def intersect_segments(a, b, c, d):
 
 @inline_function
 def twice_area(a, b, c):
-    """Twice the signed area of triangle abc seen from above; positive where c lies to the right of ab."""
+    """Twice the signed area of triangle abc in the horizontal plane; positive if c is to the right of ab."""
     return (c[0] - a[0]) * (b[2] - a[2]) - (b[0] - a[0]) * (c[2] - a[2])
 
 
 @inline_function
 def height_on_triangle(p, a, b, c):
-    """Whether p lies over triangle abc, and the triangle's height there."""
+    """Pair: True if p is above or below triangle abc, and the height (y) of the triangle there."""
     v0x, v0y, v0z = c[0] - a[0], c[1] - a[1], c[2] - a[2]
     v1x, v1y, v1z = b[0] - a[0], b[1] - a[1], b[2] - a[2]
     v2x, v2z = p[0] - a[0], p[2] - a[2]
@@ -77,5 +77,5 @@ def height_on_triangle(p, a, b, c):
 
 @inline_function
 def same_point(a, b):
-    """Whether two points are within 1/16384 m, which a path's corners count as one."""
+    """True if two points are within 1/16384 m; such corners of a path are merged."""
     return squared_distance(a, b) < _SAME_POINT

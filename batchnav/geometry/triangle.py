@@ -1,9 +1,9 @@
-"""Ray against triangle, with the triangle as three planes (Havel and Herout, IEEE TVCG 16(3), 2010).
+"""Intersection of rays with triangles stored as three planes (Havel and Herout, IEEE TVCG 16(3), 2010).
 
-Plane 0 is the triangle's own; planes 1 and 2 give the barycentric coordinates of a point. The hit costs 15
-multiply-adds and one division. Float32 rounding moves a computed hit point by a few millionths of the coordinates'
-size; a triangle is therefore grown by `slack` metres on each side when its planes are made (in float64), so that no
-ray slips between two triangles that share an edge. Growing costs nothing in the test itself.
+Plane 0 contains the triangle; planes 1 and 2 give the barycentric coordinates of a point. A hit takes 15 multiply-adds
+and one division. Float32 rounding displaces a hit point by a few millionths of the coordinates. Therefore
+`triangle_planes` extends each triangle by `slack` metres on each side, so that no ray passes between two triangles that
+share an edge. This adds no cost to the intersection test.
 """
 
 import math
@@ -14,27 +14,27 @@ from batchnav.runtime.kernels.decorators import device_function
 from batchnav.runtime.kernels.intrinsics import fma, load4
 
 PLANE, PLANE_U, PLANE_V = np.int32(0), np.int32(4), np.int32(8)
-"""A triangle's row of 12 float32: where its three planes (x, y, z, d) begin."""
+"""First columns of the three planes (x, y, z, d) in a triangle's row of 12 float32."""
 
 
 @device_function
 def triangle_planes(a, b, c, slack):
     """Three planes (x, y, z, d) of triangle abc, counter-clockwise seen from its front; float64 in and out.
 
-    A point P of plane 0 lies in the grown triangle where u = plane1(P) >= 0, v = plane2(P) >= 0 and u + v <= 1.
+    A point P of plane 0 is in the extended triangle if u = plane1(P) >= 0, v = plane2(P) >= 0 and u + v <= 1.
     """
     (ax, ay, az), (bx, by, bz), (cx, cy, cz) = a, b, c
     ex, ey, ez = bx - ax, by - ay, bz - az
     fx, fy, fz = cx - ax, cy - ay, cz - az
     nx, ny, nz = ey * fz - ez * fy, ez * fx - ex * fz, ex * fy - ey * fx
-    area = math.sqrt(nx * nx + ny * ny + nz * nz)  # twice the triangle's
+    area = math.sqrt(nx * nx + ny * ny + nz * nz)  # twice the area of the triangle
     nx, ny, nz = nx / area, ny / area, nz / area
     gx, gy, gz = (fy * nz - fz * ny) / area, (fz * nx - fx * nz) / area, (fx * ny - fy * nx) / area  # gradient of u
     hx, hy, hz = (ny * ez - nz * ey) / area, (nz * ex - nx * ez) / area, (nx * ey - ny * ex) / area  # gradient of v
     edge_u = math.sqrt(fx * fx + fy * fy + fz * fz)
     edge_v = math.sqrt(ex * ex + ey * ey + ez * ez)
     edge_w = math.sqrt((fx - ex) ** 2 + (fy - ey) ** 2 + (fz - ez) ** 2)
-    slack = min(slack, area / (edge_u + edge_v + edge_w))  # a sliver at most doubles its size
+    slack = min(slack, area / (edge_u + edge_v + edge_w))  # at most doubles the size of a thin triangle
     grow_u, grow_v, grow_w = slack * edge_u / area, slack * edge_v / area, slack * edge_w / area
     scale = 1.0 / (1.0 + grow_u + grow_v + grow_w)
     return (
@@ -46,10 +46,10 @@ def triangle_planes(a, b, c, slack):
 
 @device_function
 def ray_triangles(first, second, triangles, origin, direction, near, far, backface_culling):
-    """The nearer hit with triangles `first` and `second` (which may be one) within [near, far).
+    """Ray parameter and index of the nearer hit with two triangles within [near, far); `far` and -1 if both are missed.
 
-    Its ray parameter and triangle; `far` and -1 where both are missed. `triangles` is f32 [F, 12].
-    Two at a time, since neither waits for the other: both planes are on their way from memory before one is needed.
+    `first` and `second` may be equal; `triangles` is f32 [F, 12]. Two triangles are tested together so that the loads
+    of both planes overlap.
     """
     t0, is_met0 = _meet_plane(first, triangles, origin, direction, near, far, backface_culling)
     t1, is_met1 = _meet_plane(second, triangles, origin, direction, near, far, backface_culling)
@@ -63,9 +63,9 @@ def ray_triangles(first, second, triangles, origin, direction, near, far, backfa
 
 @device_function
 def ray_four_triangles(first, last, triangles, origin, direction, near, far, backface_culling):
-    """As `ray_triangles`, of up to four, `first` to `last`, all met at a time.
+    """Ray parameter and index of the nearest hit with triangles `first` to `last` (up to four); else `far` and -1.
 
-    More work and more registers than two by two, and sooner done: for few rays, where the longest is waited for.
+    It takes more work and registers than `ray_triangles` but has a lower latency, which matters with few rays.
     """
     a, b = first, min(np.int32(first + np.int32(1)), last)
     c, d = min(np.int32(first + np.int32(2)), last), last
@@ -92,17 +92,17 @@ def ray_four_triangles(first, last, triangles, origin, direction, near, far, bac
 
 @device_function
 def _meet_plane(index, triangles, origin, direction, near, far, backface_culling):
-    """Ray parameter where a triangle's plane is met, and whether that counts."""
+    """Ray parameter of the intersection with a triangle's plane; True if it is in [near, far) and not culled."""
     (ox, oy, oz), (dx, dy, dz) = origin, direction
     nx, ny, nz, nd = load4(triangles, index, PLANE)
     facing = fma(nx, dx, fma(ny, dy, nz * dz))
-    t = -fma(nx, ox, fma(ny, oy, fma(nz, oz, nd))) * (np.float32(1.0) / facing)  # a GPU's division of two costs more
+    t = -fma(nx, ox, fma(ny, oy, fma(nz, oz, nd))) * (np.float32(1.0) / facing)  # cheaper than a division on GPUs
     return t, t >= near and t < far and not (backface_culling and facing >= np.float32(0.0))
 
 
 @device_function
 def _is_within(index, triangles, origin, direction, t):
-    """Whether the point at t, in a triangle's plane, lies in the triangle."""
+    """True if the ray's point at parameter t, in a triangle's plane, is in the triangle."""
     (ox, oy, oz), (dx, dy, dz) = origin, direction
     px, py, pz = fma(t, dx, ox), fma(t, dy, oy), fma(t, dz, oz)
     gx, gy, gz, gd = load4(triangles, index, PLANE_U)
@@ -114,14 +114,23 @@ def _is_within(index, triangles, origin, direction, t):
 
 @device_function
 def triangle_on_screen(index, triangles, origin, first_ray, axes, spacing):
-    """Triangle `index` as a camera at `origin` sees it: which side, and what is linear over the image.
+    """Projection of triangle `index` for a camera at `origin`: quantities that are linear in pixel coordinates.
 
-    The planar depth t at which a pixel's ray d meets the plane, and u and v there, are ratios of linear functions of
-    the pixel: with the signed distance s = plane0(o), 1 / t = -(n . d) / s, and u / t = plane1(o) / t + gradient1 . d.
-    Returns s (positive: the front is seen), then 1 / t, u / t and v / t, each as its value on `first_ray` (a direction
-    of `pixel_ray`) and what it grows by from column to column and from row to row; `axes` are the camera's, `spacing`
-    is of `pixel_spacing`. A ray hits where 1 / t > 0, u / t >= 0, v / t >= 0 and u / t + v / t <= 1 / t. None does
-    where s is 0.
+    For a pixel's ray with direction d let t be the planar depth of the intersection with the plane, and u and v the
+    barycentric coordinates there. With the signed distance s = plane0(o), 1 / t = -(n . d) / s and
+    u / t = plane1(o) / t + gradient1 . d are linear in the pixel. A ray hits if 1 / t > 0, u / t >= 0, v / t >= 0 and
+    u / t + v / t <= 1 / t. No ray hits if s is 0.
+
+    Args:
+        index: row of `triangles`.
+        triangles: f32 [F, 12].
+        origin: position of the camera.
+        first_ray: `pixel_ray` of the first pixel.
+        axes: `pose.camera_axes` of the camera.
+        spacing: result of `pixel_spacing`.
+
+    Returns s (positive: the front is visible), then 1 / t, u / t and v / t. Each of these is a tuple: value on
+    `first_ray`, difference per column, difference per row.
     """
     nx, ny, nz, nd = load4(triangles, index, PLANE)
     gx, gy, gz, gd = load4(triangles, index, PLANE_U)
@@ -132,8 +141,8 @@ def triangle_on_screen(index, triangles, origin, first_ray, axes, spacing):
     v = fma(hx, ox, fma(hy, oy, fma(hz, oz, hd)))
     scale = np.float32(-1.0) / s
     (right_x, _, right_z), (up_x, up_y, up_z), _ = axes
-    cx, cz = right_x * spacing, right_z * spacing  # a step to the right
-    rx, ry, rz = -up_x * spacing, -up_y * spacing, -up_z * spacing  # one down
+    cx, cz = right_x * spacing, right_z * spacing  # one column to the right
+    rx, ry, rz = -up_x * spacing, -up_y * spacing, -up_z * spacing  # one row down
     w0 = scale * fma(nx, ax, fma(ny, ay, nz * az))
     w_column, w_row = scale * fma(nx, cx, nz * cz), scale * fma(nx, rx, fma(nz, rz, ny * ry))
     u0, v0 = fma(u, w0, fma(gx, ax, fma(gy, ay, gz * az))), fma(v, w0, fma(hx, ax, fma(hy, ay, hz * az)))

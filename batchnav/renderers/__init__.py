@@ -1,1 +1,1 @@
-"""Renderers: ray casting on the CPU and the GPU, OpenGL, and the brute-force reference that specifies them."""
+"""Renderers: ray casting on CPU and GPU, OpenGL, and the brute-force reference that specifies their results."""

@@ -1,4 +1,4 @@
-"""A renderer by name, or the fastest of those that run here."""
+"""Selection of a renderer by name or by speed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from batchnav.types import Renderer
 
 RENDERERS = {"raycast": RaycastRenderer, "opengl": OpenGLRenderer}
 CAMERA_HEIGHT = 1.25
-"""Metres above the navmesh from where batches are timed."""
+"""Height above the navmesh of the cameras in timed batches, metres."""
 _WARM_UP, _BATCHES = 2, 5
 _log = logging.getLogger(__name__)
 
 
 def make_renderer(name: str, bank: SceneBank, num_agents: int, **options) -> Renderer:
-    """A renderer with the options of `RaycastRenderer`: "raycast", "opengl", or "auto" for the faster one here."""
+    """A renderer by name: "raycast", "opengl", or "auto" for the faster one. Options: see `RaycastRenderer`."""
     if name != "raycast" and not bank.scenes:
-        raise ArgumentError(f"renderer: found {name!r} with scenes that take turns in slots, expected 'raycast'")
+        raise ArgumentError(f"renderer: found {name!r} with scene streaming, expected 'raycast'")
     if name == "auto":
         return fastest_renderer(bank, num_agents, **options)
     if name not in RENDERERS:
@@ -34,9 +34,9 @@ def make_renderer(name: str, bank: SceneBank, num_agents: int, **options) -> Ren
 
 
 def fastest_renderer(bank: SceneBank, num_agents: int, **options) -> Renderer:
-    """Each renderer draws a few batches from random places in the bank's scenes; the fastest one is kept.
+    """The renderer with the highest speed on a few batches of random views of the bank's scenes.
 
-    The figures are logged (logger "batchnav.renderers.choose"), and why a renderer cannot run here.
+    Logs the speeds, or why a renderer is not available, to the logger "batchnav.renderers.choose".
     """
     views = random_views(bank, num_agents)
     speeds, renderers = {}, {}
@@ -44,7 +44,7 @@ def fastest_renderer(bank: SceneBank, num_agents: int, **options) -> Renderer:
         try:
             renderers[name] = kind(bank, num_agents, **options)
         except DeviceError as error:
-            _log.info("renderer %s: not here (%s)", name, error)
+            _log.info("renderer %s: not available (%s)", name, error)
             continue
         speeds[name] = num_agents / _seconds(renderers[name], views)
     best = max(speeds, key=lambda name: speeds[name])
@@ -57,7 +57,7 @@ def fastest_renderer(bank: SceneBank, num_agents: int, **options) -> Renderer:
 
 
 def random_views(bank: SceneBank, n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Arguments of `render`: the agents spread over the scenes, above their navmeshes, with any heading."""
+    """Random arguments of `render`: agents distributed over the scenes, above the navmeshes, with random headings."""
     scene_index = np.arange(n, dtype=np.int32) % bank.num_scenes
     position = np.empty((n, 3), np.float32)
     for k, scene in enumerate(bank.scenes[:n]):
@@ -71,7 +71,7 @@ def random_views(bank: SceneBank, n: int, seed: int = 0) -> tuple[torch.Tensor, 
 
 
 def _seconds(renderer: Renderer, views: tuple) -> float:
-    """Median time of a batch, after those that compile."""
+    """Median time of a batch after warm-up, seconds."""
     times = []
     for _ in range(_WARM_UP + _BATCHES):
         start = time.perf_counter()

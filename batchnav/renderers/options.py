@@ -1,4 +1,4 @@
-"""What every renderer is asked for, checked alike."""
+"""Checks of the options and arguments that all renderers share."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.scene.bank import SceneBank
 
 NEAR = np.float32(0.01)
-"""Nothing nearer than this plane is seen, in metres."""
+"""Distance of the near plane, metres; nearer surfaces are not rendered."""
 
 
 def check_options(bank: SceneBank, num_agents: int, height: int, width: int, hfov_deg: float, max_depth: float) -> None:
-    """ArgumentError where an option of a renderer is of another kind, out of range, or more than memory holds."""
+    """ArgumentError where a renderer's option has the wrong type, is out of range or needs more than the memory."""
     check_kind("bank", bank, SceneBank)
     count = check_int("num_agents", num_agents, 1, 2**24)
     count *= check_int("height", height, 1, 8192) * check_int("width", width, 1, 8192)
@@ -28,7 +28,7 @@ def check_options(bank: SceneBank, num_agents: int, height: int, width: int, hfo
 
 
 def check_poses(num_agents: int, device: torch.device, scene_index, position, heading, pitch, tan_half_hfov) -> None:
-    """ArgumentError where the poses of a batch of cameras are not tensors of the right shape, type and device."""
+    """ArgumentError where the camera poses are not tensors of the right shape, dtype and device."""
     check_tensor("scene_index", scene_index, (num_agents,), torch.int32, device)
     check_tensor("position", position, (num_agents, 3), torch.float32, device)
     check_tensor("heading", heading, (num_agents,), torch.float32, device)

@@ -1,4 +1,4 @@
-"""Visibility by brute force in float64: every pixel against every triangle. The specification of all renderers."""
+"""Reference renderer: brute force in float64, every pixel against every triangle. It specifies all renderers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def render_reference(
 ) -> np.ndarray:
     """Planar depth f64 [H, W] in metres of one camera (position [3], angles in radians); 0 where nothing is hit.
 
-    A triangle is hit where the pixel's ray meets it at a planar depth in [0.01, max_depth); with `backface_culling`
-    only from the side on which its corners run counter-clockwise. The nearest hit counts.
+    A ray hits a triangle at a planar depth in [0.01, max_depth); with `backface_culling` only from the side where its
+    corners are counter-clockwise. The nearest hit counts.
     """
     return visibility_reference(mesh, position, heading, height, width, hfov_deg, backface_culling, max_depth, pitch)[0]
 
@@ -40,9 +40,9 @@ def visibility_reference(
     max_depth: float = np.inf,
     pitch: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Depth as `render_reference`'s, and which of the mesh's faces it is: i64 [H, W], -1 where nothing is hit.
+    """Depth f64 [H, W] of `render_reference`, and the visible face i64 [H, W] of the mesh, -1 where nothing is hit.
 
-    Of several at the same depth it is the first.
+    At equal depth the face with the lowest index counts.
     """
     directions = pixel_directions(heading, height, width, hfov_deg, pitch).reshape(-1, 3)
     a, b, c = (mesh.vertices[mesh.faces[:, i]].astype(np.float64) for i in range(3))
@@ -56,7 +56,7 @@ def visibility_reference(
 
 
 def pixel_directions(heading: float, height: int, width: int, hfov_deg: float, pitch: float = 0.0) -> np.ndarray:
-    """f64 [H, W, 3]: rays through pixel centres, row 0 at the top, of forward component 1."""
+    """Ray directions f64 [H, W, 3] through pixel centres with forward component 1; row 0 is at the top."""
     half = np.tan(np.radians(hfov_deg) / 2)
     right = (2 * np.arange(width) + 1 - width) / width * half
     up = (height - 1 - 2 * np.arange(height)) / width * half
@@ -68,10 +68,10 @@ def pixel_directions(heading: float, height: int, width: int, hfov_deg: float, p
 
 
 def _first_hit(origin, directions, a, b, c, backface_culling, max_depth):
-    """Moeller and Trumbore (1997), [R] rays against [F] triangles."""
+    """Nearest hits of [R] rays with [F] triangles (Moeller and Trumbore 1997)."""
     e, f, s = b - a, c - a, origin - a
     p = np.cross(directions[:, None], f[None])  # [R, F, 3]
-    determinant = (p * e).sum(-1)  # > 0: the ray meets the front
+    determinant = (p * e).sum(-1)  # > 0: the ray hits the front
     with np.errstate(divide="ignore", invalid="ignore"):
         u = (p * s).sum(-1) / determinant
         q = np.cross(s, e)

@@ -207,7 +207,7 @@ def test_what_does_not_fit_is_refused(rooms):
 
 
 def test_opengl_needs_scenes_that_stay(rooms):
-    with pytest.raises(ArgumentError, match="renderer: found 'auto' with scenes that take turns"):
+    with pytest.raises(ArgumentError, match="renderer: found 'auto' with scene streaming"):
         make(rooms, renderer="auto")
 
 

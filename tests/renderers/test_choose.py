@@ -40,7 +40,7 @@ def test_auto_without_opengl_casts_rays_and_says_what_is_missing(bank, monkeypat
     monkeypatch.setitem(RENDERERS, "opengl", missing)
     caplog.set_level(logging.INFO, "batchnav")
     assert isinstance(make_renderer("auto", bank, 2, height=8, width=8), RENDERERS["raycast"])
-    assert "opengl: not here (OpenGL: found no libEGL)" in caplog.text
+    assert "opengl: not available (OpenGL: found no libEGL)" in caplog.text
 
 
 def test_an_unknown_renderer_is_named():

@@ -1,4 +1,4 @@
-"""Rasterisation by OpenGL 4.5, all views in one texture array."""
+"""Rasterisation with OpenGL 4.5; all views share one texture array."""
 
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
 

@@ -1,4 +1,4 @@
-"""Meshes cut into clusters of neighbouring triangles with bounding boxes, which the GPU culls as one."""
+"""Clusters of nearby triangles with bounding boxes, the unit of culling on the GPU."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from batchnav.types import TriangleMesh
 
 MAX_TRIANGLES = 128
-"""Of a cluster. A mesh of more has at least half as many in each."""
+"""Largest number of triangles in a cluster. Clusters of larger meshes have at least half as many."""
 
 
 class Clusters(NamedTuple):
-    """The clusters of K meshes, one after another."""
+    """Concatenated clusters of K meshes."""
 
     corners: np.ndarray
-    """f32 [F, 3, 4]: x, y, z of each triangle's corners and its number (i32 bits), cluster by cluster.
+    """f32 [F, 3, 4]: x, y, z of the triangles' corners and the triangle's number (i32 bits), cluster by cluster.
 
-    Numbers count the faces of all meshes in order: mesh k's begin at the sum of the face counts of meshes[:k]."""
+    Triangle numbers count the faces of all meshes in order; those of mesh k begin at the face count of meshes[:k]."""
     boxes: np.ndarray
     """f32 [C, 8]: low x, y, z, first triangle (u32 bits), high x, y, z, number of triangles (u32 bits)."""
     ranges: np.ndarray
@@ -28,7 +28,7 @@ class Clusters(NamedTuple):
 
 
 def build_clusters(meshes: Sequence[TriangleMesh]) -> Clusters:
-    """Cut each mesh; 3 s for a million triangles on a core of 2.5 GHz."""
+    """Build the clusters of each mesh; 3 s for a million triangles on a core of 2.5 GHz."""
     corners, ranges = [], []
     boxes: list[np.ndarray] = []
     first_triangle = np.cumsum([0, *(len(mesh.faces) for mesh in meshes)])
@@ -49,7 +49,7 @@ def build_clusters(meshes: Sequence[TriangleMesh]) -> Clusters:
 
 
 def _cut(centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Halve all groups at the median of their widest axis until they are small: f32 [F, 3] -> order [F], bounds."""
+    """Split groups of centres f32 [F, 3] at the median of the widest axis until small: order [F] and group bounds."""
     order, bounds = np.arange(len(centres)), np.array([0, len(centres)])
     for _ in range(max(0, math.ceil(math.log2(len(centres) / MAX_TRIANGLES)))):
         sorted_centres, group = centres[order], np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))

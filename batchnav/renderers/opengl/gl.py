@@ -1,6 +1,6 @@
-"""An OpenGL 4.5 context without a window, through EGL, and the few functions of it that moderngl does not offer.
+"""Headless OpenGL 4.5 context through EGL, and OpenGL functions that moderngl lacks.
 
-moderngl and glcontext are imported here when a context is asked for, and nowhere else.
+Only this module imports moderngl and glcontext, when a context is created.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from batchnav.renderers.opengl.layout import Limits
 
 VERSION = 450
 PACKAGES = "libegl1 libgl1-mesa-dri libgles2 libopengl0"
-"""What `apt-get install` needs for OpenGL on the CPU; a GPU's driver brings the rest."""
+"""apt packages for OpenGL on the CPU; a GPU's driver contains its own implementation."""
 LAYERED = "GL_ARB_shader_viewport_layer_array"
-"""Lets a vertex shader choose layer and viewport; in every desktop driver since 2015, Mesa's llvmpipe included."""
+"""Extension that lets a vertex shader choose layer and viewport; in all desktop drivers since 2015 and in llvmpipe."""
 TEXTURE_2D_ARRAY, TEXTURE_BUFFER = 0x8C1A, 0x8C2A
 DEPTH_COMPONENT32F, RGBA32F, RG32UI = 0x8CAC, 0x8814, 0x823C
 FRAMEBUFFER, COLOR_ATTACHMENT0, DEPTH_ATTACHMENT, FRAMEBUFFER_COMPLETE = 0x8D40, 0x8CE0, 0x8D00, 0x8CD5
@@ -52,23 +52,23 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 
 
 class EGLDevice(NamedTuple):
-    """One of EGL's devices, as far as its driver describes it."""
+    """An EGL device as its driver describes it."""
 
-    index: int  # type: ignore[assignment]  # hides what tuples have by this name
+    index: int  # type: ignore[assignment]  # hides tuple.index
     name: str
     uuid: str
-    """Hexadecimal without dashes; empty where the driver does not tell."""
+    """UUID, hexadecimal without dashes; empty where the driver does not report it."""
     cuda_ordinal: int
-    """Counted without regard to CUDA_VISIBLE_DEVICES; -1 where it is no CUDA device."""
+    """CUDA device number, regardless of CUDA_VISIBLE_DEVICES; -1: not a CUDA device."""
 
 
 def egl_devices() -> list[EGLDevice]:
-    """All devices. DeviceError where there is no EGL."""
+    """All EGL devices. DeviceError where EGL is not available."""
     try:
         egl = ctypes.CDLL("libEGL.so.1")
     except OSError as error:
         raise DeviceError(
-            f"OpenGL: found no libEGL.so.1, expected a GPU driver's or Mesa's: apt-get install {PACKAGES}"
+            f"OpenGL: found no libEGL.so.1, expected that of a GPU driver or of Mesa; apt-get install {PACKAGES}"
         ) from error
     egl.eglGetProcAddress.restype, egl.eglGetProcAddress.argtypes = c_void_p, [c_char_p]
 
@@ -76,7 +76,7 @@ def egl_devices() -> list[EGLDevice]:
         address = egl.eglGetProcAddress(name.encode())
         if not address:
             raise DeviceError(
-                f"OpenGL: EGL lacks {name}, expected one that lists its devices: apt-get install {PACKAGES}"
+                f"OpenGL: EGL lacks {name}, expected an EGL that lists its devices; apt-get install {PACKAGES}"
             )
         return ctypes.CFUNCTYPE(*signature)(address)
 
@@ -85,7 +85,7 @@ def egl_devices() -> list[EGLDevice]:
     query_number = function("eglQueryDeviceAttribEXT", c_uint, c_void_p, c_int, c_void_p)
     handles, count = (c_void_p * _MAX_EGL_DEVICES)(), c_int(0)
     if not query_devices(_MAX_EGL_DEVICES, handles, ctypes.byref(count)):
-        raise DeviceError(f"OpenGL: EGL lists no devices, expected a driver: apt-get install {PACKAGES}")
+        raise DeviceError(f"OpenGL: EGL lists no devices, expected a driver; apt-get install {PACKAGES}")
     devices = []
     for index, handle in enumerate(handles[: count.value]):
         extensions = (query_string(handle, _EGL_EXTENSIONS) or b"").decode().split()
@@ -106,7 +106,7 @@ def egl_devices() -> list[EGLDevice]:
 
 
 def cuda_match(cuda_index: int, devices: list[EGLDevice]) -> EGLDevice | None:
-    """The EGL device that is torch's CUDA device `cuda_index`: by UUID, else by the driver's number of it."""
+    """The EGL device of torch's CUDA device `cuda_index`, matched by UUID or else by CUDA device number."""
     uuid = str(getattr(torch.cuda.get_device_properties(cuda_index), "uuid", "")).replace("-", "")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     ordinal = int(visible[cuda_index]) if all(entry.strip().isdigit() for entry in visible) else cuda_index
@@ -116,16 +116,16 @@ def cuda_match(cuda_index: int, devices: list[EGLDevice]) -> EGLDevice | None:
 
 
 class GLContext:
-    """A context of its own on one EGL device; `with` makes it current for this thread."""
+    """An OpenGL context on one EGL device; `with` makes it current for this thread."""
 
     renderer: str
-    """The driver's name of the renderer, and the version."""
+    """Name and version that the driver reports."""
     limits: Limits
 
     def __init__(self, device: EGLDevice):
         glcontext, moderngl = _import()
         create = glcontext.get_backend_by_name("egl")
-        # The packages' own names: those that end in .so belong to development packages.
+        # Names in runtime packages; names that end in .so belong to development packages.
         libraries = {"libgl": "libOpenGL.so.0", "libegl": "libEGL.so.1"}
         self._loader = create(mode="standalone", glversion=VERSION, device_index=device.index, **libraries)
         self.device = device
@@ -140,36 +140,36 @@ class GLContext:
             info["GL_MAX_COMPUTE_WORK_GROUP_COUNT"][0], info["GL_MAX_SHADER_STORAGE_BLOCK_SIZE"],
             self._integer(_MAX_TEXTURE_BUFFER_SIZE),
         )  # fmt: skip
-        # llvmpipe runs a work group of one vector at a fraction of the cost of a larger one's.
+        # llvmpipe runs a work group of one vector (8) at a fraction of the cost of a larger group.
         self.group_size = 8 if self.is_software else 64
 
     def __enter__(self):
         self._loader.__enter__()
         if self.raw.glGetString(_GL_VERSION) is None:
             self._loader.__exit__()
-            raise DeviceError("OpenGL: the context is lost or was released, expected a live one: make a new renderer")
+            raise DeviceError("OpenGL: the context is lost or was released, expected a live one; create a new renderer")
         return self
 
     def __exit__(self, *exception):
         self._loader.__exit__(*exception)
 
     def release(self) -> None:
-        """Free the context and all that was made in it."""
+        """Free the context and all its objects."""
         self._loader.release()
 
     @property
     def is_software(self) -> bool:
-        """Whether the CPU draws."""
+        """True if the CPU renders (llvmpipe)."""
         return "llvmpipe" in self.renderer
 
     def create(self, function: str, *arguments: int) -> int:
-        """The name of a new object, by one of the raw functions that make several."""
+        """Name of a new object, created by a raw function (glCreate...)."""
         name = c_uint(0)
         getattr(self.raw, function)(*arguments, 1, ctypes.byref(name))
         return name.value
 
     def framebuffer(self, colors: list[int], depth: int) -> int:
-        """A framebuffer that draws into these textures, all their layers. DeviceError where the driver refuses them."""
+        """A framebuffer with all layers of these textures. DeviceError where the driver rejects it."""
         raw, framebuffer = self.raw, self.create("glCreateFramebuffers")
         points = [COLOR_ATTACHMENT0 + i for i in range(len(colors))]
         for point, texture in zip((*points, DEPTH_ATTACHMENT), (*colors, depth), strict=True):
@@ -181,7 +181,7 @@ class GLContext:
         return framebuffer
 
     def free_memory(self) -> int | None:
-        """Bytes that can be allocated; None where the driver does not tell. For llvmpipe they are the machine's."""
+        """Free memory in bytes (of the machine for llvmpipe); None where the driver does not report it."""
         if "GL_NVX_gpu_memory_info" in self.mgl.extensions:
             with self:
                 return self._integer(_VIDEO_MEMORY) * 1024
@@ -198,9 +198,9 @@ class GLContext:
 
 
 def open_context(device: torch.device) -> GLContext:
-    """A context on the GPU that torch's device is; for the CPU on EGL's first device that has OpenGL 4.5.
+    """A context on the GPU of torch's device; for the CPU on the first EGL device with OpenGL 4.5.
 
-    DeviceError, saying what to install, where there is none.
+    DeviceError where there is none; the message names the packages to install.
     """
     devices = egl_devices()
     if device.type == "cuda":
@@ -209,7 +209,7 @@ def open_context(device: torch.device) -> GLContext:
             found = ", ".join(d.name or f"device {d.index}" for d in devices) or "none"
             raise DeviceError(
                 f"OpenGL: found {found} among EGL's devices, expected {torch.cuda.get_device_name(device)}; "
-                "NVIDIA's EGL comes with the driver (libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all)"
+                "install the driver's EGL (libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all)"
             )
         devices = [match]
     failures = []
@@ -218,7 +218,7 @@ def open_context(device: torch.device) -> GLContext:
             context = GLContext(candidate)
         except DeviceError:
             raise
-        except Exception as error:  # what glcontext and moderngl raise is no kind of its own
+        except Exception as error:  # glcontext and moderngl raise plain exceptions
             failures.append(f"device {candidate.index}: {error}")
             continue
         if LAYERED in context.mgl.extensions:
@@ -228,7 +228,7 @@ def open_context(device: torch.device) -> GLContext:
         context.release()
     raise DeviceError(
         f"OpenGL: found no EGL device with a 4.5 context ({'; '.join(failures) or 'no devices'}), expected one; "
-        f"Mesa's runs on any CPU: apt-get install {PACKAGES}"
+        f"Mesa's OpenGL runs on any CPU; apt-get install {PACKAGES}"
     )
 
 
@@ -237,5 +237,5 @@ def _import():
         import glcontext
         import moderngl
     except ImportError as error:
-        raise DeviceError(f"OpenGL: {error}, expected moderngl: pip install moderngl") from error
+        raise DeviceError(f"OpenGL: {error}, expected moderngl; pip install moderngl") from error
     return glcontext, moderngl

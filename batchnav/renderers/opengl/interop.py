@@ -1,4 +1,4 @@
-"""OpenGL buffers that CUDA copies from and to on the GPU."""
+"""OpenGL buffers shared with CUDA."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from batchnav.errors import DeviceError
 class SharedBuffer:
     """An OpenGL buffer registered with CUDA. Its context must be current in every call.
 
-    Copies are ordered by the driver: after the OpenGL commands before them, before those after them, and on torch's
-    current stream. The host does not wait and sees none of the data.
+    Copies run on torch's current stream; the driver orders them after earlier and before later OpenGL commands. The
+    host neither waits nor receives the data.
     """
 
     def __init__(self, buffer: int, device: torch.device):
@@ -21,24 +21,24 @@ class SharedBuffer:
             from cuda.bindings import runtime
         except ImportError as error:
             raise DeviceError(
-                f"CUDA with OpenGL: {error}, expected cuda-bindings: pip install cuda-bindings"
+                f"CUDA with OpenGL: {error}, expected the package cuda-bindings; pip install cuda-bindings"
             ) from error
         self._runtime, self._device = runtime, device
         with torch.cuda.device(device):
             self._resource = self._call("cudaGraphicsGLRegisterBuffer", buffer, 0)
 
     def copy_from(self, tensor: torch.Tensor) -> None:
-        """Fill the buffer's beginning with a contiguous CUDA tensor."""
+        """Copy a contiguous CUDA tensor to the start of the buffer."""
         with self._mapped() as (pointer, size, stream):
             self._copy(pointer, tensor.data_ptr(), min(size, tensor.nbytes), stream)
 
     def copy_to(self, tensor: torch.Tensor) -> None:
-        """Fill a contiguous CUDA tensor with the buffer's beginning."""
+        """Copy the start of the buffer to a contiguous CUDA tensor."""
         with self._mapped() as (pointer, size, stream):
             self._copy(tensor.data_ptr(), pointer, min(size, tensor.nbytes), stream)
 
     def release(self) -> None:
-        """Take the buffer back from CUDA."""
+        """Unregister the buffer from CUDA."""
         self._call("cudaGraphicsUnregisterResource", self._resource)
 
     @contextmanager
@@ -56,7 +56,7 @@ class SharedBuffer:
         self._call("cudaMemcpyAsync", target, source, size, kind, stream)
 
     def _call(self, name: str, *arguments):
-        """A function of CUDA's runtime: what it returns without the error, which is raised as DeviceError."""
+        """Call a function of the CUDA runtime and return its results; an error code is raised as DeviceError."""
         error, *results = getattr(self._runtime, name)(*arguments)
         if error != self._runtime.cudaError_t.cudaSuccess:
             raise DeviceError(f"CUDA with OpenGL: {name} found {error.name}, expected success")

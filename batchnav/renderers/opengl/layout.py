@@ -1,4 +1,4 @@
-"""How the OpenGL renderer's pictures and lists fit into what a driver allows."""
+"""Layout of the OpenGL renderer's images and lists within the limits of the driver."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from batchnav.errors import DeviceError
 from batchnav.renderers.opengl.clusters import MAX_TRIANGLES, Clusters
 
 GRID = 16
-"""Cells along a side of an image, in which its greatest depths are kept for occlusion culling."""
+"""Cells per side of the grid of greatest depths in an image, for occlusion culling."""
 CAMERA, PAIR, TRIANGLE, DRAW, DISPATCH = 48, 4, 8, 20, 12
-"""Bytes of a camera, of a listed pair and triangle, and of the commands to draw and to dispatch."""
+"""Sizes in bytes: camera, listed pair, listed triangle, draw command, dispatch command."""
 MAX_PAIRS = 2**25
-"""(agent, cluster) pairs culled at a time; agents are taken in slices of so many."""
+"""Largest number of (agent, cluster) pairs that are culled together; determines the slices of agents."""
 MAX_ROUND = 2**17
-"""Pairs drawn at a time: bounds the list of triangles to 128 MiB."""
+"""Largest number of pairs that are drawn together; limits the list of triangles to 128 MiB."""
 _MAX_GROUPS = 65535
-"""Work groups of a dispatch along y and z, which count agents: what OpenGL promises."""
+"""Largest number of work groups along y and z, which count agents, that OpenGL guarantees."""
 _MAX_VIEWPORT_TILES = 4
-"""Tiles along a side of a layer: OpenGL has 16 viewports."""
+"""Largest number of tiles per side of a layer; OpenGL guarantees 16 viewports."""
 
 
 class Limits(NamedTuple):
-    """What an OpenGL implementation allows."""
+    """Limits of an OpenGL implementation."""
 
     texture_size: int
     layers: int
     groups: int
     """Work groups of a dispatch along x."""
     block: int
-    """Bytes of a storage buffer."""
+    """Size of a storage buffer, bytes."""
     texels: int
-    """Of a buffer that is read as a texture."""
+    """Texels of a buffer texture."""
 
 
 class Layout(NamedTuple):
-    """Where things go: tiles of agents in layers, and how many pairs are culled and drawn at a time."""
+    """Arrangement of agents' tiles in layers, and numbers of pairs that are culled and drawn together."""
 
     columns: int
     rows: int
     layers: int
     slice: int
-    """Agents culled at a time."""
+    """Number of agents that are culled together."""
     round: int
-    """Pairs drawn at a time."""
+    """Number of pairs that are drawn together."""
     rounds: int
-    """Of a slice, where every pair is drawn."""
+    """Number of rounds for a slice in which every pair is drawn."""
 
 
 def arrange(num_agents: int, height: int, width: int, most_clusters: int, limits: Limits) -> Layout:
-    """Fit agents' tiles and lists into what OpenGL allows. DeviceError where they do not."""
+    """Layout of agents' tiles and lists within OpenGL's limits. DeviceError where they do not fit."""
     columns = min(_MAX_VIEWPORT_TILES, limits.texture_size // width, num_agents)
     rows = min(_MAX_VIEWPORT_TILES, limits.texture_size // height, -(-num_agents // max(columns, 1)))
     if columns == 0 or rows == 0:
@@ -67,7 +67,7 @@ def arrange(num_agents: int, height: int, width: int, most_clusters: int, limits
 
 
 def buffer_sizes(num_agents: int, height: int, width: int, most_clusters: int, layout: Layout) -> dict[str, int]:
-    """Bytes of the buffers that `render` needs and that depend on the number of agents."""
+    """Sizes in bytes of the buffers of `render` that depend on the number of agents."""
     return {
         "cameras": 2 * num_agents * CAMERA,
         "pairs": layout.slice * most_clusters * PAIR,
@@ -79,7 +79,7 @@ def buffer_sizes(num_agents: int, height: int, width: int, most_clusters: int, l
 
 
 def check_triangles(clusters: Clusters, limits: Limits, renderer: str) -> None:
-    """DeviceError where there are more triangles than a shader can read."""
+    """DeviceError where there are more triangles than a shader can access."""
     if 3 * len(clusters.corners) > limits.texels:
         raise DeviceError(
             f"OpenGL: found {len(clusters.corners)} triangles in all scenes, expected at most {limits.texels // 3} "
@@ -90,7 +90,7 @@ def check_triangles(clusters: Clusters, limits: Limits, renderer: str) -> None:
 def check_memory(
     sizes: dict[str, int], others: int, limits: Limits, free: int | None, what: str, renderer: str
 ) -> None:
-    """DeviceError before anything is allocated: where a buffer would not fit, or all of them with `others` bytes."""
+    """DeviceError where a buffer, or all buffers with `others` further bytes, exceed the memory; call it first."""
     for name, size in sizes.items():
         if size > limits.block:
             raise DeviceError(

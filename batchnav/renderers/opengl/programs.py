@@ -1,4 +1,4 @@
-"""The shaders (shaders/*.glsl), compiled with one renderer's constants in front."""
+"""Compilation of the shaders (shaders/*.glsl) with the constants of a renderer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHADERS = Path(__file__).parent / "shaders"
 
 
 class Compiler:
-    """Makes programs in a context, which must be current: `constants` by type and name, `switches` for #if."""
+    """Compiles programs in a context, which must be current. `constants` by type and name, `switches` for #if."""
 
     def __init__(self, context: gl.GLContext, constants: dict[str, tuple], switches: dict[str, bool]):
         self._mgl = context.mgl
@@ -22,11 +22,11 @@ class Compiler:
         ]
 
     def compute(self, *names: str, visibility: bool = False):
-        """A compute shader of these files, one after another."""
+        """A compute shader from the concatenation of these files."""
         return self._mgl.compute_shader(self._source(*names, visibility=visibility))
 
     def triangles(self, visibility: bool):
-        """What draws the selected triangles, which the shaders look up: a vertex array with no attributes."""
+        """Vertex array without attributes that draws the selected triangles, which the shaders look up."""
         vertex, fragment = (self._source(f"depth_{kind}", visibility=visibility) for kind in ("vertex", "fragment"))
         return self._mgl.vertex_array(self._mgl.program(vertex_shader=vertex, fragment_shader=fragment), [])
 

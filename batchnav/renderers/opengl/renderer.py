@@ -1,19 +1,20 @@
-"""Depth and triangles by rasterisation: one batch of draws puts every agent's picture into one texture array.
+"""OpenGLRenderer: depth and triangles by rasterisation; one batch of draws renders all agents into a texture array.
 
-A frame is a chain of compute shaders and draws whose length does not depend on where the agents are (shaders/*.glsl):
+A frame is a fixed sequence of compute shaders and draws (shaders/*.glsl):
 
-    cull       lists the (agent, cluster) pairs in view; with occlusion culling, those not hidden a frame ago
-    select     lists, of those, the triangles that may cover a pixel's centre, and writes the indirect draw
+    cull       lists the visible (agent, cluster) pairs; with occlusion culling those not hidden in the last frame
+    select     lists their triangles that may cover a pixel's centre, and writes the indirect draw command
     depth      draws them; the vertex shader chooses the agent's layer and viewport
-    farthest   the greatest depth in each cell of an image; cull, select and draw then treat what it does not hide
+    farthest   computes the greatest depth in each cell of an image; cull, select and depth then process the remaining
+               pairs that these depths do not hide
     resolve    copies the tiles into one buffer [N, H, W]
 
-Where triangles are asked for, too, `depth` and `resolve` are programs of their own with a second texture array.
+`visibility` uses other `depth` and `resolve` programs with a second texture array.
 
-Rasterisers are slow where triangles are smaller than pixels; at 64 x 64 most of a house's are, and a compute shader
-drops them at a small part of the cost. Frustum and cluster culling follow the paper's renderer (bps3D), occlusion in
-two passes Haar and Aaltonen, "GPU-Driven Rendering Pipelines" (SIGGRAPH 2015), and the triangles' test Wihlidal,
-"Optimizing the Graphics Pipeline with Compute" (GDC 2016).
+Rasterisation is slow for triangles smaller than a pixel, which most triangles of a house are at 64 x 64; a compute
+shader discards them at a fraction of the cost. Sources: frustum and cluster culling of bps3D (the paper's renderer);
+two-pass occlusion culling of Haar and Aaltonen, "GPU-Driven Rendering Pipelines" (SIGGRAPH 2015); triangle culling of
+Wihlidal, "Optimizing the Graphics Pipeline with Compute" (GDC 2016).
 """
 
 from __future__ import annotations
@@ -47,35 +48,46 @@ from batchnav.types import Visibility
 
 _FAR = 1.0e30
 _STORAGE = ("pairs", "commands", "selected", "farthest", "depth", "triangle")
-"""Buffers that shaders write, in the order of their binding numbers."""
+"""Buffers that shaders write, in order of their binding numbers."""
 _TEXTURES = {
     "cameras": gl.RGBA32F, "boxes": gl.RGBA32F, "corners": gl.RGBA32F, "ranges": gl.RG32UI, "selected": gl.RG32UI,
 }  # fmt: skip
-"""Buffers that shaders read as textures, in the order of their units from 1."""
+"""Buffers that shaders read as textures, in order of their units, from 1."""
 _DEPTH_UNIT, _TRIANGLE_UNIT = 0, 6
-"""Units of the texture arrays."""
+"""Texture units of the texture arrays."""
 
 
 class Target(NamedTuple):
-    """What a frame is drawn into, and by what: for depth alone or for visibility."""
+    """Framebuffer and programs of a frame, for depth or for visibility."""
 
     framebuffer: int
     triangles: Any
-    """moderngl's vertex array."""
+    """moderngl vertex array of the draw."""
     resolve: Any
-    """moderngl's compute shader."""
+    """moderngl compute shader that fills `outputs`."""
     outputs: dict[str, torch.Tensor]
-    """[N, H, W] by the names of the buffers that `resolve` fills."""
+    """Tensors [N, H, W] by the names of the buffers that `resolve` fills."""
 
 
 class OpenGLRenderer:
-    """Renders what N agents see with OpenGL 4.5 (see `types.Renderer`). Owns `depth`, which every frame fills.
+    """A `batchnav.types.Renderer` with OpenGL 4.5. It owns `depth`, which every frame overwrites.
 
-    Takes and gives tensors on the bank's device: on CUDA they are exchanged with OpenGL on the GPU, on the CPU the
-    images are read back. The options mean what they mean for `RaycastRenderer`; the three kinds of culling change
-    nothing but the speed. Pictures differ from the ray caster's only where a depth edge passes a pixel's centre.
+    Tensors are on the bank's device. On CUDA they are exchanged with OpenGL on the GPU; on the CPU images are read
+    back. Images differ from those of `RaycastRenderer` only where a depth edge passes through a pixel's centre.
 
-    Raises DeviceError where there is no OpenGL 4.5, or where its memory would not suffice.
+    Args:
+        bank: see `RaycastRenderer`, as for the options up to `max_depth`.
+        num_agents: number of views N.
+        height: rows of an image.
+        width: columns of an image.
+        hfov_deg: horizontal field of view, degrees.
+        backface_culling: ignore triangles seen from behind.
+        max_depth: greatest planar depth, metres.
+        frustum_culling: skip clusters outside the view; changes the speed only.
+        occlusion_culling: skip hidden clusters; changes the speed only.
+        pixel_culling: skip triangles that cover no pixel's centre; changes the speed only.
+
+    Raises DeviceError where OpenGL 4.5 is not available or memory does not suffice.
     """
 
     capturable = False
@@ -84,7 +96,7 @@ class OpenGLRenderer:
         "cull": ("_cull", "_select", "_measure"), "draw": ("_clear", "_rasterise"), "resolve": ("_resolve",),
         "copy": ("_upload", "_download"),
     }  # fmt: skip
-    """The methods that make up a frame, for those who time its parts."""
+    """Methods of a frame by stage, for benchmarks."""
 
     def __init__(
         self,
@@ -103,7 +115,7 @@ class OpenGLRenderer:
         self.bank, self.device = bank, bank.device
         self.num_agents, self.height, self.width = int(num_agents), int(height), int(width)
         self.occlusion_culling = bool(occlusion_culling)
-        clusters = build_clusters([scene.mesh for scene in bank.scenes])  # numbers triangles as the bank does
+        clusters = build_clusters([scene.mesh for scene in bank.scenes])  # with the triangle numbers of the bank
         self._most_clusters = int(clusters.ranges[:, 1].max())
         self.context = gl.open_context(bank.device)
         self._shared: dict[Any, Any] = {}
@@ -114,7 +126,7 @@ class OpenGLRenderer:
         self._layout = arrange(*image, limits)
         sizes = buffer_sizes(*image, self._layout)
         check_triangles(clusters, limits, self.context.renderer)
-        # The texture array and its depth buffer are as large as the images.
+        # The texture array and its depth buffer have the size of the images.
         self._check_memory(sizes, 2 * sizes["depth"] + sum(array.nbytes for array in clusters))
         switches = {
             "FRUSTUM_CULLING": frustum_culling, "OCCLUSION_CULLING": occlusion_culling,
@@ -140,10 +152,9 @@ class OpenGLRenderer:
         pitch: torch.Tensor | None = None,
         tan_half_hfov: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """i32 [N], f32 [N, 3] camera position, f32 [N] each -> f32 [N, H, W] metres, 0 where nothing is hit.
+        """Planar depth f32 [N, H, W], metres; 0 where nothing is hit. Valid until the next call.
 
-        The tensor belongs to the renderer and is valid until the next call. An agent whose scene is not in the bank,
-        or whose pose is not finite, sees nothing. DeviceError where the OpenGL context is lost.
+        Arguments: see `RaycastRenderer.render`. DeviceError where the OpenGL context is lost.
         """
         self._aim(scene_index, position, heading, pitch, tan_half_hfov)
         with self.context:
@@ -158,10 +169,10 @@ class OpenGLRenderer:
         pitch: torch.Tensor | None = None,
         tan_half_hfov: torch.Tensor | None = None,
     ) -> Visibility:
-        """As `render`, with the triangle of every pixel: f32 and i32 [N, H, W].
+        """Depth of `render`, and the triangle i32 [N, H, W] that each pixel shows, -1 where nothing is hit.
 
-        The first call takes the memory for it: DeviceError where it would not suffice. Where surfaces coincide, any of
-        their triangles may be named.
+        Where surfaces coincide, the triangle may be any of them. The first call allocates memory; DeviceError where it
+        does not suffice.
         """
         self._aim(scene_index, position, heading, pitch, tan_half_hfov)
         if self._visibility_target is None:
@@ -172,10 +183,10 @@ class OpenGLRenderer:
 
     @property
     def texture_array(self):
-        """The `moderngl.TextureArray` (R32F, metres) with the last pictures, for those who sample it in OpenGL.
+        """The `moderngl.TextureArray` (R32F, metres) with the last images, for use in OpenGL.
 
-        It lives in the renderer's `context`, which `with renderer.context:` makes current. Agent i is in layer i // T,
-        T = columns * rows of `tiles`, and there in tile i % T, counted along the rows.
+        It belongs to the renderer's `context`, which `with renderer.context:` makes current. Agent i is in layer i // T
+        and tile i % T, counted along the rows, with T = columns * rows of `tiles`.
         """
         return self._texture
 
@@ -185,12 +196,12 @@ class OpenGLRenderer:
         return self._layout.columns, self._layout.rows
 
     def release(self) -> None:
-        """Free what the renderer holds in OpenGL, as its end does; it cannot be used any more."""
+        """Free the renderer's OpenGL objects; it cannot be used afterwards. Garbage collection calls it too."""
         self._finalizer()
 
     @torch.no_grad()
     def _aim(self, scene_index, position, heading, pitch, tan_half_hfov) -> None:
-        """Check what `render` is given, and write the cameras as shaders/common.glsl reads them."""
+        """Check the arguments of `render` and write the cameras in the format of shaders/common.glsl."""
         cameras, pitch = self._cameras, self._level if pitch is None else pitch
         tan_half_hfov = self._tan_half if tan_half_hfov is None else tan_half_hfov
         check_poses(self.num_agents, self.device, scene_index, position, heading, pitch, tan_half_hfov)
@@ -204,7 +215,7 @@ class OpenGLRenderer:
         torch.mul(cameras[:, 8], self.width / self.height, out=cameras[:, 9])
 
     def _frame(self, target: Target) -> None:
-        """Draw what the cameras see."""
+        """Render a frame for the current cameras."""
         self._upload()
         self._clear(target)
         for first in range(0, self.num_agents, self._layout.slice):
@@ -220,7 +231,7 @@ class OpenGLRenderer:
             raise DeviceError(f"OpenGL: found {error} after rendering, expected none; the context may be lost")
 
     def _upload(self) -> None:
-        """Hand the agents' cameras to OpenGL, which keeps those of the last frame behind them."""
+        """Upload the agents' cameras; those of the last frame follow them in the buffer."""
         cameras, size = self._buffers["cameras"], self.num_agents * CAMERA
         self.context.mgl.copy_buffer(cameras, cameras, size=size, write_offset=size)
         if self._shared:
@@ -229,10 +240,7 @@ class OpenGLRenderer:
             cameras.write(self._cameras.numpy())
 
     def _clear(self, target: Target) -> None:
-        """Empty the target's depth, so that only what is nearer than `max_depth` passes the depth test.
-
-        What was farthest in this frame's becomes the last frame's.
-        """
+        """Clear the target's depth to `max_depth`, and copy this frame's greatest depths to those of the last frame."""
         raw, zero, farthest = self.context.raw, (ctypes.c_float * 4)(), self._buffers["farthest"]
         raw.glBindFramebuffer(gl.FRAMEBUFFER, target.framebuffer)
         raw.glClearNamedFramebufferfv(target.framebuffer, gl.COLOR, 0, zero)
@@ -267,7 +275,7 @@ class OpenGLRenderer:
         self.context.mgl.memory_barrier()
 
     def _measure(self, first: int, count: int) -> None:
-        """Find the greatest depths of what was drawn."""
+        """Compute the greatest depth in each cell of the images drawn so far."""
         self._programs["farthest"]["first_agent"] = first
         self._programs["farthest"].run(count)
 
@@ -302,7 +310,7 @@ class OpenGLRenderer:
         self._programs = {name: self._compiler.compute(*names) for name, names in parts.items()}
 
     def _make_buffers(self, sizes: dict[str, int], clusters: Clusters) -> None:
-        """Allocate all buffers and bind each to the numbers that the shaders know it by."""
+        """Allocate all buffers and bind them to the shaders' binding numbers."""
         mgl, raw = self.context.mgl, self.context.raw
         self._buffers: dict[Any, Any] = {}
         for name, size in sizes.items():
@@ -320,7 +328,7 @@ class OpenGLRenderer:
         self._no_commands = mgl.buffer(no_draws.tobytes())
 
     def _make_buffer(self, name: str, size: int) -> None:
-        """A buffer under its name and binding number, on CUDA shared where that copies from or to it."""
+        """Allocate and bind a buffer; on CUDA also share it, where tensors are copied from or to it."""
         buffer = self._buffers[name] = self.context.mgl.buffer(reserve=size)
         if name in _STORAGE:
             buffer.bind_to_storage_buffer(_STORAGE.index(name))
@@ -330,7 +338,7 @@ class OpenGLRenderer:
             self._shared[name] = SharedBuffer(buffer.glo, self.device)
 
     def _make_textures(self) -> None:
-        """A texture array of all tiles with a depth buffer as large, and a viewport for each tile of a layer."""
+        """Create the texture array of all tiles, a depth buffer of the same size, and one viewport per tile."""
         raw, mgl, layout = self.context.raw, self.context.mgl, self._layout
         self._texture = self._make_texture_array("f4", _DEPTH_UNIT)
         self._depth_buffer = self.context.create("glCreateTextures", gl.TEXTURE_2D_ARRAY)
@@ -353,14 +361,14 @@ class OpenGLRenderer:
         return texture
 
     def _make_target(self, outputs: dict[str, torch.Tensor], textures: list) -> Target:
-        """Framebuffer and programs that write these outputs, each through its texture array."""
+        """Framebuffer and programs that write these outputs through their texture arrays."""
         visibility = "triangle" in outputs
         framebuffer = self.context.framebuffer([texture.glo for texture in textures], self._depth_buffer)
         resolve = self._compiler.compute("resolve", visibility=visibility)
         return Target(framebuffer, self._compiler.triangles(visibility), resolve, outputs)
 
     def _make_visibility_target(self) -> Target:
-        size = self.depth.nbytes  # of the triangles, too
+        size = self.depth.nbytes  # also that of the triangles
         self._check_memory({"triangle": size}, size)
         triangle = torch.zeros_like(self.depth, dtype=torch.int32)
         with self.context:

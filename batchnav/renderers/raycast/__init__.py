@@ -1,4 +1,4 @@
-"""Ray casting through each scene's tree."""
+"""Ray casting through each scene's BVH."""
 
 from batchnav.renderers.raycast.renderer import RaycastRenderer
 

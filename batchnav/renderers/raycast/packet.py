@@ -1,21 +1,23 @@
-"""The ray caster's CPU form: a tile of neighbouring pixels goes through the tree as one packet of rays.
+"""CPU ray caster: a tile of adjacent pixels traverses the BVH as one packet of rays.
 
-A CPU computes eight or sixteen float32 at once, but one ray fills few of those lanes. Neighbouring rays visit nearly
-the same nodes (measured: a packet of 32 visits 1.5 times as many as one of its rays), so a packet fetches a node once,
-keeps one stack and tests its rays in loops of fixed length that LLVM turns into vector instructions. All rays begin at
-the camera; what depends only on that is computed once per packet: a box relative to the camera, a triangle's planes on
-the screen. Wald, Slusallek, Benthin and Wagner, "Interactive Rendering with Coherent Ray Tracing" (Eurographics 2001).
+Method: Wald, Slusallek, Benthin and Wagner, "Interactive Rendering with Coherent Ray Tracing" (Eurographics 2001). A
+CPU processes 8 or 16 float32 per instruction, and adjacent rays visit nearly the same nodes (a packet of 32 visits 1.5
+times as many as one ray). So a packet loads each node once, has one stack, and tests its rays in loops of fixed length
+that LLVM vectorises. Quantities that depend only on the camera are computed once per packet: boxes relative to the
+camera, and triangles projected to the screen. On the GPU the threads of a warp form such a packet (`ray.closest_hit`).
 
-On the GPU a warp's threads are already such a packet; there one thread follows one ray (`ray.closest_hit`).
-Every ray has its own test at every box. Testing the tile's frustum alone is cheaper per box, but next to a silhouette
-or a hole the frustum goes on, through all that lies behind: measured in a furnished house, 15 times the triangles.
+Each ray is tested against each box. A test of the tile's frustum alone costs less per box, but at silhouettes and holes
+the frustum continues through everything behind them: 15 times as many triangles in a furnished house.
 
-What decides the speed, and is easily lost: the loops over a packet's rays are functions of their own (in the body of
-the traversal they are not vectorised), and those over boxes sum up to a bit a box. Branches on these bits say which
-node is next, since a CPU guesses branches and goes on; which of two is first follows from the boxes' centres alone,
-before the rays are done. Eight rays are asked first: they meet most of the boxes that any ray meets, and what a CPU
-guessed wrong it knows the sooner. Both children are prefetched meanwhile. A `Packet` is made and written in these
-functions only: in the body of a `prange` loop, writes to the arrays of a NamedTuple were lost.
+These properties determine the speed:
+
+* Loops over the rays of a packet are separate functions; inside the traversal LLVM does not vectorise them.
+* Loops over boxes reduce to one bit per box. Branches on the bits choose the next node, so that the CPU can speculate.
+  The order of two children follows from the boxes' centres, before the rays are tested.
+* Eight rays are tested first. They hit most of the boxes that any ray hits, which resolves mispredictions early.
+* Both children are prefetched during the tests.
+* Only these functions create and write a `Packet`: in the body of a `prange` loop, writes to the arrays of a NamedTuple
+  were lost.
 """
 
 from typing import NamedTuple
@@ -34,49 +36,50 @@ from batchnav.runtime.kernels.intrinsics import bits_float, float_bits
 from batchnav.scene.bvh import MAX_LEVELS, prefetch_child, read_leaf, read_node
 
 TILE_HEIGHT, TILE_WIDTH = 8, 4
-"""Pixels of a packet. Measured in two kinds of houses: 4 x 8 and 8 x 8 are within a tenth of it, 4 x 4 a fifth."""
+"""Size of a packet, pixels. In two scene families 4 x 8 and 8 x 8 are within 10% of its speed, 4 x 4 within 20%."""
 PACKET_RAYS = TILE_HEIGHT * TILE_WIDTH
 FIRST_RAYS = 2 * TILE_WIDTH
-"""Rays, the first two rows, that a box is tested against before the others: as many as fill a register of AVX2. Rows
-farther apart are no better."""
+"""Number of rays (the first two rows) that are tested first against a box: the float32 lanes of an AVX2 register. Rows
+farther apart are not faster."""
 PACKET_ROWS = 4
-"""Rows of PACKET_RAYS float32 that the caller lends as scratch: the fields of `Packet`."""
+"""Number of scratch rows of PACKET_RAYS float32, the fields of `Packet`."""
 _ROW, _COLUMN = (index.ravel().astype(np.float32) for index in np.indices((TILE_HEIGHT, TILE_WIDTH)))
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _MISSED = np.float32(3.4e38)
-"""Depth of a triangle that a ray does not meet: beyond any `far`."""
+"""Depth of a triangle that a ray misses: beyond any `far`."""
 
 
 class Camera(NamedTuple):
-    """One view, and what it shows."""
+    """Camera and options of one view."""
 
     position: tuple
     axes: tuple
-    """Right, up and forward: see `geometry.pose.camera_axes`."""
+    """Right, up and forward, see `geometry.pose.camera_axes`."""
     height: np.int32
     width: np.int32
     tan_half_hfov: np.float32
     far: np.float32
-    """Depth at which rays end."""
+    """Planar depth at which rays end."""
     backface_culling: bool
 
 
 class Packet(NamedTuple):
-    """The rays of a tile, row by row: f32 [PACKET_RAYS] each."""
+    """Rays of a tile, row by row; each field is f32 [PACKET_RAYS]."""
 
     inverse_x: np.ndarray
     """1 / direction, finite."""
     inverse_y: np.ndarray
     inverse_z: np.ndarray
     depth: np.ndarray
-    """Planar depth of the nearest hit so far, at first `far`; 0 for rays beyond the image, which hit nothing."""
+    """Planar depth of the nearest hit so far, initially `far`; 0 for rays outside the image, which hit nothing."""
 
 
 @inline_function
 def render_tile(row, column, bvh, root, camera, rays, hits, stack, depth_out, triangle_out):
-    """Write the tile whose first pixel is (row, column) to `depth_out` f32 [H, W]: metres within [NEAR, far), else 0.
+    """Render the tile whose first pixel is (row, column).
 
-    And to `triangle_out` i32 [H, W] the triangles, unless that and `hits` are None.
+    Writes depth in metres within [NEAR, far), else 0, to `depth_out` f32 [H, W]. Writes triangles to `triangle_out`
+    i32 [H, W], unless that and `hits` are None.
     Scratch: `rays` f32 [PACKET_ROWS, PACKET_RAYS], `hits` i32 [PACKET_RAYS], `stack` i32 [MAX_LEVELS].
     """
     packet = Packet(rays[0], rays[1], rays[2], rays[3])
@@ -95,7 +98,7 @@ def render_tile(row, column, bvh, root, camera, rays, hits, stack, depth_out, tr
 
 @inline_function
 def _aim(row, column, camera, packet_out):
-    """Fill the packet with the rays of the tile at (row, column)."""
+    """Initialise the packet with the rays of the tile at (row, column)."""
     _, axes, height, width, tan_half_hfov, far, _ = camera
     for k in range(PACKET_RAYS):
         r, c = np.int32(row + k // TILE_WIDTH), np.int32(column + k % TILE_WIDTH)
@@ -108,9 +111,9 @@ def _aim(row, column, camera, packet_out):
 
 @inline_function
 def _trace(row, column, bvh, root, camera, stack, packet_out, hits_out):
-    """Find the packet's nearest hits: as `ray.closest_hit`, a node visited if any ray needs it.
+    """Find the packet's nearest hits, like `ray.closest_hit`; a node is visited if any ray needs it.
 
-    Of two children that whose centre the first ray comes to first.
+    The child whose centre is nearer along the first ray is visited first.
     """
     position, axes, height, width, tan_half_hfov, _, backface_culling = camera
     x, y, z = position
@@ -161,13 +164,13 @@ def _trace(row, column, bvh, root, camera, stack, packet_out, hits_out):
 
 @inline_function
 def around(x, y, z, wide, high, deep):
-    """Low and high corner of a box from its centre and half its size."""
+    """Low and high corner of a box from its centre and half size."""
     return x - wide, y - high, z - deep, x + wide, y + high, z + deep
 
 
 @inline_function
 def _first_meet(packet, box0, box1):
-    """Whether any of the first rays meets each of two boxes before its hit so far."""
+    """Two flags, True if any of the first rays hits the box before its nearest hit so far."""
     met0, met1 = False, False
     for k in range(FIRST_RAYS):
         ix, iy, iz, far = packet.inverse_x[k], packet.inverse_y[k], packet.inverse_z[k], packet.depth[k]
@@ -180,7 +183,7 @@ def _first_meet(packet, box0, box1):
 
 @inline_function
 def _others_meet(packet, box):
-    """Whether any of the other rays meets a box."""
+    """True if any of the other rays hits the box before its nearest hit so far."""
     met = False
     for k in range(FIRST_RAYS, PACKET_RAYS):
         ix, iy, iz, far = packet.inverse_x[k], packet.inverse_y[k], packet.inverse_z[k], packet.depth[k]
@@ -191,7 +194,7 @@ def _others_meet(packet, box):
 
 @inline_function
 def _hit_triangle(number, w, u, v, packet_out, hits_out):
-    """Shorten the rays that meet a triangle before their hit so far; w, u and v are of `triangle_on_screen`."""
+    """Update the rays that hit a triangle before their nearest hit so far; w, u, v: see `triangle_on_screen`."""
     w0, w_column, w_row = w
     u0, u_column, u_row = u
     v0, v_column, v_row = v
@@ -201,9 +204,9 @@ def _hit_triangle(number, w, u, v, packet_out, hits_out):
         uk = u0 + column * u_column + row * u_row
         vk = v0 + column * v_column + row * v_row
         depth = _ONE / wk
-        # & and not `and`: no branches. A triangle seen edge-on has a depth or edges that are not finite, and is missed.
+        # `&` avoids branches. A triangle seen edge-on has values that are not finite and is missed.
         hit = (uk >= _ZERO) & (vk >= _ZERO) & (uk + vk <= wk) & (depth >= NEAR)
-        # The lesser of the bits and not `if`, of which LLVM makes masked stores: on AMD's Zen 3 42 operations each.
+        # A minimum of the bits, since LLVM turns `if` into masked stores: 42 operations each on AMD Zen 3.
         before, now = float_bits(far), float_bits(depth if hit else _MISSED)
         packet_out.depth[k] = bits_float(min(before, now))
         if hits_out is not None:
@@ -212,7 +215,7 @@ def _hit_triangle(number, w, u, v, packet_out, hits_out):
 
 @cpu_kernel
 def depth_cpu(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out):
-    """Every agent's depth. A thread's task is a row of an agent's tiles."""
+    """Render depth for all agents. A task is a row of tiles of an agent."""
     num_agents, height, width = depth_out.shape
     tasks_per_image = -(-height // TILE_HEIGHT)
     for task in prange(num_agents * tasks_per_image):
@@ -235,7 +238,7 @@ def depth_cpu(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, ba
 def visibility_cpu(
     bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out, triangle_out
 ):
-    """Every agent's depth and triangles. A thread's task is a row of an agent's tiles."""
+    """Render depth and triangles for all agents. A task is a row of tiles of an agent."""
     num_agents, height, width = depth_out.shape
     tasks_per_image = -(-height // TILE_HEIGHT)
     for task in prange(num_agents * tasks_per_image):

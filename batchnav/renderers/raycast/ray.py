@@ -1,7 +1,7 @@
-"""The ray caster's CUDA form: a thread follows one ray through a scene's tree.
+"""CUDA ray caster: one thread per ray traverses a scene's BVH.
 
-A warp's threads are neighbouring pixels, which visit nearly the same nodes. On the CPU packets of rays do the same with
-vector instructions (`packet.py`).
+The threads of a warp are adjacent pixels, which visit nearly the same nodes. The CPU traverses packets of rays with
+vector instructions instead (`packet.py`).
 """
 
 from __future__ import annotations
@@ -20,21 +20,30 @@ from batchnav.runtime.kernels.intrinsics import thread_array
 from batchnav.scene.bvh import MAX_LEVELS, read_leaf, read_node
 
 BLOCK_WIDTH, BLOCK_HEIGHT = 16, 8
-"""Pixels of a CUDA block; a warp's 8 x 4 are neighbours, so that their rays visit the same nodes."""
+"""Size of a CUDA block, pixels. A warp covers 8 x 4 adjacent pixels, whose rays visit nearly the same nodes."""
 FEW_PIXELS = 2**20
-"""Up to so many, 256 views of 64 x 64, a GPU waits for its longest rays: theirs are kernels of fewer threads at a time,
-each sooner done."""
+"""Up to this number of pixels (256 views of 64 x 64) the longest rays determine the time. Kernels with more registers,
+lower occupancy and lower latency are faster then."""
 NOTHING = np.int32(-1)
-"""The triangle of a pixel that sees none."""
-_room_for_stack = thread_array(MAX_LEVELS, np.int32)
+"""Triangle index of pixels where nothing is hit."""
+_stack_array = thread_array(MAX_LEVELS, np.int32)
 
 
 @inline_function
 def closest_hit(bvh, root, origin, direction, far, backface_culling, leaf_at_once, stack):
-    """The first hit within [NEAR, far): its ray parameter and its row of `bvh.triangles`; else `far` and NOTHING.
+    """Ray parameter and row of `bvh.triangles` of the first hit within [NEAR, far); else `far` and NOTHING.
 
-    Children are visited nearest first. `leaf_at_once`: all of a leaf's triangles are met at a time, in place of two.
-    `stack` holds MAX_LEVELS int32: what a level defers, never more than one child.
+    Args:
+        bvh: BVHs of the bank.
+        root: root node of the scene.
+        origin: origin of the ray.
+        direction: direction of the ray.
+        far: greatest ray parameter.
+        backface_culling: ignore triangles seen from behind.
+        leaf_at_once: test all triangles of a leaf together instead of two at a time.
+        stack: i32 [MAX_LEVELS], scratch; at most one deferred child per level.
+
+    The traversal visits the nearer child first.
     """
     (ox, oy, oz), (dx, dy, dz) = origin, direction
     ix, iy, iz = inverse_direction(dx), inverse_direction(dy), inverse_direction(dz)
@@ -76,7 +85,7 @@ def closest_hit(bvh, root, origin, direction, far, backface_culling, leaf_at_onc
 
 @device_function
 def is_pose(bvh, scene, position, heading, pitch, tan_half_hfov):
-    """Whether a scene's index is in the bank, the pose finite and something in view; else the picture is empty."""
+    """True if the scene index is in the bank, the pose is finite and the field of view is positive."""
     x, y, z = position
     size = abs(x) + abs(y) + abs(z) + abs(heading) + abs(pitch) + abs(tan_half_hfov)
     return scene >= 0 and scene < len(bvh.roots) and size < np.float32(1.0e30) and tan_half_hfov > np.float32(0.0)
@@ -84,19 +93,20 @@ def is_pose(bvh, scene, position, heading, pitch, tan_half_hfov):
 
 @inline_function
 def middle_out(k, count):
-    """The k-th of 0 ... count - 1, counted from the middle out: of five 2, 1, 3, 0, 4."""
+    """Element k of 0 ... count - 1 in order from the middle outwards: 2, 1, 3, 0, 4 for five."""
     away = np.int32((k + 1) >> 1)
     return np.int32((count >> 1) + (-away if k & 1 else away))
 
 
 @inline_function
-def own_pixel():
-    """Agent, row and column of a thread. A block is an agent's tile of 16 x 8 pixels: two by two warps of 8 x 4.
+def thread_pixel():
+    """Agent, row and column of a thread. A block is a tile of 16 x 8 pixels of an agent: 2 x 2 warps of 8 x 4 pixels.
 
-    Blocks start in the grid's order, the last of its numbers slowest. Rows go from the middle out, so that what is left
-    at the end are ceilings and floors, which are soon done.
+    Blocks start in the order of the grid, with the last dimension slowest. Rows go from the middle outwards, so that
+    the last blocks show ceilings and floors, which are fast.
     """
-    i, thread = np.uint32(cuda.blockIdx.x), np.int32(cuda.threadIdx.x)  # unsigned: no index counts from the end
+    # Unsigned, so that numba does not check for a negative index.
+    i, thread = np.uint32(cuda.blockIdx.x), np.int32(cuda.threadIdx.x)
     tile_row = middle_out(np.int32(cuda.blockIdx.z), np.int32(cuda.gridDim.z))
     row = np.int32(tile_row * BLOCK_HEIGHT + ((thread >> 6) << 2) + ((thread >> 3) & 3))
     column = np.int32(cuda.blockIdx.y * BLOCK_WIDTH + (((thread >> 5) & 1) << 3) + (thread & 7))
@@ -105,7 +115,7 @@ def own_pixel():
 
 @inline_function
 def cast(i, pixel, bvh, poses, size, far, backface_culling, leaf_at_once, stack):
-    """What agent i sees at a pixel: depth and row of the triangle, or `far` and NOTHING. `size`: height, width."""
+    """Depth and row of the triangle that agent i sees at a pixel, or `far` and NOTHING. `size`: height, width."""
     (row, column), (scene_index, position, heading, pitch, tan_half_hfov), (height, width) = pixel, poses, size
     scene, half = scene_index[i], tan_half_hfov[i]
     place = position[i, np.uint32(0)], position[i, np.uint32(1)], position[i, np.uint32(2)]
@@ -116,10 +126,10 @@ def cast(i, pixel, bvh, poses, size, far, backface_culling, leaf_at_once, stack)
 
 
 @inline_function
-def draw_depth(bvh, poses, far, backface_culling, leaf_at_once, depth_out):
-    """A thread's pixel of depth."""
-    i, row, column = own_pixel()
-    size, stack = (np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])), _room_for_stack()
+def render_depth(bvh, poses, far, backface_culling, leaf_at_once, depth_out):
+    """Render the depth of the thread's pixel."""
+    i, row, column = thread_pixel()
+    size, stack = (np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])), _stack_array()
     if row >= size[0] or column >= size[1]:
         return
     depth, _ = cast(i, (row, column), bvh, poses, size, far, backface_culling, leaf_at_once, stack)
@@ -127,10 +137,10 @@ def draw_depth(bvh, poses, far, backface_culling, leaf_at_once, depth_out):
 
 
 @inline_function
-def draw_visibility(bvh, poses, far, backface_culling, leaf_at_once, depth_out, triangle_out):
-    """A thread's pixel of depth and triangles."""
-    i, row, column = own_pixel()
-    size, stack = (np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])), _room_for_stack()
+def render_visibility(bvh, poses, far, backface_culling, leaf_at_once, depth_out, triangle_out):
+    """Render depth and triangle of the thread's pixel."""
+    i, row, column = thread_pixel()
+    size, stack = (np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])), _stack_array()
     if row >= size[0] or column >= size[1]:
         return
     depth, hit = cast(i, (row, column), bvh, poses, size, far, backface_culling, leaf_at_once, stack)
@@ -143,31 +153,31 @@ def draw_visibility(bvh, poses, far, backface_culling, leaf_at_once, depth_out, 
 
 @functools.partial(cuda_kernel, max_registers=40, lto=False)
 def depth_cuda(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out):
-    """Every agent's depth, a pixel a thread."""
+    """Render depth for all agents, one thread per pixel."""
     poses = scene_index, position, heading, pitch, tan_half_hfov
-    draw_depth(bvh, poses, far, backface_culling, False, depth_out)
+    render_depth(bvh, poses, far, backface_culling, False, depth_out)
 
 
 @functools.partial(cuda_kernel, max_registers=64, lto=False)
 def few_depth_cuda(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out):
-    """The same of up to FEW_PIXELS."""
+    """`depth_cuda` for at most FEW_PIXELS pixels."""
     poses = scene_index, position, heading, pitch, tan_half_hfov
-    draw_depth(bvh, poses, far, backface_culling, True, depth_out)
+    render_depth(bvh, poses, far, backface_culling, True, depth_out)
 
 
 @functools.partial(cuda_kernel, max_registers=40, lto=False)
 def visibility_cuda(
     bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out, triangle_out
 ):
-    """Every agent's depth and triangles, a pixel a thread."""
+    """Render depth and triangles for all agents, one thread per pixel."""
     poses = scene_index, position, heading, pitch, tan_half_hfov
-    draw_visibility(bvh, poses, far, backface_culling, False, depth_out, triangle_out)
+    render_visibility(bvh, poses, far, backface_culling, False, depth_out, triangle_out)
 
 
 @functools.partial(cuda_kernel, max_registers=64, lto=False)
 def few_visibility_cuda(
     bvh, scene_index, position, heading, pitch, tan_half_hfov, far, backface_culling, depth_out, triangle_out
 ):
-    """The same of up to FEW_PIXELS."""
+    """`visibility_cuda` for at most FEW_PIXELS pixels."""
     poses = scene_index, position, heading, pitch, tan_half_hfov
-    draw_visibility(bvh, poses, far, backface_culling, True, depth_out, triangle_out)
+    render_visibility(bvh, poses, far, backface_culling, True, depth_out, triangle_out)

@@ -1,4 +1,4 @@
-"""What each pixel sees by casting one ray through its scene's BVH: on CUDA `ray.py`, on the CPU `packet.py`."""
+"""RaycastRenderer: one ray per pixel through the scene's BVH, on CUDA by `ray.py`, on the CPU by `packet.py`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,14 @@ _FAR = np.float32(3.0e38)
 class RaycastRenderer:
     """A `batchnav.types.Renderer` by ray casting.
 
-    `backface_culling` leaves out triangles seen from behind (clockwise). `max_depth` ends rays at that planar depth:
-    what is farther reads 0 like a hole, so use it only where the two need not be told apart.
+    Args:
+        bank: scenes; determines the device.
+        num_agents: number of views N.
+        height: rows of an image.
+        width: columns of an image.
+        hfov_deg: horizontal field of view, degrees, 1 to less than 180.
+        backface_culling: ignore triangles seen from behind (clockwise corners).
+        max_depth: planar depth where rays end, metres. Surfaces beyond it give depth 0, as holes do.
     """
 
     capturable = True
@@ -59,10 +65,10 @@ class RaycastRenderer:
         self._few = self.depth.numel() <= FEW_PIXELS
         self._cast_depth = self._bind(depth_cpu, few_depth_cuda if self._few else depth_cuda, self.depth)
         self._triangle: torch.Tensor | None = None
-        """Made when it is first asked for."""
+        """Allocated at the first call of `visibility`."""
 
     def _bind(self, cpu: Callable, cuda: Callable, *outputs: torch.Tensor) -> Callable[..., None]:
-        """A kernel as a function of the poses alone."""
+        """A kernel as a function of the poses."""
         bvh, written = self.bank.bvh_view, tuple(map(view, outputs))
         if self.device.type == "cpu":
             return lambda *poses: cpu(bvh, *map(view, poses), *self._options, *written)
@@ -87,10 +93,14 @@ class RaycastRenderer:
         pitch: torch.Tensor | None = None,
         tan_half_hfov: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """i32 [N], f32 [N, 3] camera position, f32 [N] each -> f32 [N, H, W] metres, 0 where nothing is hit.
+        """Planar depth f32 [N, H, W], metres; 0 where nothing is hit. Valid until the next call.
 
-        The tensor belongs to the renderer and is valid until the next call. An agent whose scene is not in the bank,
-        or whose pose is not finite, sees nothing.
+        Args:
+            scene_index: i32 [N]. An index outside the bank gives an empty image.
+            position: f32 [N, 3], position of the camera, metres. A pose that is not finite gives an empty image.
+            heading: f32 [N], radians.
+            pitch: f32 [N], radians; None: level.
+            tan_half_hfov: f32 [N], tan(hfov / 2); None: the renderer's field of view.
         """
         self._cast_depth(*self._poses(scene_index, position, heading, pitch, tan_half_hfov))
         return self.depth
@@ -103,7 +113,7 @@ class RaycastRenderer:
         pitch: torch.Tensor | None = None,
         tan_half_hfov: torch.Tensor | None = None,
     ) -> Visibility:
-        """Depth as of `render`, and which triangle each pixel sees."""
+        """Depth of `render`, and the triangle i32 [N, H, W] that each pixel shows, -1 where nothing is hit."""
         if self._triangle is None:
             self._triangle = torch.zeros_like(self.depth, dtype=torch.int32)
             cuda = few_visibility_cuda if self._few else visibility_cuda
