@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import batchnav
-from batchnav.data.episodes.episode_file import Episode
+from batchnav.data.episodes.episode import Episode
 from batchnav.data.habitat.datasets import Dataset
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.policy.agent import PolicyAgent

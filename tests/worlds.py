@@ -5,7 +5,8 @@ import json
 import numpy as np
 import trimesh
 
-from batchnav.data.episodes.episode_file import Episode, Goal, rotation_of, save_episodes
+from batchnav.data.episodes.episode import Episode, Goal, rotation_of
+from batchnav.data.episodes.episode_file import save_episodes
 
 FLOOR = (6.0, 0.2, 8.0)
 """Metres in x, y, z of the floor that `write_floor` makes, around the origin."""

@@ -14,13 +14,18 @@ from tyro.conf import Positional
 from batchnav.cli.console import Up, show
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.download import Login, download
-from batchnav.data.episodes.episode_file import Episode, save_episodes
+from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.episodes.generate import generate_episodes
+from batchnav.data.find_sources import find_sources
 from batchnav.data.habitat.datasets import load_dataset
 from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
-from batchnav.data.prepared.prepare import Outcome, find_sources, import_houses, prepare
-from batchnav.data.scenes import find_scenes, prepared_in
-from batchnav.data.source import SCENES_DIR, STAGE_CONFIG, Z_UP, Frame
+from batchnav.data.prepared.prepare import Outcome, prepare
+from batchnav.data.procthor.import_houses import import_houses
+from batchnav.data.scene_ref import prepared_in
+from batchnav.data.scenes import find_scenes
+from batchnav.data.sources.asset import Z_UP, Frame
+from batchnav.data.sources.scene_source import SCENES_DIR, STAGE_CONFIG
 from batchnav.data.validate import validate
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.runtime.console.announce import number_of

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from batchnav.agents.registry import REFERENCE_AGENTS, SETTINGS_OF_AGENTS
 from batchnav.config import to_dict
-from batchnav.data.source import SCENES_DIR
+from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.envs.config import nav_config, with_camera
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError

@@ -19,7 +19,7 @@ import tyro
 
 from batchnav.cli.evaluate import Options as EvaluateOptions
 from batchnav.cli.evaluate import find_players
-from batchnav.data.source import SCENES_DIR
+from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.bundled import find_episodes

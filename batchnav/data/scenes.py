@@ -1,74 +1,54 @@
-"""Scenes by path, and what a scene id means: a house by seed, a file, a scene of a data set.
+"""Scenes by path and by scene id: one or many, in parallel processes.
 
-A scene's navmesh belongs to a body: `settings` say for which it is to be.
+Each scene id is parsed (`scene_ref.py`), resolved (`resolve.py`) and loaded. A navmesh is baked for one body;
+`settings` say for which.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import os
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from batchnav.data.episodes.episode_file import Episode
-from batchnav.data.habitat.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
-from batchnav.data.parallel import in_parallel
-from batchnav.data.prepared.scene_file import SUFFIX, load_prepared, load_source, save_prepared
-from batchnav.data.source import SCENES_DIR, file_source, scene_id_of, stage_source
-from batchnav.errors import MeshError
+from batchnav.data.episodes.episode import Episode
+from batchnav.data.generated import is_cached
+from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
+from batchnav.data.resolve import resolve
+from batchnav.data.scene_ref import FileRef, GeneratedRef, parse_scene_id, scene_ids
+from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.procedural import (
-    make_block,
-    make_building,
-    make_hall,
-    make_house,
-    make_scan,
-    with_pictures,
-    without_pictures,
-)
 from batchnav.runtime.files.atomic import as_path
-from batchnav.runtime.files.cache import versioned_cache_folder
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
 from batchnav.scene.images import AppearanceConfig
-from batchnav.scene.mesh import SUFFIXES
 from batchnav.scene.resident import SceneSize
-from batchnav.scene.scene import Scene, bake, check_baked_for, make_scene
-from batchnav.types import Surface
-
-_MAKERS = {"house": make_house, "hall": make_hall, "building": make_building, "block": make_block}
-GENERATED = ("house:", "hall:", "building:", "block:", "scan:")
-"""Begin the ids of scenes that are made from a seed, which follows."""
-RANGE = re.compile(rf"({'|'.join(GENERATED)})(\d{{1,6}})-(\d{{1,6}})", re.ASCII)
-"""The first and the last seed of several of them."""
-SCENES_PER_WORKER = 8
-"""A process takes seconds to start, a house a fifth of one to make: fewer than this do not pay for one."""
+from batchnav.scene.scene import Scene
 
 
 def load_scene(
     path: str | Path, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True
 ) -> Scene:
-    """Read a mesh file and its navmesh: NAME.navmesh beside it, else one baked with `settings` and cached.
+    """Load one scene: a mesh file with its navmesh, a prepared scene, or a scene id.
 
-    Or make the scene of a name: "house:3", "hall:3", "building:3", "block:3", "scan:3", or whatever `find_scene` finds.
-    Where NAME.scene beside it, which `batchnav data prepare` makes, is up to date, that is read instead, which is fast;
-    its own path does too. Without `settings` a navmesh that is there is taken as it is, and one is baked with the
-    default ones. With them, one that was baked for another agent_radius or agent_height is refused. A `.glb` below a
-    folder `scene_datasets` is +Z up, as Habitat's stages are, any other +Y. `appearance` is as in `load_mesh`: what
-    surfaces look like is read, too, but where depth alone is wanted. Raises MeshError, NavMeshError.
+    Args:
+        path: a mesh file, a prepared scene (`.scene`, made by `batchnav data prepare`), or a scene id as `find_scene`
+            takes it, as "house:3" or "hall:3". A `.glb` below a folder `scene_datasets` is +Z up, as Habitat's stages
+            are; any other mesh file is +Y up. An up-to-date NAME.scene in the same folder is read in place of the mesh
+            file: that is faster.
+        settings: of the body that the navmesh is for. With None, NAME.navmesh in the same folder is used unchanged; a
+            mesh file without one gets a navmesh baked with the default settings, which is cached. With settings, a
+            navmesh that was baked for another agent_radius or agent_height is refused.
+        appearance: as in `load_mesh`; False to read geometry only.
+
+    Raises MeshError, NavMeshError.
     """
     name, path = str(path), as_path(path)
-    if name.startswith(GENERATED) or DATASET_CONFIG + ":" in name:
+    ref = parse_scene_id(name)
+    if not isinstance(ref, FileRef):
         return find_scene(name, settings=settings, appearance=appearance)
-    if path.suffix == SUFFIX:
-        scene = load_prepared(path, appearance is not False)
-        if settings is not None:
-            check_baked_for(scene.navmesh, str(path), settings)
-        return scene
-    return load_source(file_source(path), settings, appearance)._replace(name=path.stem)
+    scene = resolve(ref)(settings, appearance)
+    return scene if ref.is_prepared else scene._replace(name=path.stem)
 
 
 def find_scene(
@@ -77,136 +57,44 @@ def find_scene(
     settings: NavMeshSettings | None = None,
     appearance: AppearanceConfig | bool = True,
 ) -> Scene:
-    """The scene of an id, named so; `settings` and `appearance` are as in `load_scene`. It is one of:
+    """Load the scene of a scene id; the scene's name is the id.
 
-    - "house:SEED", a procedural house; "hall:SEED", a large room with windows (`houses.make_hall`);
-      "building:SEED", a floor of a large building (`houses.make_building`); "block:SEED", one whose rooms stand in
-      blocks among wide passages (`houses.make_block`); "scan:SEED", what a scanner would bring home
-      (`houses.make_scan`);
-    - "CONFIG:NAME", a scene of the data set that a `*.scene_dataset_config.json` file describes;
-    - a scene of Habitat's: a path below `scenes_dir`, as its episodes have it (a `.glb` is +Z up there);
-    - the path of a prepared scene, or of a mesh file of one's own (+Y up).
+    Args:
+        scene_id: one of
 
-    Raises MeshError where it is none of these, NavMeshError where its navmesh was baked for another body.
+            - "FAMILY:SEED", a procedural scene: house, hall, building, block or scan (`procedural/families.py`);
+            - "CONFIG:NAME", a scene of the data set that a `*.scene_dataset_config.json` file describes;
+            - a path below `scenes_dir`, as Habitat's episodes name their scenes (a `.glb` is +Z up there);
+            - the path of a prepared scene, or of another mesh file (+Y up).
+
+        scenes_dir: folder of Habitat's scenes.
+        settings: as in `load_scene`.
+        appearance: as in `load_scene`.
+
+    Raises MeshError for any other id, NavMeshError where its navmesh was baked for another body.
     """
-    return _find(scene_id, Path(scenes_dir), settings, appearance)._replace(name=scene_id)
-
-
-def _find(
-    scene_id: str, scenes_dir: Path, settings: NavMeshSettings | None, appearance: AppearanceConfig | bool
-) -> Scene:
-    if scene_id.startswith(GENERATED):
-        return _generated(scene_id, settings, appearance is not False)
-    config, colon, name = scene_id.rpartition(":")
-    if colon and config.endswith(DATASET_CONFIG):
-        file = Path(config) if os.path.isfile(config) else scenes_dir / scene_id_of(Path(config))
-        return load_source(_config(file).source(name), settings, appearance)
-    path, below = Path(scene_id), scenes_dir / scene_id
-    is_stage = not path.is_absolute() and os.path.isfile(below)
-    path = below if is_stage else path
-    if not os.path.isfile(path):
-        raise MeshError(
-            f"scene {scene_id!r}: found no such file, here or in {scenes_dir} (an episode file's paths count from the "
-            f"folder where `batchnav data episodes` was called), expected 'house:SEED', 'hall:SEED', "
-            f"'building:SEED', 'block:SEED', 'scan:SEED', the path of a mesh file or of a prepared scene, "
-            f"or 'CONFIG{DATASET_CONFIG}:NAME'"
-        )
-    if is_stage and path.suffix != SUFFIX:
-        return load_source(stage_source(path), settings, appearance)
-    return load_scene(path, settings, appearance)
-
-
-@functools.cache
-def _config(path: Path) -> SceneDatasetConfig:
-    """Kept: to find a large data set's thousands of objects takes a while."""
-    return SceneDatasetConfig(path)
-
-
-def _generated(scene_id: str, settings: NavMeshSettings | None, appearance: bool) -> Scene:
-    """A scene from its seed, made once for a body and then kept in the cache."""
-    kind, _, seed = scene_id.partition(":")
-    if not (seed.isascii() and seed.isdigit()):
-        raise MeshError(f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in '{kind}:7'")
-    places = _kept(scene_id, settings, appearance)
-    for file in filter(Path.is_file, places):
-        try:
-            return _with_surface(load_prepared(file, appearance), with_pictures)
-        except MeshError:  # a damaged cache is no reason to fail
-            file.unlink(missing_ok=True)
-    if kind == "scan":  # one walks where it was scanned, and sees the scan
-        walked, mesh = make_scan(int(seed), appearance)
-    else:
-        walked = mesh = _MAKERS[kind](int(seed), appearance)
-    scene = make_scene(scene_id, mesh, bake(walked, scene_id, settings or NavMeshSettings()))
-    save_prepared(_with_surface(scene, without_pictures), places[-1], durable=False)  # what is lost is made again
-    return scene
-
-
-def _with_surface(scene: Scene, change: Callable[[Surface], Surface]) -> Scene:
-    """The scene with its surface changed, where it has one."""
-    surface = scene.mesh.surface
-    return scene._replace(mesh=scene.mesh._replace(surface=surface and change(surface)))
-
-
-def _kept(scene_id: str, settings: NavMeshSettings | None, appearance: bool) -> list[Path]:
-    """Where the cache may have what is made from a seed, and last where it is put.
-
-    KIND_SEED.scene, with a hash of settings but the default ones; where depth alone is wanted, else
-    KIND_SEED_bare.scene: surfaces are half of the work.
-    """
-    settings = settings or NavMeshSettings()
-    is_default = settings == NavMeshSettings()
-    tag = "" if is_default else f"_{hashlib.sha256(str(settings).encode()).hexdigest()[:16]}"
-    stem, folder = f"{scene_id.replace(':', '_')}{tag}", versioned_cache_folder("houses", __name__)
-    return [folder / f"{stem}{end}{SUFFIX}" for end in ([""] if appearance else ["", "_bare"])]
+    load = resolve(parse_scene_id(scene_id), Path(scenes_dir))
+    return load(settings, appearance)._replace(name=scene_id)
 
 
 def load_scenes(
     names: Iterable[str], settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True
 ) -> list[Scene]:
-    """Scenes by name, in parallel processes where many are to be made, with progress.
+    """Load scenes by name, with progress; in parallel processes where there are many to make.
 
-    The first time, the kernels of PointNav with depth are compiled beside it (`runtime.kernels.precompile`).
+    The first call also compiles the kernels of PointNav with depth in the background.
 
-    A name is a scene id (see `find_scene`), "house:FIRST-LAST" for houses by their seeds (likewise "hall:",
-    "building:", "block:" and "scan:"), or a folder: the prepared scenes in it, or where there are none its mesh files.
-    With `settings`, for their body, and with or without `appearance`, as `load_scene` does. MeshError, NavMeshError.
+    Args:
+        names: scene ids (see `find_scene`); "FAMILY:FIRST-LAST" for procedural scenes by their seeds; or folders: the
+            prepared scenes in a folder, or its mesh files where it has no prepared scenes.
+        settings: as in `load_scene`.
+        appearance: as in `load_scene`.
+
+    Raises MeshError, NavMeshError.
     """
     ids = scene_ids(names)
     precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS)
     return find_scenes(ids, settings=settings, appearance=appearance)
-
-
-def scene_ids(names: Iterable[str]) -> list[str]:
-    """Scene ids, where "house:FIRST-LAST" stands for houses by their seeds, and a folder for the scenes in it.
-
-    MeshError for a range or a folder that holds none.
-    """
-    ids: list[str] = []
-    if isinstance(names, (str, Path)) or not isinstance(names, Iterable):
-        raise MeshError(f"names: found {str(names)!r}, expected a list of names, as [{str(names)!r}]")
-    for name in map(str, names):
-        seeds = RANGE.fullmatch(name)
-        if seeds:
-            kind, first, last = seeds.groups()
-            found = [f"{kind}{seed}" for seed in range(int(first), int(last) + 1)]
-        else:
-            found = [str(file) for file in scenes_in(Path(name))] if os.path.isdir(name) else [str(name)]
-        if not found:
-            what = "a range without seeds" if seeds else f"a folder without prepared scenes (*{SUFFIX}) or mesh files"
-            raise MeshError(f"{name}: found {what}, expected some")
-        ids += found
-    return ids
-
-
-def prepared_in(folder: Path) -> list[Path]:
-    """The prepared scenes in a folder, but for those that only stand in for meshes beside them."""
-    return [file for file in sorted(folder.glob(f"*{SUFFIX}")) if not file.with_suffix(".glb").is_file()]
-
-
-def scenes_in(folder: Path) -> list[Path]:
-    """The prepared scenes in a folder, or where there are none its mesh files."""
-    return prepared_in(folder) or sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
 
 
 def find_scenes(
@@ -215,27 +103,31 @@ def find_scenes(
     settings: NavMeshSettings | None = None,
     appearance: AppearanceConfig | bool = True,
 ) -> list[Scene]:
-    """`find_scene` for each id, in parallel processes where many are to be made, with progress."""
+    """`find_scene` for each id, with progress; in parallel processes where there are many to make."""
     ids = list(scene_ids)
     how: dict[str, Any] = {"scenes_dir": scenes_dir, "settings": settings, "appearance": appearance}
-    find = functools.partial(_find_new, **how)
-    # A house from the cache, or a prepared scene, is mapped before a process has started.
-    looks = appearance is not False
-    mapped = (
-        name.endswith(SUFFIX) or (name.startswith(GENERATED) and any(map(Path.is_file, _kept(name, settings, looks))))
-        for name in ids
-    )
-    new = [name for name, is_there in zip(ids, mapped, strict=True) if not is_there]
-    # Closed: an error's traceback would keep it, and the work going.
-    with contextlib.closing(in_parallel(find, new, "scenes", SCENES_PER_WORKER)) as results:
+    # Mapping a file of the cache, or a prepared scene, takes less time than starting a process.
+    new = [name for name in ids if not _is_mapped(name, settings, appearance is not False)]
+    # Closing stops the processes: the traceback of an error would keep the generator alive.
+    with contextlib.closing(
+        in_parallel(functools.partial(_find_new, **how), new, "scenes", SCENES_PER_WORKER)
+    ) as results:
         made = {name: scene or find_scene(name, **how) for name, scene in zip(new, results, strict=True)}
     return [made.get(name) or find_scene(name, **how) for name in ids]
 
 
+def _is_mapped(scene_id: str, settings: NavMeshSettings | None, appearance: bool) -> bool:
+    """True where the scene is a file that is mapped into memory: a prepared scene, or one of the cache."""
+    ref = parse_scene_id(scene_id)
+    if isinstance(ref, GeneratedRef):
+        return is_cached(ref, settings, appearance)
+    return isinstance(ref, FileRef) and ref.is_prepared
+
+
 def _find_new(scene_id: str, **how) -> Scene | None:
-    """`find_scene`, but None for a house: it is in the cache now, and mapped from there takes no memory twice."""
+    """`find_scene`, but None for a procedural scene: the caller maps it from the cache, which takes no memory twice."""
     scene = find_scene(scene_id, **how)
-    return None if scene_id.startswith(GENERATED) else scene
+    return None if isinstance(parse_scene_id(scene_id), GeneratedRef) else scene
 
 
 def measure_scenes(
@@ -244,7 +136,7 @@ def measure_scenes(
     settings: NavMeshSettings | None = None,
     appearance: AppearanceConfig | bool = True,
 ) -> list[SceneSize]:
-    """What each scene takes: loaded once (and kept in the cache where it is a house), none kept in memory."""
+    """The memory that each scene needs. Each is loaded once, and none is kept; procedural ones stay in the cache."""
     measure = functools.partial(_measure, scenes_dir=scenes_dir, settings=settings, appearance=appearance)
     return list(in_parallel(measure, scene_ids, "scenes", SCENES_PER_WORKER))
 
@@ -259,7 +151,7 @@ def find_played(
     settings: NavMeshSettings | None = None,
     appearance: AppearanceConfig | bool = True,
 ) -> list[Scene]:
-    """The scenes that episodes play in, each named as they name it, in order of name."""
+    """The scenes that episodes take place in, in order of their scene ids, each named by its scene id."""
     ids = {episode.scene_id: episode.scene for episode in episodes}
     found = find_scenes([ids[name] for name in sorted(ids)], scenes_dir, settings, appearance)
     return [scene._replace(name=name) for scene, name in zip(found, sorted(ids), strict=True)]

@@ -8,11 +8,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from batchnav.data.episodes.episode_file import Episode, load_episodes, unplayable_episodes
-from batchnav.data.prepared.prepare import find_sources
+from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.episodes.playing import unplayable_episodes
+from batchnav.data.find_sources import find_sources
 from batchnav.data.prepared.scene_file import SUFFIX, load_prepared
-from batchnav.data.scenes import find_scene, prepared_in
-from batchnav.data.source import SCENES_DIR, SceneSource
+from batchnav.data.scene_ref import prepared_in
+from batchnav.data.scenes import find_scene
+from batchnav.data.sources.scene_source import SCENES_DIR, SceneSource
 from batchnav.errors import BatchnavError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.console.announce import number_of

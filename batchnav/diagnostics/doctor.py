@@ -15,7 +15,8 @@ import torch
 
 from batchnav.config import load_config
 from batchnav.data.episodes.episode_file import load_episodes
-from batchnav.data.scenes import measure_scenes, scene_ids
+from batchnav.data.scene_ref import scene_ids
+from batchnav.data.scenes import measure_scenes
 from batchnav.diagnostics.memory import predict_memory
 from batchnav.errors import DeviceError
 from batchnav.renderers.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context

@@ -16,9 +16,11 @@ import torch
 from batchnav.agents.protocol import Agent
 from batchnav.agents.registry import SETTINGS_OF_AGENTS, make_reference_agent
 from batchnav.config import to_dict
-from batchnav.data.episodes.episode_file import Episode, check_episodes, episode_table, load_episodes
+from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.episodes.playing import check_episodes, episode_table
 from batchnav.data.scenes import find_played
-from batchnav.data.source import SCENES_DIR
+from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.data.validate import distance_mismatches
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv

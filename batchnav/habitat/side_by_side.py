@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from batchnav.data.episodes.episode_file import Episode, check_episodes, episode_table
+from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes.playing import check_episodes, episode_table
 from batchnav.envs.nav import NavEnv
 from batchnav.habitat.agent import HabitatAgent
 from batchnav.habitat.simulator import HabitatSim, find_stage

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import trimesh
 
-from batchnav.data.episodes.episode_file import DEFAULT_CONFIG, Episode, heading_of, scene_name
+from batchnav.data.episodes.episode import DEFAULT_CONFIG, Episode, heading_of, scene_name
 from batchnav.envs.config import NavConfig
 from batchnav.errors import ArgumentError, DeviceError
 from batchnav.habitat.agent import goal_sensor

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.data.episodes.episode_file import Episode
+from batchnav.data.episodes.episode import Episode
 from batchnav.evaluation.intervals import Interval, summarise
 from batchnav.evaluation.run import Evaluation, Played
 from batchnav.types import Metric

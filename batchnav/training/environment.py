@@ -10,9 +10,11 @@ import torch
 
 from batchnav.config import to_dict
 from batchnav.data.config import ScenesConfig
-from batchnav.data.episodes.episode_file import Episode, check_episodes, episode_table, load_episodes, order_episodes
-from batchnav.data.prepared.scene_file import SUFFIX
-from batchnav.data.scenes import GENERATED, find_played, find_scene, find_scenes, measure_scenes, scene_ids
+from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.episodes.playing import check_episodes, episode_table, order_episodes
+from batchnav.data.scene_ref import has_random_materials, scene_ids
+from batchnav.data.scenes import find_played, find_scene, find_scenes, measure_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ConfigError
@@ -80,7 +82,7 @@ def swatches_for(scenes: ScenesConfig, names: Sequence[str]) -> MaterialLibrary 
     """Materials to resample from; None without `randomize_materials`. ConfigError if no named scene can have any."""
     if not scenes.randomize_materials:
         return None
-    if not any(name.startswith(GENERATED) or name.endswith(SUFFIX) for name in names):  # prepared houses count too
+    if not any(map(has_random_materials, names)):
         raise ConfigError(
             f"scenes.randomize_materials: found true with {len(names)} scenes from files, expected procedural houses"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from batchnav.data.scenes import scene_ids
+from batchnav.data.scene_ref import scene_ids
 from batchnav.ppo.learner import Learner
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.device import machine

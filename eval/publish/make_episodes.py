@@ -27,8 +27,10 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from batchnav.data.episodes.episode_file import Episode, check_episodes, save_episodes
+from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.episodes.generate import generate_episodes, generate_starts
+from batchnav.data.episodes.playing import check_episodes
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import PRESETS
 from batchnav.errors import EpisodeError

@@ -29,7 +29,7 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from batchnav.data.episodes.episode_file import Episode
+from batchnav.data.episodes.episode import Episode
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.play import Recording

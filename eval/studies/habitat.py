@@ -22,9 +22,10 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from batchnav.data.episodes.episode_file import Episode, group_by_scene, load_episodes
+from batchnav.data.episodes.episode import Episode, group_by_scene
+from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.scenes import find_played
-from batchnav.data.source import SCENES_DIR
+from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.habitat.agent import HabitatAgent
 from batchnav.habitat.side_by_side import Pair, side_by_side

@@ -23,9 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from batchnav.config import load_config
-from batchnav.data.parallel import in_parallel
+from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.prepared.scene_file import save_prepared
-from batchnav.data.scenes import SCENES_PER_WORKER, find_scene
+from batchnav.data.scenes import find_scene
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.intervals import scene_interval
 from batchnav.evaluation.run import Evaluation, PolicyPlayer

@@ -6,9 +6,10 @@ from worlds import TOP, episodes_on, write_episodes, write_floor, write_json
 
 import batchnav
 from batchnav.data.episodes.episode_file import load_episodes, save_episodes
+from batchnav.data.episodes.playing import check_episodes
 from batchnav.data.prepared.prepare import prepare
 from batchnav.data.scenes import find_scene
-from batchnav.data.source import mesh_source
+from batchnav.data.sources.scene_source import mesh_source
 from batchnav.data.validate import validate
 from batchnav.errors import ArgumentError, EpisodeError, MeshError
 from batchnav.navmesh.navmesh import NavMesh
@@ -40,7 +41,7 @@ def test_gibson(data):
     (adrian,) = found.load_scenes()
     assert adrian.name == "gibson/Adrian.glb" == found.episodes[0].scene_id
     assert adrian.mesh.vertices.max(0) == pytest.approx([3.0, TOP, 4.0])
-    batchnav.data.episodes.episode_file.check_episodes(found.episodes, {adrian.name: adrian})
+    check_episodes(found.episodes, {adrian.name: adrian})
     without = batchnav.load_dataset(data / "scene_datasets" / "gibson", split="train")
     assert without.scene_names == ("gibson/Adrian.glb", "gibson/Ribera.glb")
     with pytest.raises(EpisodeError, match=r"no PointNav episodes of split 'train'.*pointnav/gibson/\*/train"):

@@ -11,20 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.data.episodes.episode_file import (
-    Episode,
-    Goal,
-    check_episodes,
-    episode_table,
-    heading_of,
-    load_episodes,
-    order_episodes,
-    rotation_of,
-    save_episodes,
-    scene_name,
-    scenes_played,
-)
+from batchnav.data.episodes.episode import Episode, Goal, heading_of, rotation_of, scene_name
+from batchnav.data.episodes.episode_file import load_episodes, save_episodes, scenes_played
 from batchnav.data.episodes.generate import generate_episodes
+from batchnav.data.episodes.playing import check_episodes, episode_table, order_episodes
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import EpisodeError

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from batchnav.data import scenes
-from batchnav.data.scenes import find_scene, find_scenes, load_scenes, scene_ids
+from batchnav.data import generated, scenes
+from batchnav.data.scene_ref import scene_ids
+from batchnav.data.scenes import find_scene, find_scenes, load_scenes
 from batchnav.errors import MeshError
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.procedural import make_house
+from batchnav.procedural import FAMILIES, make_house
 
 
 @pytest.mark.parametrize(
@@ -53,19 +54,19 @@ def test_a_folder_stands_for_its_prepared_scenes(tmp_path):
 
 
 def test_depth_alone_makes_no_surface_and_takes_one_that_is_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(scenes, "versioned_cache_folder", lambda *_: tmp_path)
+    monkeypatch.setattr(generated, "versioned_cache_folder", lambda *_: tmp_path)
     bare = find_scene("hall:3", appearance=False)
     assert [file.name for file in tmp_path.iterdir()] == ["hall_3_bare.scene"]
     whole = find_scene("hall:3")
     assert bare.mesh.surface is None and whole.mesh.surface is not None
     assert np.array_equal(bare.bvh.triangles, whole.bvh.triangles)
     (tmp_path / "hall_3_bare.scene").unlink()
-    monkeypatch.setattr(scenes, "make_hall", None)
+    monkeypatch.setitem(FAMILIES, "hall", FAMILIES["hall"]._replace(make=None))
     assert find_scene("hall:3", appearance=False).mesh.surface is None
     assert find_scene("hall:3").mesh.surface is not None
     (tmp_path / "hall_3.scene").write_bytes(b"damaged")
     monkeypatch.undo()
-    monkeypatch.setattr(scenes, "versioned_cache_folder", lambda *_: tmp_path)
+    monkeypatch.setattr(generated, "versioned_cache_folder", lambda *_: tmp_path)
     assert find_scene("hall:3", appearance=False).mesh.surface is None
     assert [file.name for file in tmp_path.iterdir()] == ["hall_3_bare.scene"]
     assert find_scene("hall:3").mesh.surface is not None

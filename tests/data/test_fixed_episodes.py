@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from batchnav.agents.registry import GreedyAgent
-from batchnav.data.episodes.episode_file import check_episodes, episode_table, load_episodes
+from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.episodes.playing import check_episodes, episode_table
 from batchnav.data.scenes import find_scene, find_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.evaluation.play import evaluate

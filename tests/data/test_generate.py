@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from worlds import write_floor
 
-from batchnav.data.episodes.episode_file import check_episodes, load_episodes, save_episodes
+from batchnav.data.episodes.episode_file import load_episodes, save_episodes
 from batchnav.data.episodes.generate import generate_episodes
-from batchnav.data.source import mesh_source
+from batchnav.data.episodes.playing import check_episodes
+from batchnav.data.sources.scene_source import mesh_source
 from batchnav.errors import EpisodeError
 
 

@@ -7,7 +7,7 @@ from worlds import write_box, write_floor
 import batchnav.scene.scene as scenes
 from batchnav.data.prepared.prepare import prepare
 from batchnav.data.scenes import find_scene, find_scenes, load_scene, load_scenes
-from batchnav.data.source import mesh_source
+from batchnav.data.sources.scene_source import mesh_source
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings

@@ -45,18 +45,21 @@ def test_an_error_in_a_process_is_raised_here(two_processes):
         list(in_parallel(_half, [2, 1, 0, 1], "halves"))
 
 
-def _touch(place):
-    time.sleep(0.05)
-    place.touch()
+def _write_pid(path):
+    time.sleep(0.05)  # stands for work
+    path.write_text(str(os.getpid()))
 
 
-def test_work_ends_when_it_is_closed(two_processes, tmp_path):
-    working = in_parallel(_touch, [tmp_path / str(n) for n in range(100)], "files")
+def test_closing_the_generator_ends_the_processes(two_processes, tmp_path):
+    working = in_parallel(_write_pid, [tmp_path / str(n) for n in range(100)], "files")
     next(working), next(working)
     working.close()
-    done = len(list(tmp_path.iterdir()))
-    time.sleep(0.5)
-    assert 2 <= done == len(list(tmp_path.iterdir())) < 100
+    files = list(tmp_path.iterdir())
+    workers = {int(file.read_text()) for file in files} - {os.getpid()}
+    assert 2 <= len(files) < 100 and workers
+    for pid in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 def _die(n):

@@ -9,11 +9,13 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save
 from worlds import FLOOR, write_floor
 
+from batchnav.data.find_sources import find_sources
 from batchnav.data.prepared import prepare as prepare_module
-from batchnav.data.prepared.prepare import find_sources, prepare
+from batchnav.data.prepared.prepare import prepare
 from batchnav.data.prepared.scene_file import fingerprint, load_prepared, load_source, made_from, save_prepared
 from batchnav.data.scenes import find_scene
-from batchnav.data.source import Frame, mesh_source
+from batchnav.data.sources.asset import Frame
+from batchnav.data.sources.scene_source import mesh_source
 from batchnav.data.validate import validate
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh

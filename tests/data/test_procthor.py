@@ -216,7 +216,8 @@ def test_categories_of_assets(asset, category):
 
 
 def test_imported_houses_keep_their_colours(tmp_path):
-    from batchnav.data.prepared.prepare import import_houses, prepare
+    from batchnav.data.prepared.prepare import prepare
+    from batchnav.data.procthor.import_houses import import_houses
     from batchnav.data.scenes import load_scene
 
     (tmp_path / "houses.json").write_text(json.dumps([house()]))

@@ -4,9 +4,10 @@ import pytest
 import trimesh
 from worlds import TOP, episodes_on, write_box, write_floor, write_json
 
-from batchnav.data.episodes.episode_file import Goal, save_episodes
+from batchnav.data.episodes.episode import Goal
+from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.prepared.scene_file import save_prepared
-from batchnav.data.source import mesh_source, stage_source
+from batchnav.data.sources.scene_source import mesh_source, stage_source
 from batchnav.data.validate import check_mesh, validate
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.procedural import make_house

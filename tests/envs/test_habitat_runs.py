@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.data.episodes.episode_file import episode_table, load_episodes
+from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.episodes.playing import episode_table
 from batchnav.data.scenes import find_scene, load_scene
 from batchnav.envs.nav import PointNavEnv
 

@@ -7,7 +7,8 @@ import trimesh
 from gymnasium import spaces
 
 from batchnav.config import to_dict
-from batchnav.data.episodes.episode_file import Episode, Goal, rotation_of, save_episodes
+from batchnav.data.episodes.episode import Episode, Goal, rotation_of
+from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.config import PolicyConfig

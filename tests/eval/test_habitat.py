@@ -8,7 +8,8 @@ import pytest
 import torch
 import trimesh
 
-from batchnav.data.episodes.episode_file import Episode, Goal, rotation_of, save_episodes
+from batchnav.data.episodes.episode import Episode, Goal, rotation_of
+from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.errors import ArgumentError, DeviceError
 from batchnav.habitat.agent import HabitatAgent
 from batchnav.policy.weights import load_policy, save_policy

@@ -10,7 +10,8 @@ import pytest
 import trimesh
 
 from batchnav.cli import evaluate as program
-from batchnav.data.episodes.episode_file import Episode, Goal, rotation_of, save_episodes
+from batchnav.data.episodes.episode import Episode, Goal, rotation_of
+from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.errors import ArgumentError, BatchnavError, CheckpointError, ConfigError, EpisodeError
 from batchnav.evaluation.intervals import summarise
 from batchnav.report.terminal import print_scenes

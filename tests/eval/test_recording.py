@@ -4,8 +4,8 @@ import pytest
 
 from batchnav.bench import load, navmesh, render, sim, train
 from batchnav.cli import evaluate
-from eval.studies import batch_size as batch_study
 from eval.publish import model_card
+from eval.studies import batch_size as batch_study
 
 
 @pytest.mark.parametrize(

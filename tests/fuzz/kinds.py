@@ -18,14 +18,9 @@ from gymnasium import spaces
 from PIL import Image
 
 from batchnav.config import load_config, to_dict
-from batchnav.data.episodes.episode_file import (
-    Episode,
-    Goal,
-    episode_table,
-    load_episodes,
-    save_episodes,
-    unplayable_episodes,
-)
+from batchnav.data.episodes.episode import Episode, Goal
+from batchnav.data.episodes.episode_file import load_episodes, save_episodes
+from batchnav.data.episodes.playing import episode_table, unplayable_episodes
 from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
 from batchnav.data.habitat.urdf import read_urdf
 from batchnav.data.prepared.scene_file import load_prepared, save_prepared

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from batchnav.data.scenes import find_scene, scene_ids
+from batchnav.data.scene_ref import scene_ids
+from batchnav.data.scenes import find_scene
 from batchnav.procedural import make_house, tear
 from batchnav.procedural.degrade import LARGEST_EDGE, outside
 from batchnav.scene.mesh import check_mesh

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from worlds import write_episodes, write_floor
 
-from batchnav.data.episodes.episode_file import Episode, Goal, rotation_of
+from batchnav.data.episodes.episode import Episode, Goal, rotation_of
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.evaluation.run import Evaluation, ReferencePlayer
 from batchnav.evaluation.trajectories import Eyes

@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import math
 import os
-import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-
+from batchnav.data.episodes.episode import DEFAULT_CONFIG, Episode, Goal, group_by_scene, scene_name
 from batchnav.data.files import is_number, read_json, short, write_json_gz
-from batchnav.data.source import SCENES_DIR
+from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.errors import EpisodeError
 from batchnav.runtime.files.atomic import as_path
-from batchnav.sim.positions import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
-from batchnav.tasks.episode_sampling import EpisodeTable
 
 if TYPE_CHECKING:
-    from batchnav.scene.scene import Scene
+    pass
 
 ROTATION_TOLERANCE = 1e-3
 """How far a quaternion may be from unit length and from pure yaw: published files carry five decimals."""
@@ -46,62 +40,8 @@ OTHER_TASKS = {
 CONTENT = "{data_path}/content/{scene}.json.gz"
 """Where a split keeps its episodes scene by scene, unless its top file says otherwise; Habitat's default."""
 ALL_SCENES = "*"
-DEFAULT_CONFIG = "default"
-"""`scene_dataset_config` of a scene that is found by its path alone."""
 UNUSED: dict[str, Any] = {"additional_obj_config_paths": [], "start_room": None, "shortest_paths": None}
 """Keys of Habitat's episodes that change nothing here, with what its generator writes; they are kept."""
-
-Vector = tuple[float, float, float]
-
-
-@dataclass(frozen=True)
-class Goal:
-    """Where to go."""
-
-    position: Vector
-    radius: float | None = None
-    """Metres, as the file has it; kept, and never used: what counts is the task's `success_distance`, as in Habitat."""
-
-
-@dataclass(frozen=True)
-class Episode:
-    """One PointGoal episode."""
-
-    episode_id: str
-    scene_id: str
-    start_position: Vector
-    start_rotation: tuple[float, float, float, float]
-    """Quaternion [x, y, z, w], a rotation about +Y."""
-    goals: tuple[Goal, ...]
-    info: dict[str, Any] = field(default_factory=dict)
-    """Whatever else is known: `geodesic_distance` in metres, `difficulty` ..."""
-    scene_dataset_config: str = DEFAULT_CONFIG
-    """Path of the `*.scene_dataset_config.json` that knows the scene."""
-    other: dict[str, Any] = field(default_factory=dict)
-    """Those of the keys `UNUSED` whose values differ."""
-
-    @property
-    def scene(self) -> str:
-        """What `find_scene` takes: the scene's id, behind the path of its data set's config where it has one."""
-        if self.scene_dataset_config == DEFAULT_CONFIG:
-            return self.scene_id
-        return f"{self.scene_dataset_config}:{self.scene_id}"
-
-    @property
-    def heading(self) -> float:
-        """Start heading in radians: 0 looks along -Z, growing to the left."""
-        return heading_of(self.start_rotation)
-
-
-def heading_of(rotation: Sequence[float]) -> float:
-    """Heading in (-pi, pi] of a rotation about +Y given as a quaternion [x, y, z, w]; q and -q are one rotation."""
-    _, y, _, w = rotation
-    return 2.0 * math.atan2(y, w) if w > 0.0 or (w == 0.0 and y > 0.0) else 2.0 * math.atan2(-y, -w)
-
-
-def rotation_of(heading: float) -> tuple[float, float, float, float]:
-    """The quaternion [x, y, z, w] of a heading in radians: [0, sin(h / 2), 0, cos(h / 2)]."""
-    return 0.0, math.sin(heading / 2.0), 0.0, math.cos(heading / 2.0)
 
 
 def load_episodes(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,)) -> list[Episode]:
@@ -150,134 +90,6 @@ def save_episodes(episodes: Sequence[Episode], path: str | Path, content: bool =
             write_json_gz({"episodes": [_plain(e) for e in some]}, _content_path(CONTENT, path, name), EpisodeError)
     rows = [] if content else [_plain(e) for e in episodes]
     write_json_gz({"episodes": rows}, path, EpisodeError)
-
-
-def scene_name(scene_id: str) -> str:
-    """The scene's own name: `Adrian` of gibson/Adrian.glb, `TEEsavR23oF` of hm3d/val/.../TEEsavR23oF.basis.glb."""
-    stem = scene_id.replace(":", "_").rpartition("/")[2]  # of "house:7", too, a file can be named
-    for suffix in (".glb", ".gltf", ".ply", ".obj", ".scene", ".scene_instance.json", ".basis"):
-        stem = stem.removesuffix(suffix)
-    return stem
-
-
-def group_by_scene(episodes: Sequence[Episode]) -> dict[str, list[Episode]]:
-    """Episodes by scene id, both in the order in which they come."""
-    groups: dict[str, list[Episode]] = {}
-    for episode in episodes:
-        groups.setdefault(episode.scene_id, []).append(episode)
-    return groups
-
-
-def order_episodes(
-    episodes: Sequence[Episode],
-    shuffle: bool = False,
-    grouped: bool = True,
-    num_episode_sample: int = -1,
-    rounds: int = 1,
-    seed: int = 0,
-) -> list[Episode]:
-    """Episodes in the order in which Habitat's iterator hands them out.
-
-    Args:
-        episodes: any number of them.
-        shuffle: in random order; with `grouped` the scenes, and the episodes of each.
-        grouped: all episodes of a scene together (`group_by_scene`).
-        num_episode_sample: so many of them, drawn without replacement first; -1 is all.
-        rounds: go through them so many times (`cycle`), shuffled anew each time.
-        seed: of what is random.
-    """
-    if num_episode_sample > len(episodes):
-        raise EpisodeError(f"num_episode_sample: found {num_episode_sample}, expected at most {len(episodes)}")
-    draw = random.Random(seed)
-    chosen = list(episodes) if num_episode_sample < 0 else draw.sample(list(episodes), num_episode_sample)
-    ordered: list[Episode] = []
-    for _ in range(rounds):
-        if shuffle:
-            draw.shuffle(chosen)
-        ordered += [e for group in group_by_scene(chosen).values() for e in group] if grouped else chosen
-    return ordered
-
-
-def episode_table(episodes: Sequence[Episode], scene_names: Sequence[str], device: torch.device | str) -> EpisodeTable:
-    """Episodes as the simulator plays them; `scene_names[k]` is the scene id of the bank's scene k.
-
-    EpisodeError where an episode's scene is not among the names, or it has several goals.
-    """
-    if not episodes:
-        raise EpisodeError("episodes: found none, expected at least one")
-    index = {name: k for k, name in enumerate(scene_names)}
-    for episode in episodes:
-        if episode.scene_id not in index:
-            known = ", ".join(map(repr, list(index)[:5])) + (", ..." if len(index) > 5 else "")
-            raise EpisodeError(
-                f"{_name(episode)}: field 'scene_id': found a scene that is not loaded, expected one of {known}"
-            )
-        if problem := _several_goals(episode):
-            raise EpisodeError(f"{_name(episode)}: {problem}")
-
-    def tensor(values, dtype):
-        return torch.tensor(values, dtype=dtype, device=device)
-
-    return EpisodeTable(
-        scene=tensor([index[e.scene_id] for e in episodes], torch.int32),
-        start=tensor([e.start_position for e in episodes], torch.float32),
-        heading=tensor([e.heading for e in episodes], torch.float32),
-        goal=tensor([e.goals[0].position for e in episodes], torch.float32),
-    )
-
-
-def check_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> None:
-    """EpisodeError where an episode cannot be played: an end off the navmesh, a goal that no path reaches.
-
-    Args:
-        episodes: any number of them.
-        scenes: by scene id.
-    """
-    for _, problem in unplayable_episodes(episodes, scenes):
-        raise EpisodeError(problem)
-
-
-def unplayable_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> Iterator[tuple[Episode, str]]:
-    """The episodes that cannot be played, and why not; arguments as of `check_episodes`."""
-    for scene_id, of_scene in group_by_scene(episodes).items():
-        if scene_id not in scenes:
-            yield from ((e, f"{_name(e)}: field 'scene_id': found a scene that is not loaded") for e in of_scene)
-            continue
-        navmesh = scenes[scene_id].navmesh
-        starts = np.array([e.start_position for e in of_scene], np.float32)
-        goals = np.array([e.goals[0].position for e in of_scene], np.float32)
-        snapped = navmesh.snap(starts), navmesh.snap(goals)
-        islands = navmesh.island(snapped[0]), navmesh.island(snapped[1])
-        distances = navmesh.geodesic_distance(starts, goals)
-        for i, episode in enumerate(of_scene):
-            problem = _several_goals(episode) or _off_navmesh("start_position", starts[i], snapped[0][i])
-            problem = problem or _off_navmesh("goals[0].position", goals[i], snapped[1][i])
-            if not problem and islands[0][i] != islands[1][i]:
-                problem = f"the goal lies on island {islands[1][i]} of the navmesh, "
-                problem += f"expected the start's island {islands[0][i]}"
-            if not problem and not np.isfinite(distances[i]):
-                problem = "found no path from start to goal"
-            if problem:
-                yield episode, f"{_name(episode)}: {problem}"
-
-
-def _several_goals(episode: Episode) -> str:
-    """What is wrong with an episode of several goals; empty where it has one.
-
-    Habitat tells the agent where the first is and measures its distance to the nearest: no PointGoal task.
-    """
-    if len(episode.goals) == 1:
-        return ""
-    return f"field 'goals': found {len(episode.goals)}, expected 1, the point that the agent is to reach"
-
-
-def _off_navmesh(field: str, point: np.ndarray, snapped: np.ndarray) -> str:
-    """What is wrong with a point [3] whose nearest on the navmesh is `snapped` [3]; empty where it is on it."""
-    gap = snapped - point
-    if math.hypot(gap[0], gap[2]) <= MAX_SNAP_DISTANCE and abs(gap[1]) <= MAX_SNAP_HEIGHT:
-        return ""
-    found, nearest = ([round(float(v), 3) for v in p] for p in (point, snapped))
-    return f"field {field!r}: found {found}, expected a point on the navmesh (its nearest is {nearest})"
 
 
 def _read_file(path: Path) -> dict:
@@ -405,7 +217,3 @@ def _plain(episode: Episode) -> dict:
         **UNUSED,
         **episode.other,
     }
-
-
-def _name(episode: Episode) -> str:
-    return f"episode {episode.episode_id!r} of scene {episode.scene_id!r}"

@@ -6,7 +6,7 @@ from typing import cast
 
 import torch
 
-from batchnav.data.episodes.episode_file import Episode, Goal, rotation_of
+from batchnav.data.episodes.episode import Episode, Goal, rotation_of
 from batchnav.runtime.checks import check_int
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene

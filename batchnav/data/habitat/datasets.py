@@ -19,20 +19,14 @@ from pathlib import Path
 
 import torch
 
-from batchnav.data.episodes.episode_file import (
-    Episode,
-    episode_table,
-    load_episodes,
-    order_episodes,
-    scene_name,
-    scenes_played,
-)
+from batchnav.data.episodes.episode import Episode, scene_name
+from batchnav.data.episodes.episode_file import load_episodes, scenes_played
+from batchnav.data.episodes.playing import episode_table, order_episodes
 from batchnav.data.files import natural_order
 from batchnav.data.habitat.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
-from batchnav.data.parallel import in_parallel
+from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.prepared.scene_file import load_source
-from batchnav.data.scenes import SCENES_PER_WORKER
-from batchnav.data.source import SCENES_DIR, SceneSource, stage_source
+from batchnav.data.sources.scene_source import SCENES_DIR, SceneSource, stage_source
 from batchnav.errors import ArgumentError, EpisodeError, MeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.console.announce import number_of

@@ -19,7 +19,8 @@ from scipy.spatial.transform import Rotation
 
 from batchnav.data.files import first_containing, is_number, natural_order, read_json, short
 from batchnav.data.habitat.urdf import read_urdf
-from batchnav.data.source import STAGE_CONFIG, Part, SceneSource, asset_of, scene_id_of, unit, vector
+from batchnav.data.sources.asset import Part, asset_of, unit, vector
+from batchnav.data.sources.scene_source import STAGE_CONFIG, SceneSource, scene_id_of
 from batchnav.errors import MeshError
 
 DATASET_CONFIG = ".scene_dataset_config.json"

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from batchnav.data.files import read_text
-from batchnav.data.source import Asset, Part
+from batchnav.data.sources.asset import Asset, Part
 from batchnav.errors import MeshError
 
 _MAX_LINKS = 10_000

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from batchnav.data.source import SceneSource
+from batchnav.data.sources.scene_source import SceneSource
 from batchnav.errors import MeshError
 from batchnav.geometry import triangle
 from batchnav.navmesh import file as navmesh_file

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from batchnav.data.episodes.episode_file import Episode, episode_table
+from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes.playing import episode_table
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError

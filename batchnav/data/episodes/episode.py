@@ -1,0 +1,78 @@
+"""One PointGoal episode, as habitat-lab's `NavigationEpisode` has it: metres, and quaternions [x, y, z, w]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+DEFAULT_CONFIG = "default"
+"""`scene_dataset_config` of a scene that is found by its path alone."""
+Vector = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Where to go."""
+
+    position: Vector
+    radius: float | None = None
+    """Metres, as the file has it; kept, and never used: what counts is the task's `success_distance`, as in Habitat."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One PointGoal episode."""
+
+    episode_id: str
+    scene_id: str
+    start_position: Vector
+    start_rotation: tuple[float, float, float, float]
+    """Quaternion [x, y, z, w], a rotation about +Y."""
+    goals: tuple[Goal, ...]
+    info: dict[str, Any] = field(default_factory=dict)
+    """Whatever else is known: `geodesic_distance` in metres, `difficulty` ..."""
+    scene_dataset_config: str = DEFAULT_CONFIG
+    """Path of the `*.scene_dataset_config.json` that knows the scene."""
+    other: dict[str, Any] = field(default_factory=dict)
+    """Those of the keys `UNUSED` whose values differ."""
+
+    @property
+    def scene(self) -> str:
+        """What `find_scene` takes: the scene's id, behind the path of its data set's config where it has one."""
+        if self.scene_dataset_config == DEFAULT_CONFIG:
+            return self.scene_id
+        return f"{self.scene_dataset_config}:{self.scene_id}"
+
+    @property
+    def heading(self) -> float:
+        """Start heading in radians: 0 looks along -Z, growing to the left."""
+        return heading_of(self.start_rotation)
+
+
+def heading_of(rotation: Sequence[float]) -> float:
+    """Heading in (-pi, pi] of a rotation about +Y given as a quaternion [x, y, z, w]; q and -q are one rotation."""
+    _, y, _, w = rotation
+    return 2.0 * math.atan2(y, w) if w > 0.0 or (w == 0.0 and y > 0.0) else 2.0 * math.atan2(-y, -w)
+
+
+def rotation_of(heading: float) -> tuple[float, float, float, float]:
+    """The quaternion [x, y, z, w] of a heading in radians: [0, sin(h / 2), 0, cos(h / 2)]."""
+    return 0.0, math.sin(heading / 2.0), 0.0, math.cos(heading / 2.0)
+
+
+def scene_name(scene_id: str) -> str:
+    """The scene's own name: `Adrian` of gibson/Adrian.glb, `TEEsavR23oF` of hm3d/val/.../TEEsavR23oF.basis.glb."""
+    stem = scene_id.replace(":", "_").rpartition("/")[2]  # of "house:7", too, a file can be named
+    for suffix in (".glb", ".gltf", ".ply", ".obj", ".scene", ".scene_instance.json", ".basis"):
+        stem = stem.removesuffix(suffix)
+    return stem
+
+
+def group_by_scene(episodes: Sequence[Episode]) -> dict[str, list[Episode]]:
+    """Episodes by scene id, both in the order in which they come."""
+    groups: dict[str, list[Episode]] = {}
+    for episode in episodes:
+        groups.setdefault(episode.scene_id, []).append(episode)
+    return groups

@@ -1,0 +1,49 @@
+"""Scenes by path: a mesh file, a stage config, a scene instance, a data set's config, or a folder of these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from batchnav.data.habitat.datasets import load_dataset
+from batchnav.data.habitat.scene_dataset import DATASET_CONFIG, SCENE_INSTANCE, SceneDatasetConfig
+from batchnav.data.sources.asset import Frame
+from batchnav.data.sources.scene_source import (
+    SCENES_DIR,
+    STAGE_CONFIG,
+    SceneSource,
+    file_source,
+    mesh_source,
+    stage_source,
+)
+from batchnav.errors import MeshError
+from batchnav.scene.mesh import SUFFIXES
+
+
+def find_sources(path: Path, split: str = "train", frame: Frame | None = None) -> list[SceneSource]:
+    """The scenes of a path: a mesh file, a stage config, a scene instance, a data set's config, or its folder.
+
+    Args:
+        path: what to look into. A folder gives the mesh files in it, one that has none, or lies below a folder
+            `scene_datasets`, the scenes of a data set of Habitat's.
+        split: of a data set.
+        frame: which way is up in mesh files; None: +Y in files of one's own, what Habitat says in its data sets.
+
+    Raises MeshError where there are none.
+    """
+    if path.name.endswith(SCENE_INSTANCE):
+        # The data set's config lies in a folder above.
+        for folder in path.absolute().parents:
+            for config in sorted(folder.glob(f"*{DATASET_CONFIG}")):
+                return [SceneDatasetConfig(config).source(path.name.removesuffix(SCENE_INSTANCE))]
+        raise MeshError(f"{path}: found no *{DATASET_CONFIG} in a folder above, which would know its objects")
+    if path.name.endswith(STAGE_CONFIG):
+        return [stage_source(path.with_name(path.name.removesuffix(STAGE_CONFIG) + ".glb"), str(path))]
+    if path.suffix.lower() in SUFFIXES and path.is_file():
+        return [file_source(path) if frame is None else mesh_source(path, frame)]
+    if path.is_dir() and (frame is not None or SCENES_DIR.name not in path.absolute().parts):
+        own = [mesh_source(file, frame) for file in sorted(path.iterdir()) if file.suffix.lower() in SUFFIXES]
+        if own or frame is not None:
+            if not own:
+                raise MeshError(f"{path}: found no mesh files, expected some of {', '.join(SUFFIXES)}")
+            return own
+    return list(load_dataset(path, split).scenes)

@@ -1,0 +1,54 @@
+"""Procedural scenes: made once for each body, then kept in the cache as prepared scenes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from batchnav.data.prepared.scene_file import SUFFIX, load_prepared, save_prepared
+from batchnav.data.scene_ref import GeneratedRef
+from batchnav.errors import MeshError
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.procedural import with_pictures, without_pictures
+from batchnav.runtime.files.cache import versioned_cache_folder
+from batchnav.scene.scene import Scene, bake, make_scene
+from batchnav.types import Surface
+
+
+def load_generated(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> Scene:
+    """A procedural scene from the cache; where the cache does not have it, it is made and put there."""
+    files = _cache_files(ref, settings, appearance)
+    for file in filter(Path.is_file, files):
+        try:
+            return _with_surface(load_prepared(file, appearance), with_pictures)
+        except MeshError:  # a damaged file is made again
+            file.unlink(missing_ok=True)
+    walked, seen = ref.family.meshes(ref.seed, appearance)
+    scene = make_scene(ref.scene_id, seen, bake(walked, ref.scene_id, settings or NavMeshSettings()))
+    save_prepared(_with_surface(scene, without_pictures), files[-1], durable=False)  # a lost file is made again
+    return scene
+
+
+def is_cached(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> bool:
+    """True where the cache has the scene."""
+    return any(map(Path.is_file, _cache_files(ref, settings, appearance)))
+
+
+def _with_surface(scene: Scene, change: Callable[[Surface], Surface]) -> Scene:
+    """The scene with its surface changed, where it has one."""
+    surface = scene.mesh.surface
+    return scene._replace(mesh=scene.mesh._replace(surface=surface and change(surface)))
+
+
+def _cache_files(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> list[Path]:
+    """Files of the cache that may hold the scene; the last is where a new one is written.
+
+    The name is FAMILY_SEED.scene, with a hash of settings other than the default. Without `appearance` it is
+    FAMILY_SEED_bare.scene: half of the time to make a scene goes to its surface.
+    """
+    settings = settings or NavMeshSettings()
+    is_default = settings == NavMeshSettings()
+    tag = "" if is_default else f"_{hashlib.sha256(str(settings).encode()).hexdigest()[:16]}"
+    stem, folder = f"{ref.scene_id.replace(':', '_')}{tag}", versioned_cache_folder("houses", __name__)
+    return [folder / f"{stem}{end}{SUFFIX}" for end in ([""] if appearance else ["", "_bare"])]

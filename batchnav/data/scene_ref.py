@@ -1,0 +1,118 @@
+"""Scene ids: what each kind looks like, parsed into a `SceneRef`; and lists of scene ids from ranges and folders.
+
+A scene id is one of
+
+    FAMILY:SEED                               a procedural scene, as "house:7"; `procedural/families.py` lists families
+    NAME.scene_dataset_config.json:SCENE      a scene of a data set that the config describes
+    PATH                                      a mesh file, a prepared scene, or a stage below Habitat's scene folder
+
+`data/resolve.py` finds what a `SceneRef` refers to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
+from batchnav.data.prepared.scene_file import SUFFIX
+from batchnav.errors import MeshError
+from batchnav.procedural import FAMILIES, SceneFamily
+from batchnav.scene.mesh import SUFFIXES
+
+_RANGE = re.compile(rf"({'|'.join(FAMILIES)}):(\d{{1,6}})-(\d{{1,6}})", re.ASCII)
+"""A family, its first and its last seed."""
+
+
+@dataclass(frozen=True)
+class GeneratedRef:
+    """A procedural scene."""
+
+    scene_id: str
+    family: SceneFamily
+    seed: int
+
+
+@dataclass(frozen=True)
+class DatasetRef:
+    """A scene of a data set that a config describes."""
+
+    scene_id: str
+    config: Path
+    name: str
+
+
+@dataclass(frozen=True)
+class FileRef:
+    """A file: a mesh, or a prepared scene."""
+
+    scene_id: str
+
+    @property
+    def path(self) -> Path:
+        """The scene id as a path."""
+        return Path(self.scene_id)
+
+    @property
+    def is_prepared(self) -> bool:
+        """True where the file is a prepared scene, by its name."""
+        return self.path.suffix == SUFFIX
+
+
+SceneRef = GeneratedRef | DatasetRef | FileRef
+
+
+def parse_scene_id(scene_id: str) -> SceneRef:
+    """What a scene id refers to, by its form alone; no file is read. MeshError where the seed is no whole number."""
+    family, colon, seed = scene_id.partition(":")
+    if colon and family in FAMILIES:
+        if not (seed.isascii() and seed.isdigit()):
+            raise MeshError(f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in '{family}:7'")
+        return GeneratedRef(scene_id, FAMILIES[family], int(seed))
+    config, marker, name = scene_id.rpartition(f"{DATASET_CONFIG}:")
+    if marker:
+        return DatasetRef(scene_id, Path(config + DATASET_CONFIG), name)
+    return FileRef(scene_id)
+
+
+def has_random_materials(scene_id: str) -> bool:
+    """True where the materials of a scene can be randomised: procedural scenes; prepared ones may be procedural."""
+    ref = parse_scene_id(scene_id)
+    if isinstance(ref, GeneratedRef):
+        return ref.family.random_materials
+    return isinstance(ref, FileRef) and ref.is_prepared
+
+
+def scene_ids(names: Iterable[str]) -> list[str]:
+    """Scene ids, where "FAMILY:FIRST-LAST" expands to one id per seed, and a folder to the scenes in it.
+
+    MeshError where a range has no seeds or a folder no scenes.
+    """
+    ids: list[str] = []
+    if isinstance(names, (str, Path)) or not isinstance(names, Iterable):
+        raise MeshError(f"names: found {str(names)!r}, expected a list of names, as [{str(names)!r}]")
+    for name in map(str, names):
+        seeds = _RANGE.fullmatch(name)
+        if seeds:
+            family, first, last = seeds.groups()
+            found = [f"{family}:{seed}" for seed in range(int(first), int(last) + 1)]
+        else:
+            found = [str(file) for file in scenes_in(Path(name))] if os.path.isdir(name) else [name]
+        if not found:
+            what = "a range without seeds" if seeds else f"a folder without prepared scenes (*{SUFFIX}) or mesh files"
+            raise MeshError(f"{name}: found {what}, expected at least one scene")
+        ids += found
+    return ids
+
+
+def prepared_in(folder: Path) -> list[Path]:
+    """The prepared scenes in a folder, without those that belong to a `.glb` of the same name."""
+    return [file for file in sorted(folder.glob(f"*{SUFFIX}")) if not file.with_suffix(".glb").is_file()]
+
+
+def scenes_in(folder: Path) -> list[Path]:
+    """The prepared scenes in a folder; its mesh files where it has no prepared scenes."""
+    return prepared_in(folder) or sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)

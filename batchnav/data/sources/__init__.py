@@ -1,0 +1,1 @@
+"""Scenes before they are loaded: mesh files with their places, navmesh files, annotations."""

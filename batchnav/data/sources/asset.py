@@ -1,0 +1,138 @@
+"""Mesh files as parts of a scene: orientation, scale and place.
+
+Frames are habitat-sim's. An asset's `up` and `front` say which of its directions become +Y and -Z; then it is scaled,
+rotated and translated. Objects are +Y up by default; stages too, except a bare `.glb`: those of Gibson, MP3D and HM3D
+are +Z up with +Y to the front.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from batchnav.data.files import is_number, short
+from batchnav.errors import MeshError
+from batchnav.scene.surface import PLAIN, turned
+from batchnav.types import Surface, TriangleMesh
+
+Vector = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Which directions of an asset are up and front."""
+
+    up: Vector = (0.0, 1.0, 0.0)
+    front: Vector = (0.0, 0.0, -1.0)
+
+    @property
+    def rotation(self) -> np.ndarray:
+        """f64 [3, 3]: asset coordinates to +Y up, -Z front; front's part along up does not count."""
+        up = np.array(self.up)
+        back = -np.array(self.front) + up * (up @ self.front)
+        back /= np.linalg.norm(back)
+        return np.stack([np.cross(up, back), up, back])
+
+
+Z_UP = Frame((0.0, 0.0, 1.0), (0.0, 1.0, 0.0))
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A mesh file as a stage or object config describes it."""
+
+    path: Path
+    frame: Frame = Frame()
+    scale: Vector = (1.0, 1.0, 1.0)
+    """Along the axes of Habitat's frame."""
+    centre: Vector | None = None
+    """The object's centre of mass, before scaling; None: the middle of its bounding box."""
+
+
+class Part(NamedTuple):
+    """An asset at its place in a scene."""
+
+    asset: Asset
+    linear: np.ndarray = np.eye(3)
+    """f64 [3, 3]: turns and scales the asset, which its own frame and scale have been applied to."""
+    translation: np.ndarray = np.zeros(3)
+    """f64 [3], metres: where the pivot goes."""
+    at_centre: bool = False
+    """Whether the pivot is the asset's centre instead of its origin."""
+    object_id: int = 0
+    """Of the thing that the asset is in this place, from 1 on; 0: not known."""
+    category: str = ""
+    """Of that thing; "": not known."""
+
+    def place(self, mesh: TriangleMesh) -> TriangleMesh:
+        """The asset's mesh in the scene's frame."""
+        points = mesh.vertices @ self.asset.frame.rotation.T
+        if self.at_centre:
+            points -= (points.min(0) + points.max(0)) / 2 if self.asset.centre is None else self.asset.centre
+        linear = self.linear * self.asset.scale
+        faces, surface = mesh.faces, mesh.surface
+        if np.linalg.det(linear) < 0:  # a mirrored part keeps its front
+            faces, surface = faces[:, ::-1], surface and turned(surface)
+        return TriangleMesh(points @ linear.T + self.translation, faces, mesh.num_dropped, surface)
+
+    def named(self, mesh: TriangleMesh) -> TriangleMesh:
+        """The mesh with what thing it is, where that is known."""
+        if not self.object_id:
+            return mesh
+        count = len(mesh.faces)
+        surface = mesh.surface or Surface(np.zeros(count, np.int32), (PLAIN,))
+        categories = ("", self.category) if self.category else ("",)
+        return mesh._replace(
+            surface=surface._replace(
+                object_id=np.full(count, self.object_id, np.int32),
+                category=np.full(count, len(categories) - 1, np.int32), categories=categories,
+            )
+        )  # fmt: skip
+
+
+def stage_frame(path: Path) -> Frame:
+    """The frame of a stage whose config names none."""
+    return Z_UP if path.suffix.lower() == ".glb" else Frame()
+
+
+def asset_of(attributes: dict, folder: Path, where: str, is_stage: bool) -> Asset:
+    """An asset from its attributes; paths are relative to `folder`, `where` begins the error messages."""
+    name = attributes.get("render_asset")
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise MeshError(f"{where}: field 'render_asset': found {short(name)}, expected the path of a mesh file")
+    path = folder / name
+    frame = _frame(attributes, where, stage_frame(path) if is_stage else Frame())
+    centre = vector(attributes, "COM", where) if "COM" in attributes else None
+    return Asset(path, frame, vector(attributes, "scale", where, (1.0, 1.0, 1.0)), centre)
+
+
+def _frame(attributes: dict, where: str, default: Frame) -> Frame:
+    """The frame that `up` and `front` say; an `up` alone keeps the default's front where that is at a right angle."""
+    found = {name: unit(vector(attributes, name, where)) for name in ("up", "front") if name in attributes}
+    up = found.get("up", default.up)
+    level = [
+        front for front in (default.front, (0.0, 0.0, -1.0), (0.0, 1.0, 0.0)) if up and abs(np.dot(up, front)) < 0.5
+    ]
+    front = found.get("front", level[0] if level else None)
+    if up is None or front is None or abs(np.dot(up, front)) > 0.999:
+        expected = "directions at a right angle"
+        raise MeshError(f"{where}: fields 'up' and 'front': found {short(up)} and {short(front)}, expected {expected}")
+    return Frame(up, front)
+
+
+def vector(data: dict, field: str, where: str, default: tuple[float, ...] | None = None, length: int = 3) -> tuple:
+    """A field's `length` numbers, `default` where it is absent. MeshError otherwise."""
+    value = data.get(field, default)
+    if not isinstance(value, (list, tuple)) or len(value) != length or not all(map(is_number, value)):
+        raise MeshError(f"{where}: field {field!r}: found {short(value)}, expected {length} finite numbers")
+    return tuple(float(v) for v in value)
+
+
+def unit(values: tuple[float, ...]) -> tuple | None:
+    """A vector scaled to length 1; None where it has no direction."""
+    length = math.hypot(*values)
+    return tuple(v / length for v in values) if 1e-12 < length < math.inf else None
