@@ -1,1 +1,1 @@
-"""What people read of runs and evaluations: pages, charts, tables, model cards."""
+"""Reports on training runs and evaluations: HTML pages, learning curves, terminal tables, model cards, result rows."""

@@ -1,4 +1,4 @@
-"""A metric by what episodes are like: how far the goal is, how much of a detour leads there, in which scene it lies."""
+"""A metric broken down by properties of the episodes: goal distance, detour ratio and scene."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from batchnav.evaluation.run import Evaluation, Played
 from batchnav.types import Metric
 
 PARTS = 4
-"""Of the episodes by a property, with equally many in each."""
+"""Number of equally large groups into which episodes are divided by a property."""
 
 
 class Part(NamedTuple):
-    """Some of the episodes, and how each agent fared in them."""
+    """A group of episodes, with each agent's mean in it."""
 
     label: str
     num_episodes: int
     intervals: list[Interval]
-    """Of each agent."""
+    """Mean and confidence interval of each agent."""
 
 
 class Properties(NamedTuple):
-    """What is known of each episode beforehand; NaN where a task has no goal."""
+    """Properties of the episodes that do not depend on the agent; NaN for tasks without a goal."""
 
     distance: np.ndarray
     """f64 [M]: geodesic distance to the nearest goal, metres."""
     detour: np.ndarray
-    """f64 [M]: that distance, over the straight line to the goal that is nearest by air."""
+    """f64 [M]: ratio of the geodesic distance to the straight-line distance of the nearest goal."""
 
 
 def properties(evaluation: Evaluation, played: Played) -> Properties:
-    """The episodes' properties, by their file and by what the task knows of them."""
+    """Properties of all episodes, from the episode file and from the task's episode info."""
     nothing = np.full(len(evaluation.episodes), np.nan)
     distance = played.episodes.get("start_distance", nothing).astype(np.float64)
     straight = np.array([straight_line(episode) for episode in evaluation.episodes])
@@ -45,19 +45,19 @@ def properties(evaluation: Evaluation, played: Played) -> Properties:
 
 
 def straight_line(episode: Episode) -> float:
-    """Metres from the start to the goal that is nearest by air; NaN where there is none."""
+    """Straight-line distance from the start to the nearest goal, metres; NaN without goals."""
     goals = np.array([goal.position for goal in episode.goals], np.float64).reshape(-1, 3)
     return float(np.linalg.norm(goals - episode.start_position, axis=1).min()) if len(goals) else np.nan
 
 
 def compared_by(metrics: Sequence[Metric]) -> Metric:
-    """The metric that says most in one figure: the first by which agents are compared that is more than yes or no."""
+    """The metric to compare agents by: the first headline metric that is not binary, else the first headline metric."""
     compared = [metric for metric in metrics if metric.headline] or list(metrics)
     return next((metric for metric in compared if not metric.binary), compared[0])
 
 
 def breakdowns(evaluation: Evaluation, played: Sequence[Played], metric: Metric) -> Mapping[str, list[Part]]:
-    """Parts of the episodes by distance, by detour and by scene; a property that no episode has is left out."""
+    """Groups of episodes by distance, detour and scene. Properties that no episode has are omitted."""
     found = properties(evaluation, played[0])
     tables = {
         "geodesic distance to the goal": quantiles(found.distance, "{:.1f} to {:.1f} m"),
@@ -74,7 +74,7 @@ def breakdowns(evaluation: Evaluation, played: Sequence[Played], metric: Metric)
 
 
 def quantiles(values: np.ndarray, text: str) -> dict[str, np.ndarray]:
-    """The numbers of the episodes in PARTS equal parts by a property, lowest first, by what `text` says of a range."""
+    """Episode indices in PARTS groups of equal size, ordered by value; keys are value ranges, formatted with `text`."""
     known = np.flatnonzero(np.isfinite(values))
     order = known[np.argsort(values[known], kind="stable")]
     parts = [part for part in np.array_split(order, PARTS) if len(part)]

@@ -1,4 +1,4 @@
-"""Learning curves as small SVG charts, of one run or of several: quick enough to be drawn while training."""
+"""Learning curves of one or several runs as small SVG charts. They are cheap enough to render during training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from batchnav.report.metrics import series, smooth
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A6D00", "#56B4E9", "#6B6B6B")
-"""Of runs and agents in turn. Okabe and Ito's, which colour-blind eyes tell apart, the yellow darker."""
+"""Colours of runs and agents, in order: the colour-blind-safe palette of Okabe and Ito, with a darker yellow."""
 LEARNING = {
     "return": ("return of an episode", ""),
     "entropy": ("entropy", "nats"),
@@ -21,48 +21,48 @@ LEARNING = {
     "explained_variance": ("explained variance of returns", ""),
     "frames_per_second": ("speed", "frames/s"),
 }
-"""Titles and units of the curves that every run has, by their keys; a task's own metrics stand before them."""
+"""Title and unit of each curve that every run has, by key. The task's metrics precede them on the page."""
 
 WIDTH, HEIGHT = 360, 200
-"""Of a chart, in its own units: about pixels on a telephone."""
+"""Size of a chart in SVG units, about the pixels of a phone."""
 LEFT, RIGHT, TOP, BOTTOM = 46, 352, 8, 180
-"""The box of its axes."""
+"""Edges of the plot area, SVG units."""
 TICKS = 5
-"""Intervals on an axis, at most: labels of six letters have room."""
+"""Maximum number of intervals on an axis; leaves room for labels of six characters."""
 MAX_POINTS = 400
-"""Longer curves are drawn by the means of so many parts."""
+"""Maximum number of points of a curve; longer curves are averaged over neighbours."""
 SMOOTHING = 25
-"""The bold line is the mean over a window of this fraction of the curve."""
+"""The bold line is a running mean whose window is the curve's length divided by this number."""
 
 
 class Rows(NamedTuple):
-    """A run's curves: see `load_metrics`."""
+    """A run's curves, as `load_metrics` returns them."""
 
     training: list[dict]
     evaluations: list[dict]
 
 
 class Mark(NamedTuple):
-    """A tick: where it is in the chart's units, and what it says."""
+    """A tick: position in SVG units, and label."""
 
     at: float
     text: str
 
 
 class Line(NamedTuple):
-    """A run's curve in the chart's units."""
+    """A run's curve in SVG units."""
 
     colour: str
     faint: str
-    """As SVG's `points`: as it was."""
+    """Raw values, in the syntax of SVG's `points` attribute."""
     bold: str
-    """Smoothed."""
+    """Smoothed values, in the same syntax."""
     dots: list[tuple[float, float]]
-    """Evaluations in scenes that are not trained in."""
+    """Validation results, (x, y) each."""
 
 
 class Chart(NamedTuple):
-    """One figure against frames."""
+    """One quantity plotted against frames."""
 
     title: str
     unit: str
@@ -70,13 +70,15 @@ class Chart(NamedTuple):
     up: list[Mark]
     lines: list[Line]
     last: list[tuple[str, str]]
-    """Each run's colour, and its last smoothed value in words."""
+    """Colour and last smoothed value (formatted) of each run."""
 
 
 def charts(runs: Mapping[str, Rows], metrics: Mapping[str, tuple[float, float]]) -> list[Chart]:
-    """A chart for each of a task's metrics, named with their ranges, and for `LEARNING`; what no run has is left out.
+    """Charts of the task's metrics and of `LEARNING`. Quantities that no run has are omitted.
 
-    Runs have COLOURS in their order.
+    Args:
+        runs: curves by run name; colours follow this order.
+        metrics: (low, high) of each metric of the task, by name.
     """
     titles = {name: (in_words(name), "") for name in metrics} | LEARNING
     drawn = (_chart(key, *titles[key], list(runs.values()), metrics.get(key)) for key in titles)
@@ -84,7 +86,7 @@ def charts(runs: Mapping[str, Rows], metrics: Mapping[str, tuple[float, float]])
 
 
 def _chart(key: str, title: str, unit: str, runs: Sequence[Rows], possible: tuple[float, float] | None) -> Chart | None:
-    """The curves of one key; None where no run has it."""
+    """The chart of one key; None if no run has values for it."""
     curves = [_condensed(*series(run.training, key)) for run in runs]
     tests = [series([{"frames": r["frames"], **r["eval"]} for r in run.evaluations], key) for run in runs]
     points = [pair for pair in (*curves, *tests) if len(pair[0])]
@@ -116,19 +118,19 @@ def _marks(ticks: list[float], ends: tuple[float, float], first: float, last: fl
 
 
 def in_words(name: str) -> str:
-    """A metric's name as people write it."""
+    """A metric's name for display."""
     return name.replace("_", " ").replace("spl", "SPL")
 
 
 def short(value: float) -> str:
-    """A figure in six letters or so: thousands and millions as k and M."""
+    """A number in about six characters, with k, M and G for thousands, millions and billions."""
     sizes = ((1e9, " G"), (1e6, " M"), (1e3, " k"), (0.0, ""))
     size, letter = next((size, letter) for size, letter in sizes if abs(value) >= size)
     return f"{value / (size or 1.0):.3g}{letter}".replace("-", "\N{MINUS SIGN}")
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round values within a range, at most TICKS + 1, evenly spaced."""
+    """Evenly spaced round values within a range, at most TICKS + 1 of them."""
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         low, high = low - max(abs(low), 1.0) / 2, high + max(abs(high), 1.0) / 2
     least = (high - low) / TICKS
@@ -139,7 +141,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _condensed(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At most MAX_POINTS points: the means of neighbours."""
+    """At most MAX_POINTS points, each the mean of neighbouring points."""
     parts = np.linspace(0, len(x), min(len(x), MAX_POINTS) + 1).astype(int)
     if len(parts) < 2:
         return x, y

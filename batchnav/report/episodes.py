@@ -1,4 +1,4 @@
-"""What a page shows of episodes: a plan of each storey, the ways on it, and strips of what was seen."""
+"""Episodes on the report page: floor plans, agents' trajectories on them, and filmstrips of sensor images."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from batchnav.view.mosaic import colour, holds_ids
 from batchnav.view.topdown import FLOOR_BAND, FOOT, TopDownMap
 
 PLAN_SIZE = 520
-"""Pixels of a plan's longer side."""
+"""Longer side of a floor plan, pixels."""
 PLAN_COLOURS = 48
-"""Of a plan, which keeps its file small."""
+"""Number of colours of a floor plan; keeps the page small."""
 MAX_PICTURES = 160
-"""In a strip; of longer episodes every second step is shown, or third ..."""
+"""Maximum number of images in a filmstrip; longer episodes are subsampled evenly."""
 STRIP_COLUMNS = 16
 LARGEST_PICTURE = 128
-"""Pixels of a picture's longer side; larger ones are shrunk."""
+"""Longer side of an image in a filmstrip, pixels; larger images are downscaled."""
 QUALITY = 85
-"""Of WebP."""
+"""WebP quality of filmstrips."""
 SUBPIXELS = 16
-"""Steps between two pixels of a plan in which places are told."""
+"""Resolution of trajectories: units per pixel of the floor plan."""
 
 
 class Plan(NamedTuple):
-    """A storey of a scene from above."""
+    """Floor plan of one storey of a scene."""
 
     map: TopDownMap
     source: str
-    """The picture as a data URI."""
+    """The image as a data URI."""
 
 
 class Plans:
-    """The plans of scenes, each storey drawn once, numbered in the order in which they were asked for."""
+    """Floor plans of scenes. Each storey is drawn once, on first use; plans are numbered in that order."""
 
     def __init__(self, scenes: Sequence[Scene]):
         self.scenes = scenes
@@ -49,7 +49,7 @@ class Plans:
         self._found: list[tuple[int, float]] = []
 
     def number(self, scene: int, height: float) -> int:
-        """The plan of the storey at this height."""
+        """Number of the floor plan of the storey at `height` (y, metres) in a scene (row of the bank)."""
         for i, (k, y) in enumerate(self._found):
             if k == scene and abs(y - height) < FLOOR_BAND / 2:
                 return i
@@ -60,12 +60,12 @@ class Plans:
         return len(self.all) - 1
 
     def to_page(self) -> list[dict[str, Any]]:
-        """What the page's script reads of them."""
+        """The floor plans as JSON for the page's script."""
         return [{"source": plan.source, "size": plan.map.size, "foot": FOOT} for plan in self.all]
 
 
 def packed_walk(plan: TopDownMap, walk: Walk) -> str:
-    """A way as base64 of int16 [S, 3], little-endian: column and row in SUBPIXELS of the plan, heading in degrees."""
+    """A trajectory as base64 of little-endian int16 [S, 3]: column and row (1 / SUBPIXELS pixel), heading (degrees)."""
     places = plan.to_pixels(walk.positions) * SUBPIXELS
     degrees = np.rad2deg(walk.headings.astype(np.float64)) % 360.0
     numbers = np.concatenate([places, degrees[:, None]], axis=1).round()
@@ -73,21 +73,21 @@ def packed_walk(plan: TopDownMap, walk: Walk) -> str:
 
 
 def places(plan: TopDownMap, points: np.ndarray) -> list[list[float]]:
-    """Points f32 [K, 3] in a plan's pixels."""
+    """Points f32 [K, 3] in pixels of a floor plan."""
     return np.round(plan.to_pixels(points), 1).tolist()
 
 
 def shown_steps(steps: int) -> np.ndarray:
-    """The steps of an episode that a strip shows: MAX_PICTURES at most, evenly spaced."""
+    """Step numbers that a filmstrip shows: evenly spaced, at most MAX_PICTURES."""
     return np.arange(0, steps, -(-steps // MAX_PICTURES))
 
 
 def strips(seen: Mapping[str, Images], depth_ranges: Mapping[str, tuple[float, float]]) -> list[dict[str, Any]]:
-    """What sensors saw at some steps, each as one strip of pictures with their shape and scale.
+    """One filmstrip for each sensor, with image size and depth range, as JSON for the page's script.
 
     Args:
-        seen: by sensor, of the steps that are shown.
-        depth_ranges: the metres that 0 and 1 stand for, by depth sensor.
+        seen: images of the shown steps, by sensor.
+        depth_ranges: metres at values 0 and 1, by depth sensor.
     """
     found = []
     for name, (spec, values) in seen.items():
@@ -103,10 +103,10 @@ def strips(seen: Mapping[str, Images], depth_ranges: Mapping[str, tuple[float, f
 
 
 def _strip(pictures: np.ndarray, size: tuple[int, int], spec: Spec) -> str:
-    """Pictures u8 [S, H, W, 3] in rows of STRIP_COLUMNS, as a data URI."""
+    """Images u8 [S, H, W, 3] in rows of STRIP_COLUMNS, as a data URI."""
     rows = -(-len(pictures) // STRIP_COLUMNS)
     sheet = Image.new("RGB", (size[0] * min(len(pictures), STRIP_COLUMNS), size[1] * rows))
-    how = Image.Resampling.NEAREST if holds_ids(spec) else Image.Resampling.BOX  # between ids there is nothing
+    how = Image.Resampling.NEAREST if holds_ids(spec) else Image.Resampling.BOX  # ids cannot be averaged
     for i, picture in enumerate(pictures):
         small = Image.fromarray(picture).resize(size, how)
         sheet.paste(small, (i % STRIP_COLUMNS * size[0], i // STRIP_COLUMNS * size[1]))
@@ -114,7 +114,7 @@ def _strip(pictures: np.ndarray, size: tuple[int, int], spec: Spec) -> str:
 
 
 def data_uri(image: Image.Image, kind: str, **options: Any) -> str:
-    """A picture as text that a page can hold."""
+    """An image as a data URI of the given PIL format."""
     file = io.BytesIO()
     image.save(file, kind, **options)
     return f"data:image/{kind.lower()};base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -1,4 +1,4 @@
-"""The report of an evaluation: one page that stands alone, with tables, curves, and every episode to look at."""
+"""The report of an evaluation: one self-contained HTML page with tables, learning curves and replayable episodes."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ from batchnav.tasks import TASKS
 from batchnav.types import Metric
 
 MAX_LISTED = 500
-"""Episodes that the page lists; results.json has all."""
+"""Maximum number of episodes listed on the page; results.json has all."""
 PAGE = "index.html"
 
 
 class Row(NamedTuple):
-    """An episode in the page's list."""
+    """A line of the page's episode list."""
 
     number: int
-    """Among the episodes of the file."""
+    """Index in the episode file."""
     name: str
     scene: str
     distance: float
-    """Metres; NaN where the task has no goal."""
+    """Geodesic distance to the goal, metres; NaN for tasks without a goal."""
     detour: float
     scores: list[Score]
-    """Of each agent."""
+    """One score for each agent."""
 
 
 class Score(NamedTuple):
-    """How an agent did in one episode."""
+    """An agent's result in one episode."""
 
     success: bool | None
-    """None where the task has nothing that succeeds or fails."""
+    """None for tasks without a success metric."""
     value: float
-    """The metric by which agents are compared."""
+    """Value of the metric that agents are compared by."""
 
 
 def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str, Played], films: int = 24) -> Path:
     """Write `index.html`, a page that needs no other file; returns its path.
 
     Args:
-        folder: made where it is not there.
+        folder: created if missing.
         evaluation: the episodes and their scenes.
-        agents: what each reached in them, by name; the first is the one that the report is about.
-        films: episodes that are shown with what agents saw, failures before others.
+        agents: results by agent name; the report is about the first.
+        films: number of episodes with sensor images; failures come first.
     """
     played = list(agents.values())
     task = TASKS[played[0].player.config.task_name]
@@ -87,7 +87,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
 
 
 def listed(evaluation: Evaluation, played: Sequence[Played], metric: Metric) -> list[Row]:
-    """The episodes, those in which the first agent failed or was worst before others; MAX_LISTED at most."""
+    """At most MAX_LISTED episodes, ordered by the first agent's result: failures and low values first."""
     success = _success(TASKS[played[0].player.config.task_name].metric_specs)
     known = properties(evaluation, played[0])
     first = played[0].episodes
@@ -106,7 +106,7 @@ def listed(evaluation: Evaluation, played: Sequence[Played], metric: Metric) -> 
 
 
 def _page_data(evaluation: Evaluation, played: Sequence[Played], rows: Sequence[Row], films: int) -> dict[str, Any]:
-    """What the page's script draws, in the order of the list."""
+    """Data for the page's script, in the order of the episode list."""
     plans = Plans(evaluation.bank.scenes)
     episodes = [_episode(evaluation, played, row.number, plans) for row in rows]
     chosen = to_film(len(rows), films)
@@ -119,14 +119,14 @@ def _page_data(evaluation: Evaluation, played: Sequence[Played], rows: Sequence[
 
 
 def to_film(count: int, films: int) -> list[int]:
-    """Which of the episodes in the list are filmed: three quarters are the first ones, the others spread evenly."""
+    """List positions of the episodes with sensor images: three quarters from the top, the others spread evenly."""
     worst = min(count, -(-3 * films // 4))
     spread = np.linspace(worst, count - 1, min(films, count) - worst).round().astype(int)
     return [*range(worst), *np.unique(spread).tolist()]
 
 
 def _films(evaluation: Evaluation, played: Played, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    """What an agent saw in these episodes, drawn anew from where it stood."""
+    """Filmstrips of an agent in these episodes, rendered again from its recorded trajectory."""
     config = played.player.config
     ranges = {name: config.depth for name in config.sensors if name.split("_")[-1] == "depth"}
     metres = {name: (depth.min_depth, depth.max_depth) for name, depth in ranges.items()}
@@ -161,12 +161,12 @@ def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Pl
 
 
 def has_goals(played: Played) -> bool:
-    """Whether the task is to reach the goals of its episodes' file."""
+    """True where the task has goals to reach, which its episode info tells."""
     return "start_distance" in played.episodes
 
 
 def _facts(evaluation: Evaluation, played: Sequence[Played]) -> dict[str, str]:
-    """What was run, on what and when."""
+    """Header of the report: command, commit, date, device and versions."""
     facts = {**evaluation.facts(played[0].player), "command": command(), "commit": commit(), "date": now()}
     facts["device"] = machine(evaluation.bank.device)
     facts["versions"] = ", ".join(f"{name} {version}" for name, version in versions().items())
@@ -174,7 +174,7 @@ def _facts(evaluation: Evaluation, played: Sequence[Played]) -> dict[str, str]:
 
 
 def _configurations(agents: Mapping[str, Played]) -> dict[str, str]:
-    """By what they are of: the environments, each once, and how policies were trained."""
+    """YAML of each distinct environment and of each policy's training run, by title."""
     found: dict[str, str] = {}
     for name, each in agents.items():
         text = as_yaml(each.player.config)
@@ -187,7 +187,7 @@ def _configurations(agents: Mapping[str, Played]) -> dict[str, str]:
 
 
 def _charts(agents: Mapping[str, Played], metrics: Sequence[Metric]) -> list[Chart]:
-    """The learning curves of the policies whose runs are beside them; the others keep their colours' places."""
+    """Learning curves of the policies that lie in their run's folder. Other agents keep their place in the colours."""
     runs, any_run = {}, False
     for name, each in agents.items():
         path = _beside(each.player, "metrics.jsonl")
@@ -198,7 +198,7 @@ def _charts(agents: Mapping[str, Played], metrics: Sequence[Metric]) -> list[Cha
 
 
 def _beside(player: Player, name: str) -> Path | None:
-    """A file of the run that a policy is from, where it lies in that run's folder."""
+    """A file in the folder of a policy; None for other agents or if there is no such file."""
     if not isinstance(player, PolicyPlayer):
         return None
     path = player.checkpoint.parent / name
@@ -206,12 +206,12 @@ def _beside(player: Player, name: str) -> Path | None:
 
 
 def _success(metrics: Sequence[Metric]) -> str | None:
-    """The metric that tells failures."""
+    """Name of the binary headline metric; None if the task has none."""
     return next((m.name for m in metrics if m.headline and m.binary), None)
 
 
 def bar_ends(metric: Metric, played: Sequence[Played]) -> tuple[float, float]:
-    """The range of bars: the metric's own, or as far as means reach, with 0 in it."""
+    """(low, high) of the bars: the metric's range, or the range of all means extended to 0."""
     means = [mean[metric.name].mean for each in played for mean in (each.overall, *each.scenes.values())]
     low = metric.low if np.isfinite(metric.low) else min(0.0, *means)
     return low, metric.high if np.isfinite(metric.high) else max(*means, low + 1e-9)

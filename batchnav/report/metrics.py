@@ -12,9 +12,9 @@ from batchnav.errors import BatchnavError
 
 
 def load_metrics(path: str | Path) -> tuple[list[dict], list[dict]]:
-    """Read `metrics.jsonl`: the rows of training, and those that hold an evaluation ("eval").
+    """Read `metrics.jsonl`: (training rows, rows with validation results under "eval").
 
-    A last line that was cut short by a kill is left out. BatchnavError names the file and line of any other bad one.
+    A truncated last line, as a killed process leaves it, is skipped. Raises BatchnavError for any other invalid line.
     """
     path = Path(path)
     try:
@@ -36,14 +36,14 @@ def load_metrics(path: str | Path) -> tuple[list[dict], list[dict]]:
 
 
 def series(rows: list[dict], key: str, x: str = "frames") -> tuple[np.ndarray, np.ndarray]:
-    """The points (x, key) of the rows where the key is a finite number; NaN marks rows in which no episode ended."""
+    """The values (x, y) f64 of a key, for the rows where it is finite; rows without a finished episode hold NaN."""
     points = [(r[x], r[key]) for r in rows if isinstance(r.get(key), (int, float)) and math.isfinite(r[key])]
     across, up = np.array(points, np.float64).reshape(-1, 2).T
     return across, up
 
 
 def smooth(values: np.ndarray, window: int) -> np.ndarray:
-    """Centred running mean; near the ends over what there is of the window."""
+    """Centred running mean over `window` values; the window is cut at both ends."""
     if not len(values):
         return values
     window = max(1, min(window, len(values)))

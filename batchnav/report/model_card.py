@@ -1,22 +1,24 @@
-"""A trained policy's model card as a folder: weights in bfloat16, its figures beside other agents', curves."""
+"""The model card of a trained policy: results beside reference agents, learning curves, training configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.config import load_config
+from batchnav.data.config import ScenesConfig
+from batchnav.envs.config import NavConfig
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
+from batchnav.policy.config import PolicyConfig
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.charts import in_words
 from batchnav.report.metrics import load_metrics, series, smooth
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.files.atomic import replacing
 from batchnav.tasks.pointnav import PointNavConfig
-from batchnav.training.config import TrainingConfig
 from batchnav.types import Metric
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#6B6B6B"
@@ -25,7 +27,7 @@ PUBLISHED = {
     "97% of it, the paper's single GPU": 0.97 * 0.956,
     "blind LSTM (Gibson val)": 0.729,
 }
-"""SPL as published: Wijmans et al. 2020, and what Shacklett et al. 2021 reach with one GPU. Other scenes than ours."""
+"""Published SPL on Gibson val: DD-PPO (Wijmans et al. 2020), and 97% of it (Shacklett et al. 2021, one GPU)."""
 
 
 EPISODE_TITLES = {
@@ -33,13 +35,24 @@ EPISODE_TITLES = {
     "wide_val": "procedural houses for a wide body",
     "wide_test": "procedural houses for a wide body",
 }
-"""Scenes of the fixed episode files, by the file's name."""
+"""Description of the scenes of each fixed episode file, by the file's name."""
 SENSORS = {"rgb": "colour", "semantic": "categories"}
-"""What sensors show, where their names do not say it."""
+"""Display names of sensors whose names do not describe what they show."""
 AGENTS = {
-    "blind agent": "A blind agent is told what this one is, but reads no images.",
-    "greedy agent": "The greedy agent walks straight at the goal.",
+    "blind agent": "The blind agent has the same sensors but its policy reads no images.",
+    "greedy agent": "The greedy agent walks straight towards the goal.",
 }
+"""Descriptions of the agents that a card compares with."""
+
+
+class Trained(NamedTuple):
+    """The parts of a training configuration that a model card describes."""
+
+    env: NavConfig
+    policy: PolicyConfig
+    scenes: ScenesConfig
+    text: str
+    """The whole configuration, YAML."""
 
 
 def write_model_card(
@@ -47,28 +60,28 @@ def write_model_card(
     runs: Mapping[str, Path],
     results: Mapping[tuple[str, str], Summary],
     metrics: Sequence[Metric],
+    trained: Trained,
     frames: int,
     trained_on: str,
     played_on: str,
     commit: str,
 ) -> None:
-    """Write README.md and curves.png beside the weights, policy.safetensors, in `folder`.
+    """Write README.md and curves.png into the folder of a policy.
 
     Args:
-        folder: its name is the policy's.
-        runs: folders of training runs by the agents' names, first of all this policy's.
-        results: by episode file and agent.
-        metrics: what the task says of them.
-        frames: that it was trained for.
-        trained_on: the machine that trained it.
-        played_on: the machine that the results are from.
-        commit: that they were made by.
+        folder: holds policy.safetensors; its name is the policy's name.
+        runs: folders of training runs by agent name; the first is this policy's.
+        results: summary of each (episode file, agent).
+        metrics: the task's metrics.
+        trained: the training configuration of this policy.
+        frames: number of training frames.
+        trained_on: machine of the training.
+        played_on: machine of the evaluation.
+        commit: commit of the evaluation.
     """
     draw_comparison(runs, folder / "curves.png")
     run = next(iter(runs.values()))
     rows, _ = load_metrics(run / "metrics.jsonl")
-    config = (run / "config.yaml").read_text(encoding="utf-8")
-    trained = load_config(run / "config.yaml", TrainingConfig, warn=False)
     policy, camera, scenes = trained.policy, trained.env.camera, trained.scenes
     played = "; ".join(
         f"`{name}`: {EPISODE_TITLES[name]}"
@@ -80,20 +93,20 @@ def write_model_card(
         name=folder.name, path=folder.as_posix(), frames=frames, hours=rows[-1]["seconds"] / 3600,
         speed=np.median([row["frames_per_second"] for row in rows]), trained_on=trained_on,
         scenes=" and ".join([number_of(scenes.houses, "procedural house"), *scenes.sources]), played_on=played_on,
-        commit=commit, table=_table(results, metrics), config=config.strip(), encoder=policy.encoder,
-        layers=policy.lstm_layers, height=camera.height, width=camera.width, seen=_sights(trained),
-        played=f" {played}." if played else "", agents=" ".join(agents), knows=_knowledge(trained),
+        commit=commit, table=_table(results, metrics), config=trained.text.strip(), encoder=policy.encoder,
+        layers=policy.lstm_layers, height=camera.height, width=camera.width, seen=_sensors(trained),
+        played=f" {played}." if played else "", agents=" ".join(agents), knows=_inputs(trained.env),
     )  # fmt: skip
     with replacing(folder / "README.md", BatchnavError) as part:
         part.write_text(text, encoding="utf-8")
 
 
 def draw_comparison(runs: Mapping[str, Path], path: Path) -> None:
-    """SPL of one run or two against frames and hours: while training, and on the validation episodes; published lines.
+    """Plot SPL of one or two runs against frames and hours, with validation results and published values.
 
     Args:
-        runs: the folders, by the agents' names.
-        path: of the picture.
+        runs: run folders by agent name.
+        path: image file to write.
     """
     from matplotlib.figure import Figure
 
@@ -118,23 +131,23 @@ def draw_comparison(runs: Mapping[str, Path], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _sights(run: TrainingConfig) -> str:
-    """What a run's agent sees, in words."""
-    if run.policy.blind:
-        return "images that it does not read"
-    return " and ".join(SENSORS.get(name, name) for name in run.env.sensors)
+def _sensors(trained: Trained) -> str:
+    """The policy's image inputs, for a sentence."""
+    if trained.policy.blind:
+        return "images, which it does not read"
+    return " and ".join(SENSORS.get(name, name) for name in trained.env.sensors)
 
 
-def _knowledge(run: TrainingConfig) -> str:
-    """What a run's agent is told, how it moves, and what its camera is like."""
-    env, body, knows = run.env, run.env.body, []
+def _inputs(env: NavConfig) -> str:
+    """Goal sensor, actions and camera of an environment, for a sentence."""
+    body, knows = env.body, []
     if isinstance(env.task, PointNavConfig):
-        knows.append("perfect compass and GPS" if env.task.gps_compass else "the goal's place, told once at the start")
+        knows.append("exact GPS and compass" if env.task.gps_compass else "the goal position at the start only")
     if body.is_discrete:
         exact = "exact " if body.actuation_noise == 0.0 else ""
         knows.append(f"{exact}steps of {body.forward_step:g} m and turns of {body.turn_angle_deg:g} degrees")
     else:
-        knows.append("speeds forward and to the left")
+        knows.append("linear and angular velocity commands")
     depth = f"depth to {env.depth.max_depth:g} m " if "depth" in env.sensors else "images "
     knows.append(f"{depth}from {_ends(env.camera.camera_height_range, env.camera.camera_height)} m above the floor")
     if env.camera.hfov_range_deg:
@@ -143,12 +156,12 @@ def _knowledge(run: TrainingConfig) -> str:
 
 
 def _ends(ends: Sequence[float], usual: float) -> str:
-    """A range in words, or the usual value where there is none."""
+    """A range as text, or the single value if there is no range."""
     return " to ".join(f"{end:g}" for end in ends or (usual,))
 
 
 def _table(results: Mapping[tuple[str, str], Summary], metrics: Sequence[Metric]) -> str:
-    """A line for an agent on an episode file."""
+    """Markdown table of the headline metrics, one line per episode file and agent."""
     shown = [metric.name for metric in metrics if metric.headline]
     lines = ["| episodes | agent | " + " | ".join(map(in_words, shown)) + " |", "| --- " * (2 + len(shown)) + "|"]
     for (episodes, agent), overall in results.items():
@@ -166,23 +179,22 @@ CARD = """\
 
 A network of {encoder} and LSTM layers ({layers}) for {height}x{width} {seen}, trained with `train/pointnav.py` for
 {frames:,} frames in {hours:.2f} hours on one {trained_on} ({speed:,.0f} frames/s, median), in {scenes}.
-Weights in bfloat16, as they were measured here (commit {commit}):
+The weights are stored and evaluated in bfloat16 (commit {commit}):
 
     policy = batchnav.load_policy("{path}/policy.safetensors", device="cuda")
 
-Means with 95% intervals, over episodes taken as independent and, after the semicolon, over scenes, which are drawn with
-all their episodes; every episode of a file played once, actions drawn, on {played_on}.
-None of these scenes was trained in.{played}
+Means with 95% intervals: over episodes (independent), and after the semicolon over scenes (bootstrap). Every episode of
+a file is played once with sampled actions, on {played_on}. None of the scenes is a training scene.{played}
 
 {table}
 
 ![SPL against frames and hours](curves.png)
 
-{agents} Published figures are of other scenes (Gibson) and of agents trained there; they are drawn for orientation.
+{agents} Published values are for other scenes (Gibson) and agents trained there.
 
-It knows one task: {knows}. With other noise, steps or cameras nothing was measured.
+Inputs and actions: {knows}. Other noise, step sizes and cameras were not evaluated.
 
-Configuration:
+Training configuration:
 
 ```yaml
 {config}

@@ -1,4 +1,4 @@
-"""Pages in HTML that stand alone: pictures, style and script are in them. And the page of a run while it trains."""
+"""Self-contained HTML pages (images, style and script inlined), and the page of a training run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from batchnav.runtime.files.atomic import replacing
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS, REFRESH_SECONDS = 5.0, 20.0
-"""When the page of a run is first written, and how often afterwards, at most."""
+"""Seconds until a run's page is first written, and the minimum between two later writes."""
 SHARE = 0.001
-"""Of the training time that may go into writing the page."""
+"""Maximum share of the training time spent on writing the page."""
 
 
 @functools.cache
@@ -38,12 +38,12 @@ def _templates() -> jinja2.Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """A template of the package, as "report/pages/run.html", filled in."""
+    """Render a template of the package, such as "report/pages/run.html"."""
     return _templates().get_template(template).render(**values)
 
 
 def command() -> str:
-    """The command line of this process, to be given again."""
+    """The command line of this process, quoted for a shell."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
@@ -53,20 +53,20 @@ def now() -> str:
 
 
 def as_yaml(config: Any) -> str:
-    """A configuration as its file has it."""
+    """A configuration in YAML."""
     return yaml.safe_dump(to_dict(config), sort_keys=False)
 
 
 class RunPage:
-    """The page of a run, `report.html` in its folder, which is written anew now and then, and refreshes itself.
+    """The page of a training run (`report.html` in its folder), rewritten during training; the browser reloads it.
 
-    Training does not depend on it: where it cannot be written, a warning says so.
+    A page that cannot be written logs a warning; training continues.
 
     Args:
-        path: of the page.
-        config: dataclass of the run.
-        rows: its curves so far.
-        metrics: of its task that are shown, with their ranges.
+        path: the file to write.
+        config: the run's configuration, a dataclass.
+        rows: curves up to now.
+        metrics: (low, high) of the task's headline metrics, by name.
     """
 
     def __init__(self, path: Path, config: Any, rows: Rows, metrics: Mapping[str, tuple[float, float]]):
@@ -76,7 +76,7 @@ class RunPage:
         self._due = time.monotonic() + FIRST_SECONDS
 
     def add(self, row: dict[str, Any]) -> None:
-        """Take a row of the curves, and write the page where that is due."""
+        """Append a row of `metrics.jsonl`, and write the page if it is due."""
         if "eval" in row:
             self.rows.evaluations.append(row)
         else:
@@ -88,7 +88,7 @@ class RunPage:
             self._due = end + max(REFRESH_SECONDS, (end - begin) / SHARE)
 
     def write(self, running: bool) -> None:
-        """Write the page as things stand; one of a run that has ended refreshes no more."""
+        """Write the page. The browser reloads it periodically if `running`."""
         total = self.config.ppo.total_frames
         done = self.rows.training[-1]["frames"] if self.rows.training else 0
         text = render(
@@ -103,10 +103,10 @@ class RunPage:
             log.warning("%s", error)
 
     def _left(self, done: int, total: int) -> float:
-        """Minutes until the end, by the last rows' speed."""
+        """Estimated remaining time in minutes, from the last 20 updates."""
         last = [row["frames_per_second"] for row in self.rows.training[-20:] if row.get("frames_per_second")]
         return (total - done) * len(last) / sum(last) / 60.0 if last else 0.0
 
     def _of_charts(self, row: dict[str, Any]) -> dict[str, Any]:
-        """What charts show of a row: a run has thousands."""
+        """The values of a row that charts need; the others would take memory for thousands of rows."""
         return {key: row[key] for key in ("frames", *self.metrics, *LEARNING) if key in row}

@@ -1,4 +1,4 @@
-"""Measured numbers: a JSON object a row in eval/results/NAME.jsonl, tables on the terminal, and which commit it was."""
+"""Result rows: JSON objects in eval/results/NAME.jsonl, with machine, versions, commit and date; terminal tables."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from batchnav.runtime.device import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = (ROOT if (ROOT / "pyproject.toml").is_file() else Path()) / "eval" / "results"
-"""In a checkout; of a package that is installed elsewhere, below the current folder."""
+"""Folder of the result files: in the checkout, or below the current folder for an installed package."""
 COMMIT_FILE = ".commit"
 PACKAGES = ("batchnav", "torch", "numba", "numba-cuda", "numpy", "moderngl")
 STYLE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
-"""Of tables on a terminal: two spaces between columns, so that many fit."""
+"""Style of terminal tables: narrow, so that many columns fit."""
 LATER = {
     "sim": {"task": "pointnav", "actuation_noise": 0.0},
     "train": {"slots": 0, "deterministic": False, "tuned": False, "ranks": 1, "one_graph": False},
 }
-"""Parameters that a benchmark got after its first rows, and what those rows had."""
+"""Default for parameters added after a benchmark's first rows."""
 
 
 def row(benchmark: str, metric: str, samples: Any, params: dict[str, Any], device: str | torch.device) -> dict:
-    """A row from repeated measurements: median, 5th and 95th percentile, and where it was measured."""
+    """A result row of repeated measurements: median, 5th and 95th percentile, parameters and machine."""
     samples = np.atleast_1d(np.asarray(samples, np.float64))
     low, middle, high = np.percentile(samples, [5, 50, 95])
     return {
@@ -44,14 +44,14 @@ def row(benchmark: str, metric: str, samples: Any, params: dict[str, Any], devic
 
 
 def record(name: str, rows: list[dict], append: bool = False) -> None:
-    """Print rows as a table and, where it was asked for, append them to eval/results/NAME.jsonl."""
+    """Print rows as a table; with `append` also append them to eval/results/NAME.jsonl."""
     print_table(name, rows)
     if append:
         append_rows(name, rows)
 
 
 def append_rows(name: str, rows: list[dict]) -> None:
-    """Append rows to eval/results/NAME.jsonl with driver, versions, commit and date."""
+    """Append rows to eval/results/NAME.jsonl, stamped with driver, versions, commit and date."""
     stamp = {
         "driver": driver(), "versions": versions(), "commit": commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -63,10 +63,9 @@ def append_rows(name: str, rows: list[dict]) -> None:
 
 
 def rows_of(name: str) -> list[dict]:
-    """The newest row for each (machine, metric, parameters) in eval/results/NAME.jsonl, in the file's order.
+    """The newest row for each (machine, metric, parameters) in eval/results/NAME.jsonl, in file order.
 
-    The folder of a checkpoint is none of these: of agents alike in all else the newest figure stands. A parameter that
-    a benchmark got later has its default in the rows from before (LATER).
+    The checkpoint's folder is not part of the key. Parameters that older rows lack take their default from LATER.
     """
     path, newest = RESULTS / f"{name}.jsonl", {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
@@ -78,7 +77,7 @@ def rows_of(name: str) -> list[dict]:
 
 
 def print_table(title: str, rows: list[dict]) -> None:
-    """One line a row, within the terminal's width: the parameters that differ, and the figure; below it the others."""
+    """Print one line per row: the parameters that differ and the value. Common parameters follow below the table."""
     if not rows:
         return
     values = {key: list(dict.fromkeys(shown(r["params"].get(key)) for r in rows)) for r in rows for key in r["params"]}
@@ -98,7 +97,7 @@ def print_table(title: str, rows: list[dict]) -> None:
 
 
 def figure(value: float) -> str:
-    """Three digits, and thousands apart."""
+    """A number with three significant digits and thousands separators."""
     if abs(value) < 100:
         return f"{value:.3g}"
     digits = max(0, len(str(int(abs(value)))) - 3)
@@ -106,25 +105,25 @@ def figure(value: float) -> str:
 
 
 def spread(row: dict) -> str:
-    """A row's interval, or its 5th to 95th percentile; empty where it was measured once."""
+    """A row's confidence interval, or its 5th to 95th percentile; empty for a single measurement."""
     low, high = row.get("low", row.get("p5")), row.get("high", row.get("p95"))
     return "" if low is None or high is None or row.get("repeats") == 1 else f"{figure(low)} to {figure(high)}"
 
 
 def unit(metric: str) -> str:
-    """A metric's name as tables have it."""
+    """A metric's name for a table."""
     return metric.replace("_per_second", "/s").replace("_", " ")
 
 
 def shown(value: Any) -> str:
-    """A parameter as tables have it: millions as "300 M", nothing for None."""
+    """A parameter for a table: millions as "300 M", empty for None."""
     if isinstance(value, int) and abs(value) >= 1_000_000:
         return f"{value / 1e6:.3g} M"
     return "" if value is None else str(value)
 
 
 def driver() -> str | None:
-    """The NVIDIA driver's version; None where there is none."""
+    """Version of the NVIDIA driver; None without one."""
     try:
         query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         return subprocess.run(query, capture_output=True, text=True, check=True, timeout=20).stdout.split()[0]
@@ -133,7 +132,7 @@ def driver() -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide speed."""
+    """Versions of Python and of the packages that affect speed."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -145,18 +144,17 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def commit() -> str:
-    """The commit of this tree, with "+" where files differ from it; "unknown" where nobody says it.
+    """Short hash of the checked-out commit, with "+" for a modified tree; "unknown" without a repository.
 
-    Looked up once a process, before its first row, and without looking at eval/results: what a measurement writes does
-    not change what was measured. A tree that was sent to a machine without its repository has it in the file `.commit`,
-    which the sender writes just before, and which git ignores:
+    Changes in eval/results do not count as modifications, since measurements write there. A copy of the tree without
+    its repository takes the hash from the file `.commit` (ignored by git), which this command writes in the checkout:
 
         python -m batchnav.report.results
     """
     run: dict[str, Any] = {"cwd": ROOT, "capture_output": True, "text": True, "check": True, "timeout": 20}
     try:
         top = subprocess.run(["git", "rev-parse", "--show-toplevel"], **run).stdout.strip()
-        if Path(top).resolve() == ROOT:  # and not a repository that this tree only lies in
+        if Path(top).resolve() == ROOT:  # not an outer repository
             head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], **run).stdout.strip()
             status = ["git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)eval/results"]
             return head + ("+" if subprocess.run(status, **run).stdout.strip() else "")

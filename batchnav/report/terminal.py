@@ -1,4 +1,4 @@
-"""What an evaluation found, on a terminal of 80 columns."""
+"""Evaluation results as tables for a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from batchnav.types import Metric
 
 
 def print_scenes(title: str, scenes: Mapping[str, Summary], metrics: Sequence[Metric]) -> None:
-    """Means of the shown metrics by scene, a line a scene."""
+    """Print the mean of each shown metric, one line per scene."""
     shown = [metric.name for metric in metrics if metric.shown]
     table = Table("scene", title=title, **STYLE)
     table.columns[0].overflow = "fold"
@@ -27,7 +27,7 @@ def print_scenes(title: str, scenes: Mapping[str, Summary], metrics: Sequence[Me
 
 
 def print_agents(title: str, agents: Mapping[str, Summary], metrics: Sequence[Metric]) -> None:
-    """Means with both intervals: the shown metrics of one agent, or those by which several are compared."""
+    """Print means with both intervals: all shown metrics of one agent, or the headline metrics of several."""
     names = [metric.name for metric in metrics if (metric.shown if len(agents) == 1 else metric.headline)]
     table = Table(title=title, **STYLE)
     for name in ("agent", "metric"):

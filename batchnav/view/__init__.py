@@ -1,1 +1,1 @@
-"""Pictures: top-down maps, depth mosaics, videos, curves, reports."""
+"""Pictures: sensor images, top-down maps, navmesh figures, videos, and the interactive viewer."""

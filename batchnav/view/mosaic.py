@@ -1,4 +1,4 @@
-"""What sensors see as colour pictures, one or many."""
+"""Sensor images as colour pictures, single or in rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VIRIDIS = np.array([
     (40, 174, 128), (94, 201, 98), (173, 220, 48), (253, 231, 37),
 ])  # fmt: skip
 HOLE = (20, 20, 20)
-"""Colour of depth 0: nothing was hit."""
+"""Colour of depth 0 (no surface) and of id 0."""
 
 
 def colour_depth(depth: np.ndarray, far: float = 1.0) -> np.ndarray:
@@ -31,9 +31,9 @@ def colour_depth(depth: np.ndarray, far: float = 1.0) -> np.ndarray:
 
 
 def colour(values: np.ndarray, spec: Spec) -> np.ndarray:
-    """What a sensor saw, [..., C, H, W], as pictures u8 [..., H, W, 3].
+    """Sensor images [..., C, H, W] as pictures u8 [..., H, W, 3].
 
-    One channel is shown as depth, or with a colour for each id; three as colour.
+    One channel is depth, or ids with one colour each; three channels are colour. ArgumentError for other channels.
     """
     if holds_ids(spec):
         return colour_ids(values[..., 0, :, :])
@@ -46,13 +46,13 @@ def colour(values: np.ndarray, spec: Spec) -> np.ndarray:
 
 
 def holds_ids(spec: Spec) -> bool:
-    """Whether a sensor's images are of ids, as of categories."""
+    """True where a sensor's images hold ids, such as categories or instances."""
     return spec.shape[0] == 1 and not spec.dtype.is_floating_point and spec.high > 255
 
 
 def colour_ids(ids: np.ndarray) -> np.ndarray:
-    """Ids i32 [..., H, W], a colour for each, the same in every picture; 0 dark -> u8 [..., H, W, 3]."""
-    # Multiples of the golden ratio never come close to one another.
+    """Ids i32 [..., H, W] -> u8 [..., H, W, 3]: each id has the same colour in every picture; 0 is dark."""
+    # Multiples of the golden ratio keep consecutive hues far apart.
     hue = (np.asarray(ids, np.float64) * 0.618033988749895)[..., None] + np.array([0.0, 2.0, 1.0]) / 3.0
     colours = 105.0 + 130.0 * np.clip(np.abs(hue % 1.0 * 6.0 - 3.0) - 1.0, 0.0, 1.0)
     return np.where(np.asarray(ids)[..., None] > 0, np.round(colours), HOLE).astype(np.uint8)
@@ -61,19 +61,19 @@ def colour_ids(ids: np.ndarray) -> np.ndarray:
 def depth_mosaic(
     depth: np.ndarray, columns: int | None = None, scale: int = 1, gap: int = 2, far: float = 1.0
 ) -> Image.Image:
-    """Many depth images in rows: f32 [N, H, W], 0..1, or in metres with `far` to match -> `mosaic`."""
+    """Depth images f32 [N, H, W] (0..1, or metres with a matching `far`) in rows, as one picture."""
     if depth.ndim != 3 or not len(depth):
         raise ArgumentError(f"depth: found shape {list(depth.shape)}, expected [N, H, W] with N >= 1")
     return mosaic(colour_depth(depth, far), columns, scale, gap)
 
 
 def mosaic(pictures: np.ndarray, columns: int | None = None, scale: int = 1, gap: int = 2) -> Image.Image:
-    """Many pictures in rows: u8 [N, H, W, 3] -> one, the first at the top left.
+    """Pictures u8 [N, H, W, 3] in rows, as one picture; the first is at the top left.
 
     Args:
-        pictures: of one size.
-        columns: pictures in a row; by default about as many as there are rows.
-        scale: each pixel becomes this many squared.
+        pictures: all of one size.
+        columns: pictures per row; default: about the square root of N.
+        scale: integer enlargement factor.
         gap: white pixels between pictures.
     """
     n, height, width, _ = pictures.shape

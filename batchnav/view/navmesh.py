@@ -1,4 +1,4 @@
-"""A navmesh from above: islands, how far the walls are, and a path; axes in metres."""
+"""Figure of a navmesh from above: islands, clearance and a shortest path; axes in metres."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.view.topdown import FLOOR_BAND, navigable_triangles
 
 CLEARANCE = 2.0
-"""Metres of clearance beyond which the colour stays the same; Habitat's default radius."""
+"""Upper end of the clearance colour scale, metres; Habitat's default search radius."""
 CELLS = 400
-"""Points along the longer side at which the navmesh is asked."""
+"""Number of sample points along the longer side."""
 MAX_NAMED = 6
-"""Islands in the legend, the largest first."""
+"""Maximum number of islands in the legend, by decreasing area."""
 
 
 class Drawing(Figure):
-    """A figure that a notebook shows by itself, whether it has pyplot or not."""
+    """A Matplotlib figure that notebooks display without pyplot."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -31,15 +31,15 @@ class Drawing(Figure):
 def draw_navmesh(
     navmesh: NavMesh, start: np.ndarray | None = None, goal: np.ndarray | None = None, height: float | None = None
 ) -> Drawing:
-    """A figure of one storey: clearance as colour, islands as outlines, the shortest path as a line.
+    """Draw one storey: clearance as colour, islands as outlines, the shortest path as a line.
 
     Args:
         navmesh: on the CPU.
-        start: f32 [3], metres; with `goal` the ends of the path. By default a long one is chosen.
+        start: f32 [3], metres: start of the path; default: a long path is chosen.
         goal: f32 [3], metres.
-        height: y of the storey; by default that of the largest island.
+        height: y of the storey; default: the height of the largest island.
 
-    Raises ArgumentError where there is nothing to draw, or only one end of the path is given.
+    Raises ArgumentError for a navmesh without walkable polygons, or if only one of start and goal is given.
     """
     if (start is None) != (goal is None):
         raise ArgumentError("start, goal: found one of them, expected both or neither")
@@ -77,7 +77,7 @@ def draw_navmesh(
 
 
 def island_areas(navmesh: NavMesh) -> np.ndarray:
-    """f64 [I]: walkable area of each island in square metres."""
+    """f64 [I]: walkable area of each island, square metres."""
     triangles, islands = navigable_triangles(navmesh)
     edges = triangles[:, 1:].astype(np.float64) - triangles[:, :1]
     area = np.linalg.norm(np.cross(edges[:, 0], edges[:, 1]), axis=1) / 2
@@ -85,7 +85,7 @@ def island_areas(navmesh: NavMesh) -> np.ndarray:
 
 
 def _grid(navmesh: NavMesh, triangles: np.ndarray, height: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points f32 [R, C, 3] over the plan, and the island i32 and clearance f32 [R, C] there; -1 off the storey."""
+    """Grid points f32 [R, C, 3], their islands i32 [R, C] (-1 off the storey) and clearance f32 [R, C], metres."""
     low, high = triangles.reshape(-1, 3).min(0), triangles.reshape(-1, 3).max(0)
     step = max(high[0] - low[0], high[2] - low[2]) / CELLS
     x, z = (np.arange(low[k] - step, high[k] + 2 * step, step) for k in (0, 2))
@@ -99,7 +99,7 @@ def _grid(navmesh: NavMesh, triangles: np.ndarray, height: float) -> tuple[np.nd
 
 
 def _far_apart(navmesh: NavMesh) -> tuple[np.ndarray, np.ndarray]:
-    """Two points far apart on a path: of 256 pairs the farthest that a path joins."""
+    """The two points with the longest shortest path among 256 sampled pairs."""
     points = navmesh.sample(512)
     distance = navmesh.geodesic_distance(points[:256], points[256:])
     best = int(np.where(np.isfinite(distance), distance, -1.0).argmax())

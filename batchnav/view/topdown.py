@@ -1,4 +1,4 @@
-"""Top-down maps: a house's plan, its navigable area, and paths on it."""
+"""Top-down maps: floor plan, navigable area, and paths."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ BLUE, ORANGE, GREEN, PURPLE = (0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 
 """Okabe and Ito's colours, which colour-blind eyes tell apart."""
 PAPER, INK = (255, 255, 255), (45, 45, 45)
 FLOOR, OTHER_ISLAND = (219, 234, 245), (250, 232, 200)
-"""The island that the map is about, and the others."""
+"""Colours of the main island and of other islands."""
 LOW_THING, HIGH_THING = np.array([196, 196, 196]), np.array([150, 150, 150])
-"""Furniture, shaded by its height."""
+"""Colours of the lowest and the highest furniture."""
 
 OVERSAMPLING = 3
-"""Maps are drawn this much larger and shrunk, which smooths their edges."""
+"""Antialiasing: maps are drawn larger by this factor and reduced."""
 FOOT = 22
-"""Rows of pixels below the plan, for the scale bar."""
+"""Rows of pixels for the scale bar below the plan."""
 FLOOR_BAND = 1.2
-"""Metres above and below the map's height within which navigable polygons belong to its storey."""
+"""Maximum vertical distance of a navigable polygon from its storey's height, metres."""
 WALL_CUT = 1.5
-"""Metres above the navmesh at which walls are cut."""
+"""Height of the horizontal cut through walls, metres above the navmesh."""
 FURNITURE_BAND = (0.1, 2.1)
-"""Metres above the navmesh, itself up to 0.2 m above the floor, between which upward faces are furniture."""
+"""Height range in which upward faces count as furniture, metres above the navmesh (0.2 m above the floor at most)."""
 
 
 class TopDownMap:
@@ -38,10 +38,12 @@ class TopDownMap:
 
     Args:
         navmesh: navigable area, with its islands.
-        mesh: also draw walls and furniture.
-        height: y of the storey; by default that of the largest island.
-        size: pixels of the longer side.
+        mesh: source of walls and furniture; None: navigable area only.
+        height: y of the storey, metres; default: the height of the largest island.
+        size: longer side in pixels.
         margin: metres around the navigable area.
+
+    ArgumentError for a size out of range or a height without navigable area.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class TopDownMap:
             height = float(np.median(triangles[islands == main, :, 1]))
         storey = (np.abs(triangles[:, :, 1].mean(1) - height) <= FLOOR_BAND) & (islands >= 0)
         triangles, islands = triangles[storey], islands[storey]
-        # What the picture holds is set by the main island; roofs and table tops of other islands lie within or are cut.
+        # The main island sets the extent; other islands, such as roofs and table tops, are cut off at its edges.
         ends = triangles[islands == main][:, :, [0, 2]].reshape(-1, 2)
         self.low = ends.min(0) - margin
         extent = ends.max(0) + margin - self.low
@@ -71,24 +73,24 @@ class TopDownMap:
         self._draw = ImageDraw.Draw(self._image)
         for other, colour in ((True, OTHER_ISLAND), (False, FLOOR)):
             for corners in self._flat(triangles[(islands != main) == other]):
-                # The outline closes the hairline between neighbours.
+                # The outline closes hairline gaps between neighbouring polygons.
                 self._draw.polygon(corners, fill=colour, outline=colour)
         if mesh is not None:
             self._draw_mesh(mesh, height)
 
     @property
     def image(self) -> Image.Image:
-        """The picture as drawn so far, a copy."""
+        """A copy of the picture drawn up to now."""
         return self._image.reduce(OVERSAMPLING)
 
     def _repr_png_(self) -> bytes:
-        """The picture, as a notebook shows it."""
+        """PNG bytes for notebooks."""
         buffer = io.BytesIO()
         self.image.save(buffer, format="png")
         return buffer.getvalue()
 
     def copy(self) -> TopDownMap:
-        """A map of its own to draw on."""
+        """An independent copy to draw on."""
         twin = object.__new__(TopDownMap)
         twin.low, twin.pixels_per_metre, twin.size = self.low, self.pixels_per_metre, self.size
         twin._image = self._image.copy()
@@ -100,7 +102,7 @@ class TopDownMap:
         return (np.asarray(points, np.float64)[..., [0, 2]] - self.low) * self.pixels_per_metre
 
     def draw_path(self, points: np.ndarray, colour: tuple = BLUE, width: float = 2.5, dash: float = 0.0) -> None:
-        """A line through points [K, 3]; with `dash`, in dashes of so many pixels."""
+        """Draw a line through points [K, 3]; `dash` is the length of dashes in pixels, 0 for a solid line."""
         corners = self.to_pixels(points)
         for part in _dashes(corners, dash) if dash > 0.0 else [corners]:
             ends = [tuple(p) for p in part * OVERSAMPLING]
@@ -108,7 +110,7 @@ class TopDownMap:
                 self._draw.line(ends, fill=colour, width=round(width * OVERSAMPLING), joint="curve")
 
     def draw_start(self, point: np.ndarray, heading: float | None = None, colour: tuple = GREEN) -> None:
-        """A disc, or with a heading an arrowhead that looks along it."""
+        """Draw a disc, or an arrowhead if a heading (radians) is given."""
         x, y = self.to_pixels(point) * OVERSAMPLING
         r = 7.0 * OVERSAMPLING
         if heading is None:
@@ -162,13 +164,13 @@ class TopDownMap:
 
 
 def navigable_triangles(navmesh: NavMesh) -> tuple[np.ndarray, np.ndarray]:
-    """The navmesh's surface: corners f32 [R, 3, 3] and the island i32 [R] of each triangle, -1 where none may stand."""
+    """Triangles of the navmesh: corners f32 [R, 3, 3] and island i32 [R], -1 for polygons that are not walkable."""
     corners, polygon = surface(navmesh.data)
     return corners, navmesh.data.polygon_island[polygon]
 
 
 def slice_mesh(corners: np.ndarray, height: float) -> np.ndarray:
-    """Where triangles f32 [F, 3, 3] cross the plane y = height: segments f32 [S, 2, 3]."""
+    """Segments f32 [S, 2, 3] in which triangles f32 [F, 3, 3] cross the plane y = height."""
     above = corners[:, :, 1] > height
     crossing = np.flatnonzero(above.any(1) & ~above.all(1))
     segments = np.zeros((len(crossing), 2, 3), np.float32)
@@ -183,7 +185,7 @@ def slice_mesh(corners: np.ndarray, height: float) -> np.ndarray:
 
 
 def _largest(triangles: np.ndarray, islands: np.ndarray, height: float | None) -> int:
-    """The island of largest area, of those that pass near the height."""
+    """The largest island, among those near the height if one is given."""
     edges = triangles[:, 1:] - triangles[:, :1]
     area = np.linalg.norm(np.cross(edges[:, 0], edges[:, 1]), axis=1)
     usable = islands >= 0
@@ -195,7 +197,7 @@ def _largest(triangles: np.ndarray, islands: np.ndarray, height: float | None) -
 
 
 def _dashes(corners: np.ndarray, length: float) -> Sequence[np.ndarray]:
-    """A polyline [K, 2] cut into dashes, gaps of two thirds of their length between."""
+    """A polyline [K, 2] cut into dashes; gaps are two thirds of a dash."""
     walked = np.append(0.0, np.cumsum(np.linalg.norm(np.diff(corners, axis=0), axis=1)))
     parts = []
     for begin in np.arange(0.0, walked[-1], length * 5 / 3):

@@ -1,4 +1,4 @@
-"""An episode as a moving picture: what the agent saw, beside the map with its path so far."""
+"""Videos of episodes: sensor images next to a map with the path."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from batchnav.view.mosaic import colour, colour_depth
 from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
 
 MAX_FRAMES = 160
-"""Longer episodes show every second step, or third ..., so that a file stays below a few megabytes."""
+"""Maximum number of frames; longer episodes are subsampled evenly, which keeps files below a few megabytes."""
 DEPTH_COLOURS = 128
-"""Of a GIF's 256."""
+"""Number of a GIF's 256 colours that are reserved for depth."""
 CAPTION = 24
-"""Rows of pixels under the pictures."""
+"""Height of the caption, pixels."""
 HOLD_SECONDS = 1.5
-"""How long the last frame stays."""
+"""Duration of the last frame, seconds."""
 
 
 def draw_episode(plan: TopDownMap, recording: Recording, shortest: np.ndarray | None) -> None:
-    """Draw an episode on a map: the agent's path and start; goal and shortest path f32 [K, 3] where there are."""
+    """Draw an episode on a map: the agent's path and start; also goal and shortest path f32 [K, 3] if there are any."""
     _draw_goal(plan, recording, shortest)
     plan.draw_path(recording.positions, BLUE)
     plan.draw_start(recording.positions[0], float(recording.headings[0]))
 
 
 def video_frames(plan: TopDownMap, recording: Recording, shortest: np.ndarray | None) -> list[Image.Image]:
-    """One frame per shown step: what sensors saw, at the right the map with the path so far, below a line of text."""
+    """One frame per shown step: sensor images, the map with the path to the right, a caption below."""
     plan = plan.copy()
     _draw_goal(plan, recording, shortest)
     steps = len(recording.positions)
@@ -42,7 +42,7 @@ def video_frames(plan: TopDownMap, recording: Recording, shortest: np.ndarray | 
 
 
 def save_gif(frames: list[Image.Image], path: str | Path, frames_per_second: float = 12.0) -> None:
-    """Write frames as an endless GIF, atomically."""
+    """Write frames as a looping GIF, whole or not at all."""
     palette = _palette(frames[-1])
     paletted = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     durations = [round(1000 / frames_per_second)] * (len(frames) - 1) + [round(1000 * HOLD_SECONDS)]
@@ -51,12 +51,12 @@ def save_gif(frames: list[Image.Image], path: str | Path, frames_per_second: flo
 
 
 def save_mp4(frames: list[Image.Image], path: str | Path, frames_per_second: int = 12) -> None:
-    """Write frames as an MP4 (H.264), atomically. BatchnavError where PyAV is not installed."""
+    """Write frames as an MP4 (H.264), whole or not at all. BatchnavError if PyAV is not installed."""
     try:
         import av
     except ImportError as error:
         raise BatchnavError(f"{path}: found no PyAV, expected it: pip install 'batchnav[video]'") from error
-    width, height = (side + side % 2 for side in frames[0].size)  # H.264 knows even sizes alone
+    width, height = (side + side % 2 for side in frames[0].size)  # H.264 needs even sizes
     shown = [*frames, *[frames[-1]] * round(HOLD_SECONDS * frames_per_second)]
     with replacing(Path(path), BatchnavError) as part, av.open(str(part), "w", format="mp4") as file:
         stream = file.add_stream("libx264", rate=frames_per_second)
@@ -69,7 +69,7 @@ def save_mp4(frames: list[Image.Image], path: str | Path, frames_per_second: int
 
 
 def _palette(last: Image.Image) -> Image.Image:
-    """One palette for all frames, or colours would flicker: the depth colours, and those of the last frame's map."""
+    """One palette for all frames, which avoids flicker: depth colours and the colours of the last frame."""
     ramp = colour_depth(np.linspace(0.0, 1.0, DEPTH_COLOURS, dtype=np.float32)[None])[0]
     drawn = last.quantize(256 - DEPTH_COLOURS, method=Image.Quantize.MAXCOVERAGE).getpalette() or []
     palette = Image.new("P", (1, 1))
@@ -103,7 +103,7 @@ def _frame(plan: TopDownMap, recording: Recording, step: int) -> Image.Image:
 
 
 def caption(recording: Recording, step: int) -> str:
-    """What a frame says: the step and the way to the goal, where there is one, at the end how it went."""
+    """Caption of a frame: step, straight-line distance to the goal, and in the last frame the outcome."""
     text = f"step {step + 1} of {len(recording.positions)}"
     if recording.goal is not None:
         gap = recording.goal - recording.positions[step]
@@ -112,12 +112,12 @@ def caption(recording: Recording, step: int) -> str:
 
 
 def outcome(recording: Recording) -> str:
-    """How an episode went, in words."""
+    """Headline metrics of an episode as text."""
     return outcome_of(recording.metric_specs, recording.metrics)
 
 
 def outcome_of(metric_specs: Sequence[Metric], metrics: Mapping[str, float]) -> str:
-    """The metrics by which agents are compared, in words: success or failure for one that says so."""
+    """Headline metrics as text, such as "success, spl 0.93" or "no success, spl 0.00"."""
     words = []
     for metric in metric_specs:
         value = metrics[metric.name]

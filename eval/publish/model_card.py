@@ -1,10 +1,10 @@
-"""A trained policy's model card: weights in bfloat16, success and SPL beside other agents, curves.
+"""Write the model card of a trained policy: weights in bfloat16, success and SPL beside reference agents, curves.
 
     python eval/publish/model_card.py --run runs/best --out assets/policies/pointnav_h200
     python eval/publish/model_card.py --run runs/best --control runs/blind --out cards/best --episodes data/mine/val.json.gz
 
-The figures are those of the weights as they are written here. Plays every episode file once with each agent, and writes
-policy.safetensors, curves.png and README.md into --out; with --record also rows of eval/results/pointnav.jsonl.
+Plays every episode file once with each agent, using the weights as stored in bfloat16. Writes policy.safetensors,
+curves.png and README.md into --out; with --record also rows of eval/results/pointnav.jsonl.
 """
 
 from __future__ import annotations
@@ -16,39 +16,41 @@ from pathlib import Path
 import torch
 import tyro
 
+from batchnav.config import load_config
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.run import Evaluation, Player, PolicyPlayer, ReferencePlayer
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.procedural import EPISODE_FAMILIES
-from batchnav.report.model_card import write_model_card
+from batchnav.report.model_card import Trained, write_model_card
 from batchnav.report.results import append_rows, commit
 from batchnav.report.terminal import print_agents
 from batchnav.runtime.device import machine, resolve_device
 from batchnav.runtime.files.bundled import EPISODES, WEIGHTS
 from batchnav.tasks.pointnav import METRIC_SPECS
+from batchnav.training.config import TrainingConfig
 from batchnav.training.folder import CONFIG_NAME
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to describe."""
+    """The run to describe, and how to evaluate it."""
 
     run: Path
-    """The folder of the run."""
+    """Folder of the training run."""
     out: Path
-    """Folder for the card."""
+    """Folder to write the card to."""
     control: Path | None = None
-    """The folder of a blind agent's run, to be played beside it."""
+    """Folder of a blind agent's run to compare with; none by default."""
     episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in EPISODE_FAMILIES)
     """Episode files to play."""
     trained_on: str = ""
-    """The machine that trained it; by default it is this one."""
+    """Name of the machine that trained the policy; default: this machine."""
     device: str = "auto"
     num_envs: int = 256
     record: bool = False
-    """Append the figures to eval/results/pointnav.jsonl."""
+    """Append result rows to eval/results/pointnav.jsonl."""
 
 
 def main(options: Options) -> None:
@@ -77,11 +79,17 @@ def main(options: Options) -> None:
             rows += evaluation.result_rows(played)
         print_agents(path.name, {name: results[evaluation.split, name] for name in players}, METRIC_SPECS)
     write_model_card(
-        options.out, runs, results, METRIC_SPECS, trained.info["frames"],
+        options.out, runs, results, METRIC_SPECS, trained_with(options.run / CONFIG_NAME), trained.info["frames"],
         options.trained_on or machine(device), machine(device), made_by,
     )  # fmt: skip
     if options.record:
         append_rows("pointnav", rows)
+
+
+def trained_with(path: Path) -> Trained:
+    """The parts of a run's configuration file that a card describes."""
+    run = load_config(path, TrainingConfig, warn=False)
+    return Trained(run.env, run.policy, run.scenes, path.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from batchnav.config import from_dict
 from batchnav.errors import ArgumentError
-from batchnav.report.model_card import _knowledge, _sights
+from batchnav.report.model_card import Trained, _inputs, _sensors
 from batchnav.training.config import TrainingConfig
 from eval.publish import model_card
 
@@ -45,14 +45,14 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
     assert (out / "curves.png").stat().st_size > 1000
     text = (out / "README.md").read_text()
     assert "A network of simple_cnn and LSTM layers (1) for 64x48 depth" in text
-    assert "perfect compass and GPS, exact steps of 0.25 m and turns of 10 degrees, depth to 10 m from 1.25 m" in text
-    assert "A blind agent is told" in text and "`val`" not in text
+    assert "exact GPS and compass, exact steps of 0.25 m and turns of 10 degrees, depth to 10 m from 1.25 m" in text
+    assert "The blind agent has the same sensors" in text and "`val`" not in text
     assert "1,234 frames in 0.01 hours" in text and "3 procedural houses and data/more" in text
     assert all(f"| mine | {agent} agent | " in text for agent in ("this", "blind", "greedy"))
     assert "| mine | greedy agent | 1.000 (" in text  # success on open floors
     model_card.main(dataclasses.replace(options, control=None, out=tmp_path / "alone", record=False))
     text = (tmp_path / "alone" / "README.md").read_text()
-    assert "blind agent |" not in text and "A blind agent" not in text
+    assert "blind agent |" not in text and "The blind agent" not in text
     assert {(r["params"]["agent"], r["metric"]) for r in recorded} == {
         (agent, metric) for agent in ("learned", "greedy") for metric in ("success", "spl", "soft_spl")
     }
@@ -64,9 +64,9 @@ def test_a_card_says_what_its_agent_sees_and_is_told():
         "body": {"forward_step": 0.3, "actuation_noise": 0.5}, "task": {"name": "pointnav", "gps_compass": False},
     }  # fmt: skip
     run = from_dict(TrainingConfig, {"env": env})
-    assert _sights(run) == "colour and depth"
-    told = "the goal's place, told once at the start, steps of 0.3 m and turns of 10 degrees"
-    assert _knowledge(run) == f"{told}, depth to 5 m from 0.88 m above the floor"
+    assert _sensors(Trained(run.env, run.policy, run.scenes, "")) == "colour and depth"
+    told = "the goal position at the start only, steps of 0.3 m and turns of 10 degrees"
+    assert _inputs(run.env) == f"{told}, depth to 5 m from 0.88 m above the floor"
     camera = dataclasses.replace(run.env.camera, camera_height_range=(0.3, 1.6), hfov_range_deg=(55.0, 120.0))
     cameras = "depth to 5 m from 0.3 to 1.6 m above the floor, fields of view of 55 to 120 degrees"
-    assert _knowledge(dataclasses.replace(run, env=dataclasses.replace(run.env, camera=camera))) == f"{told}, {cameras}"
+    assert _inputs(dataclasses.replace(run.env, camera=camera)) == f"{told}, {cameras}"

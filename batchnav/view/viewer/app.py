@@ -1,4 +1,4 @@
-"""The interactive viewer: a session of episodes in the browser, by viser."""
+"""The interactive viewer: shows a session of episodes in the browser, with viser."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ from batchnav.view.viewer.model import to_glb
 from batchnav.view.viewer.session import YOU, Session
 
 COLOURS = (BLUE, GREEN, PURPLE, (138, 109, 0), (86, 180, 233))
-"""Of agents in turn; orange is the shortest path's."""
+"""Colours of agents, in order. Orange is reserved for the shortest path."""
 ISLANDS = ((0, 114, 178), (230, 159, 0), (204, 121, 167), (0, 158, 115))
-"""Of islands, the largest first."""
+"""Colours of islands, by decreasing area."""
 CUT = 2.0
-"""Metres above the start from which on nothing is drawn, at first."""
+"""Initial height above the start at which the mesh is cut off, metres."""
 LIFT = 0.04
-"""Metres by which the navmesh is lifted, and lines twice that, so that no floor hides them."""
+"""Offset of the navmesh above the floor, metres; lines have twice that, so that neither is hidden."""
 UP = np.array([0.0, 1.0, 0.0], np.float32)
 KEYS = {
     "forward": ("W", FORWARD), "left": ("A", LEFT), "right": ("D", RIGHT), "look up": ("R", LOOK_UP),
     "look down": ("F", LOOK_DOWN), "stop": ("X", STOP),
 }  # fmt: skip
-"""What a person drives by: keys and actions."""
+"""Key and action of each driving command."""
 DRAWN = 20
-"""Episodes in each scene, where there is no file of them."""
+"""Number of sampled episodes per scene when no episode file is given."""
 SPEEDS = (2, 5, 10, 20, 40)
-"""Steps a second."""
+"""Playback speeds, steps per second."""
 
 
 def open_session(
@@ -62,17 +62,17 @@ def open_session(
     renderer: str = "raycast",
     scenes_dir: Path = SCENES_DIR,
 ) -> Session:
-    """A session in scenes by name, of episodes from a file, or drawn by the rules of Habitat's generator.
+    """Load a session: scenes by id, with episodes from a file or sampled by the rules of Habitat's generator.
 
     Args:
-        scenes: scene ids (`data.scenes.find_scene`); with `episodes` only episodes in these are kept, all where none.
+        scenes: scene ids (`data.scenes.find_scene`); with `episodes` they filter the file, and none keeps all.
         episodes: an episode file.
-        players: agents of one task and body, by name; without any, a person sees depth and colours.
-        device: that agents run on.
-        renderer: for agents that look.
-        scenes_dir: folder below which the scenes of Habitat's episodes lie.
+        players: agents of one task and body, by name; without agents the viewer shows depth and colour.
+        device: device that agents run on.
+        renderer: renderer for agents with image sensors.
+        scenes_dir: folder that the scene ids of Habitat's episodes are relative to.
 
-    ArgumentError where there is nothing to look at, EpisodeError for an episode of the file that cannot be played.
+    ArgumentError if there is no episode to show, EpisodeError for an episode that cannot be played.
     """
     config = next((player.config for player in players.values()), NavConfig(sensors=("depth", "rgb")))
     ids, found = scene_ids(scenes), []
@@ -92,40 +92,40 @@ def open_session(
 
 
 class Viewer:
-    """A session in the browser: `run` serves it until the process is interrupted.
+    """A session in the browser; `run` serves it until the process is interrupted.
 
     Args:
-        session: what is shown.
-        host: address to listen at; 127.0.0.1 is for this machine alone, and for a forwarded port.
-        port: that a browser opens.
+        session: the episodes and agents to show.
+        host: address to listen on; 127.0.0.1 accepts only this machine (or a forwarded port).
+        port: port to listen on.
     """
 
     def __init__(self, session: Session, host: str = "127.0.0.1", port: int = 8080):
         try:
             import viser
         except ImportError as error:
-            raise DeviceError("viser: is not installed, expected `pip install batchnav[viewer]`") from error
+            raise DeviceError("viewer: found no viser, expected it: pip install 'batchnav[viewer]'") from error
         self.session, self.step, self.playing = session, 0, False
         self.colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(session.agents)}
         self.server = viser.ViserServer(host=host, port=port, label="batchnav", verbose=False)
         self.server.scene.set_up_direction("+y")
         self.server.scene.configure_default_lights(cast_shadow=False)
         self.server.gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
-        # One thing at a time: viser answers each click on a thread of its own.
+        # viser handles each click in its own thread; the lock serialises them.
         self._lock = threading.RLock()
         self._scene_shown: tuple[Any, ...] = ()
         self._make_panel()
         self.show_episode()
 
     def run(self) -> None:
-        """Serve, and play where that was asked for, until interrupted."""
+        """Serve until interrupted; advance the step while playing."""
         while True:
             time.sleep(1.0 / float(self.speed.value))
             if self.playing:
                 self.advance()
 
     def advance(self) -> None:
-        """A step on; at the end it stops."""
+        """Go to the next step; playback stops at the last one."""
         with self._lock:
             self.go_to(self.step + 1)
             if self.step >= self.last_step:
@@ -134,12 +134,12 @@ class Viewer:
 
     @property
     def shown(self) -> list[str]:
-        """The agents that are shown."""
+        """Names of the visible agents."""
         return [name for name, box in self.boxes.items() if box.value]
 
     @property
     def last_step(self) -> int:
-        """Of the longest way that is shown."""
+        """Last step of the longest visible trajectory."""
         return max((len(self.session.track(name).walk.headings) for name in self.shown), default=1) - 1
 
     # The panel.
@@ -152,7 +152,7 @@ class Viewer:
             self.time = gui.add_slider("step", 0, 1, 1, 0)
             self.play = gui.add_button("Play")
             self.hops = gui.add_button_group("steps", ("start", "back", "on", "end"))
-            self.speed = gui.add_dropdown("steps a second", tuple(map(str, SPEEDS)), initial_value="10")
+            self.speed = gui.add_dropdown("steps per second", tuple(map(str, SPEEDS)), initial_value="10")
             self.episodes = gui.add_button_group("episode", ("previous", "next", "next failure"))
         with gui.add_folder("Drive"):
             gui.add_markdown("Keys " + ", ".join(f"{key}: {name}" for name, (key, _) in KEYS.items()))
@@ -164,14 +164,14 @@ class Viewer:
             }
             self.options = {name: gui.add_checkbox(name, True) for name in ("navmesh", "shortest path")}
             self.cut = gui.add_slider("cut at (m)", 0.5, 6.0, 0.1, CUT)
-        self.seen = gui.add_folder("What is seen")
+        self.seen = gui.add_folder("Sensors")
         self.views: dict[tuple[str, str], Any] = {}
         with gui.add_folder("Map"):
             self.map = gui.add_image(np.full((64, 64, 3), 255, np.uint8))
         self._answer()
 
     def _answer(self) -> None:
-        """What happens at each click."""
+        """Connect the panel's controls to their handlers."""
         hops: dict[str, Callable[[], int]] = {
             "start": lambda: 0,
             "back": lambda: self.step - 1,
@@ -191,20 +191,20 @@ class Viewer:
             box.on_update(self._locked(lambda _: self.show_episode()))
 
     def _locked(self, answer: Callable[[Any], None]) -> Callable[[Any], None]:
-        """An answer that waits for the others; what this program changes in the panel is no click."""
+        """A handler under the lock. Updates by the program itself (no client) are ignored."""
 
         def call(event: Any) -> None:
             if event.client is not None:
                 with self._lock:
-                    resolve_device(self.session.bank.device)  # each thread has a CUDA device of its own
+                    resolve_device(self.session.bank.device)  # CUDA's current device is per thread
                     answer(event)
 
         return call
 
-    # What the panel does.
+    # Actions of the panel.
 
     def toggle(self) -> None:
-        """Play, or pause."""
+        """Start or pause playback."""
         self.playing = not self.playing
         self.play.label = "Pause" if self.playing else "Play"
         if self.playing and self.step >= self.last_step:
@@ -217,7 +217,7 @@ class Viewer:
         self.show_episode()
 
     def drive(self, action: int) -> None:
-        """Let the agent that a person drives do this."""
+        """Step the driven agent with this action."""
         self.playing = False
         self.boxes[YOU].value = True
         self.session.driver.step(action)
@@ -231,24 +231,24 @@ class Viewer:
         if how == "next failure":
             if not self.session.players:
                 return
-            self.status.content = "looking for a failure ..."
+            self.status.content = "searching for a failed episode ..."
             if not self.session.next_failure(self.session.agents[0]):
-                self.status.content = "no other failure"
+                self.status.content = "no other failed episode"
                 return
             self.pick(self.session.number)
         else:
             self.pick(self.session.number + (1 if how == "next" else -1))
 
     def go_to(self, step: int) -> None:
-        """Show a step."""
+        """Show a step (clamped to the trajectory)."""
         self.step = min(max(step, 0), self.last_step)
         self.time.value = self.step
         self._show_step()
 
-    # What is shown.
+    # Drawing.
 
     def show_episode(self) -> None:
-        """Everything of the episode: the scene, the navmesh, the paths."""
+        """Draw the current episode: scene, navmesh and paths."""
         with self._lock:
             session = self.session
             start = np.array(session.episode.start_position, np.float32)
@@ -266,7 +266,7 @@ class Viewer:
             self.go_to(self.step)
 
     def _show_scene(self, floor: float) -> None:
-        """The mesh below the cut, and the islands of the navmesh; nothing where they are there already."""
+        """Draw the mesh below the cut and the navmesh's islands, unless they are already shown."""
         scene, cut = self.session.scene, float(self.cut.value)
         wanted = scene.name, round(floor + cut, 2), bool(self.options["navmesh"].value)
         if wanted == self._scene_shown:
@@ -290,7 +290,7 @@ class Viewer:
         self._scene_shown = wanted
 
     def _look_at(self, bounds: np.ndarray, floor: float) -> None:
-        """Put the camera where the whole storey is seen, from the south and above."""
+        """Place the camera south of and above the storey, so that all of it is visible."""
         low, high = (np.asarray(end, np.float64) for end in bounds)
         middle, size = (low + high) / 2, float(np.linalg.norm((high - low)[[0, 2]]))
         middle[1] = floor
@@ -300,7 +300,7 @@ class Viewer:
             client.camera.position, client.camera.look_at = camera.position, camera.look_at
 
     def _line(self, name: str, points: np.ndarray, colour: tuple[int, int, int], thickness: float) -> None:
-        """A line through points f32 [K, 3]; nothing where there is but one."""
+        """Draw a line through points f32 [K, 3]; fewer than two points remove it."""
         if len(points) < 2:
             self.server.scene.remove_by_name(name)
             return
@@ -310,7 +310,7 @@ class Viewer:
         )
 
     def _show_step(self) -> None:
-        """The agents, what they see, the map, and how it goes."""
+        """Draw agents, sensor images, map and status of the current step."""
         session, lines = self.session, []
         for name in session.agents:
             if name not in self.shown:
@@ -333,7 +333,7 @@ class Viewer:
         self.status.content = "  \n".join([head, *lines])
 
     def _show_agent(self, name: str, walk: Walk, step: int, image: np.ndarray | None) -> None:
-        """The body as a cylinder, and the camera with what it sees."""
+        """Draw the body as a cylinder, and the camera's frustum with its image."""
         body, camera = self.session.config.body, self.session.camera(name)
         place, colour = f"/agents/{_plain(name)}", self.colours[name]
         position = walk.positions[step]
@@ -354,7 +354,7 @@ class Viewer:
         )  # fmt: skip
 
     def _show_view(self, view: tuple[str, str], image: np.ndarray) -> None:
-        """A picture in the panel, enlarged without blurring."""
+        """Show an image in the panel, enlarged by an integer factor."""
         large = image.repeat(max(1, 256 // image.shape[1]), axis=0).repeat(max(1, 256 // image.shape[1]), axis=1)
         if view in self.views:
             self.views[view].image = large
@@ -364,5 +364,5 @@ class Viewer:
 
 
 def _plain(name: str) -> str:
-    """A name as a part of a path in the scene."""
+    """A name with all characters that are not letters or digits replaced, for a scene path."""
     return "".join(c if c.isalnum() else "_" for c in name)

@@ -1,4 +1,4 @@
-"""A scene's mesh as a GLB file for browsers, with its colours, and without what would hide the rooms from above."""
+"""A scene's mesh as GLB for the browser, with colours, cut off at a height so that rooms are visible from above."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from PIL import Image
 from batchnav.types import Surface, TriangleMesh
 
 PLAIN = np.array([205, 203, 198, 255], np.uint8)
-"""Of a mesh whose file says nothing of colours."""
+"""Colour of a mesh without appearance, RGBA."""
 
 
 def to_glb(mesh: TriangleMesh, top: float) -> bytes:
-    """The triangles that reach below y = `top`, in metres: walls stay, ceilings and roofs go.
+    """GLB of the triangles that reach below y = `top` (metres), which removes ceilings and roofs and keeps walls.
 
-    Triangles without a texture become one mesh with colours at its corners, those with one a mesh for each material.
+    Untextured triangles become one mesh with vertex colours; textured ones become one mesh per material.
     """
     corners = mesh.vertices[mesh.faces]
     kept = corners[:, :, 1].min(axis=1) < top
@@ -35,7 +35,7 @@ def to_glb(mesh: TriangleMesh, top: float) -> bytes:
 
 
 def corner_colours(surface: Surface, faces: np.ndarray) -> np.ndarray:
-    """Colours u8 [F, 3, 4] of the corners of some triangles, textures apart: what is shown, not what glTF keeps."""
+    """Vertex colours u8 [F, 3, 4] (sRGB) of some triangles, without textures."""
     factors = np.array([material.color for material in surface.materials], np.float32)[surface.material[faces]]
     colours = 255.0 if surface.color is None else surface.color[faces].astype(np.float32)
     return np.broadcast_to(np.round(factors[:, None] * colours), (len(faces), 3, 4)).astype(np.uint8)
@@ -54,7 +54,7 @@ def _textured(corners: np.ndarray, surface: Surface, faces: np.ndarray, number: 
     assert surface.uv is not None
     made = _triangles(corners[faces])
     uv = surface.uv[faces].reshape(-1, 2).astype(np.float64)
-    uv[:, 1] = 1.0 - uv[:, 1]  # trimesh counts from the bottom
+    uv[:, 1] = 1.0 - uv[:, 1]  # trimesh has v = 0 at the bottom
     factor = _linear(np.round(255.0 * np.array(material.color)).clip(0, 255).astype(np.uint8)[None])[0]
     look = trimesh.visual.material.PBRMaterial(
         baseColorTexture=Image.fromarray(surface.textures[material.texture].pixels[..., :3]),
@@ -65,12 +65,12 @@ def _textured(corners: np.ndarray, surface: Surface, faces: np.ndarray, number: 
 
 
 def _triangles(corners: np.ndarray) -> trimesh.Trimesh:
-    """A mesh in which no two triangles share a corner."""
+    """A mesh whose triangles share no vertices."""
     return trimesh.Trimesh(corners.reshape(-1, 3), np.arange(3 * len(corners)).reshape(-1, 3), process=False)
 
 
 def _linear(colours: np.ndarray) -> np.ndarray:
-    """Colours u8 [..., 4] as glTF keeps them at corners: linear, where images and what is shown are sRGB."""
+    """sRGB colours u8 [..., 4] in linear form, as glTF stores vertex colours and factors."""
     share = colours.astype(np.float32) / 255.0
     rgb = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
     return np.round(255.0 * np.concatenate([rgb[..., :3], share[..., 3:]], axis=-1)).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""What a viewer shows, without a window: episodes, agents' ways through them, and an agent that a person drives."""
+"""The viewer's model without a window: episodes, agents' trajectories, and an agent driven by the user."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from batchnav.view.mosaic import colour
 from batchnav.view.topdown import ORANGE, TopDownMap
 
 YOU = "you"
-"""The agent that a person drives."""
+"""Name of the agent that the user drives."""
 MAP_SIZE = 480
-"""Pixels of the map's longer side."""
+"""Longer side of the map, pixels."""
 
 
 class Track(NamedTuple):
-    """An agent's way through an episode, and how it went."""
+    """An agent's trajectory through an episode, and its metrics."""
 
     walk: Walk
     metrics: dict[str, float]
-    """Empty while the episode runs."""
+    """By name; empty while the episode is running."""
 
 
 class Driver:
-    """Plays what it is told, a step at a time: an agent for `NavEnv` of one environment."""
+    """Steps a `NavEnv` with one environment by given actions, and records the trajectory."""
 
     def __init__(self, env: NavEnv):
         self.env, self.ended = env, False
@@ -53,14 +53,14 @@ class Driver:
 
     @property
     def track(self) -> Track:
-        """The way so far, the place where the agent stands now at its end."""
+        """The trajectory up to the agent's current pose."""
         rows = self.rows if self.ended else [*self.rows, (*self._pose(), STOP)]
         positions, headings, tilts, actions = (np.array(column) for column in zip(*rows, strict=True))
         return Track(Walk(positions, headings.astype(np.float32), tilts.astype(np.float32), actions), self.metrics)
 
     @torch.inference_mode()
     def step(self, action: int) -> None:
-        """Do it; nothing where the episode has ended."""
+        """Take an action; no effect after the episode's end."""
         if self.ended:
             return
         self.rows.append((*self._pose(), action))
@@ -75,13 +75,13 @@ class Driver:
 
 
 class Session:
-    """Episodes to look at. Each is played when it is first asked for, by every agent.
+    """Episodes to view. Each agent plays an episode when its track is first requested.
 
     Args:
-        bank: of the episodes' scenes, with the appearance that the agents' sensors need.
+        bank: the episodes' scenes, with the appearance that the agents' sensors need.
         episodes: at least one; their scenes are in the bank.
-        players: agents by the names that they are shown by; all of one task and body.
-        config: what `YOU` play in, and what is seen; by default the first player's.
+        players: agents by display name; all have one task and body.
+        config: environment of the user's agent; default: the first player's.
         renderer: "raycast", "opengl" or "auto".
     """
 
@@ -109,34 +109,34 @@ class Session:
         self.number = 0
 
     def pick(self, number: int) -> None:
-        """Go to an episode; the numbers begin anew after the last."""
+        """Go to an episode; numbers wrap around."""
         self.number = number % len(self.episodes)
         self._driver = None
 
     @property
     def episode(self) -> Episode:
-        """The one that is looked at."""
+        """The current episode."""
         return self.episodes[self.number]
 
     @property
     def scene_index(self) -> int:
-        """The row of its scene in the bank."""
+        """Row of the current scene in the bank."""
         return self.names.index(self.episode.scene_id)
 
     @property
     def scene(self) -> Scene:
-        """Its scene."""
+        """The current scene."""
         return self.bank.scenes[self.scene_index]
 
     @property
     def metric_specs(self) -> tuple[Metric, ...]:
-        """What the task says of its metrics."""
+        """The task's metrics."""
         return TASKS[self.config.task_name].metric_specs
 
     @property
     def goal(self) -> np.ndarray | None:
-        """f32 [3]: of several goals that which is nearest to walk to; None where the task has none."""
-        if issubclass(TASKS[self.config.task_name], ProgressTask):  # files of starts have goals, which do not matter
+        """f32 [3]: the goal with the shortest geodesic distance; None for tasks without a goal."""
+        if issubclass(TASKS[self.config.task_name], ProgressTask):  # start files list goals that these tasks ignore
             return None
         goals = np.array([goal.position for goal in self.episode.goals], np.float32).reshape(-1, 3)
         if not len(goals):
@@ -146,13 +146,13 @@ class Session:
 
     @property
     def shortest_path(self) -> np.ndarray:
-        """f32 [K, 3], from the start to the goal; empty where there is no goal."""
+        """f32 [K, 3]: shortest path from start to goal; empty without a goal."""
         if self.goal is None:
             return np.zeros((0, 3), np.float32)
         return self.scene.navmesh.shortest_path(np.array(self.episode.start_position, np.float32), self.goal)
 
     def track(self, name: str) -> Track:
-        """An agent's way through the episode: plays it where that was not done yet."""
+        """An agent's track of the current episode; the episode is played if it was not before."""
         if name == YOU:
             return self.driver.track
         key = name, self.number
@@ -162,19 +162,19 @@ class Session:
 
     @property
     def driver(self) -> Driver:
-        """Of the agent that a person drives: the episode begins when it is first asked for."""
+        """The user's agent in the current episode, created on first use."""
         if self._driver is None:
-            body = dataclasses.replace(self.config.body, control="v1")  # a person may look up and down
+            body = dataclasses.replace(self.config.body, control="v1")  # adds looking up and down
             self._driver = Driver(self._environment(dataclasses.replace(self.config, body=body), sees=False))
         return self._driver
 
     def failed(self, name: str) -> bool:
-        """Whether an agent did not succeed in the episode; for a task without success, never."""
+        """True where an agent failed in the current episode; always False for tasks without a success metric."""
         metrics = self.track(name).metrics
         return any(metrics[m.name] == 0.0 for m in self.metric_specs if m.headline and m.binary)
 
     def next_failure(self, name: str) -> bool:
-        """Go to the next episode in which an agent fails, playing those on the way; False where there is no other."""
+        """Go to the next episode in which an agent fails, playing those in between; False if there is no other."""
         begin, driver = self.number, self._driver
         for step in range(1, len(self.episodes)):
             self.pick(begin + step)
@@ -184,7 +184,7 @@ class Session:
         return False
 
     def seen(self, name: str, step: int) -> dict[str, np.ndarray]:
-        """What an agent saw at a step, as pictures u8 [H, W, 3] by sensor; at the last one where it is shorter."""
+        """An agent's sensor images at a step (or its last step), as pictures u8 [H, W, 3] by sensor."""
         walk = self.track(name).walk
         k = min(step, len(walk.headings) - 1)
         scene = np.array([self.scene_index], np.int32)
@@ -194,12 +194,12 @@ class Session:
         return {sensor: colour(values[0], spec) for sensor, (spec, values) in images.items()}
 
     def camera(self, name: str) -> CameraConfig:
-        """The camera of an agent's that the first of `seen` is from; the main one where nothing is seen."""
+        """Camera of the agent's first image sensor; the main camera if it has no image sensor."""
         sources = self._eyes[name].sources.values()
         return self._config(name).all_cameras[next((source.requires.camera for source in sources), None) or MAIN]
 
     def plan(self, step: int, colours: dict[str, tuple[int, int, int]]) -> Image.Image:
-        """The map with the shortest path, and the ways up to a step of the agents that have a colour."""
+        """The map with the shortest path, and the paths up to a step of all agents in `colours`."""
         if self.number not in self._plans:
             height = float(self.episode.start_position[1])
             self._plans = {self.number: TopDownMap(self.scene.navmesh, self.scene.mesh, height, MAP_SIZE)}
@@ -219,14 +219,14 @@ class Session:
         return self.players[name].config if name in self.players else self.config
 
     def _play(self, player: Player) -> Track:
-        """One episode, by itself."""
+        """Play the current episode once."""
         env = self._environment(player.config, player.sees)
         agent = Watched(player.enter(env), env)
         found = evaluate(agent, env, 1)
         return Track(agent.walks(1)[0], {m.name: float(found[m.name][0]) for m in env.task.metric_specs})
 
     def _environment(self, config: NavConfig, sees: bool) -> NavEnv:
-        """An environment that plays the episode, and draws nothing where nobody looks."""
+        """An environment for the current episode; without sensors unless `sees`."""
         table = episode_table([self.episode], self.names, self.bank.device)
         config = config if sees else dataclasses.replace(config, sensors=())
         renderer = self.renderer if sees else "raycast"
