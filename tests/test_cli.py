@@ -73,7 +73,7 @@ def test_from_a_scan_to_episodes(run, tmp_path, monkeypatch):
     episodes = load_episodes("data/mine/train.json.gz")
     assert {e.scene_id for e in episodes} == {"data/mine/scan.scene"} and len(episodes) == 4
     files = "data/mine/train.json.gz", "data/mine/scan.scene", "data/mine/scan.navmesh"
-    assert run("data", "validate", *files).count("nothing wrong") == 3
+    assert run("data", "validate", *files).count("no errors") == 3
 
 
 def test_prepare_in_place_and_episodes_scene_by_scene(run, tmp_path):
@@ -102,7 +102,7 @@ def test_import_of_houses(run, tmp_path):
     path.write_bytes(gzip.compress(f"{json.dumps(house)}\n".encode() * 2))
     write_json(tmp_path / "asset_bbox.json", {})
     text = run("data", "import", path, "--out", tmp_path / "out")
-    assert "of unknown size: Stool" in text and text.count(": prepared") == 2
+    assert "unknown size: Stool" in text and text.count(": prepared") == 2
     assert load_prepared(tmp_path / "out" / "train_0001.scene").navmesh.area > 10.0
     sizes = write_json(tmp_path / "sizes.json", {"Stool": [0.4, 0.4, 0.4]})
     assert "unknown" not in run("data", "import", path, "--out", tmp_path / "out", "--sizes", sizes)
@@ -270,7 +270,7 @@ def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
 def test_processes_of_a_configuration_are_for_the_cpu(run, tmp_path, monkeypatch):
     started, command = [], ("train", "--config", "pointnav_depth_cpu", "--out", tmp_path / "run")  # it has two
     monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
-    with pytest.raises(SystemExit, match="--gpus: found 3 with processes 2, expected 1 of the two"):
+    with pytest.raises(SystemExit, match="--gpus: found 3 with processes 2, expected one of them to be 1"):
         run(*command, "--gpus", "3", "--device", "cpu")
     run(*command, "--max-restarts", "1", "--device", "cpu")
     monkeypatch.setattr(start, "resolve_device", lambda device: torch.device(device, 0))
@@ -313,7 +313,7 @@ def test_companions_are_there_before_scenes_are_made_and_end_where_that_fails(ru
 
 
 def test_there_is_a_run_to_go_on_with(run, tmp_path):
-    with pytest.raises(SystemExit, match=r"config\.yaml: no such file, expected the folder of a run"):
+    with pytest.raises(SystemExit, match=r"config\.yaml: no such file, expected the folder of a run to continue"):
         run("train", "--resume", "--out", tmp_path)
 
 

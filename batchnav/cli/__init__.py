@@ -1,4 +1,4 @@
-"""The command line, `batchnav NAME ...`. Each command is a module here, imported when it is asked for."""
+"""The command line `batchnav COMMAND ...`. Each command is a module of this package, imported on use."""
 
 from __future__ import annotations
 
@@ -15,28 +15,32 @@ from batchnav.errors import BatchnavError
 
 
 class Command(NamedTuple):
-    """What the usage says of a command."""
+    """Usage of a command."""
 
     arguments: str
     about: str
 
 
 COMMANDS = {
-    "train": Command("[cartpole] [--config NAME] [--out FOLDER] [--gpus N] ...", "train an agent, or go on with a run"),
-    "evaluate": Command("[POLICY ...] [--split val] [--report] ...", "play fixed episodes: success, SPL, intervals"),
-    "view": Command("[SCENE ...] [--policy NAME ...] [--episodes FILE]", "a scene and agents in it, in the browser"),
-    "bench": Command("{render,sim,train,navmesh,load} ...", "measure this machine's frames and steps per second"),
-    "data": Command("{list,download,import,prepare,episodes,validate} ...", "data sets, scans and episode files"),
-    "navmesh": Command("{bake,info,view} ...", "where agents of a size can walk"),
-    "doctor": Command("", "what this machine can do, and what to install for the rest"),
+    "train": Command("[cartpole] [--config NAME] [--out FOLDER] [--gpus N] ...", "train an agent or continue a run"),
+    "evaluate": Command("[POLICY ...] [--split val] [--report] ...", "evaluate agents: success rate, SPL, intervals"),
+    "view": Command("[SCENE ...] [--policy NAME ...] [--episodes FILE]", "show a scene and its agents in the browser"),
+    "bench": Command("{render,sim,train,navmesh,load} ...", "measure frames and steps per second on this machine"),
+    "data": Command("{list,download,import,prepare,episodes,validate} ...", "manage datasets, scans and episode files"),
+    "navmesh": Command("{bake,info,view} ...", "bake, describe and plot navigation meshes"),
+    "doctor": Command("", "check this machine: devices, renderers, missing packages"),
 }
-"""The modules `batchnav.cli.NAME`; each has a function `command` of the arguments after its name."""
+"""Commands by name. The module `batchnav.cli.NAME` has a function `command(arguments)`."""
 SLOW = ("train", "evaluate", "view", "bench")
-"""What they import takes seconds, the first time ten and more: they say at once that they begin."""
+"""Commands whose imports take seconds, and over ten seconds on first use; they log that they start."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The program `batchnav`; `arguments` are those of the command line by default. What is wrong is one line."""
+    """The program `batchnav`. Errors are printed as one line.
+
+    Args:
+        arguments: command-line arguments; None: those of the process.
+    """
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
     try:
         if name == "--version":
@@ -50,38 +54,44 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read has had enough, as `| head`; what is still to be written goes nowhere
+    except BrokenPipeError:  # the reader of stdout closed it, for example `| head`: discard the rest
         if _is_read(sys.stdout.fileno()):
-            raise  # another pipe, as that to a process of ours that died
+            raise  # a different pipe broke, for example to a child process
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
 
 
 def _run(name: str, arguments: Sequence[str]) -> None:
-    """A command, with what the package says of itself."""
+    """Run a command with logging to stderr."""
     logging.basicConfig(format="%(message)s")
-    logging.getLogger("batchnav").setLevel(logging.INFO)  # which renderer was taken, and why
+    logging.getLogger("batchnav").setLevel(logging.INFO)  # for example the choice of the renderer
     if name in SLOW and os.environ.get("RANK", "0") == "0":
         logging.getLogger("batchnav").info("batchnav %s: starting", __version__)
     command = importlib.import_module(f"batchnav.cli.{name}").command
-    importlib.import_module("batchnav.runtime.console.announce")  # from here on kernels that compile say so
+    importlib.import_module("batchnav.runtime.console.announce")  # announces kernel compilation
     command(arguments)
     sys.stdout.flush()
 
 
 def _is_read(descriptor: int) -> bool:
-    """Whether what is written there is still read by somebody, or is a file."""
+    """True if the descriptor is a file or a pipe that is still open for reading."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def usage() -> str:
-    """All commands, and what each is for."""
+    """The usage text: all commands with a description."""
     lines = [
         f"  batchnav {name} {command.arguments}".rstrip() + f"\n      {command.about}"
         for name, command in COMMANDS.items()
     ]
     return "\n".join(
-        ["usage:", *lines, "  batchnav --version", "", "batchnav train --help, batchnav data list --help ... say more"]
+        [
+            "usage:",
+            *lines,
+            "  batchnav --version",
+            "",
+            "options of a command: batchnav train --help, batchnav data list --help",
+        ]
     )

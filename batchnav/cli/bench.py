@@ -1,4 +1,4 @@
-"""`batchnav bench ...`: frames and steps per second of this machine."""
+"""`batchnav bench NAME`: throughput of this machine."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Sequence
 import tyro
 
 BENCHMARKS = {
-    "render": "frames per second of the renderers",
-    "sim": "simulator steps per second",
-    "train": "training frames per second from end to end",
-    "navmesh": "navmesh queries per second, seconds of baking",
-    "load": "seconds to load scenes",
+    "render": "renderers, frames per second",
+    "sim": "simulator, steps per second",
+    "train": "end-to-end training, frames per second",
+    "navmesh": "navmesh: queries per second, baking time in seconds",
+    "load": "scene loading, seconds",
 }
-"""The modules of `batchnav.bench`, and what each measures."""
+"""Benchmarks by name, the modules of `batchnav.bench`, with a description."""
 
 
 def command(arguments: Sequence[str]) -> None:
-    """`batchnav bench NAME ...`."""
+    """Run `batchnav bench NAME`."""
     name, *rest = arguments or [""]
     if name not in BENCHMARKS:
         lines = (f"  batchnav bench {known} ...\n      {about}" for known, about in BENCHMARKS.items())
-        print("\n".join(["usage:", *lines, "", "batchnav bench sim --help ... says more"]))
+        print("\n".join(["usage:", *lines, "", "options of a benchmark: batchnav bench sim --help"]))
         sys.exit(0 if name in ("-h", "--help") else 2)
     benchmark = importlib.import_module(f"batchnav.bench.{name}")
     prog = f"batchnav bench {name}"

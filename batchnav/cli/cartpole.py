@@ -1,9 +1,10 @@
-"""Train CartPole with PPO: the whole of it, on one page.
+"""Train CartPole with PPO. This module is the complete program.
 
-    batchnav train cartpole                             # seconds on a CPU
+    batchnav train cartpole                             # a few seconds on a CPU
     batchnav train cartpole --config cartpole_h200      # 65,536 environments on a GPU
 
-PPO in turn lets the policy act in all environments, and makes actions likelier that beat the critic's expectation.
+PPO alternates between rollouts in all environments and updates that increase the probability of actions with
+positive advantage.
 """
 
 import argparse
@@ -24,24 +25,26 @@ from batchnav.runtime.files.bundled import find_config
 
 
 def train(run: CartPoleRun) -> float:
-    """Train until solved, or out of frames; returns the mean return of 100 fresh episodes."""
-    torch.set_num_threads(1)  # batches this small gain nothing from more
+    """Train until CartPole is solved or `total_frames` are done. Returns the mean return of 100 new episodes."""
+    torch.set_num_threads(1)  # small batches gain nothing from more threads
     torch.manual_seed(run.seed)  # the initial weights
     env = CartPoleEnv(run.ppo.num_envs, resolve_device(run.device), run.seed)
-    judge, score, seconds = CartPoleEnv(100, env.device, run.seed + 1), 0.0, 0.0
+    test_env, score, seconds = CartPoleEnv(100, env.device, run.seed + 1), 0.0, 0.0
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     learner = Learner(policy, env, run.ppo, run.seed)
     while learner.frames < run.ppo.total_frames and score < SOLVED:
         begin = time.perf_counter()
-        learner.update(learner.frames / run.ppo.total_frames).read()  # reading waits until the device is done
-        seconds, score = seconds + time.perf_counter() - begin, mean_return(policy, judge)
+        learner.update(learner.frames / run.ppo.total_frames).read()  # `read` waits for the device
+        seconds, score = seconds + time.perf_counter() - begin, mean_return(policy, test_env)
         print(f"{learner.frames:>12,} frames  {seconds:6.2f} s of training  mean return {score:5.1f}", flush=True)
     return score
 
 
 def command(arguments: Sequence[str]) -> None:
-    """`batchnav train cartpole`: exit status 1 where the pole is not held up in the end."""
+    """Run `batchnav train cartpole`. Exit status 1 if CartPole is not solved."""
     parser = argparse.ArgumentParser(prog="batchnav train cartpole", description=__doc__.partition("\n")[0])
-    parser.add_argument("--config", default="cartpole_cpu", help="a file, or the name of a configuration")
+    parser.add_argument(
+        "--config", default="cartpole_cpu", help="configuration: a YAML file or a bundled name (default: cartpole_cpu)"
+    )
     options = parser.parse_args(arguments)
     sys.exit(train(load_config(find_config(options.config), CartPoleRun)) < SOLVED)

@@ -1,4 +1,4 @@
-"""What commands share: kinds of arguments, and printing."""
+"""Argument types and printing shared by commands."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ Up = Literal["auto", "y", "z"]
 
 
 def show(thing: Any) -> None:
-    """Print plainly: no markup in names, no line broken where the output is not a terminal."""
+    """Print without markup; long lines are wrapped only on a terminal."""
     console = Console(width=None if sys.stdout.isatty() else 240)
     console.print(thing, markup=False, highlight=False, soft_wrap=not isinstance(thing, Table))

@@ -1,4 +1,4 @@
-"""`batchnav data ...`: data sets, scans of one's own, episode files."""
+"""`batchnav data ...`: datasets, your own scans, episode files."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from batchnav.runtime.console.announce import number_of
 from batchnav.scene.scene import Scene
 
 DATA = Path("data")
-"""Habitat's folder of data, below the current one."""
+"""Habitat's data folder, relative to the current folder."""
 
 
 def list_data(data_path: Path = DATA) -> None:
-    """What data sets are known: their licence, where to get them, and what is present.
+    """List known datasets: licence, source, and whether they are present.
 
     Args:
-        data_path: Habitat's folder `data`.
+        data_path: Habitat's data folder.
     """
-    table = Table(Column("name", no_wrap=True), "present", "place", "licence", "how to get it")  # names are typed
+    table = Table(Column("name", no_wrap=True), "present", "place", "licence", "how to get it")  # users copy the names
     for uid, source in SOURCES.items():
         if not uid.startswith("hm3d_"):
             state = "yes" if is_present(uid, source, data_path) else "no"
@@ -67,14 +67,14 @@ def download_data(
     password: str = "",
     replace: bool = False,
 ) -> None:
-    """Download data sets by Habitat's identifiers to where Habitat looks for them; again to go on after a break.
+    """Download datasets by Habitat's identifiers into Habitat's layout. Repeat the command to continue a download.
 
     Args:
         uids: names from `batchnav data list`.
-        data_path: Habitat's folder `data`.
-        username: for what needs a login: the API token's id.
-        password: its secret, or the access token of Hugging Face.
-        replace: download anew what is there.
+        data_path: Habitat's data folder.
+        username: id of the API token, for datasets that need a login.
+        password: secret of the API token, or access token of Hugging Face.
+        replace: download datasets again that are present.
     """
     if not uids:
         raise ArgumentError("uids: found none, expected names from `batchnav data list`")
@@ -90,19 +90,19 @@ def import_data(
     split: str = "train",
     sizes: Path | None = None,
 ) -> None:
-    """Make prepared scenes from a scan of one's own, a folder of them, Habitat's files or ProcTHOR houses.
+    """Make prepared scenes from your own scans, Habitat's files or ProcTHOR houses.
 
     Args:
-        source: a mesh file, a folder, a stage, scene instance or data set config, or a .json(l)(.gz) of houses.
+        source: mesh file, folder, Habitat config (stage, scene instance or dataset), or .json(l)(.gz) of houses.
         out: folder for the prepared scenes and their navmeshes.
-        up: the axis that is up in mesh files; auto: y in a file of one's own, what Habitat says in a data set.
-        split: of a data set.
-        sizes: of ProcTHOR's assets: asset_bbox.json; by default the one beside the houses.
+        up: vertical axis of mesh files; auto: y for your own files, Habitat's convention for datasets.
+        split: split of a dataset.
+        sizes: file with the sizes of ProcTHOR's assets; default: asset_bbox.json in the folder of the houses.
     """
     if _is_procthor(source):
         sources, unknown = import_houses(source, sizes or source.with_name("asset_bbox.json"), out)
         if unknown:
-            show(f"left out, of unknown size: {', '.join(sorted(unknown))}")
+            show(f"left out, unknown size: {', '.join(sorted(unknown))}")
     else:
         frame = {"auto": None, "y": Frame(), "z": Z_UP}[up]
         sources = find_sources(source, split, frame)
@@ -110,12 +110,12 @@ def import_data(
 
 
 def prepare_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", out: Path | None = None) -> None:
-    """Bake, build and pack scenes into one file each, which loads at once; again to go on after a break.
+    """Bake and pack scenes into one fast-loading file each. Repeat the command to continue after an interruption.
 
     Args:
-        paths: mesh files, data sets' folders or configs.
-        split: of data sets.
-        out: folder for the prepared scenes; by default they go beside the meshes, where they are found by themselves.
+        paths: mesh files, dataset folders or dataset configs.
+        split: split of datasets.
+        out: folder for the prepared scenes; default: the folder of each mesh, where loading finds them.
     """
     _report(prepare([source for path in paths for source in find_sources(path, split)], out))
 
@@ -129,15 +129,15 @@ def make_episodes(
     split: str = "train",
     content: bool = False,
 ) -> None:
-    """Generate PointNav episodes by the rules of Habitat's generator.
+    """Generate PointNav episodes with the rules of Habitat's generator.
 
     Args:
-        scenes: files, folders of prepared scenes, data sets' folders or configs, or "house:SEED".
+        scenes: scene files, folders of prepared scenes, dataset folders or configs, or "house:SEED".
         out: the .json.gz file to write.
-        per_scene: how many in each scene.
-        seed: same scenes, same seed, same episodes.
-        split: of data sets.
-        content: one file a scene, in a folder `content` beside the top file.
+        per_scene: number of episodes per scene.
+        seed: seed of the episodes.
+        split: split of datasets.
+        content: write one file per scene into a folder `content` in the folder of `out`.
     """
     if per_scene < 1:
         raise ArgumentError(f"per_scene: found {per_scene}, expected 1 or more")
@@ -154,12 +154,12 @@ def make_episodes(
 
 
 def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", scenes_dir: Path = SCENES_DIR) -> None:
-    """Find and name what is wrong in scenes, navmeshes and episode files; exit status 1 where something is.
+    """Check scenes, navmeshes and episode files. Exit status 1 if there are errors.
 
     Args:
-        paths: .navmesh, .json.gz, .scene or mesh files, configs, data sets' folders.
-        split: of data sets.
-        scenes_dir: below which the scenes of episodes are.
+        paths: .navmesh, .json.gz, .scene or mesh files, dataset configs or folders.
+        split: split of datasets.
+        scenes_dir: folder that contains the scenes of episodes.
     """
     broken = False
     for path in paths:
@@ -168,13 +168,13 @@ def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", 
             show(f"{finding.level}: {finding.text}")
         broken |= any(finding.level == "error" for finding in findings)
         if not findings:
-            show(f"{path}: nothing wrong")
+            show(f"{path}: no errors")
     if broken:
         sys.exit(1)
 
 
 def _scenes(name: str, split: str) -> list[Scene]:
-    """The scenes of a name: one, or those in a folder."""
+    """The scenes of a name: a single scene, or the scenes of a folder or dataset."""
     path = Path(name)
     if prepared := prepared_in(path):
         return find_scenes(map(str, prepared), appearance=False)
@@ -184,25 +184,25 @@ def _scenes(name: str, split: str) -> list[Scene]:
 
 
 def _is_procthor(path: Path) -> bool:
-    """Whether a file holds houses: JSON that is none of Habitat's configs."""
+    """True for a JSON file that is not one of Habitat's configs: it holds ProcTHOR houses."""
     name = path.name.removesuffix(".gz")
     is_json = name.endswith((".json", ".jsonl"))
     return is_json and not name.endswith(("_config.json", STAGE_CONFIG, "_instance.json"))
 
 
 def _report(outcomes: Sequence[Outcome]) -> None:
-    """Say what became of each scene; exit status 1 where one could not be prepared."""
+    """Print the outcome for each scene. Exit status 1 if a scene could not be prepared."""
     for outcome in outcomes:
         note = ("up to date" if outcome.fresh else "prepared") + (", +Z up" if outcome.z_up else ", +Y up")
         if outcome.missing:
-            note += f", without {len(outcome.missing)} assets that are missing, as {outcome.missing[0]}"
+            note += f", without {len(outcome.missing)} missing assets, for example {outcome.missing[0]}"
         show(f"error: {outcome.problem}" if outcome.problem else f"{outcome.path}: {note}")
     if any(outcome.problem for outcome in outcomes):
         sys.exit(1)
 
 
 def command(arguments: Sequence[str]) -> None:
-    """`batchnav data ...`."""
+    """Run `batchnav data SUBCOMMAND`."""
     functions: dict[str, Callable[..., Any]] = {
         "list": list_data, "download": download_data, "import": import_data, "prepare": prepare_data,
         "episodes": make_episodes, "validate": validate_data,

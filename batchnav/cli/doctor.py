@@ -1,4 +1,4 @@
-"""`batchnav doctor`: what this machine can do."""
+"""`batchnav doctor`: check of this machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from batchnav.runtime.files.bundled import find_config
 
 
 def doctor(config: str | None = None) -> None:
-    """Say what this machine can do and what will be used; for what is missing, what to install.
+    """Check Python, packages, CUDA and OpenGL, and list what to install.
 
     Args:
-        config: a training configuration, by file or name: also predict the memory that its run takes (makes scenes).
+        config: training configuration, a file or a bundled name; also predict the memory of its run. Generates scenes.
     """
     table = Table("what", "found", "to do")
     for finding in [*examine(), *(memory_findings(find_config(config)) if config else ())]:
@@ -25,5 +25,5 @@ def doctor(config: str | None = None) -> None:
 
 
 def command(arguments: Sequence[str]) -> None:
-    """`batchnav doctor`."""
+    """Run `batchnav doctor`."""
     tyro.cli(doctor, prog="batchnav doctor", args=list(arguments))

@@ -1,4 +1,4 @@
-"""`batchnav navmesh ...`: bake, describe and draw navmeshes."""
+"""`batchnav navmesh ...`: bake, describe and plot navmeshes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from batchnav.scene.mesh import load_mesh
 from batchnav.view.navmesh import draw_navmesh, island_areas
 
 MAX_ISLANDS = 10
-"""Islands that `navmesh info` lists."""
+"""Number of islands that `navmesh info` lists."""
 
 
 def bake_navmesh(
@@ -34,13 +34,13 @@ def bake_navmesh(
     up: Up = "auto",
     settings: Annotated[NavMeshSettings, tyro.conf.arg(name="")],
 ) -> None:
-    """Bake a navmesh from a mesh file, with Habitat's settings.
+    """Bake a navmesh from a mesh file with Habitat's settings.
 
     Args:
         mesh: a mesh file.
-        out: by default NAME.navmesh beside it.
-        up: the file's up axis; auto is y.
-        settings: Habitat's names and defaults, in metres and degrees.
+        out: the .navmesh file to write; default: MESH with the suffix .navmesh.
+        up: vertical axis of the mesh file; auto: y.
+        settings: Habitat's settings and defaults, metres and degrees.
     """
     out = out or mesh.with_suffix(".navmesh")
     with Console(stderr=True).status(f"baking {mesh}"):
@@ -51,7 +51,7 @@ def bake_navmesh(
 
 
 def show_info(file: Positional[Path], /) -> None:
-    """Show what is in a navmesh file: size, islands, settings.
+    """Print size, islands and settings of a navmesh file.
 
     Args:
         file: a .navmesh file.
@@ -80,14 +80,14 @@ def draw(
     goal: tuple[float, float, float] | None = None,
     height: float | None = None,
 ) -> None:
-    """Draw a navmesh from above: islands, clearance, and a path.
+    """Plot a navmesh from above: islands, distance to walls, and a path.
 
     Args:
         file: a .navmesh file.
-        out: the .png to write; by default NAME.png beside it.
-        start: x y z, metres; with --goal the ends of the path. By default a long one is chosen.
-        goal: x y z, metres.
-        height: y of the storey; by default that of the largest island.
+        out: the .png file to write; default: FILE with the suffix .png.
+        start: start of the path, x y z, metres; default: a long path is chosen.
+        goal: goal of the path, x y z, metres.
+        height: y of the storey, metres; default: the storey of the largest island.
     """
     out = out or file.with_suffix(".png")
     begin, end = (None if point is None else np.array(point, np.float32) for point in (start, goal))
@@ -98,6 +98,6 @@ def draw(
 
 
 def command(arguments: Sequence[str]) -> None:
-    """`batchnav navmesh ...`."""
+    """Run `batchnav navmesh SUBCOMMAND`."""
     functions: dict[str, Callable[..., Any]] = {"bake": bake_navmesh, "info": show_info, "view": draw}
     tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav navmesh", args=list(arguments))

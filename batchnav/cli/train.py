@@ -1,4 +1,4 @@
-"""`batchnav train ...`: a navigation agent, or CartPole."""
+"""`batchnav train`: train a navigation agent or CartPole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from batchnav.training import start
 
 
 def command(arguments: Sequence[str]) -> None:
-    """`batchnav train`, `batchnav train cartpole`."""
+    """Run `batchnav train` or `batchnav train cartpole`."""
     if arguments[:1] == ["cartpole"]:
         cartpole.command(arguments[1:])
     else:

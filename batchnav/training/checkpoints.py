@@ -1,4 +1,4 @@
-"""Policies that a run keeps beside its last one: a series, and the best on the validation episodes."""
+"""Policies that a run keeps in addition to the latest: a series of checkpoints, and the best on validation episodes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 
 class Checkpoints:
-    """Says when, and where, a policy is to be kept.
+    """Writes checkpoints of the policy.
 
-        checkpoints/policy_000001000000.safetensors    after every so many frames
-        best.safetensors                               the best so far on the validation episodes
+        checkpoints/policy_000001000000.safetensors    every `every` frames
+        best.safetensors                               best policy so far on the validation episodes
 
     Args:
-        folder: of the run, whose `metrics.jsonl` knows the validations before a resume.
-        every: frames between two of the series; 0: none.
-        metrics: by which policies are compared: the first, where that is equal the next ...
-        write: writes the policy as it is now into a file.
+        folder: the run's folder; its `metrics.jsonl` holds the validations before a resume.
+        every: interval of the series, frames; 0: no series.
+        metrics: names of the metrics that rank policies, in lexicographic order.
+        write: writes the current policy to a file.
     """
 
     def __init__(self, folder: Path, every: int, metrics: Sequence[str], write: Callable[[Path], None]):
@@ -28,18 +28,18 @@ class Checkpoints:
         self._best = max(map(self._score, evaluated), default=None)
 
     def after_update(self, before: int, frames: int) -> None:
-        """Keep one of the series where one is due between these numbers of frames."""
+        """Write a checkpoint of the series if one is due between the frame counts `before` and `frames`."""
         if self.every and before // self.every != frames // self.every:
             self.write(self.folder / "checkpoints" / f"policy_{frames:012d}.safetensors")
 
     def after_validation(self, found: Mapping[str, float]) -> None:
-        """Keep the policy where none was better, or as good, on the validation episodes."""
+        """Write `best.safetensors` if these metrics exceed those of all earlier validations."""
         score = self._score(found)
         if self._best is None or score > self._best:
             self._best = score
             self.write(self.folder / "best.safetensors")
 
     def _score(self, found: Mapping[str, float | None]) -> tuple[float, ...]:
-        """What is not finite, and null in a file, is below everything."""
+        """Values of the ranking metrics; a value that is not finite (null in a file) ranks last."""
         values = (found[name] for name in self.metrics)
         return tuple(-math.inf if value is None or not math.isfinite(value) else value for value in values)

@@ -1,4 +1,4 @@
-"""The curves of a run as they are written: `metrics.jsonl`, a row a line, and the same for TensorBoard."""
+"""Writers of a run's training curves: `metrics.jsonl`, one row per line, and TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -23,11 +23,15 @@ from batchnav.runtime.files.atomic import replacing
 
 
 class Curves:
-    """Opens the curves in the folder `path` and cuts them back to the rows up to `frames`; others are made again.
+    """Opens the curves in a run's folder and drops rows after the resume point.
 
-    `settings`, of the run by name, are TensorBoard's hyperparameters.
+    Args:
+        path: the run's folder.
+        frames: resume point; rows up to it are kept.
+        settings: settings by dotted name, for TensorBoard's hyperparameters.
 
-    CheckpointError where rows to be kept cannot be read, or nothing can be written.
+    Raises:
+        CheckpointError: a row to keep cannot be read, or the files cannot be written.
     """
 
     def __init__(self, path: Path, frames: int, settings: Mapping[str, Any]):
@@ -41,17 +45,19 @@ class Curves:
             board_path.mkdir(exist_ok=True)
             name = f"events.out.tfevents.{int(time.time())}.{platform.node()}.{os.getpid()}"
             self._board_file = (board_path / name).open("ab")
-        # torch's and TensorBoard's writers have a thread of their own, whose errors nobody can catch.
+        # Not torch's or TensorBoard's writers: they write in a thread, whose errors cannot be caught here.
         self._board = RecordWriter(self._board_file)
         self._put(Event(file_version="brain.Event:2"))
-        self._put(Event(step=frames + 1, session_log=SessionLog(status=SessionLog.START)))  # later points are void
+        self._put(
+            Event(step=frames + 1, session_log=SessionLog(status=SessionLog.START))
+        )  # TensorBoard discards later points
 
         plain = {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in settings.items()}
         for part in summary.hparams(plain, {}):
             self._put(Event(step=frames, summary=part))
 
     def log(self, row: dict[str, Any]) -> None:
-        """Append a row ("frames" is its step)."""
+        """Append a row; its "frames" is the step."""
         with _writing(self.metrics_path):
             self._metrics.write(json.dumps(_plain(row)) + "\n")
             self._metrics.flush()
@@ -63,21 +69,21 @@ class Curves:
         self._put(Event(step=row["frames"], summary=Summary(value=values)))
 
     def show(self, frames: int, images: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray]) -> None:
-        """Pictures u8 [C, H, W], and numbers as histograms, by name: for TensorBoard alone."""
+        """Write images u8 [C, H, W] and histograms, by name, to TensorBoard."""
         parts = [summary.image(name, image, dataformats="CHW") for name, image in images.items()]
         parts += [summary.histogram(name, np.asarray(v), "auto") for name, v in numbers.items()]
         for part in parts:
             self._put(Event(step=frames, summary=part))
 
     def sync(self) -> None:
-        """Wait until all rows are on the disk."""
+        """Flush all rows to disk."""
         with _writing(self.metrics_path):
             os.fsync(self._metrics.fileno())
 
     def close(self) -> None:
-        """Close the files; each row was written when it was logged."""
+        """Close the files. `log` has written every row already."""
         for file in (self._metrics, self._board_file):
-            with contextlib.suppress(OSError):  # what is left is a row that could not be written, as was said then
+            with contextlib.suppress(OSError):  # an unwritten row was reported by `log`
                 file.close()
 
     def _put(self, event: Event) -> None:
@@ -88,9 +94,12 @@ class Curves:
 
 
 def rows_until(path: Path, frames: int) -> list[str]:
-    """The lines of a `metrics.jsonl` whose step is `frames` at most.
+    """Lines of a `metrics.jsonl` with a step of at most `frames`.
 
-    What follows them may be torn. CheckpointError names the file and the line where one before the last of them is.
+    Lines after the last of them may be damaged.
+
+    Raises:
+        CheckpointError: an earlier line is damaged; the message names file and line.
     """
     try:
         lines = path.read_bytes().decode("utf-8").splitlines() if path.exists() else []
@@ -98,21 +107,21 @@ def rows_until(path: Path, frames: int) -> list[str]:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
     except UnicodeDecodeError as error:
         raise CheckpointError(
-            f"{path}: byte {error.start} is not UTF-8, expected the rows that training wrote; move the file away to go "
-            f"on without them"
+            f"{path}: byte {error.start} is not UTF-8, expected UTF-8 rows; to continue "
+            f"without these rows, move the file away"
         ) from error
     steps = [_frames_of(line) for line in lines]
     count = 1 + max((i for i, step in enumerate(steps) if step is not None and step <= frames), default=-1)
     if None in steps[:count]:
         raise CheckpointError(
-            f"{path}, line {steps.index(None) + 1}: is damaged, expected a row that training wrote; move the file away "
-            f"to go on without its rows"
+            f"{path}, line {steps.index(None) + 1}: is damaged, expected a JSON row with frames; to "
+            f"continue without these rows, move the file away"
         )
     return [line for line, step in zip(lines[:count], steps, strict=False) if step is not None and step <= frames]
 
 
 def flat(tree: dict, prefix: str = "") -> dict[str, Any]:
-    """Nested dicts as one dict with dotted keys."""
+    """Nested dicts as a flat dict with dotted keys."""
     found = {}
     for key, value in tree.items():
         found.update(flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value})
@@ -121,7 +130,7 @@ def flat(tree: dict, prefix: str = "") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """CheckpointError, with the file's name, where the block cannot write."""
+    """Raise OSError of the block as a CheckpointError that names the file."""
     try:
         yield
     except OSError as error:
@@ -129,7 +138,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _frames_of(line: str) -> float | None:
-    """The step of a row; None for a line that is none."""
+    """Step of a row; None for a damaged line."""
     try:
         return float(json.loads(line)["frames"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -137,7 +146,7 @@ def _frames_of(line: str) -> float | None:
 
 
 def _plain(row: dict) -> dict:
-    """JSON has no NaN: a value that is not finite becomes null."""
+    """A row for JSON: values that are not finite become null."""
     return {
         k: _plain(v) if isinstance(v, dict) else None if isinstance(v, float) and not math.isfinite(v) else v
         for k, v in row.items()

@@ -1,15 +1,15 @@
-"""The folder of a training run: its configuration, curves, weights, and the state from which it goes on when killed.
+"""The folder of a training run: configuration, curves, weights, and the state to resume from.
 
-    config.yaml            the configuration; comments say what was changed since, and at which frame
+    config.yaml            configuration; comments list later changes with their frames
     metrics.jsonl          one row per update (and per evaluation)
-    report.html            curves to look at, which are drawn anew now and then while training
+    report.html            page of learning curves, updated while training
     tensorboard/           the same for TensorBoard
     policy.safetensors     the weights, loadable with `batchnav.load_policy`
-    resume.pt              everything else that the next update depends on, as torch saves it, and its SHA-256
-    .lock                  whose the folder is, while it is somebody's
+    resume.pt              all other state of the next update, saved by torch, followed by its SHA-256
+    .lock                  lock of the process that uses the folder
 
-Weights and state are written to a temporary file and renamed, so a run killed at any moment finds whole files. The
-state comes last: what it does not cover yet (rows after it) is dropped and made again on resuming.
+Weights and state are written to a temporary file and renamed, so a run that is killed at any moment leaves complete
+files. The state is written last; on resume, rows after the state are dropped and computed again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from batchnav.training.curves import Curves, flat
 
 CONFIG_NAME = "config.yaml"
 _SEAL = b"sha256:"
-"""Begins the last 71 bytes of `resume.pt`, which are no part of torch's file: its readers pass over them."""
+"""Prefix of the last 71 bytes of `resume.pt`, the checksum. They follow torch's file; torch ignores them."""
 PAGE = "report.html"
 _CHANGE = "# from frame "
-"""Begins the comments of `config.yaml` that say what was changed."""
+"""Prefix of the comments in `config.yaml` that list changes."""
 
 
 class RunFolder:
-    """Opens or creates the folder `path` of a run configured by `config`, and keeps it from other processes.
+    """Opens or creates a run's folder and locks it against other processes.
 
         with RunFolder(out, run) as folder:
             state = folder.load()
@@ -50,12 +50,13 @@ class RunFolder:
             folder.begin(frames)
 
     Args:
-        path: of the folder.
-        config: dataclass of the run.
-        allow_changes: go on with a run whose configuration was another one; `config.yaml` tells of the change.
+        path: the folder.
+        config: dataclass of the run's configuration.
+        allow_changes: continue a run that had another configuration; `config.yaml` records the change.
 
-    CheckpointError where another process has the folder, where it cannot be written, or where it holds a run of another
-    configuration: nothing of it is overwritten. A start that failed before anything was saved binds nobody.
+    Raises:
+        CheckpointError: another process uses the folder, the folder cannot be written, or it holds a run with another
+            configuration. Nothing is overwritten then. A run that failed before its first save does not count.
     """
 
     def __init__(self, path: Path, config: Any, allow_changes: bool = False):
@@ -67,12 +68,14 @@ class RunFolder:
         self._curves: Curves | None = None
         self._page: RunPage | None = None
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
-        """Who gets every row, too."""
+        """Functions that receive every row."""
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             found = "a file" if path.exists() else error.strerror or error
-            raise CheckpointError(f"{path}: found {found}, expected a folder, or a place for one") from error
+            raise CheckpointError(
+                f"{path}: found {found}, expected a folder or a path where one can be created"
+            ) from error
         self._lock = lock_folder(path, CheckpointError)
         try:
             for file in (self.config_path, self.metrics_path, self.policy_path, self.resume_path, path / PAGE):
@@ -90,16 +93,16 @@ class RunFolder:
 
     @property
     def holds_run(self) -> bool:
-        """Whether a run has saved anything here."""
+        """True where the folder holds weights or resume state."""
         return self.resume_path.exists() or self.policy_path.exists()
 
     @property
     def holds_state(self) -> bool:
-        """Whether there is a state to go on from."""
+        """True where the folder holds resume state."""
         return self.resume_path.exists()
 
     def _find_changes(self, allowed: bool) -> list[str]:
-        """What differs from the run that is here, a text for each setting."""
+        """Changes from the configuration in the folder, one text per setting. CheckpointError unless `allowed`."""
         if not (self.holds_run and self.config_path.exists()):
             return []
         found, expected = (
@@ -110,13 +113,13 @@ class RunFolder:
             key = different[0]
             raise CheckpointError(
                 f"{self.path}: holds a run with {key} = {shortened(found.get(key))}, expected "
-                f"{shortened(expected[key])} as asked for now; choose another --out, or go on with the change by "
-                f"--resume, or by --allow-changes"
+                f"{shortened(expected[key])} as configured now; choose another --out, or continue with the change by "
+                f"--resume or --allow-changes"
             )
         return [f"{key} = {expected[key]!r}, was {found.get(key)!r}" for key in different]
 
     def load(self) -> dict | None:
-        """The learner's state to go on from, or None where the run begins."""
+        """The learner's state to resume from; None for a new run. CheckpointError for a damaged file."""
         if not self.resume_path.exists():
             return None
         try:
@@ -127,19 +130,19 @@ class RunFolder:
             message = " ".join(str(error).split())[:200]
             raise CheckpointError(
                 f"{self.resume_path}: found no readable resume state ({type(error).__name__}: {message}), expected "
-                f"what training wrote; delete the file to train from the beginning"
+                f"a file that training wrote; delete the file to train from the beginning"
             ) from error
         return state["learner"]
 
     def begin(
         self, frames: int, changes: Sequence[str] = (), metrics: Mapping[str, tuple[float, float]] | None = None
     ) -> None:
-        """Write the configuration and open the curves: training goes on at `frames`. Rows after it are dropped.
+        """Write the configuration and open the curves. Rows after `frames` are dropped.
 
         Args:
-            frames: that are done.
-            changes: what is told in `config.yaml` beside settings that changed.
-            metrics: of the task that the page shows, with their ranges.
+            frames: number of frames done.
+            changes: further changes to record in `config.yaml`, in addition to changed settings.
+            metrics: ranges (low, high) of the task's metrics that the page shows, by name.
         """
         self._changes += changes
         self._curves = Curves(self.path, frames, flat(to_dict(self.config)))
@@ -157,11 +160,11 @@ class RunFolder:
 
     @property
     def seconds(self) -> float:
-        """Seconds of training so far, those before a resume included."""
+        """Training time so far, seconds, including the time before a resume."""
         return self.seconds_before + time.monotonic() - self._start
 
     def log(self, row: dict[str, Any]) -> None:
-        """Append a row ("frames" is its step) to the curves."""
+        """Append a row to the curves; its "frames" is the step."""
         row = {**row, "seconds": round(self.seconds, 3)}
         curves, page = self._begun()
         curves.log(row)
@@ -170,7 +173,7 @@ class RunFolder:
             listener(row)
 
     def show(self, frames: int, images: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray]) -> None:
-        """`Curves.show`."""
+        """Write images and histograms to TensorBoard (`Curves.show`)."""
         self._begun()[0].show(frames, images, numbers)
 
     def _begun(self) -> tuple[Curves, RunPage]:
@@ -178,11 +181,11 @@ class RunFolder:
         return self._curves, self._page
 
     def save_due(self, every: float) -> bool:
-        """Whether `every` seconds have passed since the last save."""
+        """True if `every` seconds have passed since the last save."""
         return time.monotonic() - self._last_save >= every
 
     def save(self, learner_state: dict) -> None:
-        """Keep the state to resume from, whole or not at all, after the rows that led to it."""
+        """Write the resume state atomically, after its rows are on disk."""
         self._begun()[0].sync()
         content = io.BytesIO()
         torch.save({"learner": learner_state, "seconds": self.seconds}, content)
@@ -192,7 +195,7 @@ class RunFolder:
         self._last_save = time.monotonic()
 
     def close(self) -> None:
-        """Close the curves, write the page a last time, and leave the folder to others."""
+        """Close the curves, write the final page and release the lock."""
         try:
             if self._curves is not None:
                 self._curves.close()
@@ -203,11 +206,11 @@ class RunFolder:
 
 
 def _unsealed(path: Path) -> bytes:
-    """The content of a resume state, compared with its check sum; states of before there was one have none."""
+    """Content of a resume state without its checksum, which is verified. Older states have no checksum."""
     data = path.read_bytes()
     end = len(data) - len(_SEAL) - 64
     if not data[max(end, 0) :].startswith(_SEAL):
         return data
     if hashlib.sha256(memoryview(data)[:end]).hexdigest().encode() != data[end + len(_SEAL) :]:
-        raise ValueError("its check sum differs")
+        raise ValueError("its checksum differs")
     return data[:end]

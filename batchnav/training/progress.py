@@ -1,4 +1,4 @@
-"""Live progress of a training run: a bar on a terminal and in a notebook, plain lines elsewhere."""
+"""Progress of a training run: a bar on a terminal and in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 SECONDS_BETWEEN_LINES = 15.0
-"""Where the output is no terminal, a line this often."""
+"""Interval of plain lines, seconds, where the output is not a terminal."""
 SECONDS_BETWEEN_PICTURES = 1.0
-"""In a notebook, where each is a message to the browser."""
+"""Interval of bar updates in a notebook, seconds; each update is a message to the browser."""
 RECENT = 1000
-"""Episodes."""
+"""Number of episodes that the displayed means cover."""
 
 
 class RecentEpisodes:
-    """Means of metrics over the last `RECENT` episodes or a few more: one update's are too few to tell a trend."""
+    """Means of metrics over about the last `RECENT` episodes: one update has too few episodes to show a trend."""
 
     def __init__(self, metrics: Sequence[str]):
         self.metrics = tuple(metrics)
         self._updates: deque[tuple[float, tuple[float, ...]]] = deque()
 
     def add(self, row: Mapping[str, float]) -> dict[str, float]:
-        """Count an update's row in; the means, NaN where no episode has ended yet."""
+        """Add the row of an update. Returns the means by metric; NaN before the first episode ends."""
         if row["episodes"]:
             self._updates.append((row["episodes"], tuple(row[name] for name in self.metrics)))
         while sum(count for count, _ in self._updates) - (self._updates[0][0] if self._updates else 0) >= RECENT:
@@ -43,12 +43,12 @@ class RecentEpisodes:
 
 
 class TrainingProgress:
-    """Shows frames done out of `total`, frames/s, the figures asked for, and the time left.
+    """Displays frames done of `total`, the given figures, and the time left.
 
     Args:
         total: frames of the whole run.
-        done: frames already done when it begins (a resumed run).
-        quiet: show nothing.
+        done: frames done before a resume.
+        quiet: display nothing.
     """
 
     def __init__(self, total: int, done: int = 0, quiet: bool = False):
@@ -69,7 +69,7 @@ class TrainingProgress:
 
     def __enter__(self) -> TrainingProgress:
         self._bar.start()
-        if self._in_notebook:  # rich's own live display there needs widgets
+        if self._in_notebook:  # rich's live display needs widgets in a notebook
             from IPython.display import display
 
             self._picture = display(self._bar, display_id=True)
@@ -79,7 +79,7 @@ class TrainingProgress:
         self._bar.stop()
 
     def show(self, frames: int, figures: Mapping[str, float]) -> None:
-        """Report that `frames` are done, with figures by name; NaN is left out."""
+        """Display `frames` frames done, with figures by name; NaN figures are omitted."""
         text = "  ".join(f"{name} {_short(value)}" for name, value in figures.items() if not math.isnan(value))
         self._bar.update(self._task, completed=frames, figures=text)
         now = time.monotonic()
@@ -94,7 +94,7 @@ class TrainingProgress:
 
     def _print_line(self, frames: int, text: str, seconds: float) -> None:
         rate = (frames - self.first) / max(seconds, 1e-9)
-        left = max(self.total - frames, 0) / max(rate, 1e-9)  # the last update may do more than was asked for
+        left = max(self.total - frames, 0) / max(rate, 1e-9)  # the last update may exceed the total
         self.console.print(
             f"{frames:,} of {max(self.total, frames):,} frames  {text}  {left:,.0f} s left",
             highlight=False,

@@ -1,4 +1,4 @@
-"""The folder of a run that several processes train: rank 0 has it, and reads and writes for all."""
+"""The run folder of a distributed run: rank 0 reads and writes it for all ranks."""
 
 from __future__ import annotations
 
@@ -16,20 +16,27 @@ from batchnav.training.folder import RunFolder
 log = logging.getLogger(__name__)
 
 OTHERS = "others"
-"""In a saved state: the parts that ranks 1, 2 ... have of their own."""
+"""Key of the saved state: rank-specific parts of ranks 1, 2 and so on."""
 
 
 class SharedFolder:
-    """A `RunFolder` on rank 0; every rank makes one and calls the same methods, but for those that say otherwise.
+    """A `RunFolder` that all ranks of a run share. All ranks call the same methods in the same order.
 
-    The arguments are as of `RunFolder`. `open` is rank 0's folder, None elsewhere.
+    Args:
+        ranks: the processes that train together.
+        path: the folder.
+        config: dataclass of the run's configuration.
+        allow_changes: continue a run that had another configuration.
+
+    Attributes:
+        open: the `RunFolder` on rank 0; None on other ranks.
     """
 
     def __init__(self, ranks: Ranks, path: Path, config: Any, allow_changes: bool = False):
         self.ranks, self.path = ranks, path
         self.open = RunFolder(path, config, allow_changes) if ranks.is_rank_zero else None
         self.holds_state = False
-        """Whether there is a state to go on from."""
+        """True where the folder holds resume state."""
         self._changes: list[str] = []
 
     def __enter__(self) -> SharedFolder:
@@ -40,10 +47,10 @@ class SharedFolder:
             self.open.close()
 
     def resume(self, learner: Learner) -> None:
-        """Go on from what was saved, if anything was.
+        """Load the saved state, if there is one, into the learner.
 
-        With as many ranks as saved it the run goes on exactly; with another number the weights, the optimiser and the
-        count of frames do, in episodes that begin anew, as a warning and `config.yaml` say.
+        With the number of ranks that saved it, the run continues exactly. With another number, weights, optimiser and
+        frame count are restored and environments start new episodes; a warning and `config.yaml` record this.
         """
         state = self.open.load() if self.open else None
         owns = [None] * self.ranks.world_size
@@ -54,8 +61,8 @@ class SharedFolder:
             else:
                 self._changes.append(f"ranks = {self.ranks.world_size}, was {len(found)}")
                 log.warning(
-                    "%s: number of processes: found %d in the saved state, %d now: weights, optimiser and frames go "
-                    "on, environments begin anew", self.path, len(found), self.ranks.world_size,
+                    "%s: found a state of %d processes, expected %d: weights, optimiser and frame count are restored, "
+                    "environments start new episodes", self.path, len(found), self.ranks.world_size,
                 )  # fmt: skip
         state = self.ranks.broadcast(state)
         own = self.ranks.scatter(owns)
@@ -64,21 +71,21 @@ class SharedFolder:
             learner.load_state_dict({**state, **(own or {})}, anew=own is None)
 
     def begin(self, frames: int, metrics: Mapping[str, tuple[float, float]] | None = None) -> None:
-        """`RunFolder.begin`."""
+        """Open the curves on rank 0 (`RunFolder.begin`)."""
         if self.open:
             self.open.begin(frames, self._changes, metrics)
 
     def log(self, row: dict[str, Any]) -> None:
-        """`RunFolder.log`, of rank 0's row."""
+        """Append rank 0's row to the curves (`RunFolder.log`)."""
         if self.open:
             self.open.log(row)
 
     def save_due(self, every: float) -> bool:
-        """`RunFolder.save_due`, which rank 0 alone decides."""
+        """True on rank 0 if a save is due (`RunFolder.save_due`); False on other ranks."""
         return self.open is not None and self.open.save_due(every)
 
     def save(self, learner: Learner) -> None:
-        """Keep the states of all ranks; done when it returns, on each of them."""
+        """Write the resume state of all ranks. Every rank returns after the write."""
         state = learner.state_dict()
         own = None if self.ranks.is_rank_zero else _on_cpu({name: state[name] for name in OWN})
         others = self.ranks.gather(own)[1:]
@@ -89,7 +96,7 @@ class SharedFolder:
 
 
 def _on_cpu(tree: Any) -> Any:
-    """Nested dicts and lists with their tensors on the CPU: a CUDA tensor would come to the other process on this one's GPU."""
+    """Nested dicts and lists with tensors on the CPU: rank 0 would receive CUDA tensors on this rank's GPU."""
     if isinstance(tree, dict):
         return {name: _on_cpu(value) for name, value in tree.items()}
     if isinstance(tree, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Starting a training run from a command line: `batchnav train`, `train/pointnav.py`, or torchrun with either."""
+"""Command line of training: `batchnav train` and `train/pointnav.py`, also under torchrun."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ from batchnav.training.wandb import find_wandb
 
 
 class Command(NamedTuple):
-    """Train a navigation agent: PointGoal, or the task that the configuration names.
+    """Train a navigation agent in PointGoal navigation or in the task of the configuration.
 
-    A run that was stopped, even killed, goes on from its last save when the same command is given again. SIGTERM,
-    Ctrl-C and SIGUSR1 save at the end of the running update and end the run with status 143, 130 and 0; a second one
-    ends it at once, where one process trains.
+    A run that was stopped or killed continues from its last save if the same command is repeated. SIGTERM, Ctrl-C and
+    SIGUSR1 save at the end of the current update and exit with status 143, 130 and 0; a second signal exits
+    immediately, in single-process training.
     """
 
     run: Annotated[TrainingConfig, tyro.conf.arg(name="")]
     config: str = ""
-    """A configuration: a file, or the name of one that comes with batchnav. By default pointnav_h200 where there is a
-    GPU, else pointnav_depth_cpu. Every field of it is an option."""
+    """Configuration: a YAML file or a bundled name. Default: pointnav_depth_h200 with a GPU, else pointnav_depth_cpu.
+    Every field of the configuration is an option."""
     out: Path = Path("runs/pointnav")
-    """The run's folder."""
+    """Folder of the run: weights, curves, resume state."""
     resume: bool = False
-    """Go on with the run in the folder, as it is configured there; settings given here are changed from now on, which
-    is recorded: `--resume --out runs/mine --ppo.total-frames 5_000_000`."""
+    """Continue the run in --out with its own configuration. Options given here change it from now on; config.yaml
+    records the changes. Example: `--resume --out runs/mine --ppo.total-frames 5_000_000`."""
     wandb: bool = False
-    """Send the curves to Weights & Biases too, where that is installed."""
+    """Also send the curves to Weights & Biases; needs the package wandb."""
     profile: bool = False
-    """Leave a torch profiler's trace of two updates in the folder."""
+    """Write a torch profiler trace of two updates, trace.json, to the folder."""
     allow_changes: bool = False
-    """Go on with another configuration than the folder's run had; it is recorded."""
+    """Continue the folder's run with a different configuration; config.yaml records the changes."""
     gpus: int = 1
-    """Train on so many GPUs of this machine, a process each (with --device cpu: in so many processes), by torchrun. The
-    number of environments and of slots for scenes is each one's."""
+    """Number of GPUs of this machine, with one process each, started by torchrun (with --device cpu: number of
+    processes). Each process has --ppo.num-envs environments and --scenes.resident-scenes scenes."""
     max_restarts: int = 0
-    """Start all processes again, up to so many times, from the last save, where one was killed or failed."""
+    """Number of restarts of all processes from the last save after a process fails or is killed. 0: no restart."""
 
 
 def parse(arguments: Sequence[str]) -> Command:
-    """The configuration with the command line's overrides, the run's folder, and what else to do."""
+    """The parsed command line. ConfigError for invalid options or configuration."""
     arguments = current_options(TrainingConfig, arguments)
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", default="")
@@ -67,7 +67,7 @@ def parse(arguments: Sequence[str]) -> Command:
     if known.resume and known.config:
         raise ConfigError(f"--config: found {known.config} with --resume, expected the configuration of {known.out}")
     if known.resume and not (known.out / CONFIG_NAME).is_file():
-        raise ConfigError(f"{known.out / CONFIG_NAME}: no such file, expected the folder of a run to go on with")
+        raise ConfigError(f"{known.out / CONFIG_NAME}: no such file, expected the folder of a run to continue")
     name = str(known.out / CONFIG_NAME) if known.resume else known.config or default_config()
     default = load_config(find_config(name), TrainingConfig, warn=not known.resume)
     command = tyro.cli(Command, default=Command(default, known.config), args=list(arguments), prog="batchnav train")
@@ -76,31 +76,31 @@ def parse(arguments: Sequence[str]) -> Command:
         if value < least:
             raise ConfigError(f"--{name}: found {value}, expected {least} or more")
     if command.wandb:
-        find_wandb()  # before anything is made
+        find_wandb()  # an error before scenes are made
     return command
 
 
 def default_config() -> str:
-    """The name of the configuration for this machine."""
+    """Name of the default configuration for this machine."""
     return "pointnav_depth_h200" if torch.cuda.is_available() else "pointnav_depth_cpu"
 
 
 def start(arguments: Sequence[str]) -> None:
-    """`batchnav train`: in this process, with others beside it, or in place of it torchrun with as many as `--gpus`."""
+    """Run `batchnav train`: in this process, with companion processes, or through torchrun for several GPUs."""
     arguments = current_options(TrainingConfig, arguments)
-    command = parse(arguments)  # what is wrong with it is said once
+    command = parse(arguments)  # reports errors once, before other processes start
     run, allow_changes = command.run, command.allow_changes or command.resume
     train_it = partial(train, run, command.out, command.profile, allow_changes, command.wandb)
     if torch.distributed.is_torchelastic_launched() or os.environ.get("WORLD_SIZE", "1") != "1":
-        train_it()  # one of several that were started: `join` finds its device
+        train_it()  # one process of a distributed run: `join` selects its device
         return
     processes = run.processes_on(resolve_device(run.device))
     if command.gpus > 1 and processes > 1:
-        raise ConfigError(f"--gpus: found {command.gpus} with processes {processes}, expected 1 of the two")
+        raise ConfigError(f"--gpus: found {command.gpus} with processes {processes}, expected one of them to be 1")
     if (command.gpus, processes, command.max_restarts) == (1, 1, 0):
         train_it()
         return
-    RunFolder(command.out, run, allow_changes).close()  # what is wrong with it is said before anything is made
+    RunFolder(command.out, run, allow_changes).close()  # reports errors of the folder before scenes are made
     if command.gpus > 1 or command.max_restarts:
         os.execv(sys.executable, torchrun(max(command.gpus, processes), command.max_restarts, arguments))
     else:
@@ -110,7 +110,7 @@ def start(arguments: Sequence[str]) -> None:
 
 
 def torchrun(processes: int, max_restarts: int, arguments: Sequence[str]) -> list[str]:
-    """The command line that starts so many processes of `batchnav train` on this machine, each with these arguments."""
+    """The torchrun command that starts `processes` processes of `batchnav train` with these arguments."""
     return [
         sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}",
         f"--max-restarts={max_restarts}", "-m", "batchnav", "train", *arguments,

@@ -1,4 +1,4 @@
-"""A trace of a few updates by torch's profiler, to be read in Perfetto or chrome://tracing."""
+"""Trace of two updates by torch's profiler, for Perfetto or chrome://tracing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 
 SKIPPED, TRACED = 5, 2
-"""Updates before the trace (kernels compile, graphs are recorded), and in it."""
+"""Number of updates before the trace (kernels compile, graphs are captured), and in the trace."""
 
 
 def tracing(path: Path) -> torch.profiler.profile:
-    """A profiler, to be told of each update by `step`, that writes `path` after SKIPPED + TRACED of them."""
+    """A profiler that writes `path` after SKIPPED + TRACED updates; call its `step` after each update."""
     return torch.profiler.profile(
         schedule=torch.profiler.schedule(skip_first=SKIPPED - 1, wait=0, warmup=1, active=TRACED, repeat=1),
         on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),

@@ -1,4 +1,4 @@
-"""A run's rows for Weights & Biases, where that is installed."""
+"""Logging of a run's rows to Weights & Biases (optional package `wandb`)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ from batchnav.training.curves import flat
 
 
 def find_wandb() -> ModuleType:
-    """The library. ConfigError where it is not installed."""
+    """The module `wandb`. ConfigError if it is not installed."""
     try:
         return importlib.import_module("wandb")
     except ImportError as error:
-        raise ConfigError(f"--wandb: found no such package ({error}), expected it: pip install wandb") from error
+        raise ConfigError(f"--wandb: package wandb not found ({error}); install it: pip install wandb") from error
 
 
 def wandb_log(folder: Path, settings: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
-    """What sends a row ("frames" is its step). A folder is one run there too, however often it is resumed.
+    """A function that sends a row; its "frames" is the step. A folder stays one W&B run when training resumes.
 
-    ConfigError where the library is not installed. Project, entity and mode are its own environment variables.
+    W&B reads project, entity and mode from its own environment variables.
+
+    Args:
+        folder: the run's folder.
+        settings: the run's configuration as nested dicts.
+
+    Raises:
+        ConfigError: `wandb` is not installed.
     """
     place = folder.resolve()
     identifier = "".join(letter if letter.isalnum() else "-" for letter in str(place).strip("/"))[-120:]

@@ -94,7 +94,7 @@ def test_rows_go_to_wandb_where_it_is(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ConfigError, match="pip install wandb"):
         wandb_log(tmp_path, {})
-    with pytest.raises(ConfigError, match="--wandb: found no such package"):  # before anything is made
+    with pytest.raises(ConfigError, match="--wandb: package wandb not found"):  # before anything is made
         start.parse(["--config", "pointnav_depth_cpu", "--wandb", "--out", str(tmp_path / "run")])
     sent = []
     fake = types.SimpleNamespace(log=lambda row, step: sent.append((step, row)))
