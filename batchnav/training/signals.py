@@ -25,8 +25,8 @@ class StopSignals:
 
     A signal ends the process immediately; inside `deferred` it only sets `status`, and the run checks `status`, saves
     and calls `end`. The exit status is 128 + the signal's number (143 and 130). For SIGUSR1, with which schedulers
-    request a restart, it is 0. A second signal at least `ONE_SIGNAL` seconds later ends the process immediately. Outside the
-    main thread signals keep their previous handlers.
+    request a restart, it is 0. A second signal at least `ONE_SIGNAL` seconds later ends the process immediately.
+    Outside the main thread signals keep their previous handlers.
 
     Args:
         on_sigusr1: "restart", or "save" if SIGUSR1 requests a save without an exit.
