@@ -1,7 +1,7 @@
 """Maps that agents made, and the truth: what `train/anticipation.py` learns from.
 
-The reference agent `anticipator` walks, or `planner`, and now and then its map is kept, with where one can walk by the
-navmesh, and how long the true ways to the goal are from where it might go on.
+The reference agent `map_planner_anticipation` walks, or `map_planner`, and now and then its map is kept, with where one
+can walk by the navmesh, and how long the true ways to the goal are from where it might go on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 
-from batchnav.agents.registry import SETTINGS_OF_AGENTS, make_reference_agent
+from batchnav.agents.registry import REFERENCE_AGENTS, make_reference_agent
 from batchnav.envs.nav import NavEnv
 from batchnav.mapping.integrate import BESIDE, CELLS, GROUND, OBSTACLE, SHARED, SIDE
 from batchnav.mapping.learn.path_cost_gradient import Ends, Maps, way_times
@@ -96,7 +96,7 @@ def record(
         parts, done = [], 0
         for k, (settings, share) in enumerate(zip(HOW, shares, strict=True)):
             env = NavEnv(
-                bank, num_envs, seed=seed * len(HOW) + k, sensors=SETTINGS_OF_AGENTS["planner"]["sensors"],
+                bank, num_envs, seed=seed * len(HOW) + k, sensors=REFERENCE_AGENTS["map_planner"].sensors,
                 anticipation=anticipation, copy=False, **settings,
             )  # fmt: skip
             parts += walk(env, share, generator, lambda count, done=done: counted(done + count))
@@ -106,7 +106,7 @@ def record(
 
 def walk(env: NavEnv, maps: int, generator: torch.Generator, show: Callable[[int], None]) -> list[Recorded]:
     """So many maps, from the steps of one environment; of those who look around there are none before they have."""
-    agent, parts, count, step = make_reference_agent("planner", env), [], 0, 0
+    agent, parts, count, step = make_reference_agent("map_planner", env), [], 0, 0
     observation, _ = env.reset()
     starts = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     agent.reset(env.num_envs)

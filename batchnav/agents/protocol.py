@@ -8,12 +8,17 @@ import torch
 
 
 class Agent(Protocol):
-    """What plays: a trained policy or one of `batchnav.agents.registry`."""
+    """Chooses the actions of N environments: a trained policy or an agent of `batchnav.agents.registry`."""
 
     def reset(self, num_envs: int) -> None:
-        """Forget everything, for so many environments."""
+        """Clear all state; the next observations are the first of `num_envs` episodes."""
         ...
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
-        """Observations and the bool [N] mask of first observations of an episode -> actions i64 [N], or f32 [N, 2]."""
+        """Actions of all environments: i64 [N] (discrete body) or f32 [N, 2] (velocity control).
+
+        Args:
+            observations: [N, ...] by name.
+            episode_start: bool [N], True where the observation is the first of an episode.
+        """
         ...

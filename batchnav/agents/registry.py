@@ -1,146 +1,157 @@
-"""Agents to compare with: random, forward-only, greedy, two planners, the follower of shortest paths, the frontier's.
+"""Reference agents by name, the environments that they act in, and experts for imitation.
 
-The first three know only the goal sensor, where the task has one, and stop where it says that the goal is near; the
-planner also goes by a map that it makes of what it sees, the anticipator by one on which it guesses what it does not
-see, and the last two know the navmesh. A task says which of them can play it (`Task.reference_agents`).
+A task names the reference agents that can play it (`Task.reference_agents`).
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-import torch
+import dataclasses
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from batchnav.agents.frontier import FrontierAgent
+from batchnav.agents.map_planner import MapPlannerAgent
 from batchnav.agents.protocol import Agent
-from batchnav.agents.shortest_path import OracleAgent
+from batchnav.agents.shortest_path import ShortestPathAgent
+from batchnav.agents.simple import GOAL_SENSOR, ForwardAgent, GreedyAgent, RandomAgent
+from batchnav.agents.velocity import VelocityControlAgent
+from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
-from batchnav.errors import ConfigError
+from batchnav.errors import ArgumentError, ConfigError
 from batchnav.mapping.mapper import WAYPOINT
 from batchnav.mapping.predictor import MapConfig
-from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
+from batchnav.renamed import AGENTS, current
+from batchnav.tasks import TASKS
 
-GOAL_SENSOR = "pointgoal"
-"""The observation [distance, angle to the left] of a goal."""
+EXPERT_STOP_RATIO = 0.985
+"""Share of the success distance within which an expert stops.
 
-
-class ForwardAgent:
-    """Goes forward, and stops within the success distance of the goal where it is told of one."""
-
-    def __init__(self, env: NavEnv):
-        self.radius = env.task.target_radius
-
-    def reset(self, num_envs: int) -> None:
-        """Nothing to forget."""
-
-    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
-        """Actions i64 [N]."""
-        actions = self.move(observations, len(episode_start), episode_start.device)
-        if GOAL_SENSOR not in observations:
-            return actions
-        return torch.where(observations[GOAL_SENSOR][:, 0] < self.radius, STOP, actions)
-
-    def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
-        """What to do away from the goal: i64 [N]."""
-        return torch.full((n,), FORWARD, device=device)
+A policy that imitates the stop estimates distances with an error. In bfloat16, distances near 0.2 m are known to 2 mm
+at best, so an expert that stopped at the success distance would teach stops just outside it.
+"""
 
 
-class RandomAgent(ForwardAgent):
-    """Goes forward, left or right with equal chances, and stops as `ForwardAgent` does."""
+@dataclass(frozen=True)
+class ReferenceAgent:
+    """A reference agent: how it is made, and what it needs of its environment."""
 
-    def __init__(self, env: NavEnv, seed: int = 0):
-        super().__init__(env)
-        self.generator, self.seed = torch.Generator(env.device), seed
+    title: str
+    """Description in one line."""
+    make: Callable[[NavEnv, float], Agent]
+    """Makes the agent from its environment and the distance to the target at which it stops, metres."""
+    observations: tuple[str, ...] = ()
+    """Names of the observations that it cannot act without."""
+    sensors: tuple[str, ...] = ()
+    """`NavConfig.sensors` of its environment; empty: it acts without images."""
+    map: MapConfig = field(default_factory=MapConfig)
+    """`NavConfig.map` of its environment."""
+    knows_navmesh: bool = False
+    """True where it searches paths on the navmesh, which policies do not observe."""
+    is_expert: bool = True
+    """True where a policy can imitate it."""
 
-    def reset(self, num_envs: int) -> None:
-        """Begin the random numbers anew."""
-        self.generator.manual_seed(self.seed)
-
-    def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
-        """Forward, left or right."""
-        return torch.randint(FORWARD, RIGHT + 1, (n,), generator=self.generator, device=device)
-
-
-class GreedyAgent(ForwardAgent):
-    """Turns until the goal lies ahead to within half a turn, goes forward, and stops within the success distance."""
-
-    sensor = GOAL_SENSOR
-    """The observation [distance, angle to the left] that it goes by."""
-
-    def __init__(self, env: NavEnv):
-        super().__init__(env)
-        self.tolerance = math.radians(env.config.body.widest_turn_deg) / 2
-
-    def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
-        """Forward, or a turn towards the goal."""
-        angle = observations[self.sensor][:, 1]
-        turn = torch.where(angle > 0, LEFT, RIGHT)
-        return torch.where(angle.abs() <= self.tolerance, FORWARD, turn)
+    @property
+    def needs_images(self) -> bool:
+        """True where the environment has to render for it."""
+        return bool(self.sensors)
 
 
-class PlannerAgent(GreedyAgent):
-    """As the greedy one, but towards where the sensor "waypoint" points: it maps and plans, and has learned nothing."""
-
-    sensor = WAYPOINT
-
-
-REFERENCE_AGENTS: dict[str, type] = {
-    "random": RandomAgent, "forward": ForwardAgent, "greedy": GreedyAgent, "planner": PlannerAgent,
-    "anticipator": PlannerAgent, "oracle": OracleAgent, "frontier": FrontierAgent,
+REFERENCE_AGENTS: dict[str, ReferenceAgent] = {
+    "random": ReferenceAgent("Random steps and turns.", RandomAgent, is_expert=False),
+    "forward": ReferenceAgent("Forward steps only.", ForwardAgent),
+    "greedy": ReferenceAgent("Straight towards the goal.", GreedyAgent, (GOAL_SENSOR,)),
+    "map_planner": ReferenceAgent(
+        "Map planner; unknown space counts as free.", MapPlannerAgent, (GOAL_SENSOR, WAYPOINT), ("depth", WAYPOINT)
+    ),
+    "map_planner_anticipation": ReferenceAgent(
+        "Map planner with occupancy anticipation and an initial scan.", MapPlannerAgent, (GOAL_SENSOR, WAYPOINT),
+        ("depth", WAYPOINT), MapConfig(anticipation="occupancy", look_around=True),
+    ),
+    "shortest_path": ReferenceAgent("Shortest-path follower.", ShortestPathAgent, knows_navmesh=True),
+    "frontier": ReferenceAgent("Frontier explorer.", lambda env, radius: FrontierAgent(env), knows_navmesh=True),
 }  # fmt: skip
-"""By name; each is made from the environment it will act in, and chooses among steps and turns."""
-SETTINGS_OF_AGENTS: dict[str, dict[str, Any]] = {
-    "planner": {"sensors": ("depth", WAYPOINT), "map": MapConfig()},
-    "anticipator": {"sensors": ("depth", WAYPOINT), "map": MapConfig(anticipation="occupancy", look_around=True)},
-}
-"""Fields of the `NavConfig` of those that look; the others do without images."""
+"""Reference agents by name. All choose discrete actions."""
+EXPERTS = tuple(name for name, agent in REFERENCE_AGENTS.items() if agent.is_expert)
+"""Names of the reference agents that a policy can imitate."""
 
 
-EARLY = 0.985
-"""Share of the success distance at which a teacher stops: of 0.2 m policies in bfloat16 tell 2 mm at best."""
+def agent_name(name: str) -> str:
+    """The current name of an agent; a name of version 0.0 gives a FutureWarning. Other names pass unchanged."""
+    return current("agent", name, AGENTS)
+
+
+def reference_agent(name: str) -> ReferenceAgent:
+    """The entry of `REFERENCE_AGENTS`, also by a name of version 0.0. ArgumentError for an unknown name."""
+    name = agent_name(name)
+    if name not in REFERENCE_AGENTS:
+        raise ArgumentError(f"agent: found {name!r}, expected one of {', '.join(REFERENCE_AGENTS)}")
+    return REFERENCE_AGENTS[name]
+
+
+def agent_config(name: str, config: NavConfig) -> NavConfig:
+    """The environment in which a reference agent acts: body, cameras and task of `config`, the agent's own sensors.
+
+    The map's settings are the agent's own too: `NavConfig.validate` refuses settings for a map that no sensor reads.
+    """
+    agent = reference_agent(name)
+    return dataclasses.replace(config, sensors=agent.sensors, map=agent.map)
+
+
+def without_images(config: NavConfig) -> NavConfig:
+    """The environment of an agent that reads the task's observations alone: nothing is rendered or mapped."""
+    return agent_config("forward", config)
 
 
 def make_reference_agent(name: str, env: NavEnv) -> Agent:
-    """One of REFERENCE_AGENTS, by name, for this environment's body. ConfigError for speeds that it cannot do with."""
-    return _for_body(REFERENCE_AGENTS[name](env), env)
+    """A reference agent for an environment that `agent_config` gives, or one with the same observations.
 
-
-def make_teacher(name: str, env: NavEnv) -> Agent:
-    """One that goes by the goal sensor, to be imitated: it stops a little before it need. ConfigError likewise."""
-    agent = REFERENCE_AGENTS[name](env)
-    agent.radius *= EARLY
-    return _for_body(agent, env)
-
-
-def _for_body(agent: Agent, env: NavEnv) -> Agent:
-    """The agent, or one that does by speeds what it chooses."""
-    return agent if env.config.body.is_discrete else BySpeeds(agent, env)
-
-
-class BySpeeds:
-    """An agent that chooses among steps and turns, in a body that is told speeds.
-
-    It goes ahead at the highest speed, and turns on the spot at the highest. The body's ranges must have 0 m/s in them,
-    and turns to the right as fast as to the left.
+    ArgumentError for an unknown name; ConfigError for velocity ranges that do not allow discrete actions.
     """
+    return _make(name, env, env.task.target_radius)
 
-    def __init__(self, agent: Agent, env: NavEnv):
-        self.agent, velocity = agent, env.config.body.velocity
-        (low, high), (right, left) = velocity.lin_vel_range, velocity.ang_vel_range_deg
-        if not (low <= 0.0 < high and right == -left):
-            raise ConfigError(
-                f"body.velocity: found {low:g} to {high:g} m/s and {right:g} to {left:g} deg/s, expected speeds with "
-                "which one can stand, and turn as fast to either side: reference agents choose among steps and turns"
-            )
-        speeds = torch.tensor([[0.0, 0.0], [high, 0.0], [0.0, left], [0.0, right]], device=env.device)  # as numbered
-        lowest, highest = torch.tensor([[low, right], [high, left]], device=env.device)
-        self._actions = 2.0 * (speeds - lowest) / (highest - lowest) - 1.0
 
-    def reset(self, num_envs: int) -> None:
-        """As of the agent."""
-        self.agent.reset(num_envs)
+def make_expert(name: str, env: NavEnv) -> Agent:
+    """A reference agent to imitate, which acts on the observations and bodies of the policy's environment.
 
-    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
-        """Actions f32 [N, 2]."""
-        return self._actions[self.agent.act(observations, episode_start)]
+    It stops within `EXPERT_STOP_RATIO` of the success distance. Errors as those of `make_reference_agent`.
+    """
+    return _make(name, env, env.task.target_radius * EXPERT_STOP_RATIO)
+
+
+def check_expert(name: str, config: NavConfig, key: str = "expert") -> None:
+    """ConfigError where an agent cannot be the expert of policies that are trained in an environment.
+
+    Args:
+        name: the expert.
+        config: the training environment.
+        key: the configuration's field that names the expert, for the message.
+    """
+    name, found = agent_name(name), f"{key}: found {name!r}"
+    if name not in EXPERTS:
+        raise ConfigError(f"{found}, expected one of {', '.join(EXPERTS)}, or '' for none")
+    if name not in TASKS[config.task_name].reference_agents:
+        raise ConfigError(f"{found} with the task {config.task_name}, expected {_of_task(config.task_name)}")
+    if not config.body.is_discrete:
+        raise ConfigError(f"{found} with velocity control, expected a body with discrete actions, or '' for no expert")
+    agent = REFERENCE_AGENTS[name]
+    missing = _missing(agent.observations, (*config.sensors, GOAL_SENSOR))
+    if missing:
+        raise ConfigError(f"{found} with sensors {', '.join(config.sensors)}, expected {missing!r} among them")
+    if agent.map.anticipation and not config.map.anticipation:
+        raise ConfigError(f"{found} without map.anticipation, expected map.anticipation: {agent.map.anticipation}")
+
+
+def _make(name: str, env: NavEnv, radius: float) -> Agent:
+    """A reference agent that stops within `radius` metres, with velocity commands where the body takes them."""
+    agent = reference_agent(name).make(env, radius)
+    return agent if env.config.body.is_discrete else VelocityControlAgent(agent, env)
+
+
+def _of_task(task_name: str) -> str:
+    """The experts of a task, for a message."""
+    return ", ".join(("''", *(name for name in TASKS[task_name].reference_agents if name in EXPERTS)))
+
+
+def _missing(needed: Collection[str], known: Collection[str]) -> str | None:
+    """The first needed observation that is not known."""
+    return next((name for name in needed if name not in known), None)

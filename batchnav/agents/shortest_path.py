@@ -1,8 +1,13 @@
-"""Following shortest paths, in batches: what the oracle does, and the walk to the frontier on its legs."""
+"""Shortest-path follower: discrete actions along the navmesh's shortest path, for N agents at a time.
+
+Method: turn towards the next corner of the path and step. Where walls make such a step useless, compare all headings
+with the costs of habitat-sim's GreedyGeodesicFollower.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,15 +24,16 @@ from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, collided, level_squa
 from batchnav.tasks.formulas import goal_in_agent_frame
 
 MIN_PROGRESS = np.float32(0.25)
-"""Share of a step by which it should bring the goal nearer; else the oracle compares all directions."""
+"""Progress of a forward step, in steps, below which the follower compares all headings."""
 TURN_COST = np.float32(0.0125)
+"""Cost of a turn, in steps (habitat-sim's GreedyGeodesicFollower)."""
 COLLISION_COST = np.float32(0.25)
-"""What a turn and a collision cost, in steps: habitat-sim's GreedyGeodesicFollower."""
+"""Cost of a collision, in steps (habitat-sim's GreedyGeodesicFollower)."""
 
 
 @device_function
 def _try_forward(i, turns, nav, bodies, goal, body, scratch, row):
-    """One forward step after so many left turns: (geodesic distance after it, whether it collides)."""
+    """A forward step after `turns` left turns: (geodesic distance to the goal after it, True where it collides)."""
     start, scene = point_at(i, bodies.position), bodies.scene[i]
     end = point_ahead(start, bodies.heading[i] + np.float32(turns) * body.turn, body.forward_step)
     reached = try_step(nav, scene, start, end, body.sliding, scratch, row)
@@ -37,9 +43,9 @@ def _try_forward(i, turns, nav, bodies, goal, body, scratch, row):
 
 @device_function
 def _best_turns(i, nav, bodies, goal, distance, body, scratch, row):
-    """How many left turns (negative: right) to make before the next step.
+    """Number of left turns (negative: right) before the next forward step.
 
-    None where going straight on brings the goal nearer; else as many as make the step worth most.
+    0 where a step straight ahead makes enough progress; else the number with the most progress minus costs.
     """
     half_circle = np.int32(math.ceil(np.float32(math.pi) / body.turn))
     best, best_worth = np.int32(0), -np.float32(np.inf)
@@ -58,14 +64,22 @@ def _best_turns(i, nav, bodies, goal, distance, body, scratch, row):
 
 
 @device_function
-def follow(i, nav, bodies, targets, body, radius, scratch, row, plan_out):
-    """The next action along the shortest path to row i of targets f32 [N, 3]; STOP within `radius` metres of it.
+def follow(i, nav, bodies, targets, body, radius, scratch, row, turns_out):
+    """The next action of agent i along the shortest path to `targets[i]`; STOP within `radius` metres of it.
 
-    Turns to the path's next corner and goes. Where that step would bring little (a wall is in the way of the quantised
-    heading), it turns to the direction that brings most; `plan_out` [N, 2] holds whether such a turn is under way, and
-    the left turns that remain.
+    Args:
+        i: agent.
+        nav: packed navmeshes of all scenes.
+        bodies: poses, `sim.bodies.Bodies`.
+        targets: f32 [N, 3], metres.
+        body: step length and turn angle, `sim.bodies.Body`.
+        radius: stopping distance, metres.
+        scratch: memory of path searches.
+        row: row of `scratch` to use.
+        turns_out: i32 [N, 2]: 1 while a sequence of turns and a step is in progress, and its remaining left turns
+            (negative: right).
     """
-    if plan_out[i, 0] == 0:
+    if turns_out[i, 0] == 0:
         position, goal = point_at(i, bodies.position), point_at(i, targets)
         distance, _, corner = find_path(nav, bodies.scene[i], position, goal, scratch, row)
         if distance < radius:
@@ -73,58 +87,105 @@ def follow(i, nav, bodies, targets, body, radius, scratch, row, plan_out):
         _, angle = goal_in_agent_frame(position, bodies.heading[i], corner)
         if abs(angle) > np.float32(0.5) * body.turn:
             return LEFT if angle > np.float32(0.0) else RIGHT
-        plan_out[i, 0] = 1
-        plan_out[i, 1] = _best_turns(i, nav, bodies, goal, distance, body, scratch, row)
-    if plan_out[i, 1] > 0:
-        plan_out[i, 1] -= 1
+        turns_out[i, 0] = 1
+        turns_out[i, 1] = _best_turns(i, nav, bodies, goal, distance, body, scratch, row)
+    if turns_out[i, 1] > 0:
+        turns_out[i, 1] -= 1
         return LEFT
-    if plan_out[i, 1] < 0:
-        plan_out[i, 1] += 1
+    if turns_out[i, 1] < 0:
+        turns_out[i, 1] += 1
         return RIGHT
-    plan_out[i, 0] = 0
+    turns_out[i, 0] = 0
     return FORWARD
 
 
 @cpu_kernel
-def follow_cpu(nav, bodies, targets, body, radius, chunks, scratch, plan_out, actions_out):
-    """`follow` of every agent."""
+def follow_cpu(nav, bodies, targets, body, radius, chunks, scratch, turns_out, actions_out):
+    """`follow` for every agent."""
     n = actions_out.shape[0]
     for chunk in prange(chunks):
-        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
+        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee again
         for i in range(row * n // chunks, (row + 1) * n // chunks):
-            actions_out[i] = follow(i, nav, bodies, targets, body, radius, scratch, row, plan_out)
+            actions_out[i] = follow(i, nav, bodies, targets, body, radius, scratch, row, turns_out)
 
 
 @cuda_kernel
-def follow_cuda(nav, bodies, targets, body, radius, scratch, plan_out, actions_out):
-    """`follow` of every agent."""
+def follow_cuda(nav, bodies, targets, body, radius, scratch, turns_out, actions_out):
+    """`follow` for every agent."""
     i = cuda.grid(1)
     if i < actions_out.shape[0]:
-        actions_out[i] = follow(i, nav, bodies, targets, body, radius, scratch, i, plan_out)
+        actions_out[i] = follow(i, nav, bodies, targets, body, radius, scratch, i, turns_out)
 
 
-class OracleAgent:
-    """Follows the shortest path on the navmesh to the task's target, and stops within its radius."""
+class SearchKernel:
+    """A kernel over all agents of an environment that searches paths: on the CPU in chunks, on CUDA a thread each.
 
-    def __init__(self, env: NavEnv):
-        sim = env.sim
-        self._actions = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
-        self._plan = torch.zeros(env.num_envs, 2, dtype=torch.int32, device=env.device)
-        self._read = (
-            sim.bank.navmesh_view, view(sim.bodies), view(env.task.target), sim.body, np.float32(env.task.target_radius)
-        )  # fmt: skip
-        self._scratch, self._chunks = sim.search_scratch(env.num_envs), sim.chunks
-        self._written = view(self._plan), view(self._actions)
+    Args:
+        on_cpu: kernel of the arguments `(*read, chunks, scratch, *written)`.
+        on_cuda: kernel of the arguments `(*read, scratch, *written)`.
+        env: environment whose agents are processed.
+        scratch: search memory from `sim.search_scratch`; kernels that run one after the other may share it.
+        read: arguments that the kernel reads, as `view` returns them.
+        written: arguments that the kernel writes, as `view` returns them.
+    """
+
+    def __init__(self, on_cpu: Any, on_cuda: Any, env: NavEnv, scratch: Any, read: tuple, written: tuple):
+        self._on_cpu, self._on_cuda, self._num_agents = on_cpu, on_cuda, env.num_envs
+        self._is_cuda, self._chunks = env.device.type == "cuda", env.sim.chunks
+        self._read, self._scratch, self._written = read, scratch, written
+
+    @property
+    def cuda_arguments(self) -> tuple:
+        """Arguments of the CUDA kernel."""
+        return (*self._read, self._scratch, *self._written)
+
+    def __call__(self) -> None:
+        """Run the kernel once."""
+        if self._is_cuda:
+            launch(self._on_cuda, self._num_agents, *self.cuda_arguments)
+        else:
+            self._on_cpu(*self._read, self._chunks, self._scratch, *self._written)
+
+
+class PathFollower:
+    """Actions along shortest paths from the agents' positions to targets that may change at every step.
+
+    Args:
+        env: environment whose agents are steered.
+        targets: f32 [N, 3], metres; read at every `step`.
+        radius: stopping distance, metres.
+        scratch: search memory from `sim.search_scratch`.
+    """
+
+    def __init__(self, env: NavEnv, targets: torch.Tensor, radius: float, scratch: Any):
+        self.actions = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
+        """i64 [N]: the actions of the last `step`."""
+        self.turns = torch.zeros(env.num_envs, 2, dtype=torch.int32, device=env.device)
+        """i32 [N, 2]: turns in progress, see `follow`. Zero a row when its target changes."""
+        read = env.sim.bank.navmesh_view, view(env.sim.bodies), view(targets), env.sim.body, np.float32(radius)
+        self.step = SearchKernel(follow_cpu, follow_cuda, env, scratch, read, (view(self.turns), view(self.actions)))
+        """Computes `actions` from the current poses and targets."""
+
+
+class ShortestPathAgent:
+    """Follows the shortest path on the navmesh to the task's target, and stops within `radius` of it.
+
+    Args:
+        env: environment to act in, of a task with a target.
+        radius: stopping distance, metres; None: the task's success distance.
+    """
+
+    def __init__(self, env: NavEnv, radius: float | None = None):
+        target, scratch = env.task.target, env.sim.search_scratch(env.num_envs)
+        assert target is not None  # `Task.reference_agents` names this agent only where the task has a target
+        self.follower = PathFollower(env, target, env.task.target_radius if radius is None else radius, scratch)
 
     def reset(self, num_envs: int) -> None:
-        """Forget the turns under way."""
-        self._plan.zero_()
+        """Cancel turns in progress."""
+        self.follower.turns.zero_()
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
         """Actions i64 [N]; valid until the next call."""
-        self._plan.masked_fill_(episode_start.unsqueeze(1), 0)
-        if self._actions.device.type == "cuda":
-            launch(follow_cuda, len(self._actions), *self._read, self._scratch, *self._written)
-        else:
-            follow_cpu(*self._read, self._chunks, self._scratch, *self._written)
-        return self._actions
+        self.follower.turns.masked_fill_(episode_start.unsqueeze(1), 0)
+        self.follower.step()
+        return self.follower.actions

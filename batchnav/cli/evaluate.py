@@ -2,8 +2,8 @@
 
     batchnav evaluate runs/mine --report
     batchnav evaluate runs/mine runs/other pointnav_h200 greedy --split test
-    batchnav evaluate oracle --task flee
-    batchnav evaluate oracle --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
+    batchnav evaluate shortest_path --task flee
+    batchnav evaluate shortest_path --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
     torchrun --nproc-per-node 2 -m batchnav evaluate runs/mine      # share out the episodes
 
 Every episode is played once by each agent. SPL uses the geodesic distance that the navmesh gives at the start, as in
@@ -22,20 +22,22 @@ from typing import Literal
 import tyro
 from rich.console import Console
 
-from batchnav.agents.registry import REFERENCE_AGENTS, SETTINGS_OF_AGENTS
+from batchnav.agents.registry import REFERENCE_AGENTS, agent_name
 from batchnav.config import to_dict
 from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.envs.config import nav_config, with_camera
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
-from batchnav.evaluation.run import Evaluation, Played, Player, PolicyPlayer, ReferencePlayer
+from batchnav.evaluation.players import Player, PolicyPlayer, ReferencePlayer, policy_name
+from batchnav.evaluation.results import result_rows, write_results
+from batchnav.evaluation.run import Evaluation, Played
 from batchnav.report.evaluation import write_report
 from batchnav.report.results import append_rows
 from batchnav.report.terminal import print_agents, print_scenes
 from batchnav.runtime.distributed.join import join
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.atomic import check_writable
-from batchnav.runtime.files.bundled import ASSETS, WEIGHTS, find_policy, find_split
+from batchnav.runtime.files.bundled import ASSETS, find_policy, find_split
 from batchnav.runtime.kernels.precompile import SHORTEST_PATH_KERNELS, precompile
 from batchnav.tasks import TASKS
 from batchnav.view.topdown import TopDownMap
@@ -53,8 +55,8 @@ class Options:
 
     agents: tyro.conf.Positional[tuple[str, ...]] = ()
     """Policies: files, folders of runs, or names of those that come with batchnav (pointnav_h200). A file says which
-    task it was trained for. Or reference agents of the task: random, forward, greedy, planner, anticipator, oracle,
-    frontier."""
+    task it was trained for. Or reference agents of the task: random, forward, greedy, map_planner,
+    map_planner_anticipation, shortest_path, frontier."""
     checkpoint: Path | None = None
     """A policy, as the first of the agents."""
     agent: str | None = None
@@ -111,10 +113,10 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
     if ranks.is_rank_zero:
         check_writable(out, BatchnavError)  # before anything is played
     task = TASKS[first.config.task_name]
-    # the others look, as policies do
-    quick = [name for name in task.reference_agents if name not in SETTINGS_OF_AGENTS]
+    # Agents that need images take as long as policies.
+    quick = [name for name in task.reference_agents if not REFERENCE_AGENTS[name].needs_images]
     others = [name for name in quick if options.report and name not in players]
-    if ranks.is_rank_zero and ranks.device.type == "cpu" and "oracle" in (*players, *others):
+    if ranks.is_rank_zero and ranks.device.type == "cpu" and "shortest_path" in (*players, *others):
         precompile(SHORTEST_PATH_KERNELS, env_config=to_dict(first.config))
     path = options.episodes or find_split(options.split, task.episode_file)
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
@@ -128,7 +130,7 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
 
     for name, found in played.items():
         results = out / ("" if len(played) == 1 else name) / "results.json"
-        evaluation.write_results(results, found)
+        write_results(results, evaluation, found)
         print_played(name, found, path.name)
         Console().print(f"results: {results}", soft_wrap=True)
     if len(compared) > 1:
@@ -140,14 +142,14 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
         film(evaluation, first, out / "videos", options.videos)
     if options.record:
         append_rows(
-            first.config.task_name, [row for found in compared.values() for row in evaluation.result_rows(found)]
+            first.config.task_name, [row for found in compared.values() for row in result_rows(evaluation, found)]
         )
 
 
 def film(evaluation: Evaluation, player: Player, folder: Path, kind: str) -> None:
     """Write a few episodes as videos: what the agent saw, beside its map."""
-    rows = evaluation.spread(FILMED)
-    for row, recording in zip(rows, evaluation.film(player, rows), strict=True):
+    rows = evaluation.evenly_spaced(FILMED)
+    for row, recording in zip(rows, evaluation.record(player, rows), strict=True):
         scene = evaluation.bank.scenes[recording.scene]
         shortest = None
         if recording.goal is not None:
@@ -163,14 +165,13 @@ def find_players(options: Options, words: Sequence[str], ranks: Ranks) -> dict[s
 
     ArgumentError where they do not go together, or a reference agent does not know the task.
     """
-    reference = [word for word in words if word in REFERENCE_AGENTS and not Path(word).exists()]
+    reference = [word for word in words if agent_name(word) in REFERENCE_AGENTS and not Path(word).exists()]
     policies = [
         PolicyPlayer(find_policy(word), ranks.device, options.sample, options.seed)
         for word in words
         if word not in reference
     ]
-    several = len(policies) > 1
-    players: dict[str, Player] = {name_of(player.checkpoint) if several else player.name: player for player in policies}
+    players: dict[str, Player] = {player.name: player for player in policies}
     if len(players) < len(policies):
         raise ArgumentError(f"agents: found {', '.join(words)}, expected policies in folders of different names")
     config = policies[0].config if policies else nav_config(None, {}, options.task)
@@ -178,18 +179,13 @@ def find_players(options: Options, words: Sequence[str], ranks: Ranks) -> dict[s
     for name, player in players.items():
         if (player.config.task, player.config.body) != (config.task, config.body):
             raise ArgumentError(f"{name}: found another task or body than {next(iter(players))}'s, expected the same")
-    for name in reference:
+    for name in map(agent_name, reference):
         if name not in task.reference_agents:
             raise ArgumentError(f"agent: found {name!r}, expected one of {', '.join(task.reference_agents)}")
         players[name] = ReferencePlayer(name, config)
     for player in players.values():
         player.config = with_camera(player.config, options.camera_height, options.hfov_deg)
     return players
-
-
-def name_of(checkpoint: Path) -> str:
-    """What tables call one of several policies: its folder, or its file where that has a name of its own."""
-    return checkpoint.resolve().parent.name if checkpoint.name == WEIGHTS else checkpoint.stem
 
 
 def default_folder(options: Options, words: Sequence[str]) -> Path:
@@ -199,11 +195,11 @@ def default_folder(options: Options, words: Sequence[str]) -> Path:
     played += "" if options.hfov_deg is None else f"_{options.hfov_deg:g}deg"
     if len(words) > 1:
         return Path("runs") / f"compared_{played}"
-    folder = Path("runs") / words[0]
-    if words[0] not in REFERENCE_AGENTS:
+    folder = Path("runs") / agent_name(words[0])
+    if agent_name(words[0]) not in REFERENCE_AGENTS:
         policy = find_policy(words[0])
         bundled = policy.resolve().is_relative_to(ASSETS)
-        folder = Path("runs") / name_of(policy) if bundled else policy.parent
+        folder = Path("runs") / policy_name(policy) if bundled else policy.parent
     return folder / f"eval_{played}"
 
 

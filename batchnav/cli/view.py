@@ -2,7 +2,7 @@
 
     batchnav view house:7
     batchnav view my/scan.glb --policy runs/mine runs/other
-    batchnav view --episodes val --policy pointnav_h200 oracle
+    batchnav view --episodes val --policy pointnav_h200 shortest_path
 
 Serves a page at http://127.0.0.1:8080: over ssh, forward the port (`ssh -L 8080:localhost:8080 machine`). No display is
 needed. `docs/viewer.md` says what is shown, and what the keys do.

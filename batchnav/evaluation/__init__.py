@@ -1,1 +1,1 @@
-"""Playing episodes: agents to compare with, what counts, and intervals."""
+"""Evaluation of agents on fixed episodes: metrics with 95% intervals, results files, trajectories."""

@@ -1,4 +1,4 @@
-"""Playing episodes to measure an agent: every episode counted once, paths to draw."""
+"""Playing episodes with an agent: metrics of a fixed set of episodes, and recordings."""
 
 from __future__ import annotations
 
@@ -15,64 +15,64 @@ from batchnav.errors import ArgumentError
 from batchnav.types import Metric, Spec
 
 STEPS_BETWEEN_CHECKS = 16
-"""How often to ask whether all episodes have ended: each time waits for the device."""
+"""Steps between checks for the end of all episodes; each check waits for the device."""
 
 
 class Images(NamedTuple):
-    """What one sensor saw in an episode of S actions."""
+    """Images of one sensor in an episode of S actions."""
 
     spec: Spec
     values: np.ndarray
-    """[S, C, H, W], as observed."""
+    """Observations [S, C, H, W]."""
 
 
 class Recording(NamedTuple):
-    """One played episode of S actions, to draw."""
+    """One played episode of S actions: poses, actions, images and metrics."""
 
     scene: int
     """Index of the scene in the bank."""
     positions: np.ndarray
-    """f32 [S, 3]: where the agent stood when it chose each action; the last was a stop, or the last before time-out."""
+    """f32 [S, 3]: position of the agent when it chose each action, metres."""
     headings: np.ndarray
     """f32 [S], radians."""
     actions: np.ndarray
     """i64 [S], or f32 [S, 2]."""
     images: dict[str, Images]
-    """By sensor."""
+    """Images by sensor."""
     goal: np.ndarray | None
-    """f32 [3]: the task's target; None where it has none."""
+    """f32 [3]: the task's target, metres; None for a task without one."""
     goal_radius: float
-    """Metres."""
+    """Success distance, metres."""
     metrics: dict[str, float]
-    """By name."""
+    """Metrics of the episode by name."""
     metric_specs: tuple[Metric, ...]
-    """What the task says of them."""
+    """The task's descriptions of its metrics."""
 
 
 @torch.inference_mode()
 def evaluate(
-    agent: Agent, env: NavEnv, num_episodes: int, seed: int = 0, show: Callable[[int], None] | None = None
+    agent: Agent, env: NavEnv, num_episodes: int, seed: int = 0, progress: Callable[[int], None] | None = None
 ) -> dict[str, np.ndarray]:
-    """Play `num_episodes` episodes from the environment's first on, each counted once.
+    """Play the first `num_episodes` episodes of the environment, and return the metrics of each.
 
-    Environment i plays episodes i, i + N, i + 2N ...: rows of the environment's episode table where it has one. What is
-    counted is fixed beforehand, so that quick failures do not crowd out long episodes.
+    Environment i plays episodes i, i + N, i + 2N ...: rows of the environment's episode table where it has one. The
+    counted episodes are fixed before play starts, so short failures do not take the place of long episodes.
 
     Args:
-        agent: its `act` may keep a memory.
-        env: is reset with `seed`.
-        num_episodes: M. No more than the table has.
-        seed: of the sampled episodes, where there is no table.
-        show: is told now and then how many episodes have ended.
+        agent: chooses the actions; it may keep state between calls.
+        env: environment to play in; it is reset with `seed`.
+        num_episodes: M, at most the length of the episode table.
+        seed: seed for episode sampling, where there is no table.
+        progress: called every few steps with the number of episodes that have ended.
 
     Returns:
-        f32 [M] for each of the task's metrics and facts, and "scene" i32 [M].
+        f32 [M] for each metric and each episode constant of the task, and "scene" i32 [M].
     """
     task, n, device = env.task, env.num_envs, env.device
     if num_episodes < 1 or (task.num_fixed and num_episodes > task.num_fixed):
         raise ArgumentError(f"num_episodes: found {num_episodes}, expected 1 to {task.num_fixed or 'any'}")
     names = (*task.metrics, *task.episode_info)
-    # One column more than there are episodes: what is not to be counted is written there.
+    # The last column takes the results of episodes that do not count.
     results = torch.full((len(names) + 1, num_episodes + 1), math.nan, device=device)
     index = torch.arange(n, device=device)
     start = torch.ones(n, dtype=torch.bool, device=device)
@@ -87,8 +87,8 @@ def evaluate(
         index += n * start
         if step % STEPS_BETWEEN_CHECKS == 0:
             ended = int(results[-1, :num_episodes].isfinite().sum())
-            if show:
-                show(ended)
+            if progress:
+                progress(ended)
             if ended == num_episodes:
                 break
     found = results[:, :num_episodes].cpu().numpy()
@@ -98,7 +98,7 @@ def evaluate(
 
 @torch.inference_mode()
 def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
-    """Play one episode in every environment and keep what was seen and done."""
+    """Play one episode in every environment, and record poses, actions and images."""
     n, bodies = env.num_envs, env.sim.bodies
     observations, _ = env.reset(seed=seed)
     agent.reset(n)
@@ -122,14 +122,14 @@ def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
             lengths[i] = len(positions)
             metrics[i] = {name: float(info["episode"][name][i]) for name in info["episode"]}
     all_positions, all_headings, all_actions = (np.stack(rows, axis=1) for rows in (positions, headings, actions))
-    films = {spec: np.stack(seen[spec.name], axis=1) for spec in env.specs if spec.name in seen}
+    recorded = {spec: np.stack(seen[spec.name], axis=1) for spec in env.specs if spec.name in seen}
     return [
         Recording(
             scene=scenes[i],
             positions=all_positions[i, : lengths[i]],
             headings=all_headings[i, : lengths[i]],
             actions=all_actions[i, : lengths[i]],
-            images={spec.name: Images(spec, film[i, : lengths[i]]) for spec, film in films.items()},
+            images={spec.name: Images(spec, images[i, : lengths[i]]) for spec, images in recorded.items()},
             goal=None if goals is None else goals[i],
             goal_radius=env.task.target_radius,
             metrics=metrics[i],

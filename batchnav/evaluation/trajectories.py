@@ -1,4 +1,4 @@
-"""An agent that is watched while it plays: where it went, and afterwards what it saw there."""
+"""Trajectories of evaluated agents: poses and actions of every step, and the images seen along them."""
 
 from __future__ import annotations
 
@@ -17,86 +17,92 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import FreeBodies
 from batchnav.sensors.frame import Frame, write_observations
 
-STEPS_KEPT = 64
-"""Steps whose poses are kept on the device, before they go to the host together."""
-VIEWS_AT_ONCE = 32
-"""Poses from which pictures are drawn at a time: few, since what a way has too few for is drawn in vain."""
+STEPS_ON_DEVICE = 64
+"""Steps whose poses are kept on the device before they are copied to the host together."""
+POSES_AT_ONCE = 32
+"""Poses rendered at a time; few, since the last batch of a trajectory is rendered in full."""
 
 
-class Walk(NamedTuple):
-    """The way through one episode of S actions."""
+class Trajectory(NamedTuple):
+    """Poses and actions of one episode of S actions."""
 
     positions: np.ndarray
-    """f32 [S, 3]: where the agent stood when it chose each action."""
+    """f32 [S, 3]: position of the agent when it chose each action, metres."""
     headings: np.ndarray
     """f32 [S], radians."""
     tilts: np.ndarray
-    """f32 [S], radians: of every camera, up is positive."""
+    """f32 [S]: tilt of every camera, radians, up positive."""
     actions: np.ndarray
-    """i64 [S], or f32 [S, 2]."""
+    """i64 [S], or f32 [S, 2] for velocity control."""
 
 
 class _Seeds(NamedTuple):
-    """What noise is drawn from there: see `sensors.camera.Seeds`."""
+    """Origin of the sensor noise; see `sensors.camera.Seeds`."""
 
     seed: torch.Tensor
     first_agent: torch.Tensor
 
 
-class Watched:
-    """`agent` itself, in `env`, and a note of every step: `walks` tells them when all is played."""
+class TrajectoryRecorder:
+    """An agent that passes everything to `agent` and records the pose and action of every step.
+
+    Args:
+        agent: chooses the actions.
+        env: environment that the agent acts in.
+    """
 
     def __init__(self, agent: Agent, env: NavEnv):
         self.agent, self.env = agent, env
 
     def reset(self, num_envs: int) -> None:
-        """Forget everything."""
+        """Reset the agent and delete the recorded steps."""
         self.agent.reset(num_envs)
         self._steps: list[tuple[torch.Tensor, ...]] = []
-        self._kept: list[list[np.ndarray]] = []
+        self._blocks: list[list[np.ndarray]] = []
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
         """The agent's actions."""
         bodies = self.env.sim.bodies
-        # The pose is noted before, since an agent may turn the body that it plays with to look around.
+        # Record the pose first: an agent may turn the body of its environment while it acts.
         pose = bodies.position.clone(), bodies.heading.clone(), bodies.tilt.clone()
         actions = self.agent.act(observations, episode_start)
         self._steps.append((*pose, actions.clone(), episode_start.clone()))
-        if len(self._steps) == STEPS_KEPT:
-            self._keep()
+        if len(self._steps) == STEPS_ON_DEVICE:
+            self._copy_to_host()
         return actions
 
-    def _keep(self) -> None:
+    def _copy_to_host(self) -> None:
+        """Move the recorded steps to the host as one block."""
         if self._steps:
-            self._kept.append([torch.stack(column).cpu().numpy() for column in zip(*self._steps, strict=True)])
+            self._blocks.append([torch.stack(column).cpu().numpy() for column in zip(*self._steps, strict=True)])
             self._steps = []
 
-    def walks(self, num_episodes: int) -> list[Walk]:
-        """The ways through the first episodes, as `evaluate` numbers them: i, i + N, ... are environment i's."""
-        self._keep()
-        *noted, start = (np.concatenate(rows) for rows in zip(*self._kept, strict=True))
+    def trajectories(self, num_episodes: int) -> list[Trajectory]:
+        """Trajectories of the first episodes in the order of `evaluate`: environment i plays i, i + N, i + 2N ..."""
+        self._copy_to_host()
+        *recorded, start = (np.concatenate(blocks) for blocks in zip(*self._blocks, strict=True))
         steps, n = start.shape
-        found: list[Walk] = []
+        found: list[Trajectory] = []
         begins = [np.flatnonzero(start[:, i]) for i in range(n)]
         for number in range(num_episodes):
             i, k = number % n, number // n
             end = begins[i][k + 1] if k + 1 < len(begins[i]) else steps
             rows = slice(begins[i][k], end)
-            found.append(Walk(*(part[rows, i] for part in noted)))
+            found.append(Trajectory(*(part[rows, i] for part in recorded)))
         return found
 
 
-class Eyes:
-    """The cameras and sensors of a configuration, without a simulator: what they see from anywhere.
+class PoseCameras:
+    """The cameras and sensors of a configuration, without a simulator: images from any pose.
 
     Args:
-        bank: with the appearance that the sensors need.
+        bank: scenes with the appearance that the sensors need.
         config: cameras and sensors.
-        at_once: poses from which pictures are drawn at a time.
+        at_once: poses rendered at a time.
         renderer: "raycast", "opengl" or "auto".
     """
 
-    def __init__(self, bank: SceneBank, config: NavConfig, at_once: int = VIEWS_AT_ONCE, renderer: str = "raycast"):
+    def __init__(self, bank: SceneBank, config: NavConfig, at_once: int = POSES_AT_ONCE, renderer: str = "raycast"):
         n, device = at_once, bank.device
         self.carriers = FreeBodies.at_origin(n, device)
         seeds = _Seeds(*torch.zeros(2, 1, dtype=torch.int64, device=device))
@@ -106,14 +112,16 @@ class Eyes:
         self.images = {spec.name: torch.zeros(n, *spec.shape, dtype=spec.dtype, device=device) for spec in self.specs}
 
     @torch.inference_mode()
-    def look(self, scene: np.ndarray, position: np.ndarray, heading: np.ndarray, tilt: np.ndarray) -> dict[str, Images]:
-        """What is seen, by sensor: exact, but a noisy sensor's noise is drawn anew.
+    def images_at(
+        self, scene: np.ndarray, position: np.ndarray, heading: np.ndarray, tilt: np.ndarray
+    ) -> dict[str, Images]:
+        """Images from S poses by sensor. Sensor noise is sampled again and differs from that of the episode.
 
         Args:
             scene: i32 [S], rows of the bank.
-            position: f32 [S, 3], on the navmesh, as `Bodies` have it.
+            position: f32 [S, 3], positions of bodies on the navmesh, metres.
             heading: f32 [S], radians.
-            tilt: f32 [S], radians, of every camera.
+            tilt: f32 [S], tilt of every camera, radians.
         """
         n = len(self.carriers.heading)
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.images}
@@ -129,8 +137,16 @@ class Eyes:
         return {spec.name: Images(spec, np.concatenate(parts[spec.name])) for spec in self.specs}
 
 
-def seen_along(eyes: Eyes, scenes: np.ndarray, walks: Sequence[Walk]) -> Iterator[dict[str, Images]]:
-    """What eyes see along walks in scenes i32 [...] of the bank, by sensor: drawn walk by walk, when asked for."""
-    for scene, walk in zip(scenes, walks, strict=True):
-        where = np.full(len(walk.headings), scene, np.int32)
-        yield eyes.look(where, walk.positions, walk.headings, walk.tilts)
+def images_along(
+    cameras: PoseCameras, scenes: np.ndarray, trajectories: Sequence[Trajectory]
+) -> Iterator[dict[str, Images]]:
+    """Images along each trajectory by sensor, rendered when the iterator reaches it.
+
+    Args:
+        cameras: render the images.
+        scenes: i32, row of the bank of each trajectory.
+        trajectories: poses to render from.
+    """
+    for scene, trajectory in zip(scenes, trajectories, strict=True):
+        rows = np.full(len(trajectory.headings), scene, np.int32)
+        yield cameras.images_at(rows, trajectory.positions, trajectory.headings, trajectory.tilts)

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from batchnav.evaluation.play import Images
-from batchnav.evaluation.trajectories import Walk
+from batchnav.evaluation.trajectories import Trajectory
 from batchnav.scene.scene import Scene
 from batchnav.types import Spec
 from batchnav.view.mosaic import colour, holds_ids
@@ -64,7 +64,7 @@ class Plans:
         return [{"source": plan.source, "size": plan.map.size, "foot": FOOT} for plan in self.all]
 
 
-def packed_walk(plan: TopDownMap, walk: Walk) -> str:
+def packed_walk(plan: TopDownMap, walk: Trajectory) -> str:
     """A trajectory as base64 of little-endian int16 [S, 3]: column and row (1 / SUBPIXELS pixel), heading (degrees)."""
     places = plan.to_pixels(walk.positions) * SUBPIXELS
     degrees = np.rad2deg(walk.headings.astype(np.float64)) % 360.0

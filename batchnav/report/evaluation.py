@@ -11,8 +11,9 @@ import numpy as np
 
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import format_interval
-from batchnav.evaluation.run import Evaluation, Played, Player, PolicyPlayer
-from batchnav.evaluation.trajectories import Walk
+from batchnav.evaluation.players import Player, PolicyPlayer
+from batchnav.evaluation.run import Evaluation, Played
+from batchnav.evaluation.trajectories import Trajectory
 from batchnav.report.breakdown import breakdowns, compared_by, properties
 from batchnav.report.charts import COLOURS, Chart, Rows, charts, in_words
 from batchnav.report.episodes import Plans, packed_walk, places, shown_steps, strips
@@ -111,7 +112,7 @@ def _page_data(evaluation: Evaluation, played: Sequence[Played], rows: Sequence[
     episodes = [_episode(evaluation, played, row.number, plans) for row in rows]
     chosen = to_film(len(rows), films)
     for agent, each in enumerate(played):
-        if each.player.sees and chosen:
+        if each.player.env_config.sensors and chosen:
             numbers = [rows[k].number for k in chosen]
             for k, strip in zip(chosen, _films(evaluation, each, numbers), strict=True):
                 episodes[k]["films"][str(agent)] = strip
@@ -130,9 +131,11 @@ def _films(evaluation: Evaluation, played: Played, numbers: Sequence[int]) -> li
     config = played.player.config
     ranges = {name: config.depth for name in config.sensors if name.split("_")[-1] == "depth"}
     metres = {name: (depth.min_depth, depth.max_depth) for name, depth in ranges.items()}
-    steps = [shown_steps(len(played.walks[i].headings)) for i in numbers]
-    walks = [Walk(*(part[kept] for part in played.walks[i])) for i, kept in zip(numbers, steps, strict=True)]
-    seen = evaluation.pictures(config, played.episodes["scene"][numbers], walks)
+    steps = [shown_steps(len(played.trajectories[i].headings)) for i in numbers]
+    walks = [
+        Trajectory(*(part[kept] for part in played.trajectories[i])) for i, kept in zip(numbers, steps, strict=True)
+    ]
+    seen = evaluation.images_along(config, played.episodes["scene"][numbers], walks)
     return [
         {"every": int(kept[1]) if len(kept) > 1 else 1, "strips": strips(images, metres)}
         for kept, images in zip(steps, seen, strict=True)
@@ -143,11 +146,11 @@ def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Pl
     """An episode for the page's script: its plan, goal, shortest path, and every agent's way."""
     scene = int(played[0].episodes["scene"][i])
     navmesh = evaluation.bank.scenes[scene].navmesh
-    start = played[0].walks[i].positions[0]
+    start = played[0].trajectories[i].positions[0]
     number = plans.number(scene, float(start[1]))
     plan = plans.all[number].map
     found: dict[str, Any] = {
-        "plan": number, "walks": [packed_walk(plan, each.walks[i]) for each in played], "films": {},
+        "plan": number, "walks": [packed_walk(plan, each.trajectories[i]) for each in played], "films": {},
         "goal": None, "shortest": [],
     }  # fmt: skip
     goals = np.array([goal.position for goal in evaluation.episodes[i].goals], np.float32).reshape(-1, 3)
@@ -167,7 +170,7 @@ def has_goals(played: Played) -> bool:
 
 def _facts(evaluation: Evaluation, played: Sequence[Played]) -> dict[str, str]:
     """Header of the report: command, commit, date, device and versions."""
-    facts = {**evaluation.facts(played[0].player), "command": command(), "commit": commit(), "date": now()}
+    facts = {**evaluation.describe(played[0].player), "command": command(), "commit": commit(), "date": now()}
     facts["device"] = machine(evaluation.bank.device)
     facts["versions"] = ", ".join(f"{name} {version}" for name, version in versions().items())
     return facts

@@ -104,7 +104,7 @@ class Flee(ProgressTask):
 
     Config = FleeConfig
     title = "Flee"
-    reference_agents = ("random", "forward", "oracle")
+    reference_agents = ("random", "forward", "shortest_path")
     metric_specs = (
         *progress_metrics(
             Metric("distance_from_start", headline=True), Metric("share_of_farthest", high=1.0, headline=True)

@@ -253,7 +253,9 @@ class PointNav:
     Config = PointNavConfig
     title = "PointGoal"
     episode_file = "{split}.json.gz"
-    reference_agents = ("random", "forward", "greedy", "planner", "anticipator", "oracle")
+    reference_agents = (
+        "random", "forward", "greedy", "map_planner", "map_planner_anticipation", "shortest_path",
+    )  # fmt: skip
     metric_specs = METRIC_SPECS
     goal_images: Mapping[str, str] = {}
 

@@ -7,19 +7,18 @@ from typing import Literal
 
 import torch
 
+from batchnav.agents.registry import check_expert
 from batchnav.config import ABSORBS, FORMERLY, PRESETS, in_range
 from batchnav.data.config import ScenesConfig
 from batchnav.envs.config import PRESETS as ENV_PRESETS
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ConfigError
-from batchnav.mapping.mapper import WAYPOINT
 from batchnav.policy.config import PolicyConfig
 from batchnav.ppo.config import ImitationConfig, PPOConfig
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.images import AppearanceConfig
-from batchnav.tasks import TASKS
 
 
 @dataclass(frozen=True)
@@ -88,16 +87,8 @@ class TrainingConfig:
 
     def _check_expert(self) -> None:
         """ConfigError if the expert cannot act in this environment."""
-        expert, task = self.imitation.expert, self.env.task_name
-        if not expert:
-            return
-        found = f"imitation.expert: found {expert!r}"
-        if expert not in TASKS[task].reference_agents:
-            raise ConfigError(f"{found} with the task {task}, expected '' or another task")
-        if not self.env.body.is_discrete:
-            raise ConfigError(f"{found} with velocity control, expected '' or a body with discrete actions")
-        if expert == "planner" and WAYPOINT not in self.env.sensors:
-            raise ConfigError(f"{found} with sensors {', '.join(self.env.sensors)}, expected {WAYPOINT!r} among them")
+        if self.imitation.expert:
+            check_expert(self.imitation.expert, self.env, "imitation.expert")
 
     @property
     def appearance(self) -> AppearanceConfig | bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from batchnav.agents.registry import make_teacher
+from batchnav.agents.registry import make_expert
 from batchnav.config import to_dict
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
@@ -174,7 +174,7 @@ def make_learner(config: TrainingConfig, ranks: Ranks | None = None) -> Learner:
 def make_imitation(config: TrainingConfig, env: NavEnv) -> Imitation | None:
     """The imitation loss of the configured expert; None without an expert."""
     name = config.imitation.expert
-    return Imitation(make_teacher(name, env).act, config.imitation) if name else None
+    return Imitation(make_expert(name, env).act, config.imitation) if name else None
 
 
 def headline_metrics(task_name: str) -> tuple[Metric, ...]:

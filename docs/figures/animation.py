@@ -19,7 +19,8 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.play import Recording
-from batchnav.evaluation.run import Evaluation, PolicyPlayer
+from batchnav.evaluation.players import PolicyPlayer
+from batchnav.evaluation.run import Evaluation
 from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.scene import Scene
@@ -60,7 +61,7 @@ class Options:
 def main(options: Options) -> None:
     player = PolicyPlayer(options.checkpoint, torch.device("cpu"), seed=options.seed)
     evaluation = Evaluation(options.episodes, torch.device("cpu"), player.config.body, appearance=SEEN)
-    recordings = evaluation.film(player, evaluation.spread(options.count))
+    recordings = evaluation.record(player, evaluation.evenly_spaced(options.count))
     camera_height = player.config.camera.camera_height
     rows = [film(r, evaluation.bank.scenes[r.scene], camera_height, options.side) for r in recordings]
     frames = [beside([row[min(i, len(row) - 1)] for row in rows]) for i in range(max(map(len, rows)) + HOLD)]

@@ -21,7 +21,7 @@ import torch
 import tyro
 from PIL import Image
 
-from batchnav.agents.registry import PlannerAgent
+from batchnav.agents.map_planner import MapPlannerAgent
 from batchnav.config import from_dict
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import NavEnv
@@ -171,7 +171,7 @@ def maps(options: Maps) -> np.ndarray:
 def walk(scene: Scene, options: Maps, **settings) -> Iterator[tuple[NavEnv, int]]:
     """Have planners walk, and stop wherever there is to be a picture of the one with this number."""
     env = NavEnv([scene], options.tries, "cpu", **settings)
-    agent, ended = PlannerAgent(env), torch.zeros(options.tries, dtype=torch.bool)
+    agent, ended = MapPlannerAgent(env), torch.zeros(options.tries, dtype=torch.bool)
     observation, _ = env.reset(seed=0)
     shown = int(env.task.episode_info["start_distance"].argmax())
     yield env, shown

@@ -20,7 +20,9 @@ from batchnav.config import load_config
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
-from batchnav.evaluation.run import Evaluation, Player, PolicyPlayer, ReferencePlayer
+from batchnav.evaluation.players import Player, PolicyPlayer, ReferencePlayer
+from batchnav.evaluation.results import result_rows
+from batchnav.evaluation.run import Evaluation
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.model_card import Trained, write_model_card
@@ -76,7 +78,7 @@ def main(options: Options) -> None:
         for name, player in players.items():
             played = evaluation.play(player)
             results[evaluation.split, name] = played.overall
-            rows += evaluation.result_rows(played)
+            rows += result_rows(evaluation, played)
         print_agents(path.name, {name: results[evaluation.split, name] for name in players}, METRIC_SPECS)
     write_model_card(
         options.out, runs, results, METRIC_SPECS, trained_with(options.run / CONFIG_NAME), trained.info["frames"],

@@ -33,7 +33,8 @@ from batchnav.data.episodes.episode import Episode
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.play import Recording
-from batchnav.evaluation.run import Evaluation, PolicyPlayer
+from batchnav.evaluation.players import PolicyPlayer
+from batchnav.evaluation.run import Evaluation
 from batchnav.procedural import make_plan
 from batchnav.procedural.plans.layout import CELL
 from batchnav.runtime.device import resolve_device
@@ -85,7 +86,7 @@ def main(options: Options) -> None:
     with replacing(options.out / "results.json", BatchnavError) as part:
         part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     failed = np.flatnonzero(played["success"] == 0)[: options.maps]
-    for number, recording in zip(failed, evaluation.film(player, failed) if len(failed) else (), strict=True):
+    for number, recording in zip(failed, evaluation.record(player, failed) if len(failed) else (), strict=True):
         picture = draw(recording, evaluation.bank.scenes[recording.scene])
         picture.save(options.out / f"{number}_{outcome[number].replace(' ', '_')}.png")
 

@@ -18,7 +18,9 @@ import tyro
 
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import BatchnavError
-from batchnav.evaluation.run import Evaluation, PolicyPlayer
+from batchnav.evaluation.players import PolicyPlayer
+from batchnav.evaluation.results import result_rows
+from batchnav.evaluation.run import Evaluation
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.results import append_rows
 from batchnav.report.terminal import print_agents
@@ -52,7 +54,7 @@ def main(options: Options) -> None:
             evaluation = Evaluation(path, device, player.config.body, options.num_envs, appearance=appearance)
             played[name] = evaluation.play(player)
             if options.record:
-                append_rows("pointnav", evaluation.result_rows(played[name]))
+                append_rows("pointnav", result_rows(evaluation, played[name]))
         print_agents(path.name, {name: each.overall for name, each in played.items()}, METRIC_SPECS)
 
 

@@ -28,7 +28,9 @@ from batchnav.data.prepared.scene_file import save_prepared
 from batchnav.data.scenes import find_scene
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.intervals import scene_interval
-from batchnav.evaluation.run import Evaluation, PolicyPlayer
+from batchnav.evaluation.players import PolicyPlayer
+from batchnav.evaluation.results import write_results
+from batchnav.evaluation.run import Evaluation
 from batchnav.procedural import ScanDefects, tear
 from batchnav.report.results import STYLE
 from batchnav.runtime.device import resolve_device
@@ -85,7 +87,7 @@ def measure(options: Options, name: str, seed: int, evaluations: list[Evaluation
     for file, evaluation in zip(files, evaluations, strict=True):
         if not file.is_file():
             player = PolicyPlayer(folder / "policy.safetensors", evaluation.bank.device)
-            evaluation.write_results(file, evaluation.play(player))
+            write_results(file, evaluation, evaluation.play(player))
         found = json.loads(file.read_text(encoding="utf-8"))["episodes_file"]
         if found != str(evaluation.path):
             raise ArgumentError(f"{file}: found results in {found}, expected {evaluation.path}; choose another --out")

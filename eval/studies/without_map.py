@@ -36,6 +36,7 @@ from scipy import ndimage
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.evaluation.results import write_results
 from batchnav.evaluation.run import Evaluation
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.report.terminal import print_agents
@@ -99,11 +100,11 @@ def main(options: Options) -> None:
         Console().print(table)
         if options.out is not None:
             name = f"{evaluation.split}_{player.name.removeprefix('maps: ').replace(' ', '_')}"
-            evaluation.write_results(options.out / f"{name}.json", played)
+            write_results(options.out / f"{name}.json", evaluation, played)
 
 
 class MapPlayer:
-    """The agent with the eyes that it has: a `batchnav.evaluation.run.Player`."""
+    """The agent with the eyes that it has: a `batchnav.evaluation.players.Player`."""
 
     def __init__(self, sees: str = "ahead", size: int = 64, unknown: float = 1.0, truth_within: float | None = None):
         if not 1.0 <= unknown < BLOCKED:
@@ -124,9 +125,13 @@ class MapPlayer:
         }
         sensors = tuple(f"{name}_depth" if name else "depth" for name in EYES[sees])
         self.config = dataclasses.replace(config, cameras=cameras, sensors=sensors)
-        self.sees = bool(sensors)
 
-    def enter(self, env: NavEnv) -> MapAgent:
+    @property
+    def env_config(self) -> NavConfig:
+        """The environment of its recordings."""
+        return self.config
+
+    def make_agent(self, env: NavEnv) -> MapAgent:
         """The agent in this environment."""
         return MapAgent(env, self)
 
@@ -199,7 +204,7 @@ class MapAgent:
         maps.free[i, :rows, :columns] = floor
         maps.known[i], maps.cost[i], maps.dearer[i], maps.stale[i] = False, self._player.unknown, False, True
         self._actions[i], self._known[i] = STOP, 0
-        if not self._player.sees:
+        if not self._player.config.sensors:
             reveal_all(i, maps)
 
 

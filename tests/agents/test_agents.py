@@ -15,15 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.agents.registry import (
-    REFERENCE_AGENTS,
-    ForwardAgent,
-    GreedyAgent,
-    OracleAgent,
-    RandomAgent,
-    make_reference_agent,
-)
-from batchnav.envs.nav import PointNavEnv
+from batchnav.agents.registry import make_reference_agent
+from batchnav.agents.shortest_path import ShortestPathAgent
+from batchnav.agents.simple import ForwardAgent, GreedyAgent, RandomAgent
+from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.evaluation.play import evaluate, record
 from batchnav.scene.scene import make_scene
@@ -90,14 +85,14 @@ def test_random_agent_is_fair_and_repeats(room):
     assert torch.equal(first, agent.act(far, torch.zeros(3000, dtype=torch.bool)))
 
 
-def test_round_the_wall(room):
-    """Only the oracle finds the way round; greedy, aiming straight through the wall, runs into it."""
+def test_only_the_shortest_path_follower_gets_around_the_wall(room):
+    """The greedy agent steers straight at the goal behind the wall and collides with the wall."""
     episodes = [(1.5, 2.0, EAST, 4.5, 2.0), (1.5, 2.0, SOUTH, 4.5, 2.0), (4.5, 1.0, 0.3, 1.0, 1.0)]
     env = make_env(room, episodes)
-    oracle = evaluate(OracleAgent(env), env, len(episodes))
-    assert oracle["success"].tolist() == [1.0] * 3
+    found = evaluate(ShortestPathAgent(env), env, len(episodes))
+    assert found["success"].tolist() == [1.0] * 3
     # The heading is quantised to 10 degrees, which lengthens the path by 1 - cos 5 degrees at the most; corners add.
-    assert oracle["spl"].min() > 0.9
+    assert found["spl"].min() > 0.9
     greedy = evaluate(GreedyAgent(env), env, len(episodes))
     assert greedy["success"].tolist() == [0.0] * 3
     assert greedy["steps"].tolist() == [500.0] * 3
@@ -105,8 +100,8 @@ def test_round_the_wall(room):
 
 def test_straight_ahead_all_but_random_arrive(room):
     env = make_env(room, [(1.0, 5.2, EAST, 4.0, 5.2)])
-    for name in ("forward", "greedy", "oracle"):
-        result = evaluate(REFERENCE_AGENTS[name](env), env, 1)
+    for name in ("forward", "greedy", "shortest_path"):
+        result = evaluate(make_reference_agent(name, env), env, 1)
         assert result["success"].tolist() == [1.0], name
         # Twelve steps of 0.25 m, or one less: the last may end within 0.2 m.
         assert result["steps"][0] in (12.0, 13.0), name
@@ -136,7 +131,7 @@ def test_every_episode_counts_once(room, num_envs):
     assert all(len(result[name]) == 7 and np.isfinite(result[name]).all() for name in METRICS)
     assert result["scene"].tolist() == [0] * 7
     told: list[int] = []
-    again = evaluate(agent, env, 7, show=told.append)
+    again = evaluate(agent, env, 7, progress=told.append)
     assert all(np.array_equal(result[name], again[name]) for name in result)
     assert told == sorted(told) and told[0] == 0 and told[-1] == 7
 
@@ -184,7 +179,7 @@ def test_too_many_episodes_are_refused(room, number):
 
 def test_recording(room):
     env = make_env(room, [(1.0, 5.2, EAST, 3.0, 5.2), (1.5, 2.0, EAST, 4.5, 2.0)], height=8, width=8)
-    straight, around = record(OracleAgent(env), env)
+    straight, around = record(ShortestPathAgent(env), env)
     assert straight.positions.shape == (len(straight.actions), 3)
     assert straight.images["depth"].values.shape == (len(straight.actions), 1, 8, 8)
     assert straight.actions[-1] == STOP and straight.metrics["success"] == 1.0
@@ -196,32 +191,41 @@ def test_recording(room):
     assert walked == pytest.approx(around.metrics["path_length"], rel=1e-4)
 
 
-def test_the_oracle_compiles_for_the_gpu(room, compile_ptx):
+def test_the_shortest_path_follower_compiles_for_the_gpu(room, compile_ptx):
     from numba import typeof
 
     from batchnav.agents.shortest_path import follow_cuda
 
     env = make_env(room, [(1.0, 5.2, EAST, 4.0, 5.2)])
-    oracle = OracleAgent(env)
-    arguments = (*oracle._read, oracle._scratch, *oracle._written)
+    arguments = ShortestPathAgent(env).follower.step.cuda_arguments
     assert ".entry" in compile_ptx(follow_cuda, *map(typeof, arguments))
 
 
+def test_the_frontier_explorer_compiles_for_the_gpu(room, compile_ptx):
+    from numba import typeof
+
+    from batchnav.agents.frontier import FrontierAgent, update_targets_cuda
+
+    env = NavEnv([room], 2, "cpu", task="explore", sensors=(), seed=0)
+    arguments = FrontierAgent(env).update_targets.cuda_arguments
+    assert ".entry" in compile_ptx(update_targets_cuda, *map(typeof, arguments))
+
+
 @pytest.mark.cuda
-def test_the_oracle_arrives_on_the_gpu(room):
+def test_the_shortest_path_follower_arrives_on_the_gpu(room):
     episodes = [(1.5, 2.0, EAST, 4.5, 2.0), (1.5, 2.0, SOUTH, 4.5, 2.0), (4.5, 1.0, 0.3, 1.0, 1.0)]
     cpu = make_env(room, episodes)
     table = EpisodeTable(*(value.cuda() for value in cpu.task.episodes))
     env = PointNavEnv([room], 3, device="cuda", episodes=table, height=4, width=4)
-    result = evaluate(OracleAgent(env), env, 3)
+    result = evaluate(ShortestPathAgent(env), env, 3)
     assert result["success"].tolist() == [1.0] * 3
     assert result["spl"].min() > 0.9
 
 
-def test_reference_agents_act_by_speeds_as_by_steps(room):
+def test_velocity_control_gives_the_episodes_of_discrete_actions(room):
     """Habitat's highest speeds are its steps and turns, a second each."""
     episodes = [(1.0, 3.0, SOUTH, 5.0, 3.0), (1.0, 5.0, EAST, 2.0, 5.0)]
-    for name in ("oracle", "greedy", "forward", "random"):
+    for name in ("shortest_path", "greedy", "forward", "random"):
         found = []
         for control in ("v0", "velocity"):
             env = make_env(room, episodes, control=control, max_steps=100)
@@ -231,7 +235,7 @@ def test_reference_agents_act_by_speeds_as_by_steps(room):
 
 
 @pytest.mark.parametrize("velocity", [{"lin_vel_range": [0.1, 0.25]}, {"ang_vel_range_deg": [-20.0, 10.0]}])
-def test_speeds_that_reference_agents_cannot_do_with_are_named(room, velocity):
+def test_velocity_ranges_without_discrete_actions_are_refused(room, velocity):
     env = make_env(room, [(1.0, 3.0, SOUTH, 5.0, 3.0)], control="velocity", velocity=velocity)
-    with pytest.raises(ConfigError, match=r"body\.velocity: found .* m/s and .* deg/s, expected speeds"):
-        make_reference_agent("oracle", env)
+    with pytest.raises(ConfigError, match=r"body\.velocity: found .* m/s and .* deg/s, expected ranges"):
+        make_reference_agent("shortest_path", env)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchnav.agents.registry import GreedyAgent
+from batchnav.agents.simple import GreedyAgent
 from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.episodes.playing import check_episodes, episode_table
 from batchnav.data.scenes import find_scene, find_scenes

@@ -69,7 +69,7 @@ bvh.build_bvh(house)
 batchnav.NavMesh.bake(house)
 """
 OF_THE_ORACLE = f"""{NEEDS}
-from batchnav.evaluation import ahead
+from batchnav.agents import precompile as ahead
 from batchnav.agents.registry import make_reference_agent
 from batchnav.agents.shortest_path import follow_cpu
 
@@ -78,7 +78,7 @@ ahead.main(NavConfig())
 before = compiled(kernels)
 env = batchnav.PointNavEnv(batchnav.load_scenes(["house:0"]), num_envs=2, device="cpu")
 observations, _ = env.reset()
-make_reference_agent("oracle", env).act(observations, torch.ones(2, dtype=torch.bool))
+make_reference_agent("shortest_path", env).act(observations, torch.ones(2, dtype=torch.bool))
 """
 
 
@@ -101,7 +101,7 @@ def test_who_bakes_and_who_evaluates_the_oracle_asks_for_it(monkeypatch, tmp_pat
     assert asked == [SCENE_KERNELS]
     few = tmp_path / "few.json.gz"
     save_episodes(generate_episodes(load_scene("house:0"), 2), few)
-    for agent, expected in (("forward", []), ("oracle", [SHORTEST_PATH_KERNELS])):
+    for agent, expected in (("forward", []), ("shortest_path", [SHORTEST_PATH_KERNELS])):
         asked.clear()
         main(["evaluate", agent, "--episodes", str(few), "--device", "cpu", "--out", str(tmp_path)])
         assert [program for program in asked if program != SCENE_KERNELS] == expected

@@ -79,8 +79,8 @@ def test_habitats_episodes_in_habitats_folders(tmp_path, capsys):
     ]  # fmt: skip
     save_episodes(episodes, tmp_path / "val" / "val.json.gz", content=True)
     program.main(program.Options(
-        agent="oracle", episodes=tmp_path / "val" / "val.json.gz", scenes_dir=tmp_path / "scenes", out=tmp_path / "out",
-        device="cpu",
+        agent="shortest_path", episodes=tmp_path / "val" / "val.json.gz", scenes_dir=tmp_path / "scenes",
+        out=tmp_path / "out", device="cpu",
     ))  # fmt: skip
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["overall"]["success"] == results["overall"]["success"] | {"mean": 1.0, "count": 2}
@@ -100,10 +100,10 @@ def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
     ))  # fmt: skip
     assert {p.name for p in (tmp_path / "report").iterdir()} == {"index.html", "results.json"}
     text = (tmp_path / "report" / "index.html").read_text()
-    assert "1,234 frames" in text and "oracle" in text and "Learning curves" in text
+    assert "1,234 frames" in text and "shortest_path" in text and "Learning curves" in text
     assert {(r["params"]["agent"], r["metric"]) for r in rows} == {
         (agent, metric)
-        for agent in ("learned", "random", "forward", "greedy", "oracle")
+        for agent in ("learned", "random", "forward", "greedy", "shortest_path")
         for metric in ("success", "spl", "soft_spl")
     }
     learned = next(r for r in rows if r["params"]["agent"] == "learned")

@@ -17,7 +17,7 @@ from batchnav.policy.weights import save_policy
 from batchnav.tasks import TASKS
 
 
-@pytest.mark.parametrize("task, agent", [("flee", "oracle"), ("explore", "frontier")])
+@pytest.mark.parametrize("task, agent", [("flee", "shortest_path"), ("explore", "frontier")])
 def test_the_agent_that_knows_the_map_is_ahead_of_the_one_that_walks_on(rooms, tmp_path, monkeypatch, task, agent):
     rows, shares = [], []
     monkeypatch.setattr(program, "append_rows", lambda name, new: rows.append((name, new)))
@@ -57,7 +57,7 @@ def test_a_policy_of_the_task_with_its_report(rooms, tmp_path, task):
 
 def test_what_a_task_does_not_know_is_named(rooms, tmp_path):
     options = {"episodes": rooms / "mine.json.gz", "out": tmp_path, "device": "cpu"}
-    with pytest.raises(ArgumentError, match="agent: found 'greedy', expected one of random, forward, oracle"):
+    with pytest.raises(ArgumentError, match="agent: found 'greedy', expected one of random, forward, shortest_path"):
         program.main(program.Options(task="flee", agent="greedy", **options))
     with pytest.raises(ConfigError, match="task: found 'fly', expected one of pointnav, flee, explore"):
         program.main(program.Options(task="fly", agent="random", **options))

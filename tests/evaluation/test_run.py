@@ -8,7 +8,9 @@ from worlds import write_episodes, write_floor
 
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import ArgumentError, NavMeshError
-from batchnav.evaluation.run import Evaluation, ReferencePlayer, unusual
+from batchnav.evaluation.players import ReferencePlayer
+from batchnav.evaluation.results import non_default_settings
+from batchnav.evaluation.run import Evaluation
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.console import progress
 from batchnav.scene.mesh import load_mesh
@@ -38,13 +40,13 @@ def test_how_far_it_is_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "announce", told.append)
     path = write_episodes(tmp_path / "mine.json.gz", [str(write_floor(tmp_path / "floor.ply"))])
     Evaluation(path, torch.device("cpu"), BodyConfig()).play(ReferencePlayer("greedy", NavConfig()))
-    assert "greedy agent's episodes: 0 of 3" in told and told[-1] == "greedy agent's episodes: 3 of 3"
+    assert "episodes of greedy: 0 of 3" in told and told[-1] == "episodes of greedy: 3 of 3"
 
 
 def test_rows_name_what_is_not_as_usual():
-    assert unusual(NavConfig()) == {}
-    assert unusual(NavConfig(sensors=("rgb", "depth"))) == {"sensors": "rgb+depth"}
-    found = unusual(PRESETS["challenge_2020"])
+    assert non_default_settings(NavConfig()) == {}
+    assert non_default_settings(NavConfig(sensors=("rgb", "depth"))) == {"sensors": "rgb+depth"}
+    found = non_default_settings(PRESETS["challenge_2020"])
     assert found.items() >= {"agent_radius": 0.18, "actuation_noise": 0.5, "gps_compass": False}.items()
     assert found.items() >= {"camera_height": 0.88, "hfov_deg": 70.0}.items()
     assert not {"forward_step", "max_steps", "height", "width"} & found.keys()

@@ -9,7 +9,8 @@ from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig
-from batchnav.evaluation.run import Evaluation, ReferencePlayer
+from batchnav.evaluation.players import ReferencePlayer
+from batchnav.evaluation.run import Evaluation
 from batchnav.runtime.distributed.ranks import Ranks
 
 

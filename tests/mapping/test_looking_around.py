@@ -81,7 +81,7 @@ def test_turns_to_the_right_are_to_be_turned_back(house):
 def test_headings_that_begin_anew_are_no_turn(house, settings):
     """Where headings stay within half a turn to either side, one step passes from one end to the other."""
     env = make(house, n=16, max_steps=100, **settings)
-    agent, observation = make_reference_agent("planner", env), env.reset(seed=0)[0]
+    agent, observation = make_reference_agent("map_planner", env), env.reset(seed=0)[0]
     agent.reset(16)
     starts, steps = torch.ones(16, dtype=torch.bool), 0
     while looking(observation).any():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from toys import Bandit, Point
 
-from batchnav.agents.registry import make_reference_agent, make_teacher
+from batchnav.agents.registry import make_expert, make_reference_agent
 from batchnav.config import from_dict
 from batchnav.errors import ConfigError
 from batchnav.policy import ActorCritic
@@ -24,7 +24,7 @@ RUN = {
     "scenes": {"houses": 1},
     "policy": {"base_width": 4, "visual_size": 16, "hidden_size": 16, "lstm_layers": 1, "embedding_size": 8},
     "ppo": {"num_envs": 8, "rollout_steps": 8},
-    "imitation": {"expert": "planner"},
+    "imitation": {"expert": "map_planner"},
     "device": "cpu",
 }
 
@@ -59,9 +59,9 @@ def test_former_keys():
     rest = {name: value for name, value in RUN.items() if name != "imitation"}
     for share, schedule in ((1.0, "linear"), (1000.0, "constant")):
         with pytest.warns(FutureWarning, match="kickstart is now imitation") as found:
-            run = from_dict(TrainingConfig, {**rest, "kickstart": {"teacher": "planner", "share": share}})
+            run = from_dict(TrainingConfig, {**rest, "kickstart": {"teacher": "map_planner", "share": share}})
         assert all(f"{old} is now " in str(found[0].message) for old in ("imitation.teacher", "imitation.share"))
-        assert run.imitation == ImitationConfig("planner", schedule=schedule)
+        assert run.imitation == ImitationConfig("map_planner", schedule=schedule)
 
 
 def test_a_policy_learns_the_experts_actions_and_then_from_reward():
@@ -98,7 +98,7 @@ def test_a_coefficient_of_zero_changes_nothing():
 def test_a_run_imitates_the_planner():
     learner = make_learner(from_dict(TrainingConfig, RUN))
     learner.update(0.0)
-    rollout, planner = learner.rollout, make_teacher("planner", learner.env)
+    rollout, planner = learner.rollout, make_expert("map_planner", learner.env)
     for t in range(rollout.num_steps):
         assert learner.expert_action[t].equal(planner.act(rollout.get_obs(t), rollout.start[t]))
     assert len(learner.expert_action.unique()) > 1
@@ -107,7 +107,7 @@ def test_a_run_imitates_the_planner():
 def test_an_expert_stops_inside_the_success_distance():
     """A policy that resolves distances to 2 mm and stops where the expert stops is within the success distance."""
     env = make_learner(from_dict(TrainingConfig, RUN)).env
-    expert, planner = make_teacher("planner", env), make_reference_agent("planner", env)
+    expert, planner = make_expert("map_planner", env), make_reference_agent("map_planner", env)
     for metres, stops in ((0.196, (True, True)), (0.199, (False, True)), (0.201, (False, False))):
         seen = {name: torch.tensor([[metres, 0.0]]).repeat(8, 1) for name in ("pointgoal", "waypoint")}
         found = [bool((agent.act(seen, torch.zeros(8, dtype=torch.bool)) == STOP).all()) for agent in (expert, planner)]
@@ -117,15 +117,15 @@ def test_an_expert_stops_inside_the_success_distance():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"env": {"sensors": ["depth"]}}, "found 'planner' with sensors depth, expected 'waypoint' among them"),
-        ({"env": {"task": {"name": "flee"}}}, "found 'planner' with the task flee"),
+        ({"env": {"sensors": ["depth"]}}, "found 'map_planner' with sensors depth, expected 'waypoint' among them"),
+        ({"env": {"task": {"name": "flee"}}}, "found 'map_planner' with the task flee"),
         ({"imitation": {"expert": "no_agent"}}, r"imitation\.expert: found 'no_agent'"),
-        ({"imitation": {"expert": "planner", "coef": -1.0}}, r"imitation\.coef: found -1.0"),
+        ({"imitation": {"expert": "map_planner", "coef": -1.0}}, r"imitation\.coef: found -1.0"),
         (
-            {"imitation": {"expert": "planner", "schedule": "cosine"}},
+            {"imitation": {"expert": "map_planner", "schedule": "cosine"}},
             r"imitation\.schedule: found 'cosine', expected one",
         ),
-        ({"imitation": {"expert": "planner", "share": 0.3}}, r"imitation\.share: found 0.3 .*schedule: linear"),
+        ({"imitation": {"expert": "map_planner", "share": 0.3}}, r"imitation\.share: found 0.3 .*schedule: linear"),
         ({"env": {"body": {"control": "velocity"}}}, r"with velocity control"),
     ],
 )

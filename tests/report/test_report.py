@@ -13,8 +13,9 @@ from worlds import write_episodes, write_floor
 
 from batchnav.data.episodes.episode import Episode, Goal, rotation_of
 from batchnav.envs.config import NavConfig, with_options
-from batchnav.evaluation.run import Evaluation, ReferencePlayer
-from batchnav.evaluation.trajectories import Eyes
+from batchnav.evaluation.players import ReferencePlayer
+from batchnav.evaluation.run import Evaluation
+from batchnav.evaluation.trajectories import PoseCameras
 from batchnav.report.breakdown import compared_by, quantiles, straight_line
 from batchnav.report.episodes import MAX_PICTURES, SUBPIXELS, shown_steps
 from batchnav.report.evaluation import bar_ends, listed, to_film, write_report
@@ -28,7 +29,7 @@ CONFIG = with_options(NavConfig(), {"height": 8, "width": 12, "max_steps": 20})
 class Seeing(ReferencePlayer):
     """An agent of which pictures are shown."""
 
-    sees = True
+    env_config = property(lambda self: self.config)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_ways_and_pictures_are_those_that_were_played(evaluation, played, page):
     for number, episode in zip(order, data["episodes"], strict=True):
         for each, text in zip(played, episode["walks"], strict=True):
             way = np.frombuffer(base64.b64decode(text), "<i2").reshape(-1, 3)
-            walk = each.walks[number]
+            walk = each.trajectories[number]
             assert len(way) == len(walk.headings) == each.episodes["steps"][number]
             width = data["plans"][episode["plan"]]["size"][0]
             per_metre = width / (6.0 - 0.2 + 0.8)  # the floor less the agent's radius, and margins
@@ -110,20 +111,20 @@ def test_ways_and_pictures_are_those_that_were_played(evaluation, played, page):
 
 def test_pictures_are_drawn_from_where_the_agent_stood(evaluation):
     """What is drawn anew is what was observed."""
-    (film,) = evaluation.film(Seeing("forward", CONFIG), np.array([2]))
+    (film,) = evaluation.record(Seeing("forward", CONFIG), np.array([2]))
     played = evaluation.play(Seeing("forward", CONFIG))
-    (seen,) = evaluation.pictures(CONFIG, played.episodes["scene"][[2]], [played.walks[2]])
+    (seen,) = evaluation.images_along(CONFIG, played.episodes["scene"][[2]], [played.trajectories[2]])
     np.testing.assert_array_equal(seen["depth"].values, film.images["depth"].values)
-    np.testing.assert_array_equal(played.walks[2].positions, film.positions)
-    np.testing.assert_array_equal(played.walks[2].actions, film.actions)
+    np.testing.assert_array_equal(played.trajectories[2].positions, film.positions)
+    np.testing.assert_array_equal(played.trajectories[2].actions, film.actions)
 
 
 def test_pictures_are_drawn_a_walk_at_a_time(evaluation, played, monkeypatch):
     """A report of many large pictures holds those of one episode."""
     drawn = []
-    monkeypatch.setattr(Eyes, "look", lambda eyes, scene, *pose: drawn.append((scene, *pose)))
-    walks = played[0].walks[:3]
-    for k, _ in enumerate(evaluation.pictures(CONFIG, np.array([1, 0, 1]), walks)):
+    monkeypatch.setattr(PoseCameras, "images_at", lambda eyes, scene, *pose: drawn.append((scene, *pose)))
+    walks = played[0].trajectories[:3]
+    for k, _ in enumerate(evaluation.images_along(CONFIG, np.array([1, 0, 1]), walks)):
         assert len(drawn) == k + 1 and drawn[k][0].tolist() == [(1, 0, 1)[k]] * len(walks[k].headings)
         assert all(found is part for found, part in zip(drawn[k][1:], walks[k], strict=False))
 

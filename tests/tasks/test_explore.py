@@ -7,7 +7,8 @@ import pytest
 import torch
 from rooms import extent, make_room, play, starts
 
-from batchnav.agents.registry import FrontierAgent, RandomAgent
+from batchnav.agents.frontier import FrontierAgent
+from batchnav.agents.simple import RandomAgent
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import CheckpointError, ConfigError

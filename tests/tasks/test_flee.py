@@ -7,7 +7,7 @@ import pytest
 import torch
 from rooms import extent, make_room, play, starts
 
-from batchnav.agents.registry import OracleAgent
+from batchnav.agents.shortest_path import ShortestPathAgent
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.evaluation.play import evaluate
@@ -65,7 +65,7 @@ def test_distance_goes_round_the_wall(rooms):
     start = env.sim.bodies.position.numpy()
     assert reachable == pytest.approx(float(scene.navmesh.geodesic_distance(start, target[None])[0]), abs=ROUNDING)
     assert reachable > math.dist(start[0], target) + 3.0
-    found = evaluate(OracleAgent(env), env, 1)
+    found = evaluate(ShortestPathAgent(env), env, 1)
     assert found["share_of_farthest"][0] > 0.9 and found["steps"][0] < 150
 
 

@@ -10,7 +10,8 @@ from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.scenes import load_scenes
 from batchnav.diagnostics.memory import predict_memory
 from batchnav.envs.nav import NavEnv
-from batchnav.evaluation.run import Evaluation, PolicyPlayer, ReferencePlayer
+from batchnav.evaluation.players import PolicyPlayer, ReferencePlayer
+from batchnav.evaluation.run import Evaluation
 from batchnav.policy import load_policy
 from batchnav.scene.resident import SceneSize
 from batchnav.training.config import TrainingConfig
@@ -46,12 +47,12 @@ def test_a_run_trains_and_its_policy_is_evaluated(floor, tmp_path):
         assert player.config.body == run.env.body
         played = evaluation.play(player)
         assert played.episodes["steps"].shape == (3,)
-    reference = evaluation.play(ReferencePlayer("oracle", run.env))
+    reference = evaluation.play(ReferencePlayer("shortest_path", run.env))
     assert reference.overall["success"].mean == 1.0
-    assert "turns of at most 10°, steps of at most 0.25 m" in evaluation.facts(player)["task"]
-    walk = played.walks[0]
+    assert "turns of at most 10°, steps of at most 0.25 m" in evaluation.describe(player)["task"]
+    walk = played.trajectories[0]
     assert walk.actions.shape == (len(walk.positions), 2) and walk.tilts.shape == walk.headings.shape
-    seen = next(evaluation.pictures(player.config, np.zeros(1, np.int32), [walk]))["depth"]
+    seen = next(evaluation.images_along(player.config, np.zeros(1, np.int32), [walk]))["depth"]
     assert seen.values.shape == (len(walk.positions), 1, 16, 16)
 
 

@@ -7,7 +7,8 @@ from browser import browser
 from test_session import CONFIG, bank  # noqa: F401 (a fixture)
 from worlds import episodes_on, write_episodes, write_floor
 
-from batchnav.evaluation.run import Evaluation, ReferencePlayer
+from batchnav.evaluation.players import ReferencePlayer
+from batchnav.evaluation.run import Evaluation
 from batchnav.report.evaluation import write_report
 from batchnav.view.viewer.session import Session
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.browser
 class Seeing(ReferencePlayer):
     """An agent of which pictures are shown."""
 
-    sees = True
+    env_config = property(lambda self: self.config)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from worlds import episodes_on, write_floor
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.config import NavConfig, nav_config, with_options
 from batchnav.errors import ArgumentError
-from batchnav.evaluation.run import ReferencePlayer
+from batchnav.evaluation.players import ReferencePlayer
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import FORWARD, LEFT, STOP
 from batchnav.types import Material, Surface, Texture, TriangleMesh

@@ -12,7 +12,7 @@ from worlds import episodes_on
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.envs.config import with_options
 from batchnav.errors import EpisodeError
-from batchnav.evaluation.run import ReferencePlayer
+from batchnav.evaluation.players import ReferencePlayer
 from batchnav.sim.bodies import FORWARD
 from batchnav.view.viewer.app import Viewer, open_session
 from batchnav.view.viewer.session import YOU, Session

@@ -22,8 +22,8 @@ from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, DeviceError
-from batchnav.evaluation.run import Player
-from batchnav.evaluation.trajectories import Walk
+from batchnav.evaluation.players import Player
+from batchnav.evaluation.trajectories import Trajectory
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import camera_poses
@@ -332,7 +332,7 @@ class Viewer:
         head = f"episode {episode.episode_id} in {episode.scene_id}, {session.number + 1} of {len(session.episodes)}"
         self.status.content = "  \n".join([head, *lines])
 
-    def _show_agent(self, name: str, walk: Walk, step: int, image: np.ndarray | None) -> None:
+    def _show_agent(self, name: str, walk: Trajectory, step: int, image: np.ndarray | None) -> None:
         """Draw the body as a cylinder, and the camera's frustum with its image."""
         body, camera = self.session.config.body, self.session.camera(name)
         place, colour = f"/agents/{_plain(name)}", self.colours[name]

@@ -10,14 +10,15 @@ import numpy as np
 import torch
 from PIL import Image
 
+from batchnav.agents.registry import without_images
 from batchnav.data.episodes.episode import Episode
 from batchnav.data.episodes.playing import episode_table
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.play import evaluate
-from batchnav.evaluation.run import Player
-from batchnav.evaluation.trajectories import Eyes, Walk, Watched
+from batchnav.evaluation.players import Player
+from batchnav.evaluation.trajectories import PoseCameras, Trajectory, TrajectoryRecorder
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sensors.camera import MAIN, CameraConfig
@@ -37,7 +38,7 @@ MAP_SIZE = 480
 class Track(NamedTuple):
     """An agent's trajectory through an episode, and its metrics."""
 
-    walk: Walk
+    walk: Trajectory
     metrics: dict[str, float]
     """By name; empty while the episode is running."""
 
@@ -56,7 +57,9 @@ class Driver:
         """The trajectory up to the agent's current pose."""
         rows = self.rows if self.ended else [*self.rows, (*self._pose(), STOP)]
         positions, headings, tilts, actions = (np.array(column) for column in zip(*rows, strict=True))
-        return Track(Walk(positions, headings.astype(np.float32), tilts.astype(np.float32), actions), self.metrics)
+        return Track(
+            Trajectory(positions, headings.astype(np.float32), tilts.astype(np.float32), actions), self.metrics
+        )
 
     @torch.inference_mode()
     def step(self, action: int) -> None:
@@ -101,7 +104,7 @@ class Session:
         self.names = [scene.name for scene in bank.scenes]
         self.agents = (*self.players, YOU)
         self._eyes = {
-            name: Eyes(bank, self._config(name), at_once=1, renderer=renderer) for name in self.agents
+            name: PoseCameras(bank, self._config(name), at_once=1, renderer=renderer) for name in self.agents
         }  # fmt: skip
         self._tracks: dict[tuple[str, int], Track] = {}
         self._plans: dict[int, TopDownMap] = {}
@@ -165,7 +168,7 @@ class Session:
         """The user's agent in the current episode, created on first use."""
         if self._driver is None:
             body = dataclasses.replace(self.config.body, control="v1")  # adds looking up and down
-            self._driver = Driver(self._environment(dataclasses.replace(self.config, body=body), sees=False))
+            self._driver = Driver(self._environment(without_images(dataclasses.replace(self.config, body=body))))
         return self._driver
 
     def failed(self, name: str) -> bool:
@@ -188,7 +191,7 @@ class Session:
         walk = self.track(name).walk
         k = min(step, len(walk.headings) - 1)
         scene = np.array([self.scene_index], np.int32)
-        images = self._eyes[name].look(
+        images = self._eyes[name].images_at(
             scene, *(part[k : k + 1] for part in (walk.positions, walk.headings, walk.tilts))
         )
         return {sensor: colour(values[0], spec) for sensor, (spec, values) in images.items()}
@@ -220,14 +223,13 @@ class Session:
 
     def _play(self, player: Player) -> Track:
         """Play the current episode once."""
-        env = self._environment(player.config, player.sees)
-        agent = Watched(player.enter(env), env)
+        env = self._environment(player.env_config)
+        agent = TrajectoryRecorder(player.make_agent(env), env)
         found = evaluate(agent, env, 1)
-        return Track(agent.walks(1)[0], {m.name: float(found[m.name][0]) for m in env.task.metric_specs})
+        return Track(agent.trajectories(1)[0], {m.name: float(found[m.name][0]) for m in env.task.metric_specs})
 
-    def _environment(self, config: NavConfig, sees: bool) -> NavEnv:
-        """An environment for the current episode; without sensors unless `sees`."""
+    def _environment(self, config: NavConfig) -> NavEnv:
+        """An environment for the current episode."""
         table = episode_table([self.episode], self.names, self.bank.device)
-        config = config if sees else dataclasses.replace(config, sensors=())
-        renderer = self.renderer if sees else "raycast"
+        renderer = self.renderer if config.sensors else "raycast"
         return NavEnv(self.bank, 1, task=config.task_name, config=config, episodes=table, renderer=renderer)

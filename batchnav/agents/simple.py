@@ -1,0 +1,78 @@
+"""Agents that read the goal sensor alone: forward, random and greedy. They stop within the success distance."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from batchnav.envs.nav import NavEnv
+from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
+
+GOAL_SENSOR = "pointgoal"
+"""Name of the observation [distance in metres, angle to the left in radians] of a goal."""
+
+
+class ForwardAgent:
+    """Moves forward, and stops within `radius` of the goal in tasks with a goal sensor.
+
+    Args:
+        env: environment to act in.
+        radius: distance to the goal at which the agent stops, metres; None: the task's success distance.
+    """
+
+    def __init__(self, env: NavEnv, radius: float | None = None):
+        self.radius = env.task.target_radius if radius is None else radius
+
+    def reset(self, num_envs: int) -> None:
+        """Do nothing: the agent keeps no state."""
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """Actions i64 [N]."""
+        actions = self.move(observations, len(episode_start), episode_start.device)
+        if GOAL_SENSOR not in observations:
+            return actions
+        return torch.where(observations[GOAL_SENSOR][:, 0] < self.radius, STOP, actions)
+
+    def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
+        """Actions outside the stopping radius, i64 [N]."""
+        return torch.full((n,), FORWARD, device=device)
+
+
+class RandomAgent(ForwardAgent):
+    """Moves forward, left or right with equal probability, and stops as `ForwardAgent` does.
+
+    Args:
+        env: environment to act in.
+        radius: distance to the goal at which the agent stops, metres; None: the task's success distance.
+        seed: seed of the actions; each `reset` starts the sequence again.
+    """
+
+    def __init__(self, env: NavEnv, radius: float | None = None, seed: int = 0):
+        super().__init__(env, radius)
+        self.generator, self.seed = torch.Generator(env.device), seed
+
+    def reset(self, num_envs: int) -> None:
+        """Start the random sequence again."""
+        self.generator.manual_seed(self.seed)
+
+    def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
+        """Random moves, i64 [N]."""
+        return torch.randint(FORWARD, RIGHT + 1, (n,), generator=self.generator, device=device)
+
+
+class GreedyAgent(ForwardAgent):
+    """Turns towards the goal, moves forward when the goal is at most half a turn off, and stops at the goal."""
+
+    sensor = GOAL_SENSOR
+    """Name of the observation [distance, angle to the left] that the agent steers by."""
+
+    def __init__(self, env: NavEnv, radius: float | None = None):
+        super().__init__(env, radius)
+        self.tolerance = math.radians(env.config.body.widest_turn_deg) / 2
+
+    def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
+        """Forward moves, or turns towards the goal, i64 [N]."""
+        angle = observations[self.sensor][:, 1]
+        turn = torch.where(angle > 0, LEFT, RIGHT)
+        return torch.where(angle.abs() <= self.tolerance, FORWARD, turn)
