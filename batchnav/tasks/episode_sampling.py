@@ -20,10 +20,17 @@ from batchnav.geometry.point import keep_point, point_at, squared_distance
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime.kernels.arrays import check_tensor
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, device_function, exact_cuda_kernel, lean_function
+from batchnav.runtime.kernels.decorators import (
+    cpu_kernel,
+    cuda,
+    device_function,
+    exact_cuda_kernel,
+    inline_function,
+    lean_function,
+)
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.bodies import Bodies, keep_start
+from batchnav.sim.bodies import keep_start
 from batchnav.sim.episodes import FIRST_DRAW, NO_AGENT, agent_number, sample_scene
 from batchnav.sim.positions import check_positions
 from batchnav.sim.simulator import NO_EPISODE
@@ -85,31 +92,6 @@ class EpisodeTable(NamedTuple):
         return cls(torch.zeros(0, dtype=torch.int32, device=device), start, torch.zeros(0, device=device), goal)
 
 
-class NextEpisode(NamedTuple):
-    """Every agent's next episode, drawn while the running one lasts, so that no step waits for the search."""
-
-    scene: torch.Tensor
-    """i32 [N]."""
-    position: torch.Tensor
-    """f32 [N, 3]: where it begins."""
-    heading: torch.Tensor
-    """f32 [N], radians."""
-    goal: torch.Tensor
-    """f32 [N, 3]."""
-    distance: torch.Tensor
-    """f32 [N]: geodesic, from start to goal."""
-    table_index: torch.Tensor
-    """i32 [N]: row of the episode table, -1 where there is none."""
-
-    @classmethod
-    def empty(cls, n: int, device: torch.device) -> NextEpisode:
-        """Of `n` agents."""
-        bodies = Bodies.empty(n, device)
-        goal, distance = torch.zeros(n, 3, device=device), torch.zeros(n, device=device)
-        table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
-        return cls(bodies.scene, bodies.position, bodies.heading, goal, distance, table_index)
-
-
 # One agent.
 
 
@@ -168,32 +150,40 @@ def keep_episode(i, scene, heading, start, goal, distance, table_index, next_out
     next_out.distance[i], next_out.table_index[i] = distance, table_index
 
 
-@lean_function
-def take_from_table(i, episode, nav, table, num_agents, scratch, row, next_out):
-    """The agent's next episode is the table's next for it; beyond its end it begins again, which evaluation ignores."""
+@inline_function
+def table_row(i, episode, table, num_agents):
+    """Row of the table that agent i plays next, and its `table_index`.
+
+    After the last row an agent plays the table again; `table_index` is -1 then, and evaluation ignores the episode.
+    """
     rows = table.scene.shape[0]
     index = np.int64(i) + np.int64(episode) * np.int64(num_agents)
-    table_index = np.int32(index) if index < rows else np.int32(-1)
-    index %= rows
-    start, goal = point_at(index, table.start), point_at(index, table.goal)
-    distance = geodesic_distance(nav, table.scene[index], start, goal, scratch, row)
-    keep_episode(i, table.scene[index], table.heading[index], start, goal, distance, table_index, next_out)
+    return index % rows, np.int32(index) if index < rows else np.int32(-1)
 
 
 @lean_function
-def limits_of(settings):
+def take_from_table(i, episode, nav, table, num_agents, scratch, row, next_out):
+    """The agent's next episode is its next one in the table."""
+    k, table_index = table_row(i, episode, table, num_agents)
+    start, goal = point_at(k, table.start), point_at(k, table.goal)
+    distance = geodesic_distance(nav, table.scene[k], start, goal, scratch, row)
+    keep_episode(i, table.scene[k], table.heading[k], start, goal, distance, table_index, next_out)
+
+
+@lean_function
+def limits_of(parameters):
     """What `try_candidate` holds a candidate to."""
-    return settings.closest_goal, settings.furthest_goal, settings.min_detour_ratio
+    return parameters.closest_goal, parameters.furthest_goal, parameters.min_detour_ratio
 
 
 @lean_function
-def sample_one(i, nav, bodies, sampling, table, settings, scratch, row, next_out, errors_out):
+def sample_one(i, nav, bodies, sampling, table, parameters, scratch, row, next_out, errors_out):
     """Draw the agent's next episode: the table's next for this agent, or the first candidate that makes one."""
     episode = bodies.episode[i] + np.int32(1)
     if table.scene.shape[0] > 0:
         take_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, row, next_out)
         return
-    seed, limits = sampling.seed[0], limits_of(settings)
+    seed, limits = sampling.seed[0], limits_of(parameters)
     scene, heading = sample_scene(i, episode, sampling)
     agent = agent_number(i, sampling)
     goal = sample_goal(agent, episode, 0, nav, scene, seed)
@@ -216,7 +206,7 @@ def sampling_threads(num_envs: int) -> int:
 
 
 @cpu_kernel
-def sample_cpu(nav, bodies, queued, sampling, table, settings, chunks, scratch, next_out, errors_out):
+def sample_cpu(nav, bodies, queued, sampling, table, parameters, chunks, scratch, next_out, errors_out):
     """`sample_one` of the queued agents."""
     n = np.int64(queued.count[0])
     for chunk in prange(chunks):
@@ -224,17 +214,17 @@ def sample_cpu(nav, bodies, queued, sampling, table, settings, chunks, scratch, 
         for k in range(row * n // chunks, (row + 1) * n // chunks):
             i = np.int64(queued.agents[k])
             if i != NO_AGENT:
-                sample_one(i, nav, bodies, sampling, table, settings, scratch, row, next_out, errors_out)
+                sample_one(i, nav, bodies, sampling, table, parameters, scratch, row, next_out, errors_out)
 
 
 @exact_cuda_kernel
-def sample_cuda(nav, bodies, queued, sampling, table, settings, scratch, next_out, errors_out):
+def sample_cuda(nav, bodies, queued, sampling, table, parameters, scratch, next_out, errors_out):
     """`sample_one` of the queued agents; SEARCHERS neighbouring threads try an agent's candidates side by side."""
     thread = cuda.grid(1)
     searcher = thread % SEARCHERS
     shift = cuda.laneid // SEARCHERS * SEARCHERS
     group = ((1 << SEARCHERS) - 1) << shift
-    seed, limits = sampling.seed[0], limits_of(settings)
+    seed, limits = sampling.seed[0], limits_of(parameters)
     for k in range(thread // SEARCHERS, queued.count[0], cuda.gridsize(1) // SEARCHERS):
         i = np.int64(queued.agents[k])
         episode = bodies.episode[i] + np.int32(1)
@@ -257,3 +247,7 @@ def sample_cuda(nav, bodies, queued, sampling, table, settings, scratch, next_ou
             first += SEARCHERS
         if hits == 0 and searcher == 0:
             errors_out[NO_EPISODE] = scene + np.int32(1)
+
+
+SAMPLE = sample_cpu, sample_cuda
+"""The kernel that samples pairs of start and goal, in its CPU and CUDA forms."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +19,12 @@ from batchnav.geometry.point import point_at
 from batchnav.navmesh.locate import nearest_polygon
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
-from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.sim.episodes import NO_AGENT
 from batchnav.sim.simulator import NO_EPISODE, Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.goal_free import ProgressTask, progress_metrics, score_progress
+from batchnav.tasks.steps import bind
 from batchnav.tasks.visited_cells import (
     MAX_MARKS,
     box_of_island,
@@ -88,17 +87,17 @@ class ExploreState(NamedTuple):
 
 
 @lean_function
-def score_one(i, transition, settings, state_out, cells_out, area_out, metrics_out, reward_out):
+def score_one(i, transition, parameters, state_out, cells_out, area_out, metrics_out, reward_out):
     """Cells, reward and metrics of a step, from its transition."""
     progress = transition.progress[i]
     if transition.moved[i]:
-        frame = start_frame(point_at(i, transition.start), transition.start_heading[i], settings.cell_size)
+        frame = start_frame(point_at(i, transition.start), transition.start_heading[i], parameters.cell_size)
         cell, count = cell_of(point_at(i, transition.position), frame), np.int32(progress)
         if count < cells_out.shape[1] and not was_visited(i, cell, count, cells_out):
             cells_out[i, count] = cell
             progress += np.float32(1.0)
-    area_out[i] = progress * settings.cell_size * settings.cell_size
-    reward = settings.cell_reward * (progress - transition.progress[i])
+    area_out[i] = progress * parameters.cell_size * parameters.cell_size
+    reward = parameters.cell_reward * (progress - transition.progress[i])
     score_progress(i, transition, progress, reward, state_out, metrics_out, reward_out)
 
 
@@ -165,30 +164,28 @@ class Explore(ProgressTask):
         self._count()
 
     def _bind_counting(self) -> None:
-        """Lay out the launches of the kernels below."""
+        """Lay out the arguments of the kernels below."""
         sim, n, config = self.sim, self.sim.num_envs, self.config
-        settings = ExploreParameters(np.float32(config.cell_size), np.float32(config.cell_reward))
+        parameters = ExploreParameters(np.float32(config.cell_size), np.float32(config.cell_reward))
         area, transition = view(self.metrics["area"]), view(self.transition)
         written = view(self.progress_state), view(self.cells), area, view(self.metric_tensors), view(self.reward)
-        read = sim.bank.navmesh_view, view(sim.queue), settings.cell_size
-        counted = view(self._marks), view(self.next_episode), sim.error_flags
-        if sim.device.type == "cpu":
-            self._score: Callable[[], Any] = partial(score_cpu, transition, settings, *written)
-            self._count: Callable[[], Any] = partial(count_cpu, *read, min(n, sim.chunks, COUNTING_WARPS), *counted)
-            return
-        self._score = BoundKernel(score_cuda, n, transition, settings, *written)
-        threads = min(n, COUNTING_WARPS) * WARP
-        self._count = BoundKernel(count_cuda, threads, *read, *counted, block=WARP)
+        self._score: Callable[[], Any] = bind(sim, (score_cpu, score_cuda), (transition, parameters), written)
+        read = sim.bank.navmesh_view, view(sim.queue), parameters.cell_size
+        rows = min(n, COUNTING_WARPS)
+        self._count: Callable[[], Any] = bind(
+            sim, (count_cpu, count_cuda), read, (view(self.next_episode), sim.error_flags), view(self._marks),
+            chunks=min(rows, sim.chunks), threads=rows * WARP, block=WARP,
+        )  # fmt: skip
 
 
 # All agents.
 
 
 @cpu_kernel
-def score_cpu(transition, settings, state_out, cells_out, area_out, metrics_out, reward_out):
+def score_cpu(transition, parameters, state_out, cells_out, area_out, metrics_out, reward_out):
     """`score_one` of every agent."""
     for i in prange(reward_out.shape[0]):
-        score_one(np.int64(i), transition, settings, state_out, cells_out, area_out, metrics_out, reward_out)
+        score_one(np.int64(i), transition, parameters, state_out, cells_out, area_out, metrics_out, reward_out)
 
 
 @cpu_kernel
@@ -204,11 +201,11 @@ def count_cpu(nav, queued, cell_size, chunks, marks_out, next_out, errors_out):
 
 
 @exact_cuda_kernel
-def score_cuda(transition, settings, state_out, cells_out, area_out, metrics_out, reward_out):
+def score_cuda(transition, parameters, state_out, cells_out, area_out, metrics_out, reward_out):
     """`score_one` of every agent."""
     i = cuda.grid(1)
     if i < reward_out.shape[0]:
-        score_one(i, transition, settings, state_out, cells_out, area_out, metrics_out, reward_out)
+        score_one(i, transition, parameters, state_out, cells_out, area_out, metrics_out, reward_out)
 
 
 @exact_cuda_kernel

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,13 @@ from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
-from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.sim.episodes import NO_AGENT
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.formulas import path_efficiency
 from batchnav.tasks.goal_free import ProgressTask, progress_metrics, score_progress, share_of
+from batchnav.tasks.steps import bind
 from batchnav.types import Metric
 
 SAMPLING_THREADS = 32768
@@ -137,21 +136,17 @@ class Flee(ProgressTask):
         self._find_farthest()
 
     def _bind_measuring(self) -> None:
-        """Lay out the launches of the kernels below."""
-        sim, n = self.sim, self.sim.num_envs
-        nav, scale, queue = sim.bank.navmesh_view, np.float32(self.config.distance_reward), view(sim.queue)
-        transition, next_episode, candidates = view(self.transition), view(self.next_episode), view(self.own[0])
+        """Lay out the arguments of the kernels below."""
+        sim, scale = self.sim, np.float32(self.config.distance_reward)
+        nav, queue, transition = sim.bank.navmesh_view, view(sim.queue), view(self.transition)
         written = view(self.progress_state), view(self.metrics["ppl"]), view(self.metric_tensors), view(self.reward)
-        if sim.device.type == "cpu":
-            chunks, scratch = sim.chunks, self.scratch
-            self._score: Callable[[], Any] = partial(score_cpu, nav, transition, scale, chunks, scratch, *written)
-            self._find_farthest: Callable[[], Any] = partial(
-                farthest_cpu, nav, queue, chunks, scratch, candidates, next_episode
-            )
-            return
-        self._score = BoundKernel(score_cuda, n, nav, transition, scale, self.scratch, *written, block=SEARCH_BLOCK)
-        self._find_farthest = BoundKernel(
-            farthest_cuda, sampling_threads(n), nav, queue, *self.scratch_beside, candidates, next_episode, block=BLOCK
+        self._score: Callable[[], Any] = bind(
+            sim, (score_cpu, score_cuda), (nav, transition, scale), written, self.scratch, block=SEARCH_BLOCK
+        )
+        sampled = view(self.own[0]), view(self.next_episode)
+        threads, scratch = sampling_threads(sim.num_envs), self.sampling_scratch
+        self._find_farthest: Callable[[], Any] = bind(
+            sim, (farthest_cpu, farthest_cuda), (nav, queue), sampled, scratch, threads=threads, block=BLOCK
         )
 
 

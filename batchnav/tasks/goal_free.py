@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,17 +19,16 @@ import torch
 from numba import prange
 
 from batchnav.geometry.point import keep_point, point_at
-from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
-from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.runtime.kernels.rng import uniform4
-from batchnav.sim.bodies import Bodies, begin_episode, calls_stop, end_episode, is_invalid, keep_start, step_body
+from batchnav.sim.bodies import Bodies, begin_episode, is_invalid, keep_start
 from batchnav.sim.episodes import FIRST_DRAW, NO_AGENT, agent_number, sample_scene
 from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
 from batchnav.tasks.config import TaskConfig
-from batchnav.tasks.episode_sampling import MAX_CANDIDATES, MIN_ISLAND_RADIUS, EpisodeTable
+from batchnav.tasks.episode_sampling import MAX_CANDIDATES, MIN_ISLAND_RADIUS, EpisodeTable, table_row
+from batchnav.tasks.steps import FINITE, advance_body, bind, bind_advance, bind_begin, record_step_metrics
 from batchnav.types import Metric, ObservationSource
 
 
@@ -139,30 +137,24 @@ def progress_metrics(progress: Metric, share: Metric) -> tuple[Metric, ...]:
 
 @lean_function
 def advance_one(i, actions, nav, state, body, max_steps, scratch, row, bodies_out, transition_out):
-    """Walk, end, and leave the transition."""
+    """Move the body, flag the end of its episode, and record the step for scoring."""
     first = bodies_out.steps[i] == np.int32(0)
-    transition_out.scene[i] = bodies_out.scene[i]
-    transition_out.moved[i] = step_body(i, actions, nav, body, scratch, row, bodies_out)
-    end_episode(i, calls_stop(i, actions, body), max_steps, bodies_out)
-    keep_point(i, point_at(i, bodies_out.position), transition_out.position)
+    advance_body(i, actions, nav, body, max_steps, scratch, row, bodies_out, transition_out)
     keep_point(i, point_at(i, bodies_out.start), transition_out.start)
     transition_out.heading[i], transition_out.start_heading[i] = bodies_out.heading[i], bodies_out.start_heading[i]
-    transition_out.path_length[i], transition_out.collisions[i] = bodies_out.path_length[i], bodies_out.collisions[i]
-    transition_out.steps[i], transition_out.reachable[i] = bodies_out.steps[i], state.reachable[i]
+    transition_out.reachable[i] = state.reachable[i]
     transition_out.progress[i] = np.float32(0.0) if first else state.progress[i]
     transition_out.episode_return[i] = np.float32(0.0) if first else state.episode_return[i]
 
 
 @lean_function
 def score_progress(i, transition, progress, reward, state_out, metrics_out, reward_out):
-    """Write down what a step was worth."""
+    """Write progress, reward and all metrics of a step."""
     episode_return = transition.episode_return[i] + reward
     state_out.progress[i], state_out.episode_return[i] = progress, episode_return
     metrics_out.progress[i] = progress
     metrics_out.share[i] = share_of(progress, transition.reachable[i])
-    metrics_out.collisions[i] = np.float32(transition.collisions[i])
-    metrics_out.path_length[i], metrics_out.steps[i] = transition.path_length[i], np.float32(transition.steps[i])
-    metrics_out.return_[i] = episode_return
+    record_step_metrics(i, transition, episode_return, metrics_out)
     reward_out[i] = reward
 
 
@@ -203,13 +195,9 @@ def keep_episode(i, scene, start, heading, table_index, next_out):
 def sample_one(i, nav, bodies, sampling, table, next_out, errors_out):
     """Draw the agent's next start: the table's next for it, or uniform over the islands of radius >= 1.5 m."""
     episode = bodies.episode[i] + np.int32(1)
-    rows = table.scene.shape[0]
-    if rows > 0:  # beyond the table's end it begins again, which evaluation ignores
-        index = np.int64(i) + np.int64(episode) * np.int64(bodies.scene.shape[0])
-        table_index = np.int32(index) if index < rows else np.int32(-1)
-        index %= rows
-        start = point_at(index, table.start)
-        keep_episode(i, table.scene[index], start, table.heading[index], table_index, next_out)
+    if table.scene.shape[0] > 0:
+        row, table_index = table_row(i, episode, table, bodies.scene.shape[0])
+        keep_episode(i, table.scene[row], point_at(row, table.start), table.heading[row], table_index, next_out)
         return
     scene, heading = sample_scene(i, episode, sampling)
     agent = agent_number(i, sampling)
@@ -250,31 +238,22 @@ class ProgressTask:
         self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
         self.no_episode_message = f"no start found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m"
         kept = self.arrays(n, device, config)
-        (
-            self.progress_state,
-            self.transition,
-            self.next_episode,
-            self.metric_tensors,
-            self.reward,
-            further,
-            *self.own,
-        ) = kept
+        self.progress_state, self.transition, self.next_episode, *kept = kept
+        self.metric_tensors, self.reward, further, *self.own = kept
         self.state: Any = self.progress_state
         names = (metric.name for metric in self.metric_specs)
         self.metrics: Mapping[str, torch.Tensor] = dict(zip(names, (*self.metric_tensors, *further), strict=True))
         self.observations: Mapping[str, torch.Tensor] = {}
         self.relative_goal: torch.Tensor | None = None
         self.episode_info: Mapping[str, torch.Tensor] = {"reachable": self.progress_state.reachable}
-        finite = -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)
         self.ranges: dict[str, tuple[float, float]] = {
-            "target": finite, "progress": finite, "table_index": (-1, self.num_fixed - 1)
+            "target": FINITE, "progress": FINITE, "table_index": (-1, self.num_fixed - 1)
         }  # fmt: skip
         self.target: torch.Tensor | None = None
         self.target_radius = 0.0
-        self.scratch, *self.scratch_beside = (
-            sim.search_scratch(rows) for rows in self.search_rows(n, device, sim.chunks)
-        )
-        """Memory for the searches of steps, and for those of episodes that are drawn beside them."""
+        self.scratch, *beside = (sim.search_scratch(rows) for rows in self.search_rows(n, device, sim.chunks))
+        self.sampling_scratch = beside[0] if beside else self.scratch
+        """Scratch memory for the searches of steps, and for those of episodes that are sampled at the same time."""
         self._bind()
 
     @staticmethod
@@ -322,46 +301,16 @@ class ProgressTask:
         self.sample_starts()
 
     def _bind(self) -> None:
-        """Lay out the launches: actions are all that changes from step to step."""
-        sim, n, max_steps = self.sim, self.sim.num_envs, np.int32(self.max_steps)
-        nav, body, error_flags = sim.bank.navmesh_view, sim.body, sim.error_flags
+        """Lay out the arguments of the kernels; between steps only the actions change."""
+        sim, max_steps = self.sim, np.int32(self.max_steps)
+        nav, errors = sim.bank.navmesh_view, sim.error_flags
         bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, self.episodes))
         state, transition, next_episode = map(view, (self.progress_state, self.transition, self.next_episode))
-        if sim.device.type == "cpu":
-            self.advance = lambda actions: advance_cpu(
-                actions.numpy(), nav, state, body, max_steps, sim.chunks, self.scratch, bodies, transition
-            )
-            self.begin_episodes = lambda everyone: begin_cpu(everyone, next_episode, bodies, state, queue)
-            self.sample_starts: Callable[[], Any] = partial(
-                sample_cpu, nav, bodies, queue, sampling, table, next_episode, error_flags
-            )
-            return
-        actions = view(sim.body_config.empty_actions(n, sim.device))
-        advance_all = BoundKernel(
-            advance_cuda,
-            n,
-            actions,
-            nav,
-            state,
-            body,
-            max_steps,
-            self.scratch,
-            bodies,
-            transition,
-            error_flags,
-            block=SEARCH_BLOCK,
-        )
-
-        def advance(actions: torch.Tensor) -> None:
-            advance_all.change(0, actions.data_ptr())
-            advance_all()
-
-        self.advance = advance
-        begins = [
-            BoundKernel(begin_cuda, n, everyone, next_episode, bodies, state, queue) for everyone in (False, True)
-        ]
-        self.begin_episodes = lambda everyone: begins[everyone]()
-        self.sample_starts = BoundKernel(sample_cuda, n, nav, bodies, queue, sampling, table, next_episode, error_flags)
+        moved = nav, state, sim.body, max_steps
+        self.advance = bind_advance(sim, (advance_cpu, advance_cuda), moved, (bodies, transition), self.scratch)
+        self.begin_episodes = bind_begin(sim, (begin_cpu, begin_cuda), next_episode, (bodies, state, queue))
+        read = nav, bodies, queue, sampling, table
+        self.sample_starts: Callable[[], Any] = bind(sim, (sample_cpu, sample_cuda), read, (next_episode, errors))
 
 
 # All agents: on the CPU in chunks, each with a row of memory to search in; on CUDA one per thread.

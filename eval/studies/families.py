@@ -26,7 +26,7 @@ from batchnav.report.results import append_rows
 from batchnav.report.terminal import print_agents
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.bundled import EPISODES
-from batchnav.tasks.pointnav import METRIC_SPECS
+from batchnav.tasks.goal_state import METRIC_SPECS
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from batchnav.evaluation.play import evaluate, record
 from batchnav.scene.scene import make_scene
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.pointnav import METRICS
+from batchnav.tasks.goal_state import METRICS
 from batchnav.types import TriangleMesh
 
 SOUTH_EAST, EAST, SOUTH = -3 * math.pi / 4, -math.pi / 2, math.pi

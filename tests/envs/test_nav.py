@@ -17,7 +17,8 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize
 from batchnav.scene.scene import make_scene
 from batchnav.tasks import TASKS
-from batchnav.tasks.pointnav import PointNav, PointNavConfig, advance_cpu
+from batchnav.tasks.goal_kernels import advance_cpu
+from batchnav.tasks.pointnav import PointNav, PointNavConfig
 from batchnav.types import TriangleMesh
 
 N = 6

@@ -15,7 +15,7 @@ from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.errors import ArgumentError, BatchnavError, CheckpointError, ConfigError, EpisodeError
 from batchnav.evaluation.intervals import summarise
 from batchnav.report.terminal import print_scenes
-from batchnav.tasks.pointnav import METRIC_SPECS, METRICS
+from batchnav.tasks.goal_state import METRIC_SPECS, METRICS
 
 
 def test_greedy_on_open_floors(rooms, tmp_path):

@@ -10,7 +10,7 @@ from batchnav.ppo.loss import LossStats
 from batchnav.ppo.stats import Timer, UpdateStats
 from batchnav.report.charts import BOTTOM, COLOURS, LEARNING, LEFT, MAX_POINTS, RIGHT, TOP, Rows, charts, short
 from batchnav.report.metrics import load_metrics, series, smooth
-from batchnav.tasks.pointnav import METRICS
+from batchnav.tasks.goal_state import METRICS
 from batchnav.training.loop import summary
 
 SHOWN = {"success": (0.0, 1.0), "spl": (0.0, 1.0)}

@@ -19,7 +19,7 @@ from batchnav.evaluation.trajectories import PoseCameras
 from batchnav.report.breakdown import compared_by, quantiles, straight_line
 from batchnav.report.episodes import MAX_PICTURES, SUBPIXELS, shown_steps
 from batchnav.report.evaluation import bar_ends, listed, to_film, write_report
-from batchnav.tasks.pointnav import METRIC_SPECS
+from batchnav.tasks.goal_state import METRIC_SPECS
 from batchnav.types import Metric, Spec
 from batchnav.view.mosaic import HOLE, colour
 

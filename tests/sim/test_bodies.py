@@ -16,9 +16,9 @@ from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, BodyConfig
-from batchnav.tasks import goal_free as progress
-from batchnav.tasks import pointnav
+from batchnav.tasks import goal_free, goal_kernels, pointnav
 from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.tasks.goal_state import GoalParameters
 from batchnav.types import TriangleMesh
 from batchnav.view.topdown import navigable_triangles
 
@@ -241,11 +241,11 @@ def test_kernels_of_speeds_compile_for_the_gpu(room, compile_ptx):
         actions, nav, scratch = np.zeros((n, 2), np.float32), sim.bank.navmesh_view, sim.search_scratch(n)
         bodies, transition = view(sim.bodies), view(task.transition)
         if isinstance(task, pointnav.PointNav):
-            settings, pointgoal = pointnav.PointNavParameters.of(task.config), view(task.observations["pointgoal"])
-            kernel, walked = pointnav.advance_cuda, (bodies, transition, pointgoal, sim.error_flags)
-            arguments = actions, nav, view(task.state), sim.body, settings, scratch, *walked
+            parameters = view(GoalParameters.of(task.config, task.places))
+            kernel, moved = goal_kernels.advance_cuda, (bodies, transition, view(task.live_goal), sim.error_flags)
+            arguments = actions, nav, view(task.goal_state), sim.body, parameters, scratch, *moved
         else:
-            kernel = progress.advance_cuda
+            kernel = goal_free.advance_cuda
             arguments = (
                 actions,
                 nav,

@@ -1,0 +1,192 @@
+"""`GoalTask`, the base of tasks with a goal: PointNav now; image goals and object goals need one file each.
+
+A subclass says what differs. Everything else is here and in `tasks/goal_kernels.py`: steps, success, SPL, reward,
+fixed episodes, resuming.
+
+Goals: a point; or a set of places, such as the view points of all objects of a category (`goal_places`, and
+`next_episode.goal_range` of every episode), of which the nearest counts. An episode may also have a goal heading and a
+category: `optional` names the fields in use, and `sample_episodes` fills them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from batchnav.config import in_range
+from batchnav.navmesh.heap import SEARCH_BLOCK
+from batchnav.runtime.kernels.arrays import view
+from batchnav.sim.simulator import Simulator
+from batchnav.tasks.config import TaskConfig
+from batchnav.tasks.episode_sampling import (
+    MAX_CANDIDATES,
+    SAMPLE,
+    SAMPLING_BLOCK,
+    EpisodeTable,
+    sampling_threads,
+)
+from batchnav.tasks.goal_kernels import ADVANCE, BEGIN, MEASURE, SCORE
+from batchnav.tasks.goal_state import (
+    METRIC_SPECS,
+    METRICS,
+    GoalMetrics,
+    GoalParameters,
+    GoalState,
+    GoalTransition,
+    NextEpisode,
+)
+from batchnav.tasks.steps import FINITE, KernelPair, bind, bind_advance, bind_begin
+from batchnav.types import Metric, ObservationSource
+
+
+@dataclass(frozen=True)
+class GoalTaskConfig(TaskConfig):
+    """Configuration that all tasks with a goal share. Defaults: Habitat's `habitat_pointnav_v1`."""
+
+    success_distance: float = 0.2
+    """Geodesic distance to the goal in metres below which a stop succeeds."""
+    slack_reward: float = -0.01
+    """Reward of every step."""
+    success_reward: float = 2.5
+    """Reward of a success, multiplied by SPL."""
+    closest_goal: float = 1.0
+    furthest_goal: float = 30.0
+    """Sampled episodes have a geodesic distance in [closest_goal, furthest_goal] metres."""
+    min_detour_ratio: float = 1.1
+    """Ratio of geodesic to Euclidean distance below which most sampled episodes are rejected (Habitat's rule)."""
+
+    def validate(self) -> None:
+        """ConfigError where a value is out of range."""
+        super().validate()
+        in_range(self, "success_distance", 1e-3, 100.0)
+        in_range(self, "slack_reward", -1e6, 1e6)
+        in_range(self, "success_reward", -1e6, 1e6)
+        in_range(self, "closest_goal", 0.0, 1e3)
+        in_range(self, "furthest_goal", self.closest_goal + 1e-3, 1e4)
+        in_range(self, "min_detour_ratio", 1.0, 10.0)
+
+
+class GoalTask:
+    """A `batchnav.types.Task` with a goal, for the N agents of a simulator.
+
+    Args:
+        sim: the simulator whose bodies move.
+        config: the configuration.
+        episodes: fixed episodes to play instead of sampled ones. EpisodeError where kernels cannot play them.
+    """
+
+    Config: type = GoalTaskConfig
+    title = "Goal"
+    episode_file = "{split}.json.gz"
+    reference_agents: tuple[str, ...] = ("random", "forward", "shortest_path")
+    metric_specs: tuple[Metric, ...] = METRIC_SPECS
+    goal_images: Mapping[str, str] = {}
+    optional: frozenset[str] = frozenset()
+    """Fields of `goal_state.OPTIONAL` that the task uses."""
+    success_angle = math.pi
+    """Radians between the agent's heading and the goal heading within which a stop succeeds; pi: any heading."""
+    score_kernels: KernelPair = SCORE
+    """Replaced by a task whose success or reward has another form."""
+    sample_kernels: KernelPair = SAMPLE
+    """Replaced by a task that samples starts and goals by other rules."""
+
+    def __init__(self, sim: Simulator, config: Any, episodes: EpisodeTable | None = None):
+        n, device = sim.num_envs, sim.device
+        self.config, self.sim = config, sim
+        self.episodes = EpisodeTable.empty(device) if episodes is None else episodes
+        self.episodes.check(sim.bank)
+        self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
+        self.no_episode_message = (
+            f"no episode found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m with points "
+            f"{config.closest_goal:g} to {config.furthest_goal:g} m apart"
+        )
+        kept = self.arrays(n, device, config)
+        self.goal_state, self.transition, self.next_episode, self.metric_tensors, self.reward, *shown = kept
+        self.live_goal, self.start_goal = shown[0], shown[-1]
+        """f32 [N, 2]: distance in metres and bearing in radians of the goal, now and at the episode's start. One tensor
+        unless `keeps_start_goal(config)`."""
+        self.state: Any = self.goal_state.in_use()
+        self.metrics: Mapping[str, torch.Tensor] = dict(zip(METRICS, self.metric_tensors, strict=True))
+        self.observations: Mapping[str, torch.Tensor] = {}
+        self.relative_goal: torch.Tensor | None = None
+        self.goal_position, self.goal_heading = self.goal_state.goal, self.goal_state.goal_heading
+        self.places = self.goal_places()
+        used = {"goal": FINITE, "table_index": (-1, self.num_fixed - 1)}
+        optional = {"goal_heading": FINITE, "goal_range": (0, len(self.places)), "category": (0, 2**31 - 1)}
+        self.ranges: dict[str, tuple[float, float]] = used | {name: optional[name] for name in self.optional}
+        self.episode_info: Mapping[str, torch.Tensor] = {"start_distance": self.goal_state.start_distance}
+        self.target: torch.Tensor | None = self.goal_state.goal
+        self.target_radius = config.success_distance
+        self._bind()
+
+    @staticmethod
+    def sources(config: Any) -> tuple[ObservationSource, ...]:
+        """None: a subclass says what agents observe of the goal."""
+        return ()
+
+    def goal_places(self) -> torch.Tensor:
+        """Places of all goals of the bank's scenes, f32 [P, 3]. Without rows where the goal is one point."""
+        return torch.zeros(0, 3, device=self.sim.device)
+
+    @classmethod
+    def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
+        """All tensors of `n` agents: state, transition, next episode, metrics, reward, the goal in the agent's frame."""
+        records = (record.empty(n, device, cls.optional) for record in (GoalState, GoalTransition, NextEpisode))
+        metrics, reward = GoalMetrics(*torch.zeros(len(METRICS), n, device=device)), torch.zeros(n, device=device)
+        shown = (torch.zeros(n, 2, device=device) for _ in range(2 if cls.keeps_start_goal(config) else 1))
+        return *records, metrics, reward, *shown
+
+    @classmethod
+    def keeps_start_goal(cls, config: Any) -> bool:
+        """True where `start_goal` is a tensor of its own, for agents that observe it instead of `live_goal`."""
+        return False
+
+    @staticmethod
+    def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:
+        """Numbers of concurrent searches: of steps and, on CUDA, of episodes that are sampled at the same time."""
+        return (num_envs, sampling_threads(num_envs)) if device.type == "cuda" else (chunks,)
+
+    def begin_episodes(self, everyone: bool) -> None:
+        """Begin the episodes that are due, or everyone's; queue their agents; observe."""
+        self._begin(everyone)
+        for name in self.optional:
+            now, sampled = getattr(self.goal_state, name), getattr(self.next_episode, name)
+            due = self.sim.bodies.done.view(-1, *(1,) * (now.ndim - 1))
+            torch.where(due | everyone, sampled, now, out=now)
+
+    def sample_episodes(self) -> None:
+        """Sample the queued agents' next episodes."""
+        self.sample_pairs()
+
+    def _bind(self) -> None:
+        """Lay out the arguments of the kernels; between steps only the actions change."""
+        sim, n = self.sim, self.sim.num_envs
+        nav = sim.bank.navmesh_view
+        parameters = view(GoalParameters.of(self.config, self.places, self.success_angle))
+        bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, self.episodes))
+        state, transition, next_episode = map(view, (self.goal_state, self.transition, self.next_episode))
+        metrics, reward = view(self.metric_tensors), view(self.reward)
+        live_goal, start_goal = view(self.live_goal), view(self.start_goal)
+        scratch, *beside = (sim.search_scratch(rows) for rows in self.search_rows(n, sim.device, sim.chunks))
+        sampling_scratch, moved = beside[0] if beside else scratch, (bodies, transition, live_goal)
+        self.advance = bind_advance(sim, ADVANCE, (nav, state, sim.body, parameters), moved, scratch)
+        self.score: Callable[[], Any] = bind(
+            sim, self.score_kernels, (nav, bodies, transition, parameters), (state, metrics, reward), scratch,
+            block=SEARCH_BLOCK,
+        )  # fmt: skip
+        self._begin = bind_begin(sim, BEGIN, next_episode, (bodies, state, queue, start_goal))
+        threads = sampling_threads(n)
+        self.sample_pairs: Callable[[], Any] = bind(
+            sim, self.sample_kernels, (nav, bodies, queue, sampling, table, parameters),
+            (next_episode, sim.error_flags), sampling_scratch, threads=threads, block=SAMPLING_BLOCK,
+        )  # fmt: skip
+        if len(self.places):
+            self.measure_goals: Callable[[], Any] = bind(
+                sim, MEASURE, (nav, queue, parameters), (next_episode,), sampling_scratch, threads=threads,
+                block=SAMPLING_BLOCK,
+            )  # fmt: skip
+            """Set goal and distance of the queued agents' next episodes from `next_episode.goal_range`."""
