@@ -237,8 +237,7 @@ class ProgressTask:
         self.episodes.check(sim.bank)
         self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
         self.no_episode_message = f"no start found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m"
-        kept = self.arrays(n, device, config)
-        self.progress_state, self.transition, self.next_episode, *kept = kept
+        self.progress_state, self.transition, self.next_episode, *kept = self.arrays(n, device, config)
         self.metric_tensors, self.reward, further, *self.own = kept
         self.state: Any = self.progress_state
         names = (metric.name for metric in self.metric_specs)

@@ -68,10 +68,10 @@ def bind(
         block: CUDA: threads of a block.
     """
     on_cpu, on_cuda = kernels
+    search: tuple[Any, ...] = () if scratch is None else (scratch,)
     if sim.device.type == "cpu":
-        search = () if scratch is None else (chunks or sim.chunks, scratch)
+        search = (chunks or sim.chunks, *search) if search else ()
         return partial(on_cpu, *read, *search, *written)
-    search = () if scratch is None else (scratch,)
     return BoundKernel(on_cuda, threads or sim.num_envs, *read, *search, *written, block=block)
 
 
