@@ -1,7 +1,7 @@
-"""Names of version 0.0 and what they are called now. Old names work for one release, with a warning.
+"""Names of version 0.0 and their current names. Old names work for one release, with a warning.
 
-Users' input (arguments, configurations, command lines) goes through `current`, which warns. Saved files (policies,
-states, episode files) go through it with `warn=False`, since nobody can change them.
+`current` translates users' input (arguments, configurations, command lines) and warns. Saved files (policies, states,
+episode files) are translated with `warn=False`, since users do not edit them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import warnings
 
 SENSORS = {"plan": "waypoint", "map": "ego_map"}
-"""Sensors, by their old names; a policy's observations too."""
+"""Current names of sensors, and of a policy's observations, by old name."""
 AGENTS = {"planner": "map_planner", "anticipator": "map_planner_anticipation", "oracle": "shortest_path"}
-"""Reference agents, by their old names."""
+"""Current names of reference agents by old name."""
 
 CONFIGS = {
     "cartpole": "cartpole_cpu", "explore_cpu": "explore_depth_cpu", "flee_cpu": "flee_depth_cpu",

@@ -1,8 +1,8 @@
-"""How sure a mean is: 95% intervals over episodes, and over the scenes that they were played in.
+"""95% intervals of means, over episodes and over scenes.
 
-Episodes of one scene resemble each other, so 200 episodes in 20 houses say less about other houses than 200 episodes in
-200 houses. The plain interval takes episodes as independent: it is what papers print, and says how another 200 episodes
-in these same scenes would come out. The interval over scenes says what other scenes of the kind would give.
+Episodes of one scene are correlated, so 200 episodes in 20 houses say less about other houses than 200 episodes in 200
+houses. The interval over episodes treats them as independent. Papers print it; it covers the mean of other episodes in
+the same scenes. The interval over scenes covers the mean in other scenes of the same kind.
 """
 
 from __future__ import annotations
@@ -17,33 +17,37 @@ from scipy.special import ndtr, stdtrit
 from batchnav.types import Metric
 
 CONFIDENCE = 0.95
+"""Confidence level of all intervals."""
 RESAMPLES = 10_000
-"""Of the bootstrap: its ends then vary by a thirtieth of the mean's standard error from seed to seed."""
+"""Bootstrap samples. The ends of the interval then vary by 1/30 of the mean's standard error between seeds."""
 _Z = 1.959963984540054
-"""Normal quantile of 0.975."""
+"""0.975 quantile of the standard normal distribution."""
 
 
 class Interval(NamedTuple):
-    """A mean with its 95% intervals; NaN stands for an end that cannot be known."""
+    """A mean with its 95% intervals; an end is NaN where the data do not determine it."""
 
     mean: float
     low: float
-    """Over episodes, taken as independent."""
+    """Lower end over episodes, treated as independent."""
     high: float
+    """Upper end over episodes."""
     count: int  # type: ignore[assignment]  # hides what tuples have by this name
-    """Episodes."""
+    """Number of episodes."""
     scene_low: float = math.nan
-    """Over scenes, each drawn with all its episodes."""
+    """Lower end over scenes; each scene is resampled with all its episodes."""
     scene_high: float = math.nan
+    """Upper end over scenes."""
     scenes: int = 0
+    """Number of scenes."""
 
 
 Summary = Mapping[str, Interval]
-"""By metric."""
+"""Intervals by metric."""
 
 
 def mean_interval(values: np.ndarray, possible: tuple[float, float] = (-math.inf, math.inf)) -> Interval:
-    """Mean with Student's t interval: mean +- t(0.975, n - 1) s / sqrt(n), as far as such a mean is `possible`."""
+    """Mean with Student's t interval, mean +- t(0.975, n - 1) s / sqrt(n), clipped to the `possible` range."""
     values = np.asarray(values, np.float64)
     mean = float(values.mean())
     if len(values) < 2:
@@ -53,7 +57,7 @@ def mean_interval(values: np.ndarray, possible: tuple[float, float] = (-math.inf
 
 
 def proportion_interval(values: np.ndarray) -> Interval:
-    """Share of ones with Wilson's score interval, which stays within 0..1 and has a width where all are alike.
+    """Proportion of ones with Wilson's score interval, which stays within 0..1 and has a width for equal values.
 
     Wilson, "Probable inference, the law of succession, and statistical inference" (JASA 1927).
     """
@@ -64,20 +68,20 @@ def proportion_interval(values: np.ndarray) -> Interval:
 
 
 def scene_interval(values: np.ndarray, scene: np.ndarray, seed: int = 0) -> tuple[float, float]:
-    """The 95% interval of a mean over scenes, by a cluster bootstrap: scenes are drawn with all their episodes.
+    """The 95% interval of a mean over scenes: a cluster bootstrap that resamples scenes with all their episodes.
 
-    The expanded percentile interval: few scenes make plain percentiles too narrow, so they are taken as far out as
-    Student's t has them (Hesterberg, "What teachers should know about the bootstrap", The American Statistician 2015).
-    Its ends are means of drawn scenes, so they are possible values. Drawing scenes and not episodes: Davison and
-    Hinkley, "Bootstrap methods and their application" (1997), section 3.8.
+    Method: the expanded percentile interval. Plain percentiles are too narrow for few scenes, so the percentiles are
+    moved outwards to match Student's t (Hesterberg, "What teachers should know about the bootstrap", The American
+    Statistician 2015). Both ends are means of resampled scenes, and so possible values. For the resampling of clusters
+    see Davison and Hinkley, "Bootstrap methods and their application" (1997), section 3.8.
 
     Args:
-        values: f32 or f64 [M], one an episode.
-        scene: i32 [M], in which scene each was played.
-        seed: of the bootstrap; the same seed gives the same interval.
+        values: f32 or f64 [M], one for each episode.
+        scene: i32 [M], the scene of each episode.
+        seed: seed of the bootstrap.
 
     Returns:
-        Its ends. NaN where all scenes have the same mean, or one's is not finite: then drawing scenes tells nothing.
+        Lower and upper end; NaN where all scenes have the same mean or a mean is not finite.
     """
     _, index, counts = np.unique(scene, return_inverse=True, return_counts=True)
     sums, k = np.bincount(index, np.asarray(values, np.float64)), len(counts)
@@ -90,11 +94,11 @@ def scene_interval(values: np.ndarray, scene: np.ndarray, seed: int = 0) -> tupl
 
 
 def summarise(episodes: Mapping[str, np.ndarray], metrics: Iterable[Metric]) -> dict[str, Interval]:
-    """Every metric's mean with both intervals: over episodes Wilson's for proportions and Student's t for the others.
+    """Mean of every metric with both intervals. Over episodes: Wilson's for proportions, Student's t for the others.
 
     Args:
-        episodes: what `evaluate` returns: [M] for each metric, and "scene" i32 [M].
-        metrics: what the task says of them.
+        episodes: results that `evaluate` returns: [M] for each metric, and "scene" i32 [M].
+        metrics: the task's descriptions of its metrics.
     """
     summary = {}
     for metric in metrics:
@@ -106,7 +110,7 @@ def summarise(episodes: Mapping[str, np.ndarray], metrics: Iterable[Metric]) -> 
 
 
 def format_interval(interval: Interval) -> tuple[str, str, str]:
-    """The mean and both intervals, over episodes and over scenes, as "low–high"; empty where there is none."""
+    """Texts of the mean and of the intervals over episodes and over scenes, "low–high"; "" for a missing interval."""
     digits = 3 if abs(interval.mean) < 10 else 1
 
     def text(value: float) -> str:

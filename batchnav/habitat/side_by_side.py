@@ -1,4 +1,4 @@
-"""The same policy on the same episodes in our simulator and in habitat-sim, and where the two part."""
+"""One policy on the same episodes in this simulator and in habitat-sim: the first differences of every episode."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sensors.depth import DepthConfig
 
-POSITION, HEADING, DEPTH = 1e-4, 1e-4, 1e-2
-"""Metres, radians, and metres of a pixel: from here on something differs. Both sides compute in float32."""
+POSITION_TOLERANCE = 1e-4
+"""Largest difference of positions that count as equal, metres. Both simulators compute in float32."""
+HEADING_TOLERANCE = 1e-4
+"""Largest difference of headings that count as equal, radians."""
+DEPTH_TOLERANCE = 1e-2
+"""Largest difference of a pixel's depth that counts as equal, metres."""
 
 
 class Step(NamedTuple):
-    """What was seen and done."""
+    """Pose, image and action of one step."""
 
     position: np.ndarray
     """[3], metres."""
@@ -33,65 +37,69 @@ class Step(NamedTuple):
     depth: np.ndarray
     """f32 [H, W], metres, clipped to the sensor's range."""
     action: int
+    """Index of the action chosen at this pose."""
 
 
-class Run(NamedTuple):
-    """An episode as it went."""
+class PlayedEpisode(NamedTuple):
+    """The steps and metrics of an episode in one simulator."""
 
     steps: list[Step]
     metrics: dict[str, float]
 
 
-class First(NamedTuple):
-    """The first step at which something differs, counted from 0."""
+class Difference(NamedTuple):
+    """The first step at which a quantity differs."""
 
     step: int
-    by: str
-    """By how much, in words."""
+    """Step, counted from 0."""
+    amount: str
+    """Size of the difference, in words."""
 
 
-class Pair(NamedTuple):
-    """An episode in both, up to the first action that differs: from there on they are two episodes."""
+class Comparison(NamedTuple):
+    """An episode in both simulators, compared up to the first different action."""
 
-    ours: Run
-    theirs: Run
-    firsts: dict[str, First]
-    """Of "position", "heading", "depth" and "action", those that differ, the earliest first."""
+    batchnav: PlayedEpisode
+    habitat: PlayedEpisode
+    first_differences: dict[str, Difference]
+    """First differences of "position", "heading", "depth" and "action", earliest first; equal ones are absent."""
     largest: dict[str, float]
-    """The largest difference of position (metres) and heading (radians), and the mean share of pixels that differ."""
+    """Largest difference of position (metres) and heading (radians), and mean share of different depth pixels."""
 
     @property
     def same_actions(self) -> bool:
-        """Whether all actions were the same."""
-        return "action" not in self.firsts
+        """True where all actions were equal."""
+        return "action" not in self.first_differences
 
 
-def compare(ours: Run, theirs: Run) -> Pair:
-    """Step by step."""
-    firsts: dict[str, First] = {}
+def compare(batchnav: PlayedEpisode, habitat: PlayedEpisode) -> Comparison:
+    """Compare an episode step by step, up to the first different action."""
+    found: dict[str, Difference] = {}
     position = heading = 0.0
     shares = []
-    for t, (a, b) in enumerate(zip(ours.steps, theirs.steps, strict=False)):
+    for t, (a, b) in enumerate(zip(batchnav.steps, habitat.steps, strict=False)):
         moved = float(np.linalg.norm(a.position - b.position))
         turned = abs(math.remainder(a.heading - b.heading, 2.0 * math.pi))
         gaps = np.abs(a.depth - b.depth)
-        share = float((gaps > DEPTH).mean())
-        for name, differs, by in (
-            ("position", moved > POSITION, f"{moved:.2g} m"), ("heading", turned > HEADING, f"{turned:.2g} rad"),
-            ("depth", share > 0.0, f"{gaps.max():.2g} m at most, {share:.2%} of the pixels over {DEPTH:g} m"),
+        share = float((gaps > DEPTH_TOLERANCE).mean())
+        for name, differs, amount in (
+            ("position", moved > POSITION_TOLERANCE, f"{moved:.2g} m"),
+            ("heading", turned > HEADING_TOLERANCE, f"{turned:.2g} rad"),
+            ("depth", share > 0.0, f"{gaps.max():.2g} m at most, {share:.2%} of the pixels over {DEPTH_TOLERANCE:g} m"),
             ("action", a.action != b.action, f"{a.action} here, {b.action} in habitat-sim"),
         ):  # fmt: skip
-            if differs and name not in firsts:
-                firsts[name] = First(t, by)
+            if differs and name not in found:
+                found[name] = Difference(t, amount)
         position, heading = max(position, moved), max(heading, turned)
         shares.append(share)
         if a.action != b.action:
             break
-    return Pair(ours, theirs, firsts, {"position": position, "heading": heading, "depth": float(np.mean(shares))})
+    largest = {"position": position, "heading": heading, "depth": float(np.mean(shares))}
+    return Comparison(batchnav, habitat, found, largest)
 
 
-def play_ours(scene: Scene, episodes: list[Episode], agent: HabitatAgent) -> Iterator[Run]:
-    """The episodes of one scene in our simulator, one at a time, as habitat-sim plays them."""
+def play_here(scene: Scene, episodes: list[Episode], agent: HabitatAgent) -> Iterator[PlayedEpisode]:
+    """Play the episodes of one scene in this simulator, one at a time."""
     policy, config = agent.policy, agent.config
     bank = SceneBank.pack([scene], policy.device)
     env = NavEnv(bank, 1, config=config, episodes=episode_table(episodes, [scene.name], policy.device))
@@ -107,12 +115,12 @@ def play_ours(scene: Scene, episodes: list[Episode], agent: HabitatAgent) -> Ite
             steps.append(Step(position, heading, _metres(observations["depth"][0, 0], depth), int(action)))
             observations, _, _, _, info = env.step(action)
             ended = bool(info["_episode"][0])
-        yield Run(steps, {name: float(value[0]) for name, value in info["episode"].items()})
+        yield PlayedEpisode(steps, {name: float(value[0]) for name, value in info["episode"].items()})
     env.close()
 
 
-def play_theirs(sim: HabitatSim, episodes: list[Episode], agent: HabitatAgent) -> Iterator[Run]:
-    """The same in habitat-sim."""
+def play_in_habitat(sim: HabitatSim, episodes: list[Episode], agent: HabitatAgent) -> Iterator[PlayedEpisode]:
+    """Play the episodes of one scene in habitat-sim."""
     for episode in episodes:
         agent.reset()
         observations, steps = sim.begin(episode), []
@@ -122,22 +130,31 @@ def play_theirs(sim: HabitatSim, episodes: list[Episode], agent: HabitatAgent) -
             depth = _metres(seen, sim.config.depth)
             steps.append(Step(sim.position.copy(), sim.heading, depth, action))
             observations = sim.step(action)
-        yield Run(steps, sim.metrics)
+        yield PlayedEpisode(steps, sim.metrics)
 
 
 def side_by_side(
     scene: Scene, episodes: list[Episode], agent: HabitatAgent, scenes_dir: Path, folder: Path
-) -> Iterator[Pair]:
-    """The episodes of one scene in both, in turn. `folder` takes what habitat-sim is to read."""
+) -> Iterator[Comparison]:
+    """Play the episodes of one scene in both simulators, each episode in turn, and compare them.
+
+    Args:
+        scene: scene of all episodes.
+        episodes: episodes to play.
+        agent: policy that acts in both simulators.
+        scenes_dir: folder of the scenes that Habitat's episode files name.
+        folder: folder for files that habitat-sim reads.
+    """
     check_episodes(episodes, {scene.name: scene})
     sim = HabitatSim(find_stage(episodes[0], scene, scenes_dir, folder), agent.config)
     try:
-        for ours, theirs in zip(play_ours(scene, episodes, agent), play_theirs(sim, episodes, agent), strict=True):
-            yield compare(ours, theirs)
+        here, there = play_here(scene, episodes, agent), play_in_habitat(sim, episodes, agent)
+        for pair in zip(here, there, strict=True):
+            yield compare(*pair)
     finally:
         sim.close()
 
 
 def _metres(depth: torch.Tensor, limits: DepthConfig) -> np.ndarray:
-    """Depth of 0..1 in metres, copied."""
+    """A copy of depth images in 0..1, in metres."""
     return (depth.cpu().numpy() * (limits.max_depth - limits.min_depth) + limits.min_depth).astype(np.float32)

@@ -1,8 +1,7 @@
-"""habitat-sim as a place to play PointGoal episodes in: its renderer and PathFinder, habitat-lab's formulas.
+"""PointNav episodes in habitat-sim: its renderer and PathFinder, with the formulas of habitat-lab.
 
-It is on no package registry, and conda's packages are for Python 3.9, so it is built from source
-where this project runs, and imported when a `HabitatSim` is made. Written for habitat-sim 0.3; what is used of it is
-what its documentation names.
+habitat-sim is imported when a `HabitatSim` is made. No package registry has it, and conda's packages are for Python
+3.9, so build it from source (docs/from_habitat.md). Written for habitat-sim 0.3, with documented functions only.
 """
 
 from __future__ import annotations
@@ -24,20 +23,22 @@ from batchnav.sim.bodies import STOP
 from batchnav.tasks.pointnav import PointNavConfig
 
 ACTIONS = {1: "move_forward", 2: "turn_left", 3: "turn_right"}
-"""habitat-sim's names; it knows no stop."""
+"""habitat-sim's names of the actions; habitat-sim has no stop action."""
 
 
 class Stage(NamedTuple):
-    """What habitat-sim is told to load."""
+    """A scene as habitat-sim loads it."""
 
     scene_id: str
+    """Scene file, or a name in the scene dataset."""
     dataset_config: str
+    """File of the scene dataset's configuration, or habitat-sim's default."""
 
 
 def find_stage(episode: Episode, scene: Scene, scenes_dir: Path, folder: Path) -> Stage:
-    """Habitat's own files where the episode names some; else the scene's triangles, written into `folder`.
+    """The scene's own files where the episode names files; else its triangles, written to `folder`.
 
-    The config beside them says that they are +Y up: a bare `.glb` would be taken for +Z up.
+    A stage configuration states that the triangles are +Y up: habitat-sim reads a `.glb` alone as +Z up.
     """
     if episode.scene_dataset_config != DEFAULT_CONFIG:
         config = Path(episode.scene_dataset_config)
@@ -53,9 +54,13 @@ def find_stage(episode: Episode, scene: Scene, scenes_dir: Path, folder: Path) -
 
 
 class HabitatSim:
-    """One agent in one scene of habitat-sim; PointNav as habitat-lab has it, without habitat-lab.
+    """PointNav with one agent in one scene of habitat-sim, with habitat-lab's definitions but without habitat-lab.
 
-    DeviceError where habitat-sim is not installed; ArgumentError for settings that it does not have as we do.
+    Args:
+        stage: scene to load.
+        config: environment. ArgumentError for settings that `check_comparable` refuses.
+
+    DeviceError where habitat-sim is not installed.
     """
 
     def __init__(self, stage: Stage, config: NavConfig):
@@ -86,9 +91,9 @@ class HabitatSim:
         return api.Configuration(backend, [agent])
 
     def _bake_if_needed(self) -> None:
-        """As habitat-lab: a navmesh that is not there, or is another body's, is baked."""
+        """Bake a navmesh where there is none for this body, as habitat-lab does."""
         body, finder = self.config.body, self._sim.pathfinder
-        found = finder.nav_mesh_settings  # None without a navmesh, or of a file that says nothing of them
+        found = finder.nav_mesh_settings  # None without a navmesh, or for a file without settings
         if (
             finder.is_loaded
             and found is not None
@@ -102,7 +107,7 @@ class HabitatSim:
         self._sim.recompute_navmesh(finder, settings)
 
     def begin(self, episode: Episode) -> dict[str, np.ndarray]:
-        """Put the agent at an episode's start: its first observations."""
+        """Place the agent at the start of an episode, and return the first observations."""
         state = self._api.agent.AgentState()
         state.position = np.array(episode.start_position, np.float32)
         state.rotation = list(episode.start_rotation)
@@ -116,7 +121,7 @@ class HabitatSim:
         return self._observe(self._sim.get_sensor_observations())
 
     def step(self, action: int) -> dict[str, np.ndarray]:
-        """One action of ours (0 stop, 1 forward, 2 left, 3 right): the next observations."""
+        """Execute an action (0 stop, 1 forward, 2 left, 3 right), and return the next observations."""
         self.steps += 1
         self.stopped = action == STOP
         self.over = self.stopped or self.steps >= self._task.max_steps
@@ -132,7 +137,7 @@ class HabitatSim:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Of the episode: habitat-lab's Success, SPL (Anderson et al., 2018), DistanceToGoal, Collisions."""
+        """Metrics of the episode: habitat-lab's Success, SPL (Anderson et al., 2018), DistanceToGoal and Collisions."""
         success = float(self.stopped and self.distance < self._task.success_distance)
         return {
             "success": success, "spl": success * self.start_distance / max(self.start_distance, self.path_length, 1e-9),
@@ -141,7 +146,7 @@ class HabitatSim:
         }  # fmt: skip
 
     def close(self) -> None:
-        """Free what habitat-sim holds."""
+        """Close habitat-sim and free its memory."""
         self._sim.close()
 
     def _read_pose(self) -> None:
@@ -151,7 +156,7 @@ class HabitatSim:
         self.heading = heading_of((turned.x, turned.y, turned.z, turned.w))
 
     def _geodesic(self) -> float:
-        """Metres to the nearest goal; inf where there is no path."""
+        """Geodesic distance to the nearest goal, metres; inf where there is no path."""
         distances = []
         for goal in self._goals:
             path = self._api.ShortestPath()
@@ -161,7 +166,7 @@ class HabitatSim:
         return min(distances)
 
     def _observe(self, seen: dict) -> dict[str, np.ndarray]:
-        """As habitat-lab makes observations of what habitat-sim sees."""
+        """Observations of habitat-lab from the images of habitat-sim."""
         depth, limits = np.array(seen["depth"], np.float32), self.config.depth
         near, far = np.float32(limits.min_depth), np.float32(limits.max_depth)
         shape = self.config.camera.height, self.config.camera.width, 1
@@ -176,14 +181,14 @@ class HabitatSim:
 
 
 def check_comparable(config: NavConfig) -> None:
-    """ArgumentError for a configuration that habitat-sim is not set up for here."""
+    """ArgumentError unless the environment is PointNav with exact depth and v0 actions, which `HabitatSim` supports."""
     noise = config.body.actuation_noise or config.depth.depth_noise
     for name, found, expected in (
         ("task", config.task_name, "pointnav"), ("sensors", ", ".join(config.sensors), "depth"),
         ("noise", noise, 0.0), ("control", config.body.control, "v0"),
     ):  # fmt: skip
         if found != expected:
-            raise ArgumentError(f"{name}: found {found}, expected {expected}")
+            raise ArgumentError(f"{name}: found {found}, expected {expected} for episodes in habitat-sim")
 
 
 def _import() -> Any:
@@ -191,6 +196,6 @@ def _import() -> Any:
         import habitat_sim
     except ImportError as error:
         raise DeviceError(
-            "habitat_sim: found none, expected habitat-sim 0.3 built from source (docs/from_habitat.md)"
+            "habitat_sim: not installed, expected habitat-sim 0.3, built from source; see docs/from_habitat.md"
         ) from error
     return habitat_sim

@@ -27,8 +27,8 @@ from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.scenes import find_played
 from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.errors import ArgumentError, BatchnavError
-from batchnav.habitat.agent import HabitatAgent
-from batchnav.habitat.side_by_side import Pair, side_by_side
+from batchnav.habitat import HabitatAgent
+from batchnav.habitat.side_by_side import Comparison, side_by_side
 from batchnav.habitat.simulator import check_comparable
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.atomic import replacing
@@ -64,7 +64,7 @@ def main(options: Options) -> None:
         scene.name: scene
         for scene in find_played(episodes, options.scenes_dir, agent.config.body.navmesh, appearance=False)
     }
-    played: list[tuple[Episode, Pair]] = []
+    played: list[tuple[Episode, Comparison]] = []
     with tempfile.TemporaryDirectory() as folder:
         for name, some in group_by_scene(episodes).items():
             pairs = side_by_side(scenes[name], some, agent, options.scenes_dir, Path(folder))
@@ -79,41 +79,41 @@ def main(options: Options) -> None:
     console.print(f"written: {options.out}", soft_wrap=True)
 
 
-def line(episode: Episode, pair: Pair) -> str:
+def line(episode: Episode, pair: Comparison) -> str:
     """An episode in a line: what differs, the earliest first."""
-    found = sorted(pair.firsts.items(), key=lambda item: item[1].step)
-    what = "; ".join(f"{name} from step {first.step} on ({first.by})" for name, first in found)
+    found = sorted(pair.first_differences.items(), key=lambda item: item[1].step)
+    what = "; ".join(f"{name} from step {first.step} on ({first.amount})" for name, first in found)
     return f"episode {episode.episode_id} of {episode.scene_id}: {what or 'no difference'}"
 
 
-def same_outcome(pairs: Sequence[Pair]) -> int:
+def same_outcome(pairs: Sequence[Comparison]) -> int:
     """In how many episodes both or neither had success."""
-    return sum(pair.ours.metrics["success"] == pair.theirs.metrics["success"] for pair in pairs)
+    return sum(pair.batchnav.metrics["success"] == pair.habitat.metrics["success"] for pair in pairs)
 
 
-def means(pairs: Sequence[Pair]) -> Mapping[str, tuple[float, float]]:
+def means(pairs: Sequence[Comparison]) -> Mapping[str, tuple[float, float]]:
     """Of each metric: ours and theirs."""
     return {
         name: (
-            float(np.mean([pair.ours.metrics[name] for pair in pairs])),
-            float(np.mean([pair.theirs.metrics[name] for pair in pairs])),
+            float(np.mean([pair.batchnav.metrics[name] for pair in pairs])),
+            float(np.mean([pair.habitat.metrics[name] for pair in pairs])),
         )
         for name in COMPARED
     }
 
 
-def table(pairs: Sequence[Pair]) -> Table:
+def table(pairs: Sequence[Comparison]) -> Table:
     """Means, and the largest difference of an episode."""
     made = Table(title=f"{len(pairs)} episodes")
     for column in ("", "batchnav", "habitat-sim", "largest difference"):
         made.add_column(column, justify="right" if column else "left")
     for name, (ours, theirs) in means(pairs).items():
-        largest = max(abs(pair.ours.metrics[name] - pair.theirs.metrics[name]) for pair in pairs)
+        largest = max(abs(pair.batchnav.metrics[name] - pair.habitat.metrics[name]) for pair in pairs)
         made.add_row(name.replace("_", " "), f"{ours:.4f}", f"{theirs:.4f}", f"{largest:.4f}")
     return made
 
 
-def write(path: Path, options: Options, played: Sequence[tuple[Episode, Pair]]) -> None:
+def write(path: Path, options: Options, played: Sequence[tuple[Episode, Comparison]]) -> None:
     """All that was found, whole or not at all."""
     pairs = [pair for _, pair in played]
     data = {
@@ -125,10 +125,12 @@ def write(path: Path, options: Options, played: Sequence[tuple[Episode, Pair]]) 
         "per_episode": [
             {
                 "episode_id": episode.episode_id, "scene_id": episode.scene_id, "largest": pair.largest,
-                "first": {name: {"step": first.step, "by": first.by} for name, first in pair.firsts.items()},
+                "first": {
+                    name: {"step": first.step, "by": first.amount} for name, first in pair.first_differences.items()
+                },
                 **{
                     name: {**run.metrics, "actions": "".join(str(step.action) for step in run.steps)}
-                    for name, run in (("batchnav", pair.ours), ("habitat", pair.theirs))
+                    for name, run in (("batchnav", pair.batchnav), ("habitat", pair.habitat))
                 },
             }
             for episode, pair in played

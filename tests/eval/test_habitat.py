@@ -11,7 +11,7 @@ import trimesh
 from batchnav.data.episodes.episode import Episode, Goal, rotation_of
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.errors import ArgumentError, DeviceError
-from batchnav.habitat.agent import HabitatAgent
+from batchnav.habitat import HabitatAgent
 from batchnav.policy.weights import load_policy, save_policy
 from eval.studies import habitat as program
 from tests.eval.habitat_stand_in import Tampering, module
