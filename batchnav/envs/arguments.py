@@ -1,4 +1,4 @@
-"""Checks of the arguments of `NavEnv`, and the bank that it runs in."""
+"""Checks and conversions of the arguments of `NavEnv`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from batchnav.tasks.episode_sampling import EpisodeTable
 
 
 def check_kinds(task, config, sensors, episodes, renderer, swatches) -> None:
-    """ArgumentError or ConfigError for arguments of `NavEnv` that are of another kind than it says."""
+    """ArgumentError or ConfigError for arguments of the wrong type."""
     if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
     listed = isinstance(sensors, Sequence) and not isinstance(sensors, str)
@@ -36,7 +36,7 @@ def check_kinds(task, config, sensors, episodes, renderer, swatches) -> None:
 
 
 def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
-    """A mode by itself, its name or its value. ArgumentError for what is none."""
+    """An autoreset mode from the mode, its name or its value. ArgumentError for anything else."""
     for known in AutoresetMode:
         if mode in (known, known.name, known.value):
             return known
@@ -47,7 +47,10 @@ def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
 def bank_of(
     scenes, num_envs: int, device: str | torch.device, appearance: frozenset[str], swatches: MaterialLibrary | None
 ) -> SceneBank:
-    """The bank that an environment runs in."""
+    """Scene bank of an environment, packed if necessary, with the appearance fields that its sources read.
+
+    ArgumentError for a bank on another device, without these fields, or together with `swatches`.
+    """
     if isinstance(scenes, SceneStream):
         return scenes.open(num_envs, resolve_device(device), appearance, swatches)
     if not isinstance(scenes, SceneBank):

@@ -1,4 +1,4 @@
-"""What a navigation environment is made of: body, cameras, sensors, task; and the published variants by name."""
+"""Configuration of navigation environments: body, cameras, sensors and task; presets of published variants."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from batchnav.tasks.pointnav import PointNavConfig
 
 
 def task_kinds() -> dict[str, type]:
-    """The settings of every task that is known, by the task's name."""
+    """Configuration classes of all tasks, by name of the task."""
     return {name: task.Config for name, task in TASKS.items()}
 
 
 @dataclass(frozen=True)
 class NavConfig:
-    """A navigation environment. Defaults: PointGoal at the 64x64 depth of the paper's agents."""
+    """Configuration of a `NavEnv`. Defaults: PointNav with 64x64 depth, as the agents of Shacklett et al. 2021."""
 
     body: BodyConfig = field(default_factory=BodyConfig)
     camera: CameraConfig = field(default_factory=CameraConfig)
-    """The main camera: its sensors go by their own names."""
+    """The main camera. Its sensors have no prefix."""
     cameras: dict[str, CameraConfig] = field(default_factory=dict)
-    """Further cameras by name: a sensor of camera "left" is asked for as "left_depth"."""
+    """Further cameras by name. Their sensors have the name as prefix: "left_depth"."""
     sensors: tuple[str, ...] = ("depth",)
     """Names of `batchnav.sensors.SENSORS` (of other cameras "CAMERA_SENSOR") and of
     `batchnav.envs.observations.SOURCES`. Their order has no effect."""
     depth: DepthConfig = field(default_factory=DepthConfig)
     rgb: RGBConfig = field(default_factory=RGBConfig)
     map: MapConfig = field(default_factory=MapConfig)
-    """How the sensors "ego_map" and "waypoint" come by what they tell."""
+    """Settings of the sensors "ego_map" and "waypoint"."""
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
-    """What agents are to do: settings of a task of `batchnav.tasks.TASKS`, which a file names: `{name: pointnav}`."""
+    """Configuration of a task of `batchnav.tasks.TASKS`. Files name the task: `{name: pointnav}`."""
 
     def __post_init__(self):
-        # Names of the previous version, with a warning; a value of another type is refused later, by `validate`.
+        # Former names warn here. Values of another type are refused by `validate`.
         if isinstance(self.sensors, (tuple, list)) and all(isinstance(name, str) for name in self.sensors):
             names = tuple(current("sensor", name, SENSORS) for name in self.sensors)
             object.__setattr__(self, "sensors", names)
 
     def validate(self) -> None:
-        """ConfigError where the parts do not go together; each has validated itself."""
+        """ConfigError for parts that contradict each other. Each part validates itself."""
         for name in self.cameras:
             if not name.isidentifier():
                 raise ConfigError(f"cameras: found a camera named {name!r}, expected letters, digits and underscores")
@@ -64,7 +64,7 @@ class NavConfig:
 
     @property
     def task_name(self) -> str:
-        """The name, in `batchnav.tasks.TASKS`, of the task whose settings these are. ConfigError where it has none."""
+        """Name of the configured task in `batchnav.tasks.TASKS`. ConfigError for a task that is not registered."""
         for name, kind in task_kinds().items():
             if type(self.task) is kind:
                 return name
@@ -73,29 +73,29 @@ class NavConfig:
 
     @property
     def all_cameras(self) -> dict[str, CameraConfig]:
-        """The main camera, and the others by name."""
+        """All cameras by name, the main one as `MAIN`."""
         return {MAIN: self.camera, **self.cameras}
 
     @property
     def played(self) -> Self:
-        """The same with the same cameras in every episode: how agents are evaluated, whatever they trained with."""
+        """This configuration with fixed cameras, for evaluation: camera ranges apply to training only."""
         fixed = {name: camera.fixed for name, camera in self.cameras.items()}
         return dataclasses.replace(self, camera=self.camera.fixed, cameras=fixed)
 
     @property
     def sensor_settings(self) -> dict[str, Any]:
-        """The settings of the sensors that have some."""
+        """Configurations of cameras' sensors, by name of the sensor."""
         return {"depth": self.depth, "rgb": self.rgb}
 
 
 PARTS = ("body", "camera", "depth", "rgb", "map", "task")
-"""The parts of a `NavConfig` whose fields may be given by name alone; no two have one in common."""
+"""Parts of a `NavConfig` whose fields are also options by name. No two parts share a field name."""
 
 
 def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
-    """A configuration with fields of its parts replaced: `height=24` is the main camera's, `max_steps=50` the task's.
+    """A configuration with fields of its parts replaced: `height=24` of the main camera, `max_steps=50` of the task.
 
-    ConfigError for a name that no part has, or a value of the wrong type or range.
+    ConfigError for an unknown name, or a value of the wrong type or range.
     """
     part_of: dict[str, str] = {}
     for part in PARTS:
@@ -118,21 +118,21 @@ def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
 
 
 def with_camera(config: NavConfig, camera_height: float | None, hfov_deg: float | None) -> NavConfig:
-    """A configuration whose main camera is elsewhere above the navmesh, or sees more or less; None: as it was."""
-    told = {"camera_height": camera_height, "hfov_deg": hfov_deg}
-    return with_options(config, {name: value for name, value in told.items() if value is not None})
+    """A configuration with another height (metres) or field of view (degrees) of the main camera; None: unchanged."""
+    changes = {"camera_height": camera_height, "hfov_deg": hfov_deg}
+    return with_options(config, {name: value for name, value in changes.items() if value is not None})
 
 
 _CHALLENGE = {
     "height": 360, "width": 640, "hfov_deg": 70.0, "camera_height": 0.88, "min_depth": 0.1, "turn_angle_deg": 30.0,
     "sliding": False, "agent_radius": 0.18, "agent_height": 0.88, "success_distance": 0.36,
 }  # fmt: skip
-"""What the Habitat challenges of 2020 and 2021 have in common, noise apart."""
+"""Common settings of the Habitat challenges 2020 and 2021, without noise."""
 _HARD = _CHALLENGE | {
     "gps_compass": False, "actuation_noise": 0.5, "robot": "LoCoBot", "controller": "Proportional", "depth_noise": 1.0,
     "rgb_noise": "gaussian", "noise_intensity": 0.1,
 }  # fmt: skip
-"""And all that made them hard."""
+"""Settings of the Habitat challenges with noise, and without GPS and compass."""
 
 PRESETS: dict[str, NavConfig] = {
     "habitat_pointnav_v1": with_options(NavConfig(), {"height": 256, "width": 256}),
@@ -141,15 +141,15 @@ PRESETS: dict[str, NavConfig] = {
     "challenge_2020": with_options(NavConfig(sensors=("rgb", "depth")), _HARD),
     "challenge_2021": with_options(NavConfig(sensors=("rgb", "depth")), _HARD | {"camera_pitch_deg": -20.0}),
 }
-"""Published variants by name. The 2020 challenge also without noise, and with GPS and compass; with them alone is
-`NavEnv(config="challenge_2020", gps_compass=True)`. Its noise of depth distorts by a table of our own
+"""Published variants by name. "challenge_2020_noiseless" has GPS and compass; the challenge with noise and with GPS and
+compass is `NavEnv(config="challenge_2020", gps_compass=True)`. Depth noise uses a synthetic distortion table
 (`sensors/redwood.py`)."""
 
 
 def nav_config(config: NavConfig | str | None, options: Mapping[str, Any], task: str = "pointnav") -> NavConfig:
-    """A configuration, a preset's name, or the task's defaults; with fields replaced.
+    """A configuration with options: from a configuration, the name of a preset, or the defaults of a task (None).
 
-    ConfigError for a preset or a task that is unknown, or settings of another task.
+    ConfigError for an unknown preset or task, or a configuration of another task.
     """
     if task not in TASKS:
         raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
@@ -161,15 +161,15 @@ def nav_config(config: NavConfig | str | None, options: Mapping[str, Any], task:
     config = config or NavConfig(task=kind())
     if not isinstance(config.task, kind):
         found = type(config.task).__name__
-        raise ConfigError(f"config: found the settings {found}, expected {kind.__name__} for the task {task!r}")
+        raise ConfigError(f"config: found {found}, expected {kind.__name__} for the task {task!r}")
     return with_options(config, options)
 
 
 def config_of(info: Mapping[str, Any]) -> NavConfig:
-    """The environment to play a policy in: the one that it was trained in, with the same cameras in every episode.
+    """Configuration for evaluating a policy, from the `info` of its file: that of its training, with fixed cameras.
 
-    As its file's `info` says it: in parts, or all fields at one level. ConfigError where it says something else; the
-    defaults where it says nothing.
+    `info` holds the configuration in parts ("env") or all fields at one level ("task", older files); without either:
+    the defaults. ConfigError for invalid content.
     """
     if "env" in info:
         env = info["env"]
@@ -183,5 +183,5 @@ def config_of(info: Mapping[str, Any]) -> NavConfig:
 
 
 def _current_sensor(name: Any) -> Any:
-    """The current name of a sensor in a saved file, without a warning: nobody can change the file."""
+    """Current name of a sensor in a saved file. No warning, since the user did not write the file."""
     return current("sensor", name, SENSORS, warn=False) if isinstance(name, str) else name

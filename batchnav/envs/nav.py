@@ -35,43 +35,43 @@ from batchnav.types import Observation
 
 
 class NavEnv(gym.vector.VectorEnv):
-    """N agents, stepped together: a `batchnav.types.VecEnv`.
+    """A `batchnav.types.VecEnv` of N agents.
 
-    Observations: a dict with what the sensors give and what the task lets agents observe, as `specs` declares them.
-    Actions: i64 [N]: 0 stop, 1 forward, 2 left, 3 right, and with `control="v1"` 4 look up, 5 look down; or, with
-    `control="velocity"`, f32 [N, 2]: the speeds ahead and to the left, from -1 (lowest) to 1 (highest). Numbers
-    of other types, NumPy arrays and lists will do.
-    Autoreset is SAME_STEP: where an episode ends, the observation is the next one's first, info["episode"] holds the
-    ended one's metrics (f32 [N] each) and the bool [N] info["_episode"] says where.
+    Observations: a dict of tensors [N, ...], declared in `specs`: sensors and observations of the task.
+    Actions: i64 [N]: 0 stop, 1 forward, 2 left, 3 right; `control="v1"` adds 4 look up and 5 look down. With
+    `control="velocity"`: f32 [N, 2], linear and angular velocity, scaled to -1..1. Other number types, NumPy arrays and
+    lists are converted.
+    Autoreset is SAME_STEP: after an episode's end the observation is the first of the next episode, info["episode"]
+    holds the metrics of the ended episode (f32 [N] each), and info["_episode"], bool [N], is True where one ended.
 
     Args:
-        scenes: `Scene`s, a packed `SceneBank` (with appearance where a sensor needs it), or a `SceneStream`.
+        scenes: `Scene`s, a packed `SceneBank` (with appearance if a sensor needs it), or a `SceneStream`.
         num_envs: N.
-        device: "cpu", "cuda" or "auto"; of a bank its own, or "auto".
-        seed: of the sampled episodes, from 0 to 2^63 - 1; None: a random one.
-        task: a name of `batchnav.tasks.TASKS`.
-        config: the settings; a preset's name (`batchnav.envs.config.PRESETS`) will do. `options` override fields of its
-            body, main camera, sensors and task.
-        sensors: names of `batchnav.sensors.SENSORS` (of other cameras "CAMERA_SENSOR") and of
-            `batchnav.envs.observations.SOURCES`; None: the configuration's.
+        device: "cpu", "cuda" or "auto"; for a `SceneBank` the bank's device or "auto".
+        seed: seed of episode sampling, 0 to 2^63 - 1; None: a random seed.
+        task: a name in `batchnav.tasks.TASKS`.
+        config: the configuration, or the name of a preset (`batchnav.envs.config.PRESETS`). `options` override fields
+            of its body, main camera, sensors and task.
+        sensors: names in `batchnav.sensors.SENSORS` ("CAMERA_SENSOR" for other cameras) and in
+            `batchnav.envs.observations.SOURCES`; None: those of the configuration.
         episodes: fixed episodes to play in turn instead of sampled ones.
-        final_observation: also give info["final_obs"], the last observation of an ended episode, meaningful where
-            info["_final_obs"] is set; costs a rendering.
+        final_observation: also return info["final_obs"], the last observation of an ended episode, valid where
+            info["_final_obs"] is True; costs one more rendering per step.
         renderer: "raycast", "opengl", or "auto" for the faster one on this machine.
-        first_env: where several processes share a run, the number of this one's first environment among all: it then
-            plays the episodes that it would play in one process, in scenes that it has its share of.
-        copy: return copies. Without, what is returned is the environment's own and valid until the next call, which
-            spares memory traffic; observations that are written elsewhere (`observe_into`) are never copied.
+        first_env: index of the first environment among those of all processes of a run, so that each environment plays
+            the same episodes as in a run of one process.
+        copy: return copies. If False, returned tensors belong to the environment and are valid until the next call,
+            which saves memory bandwidth. Observations in tensors of the caller (`observe_into`) are never copied.
         output: "torch", or "numpy" for arrays on the host.
-        swatches: what the finishes of procedural houses are drawn anew from between rollouts, where sensors see colour
-            (`batchnav.procedural.make_swatches()`); None: they stay. A `SceneBank` brings its own, and
-            each environment in it draws for itself.
-        autoreset_mode: Gymnasium's. With NEXT_STEP the step after an episode's end begins the next one, whatever the
-            action; with DISABLED `reset(options={"reset_mask": ended})` does. The learner takes SAME_STEP.
+        swatches: material library (`batchnav.procedural.make_swatches()`) from which the materials of procedural houses
+            are randomised between rollouts, if a sensor observes colour; None: materials stay. A `SceneBank` has its
+            own library, and each environment in it randomises for itself.
+        autoreset_mode: Gymnasium's mode. NEXT_STEP: the step after an episode's end begins the next episode and ignores
+            the action. DISABLED: `reset(options={"reset_mask": ended})` begins it. The learner requires SAME_STEP.
 
-    ArgumentError, ConfigError for what is not as described, and for a step before the first `reset`, or any use after
-    `close`; NavMeshError for a scene whose navmesh was baked for another body; EpisodeError for one that has no episode
-    to offer.
+    ArgumentError or ConfigError for invalid arguments; ArgumentError for a step before the first `reset` and for any
+    call after `close`; NavMeshError for a scene whose navmesh was baked for another body; EpisodeError for a scene
+    without episodes.
     """
 
     __reduce_ex__ = refuse_copies
@@ -108,17 +108,17 @@ class NavEnv(gym.vector.VectorEnv):
             self.config = dataclasses.replace(self.config, sensors=tuple(sensors))
         validate(self.config)
         self.sources = observation_sources(self.config)
-        """What is observed, by name: `batchnav.types.ObservationSource`."""
+        """Observation sources by name (`batchnav.types.ObservationSource`)."""
         self.stream = scenes if isinstance(scenes, SceneStream) else None
         if self.stream is not None and episodes is not None:
-            raise ArgumentError("episodes: found fixed episodes for scenes that take turns, expected None")
+            raise ArgumentError("episodes: found fixed episodes with a SceneStream, expected None")
         self.bank = bank_of(scenes, num_envs, device, appearance_needed(self.sources.values()), swatches)
         body = self.config.body
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)
         self.num_envs, self.device = num_envs, self.bank.device
-        self._playing = False  # from the first reset to the end
-        self._redraws = torch.zeros(1, dtype=torch.int64)  # of finishes, so far
+        self._playing = False  # True from the first reset until `close`
+        self._redraws = torch.zeros(1, dtype=torch.int64)  # number of material randomisations so far
         make_task = lambda sim: TASKS[task](sim, self.config.task, episodes)  # noqa: E731
         self.sim = Simulator(self.bank, num_envs, body, make_task, seed, first_env)
         self.task = self.sim.task
@@ -131,7 +131,7 @@ class NavEnv(gym.vector.VectorEnv):
             self.sim.sampling,
             self.task,
         )
-        """What sources read."""
+        """Input of the observation sources: cameras, images and shared results of the current moment."""
         if self.stream is not None:
             self.stream.begin(self.sim)
         elif episodes is None:
@@ -161,9 +161,9 @@ class NavEnv(gym.vector.VectorEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin all episodes anew; with a seed, from that seed's first episodes on.
+        """Begin new episodes for all agents; with a seed, the first episodes of that seed.
 
-        `options`: {"reset_mask": bool [N]} begins the next episode of these agents alone.
+        `options`: {"reset_mask": bool [N]} begins the next episode of these agents only.
         """
         check_open(self)
         if unknown := set(options or ()) - {"reset_mask"}:
@@ -171,7 +171,7 @@ class NavEnv(gym.vector.VectorEnv):
         if options:
             if seed is not None:
                 raise ArgumentError(
-                    f"seed: found {shortened(seed)} with a reset_mask, expected None: it is of all agents"
+                    f"seed: found {shortened(seed)} with a reset_mask, expected None; a seed applies to all agents"
                 )
             self._check_playing()
             self._begin_next(as_mask(options["reset_mask"], self.num_envs, self.device))
@@ -180,7 +180,7 @@ class NavEnv(gym.vector.VectorEnv):
             self.sim.sampling.seed.fill_(check_seed(seed))
             self.sim.bodies.episode.fill_(-1)
             self._redraws.zero_()
-        self._draw_finishes()
+        self._randomize_materials()
         for source in self.sources.values():
             source.reset()
         self.sim.reset()
@@ -190,9 +190,10 @@ class NavEnv(gym.vector.VectorEnv):
         return self.observe(), {}
 
     def observe_into(self, out: Observation | None) -> None:
-        """From now on write observations into these tensors, by name; what is not among them is not drawn.
+        """Write the observations of all later steps into these tensors, by name; others are not rendered.
 
-        None: the environment's own again. ArgumentError where one is not as `sensors.sensor.check_observation` says.
+        None: into the environment's own tensors. ArgumentError for a tensor that does not fit its spec
+        (`sensors.sensor.check_observation`).
         """
         check_open(self)
         if out is not None:
@@ -200,7 +201,7 @@ class NavEnv(gym.vector.VectorEnv):
         self._out = self._own if out is None else out
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One step of every agent: actions -> observation, reward, terminated, truncated, info."""
+        """Step all agents: actions -> observation, reward, terminated, truncated, info."""
         self._check_playing()
         bodies, mode = self.sim.bodies, self.metadata["autoreset_mode"]
         ended = bodies.done.clone() if mode == AutoresetMode.NEXT_STEP else None
@@ -217,9 +218,9 @@ class NavEnv(gym.vector.VectorEnv):
         return observation, *self._handed((self.task.reward, bodies.terminated, bodies.truncated, info))
 
     def _begin_next(self, agents: torch.Tensor) -> None:
-        """Begin the next episode of these agents, bool [N], whose last step, if it was one, counts for nothing."""
+        """Begin the next episode of these agents, bool [N]. Their last step has no reward and ends no episode."""
         bodies = self.sim.bodies
-        self.sim.finish()  # reward and metrics are found from the flags below
+        self.sim.finish()  # scoring reads the flags that are changed below
         ended = bodies.done & ~agents
         bodies.done.copy_(agents)
         self.sim.reset_done()
@@ -229,18 +230,18 @@ class NavEnv(gym.vector.VectorEnv):
         self.task.reward.masked_fill_(agents, 0.0)
 
     def observe(self) -> Observation:
-        """The current observation, drawn anew."""
+        """The current observation, rendered again."""
         self._check_playing()
         observation = self._observe(self._out)
         return self._handed(observation) if self._out is self._own else observation
 
     @property
     def seen(self) -> Observation:
-        """The last observation; tensors that the next call overwrites."""
+        """The last observation, in tensors that the next call overwrites."""
         return self._out
 
     def _handed(self, result: Any) -> Any:
-        """What the caller gets: the environment's own tensors, copies, or arrays."""
+        """A result as the caller asked for it: the environment's own tensors, copies, or NumPy arrays."""
         return to_output(result, self._copy, self._output)
 
     def _observe(self, out: Observation) -> Observation:
@@ -248,64 +249,65 @@ class NavEnv(gym.vector.VectorEnv):
         return out
 
     def settle(self) -> None:
-        """Let torch's current stream wait for what the simulator does beside it."""
+        """Make torch's current stream wait for the simulator's other streams."""
         check_open(self)
         self.sim.settle()
 
     @property
     def capturable(self) -> bool:
-        """Whether a CUDA graph can hold a step."""
+        """True where a CUDA graph can hold a step."""
         return self.frame.capturable
 
     def between_rollouts(self) -> dict[str, float]:
-        """Raise what kernels noted, and let scenes take turns: "scenes_loaded", "scene_stall" (seconds).
+        """Raise errors that kernels recorded, stream scenes, and randomise materials if there is a material library.
 
-        Draw finishes anew where there are swatches.
+        Returns "scenes_loaded" and "scene_stall" (seconds) for a `SceneStream`, else nothing.
         """
         check_open(self)
         self.sim.check()
         figures = self.stream.move(self.sim) if self.stream is not None else {}
         self._redraws += 1
-        self._draw_finishes(every_house=False)
+        self._randomize_materials(every_house=False)
         return figures
 
-    def _draw_finishes(self, every_house: bool = True) -> None:
-        """Have houses look as they do now; those alone that change, where the call before was `between_rollouts`."""
+    def _randomize_materials(self, every_house: bool = True) -> None:
+        """Apply the current materials to all houses, or only to those that changed since the last `between_rollouts`."""
         self.bank.randomize_materials(self.sim.sampling.seed, int(self._redraws), every_house)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """All that the next step depends on, as tensors on the CPU."""
+        """Everything that the next step depends on, as tensors on the CPU."""
         self._check_playing()
         state = on_cpu(self._state())
         return state | (self.stream.state_dict() if self.stream is not None else {})
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Continue from `state_dict`'s result. CheckpointError where it is not one of this environment.
+        """Continue from a result of `state_dict`. CheckpointError for a state of another environment.
 
-        Nothing has changed then, but for the scenes of a `SceneStream` where a position is off their navmeshes.
+        After an error the environment is unchanged, except that a `SceneStream` has loaded the state's scenes if only a
+        position was invalid.
         """
         check_open(self)
         live = self._state()
-        state = {"redraws": torch.zeros_like(self._redraws), **state}  # of runs whose houses looked the same till now
+        state = {"redraws": torch.zeros_like(self._redraws), **state}  # missing in states without randomised materials
         check_tensors(state, live, self._ranges())
         if self.stream is not None:
             self.stream.load_state_dict(state, self.sim)
         check_positions("environment state 'position'", self.bank, state["scene"], state["position"], CheckpointError)
         for name, target in live.items():
             target.copy_(state[name])
-        self._draw_finishes()
+        self._randomize_materials()
         self.sim.sample_all()
         self._playing = True
 
     def _state(self) -> dict[str, torch.Tensor]:
-        """The live tensors that are saved."""
+        """Live tensors that `state_dict` saves."""
         tensors = {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
         drawn = {} if self.bank.material_sampler is None else {"redraws": self._redraws}
         kept = {name: tensor for source in self.sources.values() for name, tensor in source.state.items()}
         return {**tensors, **drawn, **kept, "seed": self.sim.sampling.seed}
 
     def _ranges(self) -> dict[str, tuple[float, float]]:
-        """The lowest and highest values in a state that kernels can go on from, by name, where not all are good."""
+        """Lowest and highest valid values of saved tensors, by name, for tensors with a limited range."""
         count, finite = (0, torch.iinfo(torch.int32).max), (-MAX_FLOAT, MAX_FLOAT)
         kept = {name: limits for source in self.sources.values() for name, limits in source.ranges.items()}
         return {
@@ -315,21 +317,21 @@ class NavEnv(gym.vector.VectorEnv):
         }  # fmt: skip
 
     def close_extras(self, **kwargs) -> None:
-        """End what runs beside the simulation; `close` calls it, once."""
+        """End the threads of the environment; `close` calls it once."""
         self._playing = False
         if self.stream is not None:
             self.stream.close()
 
     def _check_playing(self) -> None:
-        """ArgumentError where it is closed, or was never reset: there are no episodes to go on with."""
+        """ArgumentError before the first reset and after `close`."""
         if not self._playing:
             check_open(self)
-            raise ArgumentError(f"{type(self).__name__}: found no episodes that run, expected reset() before")
+            raise ArgumentError(f"{type(self).__name__}: found no running episodes, expected a call of reset() first")
 
 
 class PointNavEnv(NavEnv):
     """`NavEnv` for PointGoal navigation with a depth camera.
 
     Observations: {"depth": f32 [N, 1, H, W] in 0..1, "pointgoal": f32 [N, 2] (rho in metres, -phi in radians)}.
-    terminated: stop was called; truncated: out of steps.
+    terminated: the agent called stop; truncated: the step limit was reached.
     """

@@ -1,7 +1,8 @@
-"""Compile the kernels of an environment before it is made: python -m batchnav.envs.precompile '{"sensors": ["rgb"]}'
+"""Compile the kernels of an environment in advance: python -m batchnav.envs.precompile '{"sensors": ["rgb"]}'
 
-The argument is a `NavConfig` in JSON. It plays a step in an empty room of ten metres, which needs neither navmesh nor
-tree to be made, nor anything else that is compiled elsewhere. `runtime.ahead` starts it beside the first house.
+The argument is a `NavConfig` in JSON. The program steps once in an empty room of ten metres, whose navmesh and BVH are
+given, so that it compiles no kernels of scene processing. `runtime.kernels.precompile` starts it in a process of its
+own while the first house is made.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from batchnav.scene.scene import Scene
 from batchnav.types import TriangleMesh
 
 SIDE = 10.0
-"""Metres of the room."""
+"""Side of the room, metres."""
 
 
 def main(config: NavConfig) -> None:
-    """Play a step of an environment in the room."""
+    """Step an environment in the room once."""
     room = empty_room(config.body.navmesh)
     env = NavEnv([room], num_envs=1, device="cpu", task=config.task_name, config=config)
     env.reset()
@@ -35,7 +36,7 @@ def main(config: NavConfig) -> None:
 
 
 def empty_room(settings: NavMeshSettings) -> Scene:
-    """A floor without walls that no ray hits, and the navmesh that a baker would make: a polygon of two triangles."""
+    """A floor that no ray hits, without walls, and the navmesh that baking would give: one polygon of two triangles."""
     low, high = settings.agent_radius, SIDE - settings.agent_radius
     corners = np.array([(low, 0, low), (low, 0, high), (high, 0, high), (high, 0, low)], np.float32)
     polygon, detail = np.zeros(1, POLYGON), np.zeros(1, DETAIL)
@@ -51,7 +52,9 @@ def empty_room(settings: NavMeshSettings) -> Scene:
     ground = np.array([(0, 0, 0), (0, 0, SIDE), (SIDE, 0, SIDE), (SIDE, 0, 0)], np.float32)
     mesh = TriangleMesh(ground, np.array([(0, 1, 2), (0, 2, 3)], np.int32))
     node, planes = np.zeros((1, NODE_WIDTH), np.float32), np.zeros((2, TRIANGLE_WIDTH), np.float32)
-    node.view(np.int32)[0, LINKS : LINKS + 2] = ~np.int32(0)  # both children are a leaf of one triangle, without extent
+    node.view(np.int32)[0, LINKS : LINKS + 2] = ~np.int32(
+        0
+    )  # both children are leaves of one triangle and have no extent
     tree = BVH(node, planes, np.arange(2, dtype=np.int32))
     return Scene("empty room", mesh, NavMesh(navmesh_file.single_tile_file(tile, settings)), tree)
 

@@ -1,4 +1,4 @@
-"""What environments save and continue from: tensors by name, checked in shape, type and value before they are taken."""
+"""States of environments: tensors by name, whose shape, dtype and values are checked before they are loaded."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def check_tensors(
 
     Args:
         state: tensors by name.
-        targets: the live ones.
-        ranges: the lowest and the highest value, by name, of those tensors that have a range; kernels do not look.
+        targets: live tensors by name.
+        ranges: lowest and highest valid values by name, for tensors with a limited range. Kernels check nothing.
 
-    CheckpointError names what is missing, of another shape or type, out of range or not finite.
+    CheckpointError names a tensor that is missing, of another shape or dtype, out of range or NaN.
     """
     for name, target in targets.items():
         found = state.get(name)
@@ -39,7 +39,7 @@ def check_tensors(
             expected = f"{target.dtype} {list(target.shape)}"
             raise CheckpointError(f"environment state {name!r}: found {what}, expected {expected}")
         if found.is_floating_point() and found.isnan().any():
-            raise CheckpointError(f"environment state {name!r}: found values that are not numbers")
+            raise CheckpointError(f"environment state {name!r}: found NaN, expected numbers")
         low, high = ranges.get(name, (-math.inf, math.inf))
         least, most = found.min().item(), found.max().item()
         if least < low or most > high:

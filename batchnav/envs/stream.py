@@ -1,4 +1,4 @@
-"""Scenes that take turns in a fixed number of slots, where more are wanted than fit in the device's memory."""
+"""Scene streaming: more scenes than fit in device memory, of which a fixed number are resident at a time."""
 
 from __future__ import annotations
 
@@ -17,27 +17,26 @@ from batchnav.scene.scene import Scene
 from batchnav.sim.simulator import Simulator
 
 SPARE = 8
-"""One slot in so many is spare: scenes are loaded into it, or its last agents are still to leave."""
+"""Slots per spare slot. A spare slot holds a scene that is being loaded, or one that its last agents still use."""
 
 
 class SceneStream:
-    """Gives an environment scenes that take turns. One stream belongs to one environment.
+    """Streams scenes into the bank of one environment.
 
-    Agents are divided into groups, each in one slot, and some slots are spare. A thread loads the next scene into a
-    spare slot while the simulation runs. `move`, to be called between two rollouts, hands the scene that was asked for
-    first to the next group in turn: each of its agents goes there at its next episode's end. The slot that the last
-    agent has left takes the next scene.
+    Agents are divided into groups with one slot of the bank each; further slots are spare. A thread loads the next scene
+    into a spare slot while the simulation runs. `move`, called between rollouts, assigns the scene that was requested
+    first to the next group in turn. Each agent of the group moves there when its episode ends. A slot that its last
+    agent has left receives the next scene.
 
-    What happens at which call depends on the run alone, never on how long a scene takes to load: a call waits for a
-    scene that is due and not there yet. So a seed gives the same run each time, and a resumed run goes on as it was.
-    Scenes come in an order that is drawn anew, from the seed, once all have had their turn.
+    The schedule depends on the seed alone and not on loading times: `move` waits for a scene that is due. Runs are
+    therefore reproducible and resume exactly. Scenes are loaded in a random order, sampled again after each pass.
 
     Args:
-        names: the scenes, as `load` knows them.
-        load: gives a scene by name; called in a thread of its own.
-        capacity: room for any of the scenes (`SceneSize.largest`).
-        slots: scenes in memory at a time, at least 2; an eighth of them, and one at least, are spare.
-        seed: of the order.
+        names: names of the scenes.
+        load: returns a scene by name; called in another thread.
+        capacity: size of a slot, large enough for each scene (`SceneSize.largest`).
+        slots: resident scenes, at least 2; one in eight of them, and at least one, is spare.
+        seed: seed of the order of scenes.
     """
 
     def __init__(
@@ -51,21 +50,21 @@ class SceneStream:
         self.names, self.slots = tuple(names), slots
         self._load, self._capacity, self._seed = load, capacity, seed
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="scenes")
-        self._loads: deque[tuple[int, Future]] = deque()  # slots that are being filled, in order
-        self._taken = 0  # scenes of the order, so far
+        self._loads: deque[tuple[int, Future]] = deque()  # slots that are being loaded, oldest first
+        self._taken = 0  # scenes requested so far
         self._turn = 0  # the group that moves next
-        self._in_slot = [-1] * slots  # which scene
+        self._in_slot = [-1] * slots  # index of the scene in each slot
         groups = slots - -(-slots // SPARE)
         self._slot_of = list(range(groups))  # by group
 
     def open(
         self, num_envs: int, device: torch.device, appearance: Collection[str], swatches: MaterialLibrary | None = None
     ) -> ResidentSceneBank:
-        """The bank, with a scene for every group. ConfigError for slots that do not fit the scenes and agents."""
+        """The bank, with a scene for each group. ConfigError for a number of slots that fits neither scenes nor agents."""
         if not 2 <= self.slots < len(self.names) or len(self._slot_of) > num_envs:
             raise ConfigError(
                 f"slots: found {self.slots} for {len(self.names)} scenes and {num_envs} agents, expected 2 or more, "
-                f"fewer than the scenes, and no more than one slot in use for an agent"
+                f"fewer than the scenes, and at most one active scene per environment"
             )
         self.bank = ResidentSceneBank(self._capacity, self.slots, device, appearance, swatches)
         for slot in range(self.slots):
@@ -75,17 +74,17 @@ class SceneStream:
         return self.bank
 
     def begin(self, sim: Simulator) -> None:
-        """Have every agent's next episode drawn in its group's slot."""
+        """Sample the next episode of each agent in the slot of its group."""
         self._send(sim, range(len(self._slot_of)))
 
     def move(self, sim: Simulator) -> dict[str, float]:
-        """Let at most one group move to a new scene, and have the slots filled that are free (waits for the device).
+        """Move at most one group to a new scene, and request scenes for free slots (synchronises with the device).
 
         Returns "scenes_loaded", 1 or 0, and "scene_stall", the seconds that were spent waiting for a scene.
         MeshError or NavMeshError where a scene cannot be loaded.
         """
         sim.settle()
-        # Before any group moves: whom this call sends away is still on the way.
+        # Counted before a group moves: its agents stay in their slot until their episodes end.
         occupied = torch.bincount(sim.bodies.scene, minlength=self.bank.num_scenes).tolist()
         busy = {*self._slot_of, *(slot for slot, _ in self._loads)}
         free = [slot for slot, agents in enumerate(occupied) if not agents and slot not in busy]
@@ -103,7 +102,7 @@ class SceneStream:
         return {"scenes_loaded": loaded, "scene_stall": stall}
 
     def _request(self, slot: int) -> None:
-        """Have the order's next scene loaded into a slot."""
+        """Request the next scene for a slot."""
         cycle, place = divmod(self._taken, len(self.names))
         self._in_slot[slot] = int(np.random.default_rng((self._seed, cycle)).permutation(len(self.names))[place])
         self._taken += 1
@@ -114,12 +113,12 @@ class SceneStream:
         self._loads.append((slot, self._loader.submit(lambda: self.bank.replace(slot, self._load(name)))))
 
     def _send(self, sim: Simulator, groups: Sequence[int]) -> None:
-        """Let the agents of groups draw their next episodes from their slots' scenes."""
+        """Sample the next episodes of the agents of these groups in the scenes of their slots."""
         bounds = [g * sim.num_envs // len(self._slot_of) for g in range(len(self._slot_of) + 1)]
         sim.assign_scenes([range(bounds[g], bounds[g + 1]) for g in groups], [self._slot_of[g] for g in groups])
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """The scenes' places, as tensors on the CPU."""
+        """Schedule and contents of the slots, as tensors on the CPU."""
         lists = {
             "progress": [self._taken, self._turn], "in_slot": self._in_slot, "slot_of": self._slot_of,
             "loads": [slot for slot, _ in self._loads],
@@ -127,13 +126,13 @@ class SceneStream:
         return {f"stream_{name}": torch.tensor(value, dtype=torch.int64) for name, value in lists.items()}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], sim: Simulator) -> None:
-        """Continue from `state_dict`'s result, with its scenes. CheckpointError where it is not one of this stream."""
+        """Continue from a result of `state_dict`, with its scenes. CheckpointError for a state of another stream."""
         found = self._checked(state)
         for _, load in self._loads:
             load.result()
         self._loads.clear()
         if sim.device.type == "cuda":
-            torch.cuda.synchronize(sim.device)  # nothing may read the scenes that are replaced now
+            torch.cuda.synchronize(sim.device)  # kernels under way read the scenes that are replaced below
         self._taken, self._turn = found["progress"]
         self._in_slot, self._slot_of = found["in_slot"], found["slot_of"]
         here = [slot for slot in range(self.slots) if slot not in found["loads"]]
@@ -144,7 +143,7 @@ class SceneStream:
         self.begin(sim)
 
     def _checked(self, state: Mapping[str, torch.Tensor]) -> dict[str, list[int]]:
-        """The lists of a state, all of their numbers in range."""
+        """Lists of a state. CheckpointError for missing lists and for numbers out of range."""
         scenes, slots, groups = len(self.names), self.slots, len(self._slot_of)
         expected = {
             "progress": (2, 2**62), "in_slot": (slots, scenes), "slot_of": (groups, slots), "loads": (None, slots),
@@ -167,14 +166,18 @@ class SceneStream:
             found[name] = numbers
         for name in ("slot_of", "loads"):
             if len(set(found[name])) != len(found[name]):
-                raise CheckpointError(f"environment state 'stream_{name}': found {found[name]}, expected no slot twice")
+                raise CheckpointError(
+                    f"environment state 'stream_{name}': found {found[name]}, expected each slot at most once"
+                )
         if waiting := {*found["loads"]} & {int(slot) for slot in state["scene"].unique()}:
-            raise CheckpointError(f"environment state 'scene': found slot {min(waiting)}, expected one that is filled")
+            raise CheckpointError(
+                f"environment state 'scene': found slot {min(waiting)}, expected a slot with a loaded scene"
+            )
         if found["progress"][1] >= groups:
             turn = found["progress"][1]
             raise CheckpointError(f"environment state 'stream_progress': found group {turn}, expected below {groups}")
         return found
 
     def close(self) -> None:
-        """End the thread that loads scenes."""
+        """Stop the loading thread."""
         self._loader.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""A wrapper around an environment: override `step` or `reset`, and the learner sees what they return."""
+"""A wrapper around an environment, for changed rewards, observations or resets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from batchnav.types import Observation, VecEnv
 
 
 class Wrapper:
-    """A `batchnav.types.VecEnv` that does what `env` does.
+    """A `batchnav.types.VecEnv` that forwards every call to `env`. Subclasses override `step` or `reset`.
 
     class Shaped(Wrapper):
         def step(self, actions):
             observation, reward, *rest = self.env.step(actions)
             return observation, reward + bonus(observation), *rest
 
-    Where the environment is `capturable`, what is added must be too: operations on tensors, no look at their values.
+    If `env` is `capturable`, overrides must be as well: tensor operations without reading values on the host.
     """
 
     def __init__(self, env: VecEnv):
@@ -28,37 +28,37 @@ class Wrapper:
 
     @property
     def capturable(self) -> bool:
-        """As of the environment."""
+        """True where a CUDA graph can hold a step of `env`."""
         return self.env.capturable
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, Mapping]:
-        """As of the environment."""
+        """Reset `env`."""
         return self.env.reset(seed=seed, options=options)
 
     def observe_into(self, out: Observation | None) -> None:
-        """As of the environment."""
+        """Set the tensors that `env` writes its observations into."""
         self.env.observe_into(out)
 
     def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor, Mapping]:
-        """As of the environment."""
+        """Step `env`."""
         return self.env.step(actions)
 
     def settle(self) -> None:
-        """As of the environment."""
+        """Make torch's current stream wait for the other streams of `env`."""
         self.env.settle()
 
     def between_rollouts(self) -> dict[str, float]:
-        """As of the environment."""
+        """Host work of `env` between rollouts."""
         return self.env.between_rollouts()
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """As of the environment."""
+        """The state of `env`."""
         return self.env.state_dict()
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """As of the environment."""
+        """Continue `env` from a state."""
         self.env.load_state_dict(state)
 
     def close(self) -> None:
-        """As of the environment."""
+        """Close `env`."""
         self.env.close()

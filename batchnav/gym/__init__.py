@@ -1,6 +1,8 @@
-"""Our environments by Gymnasium's names: `gymnasium.make_vec("batchnav/PointNav-v0", scenes=["house:0-15"])`.
+"""Environments by name for Gymnasium: `gymnasium.make_vec("batchnav/PointNav-v0", scenes=["house:0-15"])`.
 
-`import batchnav` makes the names known, whether Gymnasium is imported before or after it, and imports nothing for that.
+`import batchnav` registers the names, before or after `import gymnasium`, and imports no other package. Gymnasium 1.0
+removed plugin entry points, so a finder on `sys.meta_path` registers the names as soon as Gymnasium is imported, and
+then removes itself. Without `import batchnav`: `gymnasium.make_vec("batchnav.gym:batchnav/PointNav-v0")`.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from collections.abc import Sequence
 from types import ModuleType
 
 TASKS = {"PointNav": "pointnav", "Flee": "flee", "Explore": "explore"}
-"""Names of environments, and of `batchnav.tasks.TASKS`."""
+"""Names in `batchnav.tasks.TASKS`, by name of the environment."""
 GYMNASIUM = "gymnasium"
 
 
 def register() -> None:
-    """Tell Gymnasium the names of our environments; a second time does nothing."""
+    """Register all environments with Gymnasium. Further calls have no effect."""
     import gymnasium
 
     for name in (*TASKS, "CartPole"):
@@ -30,7 +32,7 @@ def register() -> None:
 
 
 def register_when_imported() -> None:
-    """`register` now where Gymnasium is imported, else as soon as it is."""
+    """Register now if Gymnasium is imported, else when it is imported."""
     if GYMNASIUM in sys.modules:
         register()
     else:
@@ -38,7 +40,7 @@ def register_when_imported() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds Gymnasium as Python does, and has it registered in when it is loaded; looked for it may be before, too."""
+    """Finds Gymnasium as Python does, with a loader that registers the environments."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -1,4 +1,4 @@
-"""What `render` shows: each agent's pictures beside the map with its path."""
+"""Rendered frames of `gymnasium`'s render mode "rgb_array": images of each agent next to a map with its path."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from batchnav.view.mosaic import colour
 from batchnav.view.topdown import BLUE, FOOT, PAPER, TopDownMap
 
 MAP_SIZE = 320
-"""Pixels of a map's longer side."""
+"""Longer side of a map, pixels."""
 STOREY = 0.5
-"""Metres between the heights at which a scene's maps are drawn."""
+"""Vertical distance of a scene's maps, metres."""
 
 
-class Pictures:
-    """Follows the agents of an environment, and draws them when asked."""
+class FrameRenderer:
+    """Tracks the agents of an environment and renders frames of them."""
 
     def __init__(self, env: NavEnv):
         self.env = env
@@ -25,7 +25,7 @@ class Pictures:
         self._maps: dict[tuple[int, int], TopDownMap] = {}
 
     def follow(self) -> None:
-        """Note where the agents are; a path begins anew with its episode."""
+        """Record the agents' positions. A path starts with its episode."""
         bodies = self.env.sim.bodies
         episodes, positions = bodies.episode.cpu().numpy().copy(), bodies.position.cpu().numpy().copy()
         for i, path in enumerate(self._paths):
@@ -34,8 +34,8 @@ class Pictures:
             path.append(positions[i])
         self._episodes = episodes
 
-    def draw(self) -> tuple[np.ndarray, ...]:
-        """u8 [H, W, 3] for each agent."""
+    def render(self) -> tuple[np.ndarray, ...]:
+        """One frame per agent, u8 [H, W, 3]."""
         seen = {spec: self.env.seen[spec.name].cpu().numpy() for spec in self.env.specs if len(spec.shape) == 3}
         return tuple(
             self._beside([Image.fromarray(colour(values[i], spec)) for spec, values in seen.items()], self._map(i))
@@ -43,7 +43,7 @@ class Pictures:
         )
 
     def _map(self, i: int) -> TopDownMap:
-        """The map of agent `i`, with its path and where it looks."""
+        """The map of agent `i` with goal, path and heading."""
         bodies, target = self.env.sim.bodies, self.env.task.target
         row, height = int(bodies.scene[i]), float(bodies.position[i, 1])
         key = row, round(height / STOREY)
@@ -58,7 +58,7 @@ class Pictures:
         return plan
 
     def _beside(self, views: list[Image.Image], plan: TopDownMap) -> np.ndarray:
-        """Pictures in a row of one height, the map at the right; of one size whatever the scene, as videos need it."""
+        """Images in a row with the map on the right. The size does not depend on the scene, as videos require."""
         side = MAP_SIZE + FOOT
         scaled = [
             view.resize((round(side * view.width / view.height), side), Image.Resampling.NEAREST) for view in views

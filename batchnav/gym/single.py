@@ -1,4 +1,4 @@
-"""What `gymnasium.make` makes: one environment in NumPy, a batch of one."""
+"""Environments of `gymnasium.make`: a batch of one, in NumPy."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from batchnav.runtime.checks import check_open
 
 
 class SingleEnv(gymnasium.Env):
-    """The only environment of a `gymnasium.vector.VectorEnv` on NumPy arrays.
+    """A `gymnasium.Env` around a `gymnasium.vector.VectorEnv` of one environment with NumPy arrays.
 
-    Its episodes do not begin by themselves: `reset` begins the next one. An ended episode's metrics are in info.
-    ArgumentError for every call after `close`.
+    There is no autoreset: `reset` begins the next episode. Metrics of an ended episode are in info. ArgumentError for
+    each call after `close`.
     """
 
     def __init__(self, env: GymnasiumNav | GymnasiumCartPole):
@@ -28,7 +28,7 @@ class SingleEnv(gymnasium.Env):
         self._begun = False
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
-        """Begin an episode: the next one, or with a seed the seed's first."""
+        """Begin the next episode, or with a seed the first episode of that seed."""
         super().reset(seed=seed)
         if options:
             raise ArgumentError(f"options: found {', '.join(map(str, options))}, expected none")
@@ -37,10 +37,10 @@ class SingleEnv(gymnasium.Env):
         return _first(observation), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        """One step."""
+        """Step the environment: observation, reward, terminated, truncated, info."""
         check_open(self.vector)
         if not self._begun:
-            raise ArgumentError("step: found an environment that was never reset, expected reset() before it")
+            raise ArgumentError("step: found an environment that was never reset, expected a call of reset() first")
         observation, reward, terminated, truncated, info = self.vector.step(np.asarray(action)[None])
         over, final = bool(terminated[0] or truncated[0]), {}
         if over:
@@ -49,26 +49,26 @@ class SingleEnv(gymnasium.Env):
         return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), final
 
     def render(self) -> np.ndarray | None:
-        """What the agent sees, beside its map: u8 [H, W, 3]."""
+        """Images of the agent next to its map, u8 [H, W, 3]; None without a render mode."""
         check_open(self.vector)
         return self.vector.render()[0] if isinstance(self.vector, GymnasiumNav) and self.render_mode else None
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Close the vector environment."""
         self.vector.close()
 
 
 def make_nav(**options: Any) -> SingleEnv:
-    """One navigation environment; the options are those of `vector.make_nav` but for what makes it single."""
+    """One navigation environment, with the options of `batchnav.gym.vector.make_nav`."""
     mode = AutoresetMode.DISABLED
     return SingleEnv(vector.make_nav(1, **options, output="numpy", autoreset_mode=mode))
 
 
 def make_cartpole(**options: Any) -> SingleEnv:
-    """One CartPole."""
+    """One CartPole environment."""
     return SingleEnv(vector.make_cartpole(1, **options, output="numpy"))
 
 
 def _first(value: Any) -> Any:
-    """The only row of an array, or of those in a dict."""
+    """The first row of an array, or of each array in a dict."""
     return {name: part[0] for name, part in value.items()} if isinstance(value, dict) else value[0]

@@ -1,4 +1,4 @@
-"""What `gymnasium.make_vec` makes: our environments with Gymnasium's names for what an episode leaves, and pictures."""
+"""Environments of `gymnasium.make_vec`: info named as in Gymnasium's own vector environments, and rendering."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import needed_appearance
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
-from batchnav.gym.frames import Pictures
+from batchnav.gym.frames import FrameRenderer
 from batchnav.runtime.conversion import OUTPUTS, as_actions, to_output
 from batchnav.scene.appearance import FROM_FILES
 
@@ -25,10 +25,10 @@ RGB_ARRAY = "rgb_array"
 
 
 class GymnasiumNav(NavEnv):
-    """A `NavEnv` whose info is named as Gymnasium's own vector environments name it, and that can be rendered.
+    """A `NavEnv` with `render`, whose info has the names of Gymnasium's own vector environments.
 
-    With SAME_STEP autoreset an ended episode's metrics are info["final_info"], each with its mask, elsewhere they are
-    in info itself: "episode" is left to `gymnasium.wrappers.vector.RecordEpisodeStatistics`.
+    With SAME_STEP autoreset, metrics of ended episodes are in info["final_info"], each with its mask; with other modes
+    they are in info itself. The key "episode" is reserved for `gymnasium.wrappers.vector.RecordEpisodeStatistics`.
     """
 
     metadata = {**NavEnv.metadata, "render_modes": [RGB_ARRAY], "render_fps": 10}  # noqa: RUF012 (Gymnasium's form)
@@ -37,23 +37,23 @@ class GymnasiumNav(NavEnv):
         if render_mode not in (None, RGB_ARRAY):
             raise ArgumentError(f"render_mode: found {render_mode!r}, expected None or {RGB_ARRAY!r}")
         if render_mode and isinstance(scenes, SceneStream):
-            raise ArgumentError(f"render_mode: found {render_mode!r} with scenes that take turns, expected None")
+            raise ArgumentError(f"render_mode: found {render_mode!r} with a SceneStream, expected None")
         super().__init__(scenes, num_envs, **options)
         self.render_mode = render_mode
-        self._pictures = Pictures(self) if render_mode else None
+        self._frames = FrameRenderer(self) if render_mode else None
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
-        """As `NavEnv.reset`."""
+        """Begin new episodes (see `NavEnv.reset`)."""
         result = super().reset(seed=seed, options=options)
-        if self._pictures:
-            self._pictures.follow()
+        if self._frames:
+            self._frames.follow()
         return result
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:
-        """As `NavEnv.step`, but for the names in info."""
+        """Step all agents (see `NavEnv.step`); info is described in the class."""
         *result, info = super().step(actions)
-        if self._pictures:
-            self._pictures.follow()
+        if self._frames:
+            self._frames.follow()
         ended = info["_episode"]
         metrics = {**info["episode"], **{f"_{name}": ended for name in info["episode"]}}
         if self.metadata["autoreset_mode"] != AutoresetMode.SAME_STEP:
@@ -62,16 +62,16 @@ class GymnasiumNav(NavEnv):
         return *result, {"final_info": metrics, "_final_info": ended, **final}
 
     def render(self) -> tuple[np.ndarray, ...]:
-        """What each agent sees, beside the map with its path: u8 [H, W, 3] each; none without a render mode."""
+        """Images of each agent next to a map with its path, u8 [H, W, 3] each; empty without a render mode."""
         self._check_playing()
-        return self._pictures.draw() if self._pictures else ()
+        return self._frames.render() if self._frames else ()
 
 
 class GymnasiumCartPole(CartPoleEnv):
-    """`CartPoleEnv` with actions of any array's kind, and results that are the caller's own.
+    """`CartPoleEnv` that accepts actions of any array type, with the arguments `copy` and `output` of `NavEnv`.
 
-    `copy` and `output` are as of `NavEnv`. Autoreset is SAME_STEP, its only mode; info holds "final_info" (the ended
-    episode's return and steps) and "final_obs" with their masks.
+    Autoreset is SAME_STEP, the only mode. info holds "final_info" (return and steps of the ended episode) and
+    "final_obs", with their masks.
     """
 
     def __init__(
@@ -95,13 +95,15 @@ class GymnasiumCartPole(CartPoleEnv):
         self._copy, self._output, self.render_mode = copy, output, render_mode
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
-        """Start all episodes anew; ArgumentError for options, of which there are none."""
+        """Begin new episodes. ArgumentError for options: there are none."""
         if options:
-            raise ArgumentError(f"options: found {', '.join(map(str, options))}, expected none: all carts begin anew")
+            raise ArgumentError(
+                f"options: found {', '.join(map(str, options))}, expected none; reset begins all episodes"
+            )
         return to_output(super().reset(seed=seed)[0], self._copy, self._output), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:
-        """One step of every cart."""
+        """Step all environments."""
         kept = actions.dtype if isinstance(actions, torch.Tensor) and actions.dtype == torch.uint8 else torch.int64
         *result, info = super().step(as_actions(actions, self.device, kept))
         ended = info["_episode"]
@@ -120,9 +122,16 @@ def make_nav(
     render_mode: str | None = None,
     **options: Any,
 ) -> GymnasiumNav:
-    """A navigation environment; `scenes` may be names, as `batchnav.load_scenes` takes them, or what `NavEnv` takes.
+    """A navigation environment.
 
-    `options` are those of `NavEnv`, the fields of its configuration among them; without a seed it is a random one.
+    Args:
+        num_envs: N.
+        task: a name in `batchnav.tasks.TASKS`.
+        scenes: names for `batchnav.load_scenes`, or an argument of `NavEnv`.
+        config: a configuration, or the name of a preset.
+        sensors: names of sensors; None: those of the configuration.
+        render_mode: "rgb_array" for `render`.
+        options: other arguments of `NavEnv` and fields of its configuration. The default seed is random.
     """
     if isinstance(scenes, str):
         raise ArgumentError(f"scenes: found {scenes!r}, expected a list of names, as [{scenes!r}]")
@@ -137,7 +146,7 @@ def make_nav(
 NAV_ARGUMENTS = {
     "device", "seed", "episodes", "final_observation", "renderer", "first_env", "copy", "output", "autoreset_mode",
 }  # fmt: skip
-"""The arguments of `NavEnv` that are no fields of a configuration."""
+"""Arguments of `NavEnv` that are not fields of a configuration."""
 
 
 def make_cartpole(num_envs: int = 1, **options: Any) -> GymnasiumCartPole:

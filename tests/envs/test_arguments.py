@@ -103,7 +103,7 @@ def test_a_number_of_episodes_is_checked(number):
 def test_before_the_first_reset_there_is_nothing_to_step(bank):
     env = make(bank)
     for call in (lambda: env.step(torch.ones(N, dtype=torch.int64)), env.observe, env.state_dict):
-        with pytest.raises(ArgumentError, match="NavEnv: found no episodes that run, expected reset"):
+        with pytest.raises(ArgumentError, match="NavEnv: found no running episodes, expected a call of reset"):
             call()
     assert env.between_rollouts() == {}
 

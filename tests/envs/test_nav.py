@@ -190,7 +190,7 @@ def test_a_task_brings_its_own_settings(bank, monkeypatch):
     env = NavEnv(bank, N, task="short", patience=2.5, **SMALL)
     assert isinstance(env.task, Short) and env.config.task == ShortConfig(patience=2.5) and env.task.max_steps == 3
     assert NavEnv(bank, N, task="short", config=NavConfig(task=ShortConfig(max_steps=2))).task.max_steps == 2
-    with pytest.raises(ConfigError, match="config: found the settings PointNavConfig, expected ShortConfig for the ta"):
+    with pytest.raises(ConfigError, match="config: found PointNavConfig, expected ShortConfig for the ta"):
         NavEnv(bank, N, task="short", config="bps_depth64")
     with pytest.raises(ConfigError, match="option 'patience' is unknown"):
         NavEnv(bank, N, patience=2.5)

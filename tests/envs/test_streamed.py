@@ -67,7 +67,7 @@ def actions(calls, device="cpu"):
 
 
 def test_fixed_episodes_ask_for_scenes_that_stay(rooms):
-    with pytest.raises(ArgumentError, match="episodes: found fixed episodes for scenes that take turns"):
+    with pytest.raises(ArgumentError, match="episodes: found fixed episodes with a SceneStream"):
         make(rooms, episodes=EpisodeTable.empty(torch.device("cpu")))
 
 

@@ -63,7 +63,7 @@ def test_agents_under_other_conditions_have_lines_of_their_own(files):
     ]
 
 
-def test_figures_of_other_tasks_are_no_shares(files):
+def test_episode_metrics_other_tasks_are_no_shares(files):
     write("flee", ("distance_from_start", 8.185, {"agent": "oracle", "split": "val"}, {"low": 7.459, "high": 8.910}))
     assert lines("flee")[2] == "| oracle | val | **8.185** (7.459–8.910) | 1234567 |"
 

@@ -269,7 +269,7 @@ def test_what_is_rendered(single, make):
 def test_scenes_that_take_turns_are_not_rendered(floor):
     """Their maps would have to be made anew with every scene that comes."""
     stream = SceneStream(["a"], lambda name: floor, SceneSize.of(floor), 1)
-    with pytest.raises(ArgumentError, match="render_mode: found 'rgb_array' with scenes that take turns"):
+    with pytest.raises(ArgumentError, match="render_mode: found 'rgb_array' with a SceneStream"):
         GymnasiumNav(stream, N, render_mode="rgb_array", **SMALL)
 
 

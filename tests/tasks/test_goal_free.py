@@ -222,7 +222,7 @@ def _written(path, text):
 
 
 def test_environments_refuse_another_tasks_settings(bank):
-    with pytest.raises(ConfigError, match="found the settings FleeConfig, expected ExploreConfig for the task 'explo"):
+    with pytest.raises(ConfigError, match="found FleeConfig, expected ExploreConfig for the task 'explo"):
         NavEnv(bank, N, task="explore", config=NavConfig(task=FleeConfig()))
     with pytest.raises(ConfigError, match="option 'success_distance' is unknown"):
         NavEnv(bank, N, task="flee", success_distance=1.0)

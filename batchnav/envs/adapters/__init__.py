@@ -1,1 +1,1 @@
-"""Environments of other libraries as ours, and ours as theirs."""
+"""Adapters: batchnav environments for other libraries, and environments of other libraries for batchnav's learner."""

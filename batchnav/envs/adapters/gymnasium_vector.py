@@ -1,4 +1,4 @@
-"""Any `gymnasium.vector.VectorEnv` on the host as a `VecEnv`: NumPy inside, torch outside."""
+"""Adapter from `gymnasium.vector.VectorEnv` (NumPy) to `VecEnv` (torch)."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from batchnav.types import Observation
 
 
 class FromGymnasium(VectorEnv):
-    """Another library's environments for our learner: a `batchnav.types.VecEnv` on the CPU.
+    """A `batchnav.types.VecEnv` on the CPU around a Gymnasium vector environment, for batchnav's learner.
 
         env = gymnasium.make_vec("CartPole-v1", 32, vectorization_mode="sync",
                                  vector_kwargs={"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP})
         learner = Learner(policy, FromGymnasium(env), config.ppo)
 
-    Observations are a Box or a Dict of Boxes; floats of any width come as float32, whole numbers and bools as they are.
-    Actions are Discrete(n) from 0 on: i64 [N]. Everything returned is a copy. info holds "episode" ("return" and
-    "steps", f32 [N], counted here) with "_episode", and "final_obs" with "_final_obs".
+    Observations are a Box or a Dict of Boxes. Floats are converted to float32; integers and bools keep their dtype.
+    Actions are Discrete(n) starting at 0: i64 [N]. Returned tensors are copies. info holds "episode" ("return" and
+    "steps", f32 [N], computed by the adapter) with "_episode", and "final_obs" with "_final_obs".
 
-    Only SAME_STEP is accepted. With Gymnasium's default, NEXT_STEP, every episode would be followed by a step whose
-    action is ignored, and a learner that does not know would learn from it.
+    Only SAME_STEP autoreset is accepted. Under Gymnasium's default, NEXT_STEP, each episode is followed by a step whose
+    action is ignored, from which the learner must not learn.
 
-    ArgumentError for environments, spaces and modes that are none of these, and for every call after `close`.
+    ArgumentError for other environments, spaces and modes, and for each call after `close`.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's name)
     capturable = False
 
     def __init__(self, env: VectorEnv):
-        """`env`: belongs to this one from now on, which closes it."""
+        """Take ownership of `env`: the adapter closes it."""
         if not isinstance(env, VectorEnv):
             raise ArgumentError(f"env: found {type(env).__name__}, expected a gymnasium.vector.VectorEnv")
         check_autoreset(env)
@@ -52,7 +52,7 @@ class FromGymnasium(VectorEnv):
         self._was_reset = False
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start all episodes anew: observation, {}. Gymnasium gives environment i the seed `seed + i`."""
+        """Begin new episodes: observation, {}. Gymnasium gives environment i the seed `seed + i`."""
         check_open(self)
         observation, _ = self.env.reset(seed=seed, options=options)
         self._return.zero_()
@@ -83,34 +83,34 @@ class FromGymnasium(VectorEnv):
         return self._as_observed(tensors), reward, terminated, truncated, seen
 
     def observe_into(self, out: Observation | None) -> None:
-        """Changes nothing: what the environment returns has to be copied once anyway."""
+        """No effect: observations are copied from NumPy in each step."""
         check_open(self)
 
     def settle(self) -> None:
-        """Changes nothing: a step is done when it returns."""
+        """No effect: steps are synchronous."""
         check_open(self)
 
     def between_rollouts(self) -> dict[str, float]:
-        """No figures: {}. Invalid actions are refused by `step`."""
+        """No effect, and no statistics: {}."""
         check_open(self)
         return {}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """CheckpointError: Gymnasium has no way to read an environment's state."""
+        """CheckpointError: Gymnasium's interface gives no access to an environment's state."""
         raise CheckpointError(
             f"{self.env}: found an environment whose state cannot be saved, expected one of batchnav's"
         )
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """CheckpointError, as `state_dict`."""
+        """CheckpointError: Gymnasium's interface gives no access to an environment's state."""
         raise CheckpointError(f"{self.env}: found an environment that cannot be resumed, expected one of batchnav's")
 
     def close_extras(self, **kwargs) -> None:
-        """Close the environment inside; `close` calls it, once."""
+        """Close the wrapped environment; `close` calls it once."""
         self.env.close(**kwargs)
 
     def _tensors(self, observation: Any) -> Observation:
-        """NumPy observations, copied, by name."""
+        """Tensors by name, copied from NumPy observations. ArgumentError for an unexpected shape."""
         arrays = by_name(observation)
         tensors = {}
         for name, dtype in self.storage.items():
@@ -122,9 +122,9 @@ class FromGymnasium(VectorEnv):
         return tensors
 
     def _final(self, tensors: Observation, ended: torch.Tensor, final: Mapping | Sequence | None) -> Observation:
-        """Final observations where episodes ended, the current ones elsewhere.
+        """Final observations where episodes ended, and current observations elsewhere.
 
-        `final`: arrays [N, ...] by name, or one item for each environment: Gymnasium's object array, say.
+        `final`: arrays [N, ...] by name, or one item per environment, such as Gymnasium's object array.
         """
         whole = {name: tensor.clone() for name, tensor in tensors.items()}
         for i in ended.nonzero().flatten().tolist():
@@ -136,7 +136,7 @@ class FromGymnasium(VectorEnv):
             if own is None:
                 raise ArgumentError(
                     f"info: found no 'final_obs' of environment {i}, whose episode ended; "
-                    "expected it, as SAME_STEP environments give it"
+                    "expected it, as SAME_STEP autoreset requires"
                 )
             own = by_name(own)
             for name, tensor in whole.items():
@@ -144,10 +144,10 @@ class FromGymnasium(VectorEnv):
         return whole
 
     def _as_observed(self, tensors: Observation) -> Observation | torch.Tensor:
-        """By name where the observation space is a Dict, else the one tensor."""
+        """A dict if the observation space is a Dict, else the only tensor."""
         return tensors if isinstance(self.single_observation_space, spaces.Dict) else tensors[PLAIN]
 
 
 def _storage(box: spaces.Box) -> torch.dtype:
-    """Floats as float32, all else as it is."""
+    """The dtype of a Box in a rollout: float32 for floats, its own dtype for others."""
     return torch.float32 if box.dtype.kind == "f" else torch.from_numpy(np.zeros(0, box.dtype)).dtype

@@ -1,4 +1,4 @@
-"""What adapters share: observations by name, whether they have one or not; figures of episodes by either name."""
+"""Helpers of all adapters: observations by name, spaces, autoreset modes and episode metrics."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from batchnav.errors import ArgumentError
 from batchnav.types import Observation, VecEnv
 
 PLAIN = "observation"
-"""The name of an observation that is no dict."""
+"""Name of an observation that is a single tensor."""
 
 
 def by_name(observation: Any) -> Observation:
-    """Tensors or arrays by name."""
+    """Observations by name: a dict as it is, a single tensor or array as `PLAIN`."""
     return dict(observation) if isinstance(observation, Mapping) else {PLAIN: observation}
 
 
 def boxes_of(space: spaces.Space) -> dict[str, spaces.Box]:
-    """The Boxes of the observations by name; ArgumentError for a space that has others."""
+    """Boxes of a space's observations by name. ArgumentError for other spaces."""
     found = dict(space.spaces) if isinstance(space, spaces.Dict) else {PLAIN: space}
     boxes = {name: box for name, box in found.items() if isinstance(box, spaces.Box)}
     for name in found.keys() - boxes.keys():
@@ -30,25 +30,25 @@ def boxes_of(space: spaces.Space) -> dict[str, spaces.Box]:
 
 
 def check_autoreset(env: VecEnv | VectorEnv) -> None:
-    """ArgumentError for an environment that does not begin the next episode within the step that ends one."""
+    """ArgumentError for an autoreset mode other than SAME_STEP."""
     mode = env.metadata.get("autoreset_mode") if isinstance(env, VectorEnv) else AutoresetMode.SAME_STEP
     if mode != AutoresetMode.SAME_STEP:
         raise ArgumentError(
             f"env: found autoreset mode {getattr(mode, 'name', mode)}, expected SAME_STEP "
-            '(vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP} where gymnasium.make_vec makes it)'
+            '(pass vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP} to gymnasium.make_vec)'
         )
 
 
 def num_actions(env: VecEnv | VectorEnv) -> int:
-    """How many actions there are; ArgumentError for an environment whose actions are no Discrete(n) from 0 on."""
+    """Number of discrete actions. ArgumentError for an action space other than Discrete(n) starting at 0."""
     space = env.single_action_space
     if not isinstance(space, spaces.Discrete) or space.start != 0:
         raise ArgumentError(f"env: found action space {space}, expected Discrete(n) starting at 0")
     return int(space.n)
 
 
-def figures_of(info: Mapping) -> Observation:
-    """What was measured of episodes, f32 [N] by name; `gymnasium.make_vec` leaves it in Gymnasium's "final_info"."""
+def episode_metrics(info: Mapping) -> Observation:
+    """Episode metrics, f32 [N] by name, from "episode" or, for `gymnasium.make_vec`, from "final_info"."""
     if "episode" in info:
         return info["episode"]
     return {name: values for name, values in info["final_info"].items() if not name.startswith("_")}

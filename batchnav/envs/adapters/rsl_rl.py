@@ -1,4 +1,4 @@
-"""Ours as rsl_rl's environments, and the distribution that its actors need for actions that are one of several."""
+"""Adapter to rsl_rl, and the action distribution that its actors need for discrete actions."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from rsl_rl.modules.distribution import Distribution
 from tensordict import TensorDict
 from torch.distributions import OneHotCategorical, kl_divergence
 
-from batchnav.envs.adapters.observations import by_name, check_autoreset, figures_of, num_actions
+from batchnav.envs.adapters.observations import by_name, check_autoreset, episode_metrics, num_actions
 from batchnav.errors import ArgumentError
 from batchnav.runtime.conversion import check_torch
 from batchnav.types import VecEnv
 
 
 class RslRlEnv(RslRlVecEnv):
-    """Our environments for rsl_rl's runners, on the environment's device.
+    """A batchnav environment for rsl_rl's runners, on the environment's device.
 
         runner = OnPolicyRunner(RslRlEnv(CartPoleEnv(num_envs=64), max_episode_length=500), config)
 
-    Observation groups go by our names ("observation" where there is but one), copied; bytes as f32 from 0 to 1. Actions
-    f32 [N, number of actions]: the largest is taken, so with `OneHotActions` as the actor's distribution they are drawn
-    as usual. extras["time_outs"] says where an episode ended out of time: rsl_rl bootstraps there from the value of the
-    observation before the step. extras["log"] has the figures of the episodes that just ended.
+    Observation groups have the names of the observations ("observation" for a single tensor). Observations are copies;
+    bytes are scaled to f32 in 0..1. Actions are f32 [N, number of actions], of which the largest entry is executed; use
+    `OneHotActions` as the actor's distribution to sample them. extras["time_outs"] is True where an episode was
+    truncated: rsl_rl then bootstraps from the value of the observation before the step. extras["log"] holds the metrics
+    of the episodes that ended in this step.
     """
 
     def __init__(self, env: VecEnv, max_episode_length: int, cfg: dict | None = None):
-        """Reset `env`, which belongs to this one.
+        """Take ownership of `env`, and reset it.
 
         Args:
-            env: any of our environments.
-            max_episode_length: steps after which an episode ends at the latest: rsl_rl asks for it.
-            cfg: settings of the environment, which a run's logs keep.
+            env: a batchnav environment.
+            max_episode_length: step limit of an episode, which rsl_rl requires.
+            cfg: settings of the environment for rsl_rl's logs.
         """
         check_autoreset(env)
         self.env, self.num_envs, self.device = env, env.num_envs, env.device
@@ -46,12 +47,12 @@ class RslRlEnv(RslRlVecEnv):
 
     @property
     def episode_length_buf(self) -> torch.Tensor:
-        """i64 [N]: steps taken in each running episode."""
+        """i64 [N]: steps of each running episode."""
         return self._steps
 
     @episode_length_buf.setter
     def episode_length_buf(self, value: torch.Tensor) -> None:
-        """ArgumentError: `learn(init_at_random_ep_len=True)` would write it."""
+        """ArgumentError: `learn(init_at_random_ep_len=True)` is not supported."""
         raise ArgumentError("episode_length_buf: found lengths to set, expected init_at_random_ep_len=False")
 
     def get_observations(self) -> TensorDict:
@@ -65,7 +66,7 @@ class RslRlEnv(RslRlVecEnv):
         self._steps += 1
         self._steps.masked_fill_(ended, 0)
         self._keep(observation)
-        log = {name: values[ended] for name, values in figures_of(info).items()}
+        log = {name: values[ended] for name, values in episode_metrics(info).items()}
         extras = {"time_outs": truncated & ~terminated, "log": log}
         return self.get_observations(), reward.clone(), ended, extras
 
@@ -82,18 +83,18 @@ class RslRlEnv(RslRlVecEnv):
 
 
 class OneHotActions(Distribution):
-    """One of several actions, drawn as a row with a single 1: `distribution_cfg={"class_name": OneHotActions}`."""
+    """Categorical distribution over one-hot actions: `distribution_cfg={"class_name": OneHotActions}`."""
 
     def update(self, mlp_output: torch.Tensor) -> None:
-        """Logits [N, A]."""
+        """Set the logits, f32 [N, A]."""
         self._now = OneHotCategorical(logits=mlp_output, validate_args=False)
 
     def sample(self) -> torch.Tensor:
-        """f32 [N, A]."""
+        """Sampled one-hot actions, f32 [N, A]."""
         return self._now.sample()
 
     def deterministic_output(self, mlp_output: torch.Tensor) -> torch.Tensor:
-        """The logits: the largest is the likeliest action's."""
+        """The logits, whose largest entry belongs to the most probable action."""
         return mlp_output
 
     def as_deterministic_output_module(self) -> torch.nn.Module:
@@ -112,12 +113,12 @@ class OneHotActions(Distribution):
 
     @property
     def std(self) -> torch.Tensor:
-        """[N, A]."""
+        """Standard deviations [N, A]."""
         return self._now.stddev
 
     @property
     def entropy(self) -> torch.Tensor:
-        """Nats, [N]."""
+        """Entropy in nats, [N]."""
         return self._now.entropy()
 
     @property
@@ -126,7 +127,7 @@ class OneHotActions(Distribution):
         return (self._now.logits,)
 
     def log_prob(self, outputs: torch.Tensor) -> torch.Tensor:
-        """[N], of rows that `sample` drew."""
+        """Log-probability [N] of one-hot actions [N, A]."""
         return self._now.log_prob(outputs)
 
     def kl_divergence(self, old_params: tuple[torch.Tensor, ...], new_params: tuple[torch.Tensor, ...]) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Ours as a Stable-Baselines3 `VecEnv`, and theirs as a `gymnasium.vector.VectorEnv`, which `FromGymnasium` takes."""
+"""Adapters to and from Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from gymnasium.vector.utils import batch_space
 from stable_baselines3.common import vec_env
 from stable_baselines3.common.monitor import Monitor
 
-from batchnav.envs.adapters.observations import check_autoreset, figures_of, num_actions
+from batchnav.envs.adapters.observations import check_autoreset, episode_metrics, num_actions
 from batchnav.errors import ArgumentError
 from batchnav.runtime.conversion import check_torch
 from batchnav.types import VecEnv
 
 
 class SB3VecEnv(vec_env.VecEnv):
-    """Our environments for Stable-Baselines3's algorithms: NumPy in, NumPy out.
+    """A batchnav environment for the algorithms of Stable-Baselines3: NumPy in, NumPy out.
 
         model = PPO("MlpPolicy", SB3VecEnv(CartPoleEnv(num_envs=32)))
 
-    What is returned is a copy, as the algorithms keep references. Where an episode ended, `infos[i]` has its figures in
-    "episode" ("r" its return, "l" its length, and all that the task measures), "is_success" where the task says so, and
-    "terminal_observation" and "TimeLimit.truncated" where the environment gives final observations
-    (`NavEnv(final_observation=True)`). Without them nothing could be bootstrapped from at an end by time, so it counts
-    as an end like any other.
+    Returned arrays are copies, since the algorithms keep references. Where an episode ended, `infos[i]` holds its
+    metrics in "episode" ("r" is the return, "l" the length), "is_success" if the task has a success metric, and
+    "terminal_observation" and "TimeLimit.truncated" if the environment returns final observations
+    (`NavEnv(final_observation=True)`). Without final observations there is no value to bootstrap from, so a truncated
+    episode counts as terminated.
 
-    ArgumentError for what is done to single environments: here they are one.
+    ArgumentError for calls that address single environments of the batch.
     """
 
     def __init__(self, env: VecEnv):
-        """`env`: belongs to this one, which closes it."""
+        """Take ownership of `env`: the adapter closes it."""
         check_autoreset(env)
-        num_actions(env)  # those of a Box are not handed on
+        num_actions(env)  # ArgumentError for continuous actions
         self.env = env
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
 
     def reset(self) -> Any:
-        """Start all episodes anew, with the first of the seeds that `seed` gave; the other environments' follow."""
+        """Begin new episodes. The first seed set by `seed` applies to the whole batch."""
         observation, _ = self.env.reset(seed=self._seeds[0])
         check_torch(observation)
         self._reset_seeds()
@@ -51,17 +51,17 @@ class SB3VecEnv(vec_env.VecEnv):
         self._actions = torch.as_tensor(actions, dtype=torch.int64, device=self.env.device)
 
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict]]:
-        """Observation, reward f32 [N], ended bool [N], and a dict of its own for each environment."""
+        """Observation, reward f32 [N], ended bool [N], and one info dict per environment."""
         observation, reward, terminated, truncated, info = self.env.step(self._actions)
         ended = _to_numpy(terminated | truncated)
         infos: list[dict] = [{} for _ in range(self.num_envs)]
         if ended.any():
-            self._tell(infos, ended.nonzero()[0], _to_numpy(truncated & ~terminated), info)
+            self._write_infos(infos, ended.nonzero()[0], _to_numpy(truncated & ~terminated), info)
         return _to_numpy(observation), _to_numpy(reward), ended, infos
 
-    def _tell(self, infos: list[dict], ended: np.ndarray, out_of_time: np.ndarray, info: Mapping) -> None:
-        """Write what is known of the episodes that ended."""
-        figures = _to_numpy(figures_of(info))
+    def _write_infos(self, infos: list[dict], ended: np.ndarray, out_of_time: np.ndarray, info: Mapping) -> None:
+        """Write metrics and final observations of the episodes that ended."""
+        figures = _to_numpy(episode_metrics(info))
         final = _to_numpy(info["final_obs"]) if "final_obs" in info else None
         for i in ended:
             episode = {name: float(values[i]) for name, values in figures.items()}
@@ -77,47 +77,47 @@ class SB3VecEnv(vec_env.VecEnv):
         self.env.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """The environment's attribute, for each index."""
+        """Attribute of the batched environment, once per index."""
         return [getattr(self.env, attr_name)] * len(list(self._get_indices(indices)))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """ArgumentError: single environments have none."""
+        """ArgumentError: environments of the batch cannot be addressed singly."""
         raise ArgumentError(f"set_attr: found {attr_name!r}, expected it to be set on the batched environment")
 
     def env_method(self, method_name: str, *method_args, indices: Any = None, **method_kwargs) -> list[Any]:
-        """ArgumentError: single environments have none."""
+        """ArgumentError: environments of the batch cannot be addressed singly."""
         raise ArgumentError(f"env_method: found {method_name!r}, expected a call of the batched environment's")
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-        """Whether each does what `wrapper_class` does: true of `Monitor`, since returns and lengths are reported."""
+        """True for `Monitor`, whose returns and lengths the adapter reports; False for other wrappers."""
         return [wrapper_class is Monitor] * len(list(self._get_indices(indices)))
 
     def get_images(self) -> list[np.ndarray | None]:
-        """What each agent sees beside its map, u8 [H, W, 3], of an environment made with render_mode="rgb_array"."""
-        (render,) = self.get_attr("render", 0)  # Gymnasium's: the learner asks for none
+        """Images of each agent with its map, u8 [H, W, 3], of an environment with render_mode="rgb_array"."""
+        (render,) = self.get_attr("render", 0)  # a member of Gymnasium's interface that `VecEnv` lacks
         return list(render())
 
 
 class GymnasiumFromSB3(VectorEnv):
-    """The same environments with Gymnasium's names: NumPy in, NumPy out, SAME_STEP autoreset.
+    """A `gymnasium.vector.VectorEnv` around a Stable-Baselines3 `VecEnv`, for `FromGymnasium`.
 
         env = FromGymnasium(GymnasiumFromSB3(SubprocVecEnv([make] * 8)))
 
-    Its `terminal_observation` is "final_obs" here, and its `TimeLimit.truncated` says whether an episode was truncated;
-    one flag for an end cannot tell when both hold.
+    NumPy in, NumPy out, SAME_STEP autoreset. `terminal_observation` becomes "final_obs". `TimeLimit.truncated` decides
+    between truncated and terminated, since Stable-Baselines3 has one flag for both.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's name)
 
     def __init__(self, env: vec_env.VecEnv):
-        """`env`: belongs to this one, which closes it."""
+        """Take ownership of `env`: the adapter closes it."""
         self.env, self.num_envs = env, env.num_envs
         self.single_observation_space, self.single_action_space = env.observation_space, env.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
-        """Start all episodes anew: observation, {}. Without a seed the random numbers go on."""
+        """Begin new episodes: observation, {}. Without a seed the random number generators continue."""
         if seed is not None:
             self.env.seed(seed)
         return self.env.reset(), {}
@@ -132,12 +132,12 @@ class GymnasiumFromSB3(VectorEnv):
         return observation, reward, ended & ~truncated, truncated, {"final_obs": final, "_final_obs": ended}
 
     def close_extras(self, **kwargs) -> None:
-        """Close the environments; `close` calls it, once."""
+        """Close the environments; `close` calls it once."""
         self.env.close()
 
 
 def _to_numpy(value: Any) -> Any:
-    """A tensor, or a dict of them, as arrays of their own."""
+    """Copies of a tensor or of a dict of tensors, as NumPy arrays."""
     if isinstance(value, Mapping):
         return {name: _to_numpy(each) for name, each in value.items()}
     return value.to("cpu", copy=True).numpy()

@@ -1,4 +1,4 @@
-"""Ours as TorchRL's environments."""
+"""Adapter to TorchRL."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from batchnav.types import VecEnv
 
 
 class TorchRLEnv(EnvBase):
-    """Our environments for TorchRL's collectors and losses: batch size [N], on the environment's device.
+    """A batchnav environment for TorchRL's collectors and losses: batch size [N], on the environment's device.
 
         collector = SyncDataCollector(TorchRLEnv(CartPoleEnv(num_envs=32)), actor, frames_per_batch=2048)
 
-    Observations go by our names ("observation" where there is but one), copied; "action" is i64 [N], "reward" f32
-    [N, 1], and "done", "terminated", "truncated" are bool [N, 1]. Our environments reset themselves within the step.
-    TorchRL expects the last observation of an ended episode in "next", and the next one's first from a reset that
-    follows: it gets both. Where the environment gives no final observation (`NavEnv(final_observation=True)` does),
-    the first takes its place, and an end by time counts as terminated too, so that nobody bootstraps from it.
+    Observations are copies, by name ("observation" for a single tensor); "action" is i64 [N], "reward" f32 [N, 1], and
+    "done", "terminated", "truncated" are bool [N, 1]. TorchRL expects the last observation of an ended episode in
+    "next", and the first of the following episode from a reset. The environment resets within the step, so the adapter
+    keeps the first observation for that reset. Without final observations (`NavEnv(final_observation=True)`), the
+    first observation of the next episode takes the place of the last one, and a truncated episode also counts as
+    terminated, so that no value is bootstrapped from it.
 
-    `info` is our environment's, of the last step: what was measured of the episodes that ended.
+    `info` is the info of the environment's last step.
     """
 
     def __init__(self, env: VecEnv):
-        """`env`: belongs to this one, which closes it."""
+        """Take ownership of `env`: the adapter closes it."""
         check_autoreset(env)
         n = env.num_envs
         super().__init__(device=env.device, batch_size=[n])
@@ -49,7 +50,7 @@ class TorchRLEnv(EnvBase):
         self._ended = torch.zeros(n, dtype=torch.bool, device=env.device)
 
     def _reset(self, tensordict: TensorDictBase | None = None, **kwargs) -> TensorDict:
-        """All episodes anew; where TorchRL asks for those that ended only, the observations that they began with."""
+        """Begin new episodes; for a mask of the episodes that just ended, return their first observations."""
         mask = None if tensordict is None else tensordict.get("_reset", None)
         if mask is not None and self._first is not None and torch.equal(mask.flatten(), self._ended):
             return self._first.clone()
@@ -91,7 +92,7 @@ class TorchRLEnv(EnvBase):
 
 
 def _spec(box: spaces.Box, n: int, device: torch.device) -> Bounded | Unbounded:
-    """A Box as TorchRL says it; floats are f32 with us, whatever their width was."""
+    """TorchRL's spec of a Box. Floats are f32."""
     low, high = (torch.as_tensor(end).expand(n, *box.shape) for end in (box.low, box.high))
     dtype = torch.float32 if low.is_floating_point() else low.dtype
     if not box.is_bounded():
