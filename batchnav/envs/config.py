@@ -78,7 +78,7 @@ class NavConfig:
 
     @property
     def played(self) -> Self:
-        """This configuration with fixed cameras, for evaluation: camera ranges apply to training only."""
+        """The configuration with fixed cameras, for evaluation: camera ranges apply to training only."""
         fixed = {name: camera.fixed for name, camera in self.cameras.items()}
         return dataclasses.replace(self, camera=self.camera.fixed, cameras=fixed)
 

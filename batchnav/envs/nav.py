@@ -41,8 +41,8 @@ class NavEnv(gym.vector.VectorEnv):
     Actions: i64 [N]: 0 stop, 1 forward, 2 left, 3 right; `control="v1"` adds 4 look up and 5 look down. With
     `control="velocity"`: f32 [N, 2], linear and angular velocity, scaled to -1..1. Other number types, NumPy arrays and
     lists are converted.
-    Autoreset is SAME_STEP: after an episode's end the observation is the first of the next episode, info["episode"]
-    holds the metrics of the ended episode (f32 [N] each), and info["_episode"], bool [N], is True where one ended.
+    Autoreset is SAME_STEP: after an episode's end the observation is the first of the next episode. info["episode"]
+    holds the metrics of ended episodes, f32 [N] by name; info["_episode"], bool [N], is True where an episode ended.
 
     Args:
         scenes: `Scene`s, a packed `SceneBank` (with appearance if a sensor needs it), or a `SceneStream`.
@@ -271,7 +271,7 @@ class NavEnv(gym.vector.VectorEnv):
         return figures
 
     def _randomize_materials(self, every_house: bool = True) -> None:
-        """Apply the current materials to all houses, or only to those that changed since the last `between_rollouts`."""
+        """Apply the current materials to all houses, or only to those that have changed since the last call."""
         self.bank.randomize_materials(self.sim.sampling.seed, int(self._redraws), every_house)
 
     def state_dict(self) -> dict[str, torch.Tensor]:

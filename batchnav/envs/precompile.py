@@ -52,9 +52,7 @@ def empty_room(settings: NavMeshSettings) -> Scene:
     ground = np.array([(0, 0, 0), (0, 0, SIDE), (SIDE, 0, SIDE), (SIDE, 0, 0)], np.float32)
     mesh = TriangleMesh(ground, np.array([(0, 1, 2), (0, 2, 3)], np.int32))
     node, planes = np.zeros((1, NODE_WIDTH), np.float32), np.zeros((2, TRIANGLE_WIDTH), np.float32)
-    node.view(np.int32)[0, LINKS : LINKS + 2] = ~np.int32(
-        0
-    )  # both children are leaves of one triangle and have no extent
+    node.view(np.int32)[0, LINKS : LINKS + 2] = ~np.int32(0)  # both children: empty leaves of one triangle
     tree = BVH(node, planes, np.arange(2, dtype=np.int32))
     return Scene("empty room", mesh, NavMesh(navmesh_file.single_tile_file(tile, settings)), tree)
 

@@ -23,10 +23,10 @@ SPARE = 8
 class SceneStream:
     """Streams scenes into the bank of one environment.
 
-    Agents are divided into groups with one slot of the bank each; further slots are spare. A thread loads the next scene
-    into a spare slot while the simulation runs. `move`, called between rollouts, assigns the scene that was requested
-    first to the next group in turn. Each agent of the group moves there when its episode ends. A slot that its last
-    agent has left receives the next scene.
+    Agents are divided into groups with one slot of the bank each; further slots are spare. A thread loads the next
+    scene into a spare slot while the simulation runs. `move`, called between rollouts, assigns the scene that was
+    requested first to the next group in turn. Each agent of the group moves there when its episode ends. A slot that
+    its last agent has left receives the next scene.
 
     The schedule depends on the seed alone and not on loading times: `move` waits for a scene that is due. Runs are
     therefore reproducible and resume exactly. Scenes are loaded in a random order, sampled again after each pass.
@@ -60,7 +60,7 @@ class SceneStream:
     def open(
         self, num_envs: int, device: torch.device, appearance: Collection[str], swatches: MaterialLibrary | None = None
     ) -> ResidentSceneBank:
-        """The bank, with a scene for each group. ConfigError for a number of slots that fits neither scenes nor agents."""
+        """The bank, with a scene for each group. ConfigError for too many or too few slots."""
         if not 2 <= self.slots < len(self.names) or len(self._slot_of) > num_envs:
             raise ConfigError(
                 f"slots: found {self.slots} for {len(self.names)} scenes and {num_envs} agents, expected 2 or more, "

@@ -1,4 +1,4 @@
-"""Cameras on bodies: their size, place, tilt and field of view."""
+"""Cameras on bodies: image size, pose relative to the body, tilt and field of view."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from batchnav.sensors.sensor import Cameras, NoiseCounters
 MAIN = ""
 """Name of the main camera: its sensors have no prefix."""
 _HEIGHTS, _HFOVS = (0.0, 10.0), (1.0, 170.0)
-"""What cameras may have: metres, degrees."""
+"""Valid camera heights in metres, and horizontal fields of view in degrees."""
 
 
 @dataclass(frozen=True)
 class CameraConfig:
-    """A pinhole camera. Its place is relative to the agent's point on the navmesh and heading."""
+    """A pinhole camera, mounted relative to the agent's position on the navmesh and its heading."""
 
     height: int = 64
     width: int = 64
@@ -39,16 +39,17 @@ class CameraConfig:
     camera_forward: float = 0.0
     camera_left: float = 0.0
     camera_heading_deg: float = 0.0
-    """To the left of the agent's heading."""
+    """Degrees to the left of the agent's heading."""
     camera_pitch_deg: float = 0.0
-    """Up is positive."""
+    """Degrees; up is positive."""
     backface_culling: bool = False
-    """Leave out triangles seen from behind, as Habitat's renderer does."""
+    """Ignore triangles seen from behind, as Habitat's renderer does."""
     camera_height_range: tuple[float, ...] = ()
-    """Least and greatest height, for agents that are to work with other cameras too: in training one between them is
-    drawn for every episode, all alike. None: always `camera_height`, at which they are evaluated."""
+    """Lowest and highest camera height, metres, for training agents that work with other cameras: each episode samples
+    a height uniformly. Empty: always `camera_height`. Evaluation uses `camera_height`."""
     hfov_range_deg: tuple[float, ...] = ()
-    """Fields of view, likewise; uniform in what is seen of a wall's width, tan(hfov / 2)."""
+    """Narrowest and widest field of view, degrees: each training episode samples tan(hfov / 2) uniformly. Empty: always
+    `hfov_deg`."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -65,12 +66,12 @@ class CameraConfig:
 
     @property
     def fixed(self) -> CameraConfig:
-        """The same in every episode."""
+        """The camera without ranges."""
         return replace(self, camera_height_range=(), hfov_range_deg=())
 
 
 def _check_ends(name: str, ends: tuple[float, ...], usual: str, value: float, limits: tuple[float, float]) -> None:
-    """ConfigError where a range is not of two numbers within limits around the usual value."""
+    """ConfigError for a range that is not two numbers within `limits` around the fixed value."""
     if ends and not (len(ends) == 2 and limits[0] <= ends[0] <= value <= ends[1] <= limits[1]):
         raise ConfigError(
             f"{name}: found {shortened(list(ends))}, expected two numbers from {limits[0]:g} to {limits[1]:g} with "
@@ -79,24 +80,24 @@ def _check_ends(name: str, ends: tuple[float, ...], usual: str, value: float, li
 
 
 class Mount(NamedTuple):
-    """Where a camera sits on its body, and how much it sees: float32, metres and radians."""
+    """Pose of a camera relative to its body, and its field of view: float32, metres and radians."""
 
     forward: np.float32
     left: np.float32
     up: np.float32
-    """The least."""
+    """Lowest height above the navmesh."""
     up_range: np.float32
-    """How much more it is at most."""
+    """Highest minus lowest height."""
     heading: np.float32
     pitch: np.float32
     tan_half_hfov: np.float32
-    """The least."""
+    """Lowest tan(hfov / 2)."""
     tan_half_range: np.float32
-    """How much more it is at most."""
+    """Highest minus lowest tan(hfov / 2)."""
 
     @classmethod
     def of(cls, camera: CameraConfig) -> Mount:
-        """The mount that a configuration describes."""
+        """The mount of a configuration."""
         low, high = camera.camera_height_range or (camera.camera_height, camera.camera_height)
         narrow, wide = (float(tan_half(end)) for end in camera.hfov_range_deg or (camera.hfov_deg, camera.hfov_deg))
         places = (camera.camera_forward, camera.camera_left, low, high - low)
@@ -105,11 +106,11 @@ class Mount(NamedTuple):
 
 
 class CameraBodies(Protocol):
-    """What carries N cameras: of the simulator's bodies, what a camera has to know."""
+    """N bodies that carry cameras: the tensors of `sim.bodies.Bodies` that cameras read."""
 
     @property
     def scene(self) -> torch.Tensor:
-        """i32 [N]: rows of the bank."""
+        """i32 [N]: rows of the scene bank."""
         ...
 
     @property
@@ -119,27 +120,27 @@ class CameraBodies(Protocol):
 
     @property
     def heading(self) -> torch.Tensor:
-        """f32 [N]."""
+        """f32 [N], radians."""
         ...
 
     @property
     def tilt(self) -> torch.Tensor:
-        """f32 [N], radians, up is positive: added to every camera's pitch."""
+        """f32 [N], radians, up is positive; added to the pitch of each camera."""
         ...
 
     @property
     def episode(self) -> torch.Tensor:
-        """i32 [N]: counts each one's episodes."""
+        """i32 [N]: index of each agent's running episode."""
         ...
 
     @property
     def steps(self) -> torch.Tensor:
-        """i32 [N]: made in the running episode."""
+        """i32 [N]: steps of the running episode."""
         ...
 
 
 class FreeBodies(NamedTuple):
-    """`CameraBodies` where there is no simulator: whoever has them says where they are."""
+    """`CameraBodies` without a simulator: the caller sets the poses."""
 
     scene: torch.Tensor
     position: torch.Tensor
@@ -151,37 +152,40 @@ class FreeBodies(NamedTuple):
 
     @classmethod
     def at_origin(cls, n: int, device: torch.device) -> FreeBodies:
-        """`n` of them, all zeros."""
+        """`n` bodies with all values 0."""
         scene, episode, steps, collisions = torch.zeros(4, n, dtype=torch.int32, device=device)
         heading, tilt = torch.zeros(2, n, device=device)
         return cls(scene, torch.zeros(n, 3, device=device), heading, tilt, episode, steps, collisions)
 
 
 class Seeds(Protocol):
-    """What random numbers are drawn from: of the simulator's `SamplingState`, what noise has to know."""
+    """Seed of random numbers: the tensors of the simulator's `SamplingState` that sensors read."""
 
     @property
     def seed(self) -> torch.Tensor:
-        """i64 [1]."""
+        """i64 [1]: seed."""
         ...
 
     @property
     def first_agent(self) -> torch.Tensor:
-        """i64 [1]: the first agent's number among those of all processes."""
+        """i64 [1]: index of the first agent among the agents of all processes."""
         ...
 
 
 class MountedCamera:
-    """One camera on each of N bodies: `cameras`, which `move` brings up to date.
+    """One camera on each of N bodies. `move` updates `cameras` to the bodies' current poses.
 
-    `number` is the camera's on its body, and `seeds` what noise is drawn from, and cameras of a range are. None: there
-    is no noise, and ArgumentError for a range.
+    Args:
+        bodies: that carry the cameras.
+        camera: the configuration.
+        number: index of the camera on its body, which selects its random numbers.
+        seeds: seed of noise and of camera ranges; None: no noise, and ArgumentError for a camera with a range.
     """
 
     def __init__(self, bodies: CameraBodies, camera: CameraConfig, number: int = 0, seeds: Seeds | None = None):
         n, device = len(bodies.heading), bodies.heading.device
         if seeds is None and camera != camera.fixed:
-            raise ArgumentError("camera: found a range and no seed to draw from, expected a camera that is `fixed`")
+            raise ArgumentError("camera: found a range and no seed, expected `seeds` or a camera without ranges")
         nothing = torch.zeros(1, dtype=torch.int64, device=device)
         by = (seeds.seed, seeds.first_agent) if seeds else (nothing, nothing)
         noise = NoiseCounters(*by, bodies.episode, bodies.steps, number)
@@ -199,10 +203,10 @@ class MountedCamera:
 def camera_poses(
     camera: CameraConfig, position: np.ndarray, heading: np.ndarray, tilt: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where a camera is on bodies that stand at `position` f32 [N, 3] with `heading` and `tilt` f32 [N].
+    """Camera poses for bodies at `position` f32 [N, 3] with `heading` and `tilt` f32 [N].
 
     Returns:
-        Its place f32 [N, 3], and its heading and pitch f32 [N], radians.
+        Position f32 [N, 3], heading f32 [N] and pitch f32 [N], metres and radians.
     """
     bodies = FreeBodies.at_origin(len(heading), torch.device("cpu"))
     for target, source in zip(bodies[1:4], (position, heading, tilt), strict=True):
@@ -215,7 +219,7 @@ def camera_poses(
 
 @device_function
 def _place(i, position, heading, tilt, noise, mount, position_out, heading_out, pitch_out, tan_half_out):
-    """Put camera i where its body carries it, as it is in this episode."""
+    """Write the pose and the field of view of camera i in the running episode."""
     agent = noise.first_agent[0] + np.int64(i)
     u, v, _, _ = step_uniforms(noise.seed[0], agent, noise.episode[i], 0, CAMERA, 1 + noise.camera)
     fx, fz = forward(heading[i])  # left is (fz, 0, -fx)

@@ -18,18 +18,19 @@ from batchnav.types import Frame, Spec
 
 @dataclass(frozen=True)
 class DepthConfig:
-    """Range of the depth sensor. Defaults: Habitat's."""
+    """Range and noise of the depth sensor. Defaults: Habitat's."""
 
     min_depth: float = 0.0
     max_depth: float = 10.0
     """Depth is clipped to [min_depth, max_depth] metres and scaled to 0..1."""
     hole_value: float = 0.0
-    """What a ray that hits nothing reads, 0..1: 0 is Habitat's convention, 1 makes a hole far."""
+    """Value of pixels whose ray hits nothing, 0..1: 0 follows Habitat, 1 makes holes far."""
     depth_noise: float = 0.0
-    """Redwood's noise (`sensors/redwood.py`), this many times: 1 is the camera's. 0: none. Above, depth is quantised
-    and distorted, and nothing is measured from 10 m on."""
+    """Multiplier of the Redwood noise (`sensors/redwood.py`): 1 is the noise of the real camera, 0 none. With noise,
+    depth is quantised and distorted, and nothing is measured from 10 m on."""
     redwood_table: str = ""
-    """A `.npy` file with the camera's distortion, as habitat-sim's `redwood-depth-dist-model.npy`; "": our own."""
+    """A `.npy` file with a distortion table, such as habitat-sim's `redwood-depth-dist-model.npy`; "": a synthetic
+    table."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -42,7 +43,7 @@ class DepthConfig:
 
 
 class MeasuredDepth:
-    """Depth that a camera measures: exact, or with Redwood noise, computed once per moment for all that read it."""
+    """Depth as a camera measures it, exact or with Redwood noise. Sources of one frame share the result."""
 
     def __init__(self, config: DepthConfig, camera: str = MAIN):
         self.camera = camera
@@ -60,7 +61,7 @@ class MeasuredDepth:
 
 
 class DepthSensor(CameraSensor):
-    """f32 [N, 1, H, W] in 0..1; a rollout on CUDA keeps it in bfloat16, as the network reads it."""
+    """f32 [N, 1, H, W] in 0..1. Rollouts on CUDA store bfloat16, the precision of the network's input."""
 
     def __init__(self, camera: CameraConfig, config: DepthConfig):
         self.config = config
@@ -70,12 +71,12 @@ class DepthSensor(CameraSensor):
         self._measured = MeasuredDepth(config)
 
     def of_camera(self, name: str) -> Self:
-        """The sensor itself, made to read the camera of this name, which becomes part of the observation's name."""
+        """Assign the sensor to a camera by name, and return it."""
         self._measured.camera = name
         return super().of_camera(name)
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
-        """Metres -> 0..1, in as few passes over the images as there can be."""
+        """Convert metres to 0..1, in few passes over the images."""
         config, metres = self.config, self._measured.read(frame).unsqueeze(1)
         above = metres - config.min_depth if config.min_depth else metres
         torch.mul(above, 1.0 / (config.max_depth - config.min_depth), out=out)

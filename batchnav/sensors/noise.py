@@ -1,4 +1,4 @@
-"""Noise of colour images: habitat-sim's Gaussian and speckle noise, drawn anew for every pixel of every step."""
+"""Noise of colour images: habitat-sim's Gaussian and speckle noise, sampled per pixel and step."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from batchnav.runtime.kernels.step_rng import RGB, normal_quantile, step_uniform
 from batchnav.sensors.sensor import NoiseCounters
 
 BLOCK = 128
-"""Pixels of a CUDA block, of one agent."""
+"""CUDA: pixels per block, all of one agent."""
 _ZERO, _WHITE = np.float32(0.0), np.float32(255.0)
 
 
 class ColorNoise(NamedTuple):
-    """What is added to a channel I of 0 to 255: 255 x, or for speckle I x, where x = intensity (sigma n + mean)."""
+    """Noise of a channel I in 0..255: adds 255 x, or I x for speckle; x = intensity (sigma n + mean), n ~ N(0, 1)."""
 
     intensity: np.float32
     mean: np.float32
@@ -30,15 +30,15 @@ class ColorNoise(NamedTuple):
 
 
 def checked_noise(name: str, noise: NoiseCounters | None) -> NoiseCounters:
-    """What noise is drawn by; ArgumentError where nothing was given."""
+    """The counters of a sensor's noise; ArgumentError if there are none."""
     if noise is None:
-        raise ArgumentError(f"{name}: found noise and no seed to draw it from, expected views with `noise`")
+        raise ArgumentError(f"{name}: found noise and no seed to sample it from, expected cameras with `noise`")
     return noise
 
 
 @lean_function
 def pixel_uniforms(i, pixel, noise, stream):
-    """Four float32 in (0, 1), of an agent's pixel in its running step."""
+    """Four uniform float32 in (0, 1) for a pixel of agent i in its current step."""
     agent, episode, step = noise.first_agent[0] + np.int64(i), noise.episode[i], noise.steps[i]
     return step_uniforms(noise.seed[0], agent, episode, step, stream + 2 * noise.camera, pixel)
 
@@ -51,7 +51,7 @@ class ColorNoiseModel:
         self._bound: tuple[NoiseCounters, BoundKernel] | None = None
 
     def add(self, noise: NoiseCounters | None, rgb: torch.Tensor) -> None:
-        """To u8 [N, 3, H, W]."""
+        """Add noise to u8 [N, 3, H, W]."""
         noise = checked_noise("rgb", noise)
         if not rgb.is_cuda:
             _color_cpu(view(noise), self._settings, rgb.numpy())
@@ -76,7 +76,7 @@ def _noisy(value, u, settings):
 
 @lean_function
 def _add(i, row, column, noise, settings, rgb_out):
-    """One pixel."""
+    """Add noise to one pixel."""
     pixel = np.int32(row) * np.int32(rgb_out.shape[3]) + np.int32(column)
     u, v, w, _ = pixel_uniforms(i, pixel, noise, RGB)
     rgb_out[i, 0, row, column] = _noisy(rgb_out[i, 0, row, column], u, settings)
@@ -95,7 +95,7 @@ def _color_cpu(noise, settings, rgb_out):
 
 @cuda_kernel
 def _color_cuda(noise, settings, rgb_out):
-    """A pixel a thread."""
+    """One thread per pixel."""
     i, pixel = cuda.blockIdx.x, np.int32(cuda.blockIdx.y * BLOCK + cuda.threadIdx.x)
     height, width = np.int32(rgb_out.shape[2]), np.int32(rgb_out.shape[3])
     if pixel < height * width:

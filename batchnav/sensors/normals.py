@@ -1,4 +1,4 @@
-"""The surface normal sensor: which way the surface that a pixel sees faces, in the camera's frame."""
+"""The surface normal sensor: normals of visible surfaces in the camera's frame."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from batchnav.types import Frame, Spec
 
 _ZERO, _FIRST = np.float32(0.0), np.int32(0)
 _PLACES = (0, 1, 2, 3, 5)
-"""Of the kernel's arguments: triangle, heading, pitch, field of view and what is written."""
+"""Positions of triangle, heading, pitch, field of view and output among the kernel's arguments."""
 
 
 class NormalSensor(CameraSensor):
-    """f32 [N, 3, H, W]: unit vectors (right, up, back) of the side that is seen; 0 where nothing is."""
+    """f32 [N, 3, H, W]: unit normals (right, up, back) of the visible side; 0 where no surface is visible."""
 
     def __init__(self, camera: CameraConfig, config: None = None):
         spec = Spec("normals", (3, camera.height, camera.width), torch.float32, -1.0, 1.0, torch.float32)
@@ -33,7 +33,7 @@ class NormalSensor(CameraSensor):
         self._bound: tuple[Appearance[torch.Tensor], Callable[..., None]] | None = None
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
-        """Triangles -> normals in the camera's frame."""
+        """Write the normals in the camera's frame."""
         triangle, appearance = self.surfaces(frame, out)
         cameras = self.cameras(frame)
         if self._bound is None or self._bound[0] is not appearance:
@@ -41,7 +41,7 @@ class NormalSensor(CameraSensor):
         self._bound[1](triangle, cameras.heading, cameras.pitch, cameras.tan_half_hfov, out)
 
     def _bind(self, appearance: Appearance[torch.Tensor], example: torch.Tensor) -> Callable[..., None]:
-        """A kernel as a function of what may lie elsewhere at another call; `example` is of its output's shape."""
+        """A kernel as a function of the tensors that change between calls; `example` is like its output."""
         normal = view(appearance.normal)
         if example.device.type == "cpu":
             return lambda *tensors: _normals_cpu(*map(view, tensors[:-1]), normal, view(tensors[-1]))
@@ -61,7 +61,7 @@ class NormalSensor(CameraSensor):
 
 @device_function
 def _normal(i, row, column, triangle, heading, pitch, tan_half_hfov, normal, normals_out):
-    """One pixel."""
+    """Write the normal of one pixel."""
     x, y, z = _ZERO, _ZERO, _ZERO
     number = triangle[i, row, column]
     if number >= 0:
@@ -70,7 +70,7 @@ def _normal(i, row, column, triangle, heading, pitch, tan_half_hfov, normal, nor
         height, width = np.int32(triangle.shape[1]), np.int32(triangle.shape[2])
         dx, dy, dz = pixel_ray(np.int32(row), np.int32(column), axes, height, width, tan_half_hfov[i])
         nx, ny, nz, _ = load4(normal, np.int32(number), _FIRST)
-        if nx * dx + ny * dy + nz * dz > _ZERO:  # seen from behind
+        if nx * dx + ny * dy + nz * dz > _ZERO:  # the ray meets the back of the triangle
             nx, ny, nz = -nx, -ny, -nz
         x, y, z = nx * rx + ny * ry + nz * rz, nx * ux + ny * uy + nz * uz, -(nx * fx + ny * fy + nz * fz)
     normals_out[i, 0, row, column], normals_out[i, 1, row, column], normals_out[i, 2, row, column] = x, y, z

@@ -1,4 +1,4 @@
-"""Sensors of a body's own pose: GPS, compass and heading, as in habitat-lab. They are exact, even with noise."""
+"""Pose sensors: GPS, compass and heading, as in habitat-lab. They have no error, even with actuation noise."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ _GPS, _COMPASS, _HEADING = range(3)
 
 
 class PosedBodies(Protocol):
-    """Poses of N bodies, now and at the start of their episodes."""
+    """N bodies with current pose and start pose: the tensors of `sim.bodies.Bodies` that pose sensors read."""
 
     @property
     def position(self) -> torch.Tensor:
-        """f32 [N, 3]."""
+        """f32 [N, 3], metres."""
         ...
 
     @property
     def heading(self) -> torch.Tensor:
-        """f32 [N]."""
+        """f32 [N], radians."""
         ...
 
     @property
     def start(self) -> torch.Tensor:
-        """f32 [N, 3]: where the episode began."""
+        """f32 [N, 3]: position at the start of the episode, metres."""
         ...
 
     @property
     def start_heading(self) -> torch.Tensor:
-        """f32 [N]."""
+        """f32 [N]: heading at the start of the episode, radians."""
         ...
 
 
 class BodyPoses(NamedTuple):
-    """The arrays of `PosedBodies`, as kernels read them."""
+    """The arrays of `PosedBodies` in kernels."""
 
     position: Any
     heading: Any
@@ -55,11 +55,11 @@ class BodyPoses(NamedTuple):
 
 
 class PoseSensor(ObservationSource):
-    """A function of the pose of N bodies, without error.
+    """A function of the current pose and the start pose of N bodies.
 
     Args:
         kind: _GPS, _COMPASS or _HEADING.
-        spec: what it gives.
+        spec: spec of the observation.
     """
 
     def __init__(self, kind: int, spec: Spec):
@@ -74,7 +74,7 @@ class PoseSensor(ObservationSource):
         self._bound[1](out)
 
     def _bind(self, bodies: PosedBodies, example: torch.Tensor) -> Callable[[torch.Tensor], None]:
-        """A kernel as a function of what it writes."""
+        """A kernel as a function of its output; `example` has the shape of the output."""
         poses = BodyPoses(*map(view, (bodies.position, bodies.heading, bodies.start, bodies.start_heading)))
         if not example.is_cuda:
             return lambda out: _read_pose_cpu(self._kind, poses, out.numpy())
@@ -96,14 +96,14 @@ POSE_SENSORS = {
     "gps": partial(PoseSensor, _GPS, _number("gps", 2, -math.inf, math.inf)),
     "heading": partial(PoseSensor, _HEADING, _number("heading", 1, -math.pi, math.pi)),
 }
-"""By name. "gps": f32 [N, 2], metres ahead and to the right of the episode's start, as it was looked from there.
-"compass": f32 [N, 1], radians to the left since the start, in (-pi, pi]. "heading": f32 [N, 1], radians to the left of
-the world's -Z, in (-pi, pi]."""
+"""Pose sensors by name. "gps": f32 [N, 2], metres ahead and to the right of the start pose. "compass": f32 [N, 1],
+radians to the left of the start heading, in (-pi, pi]. "heading": f32 [N, 1], radians to the left of the world's -Z
+axis, in (-pi, pi]."""
 
 
 @lean_function
 def _read_pose(i, kind, poses, values_out):
-    """Values of body i."""
+    """Write the values of body i."""
     if kind == _HEADING:
         values_out[i, 0] = wrapped(poses.heading[i])
         return

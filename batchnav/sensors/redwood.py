@@ -1,8 +1,8 @@
-"""Redwood's noise of a depth camera: shuffled pixels, a distortion that grows with depth, and quantised disparities.
+"""Redwood noise of depth cameras: shuffled pixels, a distortion that grows with depth, and quantised disparities.
 
-Choi, Zhou and Koltun, "Robust reconstruction of indoor scenes" (CVPR 2015), section 4.1, as habitat-sim's
-`RedwoodDepthNoiseModel` computes it. Their distortion was measured on one camera and comes without a licence, so the
-table here is another, made by a formula; theirs, or one of your own camera, is read from a file.
+Method: Choi, Zhou and Koltun, "Robust reconstruction of indoor scenes" (CVPR 2015), section 4.1, as in habitat-sim's
+`RedwoodDepthNoiseModel`. The distortion that they measured has no licence, so the default table is synthetic; their
+table, or that of another camera, can be read from a file.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from batchnav.sensors.noise import checked_noise, pixel_uniforms
 from batchnav.sensors.sensor import NoiseCounters
 
 CELLS, LAYERS = 80, 5
-"""The table has a row for 6 lines of 480, a column for 8 pixels of 640, and layers at 1, 3, 5, 7 and 9 metres."""
+"""Size of a distortion table: a row per 6 lines of 480, a column per 8 pixels of 640, layers at 1, 3, 5, 7 and 9 m."""
 BASELINE = 35.130
-"""Focal length times baseline of the camera: metres times pixels of disparity."""
+"""Focal length times baseline of the camera, metres times pixels of disparity."""
 _LARGEST_FACTOR = 10.0
 _LARGEST_ERROR = 3.0
-"""Of our table: by so many eighths of a pixel disparities are off at most."""
+"""Largest disparity error of the synthetic table, eighths of a pixel."""
 _SEED, _WAVES = 2015, 4
 _UNSEEN = ((0, 2, 0, 80), (78, 80, 0, 80), (0, 80, 0, 1), (0, 80, 76, 80))
-"""Of our table: rows and columns along the picture's edges, where such a camera finds no depth."""
+"""Rows and columns of the synthetic table without depth, at the edges of the image, as with such cameras."""
 _SHUFFLE, _FAR = np.float32(0.25), np.float32(10.0)
 _EIGHTHS, _DISPARITY, _DEVIATION = np.float32(8.0), np.float32(BASELINE), np.float32(0.027778)
 _DEPTH_OF_ONE = np.float32(8.0 * BASELINE)
@@ -43,11 +43,11 @@ _BLOCK = 128
 
 
 def made_table() -> np.ndarray:
-    """A distortion table f32 [80, 80, 5]: true depth over measured depth, 0 where nothing is measured.
+    """The synthetic distortion table f32 [80, 80, 5]: true over measured depth, 0 where nothing is measured.
 
-    Of a camera whose disparities d, in eighths of a pixel, are off by a smooth e(row, column), at most 3: it measures
-    281.04 / (281.04 / z + e) at depth z, so the factor is 1 + e z / 281.04. e is a sum of 4 x 4 cosines with seeded
-    weights.
+    It models a camera whose disparities, in eighths of a pixel, have a smooth error e(row, column) of at most 3. At
+    depth z it measures 281.04 / (281.04 / z + e), so the factor is 1 + e z / 281.04. e is a sum of 4 x 4 cosines with
+    seeded random weights.
     """
     weights = np.random.default_rng(_SEED).standard_normal((_WAVES, _WAVES))
     waves = np.cos(np.pi * np.outer(np.arange(_WAVES), (np.arange(CELLS) + 0.5) / CELLS))
@@ -61,9 +61,9 @@ def made_table() -> np.ndarray:
 
 
 def load_table(path: str | Path) -> np.ndarray:
-    """A distortion table from a `.npy` file, as habitat-sim's: numbers [80, 400] or [80, 80, 5] from 0 to 10.
+    """A distortion table from a `.npy` file in habitat-sim's format: floats [80, 400] or [80, 80, 5] from 0 to 10.
 
-    Returns f32 [80, 80, 5]. ConfigError for a file that is none.
+    Returns f32 [80, 80, 5]. ConfigError for an unreadable or invalid file.
     """
     try:
         table = np.load(path, allow_pickle=False)
@@ -82,11 +82,11 @@ def load_table(path: str | Path) -> np.ndarray:
 
 
 class RedwoodNoise:
-    """Makes what a depth camera measures of what it sees.
+    """Adds Redwood noise to depth images.
 
     Args:
-        multiplier: of the shuffling and of the disparities' noise.
-        path: of a file with a distortion table; "" for `made_table`.
+        multiplier: scale of the pixel shuffling and of the disparity noise.
+        path: file with a distortion table; "": `made_table`.
     """
 
     def __init__(self, multiplier: float, path: str = ""):
@@ -96,7 +96,7 @@ class RedwoodNoise:
         self._noisy = torch.zeros(0)
 
     def measure(self, noise: NoiseCounters | None, depth: torch.Tensor) -> torch.Tensor:
-        """Metres f32 [N, H, W] -> metres, 0 where nothing is measured; valid until the next call."""
+        """Measured depth f32 [N, H, W] for exact depth, metres, 0 for holes; valid until the next call."""
         noise = checked_noise("depth", noise)
         if self._noisy.shape != depth.shape or self._noisy.device != depth.device:
             self._noisy, self._bound = torch.zeros_like(depth), None
@@ -116,14 +116,14 @@ class RedwoodNoise:
 
 @lean_function
 def _shuffled(place, size, u, multiplier):
-    """Row or column of the pixel that is read in the place of another."""
+    """Row (or column) of the pixel whose depth is read for another pixel."""
     moved = np.float32(place) + _SHUFFLE * multiplier * normal_quantile(u)
     return np.int32(min(max(moved, _ZERO), np.float32(size - 1)) + _HALF)
 
 
 @lean_function
 def _factor(metres, row, column, height, width, table):
-    """The table's factor at a depth of a picture's row and column."""
+    """Distortion factor for a depth in metres at a row and column of an image."""
     line = np.int32(_LAST_LINE * np.float32(row) / np.float32(height - 1) + _HALF) // np.int32(6)
     pixel = np.int32(_LAST_PIXEL * np.float32(column) / np.float32(width - 1) + _HALF) // np.int32(8)
     above = np.int32((metres + _ONE) / _TWO)
@@ -134,7 +134,7 @@ def _factor(metres, row, column, height, width, table):
 
 @lean_function
 def _measured(metres, factor, u, multiplier):
-    """The depth of the nearest eighth of a pixel of disparity; 0 where there is none."""
+    """Depth after quantisation of the disparity to eighths of a pixel; 0 where nothing is measured."""
     if metres >= _FAR or metres <= _ZERO or factor < _LEAST_FACTOR:
         return _ZERO
     disparity = _DISPARITY * factor / metres + _DEVIATION * multiplier * normal_quantile(u)
@@ -144,7 +144,7 @@ def _measured(metres, factor, u, multiplier):
 
 @lean_function
 def _measure(i, row, column, depth, noise, table, multiplier, metres_out):
-    """One pixel."""
+    """Write the measured depth of one pixel."""
     height, width = np.int32(depth.shape[1]), np.int32(depth.shape[2])
     u, v, w, _ = pixel_uniforms(i, np.int32(row) * width + np.int32(column), noise, DEPTH)
     y, x = _shuffled(row, height, u, multiplier), _shuffled(column, width, v, multiplier)
@@ -164,7 +164,7 @@ def _redwood_cpu(depth, noise, table, multiplier, metres_out):
 
 @cuda_kernel
 def _redwood_cuda(depth, noise, table, multiplier, metres_out):
-    """A pixel a thread."""
+    """One thread per pixel."""
     i, pixel = cuda.blockIdx.x, np.int32(cuda.blockIdx.y * _BLOCK + cuda.threadIdx.x)
     height, width = np.int32(depth.shape[1]), np.int32(depth.shape[2])
     if pixel < height * width:

@@ -1,7 +1,7 @@
-"""The colour sensor: what surfaces look like, unlit: base colour x texture x vertex colour, bytes as files have them.
+"""The colour sensor: unlit base colour x texture x vertex colour, in the bytes of the scene files.
 
-Nothing is decoded, lit or blended, and what nothing is seen at is black: habitat-sim's conventions for scenes without
-lights, and those of the paper's renderer. `shade.py` has the colour of a pixel.
+Colours are neither decoded nor lit nor blended, and holes are black: the conventions of habitat-sim for scenes without
+lights, and of the renderer of Shacklett et al. 2021. `shade.py` computes the colour of a pixel.
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ from batchnav.sensors.shade import LANES, Paint, as_byte, color_at, shade_lanes
 from batchnav.types import Frame, Spec
 
 TILE_WIDTH, TILE_HEIGHT, ROWS = 32, 4, 4
-"""Pixels of a CUDA block's tile, one a thread; and how many tiles it has, one below the other."""
+"""CUDA: width and height of a block's tile in pixels, one thread per pixel; number of tiles per block, in a column."""
 AVERAGE_BLOCK = 256
-"""CUDA threads of a block that averages samples."""
+"""CUDA: threads per block for averaging samples."""
 _ZERO = np.float32(0.0)
 
 
 @dataclass(frozen=True)
 class RGBConfig:
-    """How textures are read, and how noisy the camera is."""
+    """Texture filtering, samples per pixel and noise of the colour sensor."""
 
     trilinear: bool = True
-    """Mix two mip levels where a texture asks for it, as nearly all do. False: read the nearer one alone, which is
-    faster and a little less smooth."""
+    """Interpolate between two mip levels where a texture's sampler asks for it, as most do. False: use the nearer level
+    alone, which is faster and slightly less smooth."""
 
     samples: Literal[1, 4] = 1
-    """Of a pixel, whose mean it is: 4 smooth edges, and cost four times as much to draw and to shade."""
+    """Samples per pixel, averaged: 4 smooth edges, and cost four times as much rendering and shading."""
 
     rgb_noise: Literal["none", "gaussian", "speckle"] = "none"
-    """habitat-sim's: of n ~ N(0, 1), drawn for every channel of every pixel, x = noise_intensity (noise_sigma n +
-    noise_mean) is added to an intensity I of 0 to 1, or I x as speckle. The intensity is `intensity_constant` there."""
+    """Noise as in habitat-sim. For each channel of each pixel, with n ~ N(0, 1), x = noise_intensity (noise_sigma n +
+    noise_mean) is added to the intensity I in 0..1, or I x for speckle. habitat-sim calls noise_intensity
+    `intensity_constant`."""
     noise_intensity: float = 0.2
     noise_mean: float = 0.0
     noise_sigma: float = 1.0
@@ -63,13 +64,13 @@ class RGBConfig:
 
     @property
     def noise(self) -> ColorNoise:
-        """As kernels take it."""
+        """Noise settings in kernels."""
         intensity, mean, sigma = map(np.float32, (self.noise_intensity, self.noise_mean, self.noise_sigma))
         return ColorNoise(intensity, mean, sigma, self.rgb_noise == "speckle")
 
 
 class RGBSensor(CameraSensor):
-    """u8 [N, 3, H, W]: red, green, blue; 0 where nothing is seen."""
+    """u8 [N, 3, H, W]: red, green, blue; 0 for holes."""
 
     def __init__(self, camera: CameraConfig, config: RGBConfig | None = None):
         config = config or RGBConfig()
@@ -80,13 +81,13 @@ class RGBSensor(CameraSensor):
         self._bound: tuple[Appearance[torch.Tensor] | None, Callable[..., None]] | None = None
 
     def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
-        """Bytes of the samples of all pixels, where pixels have several."""
+        """Bytes of the samples, for several samples per pixel."""
         if self.requires.scale == 1:
             return {}
         return {f"samples of {self.spec.name}": num_envs * self.requires.scale**2 * math.prod(self.spec.shape)}
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
-        """Depth and triangles, `scale` times as many rows and columns as `out` has -> bytes."""
+        """Write colours. Depth and triangles have `scale` times the rows and columns of `out`."""
         depth, triangle, cameras = self.depth(frame), self.triangle(frame), self.cameras(frame)
         n, _, *sides = out.shape
         rendered = n, *(self.requires.scale * side for side in sides)
@@ -101,7 +102,7 @@ class RGBSensor(CameraSensor):
             self._noise.add(cameras.noise, out)
 
     def _bind(self, appearance: Appearance[torch.Tensor] | None, *tensors: torch.Tensor) -> Callable[..., None]:
-        """Kernels as a function of what changes from call to call; `tensors` are those of the first."""
+        """Kernels as a function of the tensors that may change between calls; `tensors` are those of the first call."""
         paint, (*read, out) = Paint(*(view(getattr(appearance, name)) for name in COLOR_FIELDS)), tensors
         if self.requires.scale == 1:
             return self._bind_shading(paint, *tensors)
@@ -115,7 +116,7 @@ class RGBSensor(CameraSensor):
         return run
 
     def _bind_shading(self, paint: Paint, *tensors: torch.Tensor) -> Callable[..., None]:
-        """Without the mean of several samples."""
+        """Kernel that shades one sample per pixel."""
         *read, out = tensors
         if not out.is_cuda:
             return lambda *now: _rgb_cpu(*map(view, now[:-1]), paint, self._trilinear, view(now[-1]))
@@ -134,7 +135,7 @@ class RGBSensor(CameraSensor):
 
 
 def _bind_average(fine: torch.Tensor, example: torch.Tensor) -> Callable[[torch.Tensor], None]:
-    """The means of two by two pixels, u8 [N, 3, 2 H, 2 W], as a function of where they go, u8 [N, 3, H, W]."""
+    """Averages of 2 x 2 pixels of u8 [N, 3, 2 H, 2 W], as a function of the output u8 [N, 3, H, W]."""
     if not fine.is_cuda:
         return lambda out: _average_cpu(view(fine), view(out))
     n, channels, height, width = example.shape
@@ -150,7 +151,7 @@ def _bind_average(fine: torch.Tensor, example: torch.Tensor) -> Callable[[torch.
 
 @device_function
 def _mean(i, channel, row, column, fine, mean_out):
-    """One pixel, rounded."""
+    """Write one channel of a pixel: the rounded mean of its samples."""
     y, x, one = np.uint32(2 * row), np.uint32(2 * column), np.uint32(1)
     above = np.uint32(fine[i, channel, y, x]) + np.uint32(fine[i, channel, y, x + one])
     below = np.uint32(fine[i, channel, y + one, x]) + np.uint32(fine[i, channel, y + one, x + one])
@@ -169,7 +170,7 @@ def _average_cpu(fine, mean_out):
 
 @cuda_kernel
 def _average_cuda(fine, mean_out):
-    """A pixel's channel a thread; a block is within one channel of a picture."""
+    """One thread per channel of a pixel; all threads of a block write one channel of an image."""
     width, height = np.uint32(mean_out.shape[3]), np.uint32(mean_out.shape[2])
     pixel = np.uint32(cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x)
     if pixel < np.uint32(width * height):
@@ -179,7 +180,7 @@ def _average_cuda(fine, mean_out):
 
 @cpu_kernel
 def _rgb_cpu(depth, triangle, position, heading, pitch, tan_half_hfov, paint, trilinear, rgb_out):
-    """A thread's task is a row of a picture."""
+    """One task per row of an image."""
     n, height, width = triangle.shape
     for task in prange(n * height):
         i, row = np.uint32(task // height), np.uint32(task % height)
@@ -191,7 +192,7 @@ def _rgb_cpu(depth, triangle, position, heading, pitch, tan_half_hfov, paint, tr
 
 @functools.partial(cuda_kernel, max_registers=48, lto=False)
 def _rgb_cuda(depth, triangle, position, heading, pitch, tan_half_hfov, paint, trilinear, rgb_out):
-    """A thread has a pixel in each of ROWS tiles, one below the other; a warp's are neighbours in a row."""
+    """A thread shades one pixel in each of ROWS stacked tiles; threads of a warp shade neighbours in a row."""
     i, thread = np.uint32(cuda.blockIdx.x), np.uint32(cuda.threadIdx.x)
     height, width = np.int32(triangle.shape[1]), np.int32(triangle.shape[2])
     column = np.int32(cuda.blockIdx.y * TILE_WIDTH + thread % TILE_WIDTH)

@@ -1,4 +1,4 @@
-"""Pictures of a scene without an environment: `render`."""
+"""Images of a scene without an environment: `render`."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ def render(
     device: str | torch.device = "cpu",
     backface_culling: bool = False,
 ) -> dict[str, np.ndarray]:
-    """What level cameras in a scene see, by sensor; for a few pictures, as every call takes the scene to the device.
+    """Images from level cameras in a scene, by sensor. Each call copies the scene to the device: meant for few images.
 
     Args:
         scene: see `load_scene`.
-        position: f32 [N, 3] or [3], of the cameras, metres, +Y up: an array, a tensor or a list; N may be 0.
-        heading: f32 [N], or one for all: radians, 0 along -Z, positive to the left.
-        sensors: names of `batchnav.sensors.SENSORS`.
-        height: rows of a picture, 4 to 1024.
-        width: columns, likewise.
-        hfov_deg: horizontal field of view, 1 to 170.
-        renderer: "raycast", "opengl", or "auto" for the faster one here.
+        position: camera positions f32 [N, 3] or [3], metres, +Y up: an array, a tensor or a list; N may be 0.
+        heading: f32 [N], or one value for all: radians, 0 along -Z, positive to the left.
+        sensors: names in `batchnav.sensors.SENSORS`.
+        height: rows of an image, 4 to 1024.
+        width: columns of an image, 4 to 1024.
+        hfov_deg: horizontal field of view, 1 to 170 degrees.
+        renderer: "raycast", "opengl", or "auto" for the faster one on this machine.
         device: "cpu", "cuda" or "auto".
-        backface_culling: leave out triangles seen from behind, as habitat-sim does.
+        backface_culling: ignore triangles seen from behind, as habitat-sim does.
 
-    Returns "rgb" u8 [N, H, W, 3]; "depth" f32 [N, H, W], planar metres, 0 where nothing is seen; any other sensor's
-    values as [N, H, W], or [N, H, W, C] where there are several.
+    Returns "rgb" u8 [N, H, W, 3]; "depth" f32 [N, H, W], planar, metres, 0 for holes; other sensors as [N, H, W], or
+    [N, H, W, C] for several channels.
 
-    ArgumentError for what is not as described.
+    ArgumentError for invalid arguments.
     """
     if not isinstance(scene, Scene):
         raise ArgumentError(f"scene: found {type(scene).__name__}, expected a Scene (see load_scene)")
@@ -79,7 +79,7 @@ def render(
 
 
 class PlanarDepth(CameraSensor):
-    """Depth as it is rendered: f32 [N, 1, H, W], metres, 0 where nothing is seen."""
+    """Rendered depth: f32 [N, 1, H, W], metres, 0 for holes."""
 
     def __init__(self, camera: CameraConfig):
         super().__init__(Spec("depth", (1, camera.height, camera.width), torch.float32, 0.0, math.inf, torch.float32))
@@ -90,13 +90,13 @@ class PlanarDepth(CameraSensor):
 
 
 def _by_pixel(values: np.ndarray) -> np.ndarray:
-    """[N, C, H, W] as [N, H, W, C]; [N, H, W] where there is one channel."""
+    """[N, C, H, W] as [N, H, W, C], or [N, H, W] for one channel."""
     values = values.transpose(0, 2, 3, 1)
     return np.ascontiguousarray(values[..., 0] if values.shape[-1] == 1 else values)
 
 
 def _poses(position: Any, heading: Any, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """f32 [N, 3] and f32 [N]. ArgumentError for other shapes, and what is not finite."""
+    """Positions f32 [N, 3] and headings f32 [N]. ArgumentError for other shapes and values that are not finite."""
     places, headings = floats("position", position, device), floats("heading", heading, device)
     for name, values in (("position", places), ("heading", headings)):
         if not bool(values.isfinite().all()):

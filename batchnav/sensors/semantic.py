@@ -1,6 +1,6 @@
-"""The semantic sensors: of which category, and part of which thing, the triangle is that a pixel sees.
+"""Semantic and instance sensors: category, and object id, of the visible triangle of each pixel.
 
-Ids are exact wherever depth is: nothing is mixed between neighbours. They are int32 in every rollout, too.
+Ids are exact: neighbouring pixels are never mixed, and rollouts store int32.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HIGHEST = float(np.iinfo(np.int32).max)
 
 
 class _IdSensor(CameraSensor):
-    """i32 [N, 1, H, W]: what a field of `Appearance` says of the triangle seen; 0 where nothing is seen, or known."""
+    """i32 [N, 1, H, W]: a field of `Appearance` at the visible triangle; 0 for holes and unknown values."""
 
     name: str
     field: str
@@ -31,7 +31,7 @@ class _IdSensor(CameraSensor):
         super().__init__(spec, triangles=True, appearance=(self.field,))
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
-        """Triangles -> ids."""
+        """Write the ids."""
         triangle, appearance = self.surfaces(frame, out)
         arrays = view(triangle.view(-1)), view(getattr(appearance, self.field)), view(out.view(-1))
         if out.is_cuda:
@@ -41,20 +41,20 @@ class _IdSensor(CameraSensor):
 
 
 class SemanticSensor(_IdSensor):
-    """Rows of `SceneBank.categories`, one list of names for all scenes of a bank."""
+    """Indices into `SceneBank.categories`, the category names of all scenes of a bank."""
 
     name, field = "semantic", "category"
 
 
 class InstanceSensor(_IdSensor):
-    """Ids of things, as each scene numbers its own: two scenes of a bank may use the same ones."""
+    """Object ids, numbered by each scene: two scenes of a bank may use the same id."""
 
     name, field = "instance", "object_id"
 
 
 @device_function
 def _id_of(number, ids):
-    """Of a triangle, or of none."""
+    """Id of a triangle; 0 for -1."""
     return ids[np.uint32(number)] if number >= 0 else _NOTHING
 
 
@@ -66,6 +66,6 @@ def _look_up_cpu(triangle, ids, ids_out):
 
 @cuda_kernel
 def _look_up_cuda(triangle, ids, ids_out):
-    pixel = np.uint64(cuda.grid(1))  # unsigned: no index counts from the end
+    pixel = np.uint64(cuda.grid(1))  # unsigned, so that no index is negative
     if pixel < np.uint64(len(triangle)):
         ids_out[pixel] = _id_of(triangle[pixel], ids)

@@ -1,4 +1,4 @@
-"""Cameras at one moment, the base of sensors that read their images, and checks of what sensors read and write."""
+"""Poses of cameras, the base class of cameras' sensors, and checks of observation tensors."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from batchnav.types import Frame, ObservationSource, Requirements, Spec
 
 
 class NoiseCounters(NamedTuple):
-    """Seed and counters of the random numbers of a camera's noise."""
+    """Seed and counters of a camera's noise, from which its random numbers follow."""
 
     seed: torch.Tensor
-    """i64 [1]."""
+    """i64 [1]: seed."""
     first_agent: torch.Tensor
-    """i64 [1]: the first agent's number among those of all processes."""
+    """i64 [1]: index of the first agent among the agents of all processes."""
     episode: torch.Tensor
-    """i32 [N]: the running episode of each agent."""
+    """i32 [N]: index of each agent's running episode."""
     steps: torch.Tensor
-    """i32 [N]: made in that episode."""
+    """i32 [N]: steps of that episode."""
     camera: int
-    """Number of the camera on its body, from 0 on."""
+    """Index of the camera on its body."""
 
 
 class CameraPoses(NamedTuple):
     """Poses of N cameras, in the order of a renderer's arguments."""
 
     scene: torch.Tensor
-    """i32 [N]: rows of the bank."""
+    """i32 [N]: rows of the scene bank."""
     position: torch.Tensor
-    """f32 [N, 3]."""
+    """f32 [N, 3], metres."""
     heading: torch.Tensor
     """f32 [N], radians."""
     pitch: torch.Tensor
     """f32 [N], radians, up is positive."""
     tan_half_hfov: torch.Tensor
-    """f32 [N]: half the image's width at distance 1, tan(hfov / 2)."""
+    """f32 [N]: tan(hfov / 2), half the image's width at distance 1."""
 
 
 class Cameras(NamedTuple):
-    """N cameras: poses, and the counters of their noise."""
+    """Poses of N cameras, and the counters of their noise."""
 
     scene: torch.Tensor
-    """i32 [N]: rows of the bank."""
+    """i32 [N]: rows of the scene bank."""
     position: torch.Tensor
-    """f32 [N, 3]."""
+    """f32 [N, 3], metres."""
     heading: torch.Tensor
     """f32 [N], radians."""
     pitch: torch.Tensor
     """f32 [N], radians, up is positive."""
     tan_half_hfov: torch.Tensor
-    """f32 [N]: half the image's width at distance 1, tan(hfov / 2)."""
+    """f32 [N]: tan(hfov / 2), half the image's width at distance 1."""
     noise: NoiseCounters | None = None
     """None: sensors with noise raise ArgumentError."""
 
@@ -65,27 +65,25 @@ class Cameras(NamedTuple):
     def level(
         cls, scene: torch.Tensor, position: torch.Tensor, heading: torch.Tensor, hfov_deg: float = 90.0
     ) -> Cameras:
-        """Cameras of one field of view with pitch 0."""
+        """Cameras with pitch 0 and a common field of view in degrees."""
         lens = torch.full_like(heading, float(tan_half(hfov_deg)))
         return cls(scene, position, heading, torch.zeros_like(heading), lens)
 
     @property
     def poses(self) -> CameraPoses:
-        """The poses alone."""
+        """The poses without noise counters."""
         return CameraPoses(*self[:5])
 
 
 class CameraSensor(ObservationSource):
-    """Base of sensors that read images of one camera.
-
-    A subclass calls `__init__` with the name of its kind in `batchnav.sensors.SENSORS`, for the main camera.
+    """Base class of sensors that read the images of one camera.
 
     Args:
-        spec: the observation, named as the sensor.
-        triangles: True where it reads triangle indices besides depth.
+        spec: spec of the observation, named as the sensor in `batchnav.sensors.SENSORS`.
+        triangles: True where the sensor reads triangle indices besides depth.
         appearance: fields of `scene.appearance.Appearance` that it reads.
-        max_depth: metres beyond which it need not distinguish surfaces from holes.
-        scale: rendered rows (and columns) per row (and column) of its observation.
+        max_depth: metres beyond which a surface and a hole may read the same.
+        scale: rendered rows (and columns) per row (and column) of the observation.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class CameraSensor(ObservationSource):
         self.requires = Requirements("", scale, triangles, frozenset(appearance), max_depth)
 
     def of_camera(self, name: str) -> Self:
-        """The sensor itself, made to read the camera of this name, which becomes part of the observation's name."""
+        """Assign the sensor to a camera by name, and return it. The name becomes a prefix of the observation's name."""
         self.requires = self.requires._replace(camera=name)
         self.spec = self.spec._replace(name=f"{name}_{self.spec.name}" if name else self.spec.name)
         return self
@@ -136,9 +134,9 @@ class CameraSensor(ObservationSource):
 
 
 def check_observation(out: Any, specs: Iterable[Spec], num_envs: int, device: torch.device) -> None:
-    """ArgumentError where kernels, which check nothing, could not write observations into tensors by name.
+    """ArgumentError for an observation tensor that kernels, which check nothing, cannot write.
 
-    Those that a spec names are [num_envs, *shape] without gaps, on the device, of the spec's type or of its storage.
+    A tensor named by a spec must be [num_envs, *shape], contiguous, on the device, of the spec's dtype or its storage.
     """
     if not isinstance(out, Mapping):
         raise ArgumentError(f"observations: found {type(out).__name__}, expected tensors by name")

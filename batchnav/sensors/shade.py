@@ -1,17 +1,15 @@
-"""The colour of a pixel: where on its triangle it lies, how many texels it covers, what the texture and corners say.
+"""The colour of a pixel: position on the visible triangle, footprint, mip level, texture and vertex colours.
 
-Where a pixel meets its triangle follows from its ray and depth; how many texels it covers, and so the mip level, from
-how the texture's coordinates change from that ray to its neighbours' on the same plane: what a rasteriser takes from
-differences between neighbouring pixels, in closed form (Heckbert, "Survey of Texture Mapping", IEEE CG&A 6(11), 1986).
-Ray cones (Akenine-Moeller et al., JCGT 10(1), 2021) know one radius in place of two axes, and are for rays that were
-reflected.
+The position follows from ray and depth. The footprint, and thus the mip level, follows from the change of texture
+coordinates between the rays of neighbouring pixels on the plane of the triangle, in closed form; a rasteriser uses
+finite differences between pixels (Heckbert, "Survey of Texture Mapping", IEEE CG&A 6(11), 1986). Ray cones
+(Akenine-Moeller et al., JCGT 10(1), 2021) use one radius in place of two axes, and are meant for reflected rays.
 
-On the GPU a thread follows one pixel to its end (`color_at`). On the CPU pixels that have a patch are collected, and
-each part of the way is a loop over them, which LLVM turns into vector instructions. Their rows of patches, materials
-and levels are turned into columns before (`load_columns`), since a gather takes as long as loading number by number.
-The arrays between the loops are the function's own (`thread_array`): loads whose place is not known beforehand are moved
-only past stores that cannot be to the same memory. And they are indexed by the loop's counter alone: of any other sum
-numba asks whether it is negative, and LLVM makes gathers of that again.
+On CUDA a thread shades one pixel (`color_at`). On the CPU the pixels that have a patch are collected, and each stage is
+a loop over them that LLVM vectorises. Rows of patches, materials and levels are transposed into columns first
+(`load_columns`), since a gather is as slow as scalar loads. Arrays between loops are local to the function
+(`thread_array`), since LLVM moves loads of unknown address only past stores that cannot alias. They are indexed by the
+loop counter alone: for other index expressions numba tests the sign, which turns the loads into gathers.
 """
 
 from __future__ import annotations
@@ -29,15 +27,15 @@ from batchnav.sensors.texture import WRAP_BITS, mip_level, read_level, wrapped
 _ZERO, _ONE, _WHITE, _FULL = np.float32(0.0), np.float32(1.0), np.float32(255.0), np.float32(255.0 * 256.0)
 _HALF, _PART = np.float32(0.5), np.float32(1.0 / 256.0)
 _A, _U, _V, _N = np.int32(0), np.int32(4), np.int32(8), np.int32(12)
-"""Where the four vectors of a patch begin."""
+"""Columns where the four vectors of a patch begin."""
 _COLOR, _TEXTURE, _FIRST, _UNIT = np.int32(0), np.int32(SIZE), np.int32(0), np.int32(1)
 LANES = 64
-"""Pixels that the CPU shades together."""
+"""CPU: pixels shaded together."""
 _floats, _ints = thread_array(LANES, np.float32), thread_array(LANES, np.int32)
 
 
 class Paint(NamedTuple):
-    """The fields of `Appearance` that colours take, as kernels read them."""
+    """Fields of `Appearance` in kernels that compute colours."""
 
     paint: Any
     patches: Any
@@ -48,7 +46,7 @@ class Paint(NamedTuple):
 
 @device_function
 def as_byte(value):
-    """0 to 255, rounded as OpenGL does."""
+    """Round to a byte, as OpenGL does; values above 255 become 255."""
     return np.uint8(np.int32(min(value, _WHITE) + _HALF))
 
 
@@ -64,23 +62,23 @@ def _times(factor, a):
 
 @inline_function
 def _row(rows, row, column):
-    """A vector of a patch's row, and the number behind it."""
+    """A vector of a row, and the number after it."""
     x, y, z, last = load4(rows, row, column)
     return (x, y, z), last
 
 
 @device_function
 def _from_corner(corner, depth, ray, place):
-    """From corner A of a patch's triangle to the point that a pixel sees of it."""
+    """Vector from corner A of a patch's triangle to the visible point."""
     x, y, z = place[0] - corner[0], place[1] - corner[1], place[2] - corner[2]
     return fma(depth, ray[0], x), fma(depth, ray[1], y), fma(depth, ray[2], z)
 
 
 @inline_function
 def _footprint(depth, ray, axes, spacing, normal, u, v, size):
-    """Square of how many texels of the finest level a pixel covers, along the longer of its two axes on the surface.
+    """Squared number of texels of the finest level that a pixel covers along the longer of its two axes on the surface.
 
-    On the plane depth (n . ray) is the same for all rays. So where a ray grows by s, the point moves by
+    On a plane, depth (n . ray) is equal for all rays. If a ray changes by s, the point therefore moves by
     depth (s - ray (n . s) / (n . ray)).
     """
     right, up, _ = axes
@@ -101,10 +99,19 @@ def _footprint(depth, ray, axes, spacing, normal, u, v, size):
 
 @inline_function
 def _look_up(patch, texture, depth, ray, place, axes, spacing, trilinear):
-    """Where and how the texture of a patch, four vectors with a number each, is read.
+    """Texture coordinates, level and filtering of a patch at the visible point.
 
-    Returns u and v, each within 0 to 1, the level, the next one's share, whether texels are mixed, the texture's flags,
-    and the patch's tint.
+    Args:
+        patch: four vectors with one number each.
+        texture: width, height, sampler flags and last mip level.
+        depth: metres.
+        ray: direction of the pixel.
+        place: position of the camera.
+        axes: right, up and forward of the camera.
+        spacing: distance of neighbouring pixels at depth 1.
+        trilinear: True to interpolate between mip levels.
+
+    Returns u and v in 0..1, level, weight of the next level, True where texels are interpolated, flags, tint.
     """
     (corner, u_start), (u, v_start), (v, tint), (normal, _) = patch
     width, height, bits, last_level = texture
@@ -119,13 +126,13 @@ def _look_up(patch, texture, depth, ray, place, axes, spacing, trilinear):
 
 @device_function
 def _within(start, gradient, away):
-    """A channel of the corners' colours at a point, 0 to 1."""
+    """A channel of the interpolated vertex colours, 0 to 1."""
     return min(max(start + _dot(gradient, away), _ZERO), _ONE)
 
 
 @inline_function
 def _tinted(tint, depth, ray, place, patches):
-    """The corners' colours at a pixel: red, green, blue, each 0 to 1."""
+    """Interpolated vertex colours at a pixel: red, green, blue, each 0 to 1."""
     corner, red_start = _row(patches, tint, _A)
     away = _from_corner(corner, depth, ray, place)
     red, green_start = _row(patches, tint, _U)
@@ -136,7 +143,7 @@ def _tinted(tint, depth, ray, place, patches):
 
 @inline_function
 def color_at(number, depth, ray, place, axes, spacing, paint, trilinear):
-    """Red, green and blue, 0 to 255, of the pixel with this ray that sees a triangle at `depth`."""
+    """Red, green and blue, 0 to 255, of a pixel that sees triangle `number` at `depth` along `ray`."""
     patch = paint.paint[np.uint32(number)]
     material, tint = np.int32(~patch), patch
     if patch >= 0:
@@ -165,12 +172,12 @@ def color_at(number, depth, ray, place, axes, spacing, paint, trilinear):
 
 
 class _Lanes(NamedTuple):
-    """Pixels of a row that have a patch, a field an array [LANES]."""
+    """Pixels of a row that have a patch; each field is an array [LANES]."""
 
     column: Any
     patch: Any
     level: Any
-    """A row of `levels`; -1: the patch has no texture."""
+    """Row of `levels`; -1: the patch has no texture."""
     flags: Any
     linear: Any
     tint: Any
@@ -178,18 +185,18 @@ class _Lanes(NamedTuple):
     v: Any
     share: Any
     r: Any
-    """Red of the texture, times 256."""
+    """Red of the texture times 256."""
     g: Any
     b: Any
     red: Any
-    """Red that the texture's is to be multiplied with."""
+    """Red of the material, multiplied with that of the texture."""
     green: Any
     blue: Any
 
 
 @inline_function
 def shade_lanes(row, column, depth, triangle, place, axes, paint, tan_half_hfov, trilinear, rgb_out):
-    """The pixels of a row from `column` on, at most LANES: depth f32 [H, W], triangle i32 [H, W] -> u8 [3, H, W]."""
+    """Write colours u8 [3, H, W] of at most LANES pixels of a row, from `column` on; images are [H, W]."""
     lanes = _Lanes(
         _ints(), _ints(), _ints(), _ints(), _ints(), _ints(), _floats(), _floats(), _floats(), _floats(), _floats(),
         _floats(), _floats(), _floats(), _floats(),
@@ -197,7 +204,7 @@ def shade_lanes(row, column, depth, triangle, place, axes, paint, tan_half_hfov,
     count = _collect(row, column, triangle, paint, lanes, rgb_out)
     if count == 0:
         return
-    padded = np.int32((count + np.int32(GROUP - 1)) & np.int32(-GROUP))  # the rest is shaded, too, and not shown
+    padded = np.int32((count + np.int32(GROUP - 1)) & np.int32(-GROUP))  # lanes beyond `count` are shaded and discarded
     for k in range(count, padded):
         lanes.column[k], lanes.patch[k] = lanes.column[0], lanes.patch[0]
     level, tint = _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinear, lanes)
@@ -212,7 +219,7 @@ def shade_lanes(row, column, depth, triangle, place, axes, paint, tan_half_hfov,
         red[k] = np.int32(as_byte(lanes.r[k] * _PART * lanes.red[k]))
         green[k] = np.int32(as_byte(lanes.g[k] * _PART * lanes.green[k]))
         blue[k] = np.int32(as_byte(lanes.b[k] * _PART * lanes.blue[k]))
-    if count == LANES:  # neighbours, which are stored together
+    if count == LANES:  # neighbouring pixels, stored together
         for k in range(np.uint32(LANES)):
             _put(row, np.uint32(np.uint32(column) + k), red[k], green[k], blue[k], rgb_out)
     else:
@@ -228,7 +235,7 @@ def _put(row, column, red, green, blue, rgb_out):
 
 @inline_function
 def _collect(row, column, triangle, paint, lanes_out, rgb_out):
-    """Paint pixels of one colour, note down the others; returns how many those are."""
+    """Write pixels without a patch, and collect those with one; returns the number of collected pixels."""
     count = np.int32(0)
     for c in range(np.uint32(column), np.uint32(min(column + LANES, triangle.shape[1]))):
         number, red, green, blue = triangle[row, c], _ZERO, _ZERO, _ZERO
@@ -246,32 +253,32 @@ def _collect(row, column, triangle, paint, lanes_out, rgb_out):
 
 @inline_function
 def _quad():
-    """Room for what `load_columns` reads of floats."""
+    """Arrays for four columns of floats."""
     return _floats(), _floats(), _floats(), _floats()
 
 
 @inline_function
 def _load(padded, array, rows, column, columns_out):
-    """Four columns of each lane's row of an array, from `column` on."""
+    """Load four columns of each lane's row, starting at `column`."""
     for k in range(np.int32(0), padded, np.int32(GROUP)):
         load_columns(array, rows, np.int32(k), column, columns_out)
 
 
 @inline_function
 def _four(columns, k):
-    """What `load4` reads, of lane k."""
+    """The four numbers of lane k, in the order of `load4`."""
     return columns[0][k], columns[1][k], columns[2][k], columns[3][k]
 
 
 @inline_function
 def _vector(columns, k):
-    """What `_row` reads, of lane k."""
+    """The vector and number of lane k, in the order of `_row`."""
     return (columns[0][k], columns[1][k], columns[2][k]), columns[3][k]
 
 
 @inline_function
 def _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinear, lanes_out):
-    """Where each pixel's texture is read. Returns the greatest level and tint: -1 where no pixel has any."""
+    """Find texture coordinates, levels and materials of all lanes. Returns the largest level and tint, or -1."""
     height, width = np.int32(depth.shape[0]), np.int32(depth.shape[1])
     spacing = pixel_spacing(width, tan_half_hfov)
     most_level, most_tint = np.int32(-1), np.int32(-1)
@@ -314,7 +321,7 @@ def _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinea
 
 @inline_function
 def _read_nearer(padded, levels, texels, lanes_out):
-    """The textures' colours on each pixel's level."""
+    """Read the textures at each lane's level."""
     row, level = _ints(), (_ints(), _ints(), _ints(), _ints())
     for k in range(np.int32(0), padded):
         row[k] = max(lanes_out.level[k], _FIRST)
@@ -329,7 +336,7 @@ def _read_nearer(padded, levels, texels, lanes_out):
 
 @inline_function
 def _mix_farther(padded, levels, texels, lanes_out):
-    """Mix in the colours of the next level, where it has a share."""
+    """Interpolate with the next level where its weight is positive."""
     row, level = _ints(), (_ints(), _ints(), _ints(), _ints())
     for k in range(np.int32(0), padded):
         nearer = max(lanes_out.level[k], _FIRST)
@@ -345,13 +352,13 @@ def _mix_farther(padded, levels, texels, lanes_out):
 
 @inline_function
 def _read(k, level, texels, lanes):
-    """The texture's colour at lane k on a level, whose row is in the four arrays `level`."""
+    """Colour of the texture of lane k at a level, whose row is in the four arrays `level`."""
     return read_level(_four(level, k), lanes.linear[k] != 0, lanes.u[k], lanes.v[k], lanes.flags[k], texels)
 
 
 @inline_function
 def _tint(padded, row, depth, place, axes, patches, tan_half_hfov, lanes_out):
-    """Multiply with the corners' colours, where there are any."""
+    """Multiply with vertex colours, where there are any."""
     height, width = np.int32(depth.shape[0]), np.int32(depth.shape[1])
     for k in range(np.int32(0), padded):
         column, tint = lanes_out.column[k], lanes_out.tint[k]

@@ -1,8 +1,8 @@
-"""Reading a texture at a place: wrapping, mip levels, and mixing of texels, as OpenGL and glTF's samplers have it.
+"""Texture lookup: wrapping, mip levels and bilinear filtering, as in OpenGL and in the samplers of glTF.
 
-Four texels are mixed in two words: red in the low and blue in the high half of one, green in the other. A byte times a
-weight of up to 256 fills such a half exactly, so that it takes eight integer multiplications. Nothing here is read or
-written on one side of a branch alone, so that compilers make vector instructions of a loop over pixels.
+Four texels are filtered in two words: red in the low and blue in the high half of one word, green in the other. A byte
+times a weight of at most 256 fits such a half exactly, so filtering takes eight integer multiplications. No value is
+read or written in one branch only, so that compilers vectorise loops over pixels.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ _RED_BLUE, _GREEN, _LOW = np.uint32(0x00FF00FF), np.uint32(0xFF00), np.uint32(0x
 WRAP_BITS = np.int32(3)
 _MANTISSA, _IN_LOW_BITS = np.int32(0x7FFFFF), np.float32(2.0**23 + 128.0)
 _ON_THE_LINE = np.float32(1.0 / 2048.0)
-"""Texels: a place so near to the next one, where rounding would choose, is this one's: as in habitat-sim's pictures."""
+"""Tolerance in texels: a coordinate this close to the next texel belongs to the current one, as in habitat-sim's
+images."""
 
 
 @device_function
 def log2_fast(x):
-    """log2 of a positive float32, to 0.001: its exponent, and a cubic through the mantissa's ends.
+    """log2 of a positive float32 with an error of 0.001: the exponent plus a cubic polynomial of the mantissa.
 
-    The same on every device and a few instructions.
+    Takes a few instructions, with equal results on all devices.
     """
     bits = float_bits(x)
     exponent = np.float32(np.int32(np.int32(bits >> 23) - np.int32(127)))
@@ -36,12 +37,12 @@ def log2_fast(x):
 
 @device_function
 def wrapped(c, wrap):
-    """A texture coordinate within 0 to 1: repeated, mirrored or clamped."""
+    """A texture coordinate, wrapped into 0..1 by repetition, mirroring or clamping."""
     if wrap == CLAMP:
         return min(max(c, _ZERO), _ONE)
     if wrap == MIRROR:
         c = c * _HALF
-    c = c - np.float32(np.int32(c))  # towards 0; farther than int32 reaches is anywhere
+    c = c - np.float32(np.int32(c))  # truncates; undefined beyond the range of int32
     if c < _ZERO:
         c = c + _ONE
     if wrap == MIRROR:
@@ -51,15 +52,15 @@ def wrapped(c, wrap):
 
 @device_function
 def neighbours(c, size, wrap, linear):
-    """The texels along one axis that are mixed at a coordinate within 0 to 1, and the second one's weight, of 256.
+    """The two texels to interpolate along one axis at a coordinate in 0..1, and the weight of the second, 0 to 256.
 
-    Where texels are not mixed, that is one texel twice.
+    Without interpolation both are the nearest texel.
     """
     last = np.int32(size - _UNIT)
     if linear:
-        # In the low bits of a float beyond 2**23 stands c * size in 1/256 of a texel, half a texel on.
+        # The low bits of a float above 2**23 hold c * size + 0.5 in units of 1/256 texel.
         place = np.int32(float_bits(fma(c, np.float32(size) * _FULL, _IN_LOW_BITS)) & _MANTISSA)
-        second = min(np.int32(place >> np.int32(8)), np.int32(size))  # whatever a NaN has become
+        second = min(np.int32(place >> np.int32(8)), np.int32(size))  # also bounds the result for NaN
         first, weight = np.int32(second - _UNIT), np.int32(place & np.int32(255))
         if wrap == REPEAT:
             if first < 0:
@@ -73,9 +74,15 @@ def neighbours(c, size, wrap, linear):
 
 @inline_function
 def read_level(level, linear, u, v, flags, texels):
-    """Red, green, blue, times 256, at (u, v), each within 0 to 1, on a level; mixed of texels if `linear`.
+    """Red, green and blue, times 256, of a mip level at (u, v), each in 0..1.
 
-    `level`: its row of `levels`.
+    Args:
+        level: the level's row of `levels`.
+        linear: True for bilinear filtering.
+        u: horizontal coordinate.
+        v: vertical coordinate.
+        flags: settings of the texture's sampler.
+        texels: RGBA of all textures, packed into i32.
     """
     first, width, height, _ = level
     x0, x1, wx = neighbours(u, width, flags & WRAP_BITS, linear)
@@ -96,21 +103,21 @@ def read_level(level, linear, u, v, flags, texels):
 
 @device_function
 def _times(texel, weight):
-    """A texel's bytes times a weight: red and blue, green in the upper bytes of its word."""
+    """Bytes of a texel times a weight: red and blue in one word, green in the upper bytes of the other."""
     words, weight = np.uint32(texel), np.uint32(weight)
     return np.uint32((words & _RED_BLUE) * weight), np.uint32((words & _GREEN) * weight)
 
 
 @device_function
 def mip_level(footprint, last_level, flags, trilinear):
-    """The level to read, the share of the next one to mix in, and whether texels are mixed.
+    """Mip level, weight of the next level, and True where texels are interpolated.
 
-    It is half of log2 of `footprint`, the square of how many texels of the finest level a pixel covers; below the
-    finest the texture is magnified. `last_level`: 0 where it has no mip levels. Without `trilinear` the nearer of two
-    levels is read alone, where the texture would have both mixed.
+    The level is log2(footprint) / 2, where `footprint` is the squared number of texels of the finest level that a pixel
+    covers; a footprint of at most 1 magnifies the texture. `last_level` is 0 for a texture without mip levels. Without
+    `trilinear` only the nearer of two levels is read, even where the texture asks for both.
     """
     level, share, linear = _FIRST, _ZERO, (flags & np.int32(MAGNIFY_LINEAR)) != 0
-    if footprint > _ONE:  # not so where it is no number
+    if footprint > _ONE:  # False for NaN
         linear = (flags & np.int32(MINIFY_LINEAR)) != 0
         detail = min(_HALF * log2_fast(footprint), last_level)
         if trilinear and (flags & np.int32(BETWEEN_LEVELS)) != 0:

@@ -147,6 +147,6 @@ def test_ranges_that_are_none_are_refused(house, options, message):
 
 
 def test_without_a_seed_there_is_no_range():
-    with pytest.raises(ArgumentError, match="camera: found a range and no seed to draw from"):
+    with pytest.raises(ArgumentError, match="camera: found a range and no seed, expected"):
         make_frame(pack(), bodies_at([[0, 0, 0]], [0.0]), CameraConfig(8, 8, **RANGES), ["normals"])
     assert dataclasses.replace(CameraConfig(8, 8), **RANGES).fixed == CameraConfig(8, 8)

@@ -180,7 +180,7 @@ def test_the_depth_sensor_measures_before_it_clips(ones):
     sensor.write(GivenImages(depth, cameras=cameras._replace(noise=draws("cpu"))), out)
     assert (out[..., : W // 2 - 3] == 0.5).all() and len(out[..., W // 2 + 3 :].unique()) > 1
     assert out[..., W // 2 + 3 :].mean() == pytest.approx(0.4, abs=1e-3)
-    with pytest.raises(ArgumentError, match="depth: found noise and no seed to draw it from"):
+    with pytest.raises(ArgumentError, match="depth: found noise and no seed to sample it from"):
         sensor.write(GivenImages(depth, cameras=cameras), out)
 
 
