@@ -1,4 +1,4 @@
-"""The policy: image encoder, actor-critic with memory, and its weights on disk. Knows observations by shape alone."""
+"""The policy: encoders, memories, actor-critic, and weights on disk. It knows observations by their spaces only."""
 
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent

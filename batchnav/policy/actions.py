@@ -1,7 +1,7 @@
-"""What a policy's head says of actions: one of several, or numbers with a Gaussian each. Drawn, and judged again.
+"""Action distributions: categorical for discrete actions, Gaussian for continuous ones.
 
-Both are pure functions of tensors, without a random state of their own: actions are drawn by the inverse of the
-cumulative distribution, from numbers in [0, 1) that the caller brings.
+Sampling and evaluation are pure functions of tensors, without random state: actions are sampled by the inverse of the
+cumulative distribution, from uniform numbers in [0, 1) that the caller provides.
 """
 
 from __future__ import annotations
@@ -19,43 +19,44 @@ from batchnav.policy.observations import embed_rows
 MIN_LOG_STD, MAX_LOG_STD = -5.0, 2.0
 """Bounds of a Gaussian's log standard deviation: habitat-baselines' `min_log_std`, `max_log_std`."""
 _SMALLEST = 2.0**-25
-"""Below the smallest number above 0 that is drawn: what 0, whose inverse is infinite, is taken for."""
+"""Stand-in for a uniform number of 0, whose inverse is infinite. It is below the smallest positive sample."""
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Actions(Protocol):
-    """A kind of actions."""
+    """Distribution of actions, with parameters that the actor computes."""
 
     shape: tuple[int, ...]
-    """Of one agent's action, and of the random numbers that it is drawn from."""
+    """Shape of one agent's action, and of the uniform numbers that it is sampled from."""
     dtype: torch.dtype
+    """Type of an action."""
     num_outputs: int
-    """What the actor's last layer gives for an agent."""
+    """Number of distribution parameters of one agent: the width of the actor's last layer."""
 
     def sample(self, outputs: torch.Tensor, uniforms: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Actions [B, ...] and their log probabilities f32 [B].
+        """Sample actions [B, ...]; returns them with their log probabilities f32 [B].
 
         Args:
-            outputs: f32 [B, num_outputs].
-            uniforms: f32 [B, ...] in [0, 1); None takes the most probable action.
+            outputs: distribution parameters f32 [B, num_outputs].
+            uniforms: f32 [B, ...] in [0, 1); None takes the mode.
         """
         ...
 
     def evaluate(self, outputs: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log probability and entropy, f32 [...], of outputs f32 [..., num_outputs] and actions."""
+        """Log probabilities of actions [..., *shape] and entropies, f32 [...], for outputs f32 [..., num_outputs]."""
         ...
 
     def embedding(self, size: int) -> nn.Module:
-        """The layer with the weights of `embed`."""
+        """The layer that `embed` applies, of width `size`."""
         ...
 
     def embed(self, layer: nn.Module, actions: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-        """What a policy reads of the previous actions, f32 [T, B, size]; where an episode starts there was none."""
+        """Embedding f32 [T, B, size] of the previous actions; starts bool [T, B] marks those without one."""
         ...
 
 
 class Categorical:
-    """i64 in 0 .. num_actions - 1; outputs are logits."""
+    """Categorical distribution over i64 in 0 .. num_actions - 1; outputs are logits."""
 
     shape: tuple[int, ...] = ()
     dtype = torch.int64
@@ -64,19 +65,19 @@ class Categorical:
         self.num_outputs = num_actions
 
     def sample(self, outputs: torch.Tensor, uniforms: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """As of `Actions`."""
+        """Sample actions, as in `Actions`."""
         log_probs = torch.log_softmax(outputs, dim=-1)
         action = outputs.argmax(-1) if uniforms is None else sample_categorical(log_probs, uniforms)
         return action, log_probs.gather(-1, action[:, None]).squeeze(-1)
 
     def evaluate(self, outputs: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """As of `Actions`."""
+        """Log probabilities and entropies, as in `Actions`."""
         log_probs = torch.log_softmax(outputs, dim=-1)
         entropy = -(log_probs.exp() * log_probs).sum(-1)
         return log_probs.gather(-1, actions[..., None]).squeeze(-1), entropy
 
     def embedding(self, size: int) -> nn.Module:
-        """A row for each action, row 0 for none."""
+        """An embedding with a row per action after row 0, which stands for no action."""
         return nn.Embedding(self.num_outputs + 1, size)
 
     def embed(self, layer: nn.Module, actions: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
@@ -85,10 +86,10 @@ class Categorical:
 
 
 class Gaussian:
-    """f32 [size]; outputs are what the means are tanh of, then log standard deviations.
+    """Independent Gaussians over f32 [size]; outputs are arctanh of the means, then log standard deviations.
 
-    habitat-baselines' `GaussianNet` with its defaults: deviations depend on what is seen, begin at 1 and stay within
-    bounds; actions are kept as drawn, and it is the environment that cuts them off at -1 and 1.
+    This is habitat-baselines' `GaussianNet` with its defaults: standard deviations depend on the observation, begin at
+    1 and are bounded. Actions are kept as sampled; the environment clips them to [-1, 1].
     """
 
     dtype = torch.float32
@@ -98,28 +99,28 @@ class Gaussian:
         self.num_outputs = 2 * size
 
     def sample(self, outputs: torch.Tensor, uniforms: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """As of `Actions`; the most probable is the mean."""
+        """Sample actions, as in `Actions`; the mode is the mean."""
         mean, log_std = _moments(outputs)
         normal = torch.zeros_like(mean) if uniforms is None else torch.special.ndtri(uniforms.clamp(min=_SMALLEST))
         action = mean + log_std.exp() * normal
         return action, _log_prob(action, mean, log_std)
 
     def evaluate(self, outputs: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """As of `Actions`."""
+        """Log probabilities and entropies, as in `Actions`."""
         mean, log_std = _moments(outputs)
         return _log_prob(actions, mean, log_std), (log_std + (0.5 + _LOG_SQRT_TWO_PI)).sum(-1)
 
     def embedding(self, size: int) -> nn.Module:
-        """A linear layer."""
+        """A linear layer on the action."""
         return nn.Linear(self.shape[0], size)
 
     def embed(self, layer: nn.Module, actions: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-        """As of `Actions`: none is as 0."""
+        """Embedding of the previous actions, with zeros where there is none."""
         return layer(actions * ~starts[..., None])
 
 
 def actions_of(space: spaces.Space) -> Actions:
-    """The actions of a space. ConfigError for one that no head knows."""
+    """The action distribution of a space. ConfigError for a space that none fits."""
     if isinstance(space, spaces.Discrete) and space.start == 0:
         return Categorical(int(space.n))
     if isinstance(space, spaces.Box) and len(space.shape) == 1 and space == spaces.Box(-1.0, 1.0, space.shape):
@@ -128,9 +129,9 @@ def actions_of(space: spaces.Space) -> Actions:
 
 
 def sample_categorical(log_probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Actions i64 [B] by the inverse of the cumulative distribution: f32 [B, A] and f32 [B] in [0, 1)."""
+    """Actions i64 [B] from log probabilities f32 [B, A] and uniforms f32 [B] in [0, 1), by the inverse CDF."""
     below = log_probs.exp().cumsum(-1) <= uniforms[:, None]
-    return below[:, :-1].sum(-1)  # the last action takes what rounding leaves of the sum
+    return below[:, :-1].sum(-1)  # the last action absorbs the rounding error of the sum
 
 
 def _moments(outputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -140,6 +141,6 @@ def _moments(outputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _log_prob(actions: torch.Tensor, mean: torch.Tensor, log_std: torch.Tensor) -> torch.Tensor:
-    """Of independent Gaussians together, f32 [...]."""
+    """Joint log probability of independent Gaussians, f32 [...]."""
     z = (actions - mean) * (-log_std).exp()
     return (-0.5 * z.square() - log_std - _LOG_SQRT_TWO_PI).sum(-1)

@@ -1,4 +1,4 @@
-"""A policy at work: remembers, per environment, what the network has to be told again at every step."""
+"""An agent that acts by a policy: the network, with memory and previous actions of each environment."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ MAX_ENVS = 2**24
 
 
 class PolicyAgent:
-    """Acts in a batch of environments, and keeps memory and previous actions between calls.
+    """Agent that acts by a policy in a batch of environments, and keeps memory and previous actions between calls.
 
         policy = batchnav.load_policy("run/policy.safetensors", device="cuda")
         policy.reset(num_envs=256)
-        action = policy.act(observations)                          # every episode's first step, then:
-        action = policy.act(observations, episode_start=ended)     # bool [N]: where a new episode begins
+        action = policy.act(observations)                          # first step of all episodes
+        action = policy.act(observations, episode_start=ended)     # later; bool [N], set where an episode begins
 
-    Networks compute in bfloat16 on CUDA, as they learned.
+    The network computes in bfloat16 on CUDA, as in training.
     """
 
     def __init__(self, network: ActorCritic, info: dict[str, Any] | None = None):
-        """`network` acts on the device where it is; `info` is what was saved beside it."""
+        """`network` acts on its own device; `info` is the dict that was saved with it."""
         self.network = network.eval().requires_grad_(False)
         self.info = info or {}
         self.device = next(network.parameters()).device
@@ -37,12 +37,12 @@ class PolicyAgent:
         self._state: State = None
 
     def __repr__(self) -> str:
-        """A line: its size, what it sees, and where it is."""
+        """One line with size, observations and device."""
         size = sum(parameter.numel() for parameter in self.network.parameters())
         return f"PolicyAgent({size:,} parameters, sees {', '.join(self.network.observation_shapes)}, on {self.device})"
 
     def reset(self, num_envs: int, seed: int = 0) -> None:
-        """Forget everything: the next observations are `num_envs` episodes' first. `seed` is for drawn actions."""
+        """Start `num_envs` episodes with an empty memory; `seed` is for action sampling."""
         num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
         self._generator.manual_seed(check_seed(seed))
         self._state = self.network.initial_state(num_envs, self.device)
@@ -57,22 +57,22 @@ class PolicyAgent:
         episode_start: torch.Tensor | None = None,
         deterministic: bool = False,
     ) -> torch.Tensor:
-        """Choose an action for every environment.
+        """Choose an action for each environment.
 
         Args:
-            observations: tensors or arrays [N, ...] by name; a single tensor where there is one unnamed observation.
-                NaN is an ArgumentError on the CPU. CUDA's host would have to wait to see it: there such an agent stays
-                NaN until `reset`, and takes its first action.
+            observations: tensors or arrays [N, ...] by name, or one tensor for an unnamed observation. NaN and integers
+                out of range are an ArgumentError on the CPU. CUDA does not check them, to avoid a host synchronisation:
+                after NaN an agent's memory stays NaN until `reset`, and it takes the first action.
             episode_start: bool [N], set where these observations begin an episode; None: nowhere (everywhere at the
                 first call after `reset`).
-            deterministic: take the most probable action, of a Gaussian its mean. By default one is drawn, as in
-                Habitat's evaluation: it frees an agent that would otherwise repeat itself against a wall.
+            deterministic: take the mode of the action distribution. By default actions are sampled, as in Habitat's
+                evaluation, which frees an agent that would otherwise repeat an action against a wall.
 
         Returns:
             i64 [N], or f32 [N, A] of a Box, on the policy's device.
         """
         if self._state is None:
-            raise ArgumentError("act: found no memory, expected reset(num_envs) to be called before")
+            raise ArgumentError("act: found no memory, expected reset(num_envs) to be called first")
         obs = self._checked(as_dict(observations))
         num_envs = len(self._start)
         if episode_start is not None:

@@ -9,30 +9,35 @@ from batchnav.config import in_range
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    """The actor-critic. Defaults: the paper's agent, 10,988,085 parameters at 64x64 depth."""
+    """Architecture of the actor-critic. Defaults: the paper's agent, 10,988,085 parameters at 64x64 depth."""
 
     encoder: str = "se_resnet9"
-    """A name from `batchnav.policy.ENCODERS`; an image observation is read by it."""
+    """Name of the image encoder in `batchnav.policy.ENCODERS`."""
     base_width: int = 64
+    """Channels of the encoder's first layers; later layers have multiples of it."""
     depth_bins: int = 10
-    """One-hot channels that se_resnet9 appends to a one-channel image, each a tenth of its range for 10; 0: none."""
+    """Number of one-hot channels that se_resnet9 adds to a one-channel image, one per equal part of its range; 0:
+    none."""
     visual_size: int = 512
+    """Width of the encoder's output."""
     hidden_size: int = 512
+    """Width of the memory, or of the feed-forward layers."""
     memory: str = "lstm"
-    """A name from `batchnav.policy.MEMORIES`; "none": a feed-forward network."""
+    """Name of the memory in `batchnav.policy.MEMORIES`; "none": a feed-forward network."""
     lstm_layers: int = 2
-    """Layers of the memory; 0: no memory, as with `memory: none`."""
+    """Number of layers of the memory; 0: no memory, as with `memory: none`."""
     embedding_size: int = 32
-    """Width of each vector observation's and of the previous action's embedding."""
+    """Width of the embedding of each vector, each integer and the previous action."""
     polar: tuple[str, ...] = ("pointgoal",)
     """Vector observations [r, angle] that the network reads as [r, cos, sin]."""
     log_distance: bool = False
-    """Read their r by its logarithm and sines and cosines of that (`policy.actor_critic.log_distance`): centimetres
-    count at a goal then, and fifty metres more do not drown all else. The paper's agent reads metres."""
+    """True where the network reads the r of `polar` as its logarithm with sines and cosines
+    (`policy.observations.log_distance`), which resolves centimetres near a goal and bounds the input for large
+    distances. The paper's agent reads metres."""
     normalized: tuple[str, ...] = ()
-    """Images whose channels are centred and scaled by their running mean and variance, as the paper's RGB agent's."""
+    """Images whose channels are normalised by their running mean and variance, as in the paper's RGB agent."""
     blind: bool = False
-    """Leave image observations out: the control experiment."""
+    """True where image observations are left out, as a control experiment."""
 
     @property
     def memory_name(self) -> str:

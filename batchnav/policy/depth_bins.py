@@ -1,7 +1,7 @@
-"""The first step of the paper's network on CUDA: pixels by cell, with the one-hot channels of their depth bins.
+"""Input layer of the paper's network on CUDA: space-to-depth cells with the one-hot channels of their depth bins.
 
-torch.compile's own kernel for this took a quarter of the time that an action takes (measured on an H200), seven times
-as long as its output takes to write.
+The kernel that torch.compile generates for this takes a quarter of the time of `act` on an H200, seven times as long
+as writing the output.
 """
 
 import numpy as np
@@ -13,20 +13,24 @@ from batchnav.runtime.kernels.intrinsics import bits_float, store4
 from batchnav.runtime.kernels.launch import launch
 
 CELL = 4
-"""Cells are CELL x CELL pixels."""
+"""Side of a cell, pixels."""
 _PIXELS = CELL * CELL
 _ONE = np.int32(0x3F80)
-"""1 in bfloat16; a float32's upper half is its bfloat16."""
+"""Bits of 1.0 in bfloat16, which is the upper half of a float32."""
 _CELLS_PER_LAUNCH = 2**22
 """`store4` counts elements in 32 bits."""
 
 
 @torch.library.custom_op("batchnav::one_hot_cells", mutates_args=(), device_types="cuda")
 def one_hot_cells(image: torch.Tensor, bins: int) -> torch.Tensor:
-    """Images bf16 [B, 1, H, W] in 0..1 -> bf16 [B * H / 4 * W / 4, 16 * (1 + bins)], a row for each cell of 4 x 4.
+    """Pixels and one-hot depth bins of each 4x4 cell. No gradient.
 
-    A row holds the cell's pixels, then for each of `bins` equal ranges of 0..1 which of the pixels lie in it (1, else
-    0). H and W are multiples of 4. No gradient.
+    Args:
+        image: bf16 [B, 1, H, W] in 0..1; H and W are multiples of 4.
+        bins: number of equal ranges of 0..1.
+
+    Returns:
+        bf16 [B * H / 4 * W / 4, 16 * (1 + bins)]: the 16 pixels, then for each range a 1 for each pixel in it.
     """
     batch, _, height, width = image.shape
     cells = batch * (height // CELL) * (width // CELL)
@@ -46,9 +50,9 @@ def _(image, bins):
 
 @cuda_kernel
 def _one_hot_cells(rows, first, bins, cells_out):
-    """A thread reads half a cell, two rows of four pixels, and writes 16 bytes for each range.
+    """One thread reads half a cell, two rows of four pixels, and writes 16 bytes for each range.
 
-    rows i32 [B * H, W / 4, 2] and cells_out i32 [cells, 8 * (1 + bins)]: two bfloat16 in each.
+    rows is i32 [B * H, W / 4, 2], cells_out i32 [cells, 8 * (1 + bins)], both with two bfloat16 per element.
     """
     thread = cuda.grid(1)
     cell, half = np.int32(thread // 2), np.int32(thread % 2)
@@ -68,12 +72,12 @@ def _one_hot_cells(rows, first, bins, cells_out):
 
 @device_function
 def _bin(bits, bins):
-    """Which range a bfloat16 in the upper half of 32 bits lies in."""
+    """Range of a bfloat16 in the upper half of 32 bits, 0 to bins - 1."""
     value = bits_float(np.int32(bits & -65536))
     return min(max(np.int32(value * np.float32(bins)), np.int32(0)), np.int32(bins - 1))
 
 
 @device_function
 def _pair(low, high, k):
-    """Two bfloat16, each 1 where its pixel lies in range k."""
+    """Two bfloat16 in 32 bits, each 1 where its pixel is in range k."""
     return np.int32((_ONE if low == k else np.int32(0)) | ((_ONE << 16) if high == k else np.int32(0)))

@@ -1,8 +1,8 @@
-"""Image encoders: SE-ResNet9 without normalisation layers, the paper's network; a small one; the table of all.
+"""Image encoders by name: SE-ResNet9 without normalisation layers, the paper's network, and a small CNN.
 
-An encoder is a callable `(image_shape, config) -> nn.Module`, image_shape being (channels, height, width) and config
-the `PolicyConfig`. The module reads float images [B, C, H, W] in 0..1 and returns [B, output_size], and has that width
-as the attribute `output_size`. To plug in one's own, before the policy is made or loaded:
+An encoder is a callable `(image_shape, config) -> nn.Module`, where image_shape is (channels, height, width) and config
+the `PolicyConfig`. The module maps float images [B, C, H, W] in 0..1 to [B, output_size] and has the attribute
+`output_size`. Register your own encoder before the policy is made or loaded:
 
     batchnav.policy.ENCODERS["my_cnn"] = MyCNN        # then PolicyConfig(encoder="my_cnn")
 """
@@ -24,24 +24,25 @@ from batchnav.policy.depth_bins import CELL, one_hot_cells
 from batchnav.policy.small_images import conv3x3, dense_weight, is_small
 
 SMALLEST_IMAGE = 16
-"""Pixels a side: fewer leave nothing to do for the strides of the last blocks."""
+"""Smallest side of an image, pixels: the strides of the blocks reduce it to less than one pixel below this."""
 
 CHUNK = 1024
-"""Cells whose one-hot rows (0.7 MB for ten bins) the CPU's gradient holds at a time."""
+"""Cells whose one-hot rows the CPU's backward pass holds at a time: 0.7 MB for ten bins, which fits the cache."""
 
 FUSED_WIDTHS, FUSED_BINS = (16, 32, 64), 15
-"""Base widths, and how many depth bins at most, that `encoder_triton`'s tiles have room for."""
+"""Base widths, and the largest number of depth bins, that the tiles of `encoder_triton` support."""
 
 SE_REDUCTION = 16
-"""Squeeze-and-excitation squeezes to a sixteenth of the channels."""
+"""Reduction of the channels in squeeze-and-excitation."""
 
 
 class SEFixupBlock(nn.Module):
     """Residual block of two 3x3 convolutions with squeeze-and-excitation on the residual branch.
 
-    Fixup (Zhang et al. 2019): no normalisation; four scalar biases and a scale per block, the first convolution scaled
-    down by depth, the second one zero, so that a deep network starts as the identity. SE: Hu et al. 2018.
-    The scalars after a convolution are handed to it as bias and weight scale, which saves passes over the images.
+    Fixup (Zhang et al. 2019) replaces normalisation by four scalar biases and a scale per block. The first convolution
+    is scaled down by depth and the second one starts at zero, so that a deep network starts as the identity. SE is
+    squeeze-and-excitation (Hu et al. 2018). Scalars after a convolution become its bias and weight scale, which saves
+    passes over the images.
     """
 
     fixup_bias1a: nn.Parameter
@@ -82,9 +83,8 @@ class SEFixupBlock(nn.Module):
 class SEResNet9(nn.Module):
     """The paper's image encoder: SpaceToDepth, four SE-Fixup blocks, a compression convolution, a linear layer.
 
-    A one-channel image (depth, 0..1) also brings `depth_bins` one-hot channels: which of so many equal ranges it lies
-    in. Any image of at least SMALLEST_IMAGE pixels a side: a size that is no multiple of 4 is padded with zeros.
-    ConfigError for a smaller one.
+    A one-channel image (depth, 0..1) gets `depth_bins` further one-hot channels, one per equal range of its values.
+    Sides that are not multiples of 4 are padded with zeros. ConfigError for a side below SMALLEST_IMAGE.
     """
 
     def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
@@ -100,7 +100,7 @@ class SEResNet9(nn.Module):
         self.blocks = nn.Sequential(
             *(SEFixupBlock(widths[i], widths[i + 1], stride, len(strides)) for i, stride in enumerate(strides))
         )
-        # 256 channels at base 64 and the paper's 2x2 cells; a larger image keeps the flattened size, 16 * base
+        # 256 channels at base 64 and the paper's 2x2 cells; larger images keep the flattened size, 16 * base
         cells = math.ceil(height / 32) * math.ceil(width / 32)
         compressed = max(min(4 * base, 16 * base // cells), 1)
         self.compress = nn.Conv2d(8 * base, compressed, 3, padding=1)
@@ -116,19 +116,19 @@ class SEResNet9(nn.Module):
         return self.project(F.relu(x).flatten(1))
 
     def _is_fused(self, image: torch.Tensor) -> bool:
-        """Whether `encoder_triton` takes these images: depth in bfloat16 on CUDA."""
+        """True where `encoder_triton` can read these images: depth in bfloat16 on CUDA."""
         fits = 0 < self.depth_bins <= FUSED_BINS and self.stem.out_channels in FUSED_WIDTHS
         return fits and image.dtype == torch.bfloat16 and self.has_kernels
 
     def _apply(self, fn: Callable, recurse: bool = True) -> SEResNet9:
-        """What `to` does, and how this module comes to a device."""
+        """Move the module, as `to` does, and look up whether the new device has the kernels."""
         super()._apply(fn, recurse)
         self.has_kernels = has_triton(self.stem.weight.device)
         return self
 
     def _fused(self, image: torch.Tensor) -> torch.Tensor:
         """Stem and blocks with `encoder_triton`."""
-        # Triton comes with torch for CUDA alone
+        # only torch for CUDA includes Triton
         from batchnav.policy.encoder_triton import BlockWeights, sizes_of_blocks, trunk
 
         if any(self.padding):
@@ -152,7 +152,7 @@ class SEResNet9(nn.Module):
     def read_cells(self, image: torch.Tensor) -> torch.Tensor:
         """SpaceToDepth, depth bins, 1x1 convolution, ReLU: [B, C, H, W] -> [B, base, ceil(H / 4), ceil(W / 4)].
 
-        A 1x1 convolution is a matrix product over cells, whose rows come out in channels_last order.
+        The 1x1 convolution is a matrix product over cells; its rows are in channels_last order.
         """
         if any(self.padding):
             image = F.pad(image, self.padding)
@@ -175,20 +175,20 @@ class SEResNet9(nn.Module):
         return F.relu(y).view(batch, height // CELL, width // CELL, -1).permute(0, 3, 1, 2)
 
     def stem_by_bin(self) -> torch.Tensor:
-        """The stem's weight with the one-hot channels of a range, not of a pixel, side by side: [base, 16 * 11]."""
+        """The stem's weight [base, 16 * (1 + bins)] with one-hot channels ordered by range first, then by pixel."""
         raw, binned = self.stem.weight.flatten(1).split([CELL * CELL, CELL * CELL * self.depth_bins], dim=1)
         return torch.cat([raw, binned.unflatten(1, (CELL * CELL, self.depth_bins)).mT.flatten(1)], dim=1)
 
     def which_bin(self, x: torch.Tensor) -> torch.Tensor:
-        """Which of `depth_bins` equal ranges of 0..1 each value lies in, i32 of x's shape."""
+        """Index of the range of 0..1 that each value lies in, 0 to depth_bins - 1, i32 of x's shape."""
         return (x.float() * self.depth_bins).to(torch.int32).clamp(0, self.depth_bins - 1)
 
 
 class SimpleCNN(nn.Module):
-    """Three convolutions and a linear layer: a small network for few frames, after DQN's (Mnih et al. 2015).
+    """Three convolutions and a linear layer, after DQN (Mnih et al. 2015): a small network for short training runs.
 
-    4x4 pixels with a stride of 4 to 2 `base_width` channels, 3x3 with a stride of 2 to twice as many, 3x3 once more. No
-    depth bins. Images as of `SEResNet9`.
+    Kernels are 4x4 with stride 4, 3x3 with stride 2 and 3x3; channels are 2, 4 and 4 times `base_width`. There are no
+    depth bins. Image sizes are those of `SEResNet9`.
     """
 
     def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
@@ -219,11 +219,10 @@ class SimpleCNN(nn.Module):
 
 
 class _OneHotProduct(torch.autograd.Function):
-    """sum over i of table[i * bins + which[:, i]], which is one_hot(which) @ table with no one-hot matrix made.
+    """Sum over i of table[i * bins + which[:, i]]: one_hot(which) @ table without the one-hot matrix.
 
-    which i32 [M, I], table f32 [I * bins, C] -> f32 [M, C]. On the CPU, where memory traffic counts, this shortened the
-    encoder's forward pass at base width 8 from 190 to 75 us a frame. The gradient makes its one-hot rows in chunks that
-    stay in cache.
+    which i32 [M, I], table f32 [I * bins, C] -> f32 [M, C]. On the CPU this reduces the encoder's forward pass at base
+    width 8 from 190 to 75 us per frame. The backward pass builds its one-hot rows in chunks that fit the cache.
     """
 
     @staticmethod
@@ -237,7 +236,7 @@ class _OneHotProduct(torch.autograd.Function):
     def backward(ctx, grad: torch.Tensor) -> tuple[None, torch.Tensor]:
         (which,) = ctx.saved_tensors
         rows = which.shape[1] * ctx.bins
-        first = torch.arange(0, rows, ctx.bins, device=which.device)  # i64, as scatter wants it
+        first = torch.arange(0, rows, ctx.bins, device=which.device)  # `scatter_` takes i64 only
         table_grad = grad.new_zeros(rows, grad.shape[1])
         for part, part_grad in zip(which.split(CHUNK), grad.split(CHUNK), strict=True):
             one_hot = grad.new_zeros(len(part), rows).scatter_(1, part + first, 1.0)
@@ -246,34 +245,34 @@ class _OneHotProduct(torch.autograd.Function):
 
 
 def _to_whole_cells(height: int, width: int) -> tuple[int, int, int, int]:
-    """Zeros to add to each side, as `F.pad` takes them. ConfigError for too small an image."""
+    """Padding for `F.pad` to multiples of CELL. ConfigError for an image that is too small."""
     if min(height, width) < SMALLEST_IMAGE:
         raise ConfigError(f"image: found {height}x{width} pixels, expected at least {SMALLEST_IMAGE} a side")
     return 0, -width % CELL, 0, -height % CELL
 
 
 def _projection(features: int, size: int) -> nn.Sequential:
-    """What an encoder ends with: flattened cells to features of one scale."""
+    """Last layers of an encoder: flattened cells to `size` normalised features."""
     return nn.Sequential(nn.Linear(features, size, bias=False), nn.LayerNorm(size), nn.ReLU())
 
 
 def _second_weight(block: SEFixupBlock, height: int, width: int) -> torch.Tensor:
-    """Of the second convolution, for images of this size: with its scale, dense where they are small."""
+    """Scaled weight of the block's second convolution; a dense matrix for small images (`small_images`)."""
     weight = block.conv2.weight * block.fixup_scale
     return dense_weight(weight, height, width) if is_small(height, width) else weight
 
 
 def _mean_pool(x: torch.Tensor, stride: int) -> torch.Tensor:
-    """Means over 3x3 pixels at every `stride`-th, zeros around.
+    """Means over 3x3 pixels at a stride, with zero padding.
 
-    Padded beforehand on CUDA, where torch's own gradient for channels_last images with padding is wrong (seen in 2.11;
+    On CUDA the padding is a separate step: torch's gradient for channels_last images with padding is wrong (in 2.11;
     pytorch/pytorch#188344).
     """
     return F.avg_pool2d(F.pad(x, (1, 1, 1, 1)), 3, stride) if x.is_cuda else F.avg_pool2d(x, 3, stride, padding=1)
 
 
 def _he_normal(weight: torch.Tensor, gain: float = 1.0) -> None:
-    """He et al. 2015 for a ReLU network, by fan-out, as Fixup takes it: std = gain * sqrt(2 / (k * k * C_out))."""
+    """He initialisation (2015) for ReLU by fan-out, as in Fixup: std = gain * sqrt(2 / (k * k * C_out))."""
     nn.init.normal_(weight, std=gain * math.sqrt(2.0 / (weight.shape[0] * weight[0, 0].numel())))
 
 
@@ -281,4 +280,4 @@ ENCODERS: dict[str, Callable[[tuple[int, int, int], PolicyConfig], nn.Module]] =
     "se_resnet9": SEResNet9,
     "simple_cnn": SimpleCNN,
 }
-"""Encoders by the name that `PolicyConfig.encoder` gives."""
+"""Encoders by name, for `PolicyConfig.encoder`."""

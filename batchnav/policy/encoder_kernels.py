@@ -1,7 +1,7 @@
-"""The kernels of `policy.encoder_triton`.
+"""Triton kernels of `policy.encoder_triton`.
 
-Images are [B, P, C], P pixels in rows. Which values a ReLU let through is read off its result, though a bias was added
-to it: see `_shifted`. Sums over all images, the gradients of single numbers, are left as each program's share.
+Images are [B, P, C], P pixels in rows. The mask of a ReLU is recovered from its result plus a bias: see `_shifted`.
+Gradients of scalars, which are sums over all images, are written as one partial sum per program.
 """
 
 import triton
@@ -10,28 +10,28 @@ import triton.language as tl
 
 @triton.jit
 def _relu(x):
-    """As torch's: what is not a number stays so."""
+    """ReLU that keeps NaN, as torch's."""
     return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def _shifted(x, shift, kind: tl.constexpr):
-    """relu(x) + shift, where what the ReLU let through is rounded to more than the shift alone is."""
+    """relu(x) + shift, rounded so that positive x give a larger result than the shift alone."""
     alone = shift.to(kind).to(tl.float32)
-    last_place = tl.where(alone < 0.0, -65536, 65536)  # bfloat16's: no more, since all gradients see what is lifted
+    last_place = tl.where(alone < 0.0, -65536, 65536)  # bfloat16's unit in the last place
     least = tl.where(alone == 0.0, 1e-30, (alone.to(tl.int32, bitcast=True) + last_place).to(tl.float32, bitcast=True))
     return tl.where(x <= 0.0, alone, tl.maximum(x + shift, least, propagate_nan=tl.PropagateNan.ALL)).to(kind)
 
 
 @triton.jit
 def _passed(shifted, shift):
-    """Which values the ReLU of `_shifted` let through."""
+    """Mask of the values that the ReLU of `_shifted` passed."""
     return (shifted.to(tl.float32) <= shift.to(shifted.dtype).to(tl.float32)) == 0
 
 
 @triton.jit
 def _pixels(image, cell, live, bins, WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr):
-    """Pixels of cells, and which range each lies in, the first and the last without end: [BM, 16] both."""
+    """Pixels of cells and their ranges, [BM, 16] both; the first and the last range are unbounded."""
     pixel = tl.arange(0, 16)[None, :]
     row, column = cell // CELLS_ACROSS * 4 + pixel // 4, cell % CELLS_ACROSS * 4 + pixel % 4
     value = tl.load(image + row.to(tl.int64) * WIDTH + column, mask=live, other=0.0)
@@ -41,7 +41,7 @@ def _pixels(image, cell, live, bins, WIDTH: tl.constexpr, CELLS_ACROSS: tl.const
 
 @triton.jit
 def _channels(value, place, k: tl.constexpr):
-    """Pixels themselves (0), or 1 where one lies in range k - 1, else 0."""
+    """Channel k of pixels: for k = 0 the value, else 1 where it is in range k - 1 and 0 elsewhere."""
     if k == 0:
         return value
     return tl.where(place == k - 1, 1.0, 0.0).to(value.dtype)
@@ -49,7 +49,7 @@ def _channels(value, place, k: tl.constexpr):
 
 @triton.jit
 def _group(value, place, g: tl.constexpr):
-    """The `_channels` from 4 * g on, four kinds side by side, [BM, 64]."""
+    """Channels 4 * g to 4 * g + 3 of the pixels, concatenated: [BM, 64]."""
     even = tl.join(_channels(value, place, 4 * g), _channels(value, place, 4 * g + 2))
     odd = tl.join(_channels(value, place, 4 * g + 1), _channels(value, place, 4 * g + 3))
     return tl.join(even, odd).permute(0, 2, 3, 1).reshape(value.shape[0], 64)
@@ -60,7 +60,7 @@ def stem_forward(
     image, weight, shift, cells, bins, x_out, shifted_out,
     WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr, GROUPS: tl.constexpr, N: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """x = relu(channels @ weight) and x + shift: weight [64 * GROUPS, N], rows of what lies beyond the ranges zero."""
+    """x = relu(channels @ weight) and x + shift; weight [64 * GROUPS, N] has zero rows beyond the last channel."""
     column = tl.arange(0, N)
     kind: tl.constexpr = x_out.dtype.element_ty
     weights = ()
@@ -85,7 +85,7 @@ def stem_backward(
     image, grad, shifted_grad, shifted, shift, cells, bins, weight_grads_out, sums_out,
     WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr, GROUPS: tl.constexpr, N: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """A share of the weight's gradient f32 [N, 64 * GROUPS] and of the shift's, for every program."""
+    """Partial gradients of the weight, f32 [N, 64 * GROUPS], and of the shift, for each program."""
     totals = ()
     for _ in tl.static_range(GROUPS):
         totals += (tl.zeros((N, 64), tl.float32),)  # type: ignore[assignment]
@@ -114,7 +114,7 @@ def stem_backward(
 
 @triton.jit
 def activate(x_out, bias, shift, n, SIZE: tl.constexpr):
-    """x = relu(x + bias) + shift in place, n values."""
+    """x = relu(x + bias) + shift, in place, for n values."""
     at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
     x = tl.load(x_out + at, mask=at < n, other=0.0).to(tl.float32) + tl.load(bias)
     tl.store(x_out + at, _shifted(x, tl.load(shift), x_out.dtype.element_ty), mask=at < n)
@@ -122,7 +122,7 @@ def activate(x_out, bias, shift, n, SIZE: tl.constexpr):
 
 @triton.jit
 def activate_backward(x, shift, n, grad_out, bias_sums_out, shift_sums_out, SIZE: tl.constexpr):
-    """The gradient before `activate`, which gave x, in place, and each program's sums for its bias and its shift."""
+    """Gradient of the input of `activate`, in place, and partial gradients of bias and shift; x is its result."""
     at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
     grad = tl.load(grad_out + at, mask=at < n, other=0.0)
     passed = _passed(tl.load(x + at, mask=at < n, other=0.0), tl.load(shift))
@@ -134,7 +134,7 @@ def activate_backward(x, shift, n, grad_out, bias_sums_out, shift_sums_out, SIZE
 
 @triton.jit
 def _part(first, at, B, PIXELS: tl.constexpr, C: tl.constexpr, F: tl.constexpr, P: tl.constexpr):
-    """Values [F, P, C] of F frames from `first` on and of P pixels from `at` on: where, and which there are."""
+    """Offsets and mask [F, P, C] of F frames from `first` and P pixels from `at`."""
     frame, pixel = first + tl.arange(0, F)[:, None, None], at + tl.arange(0, P)[None, :, None]
     where = frame * (PIXELS * C) + (pixel * C + tl.arange(0, C)[None, None, :])
     return where, (frame < B) & (pixel < PIXELS)
@@ -142,7 +142,7 @@ def _part(first, at, B, PIXELS: tl.constexpr, C: tl.constexpr, F: tl.constexpr, 
 
 @triton.jit
 def _units(weight, C: tl.constexpr, S: tl.constexpr):
-    """The weights [UNITS, C] of S squeezed units, zeros for those that a product has beyond them, and all units."""
+    """Weights [max(S, 16), C] of S squeezed units, padded with zeros, and the unit indices."""
     unit = tl.arange(0, max(S, 16))
     at = unit[:, None] * C + tl.arange(0, C)[None, :]
     return tl.load(weight + at, mask=(unit < S)[:, None], other=0.0), unit
@@ -153,7 +153,7 @@ def _pool(
     x, first, at, B, H: tl.constexpr, W: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
     C: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """Means over 3x3 pixels of x at every second one, zeros around, [F, P, C]; where they belong, which there are."""
+    """Means [F, P, C] over 3x3 pixels of x with stride 2 and zero padding; their offsets and mask."""
     where, live = _part(first, at, B, H_OUT * W_OUT, C, F, P)
     frame, pixel = first + tl.arange(0, F)[:, None, None], at + tl.arange(0, P)[None, :, None]
     row, column, total = pixel // W_OUT * 2 - 1, pixel % W_OUT * 2 - 1, tl.zeros((F, P, C), tl.float32)
@@ -171,10 +171,10 @@ def tail(
     POOLED: tl.constexpr, H: tl.constexpr, W: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
     C: tl.constexpr, S: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """x = relu(x + gate * (y + bias)) + shift in place, F frames a program, gate the channels' squeeze and excitation.
+    """x = relu(x + gate * (y + bias)) + shift, in place, F frames per program; gate is squeeze-and-excitation of y.
 
-    squeeze and excite [S, C] both, of the images' type. pooled_out and gate_out [B, C], hidden_out [B, S] as the layers
-    between see them. If POOLED, pool_out [B, H_OUT * W_OUT, C] is the result's `_pool`.
+    squeeze and excite are [S, C], of the images' type. pooled_out [B, C], hidden_out [B, S] and gate_out [B, C] are the
+    values between its layers. If POOLED, pool_out [B, H_OUT * W_OUT, C] is `_pool` of the result.
     """
     PIXELS: tl.constexpr = H * W
     first = tl.program_id(0).to(tl.int64) * F
@@ -202,7 +202,7 @@ def tail(
         result = x.to(tl.float32) + (values.to(tl.float32) + added) * factor
         tl.store(x_out + where, _shifted(result, last, kind), mask=live)
     if POOLED:
-        tl.debug_barrier()  # x_out is read as all threads have written it
+        tl.debug_barrier()  # wait until all threads have written x_out
         for at in range(0, H_OUT * W_OUT, P):
             means, where, live = _pool(x_out, first, at, B, H, W, H_OUT, W_OUT, C, F, P)
             tl.store(pool_out + where, means.to(kind), mask=live)
@@ -213,10 +213,10 @@ def _pool_backward(
     pool_grad, first, at, live, W: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
     C: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """What the gradient of `_pool`'s result gives P pixels from `at` on of F frames from `first` on, [F, P, C]."""
+    """Gradient [F, P, C] through `_pool` of F frames from `first` and P pixels from `at`."""
     frame, pixel = first + tl.arange(0, F)[:, None, None], at + tl.arange(0, P)[None, :, None]
     row, column, found = pixel // W, pixel % W, tl.zeros((F, P, C), tl.float32)
-    for i in tl.static_range(4):  # odd rows lie in two windows, and so do odd columns
+    for i in tl.static_range(4):  # odd rows and odd columns are in two windows
         r, c = row // 2 + i // 2, column // 2 + i % 2
         within = (r < H_OUT) & ((row % 2 == 1) | (i // 2 == 0))
         within &= (c < W_OUT) & ((column % 2 == 1) | (i % 2 == 0))
@@ -232,9 +232,9 @@ def tail_backward(
     POOLED: tl.constexpr, W: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
     PIXELS: tl.constexpr, C: tl.constexpr, S: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """The gradients before `tail` of x and y, and of what its two layers gave before their nonlinearities.
+    """Gradients of x and y before `tail`, and of its two layers before their nonlinearities.
 
-    grad is that of its result, to which, if POOLED, that of the result's `_pool` comes, pool_grad.
+    grad is the gradient of the result. If POOLED, the gradient through `_pool` of the result, pool_grad, is added.
     """
     first = tl.program_id(0).to(tl.int64) * F
     kind: tl.constexpr = x_grad_out.dtype.element_ty
@@ -263,7 +263,7 @@ def tail_backward(
     tl.store(hidden_grad_out + of_unit, hidden_grad, mask=here)
     squeezes, _ = _units(squeeze, C, S)
     pooled_grad = tl.dot(hidden_grad, squeezes) * (1.0 / PIXELS)
-    tl.debug_barrier()  # x_grad_out is read as all threads have written it
+    tl.debug_barrier()  # wait until all threads have written x_grad_out
     total = tl.zeros((F, P, C), tl.float32)
     for at in range(0, PIXELS, P):
         where, live = _part(first, at, B, PIXELS, C, F, P)

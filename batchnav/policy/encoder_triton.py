@@ -1,8 +1,8 @@
-"""SE-ResNet9's stem and blocks on CUDA: what lies between cuDNN's convolutions, in as few passes as there can be.
+"""SE-ResNet9's stem and blocks on CUDA, with few passes over the images between cuDNN's convolutions.
 
-`policy.encoder` is the specification; this is the same function of the same parameters. What it takes is reading and
-writing images: those of the first block, at 8,192 frames, are 268 MB. So a block's tail with pooling and gates is one
-kernel each way, and the stem writes no one-hot rows.
+`policy.encoder` is the specification: this is the same function of the same parameters. Its time goes into reading and
+writing images, 268 MB for the first block with 8,192 frames. A block's tail with pooling and gates is therefore one
+kernel forward and one backward, and the stem writes no one-hot rows.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from batchnav.policy.encoder_kernels import (
 )
 
 FLAT = {"SIZE": 4096, "num_warps": 4}
-"""Values for a program of what works on each value alone."""
+"""Settings of elementwise kernels: values per program."""
 TAIL = {
     16384: {"SIZE": 16384, "CHUNK": 4096, "num_warps": 8},
     8192: {"SIZE": 8192, "CHUNK": 2048, "num_warps": 4},
     4096: {"SIZE": 16384, "CHUNK": 8192, "num_warps": 8},
     2048: {"SIZE": 16384, "CHUNK": 4096, "num_warps": 8},
 }
-"""By the values of a block's image, or what is nearest: values for a program of its tail, unless an image has more, and
-how many it reads at a time. The fastest of five or six tried on an H200 with 8,192 frames of the paper's blocks."""
+"""Settings of `tail` by the number of values in a block's image, of which the nearest is used: values per program
+(at least one image) and values read at a time. Fastest of five or six on an H200 with 8,192 frames of the paper's
+blocks."""
 TAIL_BACKWARD = {
     16384: {"SIZE": 16384, "CHUNK": 2048, "num_warps": 4},
     8192: {"SIZE": 8192, "CHUNK": 2048, "num_warps": 4},
@@ -40,23 +41,23 @@ TAIL_BACKWARD = {
     2048: {"SIZE": 16384, "CHUNK": 4096, "num_warps": 8},
 }
 STEM = {"BM": 64, "num_warps": 4}
-"""Cells that the stem's programs take at a time."""
+"""Settings of the stem's kernels: cells that a program processes at a time."""
 STEM_PROGRAMS, STEM_BACKWARD_PROGRAMS = 660, 264
-"""As many as an H200 holds; backward, each has a weight gradient of its own."""
+"""Programs of the stem: as many as an H200 runs at once. Backward, each program has a partial weight gradient."""
 
 
 class BlockWeights(NamedTuple):
-    """What a block computes with; weights are of the images' type, biases float32."""
+    """Parameters of a block; weights are of the images' type, biases float32."""
 
     conv1: torch.Tensor
     conv2: torch.Tensor
-    """With the block's scale; dense, [P * C, P * C], if its images are small."""
+    """Weight times the block's scale; a dense matrix [P * C, P * C] for small images."""
     skip: torch.Tensor | None
     bias1b: torch.Tensor
     bias2a: torch.Tensor
     bias2b: torch.Tensor
     shift: torch.Tensor
-    """What is added to the block's result: the next one's bias1a."""
+    """Bias added to the block's result: bias1a of the next block."""
     squeeze: torch.Tensor
     squeeze_bias: torch.Tensor
     excite: torch.Tensor
@@ -65,7 +66,7 @@ class BlockWeights(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What a block's backward pass reads of its forward pass."""
+    """Tensors of a block's forward pass that its backward pass reads."""
 
     shifted: torch.Tensor
     activated: torch.Tensor
@@ -75,7 +76,7 @@ class _Kept(NamedTuple):
     hidden: torch.Tensor
     gate: torch.Tensor
     seen: torch.Tensor | None
-    """The input's pool, which the shortcut reads."""
+    """Pooled input, which the shortcut reads."""
 
 
 class _Trunk(torch.autograd.Function):
@@ -128,10 +129,10 @@ class _Trunk(torch.autograd.Function):
 
 
 def _block(x, shifted, seen, sizes, weights: BlockWeights):
-    """A block's result, shifted, [B, P, C], its pool for the next block's shortcut, and what is kept.
+    """Forward pass of a block: shifted result [B, P, C], its pool for the next block's shortcut, and `_Kept`.
 
-    x is the shortcut, over which the result is written, if no skip makes one of `seen`, the input's pool. sizes: the
-    input's, the result's, and its pool's if a block follows.
+    Without a skip convolution x is the shortcut and is overwritten by the result; else the shortcut is the convolution
+    of `seen`, the pooled input. sizes are those of input and result, and of its pool if a block follows.
     """
     size_in, size, *size_pool = sizes
     if weights.skip is not None:
@@ -154,9 +155,9 @@ def _block(x, shifted, seen, sizes, weights: BlockWeights):
 
 
 def _blocks_backward(grad, weights: Sequence[BlockWeights], kept: Sequence[_Kept], sizes):
-    """Gradients of the first block's shortcut and of its shifted input, [B, P, C] both, and of all blocks' weights.
+    """Gradients of the first block's shortcut and shifted input, [B, P, C] both, and of all blocks' weights.
 
-    One function, so that gradients of images are freed when they have been read.
+    All blocks are in one function, so that gradients of images are freed once they have been read.
     """
     found: list[torch.Tensor | None] = []
     grad, pool_grad = _as_pixels(grad), None
@@ -197,14 +198,14 @@ def _blocks_backward(grad, weights: Sequence[BlockWeights], kept: Sequence[_Kept
 
 
 def _conv(x, size, weight, stride):
-    """A 3x3 convolution of [B, P, C]; a dense weight's keeps the size."""
+    """3x3 convolution of [B, P, C]; with a dense weight the size stays."""
     if weight.ndim == 2:
         return (x.flatten(1) @ weight.t()).view_as(x)
     return _as_pixels(torch.conv2d(_as_images(x, size), weight, None, stride, 1))
 
 
 def _conv_backward(grad, size_out, x, size, weight, stride):
-    """Gradients of `_conv`'s input [B, P, C] and weight."""
+    """Gradients of the input [B, P, C] and the weight of `_conv`."""
     if weight.ndim == 2:
         rows = grad.flatten(1)
         return (rows @ weight).view_as(x), rows.t() @ x.flatten(1)
@@ -226,7 +227,7 @@ def _as_pixels(x: torch.Tensor) -> torch.Tensor:
 
 
 def sizes_of_blocks(height: int, width: int, blocks: int) -> list[tuple[int, int]]:
-    """Pixels of what each block reads and, last, of what the last one gives, for images of height x width."""
+    """Height and width of each block's input and, last, of the last block's result, for images of height x width."""
     sizes = [(height // 4, width // 4)] * 2
     for _ in range(blocks - 1):
         sizes.append(((sizes[-1][0] + 1) // 2, (sizes[-1][1] + 1) // 2))
@@ -234,12 +235,12 @@ def sizes_of_blocks(height: int, width: int, blocks: int) -> list[tuple[int, int
 
 
 def _programs(x: torch.Tensor) -> tuple[int]:
-    """Of what works on each value alone."""
+    """Grid of an elementwise kernel."""
     return (triton.cdiv(x.numel(), FLAT["SIZE"]),)
 
 
 def _tile(settings: dict[int, dict[str, int]], pixels: int, channels: int) -> dict[str, int]:
-    """Frames of a tail's program, and how many of their pixels it reads at a time."""
+    """Tile of `tail` or `tail_backward`: frames per program and pixels read at a time."""
     values = pixels * channels
     mine = settings[min(settings, key=lambda measured: abs(measured - values))]
     frames = triton.next_power_of_2(max(mine["SIZE"] // values, 1))
@@ -255,10 +256,14 @@ def _by_block(flat: Sequence[torch.Tensor]) -> list[BlockWeights]:
 def trunk(
     image: torch.Tensor, bins: int, stem: torch.Tensor, shift: torch.Tensor, blocks: Sequence[BlockWeights]
 ) -> torch.Tensor:
-    """Images [B, 1, H, W] in 0..1, H and W multiples of 4 -> the last block's result [B, C, H', W'], of their type.
+    """Result [B, C, H', W'] of stem and blocks, of the images' type. No gradient goes to the image.
 
-    stem f32 [C, 16 * (1 + bins)] as `SEResNet9.stem_by_bin` has it, shift the first block's bias1a. The first block has
-    no skip, all others have one. No gradient goes to the image.
+    Args:
+        image: [B, 1, H, W] in 0..1; H and W are multiples of 4.
+        bins: number of depth bins.
+        stem: f32 [C, 16 * (1 + bins)], from `SEResNet9.stem_by_bin`.
+        shift: bias1a of the first block.
+        blocks: parameters; all blocks but the first have a skip convolution.
     """
-    with torch.cuda.device_of(image):  # Triton goes by the current device; autograd's threads have the tensors'
+    with torch.cuda.device_of(image):  # Triton launches on the current device; autograd's threads use the tensors'
         return _Trunk.apply(image, bins, stem, shift, *(tensor for weights in blocks for tensor in weights))

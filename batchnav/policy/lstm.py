@@ -1,4 +1,4 @@
-"""An LSTM over whole sequences that forgets at the start of every episode."""
+"""LSTM over whole sequences whose state is reset at the start of each episode."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import Memory
 
 FUSED_SEQUENCES = 1024
-"""At most so many at a time learn with `lstm_triton`'s kernels (measured with 256 and 1,024)."""
+"""Largest batch of sequences that learns with `lstm_triton` (measured with 256 and 1,024)."""
 FUSED_SIZES = 64
-"""Hidden sizes that they take are multiples."""
+"""`lstm_triton` supports hidden sizes that are multiples of this."""
 
 
 class EpisodicLSTM(Memory, nn.RNNBase):
     """`nn.LSTM` (same parameters by name and shape) whose state is zeroed where an episode starts.
 
-    All steps' input projections are one matrix product; the loop over time holds only the recurrent product and the
-    cell. Orthogonal weights, zero biases. The loop here is the specification of what `lstm_cpu` and `lstm_triton` do.
+    Input projections of all steps are one matrix product; the loop over time has the recurrent product and the cell
+    only. Weights are initialised orthogonal, biases zero. The loop is the specification of `lstm_cpu` and
+    `lstm_triton`.
     """
 
     agent_dim = 2
@@ -51,16 +52,16 @@ class EpisodicLSTM(Memory, nn.RNNBase):
         self.cell = torch.compile(lstm_cell, dynamic=False)
 
     def _apply(self, fn: Callable, recurse: bool = True) -> EpisodicLSTM:
-        """What `to` does, and how this module comes to a device."""
+        """Move the module, as `to` does, and look up whether the new device has the kernels."""
         super()._apply(fn, recurse)
         self.has_kernels = has_triton(self.get_parameter("weight_hh_l0").device)
         return self
 
     def forward(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs [T, B, I], starts bool [T, B], state [2, L, B, H] (h and c) -> outputs [T, B, H], state after step T.
+        """A sequence, as in `Memory.forward`; the state is f32 [2, L, B, H] (h and c).
 
-        Where starts[t] is set, step t begins from a zero state. With the kernels of `lstm_triton` no gradient goes
-        through the states, neither the one given nor the one returned; with `lstm_cpu` not through the one returned.
+        `lstm_triton` gives no gradient to the state before the sequence or from the state after it, `lstm_cpu` none
+        from the state after it.
         """
         if self._is_fused(x):
             return self._fused(x, starts, state)
@@ -72,10 +73,10 @@ class EpisodicLSTM(Memory, nn.RNNBase):
         hidden, carry = [], []
         for layer in range(self.num_layers):
             w_ih, w_hh, b_ih, b_hh = self.all_weights[layer]
-            # unbind, not indexing: the backward pass of T indexings would write T zero tensors of the whole size
+            # unbind instead of indexing, whose backward pass would write T zero tensors of the whole size
             projected = F.linear(x, w_ih, b_ih + b_hh).unbind(0)
             kept, c = state[0, layer] * keep[0], state[1, layer]
-            outputs, following = [], (*keep[1:], keep[0])  # nobody reads what the last step keeps
+            outputs, following = [], (*keep[1:], keep[0])  # the last step's value is unused
             for gates_x, keep_t, keep_next in zip(projected, keep, following, strict=True):
                 h, kept, c = self.cell(torch.addmm(gates_x, kept, w_hh.t()), c, keep_t, keep_next)
                 outputs.append(h)
@@ -85,33 +86,30 @@ class EpisodicLSTM(Memory, nn.RNNBase):
         return x, torch.stack([torch.stack(hidden), torch.stack(carry)])
 
     def _is_fused(self, x: torch.Tensor) -> bool:
-        """Whether these inputs are learned from on CUDA in bfloat16, with few enough sequences for kernels of our own.
+        """True where the inputs are learned from on CUDA in bfloat16, by few enough sequences for `lstm_triton`.
 
-        More of them fill the GPU with a step's product alone.
+        More sequences fill the GPU with the product of a single step.
         """
         fits = x.shape[1] <= FUSED_SEQUENCES and self.hidden_size % FUSED_SIZES == 0
         return torch.is_grad_enabled() and fits and self._in_kernels()
 
     def _learns_in_place(self, x: torch.Tensor, state: torch.Tensor) -> bool:
-        """Whether these inputs are learned from on the CPU in one type, from a state without gradient.
-
-        And no compiled cell was asked for.
-        """
+        """True where `lstm_cpu` applies: learning on the CPU, one type, no gradient to the state, no compiled cell."""
         plain = self.cell is not lstm_cell or state.requires_grad or torch.is_autocast_enabled("cpu")
         return torch.is_grad_enabled() and x.device.type == "cpu" and not plain
 
     def _acts_fused(self, x: torch.Tensor) -> bool:
-        """Whether this is a step to act by on CUDA in bfloat16, which has kernels of its own between its products."""
+        """True for a single step without gradient on CUDA in bfloat16, which `lstm_triton` has kernels for."""
         return not torch.is_grad_enabled() and len(x) == 1 and self._in_kernels()
 
     def _in_kernels(self) -> bool:
-        """Whether products are in bfloat16, and `lstm_triton` can run."""
+        """True where products are in bfloat16 and `lstm_triton` can run."""
         return self.has_kernels and torch.is_autocast_enabled("cuda")
 
     def _layer_by_layer(
         self, lstm_layer: Callable, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """`forward` with a function for a whole layer, of `lstm_cpu` or `lstm_triton`; no gradient to the state."""
+        """`forward` with a whole layer's function of `lstm_cpu` or `lstm_triton`; no gradient to the state."""
         hidden, carry = [], []
         for layer, weights in enumerate(self.all_weights):
             x, c = lstm_layer(x, starts, state[0, layer], state[1, layer], weights)
@@ -121,15 +119,15 @@ class EpisodicLSTM(Memory, nn.RNNBase):
 
     def _fused(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """`forward` with `lstm_triton`."""
-        from batchnav.policy.lstm_triton import lstm_layer  # Triton comes with torch for CUDA alone
+        from batchnav.policy.lstm_triton import lstm_layer  # only torch for CUDA includes Triton
 
         return self._layer_by_layer(lstm_layer, x.to(torch.get_autocast_dtype("cuda")), starts, state)
 
     def _fused_step(
         self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """`forward` of one step with `lstm_triton`, without gradients."""
-        from batchnav.policy.lstm_triton import lstm_step  # Triton comes with torch for CUDA alone
+        """`forward` of one step with `lstm_triton`, without gradient."""
+        from batchnav.policy.lstm_triton import lstm_step  # only torch for CUDA includes Triton
 
         output, state = lstm_step(x[0], starts[0], state, self.all_weights)
         return output[None], state
@@ -138,11 +136,17 @@ class EpisodicLSTM(Memory, nn.RNNBase):
 def lstm_cell(
     gates: torch.Tensor, c: torch.Tensor, keep: torch.Tensor, keep_next: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """One step, as one function to compile: h and c after it, and h as the next step begins.
+    """One step of the cell, as one function to compile.
 
-    Gates before their nonlinearities [B, 4H] (input, forget, cell, output), c f32 [B, H] before the step; keep and
-    keep_next f32 [B, 1]: 0 where this step, or the next, starts an episode. h has the gates' type, which is all that
-    products under autocast see of it.
+    Args:
+        gates: [B, 4H], input, forget, cell and output gates before their nonlinearities.
+        c: f32 [B, H], cell state before the step.
+        keep: f32 [B, 1], 0 where this step starts an episode, else 1.
+        keep_next: f32 [B, 1], 0 where the next step starts an episode, else 1.
+
+    Returns:
+        h after the step, h at the start of the next step, and c after the step. h has the gates' type, since products
+        under autocast read it in that type anyway.
     """
     i, f, g, o = gates.to(c.dtype).chunk(4, 1)
     c = torch.sigmoid(f) * (c * keep) + torch.sigmoid(i) * torch.tanh(g)

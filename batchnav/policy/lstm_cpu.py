@@ -1,8 +1,9 @@
-"""`policy.lstm.EpisodicLSTM` on the CPU: a layer to learn with.
+"""Training kernel of `policy.lstm.EpisodicLSTM` on the CPU: one layer.
 
-There a small layer costs as much around its products as in them: calls, and autograd's nodes. So a layer is one node,
-a step works in place, and what does not depend on the step before is done for all steps at once: the input's share of
-the gates, the nonlinearities' derivatives, the gradients of weights and input. To act, the plain loop is as fast.
+On the CPU a small layer spends as much time on calls and autograd nodes as on products. A layer is therefore one
+autograd node, a step works in place, and everything that does not depend on the previous step is computed for all steps
+at once: the input's part of the gates, the derivatives of the nonlinearities, the gradients of weights and input.
+Acting uses the plain loop, which is as fast.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class _Layer(torch.autograd.Function):
         (T, B, _), H = x.shape, w_hh.shape[1]
         keep = (~starts).to(x.dtype)[..., None]
         gates = torch.addmm(b_ih + b_hh, x.flatten(0, 1), w_ih.t()).view(T, B, 4, H)
-        # The state as each step begins: zero where an episode does.
+        # the state at the start of each step: zero where an episode starts
         hiddens, carries = x.new_empty(T, B, H), x.new_empty(T, B, H)
         outputs, tanh_c = x.new_empty(T, B, H), x.new_empty(T, B, H)
         h, c, w_hh_t = hidden, carry, w_hh.t()
@@ -46,7 +47,7 @@ class _Layer(torch.autograd.Function):
         x, keep, w_ih, w_hh, gates, hiddens, carries, tanh_c = ctx.saved_tensors
         T, B, _, H = gates.shape
         i, f, g, o = gates.unbind(2)
-        # First what a step's gradients are multiplied by: its carry's for i, f and g, its output's for o.
+        # first the factors of a step's gradients: of the cell state's for i, f and g, of the output's for o
         d_gates = torch.empty_like(gates)
         d_i, d_f, d_g, d_o = d_gates.unbind(2)
         aten.sigmoid_backward.grad_input(g, i, grad_input=d_i)
@@ -71,9 +72,16 @@ class _Layer(torch.autograd.Function):
 def lstm_layer(
     x: torch.Tensor, starts: torch.Tensor, hidden: torch.Tensor, carry: torch.Tensor, weights: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A layer over T steps: outputs [T, B, H], and the carry [B, H] after the last step.
+    """One layer over T steps; all tensors have one type.
 
-    Inputs [T, B, I]; starts bool [T, B], where a step begins from a zero state; the state before the first step
-    [B, H] each, to which no gradient goes, nor through the last carry; weights as `nn.LSTM` has them. All of one type.
+    Args:
+        x: inputs [T, B, I].
+        starts: bool [T, B], set where a step begins from a zero state.
+        hidden: h before the first step, [B, H]; gets no gradient.
+        carry: c before the first step, [B, H]; gets no gradient.
+        weights: w_ih, w_hh, b_ih and b_hh, as in `nn.LSTM`.
+
+    Returns:
+        outputs [T, B, H], and c after the last step [B, H], which passes no gradient.
     """
     return _Layer.apply(x, starts, hidden, carry, *weights)

@@ -1,9 +1,9 @@
-"""`policy.lstm.EpisodicLSTM` on CUDA: a layer to learn with, and all layers' step to act with.
+"""Kernels of `policy.lstm.EpisodicLSTM` on CUDA: a layer for training, and one step of all layers for acting.
 
-To learn, a step's product with the recurrent weights and its cell are one kernel; so are, backward, the product and the
-cell before it. The weights' gradients are products over all steps at once, with sums in float32, where autograd would
-add up a product for each step in the weights' type. To act, with as many sequences as fill the GPU, products are
-cuBLAS's, and what lies between them is a kernel.
+In training, the recurrent product and the cell of a step are one kernel; so are, backward, the product and the cell
+before it. Gradients of weights are products over all steps at once, with sums in float32; autograd would add one
+product per step in the weights' type. Acting has enough sequences to fill the GPU: products are cuBLAS's, with one
+kernel between them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 FEW = 512
-"""Sequences up to which tiles are those of FORWARD and BACKWARD."""
+"""Largest batch for the tiles FORWARD and BACKWARD."""
 FORWARD = {"BM": 64, "BN": 16, "BK": 64, "num_warps": 4, "num_stages": 3}
 BACKWARD = {"BM": 64, "BN": 16, "BK": 128, "num_warps": 4, "num_stages": 4}
-"""Rows and columns of a program's tile, and how much of the inner dimension at a time: the fastest of fifteen tried on
-an H200 with 256 sequences and a hidden size of 512."""
+"""Rows, columns and inner length of a program's tile: the fastest of fifteen on an H200 with 256 sequences and a hidden
+size of 512."""
 FORWARD_MANY = {"BM": 64, "BN": 32, "BK": 64, "num_warps": 4, "num_stages": 3}
 BACKWARD_MANY = {"BM": 64, "BN": 64, "BK": 64, "num_warps": 8, "num_stages": 4}
-"""Likewise beyond FEW: faster than those with 1,024 sequences."""
+"""Tiles for more than FEW sequences: faster than FORWARD and BACKWARD with 1,024."""
 ACT = {"SIZE": 1024, "num_warps": 4}
-"""Hidden values for a program of what acts."""
+"""Settings of the kernels for acting: hidden values per program."""
 
 
 @triton.jit
@@ -39,10 +39,11 @@ def _forward_step(
     hidden, carry, keep, weight, B, gates_out, hidden_out, carry_out,
     H: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """One step for B sequences, a tile of rows and of hidden columns a program.
+    """One step of B sequences; each program has a tile of rows and hidden columns.
 
-    gates_out [B, 4H]: the input's share of the gates, replaced by them after their nonlinearities (i, f, g, o). hidden
-    [B, H] and carry f32 [B, H] before the step, keep f32 [B], 0 where an episode begins; weight [H, 4H].
+    gates_out [B, 4H] holds the input's part of the gates, and afterwards the gates after their nonlinearities (i, f, g,
+    o). hidden [B, H] and carry f32 [B, H] are the state before the step, keep f32 [B] is 0 where an episode begins,
+    weight is [H, 4H].
     """
     row = tl.program_id(0) * BM + tl.arange(0, BM)
     column = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -77,10 +78,10 @@ def _backward_step(
     grad, gates, carry, carry_before, keep, next_grads, keep_next, weight, B, LAST, carry_grad_out, grads_out,
     H: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """grads_out [B, 4H]: the gradient of a step's gates before their nonlinearities; carry_grad_out [B, H] in place.
+    """Gradient of a step's gates before their nonlinearities, grads_out [B, 4H], and of carry [B, H], in place.
 
-    grad [B, H] of the step's output, next_grads [B, 4H] of the next step's gates (LAST: there is none), carry and
-    carry_before after and before the step; weight [4H, H].
+    grad [B, H] is the gradient of the step's output, next_grads [B, 4H] that of the next step's gates (unused if LAST).
+    carry_before and carry are the cell states before and after the step; weight is [4H, H].
     """
     row = tl.program_id(0) * BM + tl.arange(0, BM)
     column = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -117,7 +118,7 @@ class _Layer(torch.autograd.Function):
         with torch.autocast(x.device.type, enabled=False):
             w_ih, w_hh = w_ih.to(kind), w_hh.to(kind)
             gates = torch.addmm((b_ih + b_hh).to(kind), x.flatten(0, 1), w_ih.t()).view(steps, batch, -1)
-        # kernels read rows without gaps: not all that is cast is laid out so, starts that were [B, T], say
+        # kernels read contiguous rows; transposed starts, for example, are not contiguous after the cast
         keep, weight = (~starts).float().contiguous(), w_hh.t().contiguous()
         # row 0 is the state before the first step
         hiddens = torch.cat([hidden[None].to(kind), x.new_empty(steps, batch, size)])
@@ -157,18 +158,25 @@ class _Layer(torch.autograd.Function):
 def lstm_layer(
     x: torch.Tensor, starts: torch.Tensor, hidden: torch.Tensor, carry: torch.Tensor, weights: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A layer over T steps: outputs [T, B, H] of x's type, and the carry f32 [B, H] after the last step.
+    """One layer over T steps, on CUDA; H is a multiple of 64.
 
-    Inputs [T, B, I], on CUDA; starts bool [T, B]; the state before the first step f32 [B, H] each, to which no gradient
-    goes, nor through the last carry; weights as `nn.LSTM` has them. H is a multiple of 64.
+    Args:
+        x: inputs [T, B, I].
+        starts: bool [T, B], set where a step begins from a zero state.
+        hidden: h before the first step, f32 [B, H]; gets no gradient.
+        carry: c before the first step, f32 [B, H]; gets no gradient.
+        weights: w_ih, w_hh, b_ih and b_hh, as in `nn.LSTM`.
+
+    Returns:
+        outputs [T, B, H] of x's type, and c after the last step, f32 [B, H], which passes no gradient.
     """
-    with torch.cuda.device_of(x):  # Triton goes by the current device; autograd's threads have the tensors'
+    with torch.cuda.device_of(x):  # Triton launches on the current device; autograd's threads use the tensors'
         return _Layer.apply(x, starts, hidden, carry, *weights)
 
 
 @triton.jit
 def _begin(state, starts, n, hidden_out, B: tl.constexpr, H: tl.constexpr, SIZE: tl.constexpr):
-    """n values hidden_out [L, B, H]: those of state f32, or zeros where an episode starts, bool [B]."""
+    """hidden_out [L, B, H], n values: h of the state f32, or zeros where an episode starts, bool [B]."""
     at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
     begins = tl.load(starts + at // H % B, mask=at < n, other=1)
     value = tl.load(state + at, mask=(at < n) & (begins == 0), other=0.0)
@@ -177,7 +185,7 @@ def _begin(state, starts, n, hidden_out, B: tl.constexpr, H: tl.constexpr, SIZE:
 
 @triton.jit
 def _gate(of_input, of_hidden, input_bias, hidden_bias, row, column, live, k: tl.constexpr, H: tl.constexpr):
-    """A layer's gates of one kind before their nonlinearity."""
+    """Gate k of a layer before its nonlinearity."""
     at, bias = row * (4 * H) + k * H + column, k * H + column
     products = tl.load(of_input + at, mask=live, other=0.0).to(tl.float32)
     products += tl.load(of_hidden + at, mask=live, other=0.0).to(tl.float32)
@@ -189,7 +197,7 @@ def _cell(
     of_input, of_hidden, input_bias, hidden_bias, carry, starts, n, output_out, hidden_out, carry_out,
     H: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """`policy.lstm.lstm_cell` of both products [B, 4H], n values each; output_out is hidden_out, of another type."""
+    """`policy.lstm.lstm_cell` on the products with input and h, [B, 4H] each; output_out has autocast's type."""
     at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
     live, row, column = at < n, at // H, at % H
     begins = tl.load(starts + row, mask=live, other=1)
@@ -208,15 +216,21 @@ def _cell(
 def lstm_step(
     x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor, layers: Sequence[Sequence[torch.Tensor]]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """One step of all layers, without gradients: output [B, H] of autocast's type, and the state after it.
+    """One step of all layers, on CUDA, without gradient, under autocast, which caches the rounded weights.
 
-    Inputs [B, I], on CUDA; starts bool [B]; state f32 [2, L, B, H]; each layer's weights as `nn.LSTM` has them. Under
-    autocast, which keeps the weights that it has rounded.
+    Args:
+        x: inputs [B, I].
+        starts: bool [B], set where the step begins from a zero state.
+        state: f32 [2, L, B, H], h and c before the step.
+        layers: w_ih, w_hh, b_ih and b_hh of each layer, as in `nn.LSTM`.
+
+    Returns:
+        output [B, H] of autocast's type, and the state after the step.
     """
     (_, num_layers, batch, size), n = state.shape, state[0, 0].numel()
     starts, state, state_out = starts.contiguous(), state.contiguous(), torch.empty_like(state)
     hidden = state.new_empty(num_layers, batch, size, dtype=torch.get_autocast_dtype("cuda"))
-    with torch.cuda.device_of(x):  # Triton goes by the current device
+    with torch.cuda.device_of(x):  # Triton launches on the current device
         _begin[(triton.cdiv(hidden.numel(), ACT["SIZE"]),)](
             state, starts, hidden.numel(), hidden, B=batch, H=size, **ACT
         )

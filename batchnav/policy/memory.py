@@ -34,8 +34,8 @@ class Memory(nn.Module):
     reads_previous_action = True
     """True where the policy embeds the previous action as one more input."""
     input_weights: tuple[str, ...] = ()
-    """Names of the parameters [..., input_size] that multiply the inputs. With them a network that reads more
-    observations can begin from the weights of one that reads fewer."""
+    """Names of the parameters [..., input_size] that multiply the inputs. `load_weights` needs them for a network that
+    reads more observations than the saved one."""
 
     @classmethod
     def from_config(cls, input_size: int, config: PolicyConfig) -> Memory:

@@ -1,4 +1,4 @@
-"""Images centred and scaled by the mean and variance of all that was seen."""
+"""Normalisation of images by the running mean and variance of each channel."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ EPS = 1e-5
 
 
 class RunningNorm(nn.Module):
-    """Each channel minus its mean, over its standard deviation, of all rollouts so far; as it came before the first.
+    """Channels minus their mean, divided by their standard deviation over all rollouts; unchanged before the first.
 
-    The paper's RGB agent reads its images so (`running_mean_and_var.py` of its release). There the numbers change with
-    every batch that is learned from; here between rollouts, so that a rollout and the learning from it see alike.
+    The paper's RGB agent normalises its images (`running_mean_and_var.py` of its release). Its statistics change with
+    every minibatch; here they change between rollouts, so that a rollout and the learning from it read equal images.
     """
 
     mean: torch.Tensor
+    """f32 [C]."""
     var: torch.Tensor
+    """f32 [C]."""
     rollouts: torch.Tensor
+    """Number of rollouts counted, f32 scalar."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -28,19 +31,22 @@ class RunningNorm(nn.Module):
         self.register_buffer("rollouts", torch.zeros(()))
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Floats [..., C, H, W], of any mean and scale."""
+        """Normalised images [..., C, H, W] of floats."""
         scale = (self.var + EPS).rsqrt()
         return image * scale[:, None, None] - (self.mean * scale)[:, None, None]
 
     @torch.no_grad()
     def update(self, images: torch.Tensor, average: Callable[[torch.Tensor], torch.Tensor] = torch.clone) -> None:
-        """Count a rollout in: [T, B, C, H, W], floats of 0..1 or bytes; every rollout weighs the same.
+        """Update the statistics with a rollout; all rollouts have equal weight.
 
-        Where several processes have parts of it, `average` gives the mean over them of what each found.
-        Two groups' variance from their means and variances: Chan, Golub and LeVeque (1979).
+        The variance is combined from means and variances by the formula of Chan, Golub and LeVeque (1979).
+
+        Args:
+            images: [T, B, C, H, W], floats in 0..1 or bytes.
+            average: mean of a tensor over the processes that train together.
         """
         total, squares = torch.zeros_like(self.mean), torch.zeros_like(self.mean)
-        for step in images:  # all at once would take four times the memory of the rollout
+        for step in images:  # all steps at once would take four times the memory of the rollout
             values = step.float() / 255.0 if step.dtype == torch.uint8 else step.float()
             total += values.mean((0, 2, 3))
             squares += (values * values).mean((0, 2, 3))

@@ -1,4 +1,4 @@
-"""3x3 convolutions of images so small that most of a kernel's taps see the zeros around them, as matrix products."""
+"""3x3 convolutions of images of at most 2x2 pixels as matrix products: most of their taps read the zero padding."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import torch
 from torch.nn import functional as F
 
 SIDE = 2
-"""Pixels a side, at most: of 2x2 pixels each sees every other one, and 20 of 36 taps see zeros."""
+"""Largest side of a small image, pixels. In 2x2 pixels each reads all others, and 20 of 36 taps read padding."""
 
 
 def is_small(height: int, width: int) -> bool:
-    """Whether images of so many pixels are small."""
+    """True where no side exceeds SIDE."""
     return max(height, width) <= SIDE
 
 
 def dense_weight(weight: torch.Tensor, height: int, width: int) -> torch.Tensor:
-    """A 3x3 convolution with zeros around, of small images, as a matrix: [H * W * C_out, H * W * C_in].
+    """Matrix [H * W * C_out, H * W * C_in] of a zero-padded 3x3 convolution of images of H x W pixels.
 
-    weight [C_out, C_in, 3, 3]; columns and rows go by pixel, then by channel, as images lie in channels_last.
+    weight is [C_out, C_in, 3, 3]. Rows and columns are ordered by pixel, then by channel, as in channels_last images.
     """
     for dim, size in (2, height), (3, width):  # tap 1 - o + i takes pixel i to pixel o
         weight = torch.stack([weight.narrow(dim, 1 - o, size) for o in range(size)], dim=-1)
@@ -26,9 +26,10 @@ def dense_weight(weight: torch.Tensor, height: int, width: int) -> torch.Tensor:
 
 
 def conv3x3(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """`F.conv2d` of [B, C_in, H, W] by [C_out, C_in, 3, 3], zeros around; on CUDA a matrix product if H, W are small.
+    """`F.conv2d` of x [B, C_in, H, W] with weight [C_out, C_in, 3, 3] and padding 1.
 
-    On the CPU making the matrix takes longer than the product saves, with up to 64 images.
+    Small images on CUDA are convolved by a matrix product. On the CPU, with up to 64 images, building the matrix takes
+    longer than the product saves.
     """
     batch, _, height, width = x.shape
     if not (x.is_cuda and is_small(height, width)):

@@ -1,4 +1,4 @@
-"""A policy on disk: safetensors, with what it takes to build the network again as JSON in the file's metadata."""
+"""Policy files: weights as safetensors, and the settings that rebuild the network as JSON in the metadata."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ from batchnav.runtime.files.atomic import replacing, safetensors_bytes
 from batchnav.runtime.files.bundled import check_bundled, find_policy
 
 FORMAT, FORMER_FORMAT = "batchnav policy 2", "batchnav policy 1"
-"""Formats that are read; the first is written. Files of the former one have the former names of observations."""
+"""Formats: FORMAT is written, both are read. Files in the former one have the former names of observations."""
 DTYPES = (torch.float32, torch.bfloat16)
-"""Types of weights in a file; a network always has float32."""
+"""Types of weights in a file; networks have float32."""
 MAX_METADATA, MAX_OBSERVATIONS, MAX_NUMBERS, MAX_ACTIONS, MAX_ACTION_SIZE = 2**20, 64, 2**22, 2**16, 2**10
-"""What a file may ask for: characters of metadata, observations, numbers in one of them, actions, numbers in one."""
+"""Limits of a file: characters of metadata, observations, numbers in an observation, actions, numbers in an action."""
 
 
 def save_policy(
     policy: ActorCritic, path: str | Path, info: dict[str, Any] | None = None, dtype: torch.dtype = torch.float32
 ) -> None:
-    """Write weights, settings and shapes to `path`, atomically; the same bytes for the same policy and `info`.
+    """Write weights, settings and shapes to a file, atomically. Equal policies and `info` give equal bytes.
 
     Args:
         policy: the network.
         path: the file to write.
-        info: a dict of anything JSON can hold (task settings, frames trained); `load_policy` hands it back.
-        dtype: of the weights in the file; torch.bfloat16 halves it.
+        info: values that JSON can hold (task settings, frames trained); `load_policy` returns them.
+        dtype: type of the weights in the file; torch.bfloat16 halves its size.
 
-    CheckpointError where a weight is not finite, or the file cannot be written.
+    Raises:
+        CheckpointError: a weight is not finite, or the file cannot be written.
     """
     path = Path(path)
     tensors = {
@@ -70,9 +71,13 @@ def save_policy(
 def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyAgent:
     """Read a policy that `save_policy` wrote, ready to act on `device`.
 
-    `path`: the file, a run's folder, or the name of a policy that comes with the project, as "pointnav_h200".
-    CheckpointError names the file, and the tensor or setting, that is missing, damaged, not finite or unknown. A policy
-    that comes with the project has to be the one that its manifest states.
+    Args:
+        path: the file, a run's folder, or the name of a bundled policy, such as "pointnav_h200".
+        device: device to act on.
+
+    Raises:
+        CheckpointError: a tensor or setting is missing, damaged, not finite or unknown, or a bundled file differs from
+            its manifest.
     """
     path, device = find_policy(path), resolve_device(device)
     tensors, metadata = _read(path)
@@ -89,11 +94,11 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         space = _observation_space(shapes, categories)
         actions = _action_space(metadata)
         info = dict(json.loads(metadata["info"]))
-        with torch.device("meta"), _NoDraws():  # nothing is allocated before the file's tensors are known to fit
+        with torch.device("meta"), _NoDraws():  # allocate nothing before the tensors are known to fit
             expected = ActorCritic(space, actions, config).state_dict()
         weights = {_current_key(name): value for name, value in tensors.items()} if is_former else tensors
         _check_names_and_shapes(weights, expected, path)
-        network = ActorCritic(space, actions, config)  # with what no file holds, as an encoder's own constants
+        network = ActorCritic(space, actions, config)  # with values that no file holds: an encoder's constants
     except CheckpointError:
         raise
     except BatchnavError as error:
@@ -102,7 +107,9 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         raise CheckpointError(f"{path}: damaged metadata ({type(error).__name__}: {error})") from error
     _check_finite(tensors, path)
     if "sha256" in metadata and metadata.pop("sha256") != _digest(tensors, metadata):
-        raise CheckpointError(f"{path}: is damaged: its check sum differs (whoever changes a file leaves 'sha256' out)")
+        raise CheckpointError(
+            f"{path}: is damaged: its check sum differs; to change a file on purpose, remove 'sha256' from its metadata"
+        )
     network.load_state_dict(weights)
     return PolicyAgent(network.to(device), info)
 
@@ -125,7 +132,7 @@ def _current_name(name: str) -> str:
 
 
 class _NoDraws(TorchFunctionMode):
-    """Leaves out normal draws: on "meta", where nothing has a value, they import torch's compiler, a second's work."""
+    """Mode that skips `normal_`: on "meta" tensors, which have no values, it would import torch's compiler (1 s)."""
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
@@ -165,14 +172,14 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
 
 
 def _actions_metadata(policy: ActorCritic) -> dict[str, str]:
-    """What a file says of actions: how many there are, or of how many numbers one is."""
+    """Metadata of the action space: number of discrete actions, or numbers in a continuous one."""
     if policy.actions.shape:
         return {"action_size": json.dumps(policy.actions.shape[0])}
     return {"num_actions": json.dumps(policy.actions.num_outputs)}
 
 
 def _action_space(metadata: dict[str, str]) -> spaces.Space:
-    """The inverse of `_actions_metadata`. ConfigError where it asks for too much."""
+    """The action space, from `_actions_metadata`. ConfigError for sizes beyond the limits."""
     if "action_size" in metadata:
         size = _whole(json.loads(metadata["action_size"]), "action_size", MAX_ACTION_SIZE)
         return spaces.Box(-1.0, 1.0, (size,), np.float32)
@@ -182,7 +189,7 @@ def _action_space(metadata: dict[str, str]) -> spaces.Space:
 def _observation_space(shapes: dict[str, list[int]], categories: dict[str, int]) -> spaces.Dict:
     """The space of observations of these shapes; those in `categories` are integers below the number given there.
 
-    ConfigError where they exceed the limits.
+    ConfigError for sizes beyond the limits.
     """
     if len(shapes) > MAX_OBSERVATIONS:
         raise ConfigError(f"observations: found {len(shapes)}, expected {MAX_OBSERVATIONS} at most")
@@ -199,13 +206,14 @@ def _observation_space(shapes: dict[str, list[int]], categories: dict[str, int])
 
 
 def _whole(value: Any, name: str, most: int) -> int:
+    """A whole number from 1 to `most`. ConfigError for another value."""
     if type(value) is not int or not 1 <= value <= most:
         raise ConfigError(f"{name}: found {shortened(value)}, expected a whole number from 1 to {most:,}")
     return value
 
 
 def _digest(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> str:
-    """SHA-256 of all that a file says."""
+    """SHA-256 of tensors and metadata."""
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for name, value in sorted(tensors.items()):
         digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())

@@ -1,4 +1,4 @@
-"""Large-batch PPO: rollout, advantages, loss, optimiser, learner. Knows environments by the VecEnv protocol alone."""
+"""Large-batch PPO: rollout, advantages, losses, optimiser, learner. It uses environments through `VecEnv` only."""
 
 from batchnav.ppo.gae import gae
 from batchnav.ppo.imitation import Imitation

@@ -1,4 +1,4 @@
-"""All gradients of a policy in one tensor, so that one call sums them over several processes."""
+"""All gradients of a policy in one tensor, which a single call sums over several processes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from batchnav.runtime.distributed.ranks import Ranks
 
 ALIGNMENT = 64
-"""Numbers: each gradient begins at a multiple of 256 bytes, as a tensor of its own does, so kernels load vectors."""
+"""Numbers between the starts of gradients: 256 bytes, the alignment of separate tensors, so kernels load vectors."""
 
 
 class Bucket:
-    """The gradients of parameters, float32 on one device, as parts of one tensor `flat`.
+    """Gradients of parameters, float32 on one device, as views of one tensor `flat`.
 
-    Each parameter's `grad` is such a part, laid out as the parameter is, and has to stay it: `flat.zero_()` stands for
-    the optimiser's `zero_grad`, and `backward` adds in place.
+    Each parameter's `grad` is such a view, with the parameter's strides, and must stay it: call `flat.zero_()` instead
+    of the optimiser's `zero_grad`; `backward` then adds in place.
     """
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter]):
@@ -34,7 +34,7 @@ class Bucket:
 
     @torch.no_grad()
     def broadcast_(self, ranks: Ranks) -> None:
-        """Give all ranks the parameters that rank 0 has, in place, by way of `flat`."""
+        """Copy the parameters of rank 0 to all ranks, in place, through `flat`."""
         for parameter, place in self._parts:
             place.copy_(parameter)
         ranks.broadcast_(self.flat)

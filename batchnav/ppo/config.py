@@ -14,24 +14,37 @@ class PPOConfig:
     """Large-batch PPO. Defaults: the paper's released depth settings (`train_depth.sh`)."""
 
     num_envs: int = 512
+    """Number of environments."""
     rollout_steps: int = 32
+    """Steps of each environment in a rollout."""
     epochs: int = 1
+    """Passes over a rollout."""
     minibatches: int = 2
-    """Each holds whole sequences of num_envs / minibatches environments."""
+    """Minibatches in a pass; each has whole sequences of num_envs / minibatches environments."""
     total_frames: int = 2_500_000_000
+    """Length of the run, environment steps."""
     gamma: float = 0.99
+    """Discount per step."""
     gae_lambda: float = 0.95
+    """Lambda of generalised advantage estimation."""
     clip: float = 0.2
+    """Clip range of the probability ratio."""
     value_coef: float = 0.5
+    """Coefficient of the value loss."""
     entropy_coef: float = 0.01
+    """Coefficient of the entropy bonus."""
     max_grad_norm: float = 1.0
+    """Norm to which gradients are clipped."""
     optimizer: Literal["lamb", "adamw"] = "lamb"
+    """Optimiser; LAMB is AdamW with a trust ratio per tensor."""
     learning_rate: float = 5e-4
-    """Base rate: scaled by sqrt(minibatch frames / 256) where that is above 1."""
+    """Base learning rate, multiplied by sqrt(minibatch frames / 256) if that is above 1."""
     weight_decay: float = 1e-2
+    """Decoupled weight decay."""
     timeout_bootstrap: bool = False
-    """Bootstrap the value at a time-out (the environment must offer `final_obs`)."""
+    """True where the value of the final observation is added at a time-out; the environment must return `final_obs`."""
     normalize_advantage: bool = False
+    """True where advantages are normalised over the rollout."""
     REMOVED: ClassVar[dict[str, Any]] = {"lamb_min_trust": 0.01}
 
     def validate(self) -> None:

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation."""
+"""Generalised advantage estimation (GAE)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,30 @@ def gae(
     gamma: float,
     lam: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Advantages and the returns that the value function is fitted to (Schulman et al., ICLR 2016, eq. 11 to 16).
+    """Advantages, and the returns that the value function is fitted to (Schulman et al., ICLR 2016, eq. 11 to 16).
 
     Args:
-        reward: f32 [T, N], for step t.
-        value: f32 [T, N], V(s_t).
-        next_value: f32 [T, N], the value of what followed step t: V(s_{t+1}) inside an episode, 0 where the episode
-            ended for good, and V(final observation) where it was only cut off and shall be bootstrapped.
-        done: bool [T, N], set where the episode ended with step t, either way.
+        reward: reward of step t, f32 [T, N].
+        value: V(s_t), f32 [T, N].
+        next_value: value after step t, f32 [T, N]: V(s_{t+1}) inside an episode, 0 after termination, V(final
+            observation) after a truncation that is bootstrapped.
+        done: bool [T, N], set where the episode ended with step t by termination or truncation.
         gamma: discount per step.
-        lam: lambda, 0 for one-step advantages, 1 for full returns.
+        lam: lambda; 0 gives one-step advantages, 1 full returns.
 
     Returns:
-        advantage, return: f32 [T, N] each.
+        advantages and returns, f32 [T, N] each.
+
+    Example: three steps of one environment; its episode ends with the second step.
+
+        >>> column = lambda *values: torch.tensor(values)[:, None]
+        >>> reward, value = column(1.0, 2.0, 0.0), column(2.0, 4.0, 1.0)
+        >>> next_value, done = column(4.0, 0.0, 6.0), column(False, True, False)
+        >>> advantage, returns = gae(reward, value, next_value, done, gamma=0.5, lam=0.5)
+        >>> advantage[:, 0].tolist()  # delta = 1, -2, 2; the first is 1 + 0.5 * 0.5 * (-2), the others are delta
+        [0.5, -2.0, 2.0]
+        >>> returns[:, 0].tolist()
+        [2.5, 2.0, 3.0]
     """
     # delta_t = r_t + gamma * V(s_{t+1}) - V(s_t)
     delta = reward + gamma * next_value - value

@@ -1,4 +1,4 @@
-"""LAMB with a clipped trust ratio: the optimiser of the paper's large-batch training."""
+"""LAMB with a clipped trust ratio, the optimiser of the paper's large-batch training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIN_TRUST = 0.01
 """Lower bound rho of the trust ratio, as in the paper's release."""
 
 NO_TRUST_RATIO = re.compile("bias|gamma|beta|LayerNorm|GroupNorm|fixup")
-"""Parameters whose names match take plain AdamW-like steps (trust ratio 1)."""
+"""Parameters with a matching name have a trust ratio of 1, so AdamW's step."""
 
 
 class Lamb(torch.optim.Optimizer):
@@ -29,16 +29,19 @@ class Lamb(torch.optim.Optimizer):
 
         u     = m / (sqrt(v) + eps) + weight_decay * theta
         phi   = min(||theta||, 10)
-        r     = 1                              where ||theta|| = 0, ||u|| = 0, or the name says so (NO_TRUST_RATIO)
+        r     = 1                              if ||theta|| = 0, ||u|| = 0, or the name matches NO_TRUST_RATIO
               = clip(phi / ||u||, rho, 1/rho)  otherwise
         theta = theta - lr * r * u
 
-    rho = 1 gives AdamW. The learning rate and the step count are tensors on the parameters' device, and nothing is
-    read back, so a step can be captured in a CUDA graph.
+    rho = 1 gives AdamW. Learning rate and step count are tensors on the parameters' device, and the host reads nothing
+    back, so a step can be captured in a CUDA graph.
 
     Args:
         named_parameters: (name, parameter) pairs, all on one device.
-        lr: f32 scalar tensor on that device; its owner changes it in place.
+        lr: learning rate, f32 scalar tensor on that device; the caller changes it in place.
+        betas: decay of the moments.
+        eps: added to sqrt(v).
+        weight_decay: decoupled weight decay.
         min_trust: rho.
     """
 
@@ -66,7 +69,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """One update from the gradients; every parameter must have one."""
+        """One update; every parameter must have a gradient."""
         group = self.param_groups[0]
         parameters = group["params"]
         gradients = [p.grad for p in parameters]
@@ -77,7 +80,7 @@ class Lamb(torch.optim.Optimizer):
         unbias_m = 1.0 / (1.0 - beta1 ** steps[0])
         unbias_v = 1.0 / (1.0 - beta2 ** steps[0])
         if has_triton(parameters[0].device) and all(map(_fits_kernels, parameters, m, v)):
-            with torch.cuda.device_of(parameters[0]):  # Triton goes by the current device
+            with torch.cuda.device_of(parameters[0]):  # Triton launches on the current device
                 self._step_fused(parameters, gradients, m, v, torch.stack([unbias_m, unbias_v]))
             return
         torch._foreach_lerp_(m, gradients, 1.0 - beta1)
@@ -101,8 +104,8 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_sub_(parameters, u)
 
     def _step_fused(self, parameters, gradients, m, v, unbias: torch.Tensor) -> None:
-        """The rest of a step with `lamb_triton`: unbias f32 [2], what the moments are multiplied by."""
-        from batchnav.ppo.lamb_triton import Kernels  # Triton comes with torch for CUDA alone
+        """The rest of a step with `lamb_triton`; unbias f32 [2] has the bias corrections of the moments."""
+        from batchnav.ppo.lamb_triton import Kernels  # only torch for CUDA includes Triton
 
         group = self.param_groups[0]
         if self._kernels is None or not self._kernels.know(parameters, m, v):
@@ -114,9 +117,9 @@ class Lamb(torch.optim.Optimizer):
 
 
 def _fits_kernels(parameter: torch.Tensor, *moments: torch.Tensor) -> bool:
-    """Whether `lamb_triton`, which goes by addresses, takes a parameter with its moments.
+    """True where `lamb_triton` supports a parameter with its moments, which it finds by their addresses.
 
-    They are float32 and lie alike, from where 16 bytes begin. A state that was read from a file need not.
+    They must be float32 with equal strides and aligned to 16 bytes. Moments that were loaded from a file may not be.
     """
     tensors = (parameter, *moments)
     return all(
@@ -127,7 +130,7 @@ def _fits_kernels(parameter: torch.Tensor, *moments: torch.Tensor) -> bool:
 def trust_ratio(
     parameter_norm: torch.Tensor, update_norm: torch.Tensor, trusted: torch.Tensor, min_trust: float
 ) -> torch.Tensor:
-    """LAMB's r for P tensors: norms f32 [P], trusted bool [P] (False: 1) -> f32 [P] in [min_trust, 1 / min_trust]."""
+    """LAMB's r of P tensors, f32 [P] in [min_trust, 1 / min_trust]; norms f32 [P], trusted bool [P] (False: r = 1)."""
     ratio = (parameter_norm.clamp(max=MAX_PARAMETER_NORM) / update_norm).clamp(min_trust, 1.0 / min_trust)
     applies = trusted & (parameter_norm > 0) & (update_norm > 0)
     return torch.where(applies, ratio, 1.0)

@@ -1,6 +1,6 @@
-"""A step of `ppo.lamb`, which is its specification, on CUDA: two passes over all parameters at once.
+"""A step of `ppo.lamb` on CUDA: two passes over all parameters at once. `ppo.lamb` is the specification.
 
-Parameters and moments stay tensors of their own, and kernels find them by their addresses.
+Parameters and moments stay separate tensors; kernels find them by their addresses.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import triton
 import triton.language as tl
 
 CHUNK = 1024
-"""Numbers of one parameter for a program."""
+"""Numbers of a parameter per program."""
 SUMS = 512
-"""Chunks' sums that a parameter's program adds at a time."""
+"""Partial sums that a program of `_norms` adds at a time."""
 
 
 @triton.jit
 def _chunk(table, chunks, CHUNK: tl.constexpr):
-    """A program's row of `table`, and its numbers of that parameter: which, and which there are."""
+    """Row of `table` and index of a program's parameter, and offsets and mask of its numbers in it."""
     parameter = tl.load(chunks + 2 * tl.program_id(0))
     at = tl.load(chunks + 2 * tl.program_id(0) + 1) + tl.arange(0, CHUNK)
     row = table + 5 * parameter
@@ -28,7 +28,7 @@ def _chunk(table, chunks, CHUNK: tl.constexpr):
 
 @triton.jit
 def _numbers(row, which: tl.constexpr):
-    """The parameter (0) or one of its moments (1, 2)."""
+    """Pointer to the parameter (0) or one of its moments (1, 2)."""
     return tl.multiple_of(tl.load(row + which), 16).to(tl.pointer_type(tl.float32))
 
 
@@ -40,7 +40,7 @@ def _direction(m, v, theta, unbias, eps, decay):
 
 @triton.jit
 def _moments(table, chunks, gradient, unbias, beta1, beta2, eps, decay, squares_out, CHUNK: tl.constexpr):
-    """Moments in place, and the sums of the squares of each chunk's parameters and of their directions."""
+    """Update the moments in place; write each chunk's sums of squares of theta and of u."""
     row, _, at, live = _chunk(table, chunks, CHUNK)
     m_out, v_out = _numbers(row, 1), _numbers(row, 2)
     g = tl.load(gradient + tl.load(row + 3) + at, mask=live, other=0.0)
@@ -56,7 +56,7 @@ def _moments(table, chunks, gradient, unbias, beta1, beta2, eps, decay, squares_
 
 @triton.jit
 def _norms(squares, firsts, norms_out, SUMS: tl.constexpr):
-    """The roots of the sums of `squares` [n, 2] over each parameter's chunks, firsts[i] to firsts[i + 1]."""
+    """Norms of theta and u: roots of the sums of `squares` [n, 2] over each parameter's chunks from `firsts`."""
     end = tl.load(firsts + tl.program_id(0) + 1)
     of_parameter, of_direction = tl.zeros((SUMS,), tl.float32), tl.zeros((SUMS,), tl.float32)
     for first in range(tl.load(firsts + tl.program_id(0)), end, SUMS):
@@ -79,7 +79,7 @@ def _apply(table, chunks, rate, unbias, eps, decay, CHUNK: tl.constexpr):
 
 
 class Kernels:
-    """Steps on these parameters with these moments: float32 on one device, without gaps, and where they lie now."""
+    """Steps on fixed parameters and moments: float32 on one device, contiguous, at their present addresses."""
 
     def __init__(self, parameters: Sequence[torch.Tensor], m: Sequence[torch.Tensor], v: Sequence[torch.Tensor]):
         self.parameters, self.addresses = parameters, _addresses(parameters, m, v)
@@ -94,16 +94,17 @@ class Kernels:
         self.firsts = torch.tensor(firsts, device=device)
 
     def know(self, parameters: Sequence[torch.Tensor], m: Sequence[torch.Tensor], v: Sequence[torch.Tensor]) -> bool:
-        """Whether they still lie where they did."""
+        """True where parameters and moments still have the same addresses."""
         return self.addresses == _addresses(parameters, m, v)
 
     def advance(
         self, gradients: Sequence[torch.Tensor], unbias: torch.Tensor,
         beta1: float, beta2: float, eps: float, decay: float,
     ) -> torch.Tensor:  # fmt: skip
-        """Move the moments on: the norms f32 [P, 2] of each parameter and of its u.
+        """Update the moments; returns the norms f32 [P, 2] of each parameter and of its u.
 
-        unbias f32 [2]: what the moments are multiplied by. Gradients are copied to one place, since theirs change.
+        unbias f32 [2] has the bias corrections of the moments. Gradients are copied into one tensor, since their
+        addresses change.
         """
         flat = torch.cat([_in_memory_order(*pair) for pair in zip(gradients, self.parameters, strict=True)])
         squares, norms = (torch.empty(len(n), 2, device=flat.device) for n in (self.chunks, self.parameters))
@@ -114,17 +115,17 @@ class Kernels:
         return norms
 
     def apply(self, rate: torch.Tensor, unbias: torch.Tensor, eps: float, decay: float) -> None:
-        """Take the step: rate f32 [P], the learning rate times each parameter's trust ratio."""
+        """Take the step; rate f32 [P] is the learning rate times each parameter's trust ratio."""
         _apply[(len(self.chunks),)](self.table, self.chunks, rate, unbias, eps, decay, CHUNK=CHUNK, num_warps=4)
 
 
 def _addresses(*kinds: Sequence[torch.Tensor]) -> list[tuple[int, ...]]:
-    """Where each parameter and its moments lie."""
+    """Addresses of each parameter and its moments."""
     return [tuple(tensor.data_ptr() for tensor in tensors) for tensors in zip(*kinds, strict=True)]
 
 
 def _in_memory_order(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """A gradient's numbers [n] in the order in which the parameter's lie in memory."""
+    """A gradient's numbers [n] in the memory order of its parameter."""
     if gradient.stride() != parameter.stride():
         gradient = torch.empty_like(parameter).copy_(gradient)
     return gradient.as_strided((gradient.numel(),), (1,))

@@ -1,12 +1,12 @@
-"""The learner: collect a rollout, compute advantages, take PPO's steps. It sees environments as `VecEnv` alone.
+"""The learner: collects a rollout, computes advantages and takes PPO's steps. It uses environments through `VecEnv`.
 
-Nothing in `update` waits for the device; the statistics it returns do when they are read. A whole rollout and a
-minibatch's step each work on tensors that stay where they are, so each can be one CUDA graph.
+`update` does not synchronise with the device; reading the statistics that it returns does. A rollout and a minibatch's
+step work on tensors with fixed addresses, so each can be one CUDA graph.
 
-Several processes may train one policy (`runtime.distributed`), each in environments of its own: they start from the
-same weights, draw from generators in the same state, and take each step with the mean of all gradients, so their
-weights stay the same to the bit. A minibatch then is one of every process, and its step two graphs: what NCCL sums
-between them is not recorded, so that recording asks nothing of it.
+Several processes may train one policy (`runtime.distributed`), each in its own environments. They start from equal
+weights and generator states and take each step with the mean of all gradients, so their weights stay equal to the bit.
+A step then learns from one minibatch of each process and consists of two graphs, with the sum over processes (NCCL)
+between them, outside the graphs.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from batchnav.types import VecEnv
 
 EPS = 1e-5
 """Adam's and LAMB's epsilon, as in the paper's release."""
-OWN = ("memory", "obs", "start", "prev_action", "env")
-"""The parts of a state that each rank has its own of; the others are the same on all."""
+PER_RANK = ("memory", "obs", "start", "prev_action", "env")
+"""Keys of a learner's state that differ between ranks; the other parts are equal on all ranks."""
 
 
 class Learner:
@@ -48,18 +48,19 @@ class Learner:
             stats = learner.update(learner.frames / config.ppo.total_frames)
 
     Args:
-        policy: moved to the environment's device.
-        env: reset here, with `seed`.
-        config: `num_envs` must be the environment's: of this process alone. `total_frames` are of all together.
-        seed: of the environment, of the actions drawn and of the minibatches. Initial weights are the caller's.
+        policy: the network; moved to the environment's device.
+        env: the environments; reset with `seed`.
+        config: settings; `num_envs` is that of `env`, in this process, `total_frames` counts all processes.
+        seed: seed of environments, action sampling and minibatches. The caller seeds the initial weights.
         compile: run the network through torch.compile.
-        graphs: replay a minibatch's step, and the rollout where the environment is `capturable`, as CUDA graphs. The
-            same kernels run in the same order, so the results are the same; on the CPU it changes nothing.
-        ranks: the processes that train together, all with the same settings and seed; None: this one is alone. Their
-            environments must differ (`NavEnv`'s `first_env`).
+        graphs: replay a minibatch's step, and the rollout if the environment is `capturable`, as CUDA graphs. The
+            kernels and their order stay, so the results are equal. No effect on the CPU.
+        ranks: the processes that train together, with equal settings and seed but different environments (`first_env`
+            of `NavEnv`); None: this process alone.
         imitation: an expert that the policy imitates while it learns.
 
-    ConfigError where the environment and the configuration do not fit.
+    Raises:
+        ConfigError: environment and configuration do not fit.
     """
 
     def __init__(
@@ -109,21 +110,21 @@ class Learner:
         self._begin(seed)
 
     def _begin(self, seed: int) -> None:
-        """Begin all episodes anew, without memory."""
+        """Reset the environments; all episodes start."""
         obs, _ = self.env.reset(seed=seed)
         check_torch(obs)
         self.rollout.put_obs(-1, as_dict(obs))
         self.rollout.start[-1] = True
 
     def replace_env(self, env: VecEnv) -> None:
-        """Go on in another environment of the same shape, from the observations and the memory of the last one."""
+        """Continue in another environment of the same shapes, from the current observations and memory."""
         self.env = env
         self._record()
 
     def _record(self) -> None:
-        """Have rollout and step recorded, anew where they were: what they work on has moved."""
+        """Set up rollout and minibatch step, to be recorded as new CUDA graphs."""
         graphs = Graphs(self.device, self._graphs)
-        self._play_rollout = graphs.wrap(self._play) if self.env.capturable else self._play
+        self._collect_rollout = graphs.wrap(self._collect_steps) if self.env.capturable else self._collect_steps
         self._find_gradients, self._take_step = self._gradients_of_rollout, self._step_by_mean
         if not self.ranks.is_distributed:
             self._learn_minibatch = graphs.wrap(self._learn_from_rollout)
@@ -133,7 +134,7 @@ class Learner:
             self._learn_minibatch = self._learn_together
 
     def update(self, progress: float) -> UpdateStats:
-        """One rollout and the learning from it. `progress`: how much of the run is done, 0 to 1, for the schedule."""
+        """Collect one rollout and learn from it. `progress` is the finished share of the run, 0 to 1, for schedules."""
         config, ranks, timer = self.config, self.ranks, Timer(self.device)
         lr = learning_rate(progress, config.learning_rate, self.frames_per_update // config.minibatches)
         self.lr.fill_(lr)
@@ -155,10 +156,10 @@ class Learner:
         )
         timer.mark()
         self.frames += self.frames_per_update
-        found, sound = torch.stack(parts), None
+        found, num_finite = torch.stack(parts), None
         if ranks.is_distributed:
             own_norm = found[:, -2]
-            sound = (found[:, 0] + own_norm).isfinite().cumprod(0).sum()
+            num_finite = (found[:, 0] + own_norm).isfinite().cumprod(0).sum()
             found = torch.cat([found[:, :-2], found[:, -1:]], dim=1)
         *losses, grad_norm = found.mean(0).unbind()
         return UpdateStats(
@@ -172,32 +173,32 @@ class Learner:
             episodes=self.episodes.take(),
             upkeep=upkeep,
             timer=timer,
-            sound=sound,
+            num_finite=num_finite,
         )
 
     @property
     def frames_per_update(self) -> int:
-        """Environment steps of all ranks between two updates of the policy."""
+        """Environment steps of all ranks in one update."""
         return self.config.frames_per_update * self.ranks.world_size
 
     def _sample_minibatches(self) -> torch.Tensor:
-        """Which environments learn together in an epoch: i64 [minibatches, B], drawn anew; the same on all ranks."""
+        """Random partition of the environments, i64 [minibatches, B], equal on all ranks."""
         order = torch.randperm(self.config.num_envs, generator=self.generator, device=self.device)
         return order.view(self.config.minibatches, -1)
 
     @torch.no_grad()
     def collect(self) -> None:
         """Fill the rollout with `rollout_steps` steps of every environment."""
-        if self.ranks.is_distributed:  # everyone's, as one process would draw them
+        if self.ranks.is_distributed:  # those of all ranks, as one process would sample them
             mine = slice(self.ranks.rank * self.env.num_envs, (self.ranks.rank + 1) * self.env.num_envs)
             self.uniforms.copy_(self._all_uniforms.uniform_(generator=self.generator)[:, mine])
         else:
             self.uniforms.uniform_(generator=self.generator)
-        self._play_rollout()
+        self._collect_rollout()
 
     @torch.no_grad()
-    def _play(self) -> None:
-        """The steps of `collect`, on the random numbers in `uniforms`."""
+    def _collect_steps(self) -> None:
+        """The steps of `collect`, with actions sampled from `uniforms`."""
         rollout, config, state = self.rollout, self.config, self.state
         rollout.roll()
         copy_state_(rollout.state0, state)
@@ -228,21 +229,24 @@ class Learner:
         torch.where(rollout.done, ended, following, out=rollout.next_value)
 
     def _step(self, t: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Mapping[str, Any]]:
-        """Step the environment; its observation goes into slot t + 1, without a copy where it was written there."""
+        """Step the environment; its observation goes to slot t + 1, without a copy if it was written there."""
         self.env.observe_into(self.rollout.get_obs(t + 1))
         obs, reward, terminated, truncated, info = self.env.step(self.rollout.action[t])
         self.rollout.put_obs(t + 1, as_dict(obs))
         return reward, terminated, truncated, info
 
     def _bootstrap(self, t: int, cut: torch.Tensor, info: Mapping[str, Any], state: State) -> None:
-        """Write V(final observation) to next_value[t] where `cut`, else 0: seen with the memory after step t."""
+        """Write V(final observation), with the memory after step t, to next_value[t] where `cut`, else 0."""
         if "final_obs" not in info:
-            raise ConfigError("timeout_bootstrap: the environment's info holds no 'final_obs'; switch that on there")
+            raise ConfigError(
+                "timeout_bootstrap: found no 'final_obs' in the environment's info, expected one; enable it there"
+            )
         final_obs, never = as_dict(info["final_obs"]), torch.zeros_like(cut)
         value = self.policy.value(final_obs, self.rollout.action[t], never, state)
         self.rollout.next_value[t] = torch.where(cut, value, 0.0)
 
     def _advantages(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Advantages, normalised if configured, and returns of the rollout: f32 [T, N] each."""
         rollout, config = self.rollout, self.config
         advantage, returns = gae(
             rollout.reward, rollout.value, rollout.next_value, rollout.done, config.gamma, config.gae_lambda
@@ -252,26 +256,26 @@ class Learner:
         return advantage, returns
 
     def _learn_from_rollout(self) -> torch.Tensor:
-        """One optimiser step on the environments in `minibatch`: f32 [7], the loss and its parts, the gradient norm."""
+        """One optimiser step on the environments in `minibatch`; returns f32 [7]: `LossStats` and the gradient norm."""
         envs = self.minibatch
         stats, grad_norm = self._learn(envs, self.rollout.advantage[:, envs], self.rollout.returns[:, envs])
         return torch.stack([*stats, grad_norm])
 
     def _learn(self, envs: torch.Tensor, advantage: torch.Tensor, returns: torch.Tensor):
-        """One optimiser step on the whole sequences of the environments `envs` i64 [B]."""
+        """One optimiser step on the sequences of the environments `envs` i64 [B]: `LossStats` and the gradient norm."""
         loss, stats = self._loss(envs, advantage, returns)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         return stats, self._step_optimizer()
 
     def _learn_together(self) -> torch.Tensor:
-        """`_learn_from_rollout` on every rank, by the mean of their gradients: f32 [8], with the own norm too."""
+        """`_learn_from_rollout` with the mean of all ranks' gradients; returns f32 [8], with this rank's norm too."""
         stats = self._find_gradients()
         self.ranks.sum_(self.bucket.flat)
         return torch.cat([stats, self._take_step()])
 
     def _gradients_of_rollout(self) -> torch.Tensor:
-        """Own gradients, into the bucket: f32 [7], the loss and its parts, their norm."""
+        """Write this rank's gradients to the bucket; returns f32 [7]: `LossStats` and the norm of these gradients."""
         envs = self.minibatch
         self.bucket.flat.zero_()
         loss, stats = self._loss(envs, self.rollout.advantage[:, envs], self.rollout.returns[:, envs])
@@ -279,18 +283,18 @@ class Learner:
         return torch.stack([*stats, self.bucket.flat.norm()])
 
     def _step_by_mean(self) -> torch.Tensor:
-        """One optimiser step by the gradients in the bucket, which are all ranks' sum: f32 [1], their mean's norm."""
+        """One optimiser step by the sum of gradients in the bucket; returns the norm of their mean, f32 [1]."""
         self.bucket.flat.div_(self.ranks.world_size)
         return self._step_optimizer()[None]
 
     def _step_optimizer(self) -> torch.Tensor:
-        """Clip the gradients and take a step: their norm before."""
+        """Clip the gradients and take a step; returns their norm before clipping."""
         grad_norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.max_grad_norm)
         self.optimizer.step()
         return grad_norm
 
     def _loss(self, envs: torch.Tensor, advantage: torch.Tensor, returns: torch.Tensor):
-        """The loss on the whole sequences of the environments `envs` i64 [B], and its parts."""
+        """Loss on the sequences of the environments `envs` i64 [B], with imitation, and `LossStats` of PPO alone."""
         config, rollout, T = self.config, self.rollout, self.config.rollout_steps
         with self._autocast():
             seen = self.policy.evaluate(
@@ -317,14 +321,13 @@ class Learner:
         return loss, stats
 
     def _autocast(self) -> torch.autocast:
-        """bfloat16 products on CUDA; float32 everywhere on the CPU."""
+        """Autocast to bfloat16 products on CUDA; float32 on the CPU."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda")
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next update depends on, as nested dicts of tensors and numbers; on the CPU exact to the bit.
+        """State for the next update, as nested dicts of tensors and numbers; on the CPU it continues bit for bit.
 
-        The tensors are the live ones, as in torch: save or copy them before the next update. Ranks differ in the parts
-        named in OWN.
+        Tensors are not copied: save or copy them before the next update. Ranks differ in the parts of PER_RANK.
         """
         rollout = self.rollout
         return {
@@ -339,14 +342,19 @@ class Learner:
             "env": self.env.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any], anew: bool = False) -> None:
-        """Continue from `state_dict`'s result; `anew`: without the parts named in OWN, in episodes that begin now.
+    def load_state_dict(self, state: dict[str, Any], new_episodes: bool = False) -> None:
+        """Continue from the result of `state_dict`.
 
-        CheckpointError where it is of another run's shape.
+        Args:
+            state: the state.
+            new_episodes: start new episodes instead of reading the parts of PER_RANK.
+
+        Raises:
+            CheckpointError: the state does not fit this run.
         """
         try:
             self.policy.load_state_dict(state["policy"])
-            # Rates, decays and bounds are this run's settings; only what the optimiser has counted goes on.
+            # Hyperparameters are this run's settings; only the optimiser's moments and counts are loaded.
             groups = self.optimizer.state_dict()["param_groups"]
             self.optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
             if not all(self.config.optimizer == _kind_of(kept) for kept in self.optimizer.state.values()):
@@ -354,19 +362,19 @@ class Learner:
             self.optimizer.param_groups[0]["lr"] = self.lr
             self.generator.set_state(state["generator"].cpu())
             self.frames = int(state["frames"])
-            if anew:
-                self._begin(self.seed + self.frames)  # not the first episodes again
+            if new_episodes:
+                self._begin(self.seed + self.frames)  # other episodes than at the start of the run
             else:
-                self._load_own(state)
-            self._record()  # the optimiser's state lies elsewhere now
+                self._load_per_rank(state)
+            self._record()  # the optimiser's state has new addresses
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
-            message = " ".join(str(error).split())  # torch's have several lines
+            message = " ".join(str(error).split())  # torch's messages have several lines
             raise CheckpointError(f"resume state: does not fit this run ({type(error).__name__}: {message})") from error
 
-    def _load_own(self, state: dict[str, Any]) -> None:
-        """The parts of a state that are this rank's own."""
+    def _load_per_rank(self, state: dict[str, Any]) -> None:
+        """Load the parts of PER_RANK."""
         rollout = self.rollout
-        # Earlier versions saved an empty tensor for policies without memory.
+        # version 0.0 saved an empty tensor for policies without memory
         copy_state_(self.state, [tensor for tensor in state_tensors(state["memory"]) if tensor.numel()])
         for name, slots in rollout.obs.items():
             slots[-1].copy_(state["obs"][name])
@@ -376,7 +384,7 @@ class Learner:
 
 
 def _kind_of(kept: dict[str, torch.Tensor]) -> str:
-    """The optimiser that has kept this of a parameter."""
+    """Name of the optimiser that a parameter's state belongs to."""
     return "lamb" if "num_steps" in kept else "adamw"
 
 

@@ -8,7 +8,7 @@ import torch
 
 
 class LossStats(NamedTuple):
-    """What one minibatch's loss was made of: f32 scalars on its device, detached."""
+    """Parts of a minibatch's loss: f32 scalars on its device, detached."""
 
     loss: torch.Tensor
     policy_loss: torch.Tensor
@@ -17,7 +17,7 @@ class LossStats(NamedTuple):
     approx_kl: torch.Tensor
     """Mean of ratio - 1 - log ratio, the low-variance estimate of KL(old || new) (Schulman 2020)."""
     clip_fraction: torch.Tensor
-    """Share of steps whose ratio lies outside [1 - clip, 1 + clip]."""
+    """Share of steps with a ratio outside [1 - clip, 1 + clip]."""
 
 
 def ppo_loss(
@@ -32,7 +32,19 @@ def ppo_loss(
     value_coef: float,
     entropy_coef: float,
 ) -> tuple[torch.Tensor, LossStats]:
-    """The loss to minimise (Schulman et al. 2017, eq. 7 and 9; the value loss not clipped). All tensors f32 [...]."""
+    """PPO's loss (Schulman et al. 2017, eq. 7 and 9; the value loss is not clipped), and its parts.
+
+    Args:
+        log_prob: log probability of the actions by the current policy, f32 [...].
+        old_log_prob: log probability by the policy that acted, f32 [...].
+        advantage: f32 [...].
+        value: value estimates, f32 [...].
+        returns: targets of the value estimates, f32 [...].
+        entropy: entropy of the action distribution, f32 [...].
+        clip: clip range of the probability ratio.
+        value_coef: coefficient of the value loss.
+        entropy_coef: coefficient of the entropy bonus.
+    """
     # r = pi(a | s) / pi_old(a | s)
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()

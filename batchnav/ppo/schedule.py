@@ -1,29 +1,29 @@
-"""The learning rate over a run, as pure functions of progress (0 at the start, 1 at the end)."""
+"""Learning rate as a function of a run's progress, 0 at the start and 1 at the end."""
 
 from __future__ import annotations
 
 import math
 
 WARM_UP = 0.01
-"""Share of the run in which the rate rises."""
+"""Share of the run in which the learning rate rises."""
 
 WARM_UP_FROM = 0.5
-"""Share of the full rate at which it starts."""
+"""Initial learning rate, as a share of the full one."""
 
 FINAL = 0.01
-"""Share of the *base* rate at which the run ends."""
+"""Final learning rate, as a share of the base rate."""
 
 REFERENCE_FRAMES = 256
-"""Minibatch size at which the base rate is meant."""
+"""Minibatch size, in frames, that the base rate is for."""
 
 
 def learning_rate_scale(minibatch_frames: int) -> float:
-    """sqrt(frames / 256), at least 1: the square-root rule for large batches (Krizhevsky 2014)."""
+    """Factor sqrt(frames / 256), at least 1: the square-root rule for large batches (Krizhevsky 2014)."""
     return max(math.sqrt(minibatch_frames / REFERENCE_FRAMES), 1.0)
 
 
 def learning_rate(progress: float, base: float, minibatch_frames: int) -> float:
-    """Linear from half the scaled rate to all of it in the first hundredth, then a cosine to a hundredth of `base`."""
+    """Learning rate at this progress: linear warm-up from half the scaled rate, then a cosine to FINAL * base."""
     full, final = base * learning_rate_scale(minibatch_frames), FINAL * base
     progress = min(max(progress, 0.0), 1.0)
     if progress < WARM_UP:

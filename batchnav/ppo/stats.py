@@ -1,4 +1,4 @@
-"""What an update reports: kept on the device until somebody reads it."""
+"""Statistics of an update, kept on the device until they are read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch
 
 from batchnav.ppo.loss import LossStats
 
-SOUND = "sound"
-"""The name of `UpdateStats.sound` among what is read."""
+NUM_FINITE = "num_finite"
+"""Key of `UpdateStats.num_finite` in the result of `read`."""
 SUMS = ("episode/count", "upkeep/scenes_loaded")
-"""What several ranks have together; of other upkeep, and of seconds, the longest counts."""
+"""Keys that are summed over ranks. For other upkeep and for seconds the maximum counts."""
 
 
 class EpisodeSums:
-    """Sums of what finished episodes report in info["episode"], per environment, on the device."""
+    """Sums of the metrics of finished episodes, info["episode"], per environment, on the device."""
 
     def __init__(self, num_envs: int, device: torch.device):
         self.count = torch.zeros(num_envs, device=device)
@@ -27,7 +27,7 @@ class EpisodeSums:
         self.sums = torch.zeros(0, num_envs, device=device)
 
     def add(self, info: Mapping[str, Any]) -> None:
-        """Take in a step's info; the first one with episodes says what is reported."""
+        """Add a step's info; the first one with "episode" determines the metrics."""
         if "episode" not in info:
             return
         if not self.names:
@@ -36,10 +36,10 @@ class EpisodeSums:
         ended = info["_episode"]
         self.count += ended
         values = torch.stack([info["episode"][name] for name in self.names])
-        self.sums += torch.where(ended, values, 0.0)  # not a product: what is masked may be NaN
+        self.sums += torch.where(ended, values, 0.0)  # not a product: masked values may be NaN
 
     def take(self) -> dict[str, torch.Tensor]:
-        """Means by name over the episodes since the last call (NaN where there was none), and their "count"."""
+        """Means by name over the episodes since the last call (NaN without episodes), and their "count"."""
         count = self.count.sum(dtype=torch.float64)
         means = self.sums.sum(1, dtype=torch.float64) / count
         self.count.zero_()
@@ -48,7 +48,7 @@ class EpisodeSums:
 
 
 class Timer:
-    """Seconds between marks: by events on CUDA, where the host runs ahead of the device, else by the clock."""
+    """Seconds between marks: by CUDA events, since the host runs ahead of the device, or by the clock on the CPU."""
 
     def __init__(self, device: torch.device):
         self._device, self._cuda = device, device.type == "cuda"
@@ -56,7 +56,7 @@ class Timer:
         self.mark()
 
     def mark(self) -> None:
-        """Set a mark; the first one is set at the beginning."""
+        """Set a mark; the constructor sets the first one."""
         if self._cuda:
             event = torch.cuda.Event(enable_timing=True)
             event.record(torch.cuda.current_stream(self._device))
@@ -65,7 +65,7 @@ class Timer:
             self._marks.append(time.perf_counter())
 
     def seconds(self) -> list[float]:
-        """Seconds from each mark to the next. On CUDA this waits for the last."""
+        """Seconds from each mark to the next. On CUDA this waits for the last mark."""
         if self._cuda:
             self._marks[-1].synchronize()
             return [a.elapsed_time(b) * 1e-3 for a, b in zip(self._marks, self._marks[1:], strict=False)]
@@ -74,36 +74,39 @@ class Timer:
 
 @dataclass(frozen=True)
 class UpdateStats:
-    """One update's statistics. Tensors are scalars on the device; `read` fetches them all at once."""
+    """Statistics of one update. Tensors are scalars on the device; `read` fetches all of them at once."""
 
     frames: int
-    """Environment steps taken in the whole run."""
+    """Environment steps since the start of the run."""
     learning_rate: float
+    """Learning rate of the update."""
     losses: LossStats
     """Means over the update's minibatches."""
     grad_norm: torch.Tensor
-    """Before clipping, mean over the minibatches."""
+    """Gradient norm before clipping, mean over the minibatches."""
     explained_variance: torch.Tensor
-    """1 - Var(R - V) / Var(R): 1 where the critic knew every return, 0 where it is no better than a constant."""
+    """1 - Var(R - V) / Var(R): 1 for a critic that predicts each return, 0 for one no better than a constant."""
     reward: torch.Tensor
-    """Mean per step."""
+    """Mean reward per step."""
     episodes: dict[str, torch.Tensor]
-    """Means over the episodes that ended in this update, by name, and "count"."""
+    """Mean metrics of the episodes that ended in this update, by name, and their "count"."""
     upkeep: dict[str, float]
-    """What the environment said between rollouts."""
+    """Figures that `VecEnv.between_rollouts` returned."""
     timer: Timer
-    sound: torch.Tensor | None = None
-    """Of several ranks: minibatches before the first whose loss or gradient was not finite on this one."""
+    """Marks before the rollout, between rollout and learning, and after learning."""
+    num_finite: torch.Tensor | None = None
+    """With several ranks: number of minibatches before the first one with a loss or gradient that is not finite on this
+    rank."""
 
     def read(self) -> dict[str, float]:
-        """Everything as numbers by name ("loss/...", "episode/...", "seconds/..."): one wait for the device."""
+        """All statistics as numbers by name ("loss/...", "episode/...", "seconds/..."), with one synchronisation."""
         tensors = {
             **{f"loss/{name}": value for name, value in self.losses._asdict().items()},
             "loss/grad_norm": self.grad_norm,
             "loss/explained_variance": self.explained_variance,
             "reward": self.reward,
             **{f"episode/{name}": value for name, value in self.episodes.items()},
-            **({} if self.sound is None else {SOUND: self.sound}),
+            **({} if self.num_finite is None else {NUM_FINITE: self.num_finite}),
         }
         values = torch.stack([value.double() for value in tensors.values()]).tolist()
         collect, learn = self.timer.seconds()
@@ -118,14 +121,14 @@ class UpdateStats:
 
 
 def merged(ranks: Sequence[dict[str, float]]) -> dict[str, float]:
-    """What several ranks have read of one update, as of one: means over all environments and episodes.
+    """Statistics of one update of several ranks as one row: means over all environments and episodes.
 
-    A name that a rank does not have is left out of it there.
+    A key that some ranks lack is merged over the others.
     """
     if len(ranks) == 1:
-        return {name: value for name, value in ranks[0].items() if name != SOUND}
+        return {name: value for name, value in ranks[0].items() if name != NUM_FINITE}
     found = {}
-    for name in dict.fromkeys(name for row in ranks for name in row if name != SOUND):
+    for name in dict.fromkeys(name for row in ranks for name in row if name != NUM_FINITE):
         rows = [row for row in ranks if name in row]
         values = [row[name] for row in rows]
         if name in SUMS:

@@ -20,7 +20,7 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.weights import load_weights, save_policy
 from batchnav.ppo.imitation import Imitation
 from batchnav.ppo.learner import Learner
-from batchnav.ppo.stats import SOUND, merged
+from batchnav.ppo.stats import NUM_FINITE, merged
 from batchnav.runtime.device import make_deterministic, resolve_device
 from batchnav.runtime.distributed.join import join
 from batchnav.runtime.distributed.ranks import Ranks
@@ -217,7 +217,7 @@ def first_diverged(found: list[dict[str, float]], ranks: Ranks) -> str:
 
     `found`: the statistics of each rank.
     """
-    finite = [stats.get(SOUND, 0.0) for stats in found]
+    finite = [stats.get(NUM_FINITE, 0.0) for stats in found]
     first = [ranks.name(rank) for rank, count in enumerate(finite) if count == min(finite)]
     return "" if len(first) == len(found) else f"{', '.join(first)}: "
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from batchnav.ppo.learner import OWN, Learner
+from batchnav.ppo.learner import PER_RANK, Learner
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.training.folder import RunFolder
 
@@ -55,7 +55,7 @@ class SharedFolder:
         state = self.open.load() if self.open else None
         owns = [None] * self.ranks.world_size
         if state is not None:
-            found = [{name: state.pop(name) for name in OWN if name in state}, *state.pop(OTHERS, [])]
+            found = [{name: state.pop(name) for name in PER_RANK if name in state}, *state.pop(OTHERS, [])]
             if len(found) == self.ranks.world_size:
                 owns = found
             else:
@@ -68,7 +68,7 @@ class SharedFolder:
         own = self.ranks.scatter(owns)
         self.holds_state = state is not None
         if state is not None:
-            learner.load_state_dict({**state, **(own or {})}, anew=own is None)
+            learner.load_state_dict({**state, **(own or {})}, new_episodes=own is None)
 
     def begin(self, frames: int, metrics: Mapping[str, tuple[float, float]] | None = None) -> None:
         """Open the curves on rank 0 (`RunFolder.begin`)."""
@@ -87,7 +87,7 @@ class SharedFolder:
     def save(self, learner: Learner) -> None:
         """Write the resume state of all ranks. Every rank returns after the write."""
         state = learner.state_dict()
-        own = None if self.ranks.is_rank_zero else _on_cpu({name: state[name] for name in OWN})
+        own = None if self.ranks.is_rank_zero else _on_cpu({name: state[name] for name in PER_RANK})
         others = self.ranks.gather(own)[1:]
         if self.open:
             self.open.save({**state, OTHERS: others} if others else state)

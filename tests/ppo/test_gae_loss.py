@@ -1,5 +1,8 @@
 """Advantages and the loss, against tables worked by hand."""
 
+import doctest
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -111,3 +114,8 @@ def test_gradients_are_the_differences():
         return ppo_loss(log_prob, old, advantage, value, returns, entropy, **options)[0]
 
     assert torch.autograd.gradcheck(loss, (log_prob, value, entropy))
+
+
+def test_the_worked_example_of_gae():
+    found = doctest.testmod(sys.modules[gae.__module__])
+    assert found.attempted >= 6 and not found.failed

@@ -67,7 +67,7 @@ def test_former_keys():
 def test_a_policy_learns_the_experts_actions_and_then_from_reward():
     learner = make(Bandit(), next_one, coef=1.0)
     for i in range(20):
-        imitating = learner.update(0.01 + i / 60).read()
+        imitating = learner.update(0.01 + i / 30).read()
     assert imitating["episode/return"] < 0.1  # a third by chance
     learner.imitation = Imitation(next_one, ImitationConfig(coef=0.0))
     for i in range(100):

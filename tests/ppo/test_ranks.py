@@ -13,7 +13,7 @@ from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
 from batchnav.ppo import Learner
 from batchnav.ppo.config import PPOConfig
-from batchnav.ppo.stats import merged
+from batchnav.ppo.stats import NUM_FINITE, merged
 from batchnav.runtime.distributed.join import join
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.kernels.graphs import WARM_UPS
@@ -136,8 +136,22 @@ def test_shares_are_neighbours_and_never_empty():
 
 
 def test_statistics_of_several_ranks_are_those_of_all_environments():
-    one = {"loss/loss": 1.0, "episode/count": 3.0, "episode/spl": 0.5, "seconds/learn": 2.0, "sound": 4.0, "frames": 8}
-    two = {"loss/loss": 3.0, "episode/count": 1.0, "episode/spl": 0.1, "seconds/learn": 1.0, "sound": 4.0, "frames": 8}
+    one = {
+        "loss/loss": 1.0,
+        "episode/count": 3.0,
+        "episode/spl": 0.5,
+        "seconds/learn": 2.0,
+        NUM_FINITE: 4.0,
+        "frames": 8,
+    }
+    two = {
+        "loss/loss": 3.0,
+        "episode/count": 1.0,
+        "episode/spl": 0.1,
+        "seconds/learn": 1.0,
+        NUM_FINITE: 4.0,
+        "frames": 8,
+    }
     expected = {"loss/loss": 2.0, "episode/count": 4.0, "episode/spl": 0.4, "seconds/learn": 2.0, "frames": 8}
     assert merged([one, {**two, "upkeep/scenes_loaded": 1.0}]) == {**expected, "upkeep/scenes_loaded": 1.0}
     none = {"episode/count": 0.0, "episode/spl": math.nan}
