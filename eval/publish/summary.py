@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import Any, NamedTuple
 
+from batchnav.evaluation.players import HASH_DIGITS
 from batchnav.procedural import EPISODE_FAMILIES
+from batchnav.renamed import AGENTS, SENSORS
 from batchnav.report.results import rows_of
+from batchnav.runtime.files.bundled import ASSETS, WEIGHTS
 
 Row = dict[str, Any]
 Agent = tuple[str, int | None, int, str]
@@ -13,13 +17,17 @@ Agent = tuple[str, int | None, int, str]
 
 
 class Figure(NamedTuple):
-    """A figure of the newest row that meets some conditions."""
+    """The value of the newest row that meets conditions."""
 
     name: str
-    """What it is of; empty for ours."""
+    """Name of the measured thing in the table; empty for the project's own."""
     benchmark: str
     conditions: str
-    """As in a table's marker."""
+    """Conditions in the syntax of a table's marker."""
+    policy: str = ""
+    """Bundled policy that a row is of, by `policy_sha256`; "": any agent."""
+    without_hash: str = ""
+    """Conditions that tell the policy in rows from before there were hashes."""
 
 
 class Claim(NamedTuple):
@@ -31,9 +39,14 @@ class Claim(NamedTuple):
 
 
 def _pointnav(agent: str, metric: str) -> Figure:
-    name = {"learned": "", "oracle": "the shortest path, walked", "blind": "a compass alone"}[agent]
-    seen = " renderer=raycast sample=True frames=165019648" if agent == "learned" else ""
-    return Figure(name, "pointnav", f"metric={metric} split=val agent={agent}{seen}")
+    name = {"shortest_path": "shortest-path follower", "blind": "a compass alone"}[agent]
+    return Figure(name, "pointnav", f"metric={metric} split=val agent={agent}")
+
+
+def _policy(policy: str, metric: str, without_hash: str, name: str = "") -> Figure:
+    """A bundled policy on `val`, with sampled actions; `without_hash` tells its rows that have no hash."""
+    conditions = f"metric={metric} split=val renderer=|raycast sample=|True camera_height= hfov_deg="
+    return Figure(name, "pointnav", conditions, policy, f"agent=learned {without_hash}")
 
 
 def _task(task: str, metric: str, agent: str, name: str = "") -> Figure:
@@ -55,24 +68,27 @@ def _cartpole(name: str, how: str) -> Figure:
     return Figure(name, "cartpole", f"part=scaling num_envs=65536 machine=H200 how={how}")
 
 
+_DEPTH = "renderer=raycast sample=True frames=165019648"
 CLAIMS = (
-    Claim("PointNav, 20 houses never seen: success", _pointnav("learned", "success"),
-          (_pointnav("oracle", "success"), _pointnav("blind", "success"))),
-    Claim("the same: SPL", _pointnav("learned", "spl"), (_pointnav("oracle", "spl"), _pointnav("blind", "spl"))),
-    Claim("the same of the way over the agent's own map, followed by one that has learned nothing (`planner`)",
-          Figure("", "pointnav", "metric=spl split=val agent=planner"), ()),
-    Claim("the same, where it looks around first and guesses what it has not seen (`anticipator`)",
-          Figure("", "pointnav", "metric=spl split=val agent=anticipator"),
-          (Figure("by one that learned with guesses, `pointnav_plan_h200`", "pointnav",
-                  "metric=spl split=val agent=learned frames=104857600 sensors=depth+plan encoder="),)),
-    Claim("the same of the small agent for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
-          "split=val agent=learned renderer=raycast sample=True frames=5001216 seed=0 encoder=simple_cnn"), ()),
-    Claim("the same of a small one with a plan and a teacher, likewise (`pointnav_plan_small`)", Figure("", "pointnav",
-          "metric=spl split=val agent=learned sample=True frames=61440 sensors=depth+plan"), ()),
-    Claim("Flee, the same houses: share of the farthest place", _task("flee", "share_of_farthest", "learned"),
-          (_task("flee", "share_of_farthest", "oracle", "knowing the map"),
+    Claim("PointNav, 20 houses never seen: success", _policy("pointnav_h200", "success", _DEPTH),
+          (_pointnav("shortest_path", "success"), _pointnav("blind", "success"))),
+    Claim("PointNav, 20 houses never seen: SPL", _policy("pointnav_h200", "spl", _DEPTH),
+          (_pointnav("shortest_path", "spl"), _pointnav("blind", "spl"))),
+    Claim("SPL of the map planner, no learning (`map_planner`)",
+          Figure("", "pointnav", "metric=spl split=val agent=map_planner"), ()),
+    Claim("SPL of the map planner with initial scan and occupancy anticipation (`map_planner_anticipation`)",
+          Figure("", "pointnav", "metric=spl split=val agent=map_planner_anticipation"),
+          (_policy("pointnav_plan_h200", "spl", "frames=104857600 sensors=depth+waypoint encoder=",
+                   "trained with it, `pointnav_plan_h200`"),)),
+    Claim("SPL of the small policy for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
+          "split=val agent=learned|pointnav_cpu renderer=raycast sample=True frames=5001216 seed=0 encoder=simple_cnn"),
+          ()),
+    Claim("SPL of the small policy with waypoint and expert (`pointnav_plan_small`)",
+          _policy("pointnav_plan_small", "spl", "sample=True frames=61440 sensors=depth+waypoint"), ()),
+    Claim("Flee, the same houses: share of the farthest place", _task("flee", "share_of_farthest", "learned|flee_h200"),
+          (_task("flee", "share_of_farthest", "shortest_path", "knowing the map"),
            _task("flee", "share_of_farthest", "random", "steps at random"))),
-    Claim("Explore, the same houses: square metres visited in 500 steps", _task("explore", "cells", "learned"),
+    Claim("Explore, the same houses: square metres visited in 500 steps", _task("explore", "cells", "learned|explore_h200"),
           (_task("explore", "cells", "frontier", "knowing the map, to the frontier"),
            _task("explore", "cells", "random", "steps at random"))),
     Claim("training from end to end, the paper's network, frames/s on one H200", _training("", "whole"),
@@ -102,12 +118,12 @@ TRAINED_BY = {
     (5_001_216, "simple_cnn"): "batchnav train --config pointnav_cpu",
     (4_800_512, "simple_cnn"): f"{_BY_METRES} --ppo.total-frames 4800000",
     (6_400_000, "simple_cnn"): f"{_BY_METRES} --ppo.total-frames 6400000",
-    (61_440, "simple_cnn, depth+plan"): (
+    (61_440, "simple_cnn, depth+waypoint"): (
         "batchnav train --config pointnav_plan_small --init-from runs/first --map.anticipation occupancy "
         "--ppo.learning-rate 3e-4 --ppo.total-frames 61_440"
     ),
-    (614_400, "simple_cnn, depth+plan"): "batchnav train --config pointnav_plan_cpu --processes 1",
-    (3_201_024, "simple_cnn, depth+plan"): (
+    (614_400, "simple_cnn, depth+waypoint"): "batchnav train --config pointnav_plan_cpu --processes 1",
+    (3_201_024, "simple_cnn, depth+waypoint"): (
         "batchnav train --config pointnav_plan_cpu --camera.height 24 --camera.width 24 --map.anticipation '' "
         f"--scenes.houses 96 --policy.no-log-distance {_WEAKER} --ppo.total-frames 3_200_000"
     ),
@@ -118,36 +134,36 @@ TRAINED_BY = {
     (300_023_808, ""): "batchnav train --config pointnav_h200_300m",
     (180_092_928, ""): "batchnav train --config pointnav_scans_h200",
     (165_019_648, ""): "batchnav train --config pointnav_best_h200",
-    (104_857_600, "depth+plan, looks around"): "batchnav train --config pointnav_plan_h200",
-    (104_857_600, "depth+plan"): _AT_ONCE,
-    (171_048_960, "depth+plan"): f"{_LEFT_ALONE} --ppo.total-frames 171_048_960",
-    (160_956_416, "depth+plan"): (
+    (104_857_600, "depth+waypoint, looks around"): "batchnav train --config pointnav_plan_h200",
+    (104_857_600, "depth+waypoint"): _AT_ONCE,
+    (171_048_960, "depth+waypoint"): f"{_LEFT_ALONE} --ppo.total-frames 171_048_960",
+    (160_956_416, "depth+waypoint"): (
         f"{_LEFT_ALONE} --scenes.files hall:0-255 scan:20000-21535 building:0-511 block:0-511 "
         "--ppo.total-frames 160_956_416"
     ),
-    (104_857_600, "simple_cnn, depth+plan"): (
+    (104_857_600, "simple_cnn, depth+waypoint"): (
         "batchnav train --config pointnav_plan_small --map.anticipation occupancy --device cuda --processes 1 "
         "--compile --graphs --scenes.houses 2048 --scenes.files hall:0-255 scan:20000-20511 building:0-511 "
         "block:0-511 --ppo.num-envs 4096 --ppo.rollout-steps 32 --ppo.minibatches 16 --ppo.learning-rate 1e-3 "
         "--ppo.total-frames 104_857_600"
     ),
-    (131_072_000, "depth+plan"): (
+    (131_072_000, "depth+waypoint"): (
         "batchnav train --config pointnav_plan_houses_h200 --map.anticipation '' --kickstart.teacher '' "
         "--ppo.entropy-coef 0.01 --scenes.houses 4096 --ppo.total-frames 131_072_000"
     ),
-    (59_244_544, "depth+plan"): (
+    (59_244_544, "depth+waypoint"): (
         f"batchnav train --config pointnav_plan_houses_h200 --map.anticipation '' {_WEAKER} "
         "--ppo.total-frames 59_244_544"
     ),
-    (129_236_992, "depth+plan"): (
+    (129_236_992, "depth+waypoint"): (
         "batchnav train --config pointnav_plan_houses_h200 --map.anticipation '' --kickstart.teacher '' "
         "--ppo.entropy-coef 0.01 --ppo.total-frames 129_236_992"
     ),
-    (74_973_184, "depth+plan"): "batchnav train --config pointnav_plan_houses_h200",
-    (83_886_080, "depth+plan"): (
+    (74_973_184, "depth+waypoint"): "batchnav train --config pointnav_plan_houses_h200",
+    (83_886_080, "depth+waypoint"): (
         f"batchnav train --config pointnav_plan_houses_h200 {_WEAKER} --ppo.total-frames 83_886_080"
     ),
-    (64_225_280, "depth+plan"): (
+    (64_225_280, "depth+waypoint"): (
         "batchnav train --config pointnav_plan_houses_h200 --init-from runs/first/policy.safetensors "
         "--scenes.houses 4096 --kickstart.coef 0 --ppo.entropy-coef 0.003 --ppo.total-frames 64_225_000"
     ),
@@ -174,6 +190,7 @@ def main_table() -> str:
 def leaderboard() -> str:
     """One line an agent, the best SPL on `val` first: success and SPL on each split, when, commit, how to repeat it."""
     lines: dict[Agent, dict[tuple[str, str], Row]] = {}
+    names: dict[tuple[int | None, int, str], str] = {}
     for row in wanted_rows("pointnav", parse(f"metric=success|spl split={'|'.join(EPISODE_FAMILIES)} sample=|True")):
         params = row["params"]
         if params.get("renderer", "raycast") == "raycast" and not {"camera_height", "hfov_deg"} & params.keys():
@@ -181,8 +198,13 @@ def leaderboard() -> str:
             if params.get("look_around") and params.get("frames"):  # reference agents are told apart by name
                 notes.append("looks around")
             kind = ", ".join(notes)
-            agent = params["agent"], params.get("frames"), params.get("seed") or 0, kind
-            lines.setdefault(agent, {})[params["split"], row["metric"]] = row
+            # Rows of a policy without a hash are those of the same frames, seed, encoder and sensors.
+            trained = params.get("frames"), params.get("seed") or 0, kind
+            if params.get("policy_sha256"):
+                names[trained] = params["agent"]
+            lines.setdefault((params["agent"], *trained), {})[params["split"], row["metric"]] = row
+    for agent in [agent for agent in lines if agent[0] == "learned" and agent[1:] in names]:
+        lines[names[agent[1:]], *agent[1:]] = lines.pop(agent) | lines[names[agent[1:]], *agent[1:]]
     if not lines:
         return "No figures yet.\n"
     best = sorted(lines.items(), key=lambda line: -line[1].get(("val", "spl"), {"value": 0.0})["value"])
@@ -208,12 +230,40 @@ def _agent_line(agent: Agent, found: dict[tuple[str, str], Row], splits: list[st
 def newest(figure: Figure) -> Row | None:
     """The last row that meets the conditions."""
     found = wanted_rows(figure.benchmark, parse(figure.conditions))
+    if figure.policy:
+        digest, former = bundled_sha256(figure.policy), parse(figure.without_hash)
+        found = [
+            row
+            for row in found
+            if (
+                row["params"]["policy_sha256"] == digest if "policy_sha256" in row["params"] else is_wanted(row, former)
+            )
+        ]
     return found[-1] if found else None
 
 
+def bundled_sha256(policy: str) -> str:
+    """The first digits of a bundled policy's SHA-256, from assets/MANIFEST.toml."""
+    manifest = tomllib.loads((ASSETS / "MANIFEST.toml").read_text(encoding="utf-8"))
+    return manifest[f"policies/{policy}/{WEIGHTS}"]["sha256"][:HASH_DIGITS]
+
+
 def wanted_rows(benchmark: str, wanted: dict[str, list[str]]) -> list[Row]:
-    """The newest rows of a benchmark that have one of the values wanted of each parameter, metric and machine."""
-    return [row for row in rows_of(benchmark) if is_wanted(row, wanted)]
+    """The newest rows of a benchmark with one of the wanted values of each parameter, metric and machine.
+
+    Agents and sensors have their current names, also in rows with names of version 0.0.
+    """
+    return [row for row in map(_renamed, rows_of(benchmark)) if is_wanted(row, wanted)]
+
+
+def _renamed(row: Row) -> Row:
+    """A row with current names of agent and sensors."""
+    params = dict(row["params"])
+    if "agent" in params:
+        params["agent"] = AGENTS.get(params["agent"], params["agent"])
+    if "agent" in params and "sensors" in params:
+        params["sensors"] = "+".join(SENSORS.get(name, name) for name in params["sensors"].split("+"))
+    return {**row, "params": params}
 
 
 def is_wanted(row: Row, wanted: dict[str, list[str]]) -> bool:

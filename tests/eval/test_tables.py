@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from batchnav.report import results
-from eval.publish import tables
+from eval.publish import summary, tables
 
 STAMP = {"machine": "NVIDIA H200", "commit": "1234567", "date": "2026-11-21"}
 H200, CPU = "NVIDIA H200", "CPU: Some(R) Processor @ 2.50GHz, 2 cores"
@@ -65,7 +65,7 @@ def test_agents_under_other_conditions_have_lines_of_their_own(files):
 
 def test_episode_metrics_other_tasks_are_no_shares(files):
     write("flee", ("distance_from_start", 8.185, {"agent": "oracle", "split": "val"}, {"low": 7.459, "high": 8.910}))
-    assert lines("flee")[2] == "| oracle | val | **8.185** (7.459–8.910) | 1234567 |"
+    assert lines("flee")[2] == "| shortest_path | val | **8.185** (7.459–8.910) | 1234567 |"  # its current name
 
 
 def test_training_says_the_minibatch_and_the_share(files):
@@ -122,6 +122,31 @@ def test_the_leaderboard_has_a_line_an_agent_and_says_how(files):
         "--scenes.houses 48 --ppo.minibatches 8 --ppo.total-frames 2750000 --seed 1` |",
         "| greedy |  | 0.040, 0.040 |  | 2026-11-21 | 1234567 | `batchnav evaluate greedy` |",
     ]
+
+
+def test_a_policy_is_found_by_its_hash_and_in_older_rows_by_its_training(files):
+    def measured(spl, **params):
+        params = {"split": "val", "episodes": 200, "sample": True, "renderer": "raycast", **params}
+        write("pointnav", ("spl", spl, params, {}))
+
+    trained = {"frames": 165_019_648, "seed": 7}
+    measured(0.5, agent="learned", **trained)
+    assert summary.newest(summary.CLAIMS[1].ours)["value"] == 0.5
+    digest = summary.bundled_sha256("pointnav_h200")
+    measured(0.6, agent="pointnav_h200", policy_sha256=digest, frames=1, seed=0)
+    measured(0.7, agent="other", policy_sha256="0" * 16, **trained)
+    assert summary.newest(summary.CLAIMS[1].ours)["value"] == 0.6
+
+
+def test_rows_with_and_without_a_hash_share_a_line(files):
+    def measured(split, spl, **params):
+        write("pointnav", ("spl", spl, {"split": split, "episodes": 200, "frames": 1000, "seed": 7, **params}, {}))
+
+    measured("val", 0.5, agent="learned")
+    measured("test", 0.6, agent="learned")
+    measured("val", 0.7, agent="mine", policy_sha256="0" * 16)
+    (line,) = tables.made("leaderboard", "").splitlines()[2:]
+    assert line.startswith("| mine | 1,000 | 0.700 | 0.600 |")
 
 
 def test_the_main_table_rounds_and_names_peers(files):
