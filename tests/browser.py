@@ -6,7 +6,7 @@ import json
 import subprocess
 import time
 
-from websockets.sync import client  # comes with viser
+import pytest
 
 FLAGS = (
     "--headless", "--no-sandbox", "--no-first-run", "--disable-background-networking", "--disable-component-update",
@@ -65,9 +65,13 @@ def browser(folder):
             assert time.monotonic() < until and process.poll() is None, "chromium does not start"
             time.sleep(0.1)
         port, path = told.read_text().split("\n")[:2]
-        with client.connect(f"ws://127.0.0.1:{port}{path}", max_size=None) as whole:
+        with pytest.importorskip("websockets.sync.client").connect(
+            f"ws://127.0.0.1:{port}{path}", max_size=None
+        ) as whole:
             target = Page(whole).call("Target.createTarget", url="about:blank")["targetId"]
-            with client.connect(f"ws://127.0.0.1:{port}/devtools/page/{target}", max_size=None) as socket:
+            with pytest.importorskip("websockets.sync.client").connect(
+                f"ws://127.0.0.1:{port}/devtools/page/{target}", max_size=None
+            ) as socket:
                 yield Page(socket)
     finally:
         process.kill()

@@ -1,7 +1,5 @@
 """docs/notebooks/first_agent.ipynb runs from top to bottom, cut short, and shows its pictures."""
 
-import nbclient
-import nbformat
 import pytest
 
 from tests.pages import ROOT
@@ -12,6 +10,7 @@ SHORT = "frames, houses, episodes = 4096, 2, 8"
 
 @pytest.mark.slow
 def test_the_notebook_runs(tmp_path, monkeypatch):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     (parameters,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ()))

@@ -84,8 +84,12 @@ def play(page: Path, found: list[Block], folder: Path) -> None:
 
 
 def run_shell(command: str) -> tuple[str, str, int]:
-    """Output, errors and exit status of shell lines; what they have started ends with the test that waits in vain."""
-    shell = ["bash", "-euo", "pipefail", "-c", command]
+    """Output, errors and exit status of shell lines. A test that times out ends all processes that they started.
+
+    `batchnav` is the running interpreter's, which need not be installed on PATH.
+    """
+    ours = f'batchnav() {{ {shlex.quote(sys.executable)} -m batchnav "$@"; }}'
+    shell = ["bash", "-euo", "pipefail", "-c", f"{ours}\n{command}"]
     pipe = subprocess.PIPE
     with subprocess.Popen(shell, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
         try:

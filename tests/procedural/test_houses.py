@@ -6,8 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-from embreex.mesh_construction import TriangleMesh as EmbreeMesh
-from embreex.rtcore_scene import EmbreeScene
 
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.navmesh import NavMesh
@@ -110,8 +108,8 @@ def test_plans_have_the_promised_sizes():
 def test_no_ray_from_inside_escapes_and_none_meets_a_back(houses):
     random = np.random.default_rng(0)
     for seed, mesh in houses.items():
-        scene = EmbreeScene()
-        EmbreeMesh(scene, mesh.vertices[mesh.faces])
+        scene = pytest.importorskip("embreex.rtcore_scene").EmbreeScene()
+        pytest.importorskip("embreex.mesh_construction").TriangleMesh(scene, mesh.vertices[mesh.faces])
         points = np.repeat(np.array(room_points(make_plan(seed)[0]), np.float32), 4000, axis=0)
         direction = random.normal(size=points.shape).astype(np.float32)
         hit = scene.run(points, direction, output=1)["primID"]
