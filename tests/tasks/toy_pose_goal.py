@@ -1,0 +1,39 @@
+"""A toy task: go to a pose, given by a picture taken there, and stop with its heading. One file and one line."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from batchnav.tasks import TASKS
+from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
+
+SUCCESS_ANGLE = math.radians(25.0)
+
+
+@dataclass(frozen=True)
+class PoseGoalConfig(GoalTaskConfig):
+    """The toy task."""
+
+
+class PoseGoal(GoalTask):
+    """Goal headings are multiples of a radian, by number of the episode and of the agent."""
+
+    Config = PoseGoalConfig
+    title = "Pose goal"
+    optional = frozenset({"goal_heading"})
+    goal_images: ClassVar = {"goal_depth": "depth"}
+    success_angle = SUCCESS_ANGLE
+
+    def __init__(self, sim, config, episodes=None):
+        super().__init__(sim, config, episodes)
+        self._agents = torch.arange(sim.num_envs, device=sim.device)
+
+    def sample_episodes(self) -> None:
+        """Start and goal as in PointNav, and a heading."""
+        self.sample_pairs()
+        self.next_episode.goal_heading.copy_((self.sim.bodies.episode + 1 + self._agents) % 7 - 3.0)
+
+
+TASKS["pose_goal"] = PoseGoal
