@@ -1,17 +1,29 @@
 """The task's formulas against hand-computed values."""
 
+import doctest
 import math
 
 import numpy as np
 import pytest
 
 from batchnav.sim.bodies import collided
+from batchnav.tasks import formulas
 from batchnav.tasks.episode_sampling import keep_detour
 from batchnav.tasks.formulas import goal_in_agent_frame, path_efficiency, soft_spl, spl, step_reward
 
 F = np.float32
 ROUNDING = 1e-6
 """Relative error of a few float32 operations."""
+
+
+def test_worked_numbers_of_the_docstrings():
+    tests = [
+        doctest.DocTestParser().get_doctest(function.__doc__, vars(formulas).copy(), name, formulas.__file__, 0)
+        for name, function in vars(formulas).items()
+        if name in ("spl", "soft_spl", "step_reward")
+    ]
+    results = [doctest.DocTestRunner().run(test) for test in tests]
+    assert [result.failed for result in results] == [0, 0, 0] and all(result.attempted > 1 for result in results)
 
 
 def test_spl_is_the_ratio_of_shortest_to_walked():
