@@ -1,1 +1,1 @@
-"""CartPole, the smallest environment: `plain.py` is to be read first."""
+"""CartPole, the smallest environment. Read `plain.py` first."""

@@ -11,12 +11,14 @@ from batchnav.ppo.config import PPOConfig
 
 @dataclass(frozen=True)
 class CartPoleRun:
-    """One training run on CartPole."""
+    """Training run on CartPole."""
 
     policy: PolicyConfig = field(default_factory=lambda: PolicyConfig(lstm_layers=0, hidden_size=64))
     ppo: PPOConfig = field(default_factory=lambda: PPOConfig(num_envs=64, timeout_bootstrap=True))
     device: str = "auto"
+    """Device: "cpu", "cuda", or "auto" for a GPU if there is one."""
     seed: int = 0
+    """Seed of initial weights, starts and action sampling."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""

@@ -1,4 +1,4 @@
-"""CartPole as a `VecEnv`: the tensors, and which kernel of `step` runs on them."""
+"""CartPole as a `VecEnv`: owns the tensors and runs the kernels of `step` on them."""
 
 from __future__ import annotations
 
@@ -23,33 +23,39 @@ from batchnav.runtime.kernels.launch import BoundKernel, launch
 from batchnav.types import Observation
 
 FEW = 1024
-"""Up to this many environments the CPU steps them in one thread."""
+"""Largest number of environments that the CPU steps in one thread."""
 MAX_ENVS = 2**28 - 1
-"""Kernels count environments, and the vectors of four in their records, in an int32."""
+"""Largest number of environments: kernels index them, and the four-vectors of their records, with int32."""
 
 
 class CartPoleEnv(VectorEnv):
-    """`num_envs` CartPole-v1 environments in one, on torch tensors: a `batchnav.types.VecEnv`.
+    """Batch of `num_envs` CartPole-v1 environments on torch tensors: a `batchnav.types.VecEnv`.
 
     Observations f32 [N, 4] (position, velocity, angle, angular velocity), actions i64 or u8 [N] (0 left, 1 right),
     reward 1 at every step. An ended episode restarts in the same step; then `info["_episode"]` is set,
-    `info["episode"]` holds its "return" and "steps", and `info["final_obs"]` the observation in which it ended
-    (`EpisodeInfo`: made when read). As in Gymnasium, an episode that fails at its 500th step is terminated and
-    truncated.
+    `info["episode"]` holds its "return" and "steps", and `info["final_obs"]` its final observation (`EpisodeInfo`
+    fills them when they are read). An episode that fails at its 500th step is both terminated and truncated, as in
+    Gymnasium.
 
-    The tensors returned are the environment's own: valid until the next call, not to be written to. It is made reset.
-    ArgumentError from every method once it is closed.
+    Returned tensors belong to the environment: they are valid until the next call and must not be written. A new
+    environment is reset. Every method raises ArgumentError after `close`.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's name)
     storage: Mapping[str, torch.dtype] = MappingProxyType({"observation": torch.float32})
     __reduce_ex__ = refuse_copies
     capturable = False
-    """A graph can hold steps and the reading of their info, as a test does. A learner's whole rollout in one graph is
-    untried."""
+    """False: a CUDA graph can hold steps and the reading of their info; a learner's rollout in a graph is untested."""
 
     def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0, block: int = 256):
-        """`block`: carts per block, on CUDA its threads. ArgumentError and DeviceError as for every argument."""
+        """Make the environments. ArgumentError or DeviceError for an argument that does not fit.
+
+        Args:
+            num_envs: number of environments.
+            device: "cpu", "cuda" or another torch device.
+            seed: seed of the starts.
+            block: carts per block; on CUDA a block's threads.
+        """
         num_envs, seed = check_int("num_envs", num_envs, 1, MAX_ENVS), check_seed(seed)
         block = check_int("block", block, 1, MAX_BLOCK)
         self.num_envs, self.device, self.block = num_envs, resolve_device(device), block
@@ -81,10 +87,10 @@ class CartPoleEnv(VectorEnv):
         self._restart()
 
     def _bind(self) -> None:
-        """Prepare what the kernels take, once: views of the tensors and, on CUDA, the laid-out launch."""
+        """Prepare the kernels' arguments once: views of the tensors and, on CUDA, a bound launch."""
         self.kernel_carts = view(self.carts)
         if self.device.type == "cuda":
-            # A launch for each type of actions. That for single bytes is laid out when first used, since it compiles.
+            # One launch per type of actions; that for u8 is bound at its first use, since it compiles a kernel.
             self._step_cuda = {torch.int64: self._bind_step(torch.int64)}
             self._backward = 0
 
@@ -93,11 +99,11 @@ class CartPoleEnv(VectorEnv):
         return BoundKernel(step_cuda, self.num_envs, actions, 0, self.kernel_carts, block=self.block, overlap=True)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[torch.Tensor, Mapping]:
-        """Start all episodes anew: observation, info. With a seed the run starts over; without, it goes on."""
+        """Start new episodes: observation, info. A seed restarts the random sequence; without one it continues."""
         self.check_open()
         clock = self.carts.clock
         if seed is None:
-            clock.add_(WINDOW).bitwise_and_(-WINDOW)  # the next window's beginning: starts that nobody had
+            clock.add_(WINDOW).bitwise_and_(-WINDOW)  # the start of the next window, whose starts are unused
         else:
             self.carts = self.carts._replace(seed=check_seed(seed))
             clock.zero_()
@@ -106,11 +112,14 @@ class CartPoleEnv(VectorEnv):
         return self.carts.state, self._info
 
     def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Mapping]:
-        """Actions i64 [N], or u8 [N], which saves moving 7 bytes -> observation, reward, terminated, truncated, info.
+        """Step all environments: observation, reward, terminated, truncated, info.
 
-        An action other than 0 and 1 pushes left, as in Gymnasium's vector environment, and raises ArgumentError. The
-        CPU raises it at once. CUDA's host would have to wait for the actions to look at them; there the kernel leaves a
-        note, and whichever step or `between_rollouts` finds it raises.
+        An action other than 0 and 1 pushes left, as in Gymnasium's vector environment, and raises ArgumentError: on the
+        CPU at once; on CUDA the kernel sets a flag, and a later step or `between_rollouts` raises, which avoids a
+        synchronisation.
+
+        Args:
+            actions: i64 [N], or u8 [N], which moves 7 bytes less per cart.
         """
         self.check_open()
         action_type = torch.uint8 if getattr(actions, "dtype", None) is torch.uint8 else torch.int64
@@ -126,9 +135,9 @@ class CartPoleEnv(VectorEnv):
                 self._step_cuda[actions.dtype] = self._bind_step(actions.dtype)
             step = self._step_cuda[actions.dtype]
             step.change(0, actions.data_ptr())
-            # The direction matters for speed only. A graph keeps the directions of its recording, so it goes on
-            # alternating if it has an even number of steps. The direction cannot follow from the clock: a block reads
-            # its own clock, and which one that is depends on the direction.
+            # The direction matters for speed only. A graph repeats the directions of its recording, so they keep
+            # alternating if it has an even number of steps. They cannot be computed from the clock: the index of a
+            # block's clock depends on the direction.
             step.change(1, self._backward)
             step()
             self._backward = 1 - self._backward
@@ -141,19 +150,19 @@ class CartPoleEnv(VectorEnv):
     def _report_invalid(self) -> None:
         environment, self._invalid[0] = int(self._invalid[0]) - 1, 0
         raise ArgumentError(
-            f"actions: found an unknown one for environment {environment}, expected 0 (left) or 1 (right)"
+            f"actions: found an unknown action for environment {environment}, expected 0 (left) or 1 (right)"
         )
 
     def observe_into(self, out: Observation | None) -> None:
-        """Changes nothing: the observation is the state itself, so `step` goes on returning that."""
+        """No effect: the observation is the state itself, which `step` continues to return."""
         self.check_open()
 
     def settle(self) -> None:
-        """Changes nothing: all kernels run on torch's current stream."""
+        """No effect: all kernels run on torch's current stream."""
         self.check_open()
 
     def between_rollouts(self) -> dict[str, float]:
-        """No figures: {}. ArgumentError where a kernel has noted an invalid action, be it launched by a graph."""
+        """Empty dict. ArgumentError after an invalid action, also one in a replayed graph."""
         self.check_open()
         if self._invalid[0]:
             self._report_invalid()
@@ -163,9 +172,9 @@ class CartPoleEnv(VectorEnv):
         carts = self.carts
         for tensor in (carts.terminated, carts.truncated, carts.timed_out, carts.count):
             tensor.zero_()
-        self._draw_starts()
+        self._write_starts()
 
-    def _draw_starts(self) -> None:
+    def _write_starts(self) -> None:
         if self.device.type == "cuda":
             launch(restart_cuda, self.num_envs, self.kernel_carts)
         else:
@@ -182,7 +191,7 @@ class CartPoleEnv(VectorEnv):
         self.carts.began.copy_(self.carts.clock[0].to(torch.int16) - steps)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Everything that the next step depends on, copied."""
+        """Copies of all tensors that the next step depends on."""
         self.check_open()
         carts = self.carts
         return {
@@ -191,7 +200,7 @@ class CartPoleEnv(VectorEnv):
         }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """Continue exactly from `state_dict`'s result. CheckpointError where it is not one of this environment."""
+        """Continue exactly from the result of `state_dict`. CheckpointError for a state of other shapes or types."""
         expected = self.state_dict()
         for name, tensor in expected.items():
             found = state.get(name)
@@ -205,10 +214,10 @@ class CartPoleEnv(VectorEnv):
         self._bind()
 
     def close_extras(self, **kwargs) -> None:
-        """Let go of the tensors; `close` calls it, once."""
+        """Release the tensors; `close` calls this once."""
         for name in ("carts", "kernel_carts", "_reward", "_info", "_step_cuda"):
             self.__dict__.pop(name, None)
 
     def check_open(self) -> None:
-        """ArgumentError where it is closed."""
+        """ArgumentError after `close`."""
         check_open(self)

@@ -1,9 +1,9 @@
-"""What CartPole's ended episodes leave: a list while steps run, tensors by environment when somebody reads them.
+"""Results of ended CartPole episodes: compact records during steps, tensors by environment when they are read.
 
-A random agent's step ends the episode of one cart in 22. If final state and length went to the cart's own rows of two
-[N] tensors, memory would move 32 bytes for each, most of them for nothing, and all carts would need a flag that says
-which rows are new. Instead a step writes records of exactly 32 bytes, packed from the first row of each block of carts,
-and how many they are. `EpisodeInfo` spreads them out when it is read.
+In a step of a random agent one cart in 22 ends its episode. Writing final state and length to rows of two [N] tensors
+would move 32 bytes of memory for each value, and all carts would need a flag for new rows. Instead a step writes
+records of exactly 32 bytes, packed from the first row of each block of carts, and their number. `EpisodeInfo` scatters
+them to environments when it is read.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _FIRST, _SECOND_HALF, _UNUSED = np.int32(0), np.int32(4), np.float32(0.0)
 
 
 class LastEpisodes(NamedTuple):
-    """By environment; the last two are meaningful where the first is set."""
+    """Results of the last step by environment; final state and length are valid where `ended` is set."""
 
     ended: torch.Tensor
     """bool [N]: an episode ended in the last step."""
     final_state: torch.Tensor
-    """f32 [N, 4]: the state in which it ended."""
+    """f32 [N, 4]: final state of the episode."""
     final_steps: torch.Tensor
-    """f32 [N]: its length, which is its return too."""
+    """f32 [N]: length of the episode, which is also its return."""
 
     @classmethod
     def none(cls, num_envs: int, device: torch.device) -> LastEpisodes:
-        """Of environments that have not stepped yet."""
+        """Results before the first step: no episode has ended."""
         return cls(
             torch.zeros(num_envs, dtype=torch.bool, device=device),
             torch.zeros(num_envs, 4, device=device),
@@ -44,7 +44,7 @@ class LastEpisodes(NamedTuple):
         )
 
     def named(self) -> dict[str, Any]:
-        """As Gymnasium names them."""
+        """The tensors by Gymnasium's names."""
         episode = {"return": self.final_steps, "steps": self.final_steps}
         return {
             "episode": episode, "_episode": self.ended, "final_obs": self.final_state, "_final_obs": self.ended,
@@ -53,14 +53,14 @@ class LastEpisodes(NamedTuple):
 
 @inline_function
 def write_record(row, place, cart, steps, record_out):
-    """Row of the record: final state and length of the episode of its block's cart number `place`."""
+    """Write a row of the record: final state and length of the episode of cart `place` of the block."""
     store4(record_out, row, _FIRST, cart)
     store4(record_out, row, _SECOND_HALF, (np.float32(steps), np.float32(place), _UNUSED, _UNUSED))
 
 
 @inline_function
 def read_record(row, first, record, last_out):
-    """Copy a record of the block whose first environment is `first` to the environment's own row."""
+    """Copy a record of the block that begins at environment `first` to the row of its environment."""
     steps, place, _, _ = load4(record, row, _SECOND_HALF)
     i = np.int32(first + np.int32(place))
     store4(last_out.final_state, i, _FIRST, load4(record, row, _FIRST))
@@ -69,7 +69,7 @@ def read_record(row, first, record, last_out):
 
 @cpu_function
 def spread_cpu(carts, last_out):
-    """Fill in `last_out`, in one thread: there is little to do."""
+    """Fill `last_out`, in one thread, since the work is small."""
     for i in range(len(carts.began)):
         last_out.ended[i] = carts.terminated[i] | carts.truncated[i]
     for b in range(len(carts.count)):
@@ -80,7 +80,7 @@ def spread_cpu(carts, last_out):
 
 @cuda_kernel
 def spread_cuda(carts, last_out):
-    """Fill in `last_out`: each thread its environment's flag, and a record, if there are so many."""
+    """Fill `last_out`: each thread writes the flag of its environment and at most one record of its block."""
     thread, i = np.int32(cuda.threadIdx.x), np.int32(cuda.grid(1))
     if i < len(carts.began):
         last_out.ended[i] = carts.terminated[i] | carts.truncated[i]
@@ -91,8 +91,8 @@ def spread_cuda(carts, last_out):
 class EpisodeInfo(Mapping):
     """`info` of the last step: "episode", "_episode", "final_obs" and "_final_obs", as `CartPoleEnv` describes them.
 
-    The tensors are filled in when the first of them is read, once per step: where none is read, nothing is paid. A CUDA
-    graph that records a step has to record the reading as well, since a replay calls neither.
+    The tensors are filled when the first of them is read, once per step, so that unread results cost nothing. A CUDA
+    graph that records a step must record the reading too, since a replay calls no Python code.
     """
 
     def __init__(self, carts: Carts):
@@ -101,7 +101,7 @@ class EpisodeInfo(Mapping):
         self._named, self._filled = self._last.named(), False
 
     def expire(self) -> None:
-        """A step was taken."""
+        """Mark the tensors as outdated, after a step."""
         self._filled = False
 
     def __getitem__(self, name: str) -> Any:
@@ -119,7 +119,7 @@ class EpisodeInfo(Mapping):
         return functools.partial(spread_cpu, carts, last)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._named  # Mapping's own would read it
+        return name in self._named  # that of `Mapping` would read the value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._named)

@@ -1,4 +1,4 @@
-"""One cart and its pole: scalars in, scalars out, for CPU and GPU alike."""
+"""Physics of one cart and its pole: functions of scalars, for CPU and GPU."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ GRAVITY = 9.8
 CART_MASS = 1.0
 POLE_MASS = 0.1
 HALF_LENGTH = 0.5
-"""From the joint to the pole's centre of mass: half its length."""
+"""Distance from the joint to the pole's centre of mass, half its length, metres."""
 FORCE = 10.0
 TIME_STEP = 0.02
 MAX_POSITION = 2.4
 MAX_ANGLE = math.radians(12.0)
 MAX_STEPS = 500
 START_RANGE = 0.05
-"""An episode starts with each of its four values uniform in [-this, this)."""
+"""Each of the four values of a start state is uniform in [-START_RANGE, START_RANGE)."""
 WINDOW_BITS = 3
 WINDOW = 1 << WINDOW_BITS
-"""Steps that share a start: at most as many as the shortest episode has, which is eight pushes to one side."""
+"""Steps that share a start state: the length of the shortest episode, which is eight pushes to one side."""
 
 # Kernels compute in float32; a plain Python float among the operands would make it float64.
 _GRAVITY, _TIME_STEP = np.float32(GRAVITY), np.float32(TIME_STEP)
@@ -41,10 +41,10 @@ _COS4, _COS6, _COS8 = np.float32(1 / 24), np.float32(-1 / 720), np.float32(1 / 4
 
 @exact_function
 def sin_cos(angle):
-    """Sine and cosine of a small angle by their Taylor series, to float32's precision for |angle| < 0.45.
+    """Sine and cosine by their Taylor series, to float32's precision for |angle| < 0.45.
 
-    A running episode has |angle| <= 0.21. This is cheaper than a library call, vectorises on the CPU, and is more
-    exact than the GPU's fast sine (1e-9 against 5e-7).
+    A running episode has |angle| <= 0.21. The series is cheaper than a library call, vectorises on the CPU, and has an
+    error of 1e-9, where the GPU's fast sine has 5e-7.
     """
     square = angle * angle
     sine = angle * (_ONE + square * (_SIN3 + square * (_SIN5 + square * _SIN7)))
@@ -56,8 +56,8 @@ def sin_cos(angle):
 def push(cart, right):
     """Push one cart right or left for a time step: (position, velocity, angle, spin) -> the next four.
 
-    Explicit Euler, as Gymnasium does it; equations of Florian, "Correct equations for the dynamics of the cart-pole
-    system" (2005), without friction. In float32; Gymnasium's float64 differs by less than 1e-6.
+    Explicit Euler integration, as in Gymnasium, of the equations of Florian, "Correct equations for the dynamics of the
+    cart-pole system" (2005), without friction. In float32; Gymnasium's float64 differs by less than 1e-6.
     """
     position, velocity, angle, spin = cart
     sine, cosine = sin_cos(angle)
@@ -74,16 +74,16 @@ def push(cart, right):
 
 @exact_function
 def has_failed(cart):
-    """Whether the cart has left the track or the pole leans too far."""
+    """True where the cart has left the track or the pole leans too far."""
     return (abs(cart[0]) > _MAX_POSITION) | (abs(cart[2]) > _MAX_ANGLE)
 
 
 @exact_function
 def start(seed, environment, clock):
-    """The state of an episode whose first step begins at this time: four numbers from one call of the generator.
+    """Start state of an episode whose first step begins at this time: four numbers from one call of the generator.
 
-    The same throughout a window. A state that was loaded may fail at once, and the next one loaded too: their episodes
-    can get the same start. And after 2**35 steps the starts repeat.
+    All steps of a window have the same start. Two loaded states that fail at once can therefore restart equally. Starts
+    repeat after 2**35 steps.
     """
     a, b, c, d = uniform4(seed, environment, clock >> _WINDOW_BITS, 0)
     return (
@@ -96,5 +96,5 @@ def start(seed, environment, clock):
 
 @inline_function
 def age(began, clock):
-    """Steps of an episode at this time; both are looked at modulo 2**16."""
+    """Steps of an episode at this time; both arguments count modulo 2**16."""
     return np.int32(np.int16(np.int32(clock) - np.int32(began)))

@@ -1,14 +1,14 @@
-"""CartPole, batched, in its plainest form. Read this first; `step` and `env` do the same several times as fast.
+"""Batched CartPole in its simplest form. Read this first; `step` and `env` do the same several times faster.
 
 A pole stands on a cart. Each step pushes the cart left or right; the episode ends when the pole leans too far or the
-cart leaves the track, at the latest after 500 steps. Then the next one starts within the same step.
+cart leaves the track, at the latest after 500 steps. The next episode starts within the same step.
 
-There are N carts, and one function that steps one of them, `step_cart`. On the CPU a loop over all cores calls it for
-each cart; on a GPU each cart has a thread that calls it once. Nothing is copied and nothing is allocated in a step.
+There are N carts, and one function that steps one of them, `step_cart`. On the CPU a parallel loop calls it for each
+cart; on a GPU each cart has a thread that calls it once. A step copies and allocates nothing.
 
-It shares the physics with the fast environment (`physics.push`, `has_failed`) and the random starts, which follow from
-seed, environment and time (`physics.start`). So on the CPU both give the same bits, and a test holds them to it. It
-checks no argument and gives no info.
+The fast environment has the same physics (`physics.push`, `has_failed`) and the same random starts, which are functions
+of seed, environment and time (`physics.start`). On the CPU both therefore give equal bits, which a test checks. This
+one checks no arguments and returns no info.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from batchnav.runtime.kernels.launch import launch
 
 
 class PlainCarts(NamedTuple):
-    """One row or element for each environment."""
+    """Tensors with one row or element per environment."""
 
     state: torch.Tensor
     """f32 [N, 4]: cart position (m), its velocity, pole angle (rad, 0 is upright), its velocity."""
@@ -48,7 +48,7 @@ def start_cart(i, seed, clock, carts_out):
 
 @inline_function
 def step_cart(i, action, seed, clock, carts_out):
-    """One step of environment i: push, judge, start anew where the episode has ended. `clock`: the time after it."""
+    """One step of environment i: push, check for the end, restart an ended episode. `clock` is the time after it."""
     state, steps = carts_out.state, carts_out.steps
     cart = push((state[i, 0], state[i, 1], state[i, 2], state[i, 3]), action == 1)
     state[i, 0], state[i, 1], state[i, 2], state[i, 3] = cart
@@ -90,7 +90,7 @@ def step_cuda(actions, seed, clock, carts_out):
 
 
 class PlainCartPole:
-    """`num_envs` carts on one device. The tensors returned are its own: valid until the next call."""
+    """Batch of `num_envs` carts on one device. Returned tensors are valid until the next call."""
 
     def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0):
         self.device = resolve_device(device)
@@ -101,9 +101,9 @@ class PlainCartPole:
         self.reset(seed=seed)
 
     def reset(self, *, seed: int | None = None) -> torch.Tensor:
-        """Start all episodes anew: observation f32 [N, 4]. With a seed the run starts over; without, it goes on."""
+        """Start new episodes: observation f32 [N, 4]. A seed restarts the random sequence; without one it continues."""
         if seed is None:
-            self.clock += WINDOW - self.clock % WINDOW  # to the next window, whose starts nobody has had
+            self.clock += WINDOW - self.clock % WINDOW  # to the next window, whose starts are unused
         else:
             self.seed, self.clock = seed, 0
         self._run(start_cpu, start_cuda)

@@ -1,15 +1,13 @@
-"""Many CartPole steps in one launch: the policy runs in the kernel too, and the state stays in the registers.
+"""Many CartPole steps in one launch: the policy runs inside the kernel, and the state stays in registers.
 
-`CartPoleEnv.step` reads and writes each cart's state at every step, since the next action comes from elsewhere. Where
-the policy is small enough to live in the kernel (random, or linear), a cart is loaded once, stepped K times, and stored
-once: this is the limit of the method, bounded by arithmetic instead of memory. The results are exactly those of `step`
-given the same actions.
+`CartPoleEnv.step` reads and writes each cart's state at every step, since the actions come from outside. If the policy
+fits into the kernel (random, or linear), a cart is loaded once, stepped K times and stored once. This is the limit of
+the method: arithmetic bounds its speed, not memory. The results equal those of `step` for the same actions.
 
-One matter remains. A random agent's episode lasts 22 steps, so at every step 1 cart in 22 starts anew, and of a GPU's
-32 threads that run in lock-step (a warp) three times out of four at least one does. The other 31 would wait for it to
-draw its numbers: some 80 instructions, more than the step itself takes. But the start is known ahead: it is the same
-for all steps of a window. So when a window begins, all threads draw their start together, whether it is needed or not,
-and a cart that starts anew only takes it.
+Restarts need care on a GPU. A random agent's episode lasts 22 steps, so at every step 1 cart in 22 restarts. A warp, 32
+threads in lock-step, has a restart in three of four steps. Its other threads would wait for some 80
+instructions that sample the start, more than the step itself takes. However, all steps of a window have the same start.
+All threads therefore sample their start together at the beginning of a window, and a restarting cart copies it.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from batchnav.runtime.kernels.launch import launch
 from batchnav.runtime.kernels.rng import philox
 
 LANES = 64
-"""Carts that one CPU thread steps side by side, so that the compiler can use vector instructions."""
+"""Carts that one CPU thread steps together, so that the compiler can use vector instructions."""
 BYTES_PER_TRAJECTORY_STEP = 16 + 1 + 1 + 1
 
 _FIRST, _ONE, _MAX_STEPS, _LANES = np.int32(0), np.int32(1), np.int32(MAX_STEPS), np.int32(LANES)
@@ -46,7 +44,7 @@ _BITS_STREAM, _LOW, _ZERO, _BIT = np.uint32(1), np.uint64(0xFFFFFFFF), np.float3
 
 
 class Trajectory(NamedTuple):
-    """What K steps saw and did, row k before row k + 1. The state after the last is the environment's."""
+    """Observations, actions and ends of K steps, in order. The environment holds the state after the last step."""
 
     observations: torch.Tensor
     """f32 [K, N, 4]: the state in which the action was taken."""
@@ -59,7 +57,7 @@ class Trajectory(NamedTuple):
 
     @classmethod
     def empty(cls, num_steps: int, num_envs: int, device: str | torch.device = "cpu") -> Trajectory:
-        """Room for a trajectory."""
+        """Uninitialised tensors for a trajectory."""
         shape = (num_steps, num_envs)
         return cls(
             torch.empty((*shape, 4), device=device),
@@ -69,7 +67,7 @@ class Trajectory(NamedTuple):
         )
 
     def flat(self) -> Trajectory:
-        """The same memory with one row per step and cart, as the kernels write it."""
+        """Views with one row per step and cart, for the kernels."""
         return Trajectory(*(field.reshape(-1, *field.shape[2:]) for field in self))
 
 
@@ -92,13 +90,13 @@ def _all_random_bits(seed, clock, bits_out):
 
 @inline_function
 def linear_action(weights, cart):
-    """Right where the weighted sum of the state is positive."""
+    """True (right) where the weighted sum of the state is positive."""
     return weights[0] * cart[0] + weights[1] * cart[1] + weights[2] * cart[2] + weights[3] * cart[3] > _ZERO
 
 
 @inline_function
 def roll_cart(i, clock, weights, num_steps, linear, write, carts_out, final_steps_out, trajectory_out):
-    """Step environment i `num_steps` times; writes the trajectory where there is room for one."""
+    """Step environment i `num_steps` times; write the trajectory if `write` is set."""
     seed, count, row = carts_out.seed, np.int32(len(carts_out.began)), np.int32(i)
     own = (_ZERO, _ZERO, _ZERO, _ZERO)
     if linear:
@@ -106,7 +104,7 @@ def roll_cart(i, clock, weights, num_steps, linear, write, carts_out, final_step
     cart = load4(carts_out.state, i, _FIRST)
     steps, final = age(carts_out.began[i], clock), final_steps_out[i]
     bits, phase = random_bits(seed, i, clock), np.int32(clock & _LAST_BIT)
-    ahead = cart  # the start of an episode that would begin after the step; drawn at the first
+    ahead = cart  # start of an episode that would begin after the step; sampled at the first step
     for k in range(num_steps):
         if k == 0 or np.int32((phase + k + 1) & _LAST_OF_WINDOW) == _FIRST:
             ahead = start(seed, i, clock + k + 1)
@@ -143,17 +141,17 @@ def roll_cuda(weights, num_steps, linear, write, carts_out, final_steps_out, tra
     clock = carts_out.clock[block]
     if i < len(carts_out.began):
         roll_cart(i, clock, weights, num_steps, linear, write, carts_out, final_steps_out, trajectory_out)
-    cuda.syncthreads()  # all have read the clock
+    cuda.syncthreads()  # all threads have read the clock
     if cuda.threadIdx.x == 0:
         carts_out.clock[block] = clock + num_steps
 
 
 @cpu_kernel
 def roll_cpu(weights, num_steps, linear, write, carts_out, final_steps_out, trajectory_out):
-    """Step every cart `num_steps` times, LANES carts side by side per thread.
+    """Step every cart `num_steps` times, LANES carts together per thread.
 
-    A CPU core works on 8 or 16 float32 at once, but only in plain loops without calls or jumps. So the loops over steps
-    and carts change places, and drawing starts gets a loop of its own.
+    A CPU core processes 8 or 16 float32 at once, but only in plain loops without calls or branches. The loop over carts
+    is therefore the inner one, and sampling starts has a separate loop.
     """
     count, clock = np.int32(len(carts_out.began)), carts_out.clock[0]
     for tile in prange((count + _LANES - _ONE) // _LANES):
@@ -165,16 +163,16 @@ def roll_cpu(weights, num_steps, linear, write, carts_out, final_steps_out, traj
 
 @inline_function
 def either(flag, yes, no):
-    """One of two values, both computed: a choice without a jump."""
+    """One of two computed values, without a branch."""
     return yes if flag != 0 else no
 
 
 @device_function
 def roll_tile(first, clock, weights, num_steps, linear, write, carts_out, final_steps_out, trajectory_out):
-    """Step environments first ... first + LANES - 1; see `roll_cpu`. Lanes past the last environment step along."""
+    """Step environments first to first + LANES - 1 (see `roll_cpu`); lanes past the last environment are unused."""
     count, seed, row = np.int32(len(carts_out.began)), carts_out.seed, first
     lanes = min(_LANES, count - first)
-    # One array per value: position x, velocity v, angle a, spin s; then the start that was drawn ahead; and so on.
+    # One array per value: position x, velocity v, angle a, spin s; then the start sampled in advance; and so on.
     x, v = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     a, s = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     start_x, start_v = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
@@ -227,14 +225,13 @@ def roll_tile(first, clock, weights, num_steps, linear, write, carts_out, final_
 
 
 class CartPoleRollout:
-    """Steps all of an environment's carts `num_steps` times per call, in one launch.
+    """Rollout that steps all carts of an environment `num_steps` times per call, in one launch.
 
-    The policy is random (bits of the counter-based generator, by seed, environment and the environment's clock), or
-    linear: `weights` f32 [N, 4] has a row for each environment, which pushes right where weights . state > 0. Another
-    row per cart makes one launch a search over N policies; `final_steps` f32 [N] has the length of the last episode
-    that each cart ended in a rollout.
+    The policy is random (bits of the counter-based generator, from seed, environment and clock) or linear: it pushes
+    right where weights . state > 0, with a row of `weights` f32 [N, 4] per environment. One launch evaluates N
+    policies if the rows differ. `final_steps` f32 [N] has the length of the last episode that each cart ended.
 
-    The environment's tensors are left as after `num_steps` steps, except for those of a single step (flags, info).
+    Afterwards the environment's tensors are those after `num_steps` steps, except for the flags and the info.
     """
 
     def __init__(
@@ -254,14 +251,14 @@ class CartPoleRollout:
         self.env, self.num_steps = env, num_steps
         self.final_steps = torch.zeros(env.num_envs, device=env.device)
         self._linear, self._write = weights is not None, trajectory is not None
-        # numba's launch takes no empty arrays
+        # numba's launch accepts no empty arrays
         self._weights = view(weights if self._linear else torch.zeros((1, 4), device=env.device))
         self._final_steps = view(self.final_steps)
         written = Trajectory.empty(1, 1, env.device) if trajectory is None else trajectory
         self._trajectory = view(written.flat())
 
     def __call__(self) -> None:
-        """Take the steps; on CUDA, on torch's current stream. ArgumentError where the environment is closed."""
+        """Take the steps; on CUDA, on torch's current stream. ArgumentError for a closed environment."""
         env = self.env
         env.check_open()
         args = (
@@ -274,7 +271,7 @@ class CartPoleRollout:
             roll_cpu(*args)
 
     def random_actions(self, clock: int) -> torch.Tensor:
-        """What the random policy does at step `clock`: i64 [N] on the CPU. For checks."""
+        """Actions i64 [N] of the random policy at step `clock`, on the CPU, for checks."""
         bits = np.empty(self.env.num_envs, np.int64)
         _all_random_bits(self.env.carts.seed, clock - clock % 32, bits)
         return (torch.from_numpy(bits) >> (clock % 32)) & 1

@@ -1,4 +1,4 @@
-"""How good a CartPole policy is."""
+"""Score of a CartPole policy: its mean return."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.physics import MAX_STEPS
 
 SOLVED = 475.0
-"""The mean return from which on Gymnasium calls CartPole-v1 solved."""
+"""Mean return at which Gymnasium counts CartPole-v1 as solved."""
 
 
 @torch.no_grad()
 def mean_return(policy: Any, env: CartPoleEnv) -> float:
-    """Play one episode per environment, always with the likeliest action.
+    """Mean return of one episode per environment, with the most probable action at every step.
 
-    `policy`: an `ActorCritic` without memory, on the environment's device.
+    `policy` is an `ActorCritic` without memory, on the environment's device.
     """
     (observation, _), memory = env.reset(), policy.initial_state(env.num_envs, env.device)
     total, running = torch.zeros(env.num_envs, device=env.device), env.steps == 0

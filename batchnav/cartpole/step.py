@@ -1,34 +1,32 @@
-"""CartPole's step, made fast: the place to learn how the others work. `plain` does the same and is to be read first.
+"""Fast CartPole step, an introduction to the project's kernels. `plain` computes the same; read it first.
 
-One step is some forty multiplications and additions. Python needs microseconds for it, nearly all of them for being
-Python; a GPU does thousands of steps in the time it takes to ask it for one. So everything here is about asking once
-for all carts, and about moving no byte that can stay where it is:
+One step is some forty multiplications and additions. Python needs microseconds for it, nearly all of them overhead; a
+GPU computes thousands of steps in the time of one kernel launch. The kernels therefore step all carts in one launch and
+move as few bytes as possible:
 
 1. The state of all N carts is one array of N rows of four float32, 16 bytes: one memory access reads or writes a row.
    The same array is the observation; nothing is copied.
-2. One GPU thread steps one cart (`step_cart`). On the CPU blocks of carts are spread over all cores, and a core pushes
-   8 or 16 carts at once (`push_carts`). The physics is the same function (`physics.push`).
-3. An episode that ends starts anew within the same step. Its start comes from a counter-based generator, a function of
-   (seed, environment, time), so there is no generator's state to load and store, and a run is the same whatever the
-   number of threads. Why the time, and not the episode's number? Each cart would have to keep its number in memory,
-   while the time is the same for all: each block of carts keeps one `clock`. And no episode is shorter than eight
-   steps, so the eight steps of a window (`WINDOW`) can share a start: no cart needs it twice.
-4. What is rarely needed is rarely touched. In a random agent's step one cart in 22 ends its episode, and only for those
-   a block writes how and after how many steps. It writes them as a list: a GPU's memory moves 32 bytes at the least, so
-   one number here and one there cost as much as eight in a row. Where somebody reads `info`, the lists are spread out
-   by environment (`episodes`). That a cart had its 500th step is written only by blocks in which one had it in this
-   step, or in the step before, whose note has to go.
-5. What does not change is not touched: the reward is 1 at every step, so it is written once, for ever. An episode's age
-   changes at every step, but the time when it began does not; so that time is what is kept.
-6. What lies near is taken first. More carts than the GPU's cache holds push one another out of it; if every step went
-   from the first to the last, it would find none of them. So steps go back and forth: each begins with the carts that
-   the last one ended with.
-7. No pause between steps, on GPUs that can do it: a kernel is launched while the one before still runs. Its first
-   blocks are set up, and wait (`wait_for_predecessor`) just before they read what the other writes.
+2. One GPU thread steps one cart (`step_cart`). On the CPU all cores share the blocks of carts, and a core pushes 8 or
+   16 carts at once (`push_carts`). The physics is one function for both (`physics.push`).
+3. An ended episode restarts within the same step. Its start comes from a counter-based generator, a function of (seed,
+   environment, time): there is no generator state to load and store, and results do not depend on the number of
+   threads. The counter is the time and not the number of the episode, since each cart would have to store its number,
+   while a block of carts shares one `clock`. No episode is shorter than eight steps, so all eight steps of a window
+   (`WINDOW`) can have the same start: no cart needs it twice.
+4. Rare results are written rarely. In a step of a random agent one cart in 22 ends its episode, and a block writes
+   final state and length for these carts only. They are packed: GPU memory moves at least 32 bytes at a time, so scattered
+   numbers cost as much as eight in a row. `episodes` scatters them to environments when `info` is read. Truncation is
+   written only in blocks with a 500th step in this step, or in the previous one, whose flag must be cleared.
+5. Constant values are not written again: the reward is 1 at every step and is written once. The age of an episode
+   changes at every step, but the time of its start does not, so the start is stored.
+6. Cached carts are stepped first. If there are more carts than the GPU's cache holds, steps that always went from the
+   first to the last cart would find none of them in the cache. Steps alternate in direction: each begins with the carts
+   that the previous one ended with.
+7. Steps overlap on GPUs that support it: a kernel is launched while the previous one still runs. Its first blocks are
+   set up and wait (`wait_for_predecessor`) just before they read the results of the previous kernel.
 
-So a step moves 43 bytes per cart, or 36 where actions come as single bytes (`BYTES_PER_STEP`), and with many carts the
-memory's speed is the limit. Where even the policy runs inside the kernel, the state need not leave the registers:
-`rollout` goes on from here.
+A step then moves 43 bytes per cart, or 36 with actions of one byte (`BYTES_PER_STEP`), and with many carts memory
+bandwidth is the limit. If the policy runs inside the kernel too, the state can stay in registers: see `rollout`.
 """
 
 from __future__ import annotations
@@ -51,13 +49,13 @@ from batchnav.runtime.kernels.intrinsics import load4, store4
 from batchnav.runtime.kernels.synchronization import let_successor_start, wait_for_predecessor
 
 MAX_BLOCK = 1024
-"""CUDA's most threads in a block."""
+"""Most threads in a CUDA block."""
 
 BYTES_PER_STEP = {torch.int64: 16 + 2 + 8 + 16 + 1, torch.uint8: 16 + 2 + 1 + 16 + 1}
-"""By the type of the actions. Read: state, when the episode began, action. Written: state, whether it failed."""
+"""Bytes per cart by the type of the actions. Read: state, start of the episode, action. Written: state, terminated."""
 BYTES_PER_END = 32
-"""An ended episode's record: for a random agent, with 1 cart in 22 ended, 1.5 bytes per step more. Its next episode's
-beginning costs another byte per step: those are 2 bytes, but memory writes the 32 that 16 carts share."""
+"""Size of an ended episode's record: 1.5 bytes per step of a random agent, which ends 1 episode in 22 steps. The start
+of the next episode adds one byte per step: it has 2 bytes, but memory writes the 32 bytes that 16 carts share."""
 
 _TICK, _FIRST, _MAX_STEPS = np.int64(1), np.int32(0), np.int32(MAX_STEPS)
 
@@ -71,9 +69,9 @@ def start_cart(i, clock, carts_out):
 
 @device_function
 def push_carts(actions, state_out, terminated_out):
-    """Push some carts, and note which have failed: a plain loop without calls or jumps, so 8 or 16 carts at a time.
+    """Push some carts and write which have failed. A plain loop without calls or branches: 8 or 16 carts at a time.
 
-    `state_out`: their numbers in a row. Returns all bits that any of the actions has set.
+    state_out has the states of all carts in one row. Returns the bitwise or of the actions.
     """
     bits = actions[0]
     for k in range(len(actions)):
@@ -87,12 +85,12 @@ def push_carts(actions, state_out, terminated_out):
 
 @inline_function
 def step_block(b, actions, carts_out):
-    """Step the carts of block b: push all, then see which episodes have ended."""
+    """Step the carts of block b: push all of them, then restart those whose episode has ended."""
     first, count = np.int32(b * carts_out.block), np.int32(0)
     stop = min(first + carts_out.block, len(actions))
     clock, timed_out, times_out = carts_out.clock[b] + _TICK, carts_out.timed_out[b] != _FIRST, False
     bits = push_carts(actions[first:stop], carts_out.state[first:stop].reshape(-1), carts_out.terminated[first:stop])
-    for at in range(np.uint32(first), np.uint32(stop)):  # a signed index would be checked for being negative
+    for at in range(np.uint32(first), np.uint32(stop)):  # a signed index would add a check for negative values
         steps = age(carts_out.began[at], clock)
         truncated = steps >= _MAX_STEPS
         if truncated | timed_out:
@@ -122,21 +120,21 @@ def step_cpu(actions, carts_out):
 
 @cpu_function
 def step_few(actions, carts_out):
-    """Step every cart, in one thread: for so few, waking the others takes longer than the work."""
+    """Step every cart in one thread: with few carts, starting the other threads takes longer than the work."""
     for b in range(len(carts_out.clock)):
         step_block(b, actions, carts_out)
 
 
 @inline_function
 def step_cart(i, cart, began, action, clock, timed_out, carts_out):
-    """One step of environment i, from its state and when its episode began: push, judge, write.
+    """One step of environment i, from its state and the start of its episode: push, check for the end, write.
 
-    `clock`: the time after the step. `timed_out`: whether a cart of its block had its 500th step in the last one.
+    clock is the time after the step. timed_out is set where a cart of the block had its 500th step in the last step.
 
-    Returns whether the episode ended, with its final state and length: then its record and a new state are still to be
-    written.
+    Returns True where the episode ended, with its final state and length; the caller then writes the record and the new
+    state.
     """
-    at = np.uint32(i)  # a signed index would be checked for being negative
+    at = np.uint32(i)  # a signed index would add a check for negative values
     cart, steps = push(cart, action == 1), age(began, clock)
     terminated = has_failed(cart)
     truncated = steps >= _MAX_STEPS
@@ -147,18 +145,17 @@ def step_cart(i, cart, began, action, clock, timed_out, carts_out):
     if truncated | timed_out:
         carts_out.truncated[at] = truncated
     if action < 0 or action > 1:
-        carts_out.invalid[0] = i + np.int32(1)  # several may write; any of them will do
+        carts_out.invalid[0] = i + np.int32(1)  # several threads may write; any value is valid
     return ended, cart, steps
 
 
 @cuda_kernel
 def step_cuda(actions, backward, carts_out):
-    """Step every cart, one per thread; the last block first where `backward` is not 0.
+    """Step every cart, one per thread; in reverse order of blocks if `backward` is not 0.
 
-    Threads run in lock-step, 32 to a warp. A random agent's episode lasts 22 steps, so three warps in four hold a cart
-    that starts anew, and if it did so at once, 31 threads would wait while one draws its numbers, as many instructions
-    as the step itself. So a block writes its ended carts on a list; when all are stepped, its first threads take one
-    each, and draw together.
+    Threads run in lock-step, 32 to a warp. A random agent's episode lasts 22 steps, so three warps in four have a cart
+    that restarts. An immediate restart would make 31 threads wait for as many instructions as the step itself has. A
+    block therefore lists its ended carts; after all are stepped, its first threads restart one each, together.
     """
     listed = cuda.shared.array(MAX_BLOCK, np.uint16)  # threads whose carts have ended
     num_listed, times_out = cuda.shared.array(1, np.int32), cuda.shared.array(1, np.int32)
@@ -167,28 +164,28 @@ def step_cuda(actions, backward, carts_out):
         block = np.uint32(np.uint32(cuda.gridDim.x - 1) - block)
     first, last = np.int32(np.int32(block) * np.int32(cuda.blockDim.x)), np.int32(len(actions) - 1)
     i = np.int32(first + thread)
-    near = min(i, last)  # a thread past the last cart reads that one, and writes nothing
+    near = min(i, last)  # a thread past the last cart reads the last cart and writes nothing
     at = np.uint32(near)
     if thread == 0:
         num_listed[0] = times_out[0] = 0
-    wait_for_predecessor()  # nothing above this line touches what it may still write
+    wait_for_predecessor()  # no line above reads memory that it may still write
     cart, began, action = load4(carts_out.state, near, _FIRST), carts_out.began[at], actions[at]
     clock, timed_out = carts_out.clock[block], carts_out.timed_out[block]
     let_successor_start()
-    cuda.syncthreads()  # and not sooner: meanwhile all reads are under way
+    cuda.syncthreads()  # not earlier: the reads are in flight meanwhile
     clock, timed_out = clock + _TICK, timed_out != _FIRST
     if i <= last:
         ended, cart, steps = step_cart(i, cart, began, action, clock, timed_out, carts_out)
         if ended:
             if steps >= _MAX_STEPS:
-                times_out[0] = 1  # several may write it
+                times_out[0] = 1  # several threads may write it
             place = np.int32(cuda.atomic.add(num_listed, 0, 1))
             listed[np.uint32(place)] = np.uint16(thread)
             write_record(np.int32(first + place), thread, cart, steps, carts_out.record)
     cuda.syncthreads()
     if thread < num_listed[0]:
         start_cart(np.int32(first + np.int32(listed[np.uint32(thread)])), clock, carts_out)
-    if thread == 0:  # all threads have passed the barrier, so all have read clock and flag
+    if thread == 0:  # after the barrier all threads have read clock and flag
         carts_out.clock[block] = clock
         carts_out.count[block] = num_listed[0]
         carts_out.timed_out[block] = times_out[0]
@@ -196,14 +193,14 @@ def step_cuda(actions, backward, carts_out):
 
 @cpu_kernel
 def restart_cpu(carts_out):
-    """Put every cart where an episode starts."""
+    """Start an episode of every cart."""
     for i in prange(len(carts_out.began)):
         start_cart(np.int32(i), carts_out.clock[0], carts_out)
 
 
 @cuda_kernel
 def restart_cuda(carts_out):
-    """Put every cart where an episode starts, one per thread."""
+    """Start an episode of every cart, one per thread."""
     i = np.int32(cuda.grid(1))
     if i < len(carts_out.began):
         start_cart(i, carts_out.clock[0], carts_out)

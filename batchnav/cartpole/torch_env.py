@@ -1,7 +1,7 @@
-"""CartPole in PyTorch operations: what one writes without kernels of one's own, kept to be compared with.
+"""CartPole in PyTorch operations, without custom kernels, for comparison.
 
-Each operation is a kernel launch that reads its operands from memory and writes its result there, some forty of them a
-step. `torch.compile` fuses them into a few.
+A step is some forty operations; each is a kernel launch that reads its operands from memory and writes its result to
+memory. `torch.compile` fuses them into a few.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOMENT = physics.POLE_MASS * physics.HALF_LENGTH / _MASS
 
 
 def torch_push(state: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The physics of one step: `physics.push` for f32 [N, 4] and bool [N]."""
+    """Physics of one step: `physics.push` for states f32 [N, 4] and directions bool [N]."""
     position, velocity, angle, spin = state.unbind(1)
     sine, cosine = torch.sin(angle), torch.cos(angle)
     thrust = torch.where(right, physics.FORCE / _MASS, -physics.FORCE / _MASS) + _MOMENT * spin * spin * sine
@@ -34,8 +34,14 @@ def torch_push(state: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 def torch_step(state: torch.Tensor, steps: torch.Tensor, actions: torch.Tensor, uniform: torch.Tensor):
     """One step with restart, a pure function.
 
-    State f32 [N, 4], steps i16 [N], actions i64 or u8 [N], uniform f32 [N, 4] in [0, 1) for the starts -> state, steps,
-    terminated, truncated, ended bool [N], final state, final steps f32 [N].
+    Args:
+        state: f32 [N, 4].
+        steps: steps of each running episode, i16 [N].
+        actions: i64 or u8 [N].
+        uniform: random numbers for the starts, f32 [N, 4] in [0, 1).
+
+    Returns:
+        state and steps; terminated, truncated and ended, bool [N]; final state f32 [N, 4] and final steps f32 [N].
     """
     final, final_steps = torch_push(state, actions == 1), steps + 1
     terminated = (final[:, 0].abs() > physics.MAX_POSITION) | (final[:, 2].abs() > physics.MAX_ANGLE)
@@ -46,18 +52,18 @@ def torch_step(state: torch.Tensor, steps: torch.Tensor, actions: torch.Tensor, 
 
 
 def torch_start(uniform: torch.Tensor) -> torch.Tensor:
-    """Numbers in [0, 1) as starting states."""
+    """Start states f32 [N, 4] from uniform numbers in [0, 1)."""
     return (uniform - 0.5) * (2.0 * physics.START_RANGE)
 
 
 class TorchCartPoleEnv(CartPoleEnv):
-    """`CartPoleEnv` in PyTorch operations; its starts come from a torch generator, so its runs are others.
+    """`CartPoleEnv` in PyTorch operations. Starts come from a torch generator and differ from those of `CartPoleEnv`.
 
-    Actions other than 0 and 1 push left and go unnoticed: looking at them would be another operation to wait for.
+    Actions other than 0 and 1 push left and raise no error, since a check would synchronise with the device.
     """
 
     def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0, compile: bool = False):
-        """`compile`: fuse the step's operations by torch.compile, at the first step."""
+        """Make the environments; `compile` fuses the step's operations by torch.compile, at the first step."""
         self._step = torch.compile(torch_step, dynamic=False) if compile else torch_step
         super().__init__(num_envs, device, seed)
 
@@ -66,7 +72,7 @@ class TorchCartPoleEnv(CartPoleEnv):
 
     @property
     def steps(self) -> torch.Tensor:
-        """i16 [N]: steps taken in each running episode. They are counted: nothing here advances the clock."""
+        """i16 [N]: steps taken in each running episode. They are counted here, since the clock does not advance."""
         self.check_open()
         return self._steps
 
@@ -76,7 +82,7 @@ class TorchCartPoleEnv(CartPoleEnv):
     def _uniform(self) -> torch.Tensor:
         return torch.rand(self.num_envs, 4, generator=self.generator, device=self.device)
 
-    def _draw_starts(self) -> None:
+    def _write_starts(self) -> None:
         self.carts.state.copy_(torch_start(self._uniform()))
         self._steps = torch.zeros(self.num_envs, dtype=torch.int16, device=self.device)
         self._info = LastEpisodes.none(self.num_envs, self.device).named()
@@ -89,11 +95,11 @@ class TorchCartPoleEnv(CartPoleEnv):
         self._info = LastEpisodes(ended, final_state, final_steps).named()
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Everything that the next step depends on, the generator's state included."""
+        """All that the next step depends on, with the generator's state."""
         return {**super().state_dict(), "generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """Continue exactly from `state_dict`'s result."""
+        """Continue exactly from the result of `state_dict`."""
         super().load_state_dict(state)
         try:
             self.generator.set_state(state["generator"].cpu())
@@ -101,6 +107,6 @@ class TorchCartPoleEnv(CartPoleEnv):
             raise CheckpointError(f"generator: found another device's or no generator state ({error})") from error
 
     def close_extras(self, **kwargs) -> None:
-        """Let go of the tensors; `close` calls it, once."""
+        """Release the tensors; `close` calls this once."""
         super().close_extras(**kwargs)
         self.__dict__.pop("_steps", None)

@@ -95,7 +95,7 @@ class UpdateStats:
     timer: Timer
     """Marks before the rollout, between rollout and learning, and after learning."""
     num_finite: torch.Tensor | None = None
-    """With several ranks: number of minibatches before the first one with a loss or gradient that is not finite on this
+    """Number of minibatches before the first with a loss or gradient that is not finite on this rank; None for a single
     rank."""
 
     def read(self) -> dict[str, float]:
