@@ -14,7 +14,7 @@ from batchnav.data.sources.scene_source import mesh_source
 from batchnav.errors import MeshError
 from batchnav.scene.mesh import load_mesh
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "scene"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scene"))
 from files import Gltf, ktx2
 
 IDS = (3, 5, 5, -1)

@@ -15,7 +15,7 @@ from batchnav.envs.nav import PointNavEnv
 from batchnav.evaluation.play import evaluate
 from batchnav.procedural import SPLITS
 
-FOLDER = Path(__file__).resolve().parents[2] / "assets" / "episodes"
+FOLDER = Path(__file__).resolve().parents[3] / "assets" / "episodes"
 DISTANCE_TOLERANCE = 1e-2
 """Metres: machines contract and round sums differently, which may move a baked navmesh's heights a little."""
 
