@@ -1,4 +1,5 @@
-"""Data sets: episode files, scenes in Habitat's layouts and configs, ProcTHOR, downloads, prepared scenes.
+"""Scenes and episodes from files: Habitat's data sets, ProcTHOR, prepared scenes, procedural scenes, downloads.
 
-Read `source.py` (what a scene is made of), then `scenes.py` (what a scene id means) and `datasets.py` (`load_dataset`).
+Read `scene_ref.py` (scene ids), `resolve.py` (from a scene id to a loader) and `scenes.py` (`load_scene`) first; then
+`sources/` (the mesh files of a scene) and `habitat/datasets.py` (`load_dataset`).
 """

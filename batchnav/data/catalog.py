@@ -1,7 +1,7 @@
-"""What data sets for navigation there are: Habitat's identifiers, where each comes from, its place, its licence.
+"""Catalogue of data sets for navigation: Habitat's identifiers, with address, folder and licence.
 
-Nothing of them is part of this project. Places are those of habitat-sim's `datasets_download`: a version goes to
-data/versioned_data, and a link from where Habitat looks for it points there.
+No data set is part of this project. Folders are those of habitat-sim's `datasets_download`: files go to
+data/versioned_data, and links in the folders that Habitat reads point there.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ HUGGING_FACE_TOKEN = "--password: a Hugging Face access token, after accepting t
 
 @dataclass(frozen=True)
 class Source:
-    """One thing to download."""
+    """One archive or repository to download."""
 
     url: str
-    """A `.zip` or `.tar` archive, or a data set of Hugging Face: HOST/datasets/OWNER/NAME."""
+    """A `.zip` or `.tar` archive, or a Hugging Face data set: HOST/datasets/OWNER/NAME."""
     link: str
-    """Below `data`: where Habitat looks for it."""
+    """Path below `data` that Habitat reads."""
     licence: str
     version: str = ""
     needs: str = ""
-    """Which options give the access that it needs; empty: none."""
+    """Options that are needed for access; empty for none."""
     folder: str = ""
-    """Below data/versioned_data; empty: UID_VERSION."""
+    """Folder below data/versioned_data; empty for UID_VERSION."""
     part: str = ""
-    """Which folder in there this archive fills, where several share one link."""
+    """Subfolder that this archive fills, where several archives share one link."""
     lift: str = ""
-    """A file of the archive that Habitat looks for one folder higher."""
+    """File of the archive that Habitat reads one folder higher."""
     holds: str = ""
-    """A file by which it is known to be there, where several fill one folder without parts."""
+    """File that proves the archive is present, where several archives fill one folder without subfolders."""
     sha256: str = ""
-    """Of the archive, where it is known beforehand."""
+    """SHA-256 of the archive; empty for unknown."""
 
     @property
     def is_repository(self) -> bool:
-        """Whether it is many files instead of an archive."""
+        """True for a repository of files, False for an archive."""
         return not self.url.endswith((".zip", ".tar", ".tar.gz"))
 
 
 @dataclass(frozen=True)
 class Manual:
-    """What its owners give out only themselves."""
+    """A data set that only its owners distribute."""
 
     link: str
     licence: str
@@ -94,7 +94,7 @@ def _episodes(name: str, version: str, file: str = "", **shared: str) -> Source:
 
 
 def _hugging_face(name: str, link: str, licence: str, version: str, needs: str = "", uid: str = "") -> Source:
-    # Habitat's clones lie in a folder without the version.
+    # Folders of repositories have no version in Habitat's layout.
     return Source(f"{_HUGGING_FACE}/datasets/{name}", link, licence, version, needs, uid)
 
 
@@ -136,7 +136,7 @@ SOURCES: dict[str, Source] = {
     "pointnav_mp3d_v1": _episodes("mp3d", "v1"),
     "pointnav_hm3d_v1": _episodes("hm3d", "v1"),
 }  # fmt: skip
-"""By uid: those of habitat-sim's tool that have to do with navigation, and the PointNav episodes of habitat-lab."""
+"""Data sets by uid: navigation scenes of habitat-sim's tool, and the PointNav episodes of habitat-lab."""
 
 MANUAL = {
     "gibson": Manual(
@@ -172,16 +172,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "hm3d": _of_split("val", "0.2") + _of_split("train", "0.2") + _of_split("minival", "0.2"),
     "hm3d_full": tuple(uid for uid in SOURCES if uid.startswith("hm3d_") and not uid.endswith("v0.1")),
 }  # fmt: skip
-"""Several at once, by Habitat's names."""
+"""Groups of data sets, by Habitat's names."""
 
 
 def version_folder(uid: str, source: Source, data: Path) -> Path:
-    """Where a source's files go."""
+    """Folder of a source's files."""
     return data / "versioned_data" / (source.folder or f"{uid}_{source.version}")
 
 
 def file_list(uid: str, source: Source, data: Path) -> Path | None:
-    """Where Habitat's tool lists the files of a source that shares its folder with others."""
+    """File in which Habitat's tool lists the files of a source; None where the source has its own folder."""
     if not source.part:
         return None
     kind = uid.removeprefix(f"hm3d_{source.part}_").removesuffix(f"_v{source.version}").replace("_", "-")
@@ -189,6 +189,6 @@ def file_list(uid: str, source: Source, data: Path) -> Path | None:
 
 
 def is_present(uid: str, source: Source, data: Path) -> bool:
-    """Whether a source was downloaded, by this tool or by Habitat's."""
+    """True where a source was downloaded, by this tool or by Habitat's."""
     listed = file_list(uid, source, data)
     return (data / source.link / source.holds).exists() and (listed is None or listed.is_file())

@@ -1,8 +1,8 @@
-"""Downloading data sets to where Habitat's own tool puts them.
+"""Download of data sets, to the folders of Habitat's own tool.
 
-A file comes in pieces if it has to: what an interrupted download left is continued. Archives and files are checked by
-size, and by check sum where one is known: the catalogue's, Hugging Face's own, or that of the same archive's last
-download. Nothing is unpacked, renamed or linked before that.
+Interrupted downloads continue where they stopped. Archives and files are checked by size, and by checksum where one is
+known: from the catalogue, from Hugging Face, or from an earlier download of the same archive. Files are unpacked,
+renamed and linked only after these checks.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from batchnav.errors import BatchnavError
 from batchnav.runtime.files.atomic import replacing
 
 TIMEOUT = 60.0
-"""Seconds without a byte before a connection counts as lost."""
+"""Seconds without data until a connection counts as lost."""
 ATTEMPTS = 5
-"""Connections in a row that bring nothing before a download is given up; seconds of waiting double from 1."""
+"""Consecutive connections without data until a download fails. Waiting time doubles from 1 second."""
 MAX_FILES, MAX_RATIO, MAX_UNPACKED = 1_000_000, 100, 2**30
-"""What an archive may hold: so many files, and so many times its own size and bytes beside."""
+"""Bounds of an archive: number of files; unpacked bytes at most MAX_RATIO times its size plus MAX_UNPACKED."""
 _BLOCK = 2**20
 _NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
 
@@ -51,7 +51,7 @@ class DownloadError(BatchnavError):
 
 @dataclass(frozen=True)
 class Login:
-    """What gives access: user name and password of an archive, a token (as password) of Hugging Face."""
+    """Credentials: user name and password of an archive, or a Hugging Face token as password."""
 
     username: str = ""
     password: str = ""
@@ -66,13 +66,13 @@ class Login:
 
 
 def download(uids: Sequence[str], data: Path, login: Login | None = None, replace: bool = False) -> list[Path]:
-    """Download sources or groups of them by Habitat's identifiers; what is there is left alone unless `replace`.
+    """Download data sets or groups of them by Habitat's identifiers.
 
     Args:
         uids: names of `catalog.SOURCES` or `catalog.GROUPS`.
         data: Habitat's folder `data`.
-        login: for what needs one.
-        replace: download anew.
+        login: credentials, for data sets that need them.
+        replace: True to download data sets again that are present.
 
     Returns the links, below `data`. Raises DownloadError.
     """
@@ -94,7 +94,7 @@ def download(uids: Sequence[str], data: Path, login: Login | None = None, replac
 
 def _members(uid: str) -> Sequence[str]:
     if uid in MANUAL:
-        raise DownloadError(f"{uid}: its owners give it out themselves: {MANUAL[uid].how} (to data/{MANUAL[uid].link})")
+        raise DownloadError(f"{uid}: only its owners distribute it: {MANUAL[uid].how} (to data/{MANUAL[uid].link})")
     if uid not in SOURCES and uid not in GROUPS:
         raise DownloadError(f"{uid}: found no data set of this name, expected one that `batchnav data list` shows")
     return GROUPS.get(uid, (uid,))
@@ -115,7 +115,7 @@ def _fetch(uid: str, source: Source, data: Path, login: Login, progress: Progres
         known.unlink(missing_ok=True)
         raise DownloadError(f"{source.url}: found SHA-256 {digest}, expected {expected}; removed, download it again")
     files = unpack(archive, folder / source.part)
-    with replacing(known, DownloadError) as part:  # of an archive that was good to the end
+    with replacing(known, DownloadError) as part:  # only after the archive was unpacked completely
         part.write_text(digest + "\n")
     if source.lift and (folder / source.part / source.lift).is_file():
         _link(folder / source.part / source.lift, folder / source.lift)
@@ -126,36 +126,36 @@ def _fetch(uid: str, source: Source, data: Path, login: Login, progress: Progres
 
 
 def _fetch_repository(uid: str, source: Source, folder: Path, login: Login, progress: Progress) -> None:
-    """All files of a Hugging Face data set at a revision, each checked; then the folder appears."""
+    """Download and check all files of a Hugging Face data set at a revision; the folder is renamed at the end."""
     part = folder.with_name(f".{folder.name}.part")
     rows = _listing(source, login)
     for i, (path, size, is_large, expected) in enumerate(rows):
         target = _below(part, path)
 
         def digest(size=size, is_large=is_large):
-            # A small file's check sum is git's: SHA-1 of a header and the content.
+            # The checksum of a small file is git's: SHA-1 of a header and the content.
             return hashlib.sha256() if is_large else hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
 
-        if target.is_file() and _hash(target, digest()) == expected:  # what an earlier attempt left
+        if target.is_file() and _hash(target, digest()) == expected:  # complete from an earlier attempt
             continue
         url = f"{source.url}/resolve/{source.version}/{urllib.parse.quote(path)}"
         found = fetch_file(url, target, login.header(source.url), progress, f"{uid} {i + 1}/{len(rows)}", digest())
         if found != expected:
             target.unlink()
-            raise DownloadError(f"{url}: found check sum {found}, expected {expected}; removed, download it again")
+            raise DownloadError(f"{url}: found checksum {found}, expected {expected}; removed, download it again")
     if folder.is_dir():
         shutil.rmtree(folder)
     os.replace(part, folder)
 
 
 def _listing(source: Source, login: Login) -> list[tuple[str, int, bool, str]]:
-    """Path, size, whether it is a large one (Git LFS), and check sum of every file of a Hugging Face data set."""
+    """Path, size, True for large files (Git LFS), and checksum, for every file of a Hugging Face data set."""
     host, _, name = source.url.partition("/datasets/")
     page = f"{host}/api/datasets/{name}/tree/{source.version}?recursive=true"
     origin, seen, rows = urllib.parse.urlparse(page)[:2], set(), []
     while page:
         if urllib.parse.urlparse(page)[:2] != origin or page in seen:
-            raise DownloadError(f"{source.url}: its list of files goes on at {page}, expected a new page of {host}")
+            raise DownloadError(f"{source.url}: its list of files continues at {page}, expected a new page of {host}")
         seen.add(page)
         try:
             with _open(page, login.header(source.url)) as answer:
@@ -169,20 +169,20 @@ def _listing(source: Source, login: Login) -> list[tuple[str, int, bool, str]]:
             raise DownloadError(f"{page}: found no list of files ({error})") from error
         page = urllib.parse.urljoin(page, following[1]) if following else ""
     if not rows:
-        raise DownloadError(f"{source.url}: found no files at version {source.version}, expected some")
+        raise DownloadError(f"{source.url}: found no files at version {source.version}, expected at least one")
     try:
         return [
             (str(row["path"]), int(row["size"]), bool(row.get("lfs")), str((row.get("lfs") or row)["oid"]))
             for row in rows
         ]
     except (ValueError, KeyError, TypeError) as error:
-        raise DownloadError(f"{source.url}: found a list of files that lacks something ({error})") from error
+        raise DownloadError(f"{source.url}: found an incomplete list of files ({error})") from error
 
 
 def fetch_file(url: str, path: Path, authorization: str, progress: Progress, title: str, digest=None) -> str:
-    """Download a file to `path`, going on where an earlier attempt ended. Returns its check sum, SHA-256 by default.
+    """Download a file to `path`, continuing an earlier attempt. Returns its checksum, SHA-256 by default.
 
-    Raises DownloadError where the server refuses, or the connection breaks again and again.
+    Raises DownloadError where the server refuses, or ATTEMPTS connections in a row fail.
     """
     part = path.with_name(f"{path.name}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ def fetch_file(url: str, path: Path, authorization: str, progress: Progress, tit
             break
         failures = 0 if part.is_file() and part.stat().st_size > begin else failures + 1
         if failures >= ATTEMPTS:
-            raise DownloadError(f"{url}: cannot be downloaded ({problem}); the same command goes on from here")
+            raise DownloadError(f"{url}: cannot be downloaded ({problem}); run the same command to continue")
         time.sleep(2.0**failures / 2)
     found = _hash(part, digest or hashlib.sha256())
     part.with_name(f"{part.name}.tag").unlink(missing_ok=True)
@@ -213,7 +213,7 @@ def fetch_file(url: str, path: Path, authorization: str, progress: Progress, tit
 
 
 def _hash(path: Path, digest) -> str:
-    """A file's check sum."""
+    """Checksum of a file."""
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):
             digest.update(block)
@@ -221,10 +221,10 @@ def _hash(path: Path, digest) -> str:
 
 
 def _append(url: str, part: Path, authorization: str, progress: Progress, task) -> bool:
-    """One connection's worth of a file. Returns whether all of it is there."""
+    """Append the data of one connection to a file. Returns True where the file is complete."""
     tag = part.with_name(f"{part.name}.tag")
     begin = part.stat().st_size if part.is_file() and tag.is_file() else 0
-    # The tag names the version that the first bytes came from: of another version the server sends all bytes.
+    # The tag identifies the version of the first bytes; for another version the server sends all bytes.
     headers = {"Range": f"bytes={begin}-"} if begin else {}
     if begin and tag.read_text():
         headers["If-Range"] = tag.read_text()
@@ -234,7 +234,7 @@ def _append(url: str, part: Path, authorization: str, progress: Progress, task) 
         if error.code != 416:
             raise
         tag.unlink(missing_ok=True)
-        return error.headers.get("Content-Range", "").endswith(f"/{begin}")  # all is here; else begin again
+        return error.headers.get("Content-Range", "").endswith(f"/{begin}")  # complete, or begin again
     with answer:
         if answer.status != 206:
             begin = 0
@@ -259,7 +259,7 @@ def _open(url: str, authorization: str, headers: dict | None = None) -> HTTPResp
         raise DownloadError(f"{url}: expected an address that begins with https://")
     request = urllib.request.Request(url, headers={"User-Agent": "batchnav", **(headers or {})})
     if authorization:
-        request.add_unredirected_header("Authorization", authorization)  # a redirect leads to another host
+        request.add_unredirected_header("Authorization", authorization)  # redirects lead to other hosts
     return urllib.request.urlopen(request, timeout=TIMEOUT)
 
 
@@ -270,10 +270,10 @@ def _reason(error: urllib.error.HTTPError) -> str:
 
 
 def unpack(archive: Path, folder: Path) -> list[Path]:
-    """Unpack a .zip or .tar file into a folder, file by file: each appears whole. Returns the files.
+    """Unpack a .zip or .tar file into a folder; each file appears atomically. Returns the files.
 
-    DownloadError where it is damaged or encrypted, would write elsewhere, or holds more than MAX_FILES files or
-    MAX_RATIO times its own size (and MAX_UNPACKED).
+    DownloadError where the archive is damaged or encrypted, would write outside the folder, or exceeds the bounds of
+    number of files and unpacked size.
     """
     scratch = folder.with_name(f".{folder.name}.unpacking")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -288,7 +288,7 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
                 zipped.extractall(scratch)
         else:
             with tarfile.open(archive) as tar:
-                # A tar file says how large a member is only where it begins, and packed, it may go on for long.
+                # Sizes in a tar file are found only by reading all of it; compressed, it may be a decompression bomb.
                 _check_sizes(archive, (member.size for member in tar))
                 tar.extractall(scratch, filter="data")
         files = []
@@ -308,26 +308,26 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
 
 
 def _check_sizes(archive: Path, sizes: Iterable[int]) -> None:
-    """DownloadError where members are too many, or too large for such an archive."""
+    """DownloadError where an archive has too many members, or its unpacked size is too large."""
     limit, total = MAX_RATIO * archive.stat().st_size + MAX_UNPACKED, 0
     for number, size in enumerate(sizes, 1):
         total += size
         if number > MAX_FILES or total > limit:
             raise DownloadError(
                 f"{archive}: unpacks to more than {MAX_FILES if number > MAX_FILES else limit} "
-                f"{'files' if number > MAX_FILES else 'bytes'}, the most for an archive of its size"
+                f"{'files' if number > MAX_FILES else 'bytes'}, the limit for an archive of its size"
             )
 
 
 def _below(folder: Path, name: str) -> Path:
-    """A path of that name in the folder; DownloadError where it would lie elsewhere."""
+    """The path of a name in a folder. DownloadError where it would lie outside."""
     if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
         raise DownloadError(f"{name!r}: found a file name that leads out of {folder}")
     return folder / name
 
 
 def _link(target: Path, link: Path) -> None:
-    """Point a relative link at a file or folder; a real file or folder in its place stays, and is an error."""
+    """Make a relative link to a file or folder. DownloadError where a file or folder is in its place."""
     if link.exists() and not link.is_symlink():
         raise DownloadError(f"{link}: found a file or folder, expected none, or a link; move it away")
     link.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Files as every part of this folder reads and writes them: JSON that may be gzipped."""
+"""JSON and text files, gzipped or not: reading with bounds, atomic writing; and search for names in texts."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from batchnav.runtime.files.atomic import read_regular, replacing
 _GZIP = b"\x1f\x8b"
 _PIECE = 4096
 MAX_RATIO, MAX_UNPACKED = 20, 16 * 2**20
-"""A gzip file's text may have so many times its bytes, and so many bytes beside: more is a bomb. That of data has 4 to
-10 times its file's."""
+"""Bound on unpacked bytes: MAX_RATIO times the file's size plus MAX_UNPACKED. A file that unpacks to more counts as a
+decompression bomb; data files have a ratio of 4 to 10."""
 
 
 def write_json_gz(data: Any, path: Path, error: type[BatchnavError]) -> None:
-    """Write gzipped JSON: the same bytes for the same data, and the whole file or none."""
+    """Write gzipped JSON atomically; equal data give equal bytes."""
     try:
         text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as problem:
-        raise error(f"{path}: cannot be written: it would hold what JSON cannot ({problem})") from problem
+        raise error(f"{path}: cannot be written: the data has a value that JSON cannot hold ({problem})") from problem
     with replacing(path, error) as part:
         part.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
 
 
 def read_json(path: Path, error: type[BatchnavError], gzipped: bool | None = None) -> Any:
-    """The JSON value of a file. `gzipped`: whether it must be; None takes either."""
+    """The JSON value of a file. `gzipped`: True requires gzip, False plain text, None accepts both."""
     text = read_text(path, error, gzipped)
     try:
         return json.loads(text)
@@ -42,7 +42,7 @@ def read_json(path: Path, error: type[BatchnavError], gzipped: bool | None = Non
 
 
 def read_text(path: Path, error: type[BatchnavError], gzipped: bool | None = None) -> str:
-    """The text of a file. `gzipped`: whether it must be; None takes either."""
+    """The text of a file. `gzipped`: True requires gzip, False plain text, None accepts both."""
     data = read_regular(path, error)
     if gzipped and data[:2] != _GZIP:
         found = "an empty file" if not data else "no gzip header"
@@ -56,9 +56,9 @@ def read_text(path: Path, error: type[BatchnavError], gzipped: bool | None = Non
 
 
 def _unpack(data: bytes) -> bytes:
-    """gzip.decompress with a bound on what comes out. EOFError where the stream ends early."""
+    """`gzip.decompress` with a bound on the unpacked size. EOFError where the stream ends early."""
     left, parts, stream = MAX_RATIO * len(data) + MAX_UNPACKED, [], None
-    # Bit by bit: what a member leaves is copied for each, and a file may be a row of empty members.
+    # In pieces: each gzip member copies the rest of its input, and a file may consist of many empty members.
     for begin in range(0, len(data), _PIECE):
         piece = data[begin : begin + _PIECE]
         while piece:
@@ -78,10 +78,10 @@ def _unpack(data: bytes) -> bytes:
 
 
 def first_containing(texts: Sequence[str], words: Iterable[str]) -> dict[str, int]:
-    """For each word that is part of a text: which is the first. Time and memory are linear in their characters.
+    """For each word that occurs in a text, the index of the first such text; linear in the number of characters.
 
-    Aho and Corasick, "Efficient string matching", CACM 18(6), 1975: a tree of the words' beginnings, where each node
-    knows the longest other beginning that it ends in.
+    Method: Aho and Corasick, "Efficient string matching", CACM 18(6), 1975. A tree holds the prefixes of all words;
+    each node links to the longest proper suffix that is also a prefix.
     """
     longest = max(map(len, texts), default=0)
     children: list[dict[str, int]] = [{}]
@@ -97,7 +97,7 @@ def first_containing(texts: Sequence[str], words: Iterable[str]) -> dict[str, in
             node = children[node][letter]
         ends[node] = word
     shorter, order = [0] * len(children), list(children[0].values())
-    for node in order:  # grows as it is walked
+    for node in order:  # grows during the loop
         for letter, child in children[node].items():
             shorter[child] = _step(children, shorter, shorter[node], letter)
             order.append(child)
@@ -107,7 +107,7 @@ def first_containing(texts: Sequence[str], words: Iterable[str]) -> dict[str, in
         node = 0
         for letter in text:
             node = end = _step(children, shorter, node, letter)
-            while end and not seen[end]:  # each node is looked at once in all
+            while end and not seen[end]:  # each node is visited once over all texts
                 seen[end] = True
                 if end in ends:
                     found[ends[end]] = i
@@ -116,23 +116,23 @@ def first_containing(texts: Sequence[str], words: Iterable[str]) -> dict[str, in
 
 
 def _step(children: list[dict[str, int]], shorter: list[int], node: int, letter: str) -> int:
-    """The longest beginning that `node` and then `letter` end in."""
+    """The node of the longest prefix that is a suffix of `node` plus `letter`."""
     while node and letter not in children[node]:
         node = shorter[node]
     return children[node].get(letter, 0)
 
 
 def short(value: Any) -> str:
-    """A value as an error message shows it."""
+    """A value as text of at most 60 characters, for error messages."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def is_number(value: Any) -> bool:
-    """A number that float32 can hold."""
+    """True where a value is a number that float32 can hold."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 3e38
 
 
 def natural_order(path: Path | str) -> list:
-    """Sort key in which numbers count as numbers: scene_2 before scene_10."""
+    """Sort key that compares digits as numbers: scene_2 before scene_10."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"([0-9]+)", str(path))]

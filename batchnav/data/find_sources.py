@@ -20,22 +20,22 @@ from batchnav.scene.mesh import SUFFIXES
 
 
 def find_sources(path: Path, split: str = "train", frame: Frame | None = None) -> list[SceneSource]:
-    """The scenes of a path: a mesh file, a stage config, a scene instance, a data set's config, or its folder.
+    """The scenes of a path.
 
     Args:
-        path: what to look into. A folder gives the mesh files in it, one that has none, or lies below a folder
-            `scene_datasets`, the scenes of a data set of Habitat's.
-        split: of a data set.
-        frame: which way is up in mesh files; None: +Y in files of one's own, what Habitat says in its data sets.
+        path: a mesh file, a stage config, a scene instance, a data set's config, or a folder. A folder gives its mesh
+            files; below a folder `scene_datasets`, or without mesh files, it is read as one of Habitat's data sets.
+        split: split of a data set.
+        frame: orientation of mesh files; None for +Y up, and Habitat's conventions in its data sets.
 
-    Raises MeshError where there are none.
+    Raises MeshError where no scene is found.
     """
     if path.name.endswith(SCENE_INSTANCE):
         # The data set's config lies in a folder above.
         for folder in path.absolute().parents:
             for config in sorted(folder.glob(f"*{DATASET_CONFIG}")):
                 return [SceneDatasetConfig(config).source(path.name.removesuffix(SCENE_INSTANCE))]
-        raise MeshError(f"{path}: found no *{DATASET_CONFIG} in a folder above, which would know its objects")
+        raise MeshError(f"{path}: found no *{DATASET_CONFIG} in a folder above, expected the data set's config")
     if path.name.endswith(STAGE_CONFIG):
         return [stage_source(path.with_name(path.name.removesuffix(STAGE_CONFIG) + ".glb"), str(path))]
     if path.suffix.lower() in SUFFIXES and path.is_file():

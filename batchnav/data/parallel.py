@@ -1,4 +1,4 @@
-"""The same work on many items, in processes, with progress."""
+"""One function applied to many items, in parallel processes, with progress."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ R = TypeVar("R")
 def in_parallel(
     work: Callable[[T], R], items: Iterable[T], title: str, per_worker: int = 1
 ) -> Generator[R, None, None]:
-    """`work` of each item, in order, in as many processes as there are threads and get `per_worker` items or more.
+    """Results of `work(item)` in the order of the items, as they become ready.
 
-    Results come as they are there, and work goes on while the caller looks at them, until there is none left or the
-    generator is closed. A bar on a terminal, and in a notebook that has widgets, shows how far it is, a line now and
-    then elsewhere.
+    The number of processes is the number of threads, or less where a process would get fewer than `per_worker` items.
+    The processes go on while the caller handles a result; closing the generator stops them. Progress is a bar on a
+    terminal and in notebooks with widgets, and otherwise a line from time to time.
 
-    From any script or notebook: the caller's main module is not imported again (loky), and needs no guard. A daemonic
-    process, which may start none, does the work itself. BatchnavError where a process is killed.
+    The caller's main module is not imported again (loky), so scripts need no `__main__` guard. A daemonic process may
+    not start processes, so it does the work itself. Raises BatchnavError where a process is killed.
     """
     items, done = list(items), 0
     workers = min(num_threads(), len(items) // per_worker)
@@ -45,21 +45,21 @@ def in_parallel(
                 show(done)
                 yield result
 
-        yield from counted(map(work, items[:1]))  # compiles what is not compiled yet, once, for all processes
+        yield from counted(map(work, items[:1]))  # compiles missing kernels once, for all processes
         if workers < 2 or multiprocessing.current_process().daemon:
             yield from counted(map(work, items[1:]))
             return
-        # Started anew, not forked: a process that has started CUDA or threads cannot be forked safely.
+        # Spawned, not forked: forking is unsafe after CUDA or threads have started.
         try:
             with ProcessPoolExecutor(workers) as pool:
                 yield from counted(map(pickle.loads, pool.map(functools.partial(_pickled, work), items[1:])))
         except BrokenProcessPool as error:
             raise BatchnavError(
                 f"{title}: a process was killed after {done} of {len(items)}; was there too little memory? "
-                f"NUMBA_NUM_THREADS=1 takes less"
+                f"NUMBA_NUM_THREADS=1 needs less"
             ) from error
 
 
 def _pickled(work: Callable[[T], R], item: T) -> bytes:
-    """A result as bytes: torch else hands each tensor over as an open file, of which a process may have a thousand."""
+    """A result as bytes. Torch sends each tensor as an open file otherwise, and a process may have about 1,000."""
     return pickle.dumps(work(item))

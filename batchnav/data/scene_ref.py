@@ -66,7 +66,7 @@ SceneRef = GeneratedRef | DatasetRef | FileRef
 
 
 def parse_scene_id(scene_id: str) -> SceneRef:
-    """What a scene id refers to, by its form alone; no file is read. MeshError where the seed is no whole number."""
+    """The kind and the parts of a scene id; no file is read. MeshError where a seed is no whole number."""
     family, colon, seed = scene_id.partition(":")
     if colon and family in FAMILIES:
         if not (seed.isascii() and seed.isdigit()):

@@ -36,9 +36,9 @@ def load_scene(
             takes it, as "house:3" or "hall:3". A `.glb` below a folder `scene_datasets` is +Z up, as Habitat's stages
             are; any other mesh file is +Y up. An up-to-date NAME.scene in the same folder is read in place of the mesh
             file: that is faster.
-        settings: of the body that the navmesh is for. With None, NAME.navmesh in the same folder is used unchanged; a
-            mesh file without one gets a navmesh baked with the default settings, which is cached. With settings, a
-            navmesh that was baked for another agent_radius or agent_height is refused.
+        settings: of the body that the navmesh is for; a navmesh for another agent_radius or agent_height is refused.
+            None uses NAME.navmesh in the same folder unchanged; a mesh file without one gets a navmesh baked with the
+            default settings, which is cached.
         appearance: as in `load_mesh`; False to read geometry only.
 
     Raises MeshError, NavMeshError.

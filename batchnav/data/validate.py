@@ -1,4 +1,4 @@
-"""Finding out what is wrong with a scene, a navmesh or an episode file, and saying it in words."""
+"""Validation of scenes, navmeshes, episode files and data sets: findings with level and text."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ from batchnav.scene.scene import Scene
 from batchnav.types import TriangleMesh
 
 DISTANCE_TOLERANCE = 0.01
-"""Metres between an episode's stated geodesic distance and that on the navmesh: files carry fewer decimals."""
+"""Tolerance between an episode's stated geodesic distance and the navmesh's, metres: files have fewer decimals."""
 LARGEST, SMALLEST = 300.0, 1.0
-"""Metres of a building's longest side: beyond them the units are probably not metres."""
+"""Range of a building's longest side, metres; outside it the unit is probably not metres."""
 SMALL_ISLAND = 1.5
-"""Radius in metres below which no episode is sampled on an island (Habitat's ISLAND_RADIUS_LIMIT)."""
+"""Smallest radius of an island for sampling episodes, metres (Habitat's ISLAND_RADIUS_LIMIT)."""
 EDGE = 1.0
-"""Metres by which a navmesh may reach over its mesh: baked ones have a border, and headroom above."""
+"""Distance by which a navmesh may exceed its mesh, metres: baked navmeshes have a border, and headroom above."""
 _FACING = 0.9
-"""Least cosine between a triangle's normal and the axis that it faces."""
+"""Smallest cosine between a triangle's normal and the axis that it faces."""
 MAX_LISTED = 5
-"""Episodes that a finding names."""
+"""Largest number of names that a finding lists."""
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong (`error`: cannot be used) or looks wrong (`warning`)."""
+    """One problem: `error` where the file is unusable, `warning` where it is suspicious."""
 
     level: Literal["error", "warning"]
     text: str
 
 
 def validate(path: Path, split: str = "train", scenes_dir: Path = SCENES_DIR) -> Iterator[Finding]:
-    """What is wrong with a file or a data set: the kind is told by the name. Nothing found means that it can be used.
+    """Findings about a file or a data set; no findings means that it is usable.
 
     Args:
-        path: a `.navmesh`, a `.json.gz` of episodes, a `.scene`, a mesh file, a config, or a folder of scenes.
-        split: of a data set.
-        scenes_dir: where the scenes of episodes are.
+        path: a `.navmesh`, a `.json.gz` of episodes, a `.scene`, a mesh file, a config, or a folder of scenes; the name
+            decides which.
+        split: split of a data set.
+        scenes_dir: folder of the episodes' scenes.
     """
     try:
         if path.suffix == ".navmesh":
@@ -75,7 +76,7 @@ def check_mesh(mesh: TriangleMesh, name: str) -> Iterator[Finding]:
     if mesh.num_dropped:
         share = mesh.num_dropped / (mesh.num_dropped + len(mesh.faces))
         dropped = f"{number_of(mesh.num_dropped, 'triangle')} ({share:.1%})"
-        yield Finding("warning", f"{name}: {dropped} without an area, or with a corner that is not finite")
+        yield Finding("warning", f"{name}: {dropped} without area, or with a corner that is not finite")
     extent = np.ptp(mesh.vertices[np.unique(mesh.faces)], axis=0)
     size = float(extent.max())
     yield from _check_up(mesh, extent, name)
@@ -86,7 +87,7 @@ def check_mesh(mesh: TriangleMesh, name: str) -> Iterator[Finding]:
 
 
 def _check_up(mesh: TriangleMesh, extent: np.ndarray, name: str) -> Iterator[Finding]:
-    """A warning where agents would walk on walls: the mesh is taller than it is wide, and walls are most of it."""
+    """A warning where the wrong axis is up: the mesh is taller than wide, and most of its area faces sideways."""
     a, b, c = (mesh.vertices[mesh.faces[:, k]].astype(np.float64) for k in range(3))
     normal = np.abs(np.cross(b - a, c - a))
     facing = normal * (normal > _FACING * np.linalg.norm(normal, axis=1, keepdims=True))
@@ -99,7 +100,7 @@ def _check_up(mesh: TriangleMesh, extent: np.ndarray, name: str) -> Iterator[Fin
 
 
 def check_navmesh(navmesh: NavMesh, name: str, mesh: TriangleMesh | None = None) -> Iterator[Finding]:
-    """What stands in the way of walking on a navmesh that loads, in the scene of a mesh where one is given."""
+    """Errors of a navmesh that loads: no usable island, or, where `mesh` is given, another extent than the mesh."""
     radii = navmesh.data.island_radius
     if not len(radii):
         yield Finding("error", f"{name}: has no walkable polygon")
@@ -109,7 +110,7 @@ def check_navmesh(navmesh: NavMesh, name: str, mesh: TriangleMesh | None = None)
     if mesh is not None:
         used = mesh.vertices[np.unique(mesh.faces)]
         walls, floor = np.stack([used.min(0), used.max(0)]), navmesh.bounds
-        # A navmesh ends with its floor, so only reaching beyond the mesh is suspicious.
+        # A navmesh covers floors only, so only an extent beyond the mesh is suspicious.
         if (floor[0] < walls[0] - EDGE).any() or (floor[1] > walls[1] + np.array([EDGE, 2 * EDGE, EDGE])).any():
             spans = f"the navmesh spans {_box(floor)}, the mesh {_box(walls)}"
             yield Finding("error", f"{name}: {spans}: are they of one scene, and is the same axis up?")
@@ -136,7 +137,8 @@ def _check_episode_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
         (repeated if key in seen else seen).add(key)
     if repeated:
         scene_id, number = min(repeated)
-        yield Finding("warning", f"{path}: {len(repeated)} episode ids come twice, as {number!r} of scene {scene_id!r}")
+        text = f"{len(repeated)} episode ids are duplicates, as {number!r} of scene {scene_id!r}"
+        yield Finding("warning", f"{path}: {text}")
     for name in dict.fromkeys(episode.scene for episode in episodes):
         mine = [episode for episode in episodes if episode.scene == name]
         try:
@@ -160,7 +162,7 @@ def _check_episodes(episodes: list[Episode], scene: Scene) -> Iterator[Finding]:
 
 
 def distance_mismatches(episodes: list[Episode], distances: np.ndarray) -> list[str]:
-    """A line for each episode whose file states another geodesic distance than `distances` f32 [N], in metres."""
+    """One line for each episode whose stated geodesic distance differs from `distances` f32 [N], metres."""
     lines = []
     for episode, distance in zip(episodes, distances, strict=True):
         stated = episode.info.get("geodesic_distance")

@@ -251,7 +251,7 @@ def test_a_repository(server, repository, tmp_path):
 
 def test_a_repositorys_check_sums_and_what_is_there_already(server, repository, tmp_path):
     server.files[f"{repository}/read%20me.md"] = b"hallo"
-    with pytest.raises(DownloadError, match=r"read%20me\.md: found check sum"):
+    with pytest.raises(DownloadError, match=r"read%20me\.md: found checksum"):
         download(["mine"], tmp_path)
     assert not (tmp_path / "scene_datasets").exists()
     server.files[f"{repository}/read%20me.md"] = b"hello"
@@ -276,8 +276,8 @@ def test_what_an_earlier_attempt_left_is_checked(server, repository, tmp_path):
         (b"{}", "found no list of files|found no files"),
         (b"[3]", "found no list of files"),
         (b"[" * 100_000, "found no list of files"),
-        (b'[{"type": "file", "path": "a"}]', "lacks something"),
-        (b'[{"type": "file", "path": "a", "size": "x", "oid": "y"}]', "lacks something"),
+        (b'[{"type": "file", "path": "a"}]', "found an incomplete list of files"),
+        (b'[{"type": "file", "path": "a", "size": "x", "oid": "y"}]', "found an incomplete list of files"),
     ],
 )
 def test_listings_that_are_none(server, repository, tmp_path, listing, match):
@@ -300,7 +300,7 @@ def test_the_token_goes_to_no_other_host(server, repository, tmp_path):
     same = server.url + page
     for elsewhere in ("http://localhost:9/more", same.replace("127.0.0.1", "localhost"), same):
         server.links[page] = f'<{elsewhere}>; rel="next"'
-        with pytest.raises(DownloadError, match=r"goes on at .*, expected a new page"):
+        with pytest.raises(DownloadError, match=r"continues at .*, expected a new page"):
             download(["mine"], tmp_path, Login(password="token"))
 
 

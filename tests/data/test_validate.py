@@ -69,7 +69,7 @@ def test_units_slivers_and_small_islands(tmp_path):
     faces = [*mesh.faces.tolist(), [0, 0, 1]]
     trimesh.Trimesh(mesh.vertices, faces, process=False).export(tmp_path / "sliver.ply")
     found = findings(tmp_path / "sliver.ply")
-    what = "1 triangle (7.7%) without an area, or with a corner that is not finite"
+    what = "1 triangle (7.7%) without area, or with a corner that is not finite"
     assert ("warning", f"{tmp_path / 'sliver.ply'}: {what}") in found
     assert any(level == "error" and "no episode can be sampled" in text for level, text in found)
 
@@ -82,7 +82,7 @@ def test_episodes(tmp_path, floor):
     save_episodes([good, other, off, absent], tmp_path / "e.json.gz")
     found = findings(tmp_path / "e.json.gz")
     assert [level for level, _ in found] == ["warning", "error", "warning", "error"]
-    assert "episode ids come twice" in found[0][1]
+    assert "episode ids are duplicates" in found[0][1]
     assert "goals[0].position" in found[1][1]
     assert "states a geodesic distance of 9.000 m, found 1.5" in found[2][1]
     assert "'nowhere.glb'" in found[3][1]

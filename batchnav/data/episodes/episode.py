@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DEFAULT_CONFIG = "default"
-"""`scene_dataset_config` of a scene that is found by its path alone."""
+"""Value of `scene_dataset_config` for a scene that its path alone identifies."""
 Vector = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class Goal:
-    """Where to go."""
+    """Goal position."""
 
     position: Vector
     radius: float | None = None
-    """Metres, as the file has it; kept, and never used: what counts is the task's `success_distance`, as in Habitat."""
+    """Radius in the file, metres; kept but unused: the task's `success_distance` decides success, as in Habitat."""
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,22 @@ class Episode:
     """Quaternion [x, y, z, w], a rotation about +Y."""
     goals: tuple[Goal, ...]
     info: dict[str, Any] = field(default_factory=dict)
-    """Whatever else is known: `geodesic_distance` in metres, `difficulty` ..."""
+    """Further fields: `geodesic_distance` in metres, `difficulty` ..."""
     scene_dataset_config: str = DEFAULT_CONFIG
-    """Path of the `*.scene_dataset_config.json` that knows the scene."""
+    """Path of the `*.scene_dataset_config.json` that describes the scene."""
     other: dict[str, Any] = field(default_factory=dict)
-    """Those of the keys `UNUSED` whose values differ."""
+    """Values of unused keys of the file that differ from Habitat's defaults."""
 
     @property
     def scene(self) -> str:
-        """What `find_scene` takes: the scene's id, behind the path of its data set's config where it has one."""
+        """Scene id for `find_scene`: with the prefix "CONFIG:" where the scene has a data set config."""
         if self.scene_dataset_config == DEFAULT_CONFIG:
             return self.scene_id
         return f"{self.scene_dataset_config}:{self.scene_id}"
 
     @property
     def heading(self) -> float:
-        """Start heading in radians: 0 looks along -Z, growing to the left."""
+        """Start heading, radians: 0 along -Z, positive to the left."""
         return heading_of(self.start_rotation)
 
 
@@ -63,15 +63,15 @@ def rotation_of(heading: float) -> tuple[float, float, float, float]:
 
 
 def scene_name(scene_id: str) -> str:
-    """The scene's own name: `Adrian` of gibson/Adrian.glb, `TEEsavR23oF` of hm3d/val/.../TEEsavR23oF.basis.glb."""
-    stem = scene_id.replace(":", "_").rpartition("/")[2]  # of "house:7", too, a file can be named
+    """Short name of a scene: `Adrian` of gibson/Adrian.glb, `TEEsavR23oF` of hm3d/val/.../TEEsavR23oF.basis.glb."""
+    stem = scene_id.replace(":", "_").rpartition("/")[2]  # "house:7" becomes a valid file name
     for suffix in (".glb", ".gltf", ".ply", ".obj", ".scene", ".scene_instance.json", ".basis"):
         stem = stem.removesuffix(suffix)
     return stem
 
 
 def group_by_scene(episodes: Sequence[Episode]) -> dict[str, list[Episode]]:
-    """Episodes by scene id, both in the order in which they come."""
+    """Episodes by scene id, in the given order."""
     groups: dict[str, list[Episode]] = {}
     for episode in episodes:
         groups.setdefault(episode.scene_id, []).append(episode)

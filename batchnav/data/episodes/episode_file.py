@@ -1,7 +1,7 @@
 """PointGoal episodes in Habitat's format: gzipped JSON, one object per episode.
 
 The schema is habitat-lab's `NavigationEpisode`: positions in metres, rotations as quaternions [x, y, z, w]. Extra keys
-would stop Habitat's loader, so whatever else is known of an episode goes into its `info`.
+would stop Habitat's loader, so further facts about an episode go into its `info`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchnav.data.episodes.episode import DEFAULT_CONFIG, Episode, Goal, group_by_scene, scene_name
 from batchnav.data.files import is_number, read_json, short, write_json_gz
@@ -18,14 +18,11 @@ from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.errors import EpisodeError
 from batchnav.runtime.files.atomic import as_path
 
-if TYPE_CHECKING:
-    pass
-
 ROTATION_TOLERANCE = 1e-3
-"""How far a quaternion may be from unit length and from pure yaw: published files carry five decimals."""
+"""Tolerance of a quaternion's length and of its deviation from pure yaw: published files have five decimals."""
 
 OTHER_TASKS = {
-    "goal_image_id": "InstanceImageNav",  # whose episodes name a category, too
+    "goal_image_id": "InstanceImageNav",  # before ObjectNav: its episodes have a category too
     "object_category": "ObjectNav",
     "object_id": "ObjectNav",
     "view_points": "ObjectNav",
@@ -35,25 +32,26 @@ OTHER_TASKS = {
     "rigid_objs": "rearrangement",
     "target_receptacles": "rearrangement",
 }
-"""Keys, of the file, an episode or a goal, that no PointNav episode has, and the task they belong to."""
+"""Keys of files, episodes or goals of other tasks, with the task; PointNav episodes have none of them."""
 
 CONTENT = "{data_path}/content/{scene}.json.gz"
-"""Where a split keeps its episodes scene by scene, unless its top file says otherwise; Habitat's default."""
+"""Path of a scene's episodes in a split that is stored scene by scene; Habitat's default for `content_scenes_path`."""
 ALL_SCENES = "*"
 UNUSED: dict[str, Any] = {"additional_obj_config_paths": [], "start_room": None, "shortest_paths": None}
-"""Keys of Habitat's episodes that change nothing here, with what its generator writes; they are kept."""
+"""Keys of Habitat's episodes that are kept but unused, with the values that Habitat's generator writes."""
 
 
 def load_episodes(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,)) -> list[Episode]:
-    """Read a `.json.gz` file of PointNav episodes, with those in the folder `content` beside it.
+    """Read a `.json.gz` file of PointNav episodes, and the files in its folder `content`.
 
     Args:
-        path: the split's file. Where it names a `content_scenes_path`, or has a folder `content` beside it, the
-            scenes' files in there belong to it, in the order of their names.
-        content_scenes: names of the scenes to read, as `Adrian` for gibson/Adrian.glb; "*" is all.
+        path: the split's file. The files of its `content_scenes_path`, by default the folder `content` in the same
+            folder, belong to it, in the order of their names.
+        content_scenes: short names of the scenes to read, as `Adrian` for gibson/Adrian.glb; "*" reads all.
 
-    Raises EpisodeError, naming file, episode and field: not gzip or JSON, cut short, a field that is missing, not
-    finite or of the wrong length, a rotation that is not a unit quaternion about +Y, no goals, another task's episodes.
+    Raises EpisodeError with file, episode and field for: a file that is not gzipped JSON, or is truncated; a field that
+    is missing, not finite or of the wrong length; a rotation that is not a unit quaternion about +Y; an episode without
+    goals; episodes of another task.
     """
     path = as_path(path)
     data = _read_file(path)
@@ -63,12 +61,12 @@ def load_episodes(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,
     for file in _content_files(data, path, content_scenes):
         episodes += _episodes(_read_file(file), file)
     if not episodes:
-        raise EpisodeError(f"{path}: found no episodes, expected some in it or in files {CONTENT}")
+        raise EpisodeError(f"{path}: found no episodes, expected at least one in it or in files {CONTENT}")
     return episodes
 
 
 def scenes_played(path: str | Path) -> set[str]:
-    """Names (as `scene_name` gives them) of the scenes in a split's file; files in its folder `content` stay unread."""
+    """Short names (`scene_name`) of the scenes of a split; files in its folder `content` are listed, not read."""
     path = Path(path)
     data = _read_file(path)
     names = {scene_name(episode.scene_id) for episode in _episodes(data, path)}
@@ -76,16 +74,16 @@ def scenes_played(path: str | Path) -> set[str]:
 
 
 def save_episodes(episodes: Sequence[Episode], path: str | Path, content: bool = False) -> None:
-    """Write episodes as Habitat reads them: the same bytes for the same episodes, and the whole file or none.
+    """Write episodes in Habitat's format, atomically; equal episodes give equal bytes.
 
-    With `content` they go scene by scene into files content/SCENE.json.gz, and `path` becomes the empty top file.
+    If `content` is True, each scene's episodes go to content/SCENE.json.gz, and `path` holds no episodes.
     """
     path = Path(path)
     if content:
         by_scene = group_by_scene(episodes)
         names = [scene_name(scene_id) for scene_id in by_scene]
         if len(set(names)) < len(names):
-            raise EpisodeError(f"{path}: found two scenes whose files have one name, expected different ones")
+            raise EpisodeError(f"{path}: found two scenes with the same file name, expected different names")
         for name, some in zip(names, by_scene.values(), strict=True):
             write_json_gz({"episodes": [_plain(e) for e in some]}, _content_path(CONTENT, path, name), EpisodeError)
     rows = [] if content else [_plain(e) for e in episodes]
@@ -93,7 +91,7 @@ def save_episodes(episodes: Sequence[Episode], path: str | Path, content: bool =
 
 
 def _read_file(path: Path) -> dict:
-    """The top object of an episode file."""
+    """The JSON object of an episode file."""
     data = read_json(path, EpisodeError, gzipped=True)
     if not isinstance(data, dict) or not isinstance(data.get("episodes"), list):
         raise EpisodeError(f"{path}: found no list 'episodes', expected an episode file in Habitat's format")
@@ -110,7 +108,7 @@ def _content_path(template: str, path: Path, scene: str) -> Path:
 
 
 def _content_files(data: dict, path: Path, scenes: Sequence[str]) -> list[Path]:
-    """The files of the scenes that are asked for, where the split is kept scene by scene."""
+    """The files of the wanted scenes; empty for a split that is not stored scene by scene."""
     template = data.get("content_scenes_path", CONTENT)
     if not isinstance(template, str) or "\0" in template or "{scene}" not in Path(template).name:
         raise EpisodeError(f"{path}: field 'content_scenes_path': found {short(template)}, expected one like {CONTENT}")
@@ -129,17 +127,17 @@ def _content_files(data: dict, path: Path, scenes: Sequence[str]) -> list[Path]:
 
 
 def _episode(data: Any, where: str) -> Episode:
-    """One episode from its JSON value; `where` begins the error messages."""
+    """One episode from its JSON value; error messages begin with `where`."""
     if not isinstance(data, dict):
         raise EpisodeError(f"{where}: found {type(data).__name__}, expected an object")
     names = {}
     for name in ("episode_id", "scene_id"):
         value = data.get(name)
-        # Some published files number their episodes with integers.
+        # Some published files have integers as episode ids.
         if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
             raise EpisodeError(f"{where}: field {name!r}: found {short(value)}, expected a name")
         names[name] = str(value)
-    names["scene_id"] = names["scene_id"].removeprefix(f"{SCENES_DIR}/")  # as Habitat does; see `find_scene`
+    names["scene_id"] = names["scene_id"].removeprefix(f"{SCENES_DIR}/")  # as in Habitat; `find_scene` adds it again
     where = f"{where} (id {names['episode_id']!r}, scene {names['scene_id']!r})"
     _refuse_other_tasks(data, where)
     goals = data.get("goals")
@@ -173,7 +171,7 @@ def _goal(data: Any, where: str) -> Goal:
 
 
 def _rotation(data: dict, where: str) -> tuple:
-    """A unit quaternion about +Y."""
+    """The start rotation, a unit quaternion about +Y. EpisodeError otherwise."""
     rotation = _numbers(data, "start_rotation", 4, where)
     x, _, z, _ = rotation
     length = math.sqrt(sum(v * v for v in rotation))
@@ -190,7 +188,7 @@ def _rotation(data: dict, where: str) -> tuple:
 
 
 def _numbers(data: dict, name: str, length: int, where: str) -> tuple:
-    """A list of so many finite numbers, as floats."""
+    """A field with `length` finite numbers, as floats. EpisodeError otherwise."""
     value = data.get(name)
     if not isinstance(value, list) or len(value) != length or not all(map(is_number, value)):
         found = "nothing" if name not in data else short(value)
@@ -205,7 +203,7 @@ def _refuse_other_tasks(data: dict, where: str) -> None:
 
 
 def _plain(episode: Episode) -> dict:
-    """An episode as JSON values, with every key that Habitat's own generator writes."""
+    """An episode as JSON values, with every key that Habitat's generator writes."""
     return {
         "episode_id": episode.episode_id,
         "scene_id": episode.scene_id,

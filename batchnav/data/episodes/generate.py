@@ -1,4 +1,4 @@
-"""Making PointNav episodes by the rules, and with the constants, of Habitat's generator; and starts without a goal."""
+"""Generation of PointNav episodes with the rules and constants of Habitat's generator; and of starts without a goal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,20 @@ from batchnav.tasks.pointnav import PointNav, PointNavConfig, pointnav_simulator
 
 
 def generate_episodes(scene: Scene, number: int, seed: int = 0, config: PointNavConfig | None = None) -> list[Episode]:
-    """So many episodes in a scene, on its islands of radius >= 1.5 m, of 1 to 30 m on one storey, few of them straight.
+    """Sample PointNav episodes in a scene.
 
-    They are the first that the environments of a `PointNavEnv` with this seed sample, so the same scene, number and
-    seed give the same episodes. The scene's navmesh is taken as it is: whoever wants episodes for another body than it
-    was baked for loads the scene with that body's settings. EpisodeError where the scene has none to offer.
+    Start and goal lie on one storey, on an island of radius >= 1.5 m, with a geodesic distance of 1 to 30 m; few
+    episodes are nearly straight. The episodes are the first ones that the environments of a `PointNavEnv` with this
+    seed sample, so equal scene, number and seed give equal episodes. The scene's navmesh is used unchanged: for another
+    body, load the scene with that body's settings.
+
+    Args:
+        scene: where the episodes take place.
+        number: number of episodes.
+        seed: seed for sampling.
+        config: the task; None for the defaults.
+
+    Raises EpisodeError where the scene offers no episode.
     """
     number = check_int("number", number, 1, MAX_ENVS)
     config = config or PointNavConfig()
@@ -32,10 +41,11 @@ def generate_episodes(scene: Scene, number: int, seed: int = 0, config: PointNav
 
 
 def generate_starts(scene: Scene, number: int, seed: int = 0) -> list[Episode]:
-    """So many starts in a scene for tasks without a goal, uniform over its islands of radius >= 1.5 m.
+    """Sample starts in a scene for tasks without a goal, uniformly over its islands of radius >= 1.5 m.
 
-    The first that environments of Flee or Explore with this seed sample. As goal the file has the place that is
-    farthest by path, which is Flee's target. EpisodeError where the scene has no start to offer.
+    They are the first starts that environments of Flee or Explore with this seed sample. The goal of each episode is
+    the point with the longest shortest path from the start, which is Flee's target. Raises EpisodeError where the scene
+    offers no start.
     """
     number = check_int("number", number, 1, MAX_ENVS)
     sim = Simulator(SceneBank.pack([scene]), number, BodyConfig(), lambda sim: Flee(sim, FleeConfig()), seed)
@@ -45,7 +55,7 @@ def generate_starts(scene: Scene, number: int, seed: int = 0) -> list[Episode]:
 
 
 def _episodes(scene: Scene, sim: Simulator, goal: torch.Tensor, distance: torch.Tensor) -> list[Episode]:
-    """The running episodes of a simulator with their goals f32 [N, 3], so far away f32 [N]."""
+    """The current episodes of a simulator; goals f32 [N, 3], geodesic distances f32 [N] in metres."""
     bodies, task = sim.bodies, sim.task
     return [
         Episode(
@@ -61,5 +71,5 @@ def _episodes(scene: Scene, sim: Simulator, goal: torch.Tensor, distance: torch.
 
 
 def shortest_floats(values: torch.Tensor) -> tuple:
-    """float32 values as the shortest decimals that read back as them."""
+    """float32 values as the shortest decimals that parse to the same float32."""
     return tuple(float(str(value)) for value in values.numpy())

@@ -27,15 +27,15 @@ def order_episodes(
     rounds: int = 1,
     seed: int = 0,
 ) -> list[Episode]:
-    """Episodes in the order in which Habitat's iterator hands them out.
+    """Episodes in the order of Habitat's iterator.
 
     Args:
-        episodes: any number of them.
-        shuffle: in random order; with `grouped` the scenes, and the episodes of each.
-        grouped: all episodes of a scene together (`group_by_scene`).
-        num_episode_sample: so many of them, drawn without replacement first; -1 is all.
-        rounds: go through them so many times (`cycle`), shuffled anew each time.
-        seed: of what is random.
+        episodes: the episodes.
+        shuffle: True for a random order; with `grouped`, of the scenes and of the episodes in each scene.
+        grouped: True to keep the episodes of each scene together (`group_by_scene`).
+        num_episode_sample: number of episodes to sample first, without replacement; -1 for all.
+        rounds: number of repetitions (`cycle`), each with its own shuffle.
+        seed: seed for sampling and shuffling.
     """
     if num_episode_sample > len(episodes):
         raise EpisodeError(f"num_episode_sample: found {num_episode_sample}, expected at most {len(episodes)}")
@@ -50,9 +50,14 @@ def order_episodes(
 
 
 def episode_table(episodes: Sequence[Episode], scene_names: Sequence[str], device: torch.device | str) -> EpisodeTable:
-    """Episodes as the simulator plays them; `scene_names[k]` is the scene id of the bank's scene k.
+    """Episodes as tensors for the simulator.
 
-    EpisodeError where an episode's scene is not among the names, or it has several goals.
+    Args:
+        episodes: at least one episode.
+        scene_names: scene ids in the order of the bank's scenes.
+        device: of the tensors.
+
+    Raises EpisodeError where an episode's scene is not in `scene_names`, or an episode has several goals.
     """
     if not episodes:
         raise EpisodeError("episodes: found none, expected at least one")
@@ -78,18 +83,20 @@ def episode_table(episodes: Sequence[Episode], scene_names: Sequence[str], devic
 
 
 def check_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> None:
-    """EpisodeError where an episode cannot be played: an end off the navmesh, a goal that no path reaches.
+    """Check that every episode can be played: start and goal on the navmesh, with a path between them.
 
     Args:
-        episodes: any number of them.
-        scenes: by scene id.
+        episodes: the episodes.
+        scenes: scenes by scene id.
+
+    Raises EpisodeError for the first episode that cannot be played.
     """
     for _, problem in unplayable_episodes(episodes, scenes):
         raise EpisodeError(problem)
 
 
 def unplayable_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> Iterator[tuple[Episode, str]]:
-    """The episodes that cannot be played, and why not; arguments as of `check_episodes`."""
+    """Episodes that cannot be played, each with the reason; arguments as in `check_episodes`."""
     for scene_id, of_scene in group_by_scene(episodes).items():
         if scene_id not in scenes:
             yield from ((e, f"{_name(e)}: field 'scene_id': found a scene that is not loaded") for e in of_scene)
@@ -113,17 +120,17 @@ def unplayable_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]
 
 
 def _several_goals(episode: Episode) -> str:
-    """What is wrong with an episode of several goals; empty where it has one.
+    """Error message for an episode with several goals; empty for one goal.
 
-    Habitat tells the agent where the first is and measures its distance to the nearest: no PointGoal task.
+    Habitat's goal sensor shows the first of several goals, and its metrics use the nearest: that is no PointGoal task.
     """
     if len(episode.goals) == 1:
         return ""
-    return f"field 'goals': found {len(episode.goals)}, expected 1, the point that the agent is to reach"
+    return f"field 'goals': found {len(episode.goals)}, expected 1"
 
 
 def _off_navmesh(field: str, point: np.ndarray, snapped: np.ndarray) -> str:
-    """What is wrong with a point [3] whose nearest on the navmesh is `snapped` [3]; empty where it is on it."""
+    """Error message for a point [3] far from `snapped` [3], its nearest point on the navmesh; empty for a near one."""
     gap = snapped - point
     if math.hypot(gap[0], gap[2]) <= MAX_SNAP_DISTANCE and abs(gap[1]) <= MAX_SNAP_HEIGHT:
         return ""

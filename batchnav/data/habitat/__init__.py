@@ -1,1 +1,1 @@
-"""Habitat's data sets: scene data sets, annotations, URDF files."""
+"""Habitat's data sets: folder layouts, scene data set configs, URDF files."""

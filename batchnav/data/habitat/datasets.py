@@ -1,12 +1,12 @@
-"""Data sets where Habitat's downloads put them: scenes, navmeshes and episodes of a split.
+"""Data sets in the folder layout of Habitat's downloads: scenes, navmeshes and episodes of a split.
 
     data/scene_datasets/gibson/Adrian.glb                                 Gibson, habitat-test-scenes
     data/scene_datasets/mp3d/17DRP5sb8fy/17DRP5sb8fy.glb                  MP3D
     data/scene_datasets/hm3d/val/00800-TEEsavR23oF/TEEsavR23oF.basis.glb  HM3D
     data/scene_datasets/hssd-hab/hssd-hab.scene_dataset_config.json       HSSD, ReplicaCAD (data/replica_cad), AI2-THOR
-    data/datasets/pointnav/gibson/v1/val/val.json.gz                      their PointNav episodes
+    data/datasets/pointnav/gibson/v1/val/val.json.gz                      PointNav episodes
 
-A navmesh lies beside its mesh, or where the data set's config or its folder `navmeshes` has it.
+A navmesh lies in the folder of its mesh, in the data set's folder `navmeshes`, or at the path in the config.
 """
 
 from __future__ import annotations
@@ -37,44 +37,44 @@ from batchnav.tasks.episode_sampling import EpisodeTable
 
 SPLITS = ("train", "val", "test", "minival", "train_mini", "val_mini", "example")
 EPISODE_VERSION = "v1"
-"""The PointNav episodes that Habitat's configs choose where a scene data set has several."""
+"""Version of the PointNav episodes in Habitat's configs, for data sets with several versions."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A split of a scene data set. Scenes and episodes are read when they are asked for."""
+    """A split of a scene data set. Scenes and episodes are read on first use."""
 
     path: Path
-    """The folder of scenes, or the config that describes them."""
+    """Folder of scenes, or the config that describes them."""
     split: str
     scene_names: tuple[str, ...]
-    """As the split's episodes name them."""
+    """Scene ids, as in the split's episodes."""
     episode_file: Path | None
-    """None where the split has no PointNav episodes."""
+    """The split's PointNav episodes; None where there are none."""
     config: SceneDatasetConfig | None = None
 
     @functools.cached_property
     def scenes(self) -> tuple[SceneSource, ...]:
-        """Where each scene comes from, in the order of `scene_names`. MeshError where a config is broken."""
+        """Sources of the scenes, in the order of `scene_names`. MeshError where a config is broken."""
         return tuple(map(self.scene, self.scene_names))
 
     @property
     def navmeshes(self) -> dict[str, Path]:
-        """The navmesh files that there are, by the scene's name; for the other scenes one is baked."""
+        """Existing navmesh files, by scene name; scenes without a file get a baked navmesh."""
         return {source.name: source.navmesh for source in self.scenes if source.navmesh}
 
     @functools.cached_property
     def episodes(self) -> list[Episode]:
-        """The split's PointNav episodes. EpisodeError where there are none, or their file is broken."""
+        """The split's PointNav episodes. EpisodeError where there is no file, or the file is broken."""
         if self.episode_file is None:
             raise EpisodeError(
                 f"{self.path}: found no PointNav episodes of split {self.split!r}, expected "
-                f"{_episode_pattern(self.path, self.split)} (`batchnav data episodes` makes some)"
+                f"{_episode_pattern(self.path, self.split)} (`batchnav data episodes` makes one)"
             )
         return load_episodes(self.episode_file)
 
     def scene(self, name: str) -> SceneSource:
-        """Where a scene comes from."""
+        """The source of a scene. ArgumentError for an unknown name."""
         if name not in self.scene_names:
             raise ArgumentError(f"scene: found {name!r}, expected one of the {len(self.scene_names)} of {self.path}")
         return self.config.source(name) if self.config else stage_source(self.path.parent / name, name)
@@ -85,32 +85,37 @@ class Dataset:
         settings: NavMeshSettings | None = None,
         appearance: AppearanceConfig | bool = True,
     ) -> list[Scene]:
-        """Load scenes with their navmeshes, in parallel, with progress; all of the split unless `names` says which.
+        """Load scenes with their navmeshes, in parallel processes, with progress.
 
-        With `settings`, for their body, and with or without `appearance`, as `load_scene` does.
+        Args:
+            names: scene names; None for all scenes of the split.
+            settings: as in `load_scene`.
+            appearance: as in `load_scene`.
         """
         sources = self.scenes if names is None else [self.scene(name) for name in names]
         load = functools.partial(load_source, settings=settings, appearance=appearance)
         return list(in_parallel(load, sources, "scenes", SCENES_PER_WORKER))
 
     def episode_table(self, device: torch.device | str = "cpu", **order) -> EpisodeTable:
-        """The episodes as `PointNavEnv(data.load_scenes(), ..., episodes=table)` plays them.
+        """The episodes as a table for `PointNavEnv(data.load_scenes(), ..., episodes=table)`.
 
-        `order` holds options of `order_episodes`: shuffle, grouped, num_episode_sample, rounds, seed.
+        Args:
+            device: of the table's tensors.
+            order: options of `order_episodes`: shuffle, grouped, num_episode_sample, rounds, seed.
         """
         return episode_table(order_episodes(self.episodes, **order), self.scene_names, device)
 
 
 def load_dataset(path: str | Path, split: str = "train", episodes: str | Path | None = None) -> Dataset:
-    """Find a split's scenes, navmeshes and episodes as Habitat's downloads lay them out.
+    """Find the scenes, navmeshes and episodes of a split in the layout of Habitat's downloads.
 
     Args:
         path: the data set's folder, as `data/scene_datasets/hm3d`, or its `*.scene_dataset_config.json`.
-        split: train, val ... Where the scenes are not in folders by split, they are those that the split's episodes
-            play in; without episodes, all of them.
-        episodes: an episode file to take instead of the one in data/datasets/pointnav; `{split}` may stand in it.
+        split: train, val ... Without one folder per split, the scenes of a split are those of its episodes; without
+            episodes, all scenes.
+        episodes: episode file in place of the one in data/datasets/pointnav; `{split}` in it is replaced.
 
-    Raises MeshError where there are no scenes, EpisodeError where the episodes are broken; each says what was expected.
+    Raises MeshError where there are no scenes, EpisodeError where the episodes are broken.
     """
     path = as_path(path)
     if not path.exists():
@@ -132,7 +137,7 @@ def load_dataset(path: str | Path, split: str = "train", episodes: str | Path | 
 
 
 def _find_episodes(path: Path, split: str) -> Path | None:
-    """The split's PointNav file: of version v1, or of the only version that there is."""
+    """The split's PointNav file: version v1, or the only version."""
     pattern = _episode_pattern(path, split)
     found = sorted(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
     return next((file for file in found if file.parts[-3] == EPISODE_VERSION), found[0] if len(found) == 1 else None)
@@ -156,7 +161,7 @@ def _find_config(path: Path) -> SceneDatasetConfig | None:
 
 
 def _names_in_folders(path: Path, split: str) -> list[str]:
-    """Names of the scenes that lie in HM3D's, MP3D's or Gibson's layout."""
+    """Scene names in the folder layout of HM3D, MP3D or Gibson."""
     by_split = {folder.name: _glbs(folder, "*/*.glb") for folder in path.iterdir() if folder.name in SPLITS}
     by_split = {name: files for name, files in by_split.items() if files}
     if by_split and split not in by_split:
@@ -167,7 +172,7 @@ def _names_in_folders(path: Path, split: str) -> list[str]:
 
 
 def _glbs(folder: Path, pattern: str) -> list[Path]:
-    """Mesh files without the semantic ones; of a scene that is there compressed for Habitat too, that."""
+    """Mesh files without semantic ones; a `.basis.glb` replaces the uncompressed file of the same scene."""
     files = {file for file in folder.glob(pattern) if not file.name.endswith(".semantic.glb")}
     compressed = {file.with_name(file.name.replace(".basis.glb", ".glb")) for file in files if ".basis." in file.name}
     return sorted(files - compressed, key=natural_order)

@@ -1,8 +1,9 @@
 """Habitat's scene data sets: `*.scene_dataset_config.json`, and the `*.scene_instance.json` that place objects.
 
-A config lists where stages, objects, articulated objects and scene instances are described; paths are relative to its
-folder. A name in a scene instance means the template whose file is called so, else the first that contains it. Names
-come out of files, so they may be anything: `os.path.isfile` says no where `Path.is_file` would raise.
+A config lists the files that describe stages, objects, articulated objects and scene instances; paths are relative to
+its folder. A name in a scene instance refers to the template with that file name, otherwise to the first template whose
+path contains the name. Names in files may be arbitrary strings: `os.path.isfile` returns False where `Path.is_file`
+raises.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from batchnav.data.sources.scene_source import STAGE_CONFIG, SceneSource, scene_
 from batchnav.errors import MeshError
 
 DATASET_CONFIG = ".scene_dataset_config.json"
+"""End of the name of a file that describes a scene data set."""
 SCENE_INSTANCE = ".scene_instance.json"
 _SUFFIX = {
     "stages": STAGE_CONFIG,
@@ -31,30 +33,31 @@ _SUFFIX = {
     "articulated_objects": ".ao_config.json",
     "scene_instances": SCENE_INSTANCE,
 }
-"""What ".json" means in each section's search paths."""
+"""End of file names that ".json" stands for in the search paths of each section."""
 NO_STAGE = "NONE"
+"""Template name of a scene without a stage."""
 
 
 class _Template(NamedTuple):
-    """A stage, object or scene instance: attributes from a file, with those that the data set's config adds."""
+    """A stage, object or scene instance: attributes of a file, and attributes that the data set's config adds."""
 
     handle: str
-    """The file's path, or the name that the config gives."""
+    """Path of the file, or name in the config."""
     file: Path
-    """What its paths are relative to the folder of."""
+    """File whose folder is the base of relative paths."""
     added: dict
 
     def attributes(self, defaults: dict) -> dict:
-        """All of them. MeshError where the file is not JSON of an object."""
+        """All attributes. MeshError where the file is not a JSON object."""
         if self.file.suffix != ".json" or self.file.name.endswith(DATASET_CONFIG):
             return {**defaults, "render_asset": self.file.name, "urdf_filepath": self.file.name, **self.added}
         return {**defaults, **_object(self.file), **self.added}
 
 
 class SceneDatasetConfig:
-    """What a `*.scene_dataset_config.json` file describes. Nothing but names is read before a scene is asked for.
+    """A `*.scene_dataset_config.json` file. Files of stages, objects and scenes are read by `source`, not before.
 
-    Raises MeshError where the file is no such config, naming the field.
+    Raises MeshError with the field where the file is no such config.
     """
 
     def __init__(self, path: str | Path):
@@ -70,14 +73,14 @@ class SceneDatasetConfig:
 
     @property
     def scene_names(self) -> list[str]:
-        """Scene instances; in a data set that has none, the stages, named as episodes name them."""
+        """Names of the scene instances; without scene instances, scene ids of the stages."""
         if self._templates["scene_instances"]:
             return sorted(self._templates["scene_instances"], key=natural_order)
         files = [template.file for template in self._templates["stages"].values()]
         return sorted({scene_id_of(file) for file in files}, key=natural_order)
 
     def source(self, name: str) -> SceneSource:
-        """A scene instance, or a stage by itself. MeshError where the data set has neither, or a file is broken."""
+        """The source of a scene instance or of a stage. MeshError for an unknown name or a broken file."""
         instance = self._find("scene_instances", name)
         if instance is None:
             stage = self._stage(name, f"{self.path}: scene {name!r}")
@@ -90,7 +93,7 @@ class SceneDatasetConfig:
         stage = data.get("stage_instance")
         if not isinstance(stage, dict) or not isinstance(stage.get("template_name"), str):
             raise MeshError(f"{where}: field 'stage_instance': found {short(stage)}, expected one with a template_name")
-        # A stage's own translation and rotation are read by Habitat, but not applied.
+        # Habitat reads the translation and rotation of a stage instance but does not apply them.
         parts = [] if stage["template_name"] == NO_STAGE else [self._stage(stage["template_name"], where)]
         missing: list[str] = []
         origin, names, number = data.get("translation_origin"), self._names(data), 0
@@ -123,7 +126,7 @@ class SceneDatasetConfig:
         return SceneSource(name, tuple(parts), navmesh, tuple(dict.fromkeys(missing)), self.path.parent / "prepared")
 
     def _read_lexicons(self, data: dict) -> dict[str, Path]:
-        """Files that name categories, by name: those that the config names, and those in the folders it searches."""
+        """Files with category names, by name: files in the config, and files in its search folders."""
         cell = data.get("semantic_scene_descriptor_instances", {})
         where = f"{self.path}: field 'semantic_scene_descriptor_instances'"
         if not isinstance(cell, dict):
@@ -137,10 +140,10 @@ class SceneDatasetConfig:
         return found | {name: self.path.parent / file for name, file in named.items()}
 
     def _names(self, instance: dict) -> dict[int, str]:
-        """Category names by the `semantic_id` of objects, as the lexicon of a scene instance has them.
+        """Category names by `semantic_id`, from the lexicon of a scene instance.
 
-        A lexicon is {"classes": [{"name": "chair", "id": 20}, ...]} (ReplicaCAD, HSSD). Without one objects have no
-        categories. MeshError where the file is something else.
+        A lexicon is {"classes": [{"name": "chair", "id": 20}, ...]} (ReplicaCAD, HSSD). Without a lexicon,
+        objects have no categories. MeshError for a file of another form.
         """
         name = instance.get("semantic_scene_instance")
         file = self._lexicons.get(name) if isinstance(name, str) else None
@@ -155,7 +158,7 @@ class SceneDatasetConfig:
         return {row["id"]: row["name"] for row in classes}
 
     def _category(self, section: str, template: _Template, names: dict[int, str]) -> str:
-        """The category of a template's things; "" where its config or the lexicon does not say."""
+        """The category of a template; "" where its config or the lexicon has none."""
         number = template.attributes(self._defaults[section]).get("semantic_id") if names else None
         return names.get(number, "") if isinstance(number, int) else ""
 
@@ -182,7 +185,7 @@ class SceneDatasetConfig:
             raise MeshError(f"{template.handle}: field 'urdf_filepath': found {short(name)}, expected a path")
         positions = row.get("initial_joint_pose", {})
         if not isinstance(positions, Mapping) or not all(map(is_number, positions.values())):
-            positions = {}  # a bare list numbers Bullet's degrees of freedom, which no file names
+            positions = {}  # a list refers to Bullet's numbering of joints, which is in no file
         path = template.file.parent / name
         if not os.path.isfile(path):
             return []
@@ -193,7 +196,7 @@ class SceneDatasetConfig:
         ]
 
     def _navmesh(self, *names: str | Path) -> Path | None:
-        """The first navmesh that there is: by name in the config, else the file of that name."""
+        """The first existing navmesh: by name in the config, otherwise by file name."""
         for name in names:
             found = self._navmeshes.get(str(name)) or Path(name).with_name(f"{_stem(Path(name))}.navmesh")
             if os.path.isfile(found):
@@ -201,11 +204,11 @@ class SceneDatasetConfig:
         return None
 
     def _find(self, section: str, name: str) -> _Template | None:
-        """A template by its file's name, else the first whose path contains the name."""
+        """A template by its file name, otherwise the first template whose path contains the name."""
         return self._find_all(section, {name})[name]
 
     def _find_all(self, section: str, names: Iterable[str]) -> dict[str, _Template | None]:
-        """`_find` of many names, together in time linear in their characters and the templates'."""
+        """`_find` for many names, in time linear in the characters of names and templates."""
         templates = self._templates[section]
         found = {name: templates.get(Path(name).name) or templates.get(_stem(Path(name))) for name in names}
         if unknown := [name for name, template in found.items() if template is None]:
@@ -225,7 +228,7 @@ class SceneDatasetConfig:
             if not isinstance(patterns, list) or not all(isinstance(p, str) and "\0" not in p for p in patterns):
                 raise MeshError(f"{where}: paths[{extension!r}]: found {short(patterns)}, expected a list of paths")
             for file in self._search(patterns, suffix):
-                # A config file describes the mesh beside it better than the mesh alone.
+                # A config file takes precedence over a mesh file of the same name.
                 if suffix.endswith(".json") or _stem(file) not in found:
                     found[_stem(file)] = _Template(file.as_posix(), file, {})
         files = list(found.values())
@@ -242,7 +245,7 @@ class SceneDatasetConfig:
         return found
 
     def _search(self, patterns: Iterable[str], suffix: str) -> list[Path]:
-        """Files that end in `suffix`: those a pattern names, and those directly in the folders that it names."""
+        """Files that end in `suffix`: matches of a pattern, and files directly in matching folders."""
         files: set[Path] = set()
         for pattern in patterns:
             for match in map(Path, glob.glob(str(self.path.parent / pattern))):
@@ -259,7 +262,7 @@ def _object(path: Path) -> dict:
 
 
 def _typed(cell: Any, field: str, kind: type, where: str) -> Any:
-    """A field of an object, of this kind and empty where it is absent."""
+    """A field of a type; its empty value where the field is absent. MeshError for another type."""
     value = cell.get(field, kind()) if isinstance(cell, dict) else cell
     if not isinstance(value, kind):
         raise MeshError(f"{where}: field {field!r}: found {short(value)}, expected {kind.__name__}")
@@ -267,7 +270,7 @@ def _typed(cell: Any, field: str, kind: type, where: str) -> Any:
 
 
 def _rotation(row: dict, where: str) -> np.ndarray:
-    """f64 [3, 3] of an instance's quaternion [w, x, y, z]."""
+    """f64 [3, 3]: rotation of an instance, from its quaternion [w, x, y, z]."""
     rotation = unit(vector(row, "rotation", where, (1.0, 0.0, 0.0, 0.0), length=4))
     if rotation is None:
         raise MeshError(f"{where}: field 'rotation': found zeros, expected a quaternion [w, x, y, z]")
@@ -286,7 +289,7 @@ def _uniform_scale(row: dict, where: str) -> float:
 
 
 def _stem(file: Path) -> str:
-    """A file's name without what tells its kind."""
+    """File name without the suffix of its kind."""
     name = file.name
     for suffix in (*_SUFFIX.values(), ".glb", ".gltf", ".obj", ".ply", ".stl", ".urdf", ".navmesh"):
         name = name.removesuffix(suffix)

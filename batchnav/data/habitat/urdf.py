@@ -1,4 +1,4 @@
-"""URDF files: the visual meshes of an articulated object, each where its joints put it."""
+"""URDF files: the visual meshes of an articulated object, posed by its joints."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def read_urdf(path: Path, positions: Mapping[str, float]) -> list[Part]:
 
     Args:
         path: the `.urdf` file; meshes are named relative to its folder.
-        positions: of joints by name, radians or metres; the others are at 0.
+        positions: joint positions by name, radians or metres; 0 for other joints.
 
-    Raises MeshError where the file is not URDF, its joints form no tree, or a number is not one.
+    Raises MeshError where the file is not URDF, its joints form no tree, or a number cannot be read.
     """
     try:
         robot = ET.fromstring(read_text(path, MeshError))
@@ -37,7 +37,7 @@ def read_urdf(path: Path, positions: Mapping[str, float]) -> list[Part]:
             pose = _link_pose(name, joints, positions, poses)
             for visual in link.findall("visual"):
                 mesh = visual.find("geometry/mesh")
-                if mesh is None:  # boxes and spheres stand in for collisions; Habitat draws meshes
+                if mesh is None:  # boxes and spheres are collision shapes; Habitat renders meshes only
                     continue
                 place = pose @ _origin(visual)
                 asset = Asset(path.parent / _named(mesh, "filename"), scale=_numbers(mesh.get("scale", "1 1 1")))
@@ -50,7 +50,7 @@ def read_urdf(path: Path, positions: Mapping[str, float]) -> list[Part]:
 def _link_pose(
     name: str, joints: Mapping[str, ET.Element], positions: Mapping[str, float], poses: dict[str, np.ndarray]
 ) -> np.ndarray:
-    """f64 [4, 4]: from the link's frame to the root's. `poses` are those known so far, to which its ancestors' go."""
+    """f64 [4, 4]: transform from the link's frame to the root's. `poses` caches the transforms of visited links."""
     chain: dict[str, ET.Element] = {}
     while name in joints and name not in poses:
         if name in chain:
@@ -64,7 +64,7 @@ def _link_pose(
 
 
 def _motion(joint: ET.Element, position: float) -> np.ndarray:
-    """f64 [4, 4]: what a joint's position does, about or along its axis."""
+    """f64 [4, 4]: motion of a joint at a position, about or along its axis."""
     motion, axis = np.eye(4), joint.find("axis")
     direction = np.array(_numbers(_named(axis, "xyz")) if axis is not None else (1.0, 0.0, 0.0))
     if joint.get("type") in ("revolute", "continuous"):
@@ -75,7 +75,7 @@ def _motion(joint: ET.Element, position: float) -> np.ndarray:
 
 
 def _origin(element: ET.Element) -> np.ndarray:
-    """f64 [4, 4] of an element's <origin xyz rpy>."""
+    """f64 [4, 4]: transform of an element's <origin xyz rpy>."""
     origin, pose = element.find("origin"), np.eye(4)
     if origin is not None:
         pose[:3, 3] = _numbers(origin.get("xyz", "0 0 0"))
@@ -84,7 +84,7 @@ def _origin(element: ET.Element) -> np.ndarray:
 
 
 def _link(joint: ET.Element, end: str) -> str:
-    """The link that a joint names as its "parent" or "child"."""
+    """Name of a joint's "parent" or "child" link."""
     element = joint.find(end)
     if element is None:
         raise ValueError(f"a joint without <{end}>")
@@ -92,7 +92,7 @@ def _link(joint: ET.Element, end: str) -> str:
 
 
 def _named(element: ET.Element, name: str) -> str:
-    """An element's attribute, which it has to have."""
+    """A required attribute of an element. ValueError where it is missing."""
     value = element.get(name)
     if value is None:
         raise ValueError(f"<{element.tag}> without {name!r}")
@@ -100,8 +100,8 @@ def _named(element: ET.Element, name: str) -> str:
 
 
 def _numbers(text: str) -> tuple[float, float, float]:
-    """Three finite numbers."""
-    values = [float(word) for word in text.replace(",", " ").split()]  # published files have commas, too
+    """Three finite numbers from text. ValueError for anything else."""
+    values = [float(word) for word in text.replace(",", " ").split()]  # published files use commas too
     if len(values) != 3 or not np.isfinite(values).all():
         raise ValueError(f"found {text!r}, expected three numbers")
     x, y, z = values

@@ -1,1 +1,1 @@
-"""Prepared scenes."""
+"""Prepared scenes: one file each, mapped into memory."""

@@ -1,4 +1,4 @@
-"""Preparing scenes: every scene loaded, its navmesh baked, its tree built, all packed into one file; in parallel."""
+"""Preparation of scenes: load, bake the navmesh, build the BVH, write one file per scene; in parallel."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from batchnav.scene.mesh import SUFFIXES
 
 
 class Outcome(NamedTuple):
-    """What became of one scene."""
+    """Result of preparing one scene."""
 
     name: str
     path: Path
-    """The prepared file."""
+    """Path of the prepared scene."""
     problem: str = ""
-    """Why there is none; empty where there is one."""
+    """Error message; empty on success."""
     fresh: bool = False
-    """It was there already, made from the same files in the same way."""
+    """True where an up-to-date file was there already."""
     missing: tuple[str, ...] = ()
-    """Assets that the scene is without."""
+    """Names of assets that the scene lacks."""
     z_up: bool = False
-    """Its first mesh file was taken to be +Z up."""
+    """True where the first mesh file was read as +Z up."""
 
 
 def prepare(sources: Sequence[SceneSource], out: Path | None = None) -> list[Outcome]:
-    """Prepare scenes in as many processes as there are threads, with progress; those that are up to date are kept.
+    """Prepare scenes in parallel processes, with progress; up-to-date files are kept.
 
     Args:
-        sources: the scenes; one whose navmesh is not there gets one baked with the default settings.
-        out: folder for the prepared files, and the navmeshes beside them; None: where `find_scene` and `load_dataset`
-            look for prepared files.
+        sources: the scenes. A scene without a navmesh gets one baked with the default settings.
+        out: folder for prepared scenes and their navmeshes; None for the paths where `find_scene` and `load_dataset`
+            look for prepared scenes.
 
-    Returns one outcome a scene, in order. A scene that cannot be used does not stop the others.
+    Returns one outcome per scene, in order. An unusable scene does not stop the others.
     """
     return list(in_parallel(functools.partial(_prepare_one, out=out), sources, "preparing"))
 
@@ -54,7 +54,7 @@ def _prepare_one(source: SceneSource, out: Path | None) -> Outcome:
         fresh = made_from(path) == wanted and (navmesh is None or navmesh.is_file())
         if not fresh:
             scene = source.load()
-            if navmesh is not None:  # first: where the prepared scene lies, all of it was written
+            if navmesh is not None:  # written first: a prepared scene implies a complete navmesh
                 with replacing(navmesh, MeshError) as part:
                     scene.navmesh.save(part)
             save_prepared(scene, path, wanted)
@@ -64,7 +64,7 @@ def _prepare_one(source: SceneSource, out: Path | None) -> Outcome:
 
 
 def _file_name(name: str) -> str:
-    """A scene's name as that of a file."""
+    """File name for a scene, without suffix."""
     stem = Path(name).name
     for suffix in (*SUFFIXES, ".basis"):
         stem = stem.removesuffix(suffix)

@@ -1,19 +1,20 @@
-"""Prepared scenes: mesh, tree and navmesh of one scene in one file that is mapped into memory, not read.
+"""File format of prepared scenes: mesh, BVH and navmesh of one scene in one memory-mapped file.
 
-The file is a safetensors file (a header of JSON, then plain arrays) with these arrays:
+The file is a safetensors file (a JSON header, then plain arrays) with these arrays:
 
     vertices f32 [V, 3]   faces i32 [F, 3]      the mesh
-    nodes f32 [M, 16]     triangles f32 [F, 12] order i32 [F]     its tree, see scene/bvh.py
+    nodes f32 [M, 16]     triangles f32 [F, 12] order i32 [F]     its BVH (scene/bvh.py)
     navmesh u8 [B]                              Habitat's `.navmesh` file
 
-and of those that `types.Surface` has for the mesh, with materials, samplers and names in the metadata's "surface":
+and the arrays of `types.Surface`, where the mesh has a surface; the metadata field "surface" holds materials, samplers
+and category names:
 
     material i32 [F]      uv f32 [F, 3, 2]      color u8 [F, 3, 4]
     object_id i32 [F]     category i32 [F]      finish i32 [M, 4]
     texture_0, texture_1 ... u8 [h, w, 4]
 
-Its metadata hold a check sum of each array, the version of the tree's layout, and a fingerprint of what the scene was
-made from: its files' sizes and dates, their places, and this package's sources that make navmeshes and trees.
+The metadata hold a checksum of each array, the version of the BVH's layout, and a fingerprint of the scene's source:
+sizes, dates and places of its files, and the source code that bakes navmeshes and builds BVHs.
 """
 
 from __future__ import annotations
@@ -48,16 +49,20 @@ _ARRAYS = {
     "vertices": ("float32", 3), "faces": ("int32", 3), "nodes": ("float32", 16), "triangles": ("float32", 12),
     "order": ("int32", None), "navmesh": ("uint8", None),
 }  # fmt: skip
-"""Type and row length of each array; None: it has one dimension."""
+"""Data type and row length of each array; None for one-dimensional arrays."""
 _SURFACE = ("material", "uv", "color", "object_id", "category", "finish")
-"""Arrays that are there where the surface has them."""
+"""Optional arrays of the surface."""
 _TEXTURE = "texture_"
 
 
 def save_prepared(scene: Scene, path: str | Path, made_from: str = "", durable: bool = True) -> None:
-    """Write a prepared scene: the whole file or none, the same bytes for the same scene. MeshError where it fails.
+    """Write a prepared scene atomically; equal scenes give equal bytes. MeshError where writing fails.
 
-    `made_from` is a `fingerprint`, `durable` as in `runtime.files.replacing`.
+    Args:
+        scene: the scene.
+        path: file to write.
+        made_from: `fingerprint` of the scene's source.
+        durable: as in `runtime.files.atomic.replacing`.
     """
     arrays = {
         "vertices": scene.mesh.vertices, "faces": scene.mesh.faces, "nodes": scene.bvh.nodes,
@@ -76,12 +81,12 @@ def save_prepared(scene: Scene, path: str | Path, made_from: str = "", durable: 
 
 
 def load_prepared(path: str | Path, appearance: bool = True) -> Scene:
-    """A prepared scene; its arrays are the file's pages. MeshError where the file is damaged or of another kind.
+    """A prepared scene, mapped into memory. MeshError where the file is damaged or of another kind.
 
-    Without `appearance` what surfaces look like is left in the file.
+    Without `appearance` the surface is not read.
     """
     path = Path(path)
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # reading a pipe would block
         raise MeshError(f"{path}: cannot be read: found no such file")
     try:
         # torch maps the file; NumPy's reader would copy it.
@@ -96,7 +101,7 @@ def load_prepared(path: str | Path, appearance: bool = True) -> Scene:
                 raise MeshError(f"{path}: array {key!r}: found {array.dtype} {list(array.shape)}, expected {kind}")
         for key, array in arrays.items():
             if zlib.crc32(np.ascontiguousarray(array).data) != sums[key]:
-                raise MeshError(f"{path}: array {key!r} is damaged: its check sum differs; prepare the scene again")
+                raise MeshError(f"{path}: array {key!r} is damaged: its checksum differs; prepare the scene again")
         name, dropped = metadata["name"], int(metadata["dropped"])
         if dropped < 0:
             raise ValueError(f"{dropped} triangles dropped")
@@ -113,7 +118,7 @@ def load_prepared(path: str | Path, appearance: bool = True) -> Scene:
 
 
 def _surface_arrays(surface: Surface | None) -> tuple[str, dict[str, np.ndarray]]:
-    """A surface as JSON and arrays; what textures share is stored once."""
+    """A surface as JSON text and arrays. Pixels that several textures share are stored once."""
     if surface is None:
         return "null", {}
     arrays = {name: getattr(surface, name) for name in _SURFACE if getattr(surface, name) is not None}
@@ -128,7 +133,7 @@ def _surface_arrays(surface: Surface | None) -> tuple[str, dict[str, np.ndarray]
 
 
 def _surface_of(text: str, arrays: dict[str, np.ndarray]) -> Surface | None:
-    """The inverse. Its fields may be of any kind: `check_surface` looks."""
+    """The surface of JSON text and arrays. Fields are not validated here: `check_surface` does that."""
     stored = json.loads(text)
     if stored is None:
         return None
@@ -146,10 +151,11 @@ def _surface_of(text: str, arrays: dict[str, np.ndarray]) -> Surface | None:
 def load_source(
     source: SceneSource, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True
 ) -> Scene:
-    """A scene from its prepared file where that is up to date, else from its sources. MeshError, NavMeshError.
+    """A scene from its prepared file where that is up to date, otherwise from its source files.
 
-    With `settings`, for their body: where the prepared navmesh was baked for another, the sources are read, and one is
-    baked; a navmesh file among them is refused (`SceneSource.load_navmesh`).
+    A prepared scene whose navmesh was baked for another body than that of `settings` is not used: the source files are
+    read and a navmesh is baked. A navmesh file for another body is refused (`SceneSource.load_navmesh`). MeshError,
+    NavMeshError.
     """
     if made_from(source.prepared) == fingerprint(source):
         scene = load_prepared(source.prepared, appearance is not False)._replace(name=source.name)
@@ -159,7 +165,7 @@ def load_source(
 
 
 def made_from(path: Path) -> str | None:
-    """The fingerprint of what a prepared scene was made from; None where there is no such file."""
+    """The source fingerprint in a prepared scene; None where there is no readable file."""
     if not path.is_file():
         return None
     try:
@@ -170,7 +176,7 @@ def made_from(path: Path) -> str | None:
 
 
 def fingerprint(source: SceneSource) -> str:
-    """What a scene would be made from: its files as they lie there, their places, and our own sources."""
+    """Hash of everything a scene is made from: sizes, dates and places of its files, and the baking source code."""
     parts = [
         (part.asset, part.linear.tolist(), part.translation.tolist(), part.at_centre, part.object_id, part.category)
         for part in source.parts
@@ -193,6 +199,6 @@ def _metadata(file, path: Path) -> dict[str, str]:
 
 @functools.cache
 def _tree_version() -> str:
-    """A hash of the sources that say what the rows of a tree mean."""
+    """Hash of the source code that defines the layout of BVH rows."""
     sources = [Path(str(module.__file__)).read_bytes() for module in (bvh, triangle)]
     return hashlib.sha256(b"".join(sources)).hexdigest()[:16]

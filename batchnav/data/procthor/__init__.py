@@ -1,1 +1,1 @@
-"""ProcTHOR houses."""
+"""ProcTHOR houses: reading, appearance, import as mesh files."""

@@ -1,8 +1,7 @@
-"""What ProcTHOR's houses look like, as far as their JSON says: colours and names of materials, kinds of assets.
+"""Appearance of ProcTHOR houses: finishes from material names and colours, categories from asset ids.
 
-A material is a name of Unity's and, where it is paint, a colour; the pictures behind the names are not part of the
-houses. So a name's words say which of our own textures comes nearest, and its colour. An asset has one muted colour,
-the same wherever it stands.
+A material is a Unity name and, for paint, a colour; texture images are not part of the houses. Words in the name select
+the most similar texture of the library, and a colour. Each asset has one muted colour in all places.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _FAMILY_WORDS = (
     ("wicker", "wicker"), ("carpet", "carpet"), ("wood", "planks"), ("plank", "planks"), ("floor", "planks"),
     ("cabinet", "planks"), ("counter", "planks"),
 )  # fmt: skip
-"""A word within a material's name, and the family of textures that it means; the first that fits."""
+"""Words in material names, each with a family of textures; the first match counts."""
 _COLORS: tuple[tuple[str, Color], ...] = (
     ("pureblack", (0.12, 0.12, 0.12)), ("darkwood", (0.36, 0.24, 0.17)), ("lightwood", (0.80, 0.66, 0.48)),
     ("mediumwood", (0.62, 0.45, 0.30)), ("offwhite", (0.93, 0.91, 0.86)), ("white", (0.94, 0.93, 0.91)),
@@ -41,7 +40,7 @@ _COLORS: tuple[tuple[str, Color], ...] = (
     ("drywall", (0.88, 0.86, 0.82)), ("marble", (0.88, 0.86, 0.83)), ("granite", (0.70, 0.68, 0.66)),
     ("concrete", (0.68, 0.67, 0.64)), ("tile", (0.85, 0.84, 0.82)), ("wood", (0.66, 0.49, 0.33)),
 )  # fmt: skip
-"""Likewise its colour."""
+"""Words in material names, each with a colour; the first match counts."""
 _UNNAMED: Color = (0.82, 0.79, 0.74)
 _CEILING: Color = (0.95, 0.94, 0.92)
 _CATEGORIES = (
@@ -57,11 +56,11 @@ _CATEGORIES = (
     ("garbagebag", "garbage_bag"), ("garbage", "trash_can"), ("bin", "trash_can"), ("dogbed", "dog_bed"),
     ("bed", "bed"), ("cart", "cart"), ("box", "box"), ("mirror", "mirror"), ("clothes", "clothes"),
 )  # fmt: skip
-"""A word within an asset's id, without underscores, and the category that houses of our own have for it."""
+"""Words in asset ids without underscores, each with a category of procedural houses; the first match counts."""
 
 
 def category_of(asset: str) -> str:
-    """The category of an asset: Habitat's word where it has one, else the id's first words, as in "alarm_clock"."""
+    """The category of an asset: a word of `_CATEGORIES`, otherwise the first words of the id ("alarm_clock")."""
     plain = asset.lower().replace("_", "").removeprefix("robothor")
     for word, category in _CATEGORIES:
         if word in plain:
@@ -71,27 +70,27 @@ def category_of(asset: str) -> str:
 
 
 class Looks:
-    """The materials of one house, as words for `Solids.material`, and what they mean."""
+    """The materials of one house: names for `Solids.material`, and their finishes."""
 
     def __init__(self) -> None:
         self._finishes: dict[str, Finish] = {}
 
     def wall(self, wall: dict) -> str:
-        """Of a wall."""
+        """Material of a wall."""
         return self._material(wall.get("material"), _UNNAMED, "plain")
 
     def floor(self, room: dict) -> str:
-        """Of a room's floor."""
+        """Material of a room's floor."""
         return self._material(room.get("floorMaterial"), _UNNAMED, "planks")
 
     def ceiling(self, house: dict) -> str:
-        """Of all ceilings."""
+        """Material of all ceilings."""
         parameters = house.get("proceduralParameters")
         material = parameters.get("ceilingMaterial") if isinstance(parameters, dict) else None
         return self._material(material, _CEILING, "plain")
 
     def asset(self, asset: str) -> str:
-        """Of an object."""
+        """Material of an object, by its asset id."""
         draw = Draw(zlib.crc32(asset.encode()))
         color = hsv(draw.uniform(0.0, 1.0), draw.uniform(0.05, 0.45), draw.uniform(0.3, 0.85))
         if category_of(asset) == "plant":
@@ -99,13 +98,13 @@ class Looks:
         return self._word(f"asset {asset}", Finish(color))
 
     def surface(self, record: Sequence[Run | Group], vertices: np.ndarray, faces: np.ndarray) -> Surface:
-        """The surface of a house's triangles: `record` of its solids, vertices f64 [V, 3], faces i32 [F, 3]."""
+        """The surface of a house: `record` of its solids, vertices f64 [V, 3], faces i32 [F, 3]."""
         names = sorted({group.category for group in record if isinstance(group, Group)} - {""})
         shape = vertices, faces, np.ones(len(faces), bool)
         return make_surface(Draw(0), self._finishes.__getitem__, record, shape, ("", *names))
 
     def _material(self, material: Any, default: Color, family: str) -> str:
-        """A material as the JSON has it: a name, or an object of name and, for paint, colour. Else the default."""
+        """A material from JSON: a name, or an object with a name and, for paint, a colour; otherwise the defaults."""
         fields = material if isinstance(material, dict) else {"name": material}
         name, color = fields.get("name"), fields.get("color")
         name = name if isinstance(name, str) else ""

@@ -1,11 +1,11 @@
-"""ProcTHOR houses: their JSON, and the sizes of their assets, into furnished meshes.
+"""ProcTHOR houses: furnished meshes from the houses' JSON and the sizes of their assets.
 
-The JSON is Unity's: left-handed, +Y up, metres, degrees clockwise from above. Mirroring z gives our frame. Walls have
-no thickness: the rooms on both sides have one each, in the same place, of which a hole names both. Its corners are
-metres along the first of them, from that wall's first corner, and metres up. A door that is openable and not open fills
-its hole; windows are panes. A piece of furniture is a box as large as its asset, with the asset's middle at its
-position. Walls, floors and ceilings have the colours of their materials (data/procthor/appearance.py), objects, whose files
-are not part of the houses, one by asset.
+The JSON has Unity's frame: left-handed, +Y up, metres, degrees clockwise from above. Mirroring z gives this project's
+frame. Walls have no thickness: the two rooms at a wall have one wall each, in the same place. A hole names both walls;
+its corners are metres along the first wall from that wall's first corner, and metres up. A closed door fills its hole;
+windows are panes. Each object is a box of its asset's size, centred at the object's position, since asset files are not
+part of the houses. Walls, floors and ceilings have the colours of their materials (data/procthor/appearance.py);
+objects have one colour per asset.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from batchnav.types import TriangleMesh
 
 _EPSILON = 1e-6
 _MAX_DEPTH = 20
-"""Of things that lie on things."""
+"""Largest nesting depth of objects that lie on objects."""
 _MOST_CORNERS, _MOST_HOLES = 500, 100
-"""Of a room, and in a wall: the time that cutting them takes grows with their cube and square."""
+"""Largest number of corners per room and of holes per wall: time grows with the cube and the square of them."""
 
 Sizes = Mapping[str, Sequence[float]]
+"""Size in x, y, z by asset id, metres."""
 Quad = np.ndarray
-"""f64 [4, 3]."""
+"""Corners of a rectangle, f64 [4, 3]."""
 
 
 def read_houses(path: str | Path) -> list[dict]:
-    """The houses of a `.json` file, of one or a list, or a `.jsonl` file of one a line; gzipped or not.
+    """The houses of a `.json` file (one house or a list) or a `.jsonl` file (one house per line); gzipped or not.
 
-    Raises MeshError where the file holds something else.
+    Raises MeshError for other contents.
     """
     path = Path(path)
     try:
@@ -57,7 +58,7 @@ def read_houses(path: str | Path) -> list[dict]:
 
 
 def read_sizes(path: str | Path) -> Sizes:
-    """`asset_bbox.json`: metres in x, y, z by asset id. MeshError where it holds something else."""
+    """Asset sizes from `asset_bbox.json`. MeshError for other contents."""
     data = read_json(Path(path), MeshError)
     if not isinstance(data, dict):
         raise MeshError(f"{path}: found {type(data).__name__}, expected sizes [x, y, z] by asset id")
@@ -68,9 +69,9 @@ def read_sizes(path: str | Path) -> Sizes:
 
 
 def make_procthor_house(house: dict, sizes: Sizes, name: str = "house") -> tuple[TriangleMesh, list[str]]:
-    """A house's mesh, and the ids of the assets that `sizes` does not know, which are left out.
+    """The mesh of a house, and the ids of assets that `sizes` lacks; their objects are left out.
 
-    Raises MeshError, naming `name` and the part, where the JSON is not a house.
+    Raises MeshError with `name` and the part where the JSON is not a house.
     """
     solids, looks = Solids(detail=1), Looks()
     try:
@@ -104,15 +105,15 @@ def _add_walls(solids: Solids, looks: Looks, house: dict) -> None:
         for wall in (door["wall0"], door["wall1"]):
             holes.setdefault(wall, []).append(tuple(corners))
     for name, wall in walls.items():
-        if not wall.get("empty"):  # where two rooms are one
+        if not wall.get("empty"):  # an empty wall joins two rooms
             with solids.thing("wall", "house"):
                 solids.material = looks.wall(wall)
                 for quad in _cut(wall, holes.get(name, [])):
-                    solids.add(quad, np.array([[0, 2, 1], [0, 3, 2]]))  # seen from the room, which lies to the right
+                    solids.add(quad, np.array([[0, 2, 1], [0, 3, 2]]))  # faces the room, which lies to the right
 
 
 def _ends(wall: dict) -> np.ndarray:
-    """f64 [2, 3]: a wall's first two corners, on the floor."""
+    """f64 [2, 3]: the first two corners of a wall, on the floor."""
     ends = np.array([[corner["x"], 0.0, corner["z"]] for corner in wall["polygon"][:2]], np.float64)
     if not np.isfinite(ends).all() or np.linalg.norm(ends[1] - ends[0]) < _EPSILON:
         raise MeshError(f"wall {wall['id']!r}: found ends {ends.tolist()}, expected two different points")
@@ -120,7 +121,7 @@ def _ends(wall: dict) -> np.ndarray:
 
 
 def _cut(wall: dict, holes: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Quad]:
-    """A wall without its holes, as upright rectangles: the strips between the holes' edges."""
+    """A wall without its holes, as upright rectangles: strips between the edges of the holes."""
     start, end = _ends(wall)
     top = max(corner["y"] for corner in wall["polygon"])
     length = float(np.linalg.norm(end - start))
@@ -143,7 +144,7 @@ def _cut(wall: dict, holes: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Qua
 
 
 def _add_floor_and_ceiling(solids: Solids, outline: np.ndarray, height: float, below: str, above: str) -> None:
-    """Floor facing up and ceiling facing down over a polygon f64 [N, 2] of (x, z), made of these materials."""
+    """Add a floor of material `below` and a ceiling of material `above` over a polygon f64 [N, 2] of (x, z)."""
     triangles = triangulate(outline)
     for category, word, y, faces in (
         ("floor", below, 0.0, triangles[:, ::-1]), ("ceiling", above, height, triangles),
@@ -154,9 +155,9 @@ def _add_floor_and_ceiling(solids: Solids, outline: np.ndarray, height: float, b
 
 
 def triangulate(outline: np.ndarray) -> np.ndarray:
-    """A simple polygon f64 [N, 2] cut into triangles i32 [N - 2, 3], counter-clockwise, by cutting off ears.
+    """Triangles i32 [N - 2, 3], counter-clockwise, of a simple polygon f64 [N, 2]; by ear clipping.
 
-    Meisters, "Polygons have ears" (American Mathematical Monthly 1975). MeshError where it is not simple.
+    Meisters, "Polygons have ears" (American Mathematical Monthly 1975). MeshError where the polygon is not simple.
     """
     if not 3 <= len(outline) <= _MOST_CORNERS or not np.isfinite(outline).all():
         raise MeshError(f"polygon: found {len(outline)} corners, expected 3 to {_MOST_CORNERS} finite ones")
@@ -171,7 +172,7 @@ def triangulate(outline: np.ndarray) -> np.ndarray:
             others = outline[[j for j in left if j not in ear]]
             if area > 0 and not _inside(others, *outline[list(ear)]).any():
                 triangles.append(ear)
-            elif area != 0:  # a corner on a straight edge goes without a triangle
+            elif area != 0:  # a corner on a straight edge has no triangle
                 continue
             del left[i]
             break
@@ -186,13 +187,13 @@ def _area(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def _inside(points: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """bool [N]: which points lie in a counter-clockwise triangle or on its edge, its corners left out."""
+    """bool [N]: True for points in a counter-clockwise triangle or on its edges, except its corners."""
     corner = (points[:, None] == np.stack([a, b, c])).all(2).any(1)
     return (_area(a, b, points) >= 0) & (_area(b, c, points) >= 0) & (_area(c, a, points) >= 0) & ~corner
 
 
 def _add_objects(solids: Solids, looks: Looks, objects: Any, sizes: Sizes, depth: int = 0) -> set[str]:
-    """Boxes for objects and what lies on them. Returns the ids of assets of unknown size."""
+    """Add boxes for objects and the objects on them. Returns the ids of assets of unknown size."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"objects are nested deeper than {_MAX_DEPTH}")
     unknown = set()

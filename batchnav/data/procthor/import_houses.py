@@ -11,9 +11,10 @@ from batchnav.scene.mesh import save_mesh
 
 
 def import_houses(path: Path, sizes: Path, out: Path) -> tuple[list[SceneSource], set[str]]:
-    """ProcTHOR houses as mesh files OUT/NAME_0000.ply ... Returns them, and the ids of assets of unknown size.
+    """Write ProcTHOR houses as mesh files OUT/NAME_0000.ply ...
 
-    Their surfaces go with the sources, and so into prepared scenes: the files hold triangles alone.
+    Returns the scenes, and the ids of assets of unknown size. Mesh files hold triangles only; surfaces are part of the
+    returned sources, and of the prepared scenes made from them.
     """
     known, unknown, sources = read_sizes(sizes), set(), []
     stem = path.name.partition(".")[0]

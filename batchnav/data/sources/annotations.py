@@ -1,15 +1,18 @@
-"""What annotations beside a mesh file say of its triangles: which thing each is part of, and its category.
+"""Semantic annotations of mesh files: the object that each triangle belongs to, and the object's category.
 
-- HM3D: `X.semantic.glb`, whose texture has a colour for each thing, and `X.semantic.txt`: after a line that says what
-  it is, rows `id,RRGGBB,"category",region`. A triangle has the colour in its middle. Colours that are only nearly those
-  of the list, as lossy compression leaves them (JPEG, most KTX 2), are refused.
+The annotation file lies in the folder of the mesh file:
+
+- HM3D: `X.semantic.glb`, whose texture has one colour per object, and `X.semantic.txt`: a header line, then rows
+  `id,RRGGBB,"category",region`. A triangle takes the texture's colour at its centroid. Textures with lossy compression
+  (JPEG, most KTX 2) change the colours; such files are refused.
 - Replica: `mesh_semantic.ply`, whose faces have an `object_id`, and `info_semantic.json` with `objects` of `id` and
   `class_name`.
-- Gibson: `X_semantic.ply` likewise, and `X.scn` with `objects` of `id` and `class_`.
-- Matterport3D: `X_semantic.ply` likewise, and `X.house`: of its rows those that begin with O (object, region, category)
-  and C (category, its number and name in the full list, its number and name in mpcat40).
+- Gibson: `X_semantic.ply`, whose faces have an `object_id`, and `X.scn` with `objects` of `id` and `class_`.
+- Matterport3D: `X_semantic.ply`, whose faces have an `object_id`, and `X.house`. Its rows that begin with O are objects
+  (object, region, category); rows that begin with C are categories (category, number and name in the full list, number
+  and name in mpcat40).
 
-Things that a file has and its annotations do not have no category.
+Objects without an annotation have no category.
 """
 
 from __future__ import annotations
@@ -28,16 +31,18 @@ from batchnav.types import Surface, TriangleMesh
 _HM3D_HEADER = "HM3D Semantic Annotations"
 _COLORED = ".semantic.glb"
 _NEAR, _MOST_NEAR, _COLORS_ASKED = 4, 0.01, 2000
-"""A colour no farther from a listed one, in its worst channel, is taken for it, spoilt by compression; so many of a
-scene's triangles may have such colours by chance; and so many of its colours are looked at, the commonest. Of 600
-colours in squares of 24 pixels a JPEG file of quality 10 leaves 11% so near, of quality 30 and more 46% to 98%. That of
-no thing, which may have more of a scene than that, is so near to one of 600 by chance in 3% of scenes."""
+"""Detection of lossy compression: largest difference per channel between an unlisted colour and a listed one; largest
+share of a scene's triangles with such colours; and number of unlisted colours that are compared, most frequent first.
+
+Measured with 600 colours in squares of 24 pixels: JPEG of quality 10 leaves 11% of the pixels this near to a listed
+colour, quality 30 and more 46% to 98%. The colour of unlabelled surfaces, which may cover more than the allowed share,
+is this near to one of 600 colours by chance in 3% of scenes."""
 _NAMES = {"info_semantic.json": "class_name", ".scn": "class_"}
-"""The field of an object that names its category, by how the file's name ends."""
+"""Name of the category field of an object, by the end of the file's name."""
 
 
 def annotation_file(path: Path) -> Path | None:
-    """The file beside a mesh file that says what its triangles are; None where there is none."""
+    """The annotation file of a mesh file, in the same folder; None where there is none."""
     if path.name.endswith(_COLORED):
         beside = [path.with_suffix(".txt")]
     elif path.suffix.lower() == ".ply":
@@ -49,7 +54,7 @@ def annotation_file(path: Path) -> Path | None:
 
 
 def annotate(mesh: TriangleMesh, path: Path) -> TriangleMesh:
-    """A file's mesh with what is known of its things; as it is where nothing is. MeshError names what is broken."""
+    """The mesh of a file with object ids and categories; unchanged without annotations. MeshError for broken ones."""
     file, surface = annotation_file(path), mesh.surface
     if file is None or surface is None:
         return mesh
@@ -69,7 +74,7 @@ def annotate(mesh: TriangleMesh, path: Path) -> TriangleMesh:
 
 
 def _with_categories(surface: Surface, object_id: np.ndarray, names: Mapping[int, str]) -> Surface:
-    """The surface with the categories of its things, by id."""
+    """The surface with a category for each triangle; `names` are categories by object id."""
     categories = ("", *sorted(set(names.values()) - {""}))
     rows = {name: row for row, name in enumerate(categories)}
     things, places = np.unique(object_id, return_inverse=True)
@@ -78,7 +83,7 @@ def _with_categories(surface: Surface, object_id: np.ndarray, names: Mapping[int
 
 
 def _colors_in_the_middle(surface: Surface) -> np.ndarray:
-    """i64 [F]: 0xRRGGBB in the middle of each triangle, as bytes are stored: nothing is mixed between texels."""
+    """i64 [F]: stored colour 0xRRGGBB at the centroid of each triangle, without interpolation between texels."""
     shade = np.ones((len(surface.material), 3))
     if surface.color is not None:
         shade = surface.color[:, 0, :3] / 255.0
@@ -96,7 +101,7 @@ def _colors_in_the_middle(surface: Surface) -> np.ndarray:
 
 
 def _refuse_lossy(path: Path, unlisted: np.ndarray, num_triangles: int, keys: np.ndarray) -> None:
-    """MeshError where many of the triangles' colours are near one of the list, but not it. Far ones are of no thing."""
+    """MeshError where many triangles have colours near a listed one: the texture is lossy. Far ones are unlabelled."""
     colors, counts = np.unique(unlisted, return_counts=True)
     most = np.argsort(-counts)[:_COLORS_ASKED]
     channels = [(keys >> shift & 255, colors[most] >> shift & 255) for shift in (16, 8, 0)]
@@ -112,7 +117,7 @@ def _refuse_lossy(path: Path, unlisted: np.ndarray, num_triangles: int, keys: np
 
 
 def _read_hm3d(path: Path) -> tuple[dict[int, int], dict[int, str]]:
-    """Ids by colour 0xRRGGBB, and categories by id."""
+    """HM3D: object ids by colour 0xRRGGBB, and categories by object id."""
     lines = read_text(path, MeshError).splitlines()
     if not lines or _HM3D_HEADER not in lines[0]:
         raise MeshError(
@@ -131,12 +136,12 @@ def _read_hm3d(path: Path) -> tuple[dict[int, int], dict[int, str]]:
             expected = 'id,RRGGBB,"category",region'
             raise MeshError(f"{path}: line {number}: found {short(','.join(row))}, expected {expected}") from error
     if not ids:
-        raise MeshError(f"{path}: found no things, expected some")
+        raise MeshError(f"{path}: found no objects, expected at least one row")
     return ids, names
 
 
 def _read_objects(path: Path) -> dict[int, str]:
-    """Categories by id, of Replica's and Gibson's files."""
+    """Replica and Gibson: categories by object id."""
     field = next(name for ending, name in _NAMES.items() if path.name.endswith(ending))
     data = read_json(path, MeshError)
     rows = data.get("objects") if isinstance(data, dict) else None
@@ -148,7 +153,7 @@ def _read_objects(path: Path) -> dict[int, str]:
 
 
 def _read_house(path: Path) -> dict[int, str]:
-    """Names in mpcat40 by id, of Matterport3D's files."""
+    """Matterport3D: mpcat40 names by object id."""
     category_of, named = {}, {}
     for number, line in enumerate(read_text(path, MeshError).splitlines(), 1):
         words = line.split()

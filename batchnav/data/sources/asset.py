@@ -24,14 +24,14 @@ Vector = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Frame:
-    """Which directions of an asset are up and front."""
+    """The directions of an asset that point up and to the front."""
 
     up: Vector = (0.0, 1.0, 0.0)
     front: Vector = (0.0, 0.0, -1.0)
 
     @property
     def rotation(self) -> np.ndarray:
-        """f64 [3, 3]: asset coordinates to +Y up, -Z front; front's part along up does not count."""
+        """f64 [3, 3]: rotation from asset coordinates to +Y up, -Z front; the part of `front` along `up` is ignored."""
         up = np.array(self.up)
         back = -np.array(self.front) + up * (up @ self.front)
         back /= np.linalg.norm(back)
@@ -43,44 +43,44 @@ Z_UP = Frame((0.0, 0.0, 1.0), (0.0, 1.0, 0.0))
 
 @dataclass(frozen=True)
 class Asset:
-    """A mesh file as a stage or object config describes it."""
+    """A mesh file with the orientation and scale of a stage or object config."""
 
     path: Path
     frame: Frame = Frame()
     scale: Vector = (1.0, 1.0, 1.0)
-    """Along the axes of Habitat's frame."""
+    """Scale along the axes of Habitat's frame."""
     centre: Vector | None = None
-    """The object's centre of mass, before scaling; None: the middle of its bounding box."""
+    """Centre of mass of the object, before scaling; None for the middle of its bounding box."""
 
 
 class Part(NamedTuple):
-    """An asset at its place in a scene."""
+    """An asset placed in a scene."""
 
     asset: Asset
     linear: np.ndarray = np.eye(3)
-    """f64 [3, 3]: turns and scales the asset, which its own frame and scale have been applied to."""
+    """f64 [3, 3]: rotation and scale, applied after the asset's own frame and scale."""
     translation: np.ndarray = np.zeros(3)
-    """f64 [3], metres: where the pivot goes."""
+    """f64 [3]: position of the pivot, metres."""
     at_centre: bool = False
-    """Whether the pivot is the asset's centre instead of its origin."""
+    """True where the pivot is the asset's centre, False where it is its origin."""
     object_id: int = 0
-    """Of the thing that the asset is in this place, from 1 on; 0: not known."""
+    """Number of the object in the scene, from 1 on; 0 for unknown."""
     category: str = ""
-    """Of that thing; "": not known."""
+    """Category of the object; "" for unknown."""
 
     def place(self, mesh: TriangleMesh) -> TriangleMesh:
-        """The asset's mesh in the scene's frame."""
+        """The mesh of the asset, transformed to the scene's frame."""
         points = mesh.vertices @ self.asset.frame.rotation.T
         if self.at_centre:
             points -= (points.min(0) + points.max(0)) / 2 if self.asset.centre is None else self.asset.centre
         linear = self.linear * self.asset.scale
         faces, surface = mesh.faces, mesh.surface
-        if np.linalg.det(linear) < 0:  # a mirrored part keeps its front
+        if np.linalg.det(linear) < 0:  # a mirrored part keeps its front faces
             faces, surface = faces[:, ::-1], surface and turned(surface)
         return TriangleMesh(points @ linear.T + self.translation, faces, mesh.num_dropped, surface)
 
     def named(self, mesh: TriangleMesh) -> TriangleMesh:
-        """The mesh with what thing it is, where that is known."""
+        """The mesh with object id and category, where they are known."""
         if not self.object_id:
             return mesh
         count = len(mesh.faces)
@@ -95,12 +95,19 @@ class Part(NamedTuple):
 
 
 def stage_frame(path: Path) -> Frame:
-    """The frame of a stage whose config names none."""
+    """The default frame of a stage: +Z up for a `.glb`, +Y up otherwise."""
     return Z_UP if path.suffix.lower() == ".glb" else Frame()
 
 
 def asset_of(attributes: dict, folder: Path, where: str, is_stage: bool) -> Asset:
-    """An asset from its attributes; paths are relative to `folder`, `where` begins the error messages."""
+    """An asset from the attributes of a config.
+
+    Args:
+        attributes: fields of the config.
+        folder: base of relative paths.
+        where: begin of error messages.
+        is_stage: True for a stage, False for an object; their default frames differ.
+    """
     name = attributes.get("render_asset")
     if not isinstance(name, str) or not name or "\0" in name:
         raise MeshError(f"{where}: field 'render_asset': found {short(name)}, expected the path of a mesh file")
@@ -111,7 +118,7 @@ def asset_of(attributes: dict, folder: Path, where: str, is_stage: bool) -> Asse
 
 
 def _frame(attributes: dict, where: str, default: Frame) -> Frame:
-    """The frame that `up` and `front` say; an `up` alone keeps the default's front where that is at a right angle."""
+    """The frame of the fields `up` and `front`. The default front is used where only `up` is given."""
     found = {name: unit(vector(attributes, name, where)) for name in ("up", "front") if name in attributes}
     up = found.get("up", default.up)
     level = [
@@ -125,7 +132,7 @@ def _frame(attributes: dict, where: str, default: Frame) -> Frame:
 
 
 def vector(data: dict, field: str, where: str, default: tuple[float, ...] | None = None, length: int = 3) -> tuple:
-    """A field's `length` numbers, `default` where it is absent. MeshError otherwise."""
+    """The `length` numbers of a field, or `default` where the field is absent. MeshError for other values."""
     value = data.get(field, default)
     if not isinstance(value, (list, tuple)) or len(value) != length or not all(map(is_number, value)):
         raise MeshError(f"{where}: field {field!r}: found {short(value)}, expected {length} finite numbers")
@@ -133,6 +140,6 @@ def vector(data: dict, field: str, where: str, default: tuple[float, ...] | None
 
 
 def unit(values: tuple[float, ...]) -> tuple | None:
-    """A vector scaled to length 1; None where it has no direction."""
+    """A vector scaled to length 1; None for a zero or infinite vector."""
     length = math.hypot(*values)
     return tuple(v / length for v in values) if 1e-12 < length < math.inf else None

@@ -22,45 +22,46 @@ from batchnav.scene.surface import merge_surfaces
 from batchnav.types import Surface, TriangleMesh
 
 SCENES_DIR = Path("data/scene_datasets")
-"""Habitat's folder of scenes, below which an episode's scene id is a path."""
+"""Habitat's folder of scenes; scene ids of episodes are paths below it."""
 STAGE_CONFIG = ".stage_config.json"
+"""End of the name of a file that describes a stage."""
 
 
 @dataclass(frozen=True)
 class SceneSource:
-    """One scene of a data set, before it is loaded."""
+    """One scene before it is loaded: placed mesh files and a navmesh file."""
 
     name: str
-    """What episodes call it: `gibson/Adrian.glb`, `102344049` ..."""
+    """Scene id in episodes: `gibson/Adrian.glb`, `102344049` ..."""
     parts: tuple[Part, ...]
-    """The stage first."""
+    """Placed mesh files; the stage is first."""
     navmesh: Path | None = None
-    """None: one is baked with the default settings, and cached."""
+    """Navmesh file; None to bake one with the default settings, which is cached."""
     missing: tuple[str, ...] = ()
-    """Assets that the scene names and the data set does not have; the scene is loaded without them."""
+    """Names of assets that the data set lacks; the scene is loaded without them."""
     home: Path | None = None
-    """Folder for the prepared scene; None: beside the scene's only mesh file."""
+    """Folder for the prepared scene; None for the folder of the scene's only mesh file."""
     surface: Surface | None = field(default=None, compare=False)
-    """Of the scene's only mesh file, where that holds triangles alone."""
+    """Surface of the scene's only mesh file, where that file holds triangles without a surface."""
 
     @property
     def prepared(self) -> Path:
-        """Where `batchnav data prepare` puts the scene, see data/prepared/scene_file.py."""
+        """Path of the scene that `batchnav data prepare` writes (`data/prepared/scene_file.py`)."""
         if self.home is not None:
             return self.home / f"{self.name}.scene"
         return self.parts[0].asset.path.with_suffix(".scene")
 
     @property
     def files(self) -> list[Path]:
-        """Every file that the scene depends on, each once."""
+        """All files that the scene depends on, without duplicates."""
         found = [part.asset.path for part in self.parts] + ([self.navmesh] if self.navmesh else [])
         found += filter(None, map(annotation_file, {part.asset.path for part in self.parts}))
         return sorted(set(found))
 
     def load_mesh(self, appearance: AppearanceConfig | bool = True) -> TriangleMesh:
-        """All parts as one mesh, +Y up, metres, with or without `appearance`. MeshError where a file cannot be used."""
+        """All parts as one mesh, +Y up, metres. MeshError where a file is missing or unusable."""
 
-        @functools.cache  # a chair that stands in forty places is read once
+        @functools.cache  # an asset in many places is read once
         def load(path: Path) -> TriangleMesh:
             return annotate(load_mesh(path, appearance=appearance), path)
 
@@ -72,9 +73,13 @@ class SceneSource:
         return merge_meshes(parts, self.name)
 
     def load_navmesh(self, mesh: TriangleMesh, settings: NavMeshSettings | None = None) -> NavMesh:
-        """The scene's navmesh: its file's, else one baked from its mesh with `settings`, or the default ones.
+        """The navmesh of the scene: its file, or a navmesh baked from `mesh`.
 
-        NavMeshError where there is none to have, or the file's was baked for another body than that of `settings`.
+        Args:
+            mesh: the scene's mesh.
+            settings: of the body; None for the file unchanged, or baking with the default settings.
+
+        Raises NavMeshError where no navmesh can be made, or the file was baked for another body than `settings`.
         """
         if self.navmesh:
             navmesh = NavMesh.load(self.navmesh)
@@ -84,13 +89,13 @@ class SceneSource:
         return bake_cached(mesh, self.name, settings or NavMeshSettings())
 
     def load(self, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True) -> Scene:
-        """The scene with its navmesh, see `load_navmesh`. MeshError, NavMeshError."""
+        """The scene; arguments as in `load_navmesh` and `load_mesh`. MeshError, NavMeshError."""
         mesh = self.load_mesh(appearance)
         return make_scene(self.name, mesh, self.load_navmesh(mesh, settings))
 
 
 def merge_meshes(meshes: Sequence[TriangleMesh], name: str) -> TriangleMesh:
-    """Several meshes as one, checked. MeshError naming `name` where they hold no triangle that can be used."""
+    """Several meshes as one checked mesh. MeshError with `name` where no usable triangle is left."""
     if not meshes:
         raise MeshError(f"{name}: holds no meshes")
     first = np.cumsum([0] + [len(mesh.vertices) for mesh in meshes[:-1]])
@@ -104,9 +109,10 @@ def merge_meshes(meshes: Sequence[TriangleMesh], name: str) -> TriangleMesh:
 
 
 def stage_source(path: Path, name: str | None = None) -> SceneSource:
-    """A stage file of Habitat: its frame from NAME.stage_config.json beside it, its navmesh from NAME.navmesh.
+    """A stage file of Habitat.
 
-    Without a config a `.glb` is +Z up, as in Gibson, MP3D and HM3D.
+    Its frame comes from NAME.stage_config.json and its navmesh from NAME.navmesh in the same folder. Without a config a
+    `.glb` is +Z up, as in Gibson, MP3D and HM3D.
     """
     config = path.with_suffix(STAGE_CONFIG)
     asset = read_asset(config) if config.is_file() else Asset(path, stage_frame(path))
@@ -114,24 +120,24 @@ def stage_source(path: Path, name: str | None = None) -> SceneSource:
 
 
 def mesh_source(path: Path, frame: Frame | None = None) -> SceneSource:
-    """A mesh file of one's own: +Y up unless `frame` says otherwise, its navmesh from NAME.navmesh beside it."""
+    """A mesh file outside of data sets: +Y up unless `frame` is given; navmesh from NAME.navmesh in the same folder."""
     return SceneSource(str(path), (Part(Asset(path, frame or Frame())),), _existing(path.with_suffix(".navmesh")))
 
 
 def file_source(path: Path) -> SceneSource:
-    """A mesh file by itself: a stage of Habitat's where it lies below a folder `scene_datasets`, else one's own."""
+    """A mesh file: a stage of Habitat where its path has a folder `scene_datasets`, any other mesh otherwise."""
     if not path.name:
         raise MeshError(f"{path}: is a folder, expected a mesh file")
     return stage_source(path) if SCENES_DIR.name in path.parts else mesh_source(path)
 
 
 def scene_id_of(path: Path) -> str:
-    """A scene's name in episode files: its path below Habitat's folder `scene_datasets`."""
+    """The scene id in episode files: the path below Habitat's folder `scene_datasets`."""
     return path.as_posix().rpartition(f"{SCENES_DIR.name}/")[2]
 
 
 def read_asset(config: Path, is_stage: bool = True, defaults: dict | None = None) -> Asset:
-    """The asset of a `.stage_config.json` or `.object_config.json` file. MeshError names file and field."""
+    """The asset that a `.stage_config.json` or `.object_config.json` file describes. MeshError names file and field."""
     data = read_json(config, MeshError)
     if not isinstance(data, dict):
         raise MeshError(f"{config}: found {type(data).__name__}, expected an object")
