@@ -1,10 +1,10 @@
-"""The words every room of the house speaks. Read this first.
+"""Data types and protocols that all packages share. Read this first.
 
 Letters:  N environments (agents), T rollout steps, K scenes, V vertices, F triangles, P polygons, H x W image.
 Units:    SI: metres, seconds, radians unless a name ends in `_deg`.
 Frame:    right-handed, +Y up; heading 0 looks along -Z and grows to the left (counter-clockwise from above).
 Depth:    planar (along the camera's forward axis), metres; 0 where nothing is hit.
-Kernels:  NamedTuples of arrays travel into compiled code as one argument; what is written comes last.
+Kernels:  a NamedTuple of arrays is one argument. Arguments that a kernel writes come last; their names end in `_out`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from gymnasium import spaces
 
 Observation = dict[str, torch.Tensor]
 Column = TypeVar("Column")
-"""What a NamedTuple of arrays holds for each: NumPy's on the host, torch's on a device, or how many rows there are."""
+"""Type of a NamedTuple's columns: NumPy arrays on the host, torch tensors on a device, or numbers of rows."""
 
 
 class Texture(NamedTuple):
-    """An image on surfaces, and how it is read between its texels: a glTF sampler's settings."""
+    """An image on surfaces, with a glTF sampler's settings for reading it between texels."""
 
     pixels: np.ndarray
-    """u8 [h, w, 4], RGBA, rows from the top: UV (0, 0) is the top left corner. Bytes are shown as they are."""
+    """u8 [h, w, 4], RGBA, rows from the top: UV (0, 0) is the top left corner. Bytes are shown unchanged."""
     wrap: tuple[str, str] = ("repeat", "repeat")
-    """Of U and V: "repeat", "mirror" or "clamp"."""
+    """Modes for U and V outside 0 to 1: "repeat", "mirror" or "clamp"."""
     magnify: str = "linear"
-    """"nearest" or "linear"."""
+    """Filter of an image that is enlarged: "nearest" or "linear"."""
     minify: str = "linear_mipmap_linear"
-    """"nearest", "linear", or one of these, then "_mipmap_", then how mip levels are chosen: one or the other again."""
+    """Filter of an image that is reduced: "nearest", "linear", or "F_mipmap_G" with filter F in a level and G between."""
 
 
 class Material(NamedTuple):
-    """Unlit: what is seen is color x texture x vertex colour, each channel by itself."""
+    """Unlit material: the visible colour is color x texture x vertex colour, per channel."""
 
     color: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
     """RGBA, 0 to 1."""
@@ -45,30 +45,30 @@ class Material(NamedTuple):
 
 
 LIGHT_STEPS = 16
-"""Of full light, in which houses are shaded."""
+"""Levels of light in which procedural houses are shaded."""
 
 
 class Surface(NamedTuple):
-    """What a mesh's F triangles look like, and what they are part of. Runs that see depth alone never read it."""
+    """Appearance and object labels of a mesh's F triangles. Depth sensors do not read it."""
 
     material: np.ndarray
     """i32 [F], rows of `materials`."""
     materials: tuple[Material, ...]
     textures: tuple[Texture, ...] = ()
     uv: np.ndarray | None = None
-    """f32 [F, 3, 2], of the corners of each triangle; None: no material has a texture."""
+    """f32 [F, 3, 2]: texture coordinates of each triangle's corners; None: no material has a texture."""
     color: np.ndarray | None = None
-    """u8 [F, 3, 4], RGBA of the corners; None: white."""
+    """u8 [F, 3, 4]: RGBA of each triangle's corners; None: white."""
     object_id: np.ndarray | None = None
-    """i32 [F]: the instance that a triangle is part of, as the data set numbers them; None: not known."""
+    """i32 [F]: the data set's number of the instance that a triangle belongs to; None: unknown."""
     category: np.ndarray | None = None
-    """i32 [F], rows of `categories`; None: not known."""
+    """i32 [F], rows of `categories`; None: unknown."""
     categories: tuple[str, ...] = ()
-    """Names; row 0 is what has no category."""
+    """Names; row 0 is for triangles without a category."""
     finish: np.ndarray | None = None
-    """i32 [M, 4], of each material that may be randomised (`scene/material_sampling.py`): number of the finish that it is
-    a shade of, the finish's kind (-1: it stays as it is), its light in `LIGHT_STEPS`, and 1 where it is the mean colour
-    of the finish's texture; None: all stay as they are, as those of files do."""
+    """i32 [M, 4], a row for each material that may be randomised (`scene/material_sampling.py`): number of its finish,
+    the finish's kind (-1: never randomised), its light in `LIGHT_STEPS`, and 1 where it is the mean colour of the
+    finish's texture. None: no material is randomised, as in scenes from files."""
 
 
 class TriangleMesh(NamedTuple):
@@ -79,26 +79,26 @@ class TriangleMesh(NamedTuple):
     faces: np.ndarray
     """i32 [F, 3], counter-clockwise seen from the front."""
     num_dropped: int = 0
-    """Triangles left out at loading because they were degenerate or not finite."""
+    """Triangles that loading removed because they were degenerate or not finite."""
     surface: Surface | None = None
-    """None where a file says nothing of it, or nobody asked."""
+    """None where the file has no appearance or loading did not ask for it."""
 
 
 class Visibility(NamedTuple):
-    """What each pixel sees: a visibility buffer (Burns and Hunt, JCGT 2(2), 2013). Colour follows from it."""
+    """Depth and triangle of each pixel: a visibility buffer (Burns and Hunt, JCGT 2(2), 2013). Colour follows."""
 
     depth: torch.Tensor
     """f32 [N, H, W], metres; 0 where nothing is hit."""
     triangle: torch.Tensor
-    """i32 [N, H, W]: which triangle of the bank, -1 where nothing is hit. Scene k's triangles are numbered from
-    `bank.first_triangle[k]` on in the order of its mesh's faces, so with one scene this indexes `scene.mesh.faces`."""
+    """i32 [N, H, W]: triangle of the bank, -1 where nothing is hit. Triangles of scene k have consecutive numbers from
+    `bank.first_triangle[k]`, in the order of its mesh's faces: indices of `scene.mesh.faces` in a bank of one scene."""
 
 
 class Renderer(Protocol):
-    """What every renderer offers: it finds surfaces and never shades. It owns what it returns, until its next call."""
+    """Finds visible surfaces; it does not shade. Returned tensors are the renderer's own, valid until its next call."""
 
     capturable: bool
-    """Whether a CUDA graph can hold a call: it launches nothing but kernels."""
+    """True where a CUDA graph can hold a call, because it only launches kernels."""
 
     def render(
         self,
@@ -108,15 +108,15 @@ class Renderer(Protocol):
         pitch: torch.Tensor | None = None,
         tan_half_hfov: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """The depth alone: f32 [N, H, W] metres, 0 where nothing is hit.
+        """Depth images, f32 [N, H, W], metres; 0 where nothing is hit.
 
         Args:
             scene_index: i32 [N], rows of the bank.
-            position: f32 [N, 3], of the cameras.
+            position: f32 [N, 3], cameras' positions.
             heading: f32 [N], radians.
             pitch: f32 [N], radians, up is positive; None: level.
-            tan_half_hfov: f32 [N], half the width of each camera's image at distance 1; None: all have the field of
-                view that the renderer was made with.
+            tan_half_hfov: f32 [N], half the width of each camera's image at distance 1; None: the field of view that
+                the renderer was made with.
         """
         ...
 
@@ -128,28 +128,29 @@ class Renderer(Protocol):
         pitch: torch.Tensor | None = None,
         tan_half_hfov: torch.Tensor | None = None,
     ) -> Visibility:
-        """Depth and triangle of every pixel; the arguments are those of `render`."""
+        """Depth and triangle of every pixel. Arguments as in `render`."""
         ...
 
 
 class Spec(NamedTuple):
-    """What one observation of an environment is: sensors and tasks declare it, everybody else reads it."""
+    """Declaration of one observation. Sensors and tasks make it; environments, rollouts and policies read it."""
 
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
     low: float
     high: float
+    """Lowest and highest possible values."""
     storage: torch.dtype
-    """How a rollout keeps it on CUDA; on the CPU as it is observed."""
+    """Type of a rollout's copy on CUDA. On the CPU a rollout keeps `dtype`."""
 
     def stored_on(self, device: torch.device) -> torch.dtype:
-        """The type in which a rollout on this device keeps it."""
+        """Type of a rollout's copy on this device."""
         return self.storage if device.type == "cuda" else self.dtype
 
     @property
     def box(self) -> spaces.Box:
-        """As Gymnasium says it."""
+        """The Gymnasium space of the observation."""
         return spaces.Box(self.low, self.high, self.shape, torch.empty(0, dtype=self.dtype).numpy().dtype)
 
 
@@ -260,39 +261,39 @@ class TaskObservation(ObservationSource):
 
 
 class Metric(NamedTuple):
-    """What a figure of an episode is: a task declares it; intervals, tables, curves and result rows read it."""
+    """Declaration of one metric of an episode. Tasks make it; intervals, tables, curves and result rows read it."""
 
     name: str
     low: float = 0.0
     high: float = math.inf
-    """The least and the greatest value that an episode can have."""
+    """Lowest and highest possible values of an episode."""
     binary: bool = False
-    """Every episode has 0 or 1, so that the mean is a proportion."""
+    """True where an episode's value is 0 or 1, so that the mean is a proportion."""
     headline: bool = False
-    """Agents are compared by it, training shows it, and result files keep it."""
+    """True where agents are compared by it, training shows it and result files keep it."""
     shown: bool = True
-    """Tables of one agent have it."""
+    """True where tables of one agent contain it."""
 
 
 class Task(Protocol):
-    """What agents are to do, as the simulator runs it and an environment shows it. One file each, in `tasks/`.
+    """Goal, reward, metrics and end of episodes of N agents. One file each, in `tasks/`.
 
-    `advance`, `score`, `begin_episodes` and `sample_episodes` only launch kernels, in the order that `sim/simulator.py` has on one page, on
-    torch's current stream. A task owns its goal, reward and metrics.
+    `advance`, `score`, `begin_episodes` and `sample_episodes` only launch kernels, on torch's current stream, in the
+    order that `sim/simulator.py` explains. A task owns its goal, reward and metrics.
     """
 
     Config: type
-    """The dataclass of its settings."""
+    """Dataclass of its configuration."""
     config: Any
-    """Its settings."""
+    """Its configuration."""
     title: str
-    """What people call it."""
+    """Name for people."""
     episode_file: str
-    """Name of its fixed episodes among the files of `assets/episodes`; `{split}` stands in it."""
+    """Name of its files of fixed episodes in `assets/episodes`, with the placeholder `{split}`."""
     reference_agents: tuple[str, ...]
     """Names of the agents of `evaluation.agents` that can play it."""
     metric_specs: tuple[Metric, ...]
-    """What is measured of an episode, the most telling first."""
+    """Metrics of an episode, the most important first."""
     goal_images: Mapping[str, str]
     """Images of the goal that agents observe: names of camera sensors by the name of the observation. Such a task has
     live tensors `goal_position` f32 [N, 3], on the navmesh, and `goal_heading` f32 [N], radians."""
@@ -302,43 +303,43 @@ class Task(Protocol):
     """f32 [N, 2]: distance in metres and bearing in radians of the goal at this moment, where agents know them; None
     where they do not."""
     reward: torch.Tensor
-    """f32 [N], of the last step."""
+    """f32 [N]: reward of the last step."""
     metrics: Mapping[str, torch.Tensor]
-    """f32 [N] by name, as `metric_specs` has them: of the episodes just ended where `Bodies.done`, else of those that
-    run."""
+    """f32 [N] by name, in the order of `metric_specs`: of ended episodes where `Bodies.done`, else of running ones."""
     episode_info: Mapping[str, torch.Tensor]
-    """f32 [N] by name: what is known of a running episode from its start on, as how far the goal was."""
+    """f32 [N] by name: values of the running episode that are known from its start on, such as the start distance."""
     target: torch.Tensor | None
-    """f32 [N, 3]: where an agent that knows the map would go, and what maps show; None where there is no such place."""
+    """f32 [N, 3]: destination of an agent that knows the map; maps show it. None where the task has no destination."""
     target_radius: float
-    """Metres from the target within which one has arrived."""
+    """Metres from the target within which an agent has arrived."""
     state: NamedTuple
-    """All tensors [N, ...] that the next step depends on, bodies apart."""
+    """All tensors [N, ...] that the next step depends on, apart from the bodies: the state to resume from."""
     ranges: Mapping[str, tuple[float, float]]
-    """The lowest and highest values of the state that kernels can go on from, by name, where not all are good."""
+    """Lowest and highest valid values of `state`, by name, for tensors with a limited range."""
     max_steps: int
+    """Steps after which an episode is truncated."""
     num_fixed: int
-    """Fixed episodes that are played in turn, environment i those with numbers i, i + N, i + 2N ...; 0: none."""
+    """Number of fixed episodes, 0 for none. Environment i plays those with numbers i, i + N, i + 2N ..."""
     no_episode_message: str
-    """What is wrong with a scene that has no episode to offer."""
+    """Error text for a scene in which no episode can be sampled."""
 
     def advance(self, actions: torch.Tensor) -> None:
-        """Walk every body, say whether its episode is at its end, leave the transition.
+        """Move every body, flag the episodes that end, and record the transition for `score`.
 
-        Actions are i64 [N], or speeds f32 [N, 2], contiguous: what the body's control is (`sim.bodies.BodyConfig`).
+        Actions are contiguous: i64 [N], or velocity commands f32 [N, 2], as `sim.bodies.BodyConfig.control` says.
         """
         ...
 
     def score(self) -> None:
-        """Reward and metrics, from the transition: the next episode may have begun meanwhile."""
+        """Compute reward and metrics from the transition: the next episode may already have begun."""
         ...
 
     def begin_episodes(self, everyone: bool) -> None:
-        """Begin the episodes that are due, or everyone's; queue their agents; observe."""
+        """Begin the next episode of agents that are done, or of all; queue these agents; observe the goal."""
         ...
 
     def sample_episodes(self) -> None:
-        """Draw the queued agents' next episodes."""
+        """Sample the queued agents' next episodes."""
         ...
 
     @staticmethod
@@ -348,20 +349,20 @@ class Task(Protocol):
 
     @staticmethod
     def arrays(n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
-        """All that it keeps of `n` agents: tensors, and NamedTuples of them."""
+        """Allocate all tensors of `n` agents: tensors and NamedTuples of tensors."""
         ...
 
     @staticmethod
     def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:
-        """How many path searches run at a time, for each of its kernels that search."""
+        """Number of concurrent path searches of each set of scratch memory that it needs."""
         ...
 
 
 class VecEnv(Protocol):
-    """The seam between the world and the learner: a `gymnasium.vector.VectorEnv` on torch tensors.
+    """The environment that the learner sees: a `gymnasium.vector.VectorEnv` on torch tensors.
 
-    Every environment has every member: nobody probes. Autoreset is SAME_STEP: the observation after an episode's end is
-    the next episode's first. Returned tensors are valid until the next call.
+    Every environment has every member. Autoreset is SAME_STEP: the observation after an episode's end is the first of
+    the next episode. Returned tensors are valid until the next call.
     """
 
     num_envs: int
@@ -371,12 +372,12 @@ class VecEnv(Protocol):
     single_action_space: Any
     """Discrete, or a Box of floats [A]."""
     storage: Mapping[str, torch.dtype]
-    """How a rollout keeps each observation on this device, by name ("observation" where there is but one): an image may
-    be kept in bfloat16, as the network reads it; an id never is."""
+    """Type of a rollout's copy of each observation on this device, by name ("observation" where there is only one). An
+    image may be kept in bfloat16, which the network reads; an id is not."""
 
     @property
     def capturable(self) -> bool:
-        """Whether a CUDA graph can hold a step.
+        """True where a CUDA graph can hold a step.
 
         Such a step only launches kernels, on torch's current stream or on streams that `settle` brings back to it, and
         reads and writes tensors that stay where they are.
@@ -384,14 +385,14 @@ class VecEnv(Protocol):
         ...
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, Mapping]:
-        """Start all episodes anew: observation, info."""
+        """Begin new episodes in all environments. Returns observation and info."""
         ...
 
     def observe_into(self, out: Observation | None) -> None:
-        """From now on have `step` write its observations into these tensors, by name, and return them.
+        """Have `step` write its observations into these tensors, by name, and return them, from now on.
 
-        They have the storage's types, and what is not named need not be made. None: the environment's own again. An
-        environment may go on returning its own; the caller copies what it does not find in place.
+        The tensors have the types of `storage`. An environment may leave out observations without a tensor. None: the environment's
+        own tensors again. An environment may continue to return its own; the caller then copies them.
         """
         ...
 
@@ -401,30 +402,31 @@ class VecEnv(Protocol):
         Actions are i64 [N], or f32 [N, A] where the action space is a Box.
 
         info["episode"] holds f32 [N] tensors by name, meaningful where the bool [N] info["_episode"] is set;
-        info["final_obs"], where the environment was asked for it, is the observation before the reset, meaningful where
-        info["_final_obs"] is set.
+        info["final_obs"] is the observation before the reset, meaningful where info["_final_obs"] is set; it exists
+        where the environment was made with `final_observation`.
         """
         ...
 
     def settle(self) -> None:
-        """Let torch's current stream wait for what steps run on others."""
+        """Have torch's current stream wait for the work of steps on other streams."""
         ...
 
     def between_rollouts(self) -> dict[str, float]:
-        """What is to be done on the host now and then; the learner calls it once an update. Figures for the curves.
+        """Do periodic work on the host; the learner calls it once per update. Returns values for the training curves.
 
-        Raises what kernels noted: ArgumentError for actions out of range, EpisodeError for a scene without episodes.
+        Raises errors that kernels flagged: ArgumentError for actions out of range, EpisodeError for a scene in which no
+        episode can be sampled.
         """
         ...
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Everything that the next step depends on; `load_state_dict` continues exactly from there."""
+        """All tensors that the next step depends on. A run that loads them continues exactly."""
         ...
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """Continue from `state_dict`'s result. CheckpointError where it is not of this environment."""
+        """Continue from a result of `state_dict`. CheckpointError where it does not fit this environment."""
         ...
 
     def close(self) -> None:
-        """Free what the environment holds; it cannot be used any more."""
+        """Free the environment's resources. It cannot be used afterwards."""
         ...
