@@ -163,7 +163,7 @@ def test_the_check_finds_what_is_not_written(files, monkeypatch):
     files.write_text(page.format("stale\n"))
     write("sim", ("steps_per_second", 8.0, {"scene": "a", "num_envs": 8, "actions": "all"}, {}))
     monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
-    with pytest.raises(SystemExit, match=r"run python -m eval\.tables"):
+    with pytest.raises(SystemExit, match=r"run python -m eval\.publish\.tables"):
         tables.main()
     assert "stale" in files.read_text()
     monkeypatch.setattr(sys, "argv", ["tables.py"])
