@@ -156,7 +156,7 @@ def test_doctor_predicts_a_configurations_memory(run, tmp_path):
         "{scenes: {houses: 1}, policy: {base_width: 8}, ppo: {num_envs: 4, rollout_steps: 2}, device: cpu}"
     )
     text = run("doctor", "--config", str(config))
-    assert "memory: scenes" in text and "memory: in all, on cpu" in text and "memory: scenes measured" not in text
+    assert "memory: scenes" in text and "memory: total, on cpu" in text and "memory: scenes measured" not in text
 
 
 def test_doctor_measures_few_of_many_scenes(monkeypatch, tmp_path):
@@ -172,13 +172,13 @@ def test_doctor_measures_few_of_many_scenes(monkeypatch, tmp_path):
 
     monkeypatch.setattr(doctor, "measure_scenes", measured)
     how, *parts = doctor.memory_findings(config)
-    assert len(asked) == doctor.MOST_MEASURED and len(set(asked)) == len(asked)
-    assert how.what == "memory: scenes measured" and how.found.startswith("64 of 1,000: all may take ")
+    assert len(asked) == doctor.MAX_MEASURED and len(set(asked)) == len(asked)
+    assert how.what == "memory: scenes measured" and how.found.startswith("64 of 1,000: the total is within ")
     found = dict(part[:2] for part in parts)["memory: scenes"]
     bare = [scene.with_appearance(()).num_bytes for scene in (small, large)]
     assert found == f"{(500 * bare[0] + 500 * bare[1]) / 1e9:.3f} GB"
-    assert doctor._how_sure([90, 110] * 32, 10**9) == doctor._how_sure([9, 11] * 32, 10**9)
-    assert " 2% more or less" in doctor._how_sure([90, 110] * 32, 10**9)
+    assert doctor._sampling_error([90, 110] * 32, 10**9) == doctor._sampling_error([9, 11] * 32, 10**9)
+    assert "is within 2% (95%)" in doctor._sampling_error([90, 110] * 32, 10**9)
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_doctor_says_which_gpus_do_not_reach_each_other(monkeypatch):
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
     version, links = doctor._nccl()
     assert version.found.startswith("2.27.3") and "NCCL_NVLS_ENABLE=0" in version.found
-    assert links.found == "no direct way between cuda:0 and cuda:2" and "nvidia-smi topo -m" in links.advice
+    assert links.found == "no peer access between cuda:0 and cuda:2" and "nvidia-smi topo -m" in links.advice
 
 
 LIGHT = """

@@ -1,1 +1,1 @@
-"""Measuring this machine: `batchnav bench`. Each module has `Options` and a function `main` that takes them."""
+"""Benchmarks of the machine: `batchnav bench`. Each module has `Options` and a function `main` that takes them."""

@@ -1,10 +1,10 @@
-"""Seconds to load what is there: the package, a mesh file, a prepared scene, a house from the cache.
+"""Load times: seconds to import the package and to load a mesh file, a prepared scene and a cached house.
 
     batchnav bench load
     batchnav bench load --scenes my/scan.glb
 
-Each scene is written as a mesh file (GLB) and as a prepared scene, and both are read again; files are in the system's
-cache then. The package is imported in a new process, on top of torch, whose own import is not counted.
+Each scene is written as a mesh file (GLB) and as a prepared scene, then both are read from the system's file cache. The
+package is imported in a new process after PyTorch, whose import does not count.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ IMPORT = "import time, torch; start = time.perf_counter(); import batchnav; prin
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure."""
+    """Options of the benchmark."""
 
     scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
-    """As `find_scene` names them."""
+    """Scene ids: house:7, mesh files, prepared scenes."""
     repeats: int = 9
+    """Measurements of each."""
     record: bool = False
-    """Append the figures to eval/results/load.jsonl."""
+    """Append the results to eval/results/load.jsonl."""
 
 
 def main(options: Options) -> None:
-    """Measure, print, and record where that was asked for."""
+    """Measure and print; append the results to the file with `record`."""
     rows = [row("load", "seconds", [imported() for _ in range(options.repeats)], {"what": "import batchnav"}, "cpu")]
     for name in options.scenes:
         scene = find_scene(name, appearance=False)
@@ -59,12 +60,12 @@ def main(options: Options) -> None:
 
 
 def imported() -> float:
-    """Seconds of `import batchnav` in a new process."""
+    """Duration of `import batchnav` in a new process, seconds."""
     return float(subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True).stdout)
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Seconds of a call."""
+    """Duration of a call, seconds."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

@@ -1,12 +1,12 @@
-"""Navmesh queries per second, and the seconds that baking takes.
+"""Navmesh queries per second, and the duration of baking.
 
     batchnav bench navmesh --device cuda
 
-The scenes of the older rows, where they are: `--scenes ../shared/oracle/house_r4.ply
+Older results are of these scenes: `--scenes ../shared/oracle/house_r4.ply
 ../shared/scenes/country_kitchen/country_kitchen.glb ../shared/oracle/aws_small_house.glb`.
 
-Queries go in batches: geodesic distances between random points of the largest island, and steps of 0.25 m from such
-points in random directions. The arrays lie on the device, so that nothing is copied. Baking is always on the CPU.
+Queries are batched: geodesic distances between random points of the largest island, and steps of 0.25 m from such
+points in random directions. All arrays are on the device; nothing is copied. Baking runs on the CPU.
 """
 
 from __future__ import annotations
@@ -28,24 +28,26 @@ from batchnav.runtime.device import resolve_device
 from batchnav.runtime.threads import num_threads
 
 FORWARD = 0.25
+"""Length of a step, metres."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure."""
+    """Options of the benchmark."""
 
     scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
-    """Scenes to bake, as `find_scene` names them; the last one's navmesh is queried."""
+    """Scene ids of the scenes to bake; queries use the navmesh of the last one."""
     device: str = "auto"
     batch: int = 2**20
     """Queries per call."""
     repeats: int = 9
+    """Measurements of each."""
     record: bool = False
-    """Append the figures to eval/results/navmesh.jsonl."""
+    """Append the results to eval/results/navmesh.jsonl."""
 
 
 def main(options: Options) -> None:
-    """Measure, print, and record where that was asked for."""
+    """Measure and print; append the results to the file with `record`."""
     device, bakes, queries = resolve_device(options.device), [], []
     for scene in find_scenes(options.scenes, appearance=False):
         mesh, name = scene.mesh, Path(scene.name).stem
@@ -55,7 +57,9 @@ def main(options: Options) -> None:
     record("navmesh", bakes, append=options.record)
 
     navmesh = NavMesh.bake(mesh).to(device)
-    starts, goals, ends = (torch.from_numpy(points).to(device) for points in draw(navmesh.to("cpu"), options.batch))
+    starts, goals, ends = (
+        torch.from_numpy(points).to(device) for points in sample_steps(navmesh.to("cpu"), options.batch)
+    )
     for metric, query in (
         ("geodesics_per_second", lambda: navmesh.geodesic_distance(starts, goals)),
         ("steps_per_second", lambda: navmesh.try_step(starts, ends)),
@@ -66,8 +70,8 @@ def main(options: Options) -> None:
     record("navmesh", queries, append=options.record)
 
 
-def draw(navmesh: NavMesh, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Starts, goals and ends of steps, f32 [number, 3] each, starts and goals on the largest island."""
+def sample_steps(navmesh: NavMesh, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Starts, goals and step ends, f32 [number, 3] each; starts and goals are on the largest island."""
     points = navmesh.sample(4 * number)
     island = navmesh.island(points)
     points = points[island == np.bincount(island).argmax()][: 2 * number]
@@ -77,7 +81,7 @@ def draw(navmesh: NavMesh, number: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def measure(call: Callable[[], object], repeats: int) -> np.ndarray:
-    """Seconds of each repeat, after a call that compiles."""
+    """Duration of each repeat, seconds, after a first call that compiles."""
     seconds = []
     for _ in range(1 + repeats):
         start = time.perf_counter()

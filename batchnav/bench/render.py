@@ -1,13 +1,13 @@
-"""Frames per second of the renderers, and of their peers where those are installed (Embree on the CPU, Warp on CUDA).
+"""Frames per second of the renderers, and of installed peers: Embree on the CPU, Warp on CUDA.
 
     batchnav bench render --device cuda --num-agents 1024 4096 --sizes 64 128 --scenes house:121980 houses:64
     batchnav bench render --device cuda --renderers opengl --culling --no-peers
     batchnav bench render --renderers raycast --sensors depth rgb+depth --scenes house.glb --no-peers
 
-Views are drawn from each scene's navigable space with any heading. All renderers see the same views and are timed in
-turn, repetition by repetition, so that a change of clock or load meets all of them. Our own renderers' agents turn by
-10 degrees from call to call, as agents do: a renderer may profit from what the last frame saw, but not draw it twice.
-Where a frame's time goes is taken apart from that, with a wait after each part.
+Views are sampled from each scene's navigable space with any heading. All renderers render the same views. Repetitions
+of different renderers alternate, so that a change of clock or load affects all of them. With this project's renderers,
+agents turn by 10 degrees between calls: a renderer may reuse the visibility of the last frame, but not its image. The
+time of each rendering stage is measured separately, with a synchronisation after each stage.
 """
 
 from __future__ import annotations
@@ -44,44 +44,50 @@ from batchnav.sensors.sensor import Cameras, CameraSensor
 from batchnav.types import Renderer
 
 HOUSES = "houses:"
+"""Prefix of a batch of procedural houses."""
 TURN = math.radians(10.0)
+"""Turn of every agent between calls, radians."""
 CULLING = ("frustum", "occlusion", "pixel")
+"""Kinds of culling of the OpenGL renderer."""
 
 Views = tuple[torch.Tensor, ...]
-"""Scene, position and heading of each agent, as renderers take them."""
+"""Scene, position and heading of each agent: the arguments of a renderer."""
 Aim = Callable[[Views, int], Callable[[], None]]
-"""Views and the images' side -> a function that draws all of them once."""
+"""Function of views and image side that returns a function which renders all views once."""
 Peers = dict[tuple[str, str], Aim]
-"""By name and the sensors that are drawn."""
+"""Peers by name and rendered sensors."""
 
 
 @dataclass
 class Options:
-    """What to measure."""
+    """Options of the benchmark."""
 
     device: str = "auto"
     num_agents: tuple[int, ...] = ()
     """Views per call; default 4096 on CUDA, 256 on the CPU."""
     sizes: tuple[int, ...] = (64,)
-    """Square images of these sides."""
+    """Sides of the square images, pixels."""
     scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
-    """Scenes as `find_scene` names them, as the path of a mesh file; or houses:K, a batch of K procedural houses."""
+    """Scene ids: house:7, mesh files; or houses:K, a batch of K procedural houses."""
     renderers: tuple[Literal["raycast", "opengl"], ...] = ("raycast", "opengl")
     sensors: tuple[str, ...] = ("depth",)
-    """What is seen, each measured by itself: names of sensors with a + between them, as rgb+depth."""
+    """Sets of sensors, each measured separately: names joined by +, as rgb+depth."""
     culling: bool = False
-    """Also OpenGL without each kind of culling, and without any, to show what each gains."""
+    """Also measure OpenGL without each kind of culling and without any."""
     repeats: int = 7
+    """Measurements of each."""
     peers: bool = True
+    """Also measure installed peers."""
     seed: int = 0
+    """Seed for sampling views."""
     record: bool = False
-    """Append the figures to eval/results/render.jsonl."""
+    """Append the results to eval/results/render.jsonl."""
     figure: Path | None = None
-    """Where to draw frames/s against the number of agents."""
+    """Image file for a plot of frames/s against the number of agents."""
 
 
 def main(arguments: Options) -> None:
-    """Measure, print, and record where that was asked for."""
+    """Measure and print; append the results to the file with `record`."""
     device = resolve_device(arguments.device)
     counts = arguments.num_agents or ((4096,) if device.type == "cuda" else (256,))
     rows = []
@@ -97,7 +103,7 @@ def main(arguments: Options) -> None:
                 params |= {"num_agents": n, "height": size, "width": size}
                 found = compare(bank, others, views, params, arguments)
                 if arguments.record:
-                    append_rows("render", found)  # at once: the next may take long
+                    append_rows("render", found)  # at once: the next measurement may take long
                 rows += found
     print_results(rows)
     if arguments.figure is not None:
@@ -105,20 +111,20 @@ def main(arguments: Options) -> None:
 
 
 def print_results(rows: list[dict]) -> None:
-    """The stages of OpenGL, and last the frames per second."""
+    """Print OpenGL's stages, then the frames per second."""
     for metric in ("microseconds_per_frame", "frames_per_second"):
         print_table("render", [r for r in rows if r["metric"] == metric])
 
 
 def scene_names(name: str) -> list[str]:
-    """The scenes of a batch: the seeds from 0 of houses:K, else the one scene named."""
+    """Scene ids of a batch: the first K houses for houses:K, else the scene itself."""
     return [f"house:{i}" for i in range(int(name.removeprefix(HOUSES)))] if name.startswith(HOUSES) else [name]
 
 
 def compare(
     bank: SceneBank, others: dict[tuple[str, str], Aim], views: Views, params: dict, arguments: Options
 ) -> list[dict]:
-    """All renderers on the same views: rows of frames/s, and of seconds a frame in each of OpenGL's stages."""
+    """Measure all renderers on the same views: rows of frames/s, and of time per frame in OpenGL's stages."""
     n, size, device = params["num_agents"], params["width"], bank.device
     ours = make(kinds(arguments), bank, n, size)
     runs = {
@@ -148,7 +154,7 @@ def compare(
 
 
 def kinds(arguments: Options) -> dict[str, tuple[type[Renderer], dict[str, bool]]]:
-    """Our renderers to measure, by name: their class and the options that differ from the defaults."""
+    """This project's renderers to measure, by name: class, and options that differ from the defaults."""
     found: dict[str, tuple[type[Renderer], dict[str, bool]]] = {n: (RENDERERS[n], {}) for n in arguments.renderers}
     if arguments.culling:
         found |= {f"opengl without {kind} culling": (OpenGLRenderer, {f"{kind}_culling": False}) for kind in CULLING}
@@ -157,18 +163,18 @@ def kinds(arguments: Options) -> dict[str, tuple[type[Renderer], dict[str, bool]
 
 
 def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[str, Renderer]:
-    """Those of our renderers that run here, by name."""
+    """This project's renderers that the machine supports, by name."""
     renderers = {}
     for name, (kind, options) in kinds.items():
         try:
             renderers[name] = kind(bank, n, size, size, **options)
         except DeviceError as error:
-            print(f"{name}: left out ({error})")
+            print(f"{name}: skipped ({error})")
     return renderers
 
 
 def made_of(kind: str, size: int = 64) -> dict[str, CameraSensor]:
-    """The sensors of "rgb+depth": depth is what renderers give anyway, and stays in metres."""
+    """Sensors of a set such as "rgb+depth", without depth, which renderers return in metres."""
     found = camera_sensors(kind.split("+"), {MAIN: CameraConfig(size, size)}, {"depth": DepthConfig()})
     return {name: sensor for name, sensor in found.items() if name != "depth"}
 
@@ -176,7 +182,7 @@ def made_of(kind: str, size: int = 64) -> dict[str, CameraSensor]:
 def turning(
     renderer: Renderer, views: Views, sensors: dict[str, CameraSensor] | None = None, bank: SceneBank | None = None
 ) -> Callable[[], None]:
-    """A function that turns all agents by TURN and draws what they see: depth, and what sensors make of it."""
+    """A function that turns all agents by TURN and renders depth and the observations of `sensors`."""
     scene_id, position, heading = views
     seen = Cameras.level(scene_id, position, heading.clone())
     out = {
@@ -197,7 +203,7 @@ def turning(
 
 
 def peers(bank: SceneBank) -> Peers:
-    """Other renderers that are installed, with their trees of the bank's scenes."""
+    """Installed peers, with acceleration structures for the bank's scenes."""
     if bank.device.type == "cpu" and bank.num_scenes == 1 and importlib.util.find_spec("embreex"):
         return {(f"Embree (embreex {_version('embreex')})", "depth"): embree(bank.scenes[0])}
     if bank.device.type == "cuda" and importlib.util.find_spec("warp"):
@@ -212,7 +218,7 @@ def peers(bank: SceneBank) -> Peers:
 
 
 def embree(scene: Scene) -> Aim:
-    """Views of one scene, ray by ray."""
+    """Embree on one scene, with a batch of rays for each view."""
     from embreex.mesh_construction import TriangleMesh
     from embreex.rtcore_scene import EmbreeScene
 
@@ -239,8 +245,8 @@ def embree(scene: Scene) -> Aim:
 
 
 def measure(runs: dict[tuple, Callable], device: torch.device, repeats: int) -> dict[tuple, np.ndarray]:
-    """Seconds per call of each renderer, f64 [repeats], taken in turn; each repetition lasts at least 0.2 s."""
-    calls: dict[tuple, int] = {}  # by renderer and sensors
+    """Seconds per call of each renderer, f64 [repeats]; renderers alternate, and a repetition lasts at least 0.2 s."""
+    calls: dict[tuple, int] = {}  # calls per repetition, by renderer and sensors
     seconds: dict[tuple, list[float]] = {name: [] for name in runs}
     for name, draw in runs.items():
         draw()
@@ -252,7 +258,7 @@ def measure(runs: dict[tuple, Callable], device: torch.device, repeats: int) -> 
 
 
 def stages(renderer: OpenGLRenderer, draw: Callable[[], None], repeats: int) -> dict[str, np.ndarray]:
-    """Seconds per call in each of the renderer's stages, f64 [repeats], each of which waits for its end here."""
+    """Seconds per call in each stage of the renderer, f64 [repeats], with a synchronisation after each stage."""
     spent: dict[str, list[float]] = {stage: [] for stage in renderer.STAGES}
 
     def wait():
@@ -281,7 +287,7 @@ def stages(renderer: OpenGLRenderer, draw: Callable[[], None], repeats: int) -> 
 
 
 def plot(rows: list[dict], path: Path) -> None:
-    """Frames/s against the number of agents: a panel a scene, a colour a renderer, a dash a size."""
+    """Plot frames/s against the number of agents: panels by scene, colours by renderer, line styles by image size."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -338,4 +344,5 @@ def _timed(draw: Callable, calls: int, device: torch.device) -> float:
 
 
 def _version(package: str) -> str:
+    """Installed version of a package."""
     return importlib.metadata.version(package)

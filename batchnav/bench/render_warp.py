@@ -1,4 +1,4 @@
-"""The same images with NVIDIA Warp's mesh query, for `batchnav bench render`: depth, and colour of textures."""
+"""Depth and textured colour by NVIDIA Warp's mesh query, a peer in `batchnav bench render`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from batchnav.scene.bank import SceneBank
 
 @wp.func
 def _pixel(thread: int, size: int):
-    """View, row and column: a warp's threads are 8 x 4 neighbours."""
+    """View, row and column of a thread; the 32 threads of a warp cover 8 x 4 pixels."""
     lane, tile = thread % 32, thread // 32
     tiles_x = size // 8
     tiles = tiles_x * (size // 4)
@@ -25,7 +25,7 @@ def _pixel(thread: int, size: int):
 
 @wp.func
 def _ray(heading: float, row: int, column: int, size: int):
-    """A pixel's direction, whose forward component is 1."""
+    """Direction of a pixel's ray, with forward component 1."""
     s, c = wp.sin(heading), wp.cos(heading)
     right = float(2 * column + 1 - size) / float(size)
     up = float(size - 1 - 2 * row) / float(size)
@@ -53,7 +53,7 @@ def _draw(
 
 @wp.struct
 class _Look:
-    """`Appearance`, and the first triangle of each scene."""
+    """Arrays of `Appearance`, and the first triangle of each scene."""
 
     first: wp.array(dtype=int)
     paint: wp.array(dtype=int)
@@ -78,7 +78,7 @@ def _texel(texels: wp.array(dtype=wp.uint32), place: int):
 
 @wp.func
 def _bilinear(look: _Look, level: int, u: float, v: float):
-    """A texture's colour at (u, v), repeated: 0 to 255."""
+    """Colour of a repeated texture at (u, v), 0 to 255."""
     part = look.levels[level]
     width, height = part[1], part[2]
     x, y = (u - wp.floor(u)) * float(width) - 0.5, (v - wp.floor(v)) * float(height) - 0.5
@@ -93,7 +93,7 @@ def _bilinear(look: _Look, level: int, u: float, v: float):
 
 @wp.func
 def _color(look: _Look, number: int, point: wp.vec3, depth: float, size: int):
-    """0 to 255: base colour x texture, on the mip level nearest to what a pixel covers, seen from the front."""
+    """Colour, 0 to 255: base colour times texture, at the mip level nearest to the pixel's footprint."""
     patch = look.paint[number]
     if patch < 0:
         plain = look.materials[-1 - patch, 0]
@@ -123,7 +123,7 @@ def _paint(
     depth: wp.array(dtype=float),
     rgb: wp.array(dtype=wp.uint8),
 ):
-    """Depth, and colour in planes of red, green and blue."""
+    """Depth, and colour in planes: red, green, blue."""
     i, row, column = _pixel(wp.tid(), size)
     direction = _ray(heading[i], row, column, size)
     length = wp.length(direction)
@@ -138,7 +138,7 @@ def _paint(
 
 
 def _look_of(bank: SceneBank, appearance: Appearance[torch.Tensor], name: str) -> _Look:
-    """The bank's own arrays, as Warp reads them."""
+    """The bank's arrays as Warp arrays that share memory."""
     look = _Look()
     counts = [len(scene.mesh.faces) for scene in bank.scenes]
     look.first = wp.array(np.cumsum([0, *counts[:-1]]), dtype=int, device=name)
@@ -153,10 +153,14 @@ def _look_of(bank: SceneBank, appearance: Appearance[torch.Tensor], name: str) -
 def warp_renderer(
     bank: SceneBank, builder: str
 ) -> dict[str, Callable[[tuple[torch.Tensor, ...], int], Callable[[], None]]]:
-    """By the sensors it draws: views and the images' side, a multiple of 8 -> a function that draws them once.
+    """Renderers by sensors: functions of views and image side (a multiple of 8) that return a rendering function.
 
-    It draws on torch's current stream. Colour where the bank has textures: one mip level, its texels mixed, and no
-    other wrapping than repeating; no corners' colours.
+    Rendering runs on PyTorch's current stream. Colour needs a bank with textures: bilinear samples of one mip level,
+    repeat wrapping only, no vertex colours.
+
+    Args:
+        bank: scenes on a CUDA device.
+        builder: constructor of Warp's BVH: "lbvh", "sah" or "cubql".
     """
     wp.config.quiet = True
     device, name = bank.device, str(bank.device)

@@ -1,12 +1,12 @@
-"""Simulator steps per second without rendering: random actions, Detour's geodesic distances in the step.
+"""Simulator steps per second without rendering: random actions, geodesic distances by Detour's search.
 
     batchnav bench sim --device cuda --num-envs 1024 4096 16384 --tasks pointnav flee explore
     batchnav bench sim --device cuda --num-envs 16384 --noise 0 0.5 --actions moving forward
 
-On CUDA the steps are recorded as one graph and replayed: launched from Python, one at a time, the host would be timed.
-"all" draws from the four actions, so that a quarter of the steps end an episode and sample a new one; "moving" leaves
-stop out, as in training, where episodes last hundreds of steps; "forward" leaves out turns as well, which without
-actuation noise move nothing, so that no distance is searched for. Several multipliers of noise take turns.
+On CUDA the steps are captured in one graph and replayed, since launches from Python would measure the host. Actions:
+"all" samples the four actions, so a quarter of the steps end an episode; "moving" leaves out stop, as in training,
+where episodes last hundreds of steps; "forward" also leaves out turns, after which no distance is searched for without
+actuation noise. Measurements of several noise multipliers alternate.
 """
 
 from __future__ import annotations
@@ -31,37 +31,40 @@ from batchnav.sim.simulator import Simulator
 from batchnav.tasks import TASKS
 
 WARM_UP = 100
-"""Steps before timing: kernels compile, episodes spread out."""
+"""Steps before timing: kernels compile, and episodes fall out of step with each other."""
 TIMED = 20
-"""The last of these, from which it is known how long a step takes."""
+"""Last warm-up steps, from which the duration of a step is estimated."""
 LEAST_STEPS = 10
+"""Steps per repeat at least."""
 ACTIONS = {"all": (STOP, RIGHT + 1), "moving": (FORWARD, RIGHT + 1), "forward": (FORWARD, LEFT)}
-"""The first action that is drawn, and the one after the last."""
+"""Range of the sampled actions: the first, and the one after the last."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure."""
+    """Options of the benchmark."""
 
     scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
-    """As `find_scene` names them, as the path of a mesh file."""
+    """Scene ids: house:7, mesh files, prepared scenes."""
     device: str = "auto"
     num_envs: tuple[int, ...] = (256, 4096, 16384)
     tasks: tuple[str, ...] = ("pointnav",)
-    """Names of `batchnav.tasks.TASKS`."""
+    """Names of tasks: pointnav, flee, explore."""
     actions: tuple[Literal["all", "moving", "forward"], ...] = ("all", "moving")
     noise: tuple[float, ...] = (0.0,)
-    """Actuation noise of LoCoBot under its proportional controller: multipliers."""
+    """Multipliers of the actuation noise (LoCoBot, proportional controller)."""
     steps: int = 200
-    """Steps per repeat, fewer where they would take longer than `seconds`."""
+    """Steps per repeat; fewer where they would take longer than `seconds`."""
     seconds: float = 0.5
+    """Longest duration of a repeat, seconds."""
     repeats: int = 7
+    """Measurements of each."""
     record: bool = False
-    """Append the figures to eval/results/sim.jsonl."""
+    """Append the results to eval/results/sim.jsonl."""
 
 
 def main(options: Options) -> None:
-    """Measure, print, and record where that was asked for."""
+    """Measure and print; append the results to the file with `record`."""
     device = resolve_device(options.device)
     bank = SceneBank.pack(find_scenes(options.scenes, appearance=False), device)
     rows, scene = [], "+".join(Path(name).stem for name in options.scenes)
@@ -72,7 +75,7 @@ def main(options: Options) -> None:
             row("sim", "steps_per_second", rate, params | {"actuation_noise": noise}, device)
             for noise, rate in rates.items()
         ]
-        for found in measured:  # as it comes: kernels of a task take a while to compile
+        for found in measured:  # at once: compiling a task's kernels takes a while
             noise = found["params"]["actuation_noise"]
             print(f"{num_envs} {task} {actions} noise {noise:g}: {figure(found['value'])} steps/s", flush=True)
         if options.record:
@@ -82,7 +85,7 @@ def main(options: Options) -> None:
 
 
 def measure(bank: SceneBank, task: str, num_envs: int, actions: str, options: Options) -> dict[float, list[float]]:
-    """Steps per second of each repeat, by multiplier of the noise."""
+    """Steps per second of each repeat, by noise multiplier."""
     made = {noise: stepper(bank, task, num_envs, actions, noise, options) for noise in options.noise}
     rates: dict[float, list[float]] = {noise: [] for noise in options.noise}
     for _ in range(WARM_UPS + 1 + options.repeats):
@@ -98,7 +101,7 @@ def measure(bank: SceneBank, task: str, num_envs: int, actions: str, options: Op
 def stepper(
     bank: SceneBank, task: str, num_envs: int, actions: str, noise: float, options: Options
 ) -> tuple[Callable[[], None], int]:
-    """A function that makes steps with random actions of a kind, and how many."""
+    """A function that executes steps with random actions, and the number of its steps."""
     kind, body = TASKS[task], BodyConfig(actuation_noise=noise, controller="Proportional")
     sim = Simulator(bank, num_envs, body, lambda sim: kind(sim, kind.Config()))
     sim.reset()

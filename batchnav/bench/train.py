@@ -1,29 +1,29 @@
-"""Training frames per second from end to end, where their time goes, and what the policy alone would allow.
+"""End-to-end training throughput in frames per second, its parts, and the bound that the policy alone sets.
 
     batchnav bench train --device cuda --num-envs 1024 4096 16384 --sizes 64 128
     batchnav bench train --device cpu --policies light --num-envs 64 --sizes 32 --minibatch-frames 512 --houses 4
     batchnav bench train --device cuda --policies paper --num-envs 4096 --sizes 64 --houses 1000 --slots 64
     torchrun --nproc-per-node 2 -m batchnav bench train --policies paper --num-envs 4096 --minibatch-frames 8192
 
-A frame is one step of one environment, its share of the update included. The policy-only bound is the same learner on
-the same recorded observations, with an environment that does nothing. Parts of a frame's time:
+A frame is one step of one environment with its share of the update. The policy-only bound is the same learner on the
+same recorded observations, with an environment that does nothing. Parts of a frame's time:
 
-    learning     the update, by the clock of the whole loop
+    learning     the update, in the whole loop
     inference    collecting the rollout in the policy-only loop
-    render       drawing the views of a rollout and scaling them into its storage, alone
-    simulation   what collecting takes beyond these two: episodes that are drawn beside rendering cost only what they
-                 delay
-    idle         what is left of the loop: the device waits for the host, which reads the statistics
+    render       rendering the images of a rollout and scaling them into its storage, alone
+    simulation   the rest of collecting; episodes sampled during rendering count only as far as they delay it
+    idle         the rest of the loop: the device waits for the host, which reads the statistics
 
-With --slots the houses take turns in so many places, and the whole loop includes moving them. "host_cores" is the CPU
-time of the process by the clock's; "tuned" says that Inductor's coordinate descent tuning was on, which its environment
-variable TORCHINDUCTOR_COORDINATE_DESCENT_TUNING=1 does.
+With --slots that many houses are resident at a time, and the whole loop includes streaming. "host_cores" is the
+process's CPU time divided by wall time. "tuned" is true with Inductor's coordinate descent tuning, which
+TORCHINDUCTOR_COORDINATE_DESCENT_TUNING=1 turns on.
 
-Several processes (docs/several_gpus.md) have so many environments and frames of a minibatch each, and a share of the
-houses; rates are of all together, "per_gpu" of each. "communication" is the share of the loop in which gradients are
-summed over processes, waiting for the slowest included, "all_reduce" the seconds of one such sum when all come at once.
+Several processes (docs/several_gpus.md) each have that many environments and minibatch frames, and a share of the
+houses. Rates are totals; "per_gpu" is that of one process. "communication" is the share of the loop spent on summing
+gradients over processes, waiting for the slowest included. "all_reduce" is the duration of one sum without waiting,
+seconds.
 
-The policy is untrained but for its stop action, which is made rare, so that episodes last as long as a trained agent's.
+The policy is untrained, but its stop action is made rare, so that episodes last as long as those of a trained agent.
 """
 
 from __future__ import annotations
@@ -63,56 +63,57 @@ from batchnav.scene.resident import SceneSize
 from batchnav.sim.bodies import STOP
 
 POLICIES = {"paper": PolicyConfig(), "light": PolicyConfig(base_width=32, lstm_layers=1)}
-"""The paper's agent, and one with half as many channels and one LSTM layer."""
+"""The paper's policy, and one with half as many channels and one LSTM layer."""
 PARTS = ("learning", "inference", "render", "simulation", "idle")
+"""Parts of a frame's time."""
 STOP_LOGIT = -3.5
-"""An untrained policy then stops once in a hundred steps."""
+"""Bias of the stop action: an untrained policy then stops once in a hundred steps."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure."""
+    """Options of the benchmark."""
 
     device: str = "auto"
     policies: tuple[str, ...] = tuple(POLICIES)
     sizes: tuple[int, ...] = (64, 128)
-    """Square depth images of these sides."""
+    """Sides of the square depth images, pixels."""
     num_envs: tuple[int, ...] = (1024, 4096, 16384)
     houses: int = 64
-    """Procedural houses, from seed 0."""
+    """Number of procedural houses, from seed 0."""
     slots: int = 0
-    """Houses in memory at a time; 0: all of them."""
+    """Houses resident at a time; 0: all of them."""
     rollout_steps: int = 32
     minibatch_frames: int = 16384
-    """Frames of one optimiser step, for every number of environments."""
+    """Frames of one minibatch, for every number of environments."""
     updates: int = 5
-    """Timed, after those that warm up."""
+    """Timed updates, after the warm-up."""
     compile: bool = True
     graphs: bool = True
     deterministic: bool = False
-    """Only operations that give the same bits twice."""
+    """Use deterministic operations only."""
     json: bool = False
-    """Print the figures as JSON, a line each."""
+    """Print each result as a line of JSON."""
     record: bool = False
-    """Append the figures to eval/results/train.jsonl, and draw this commit's in eval/results/train.png."""
+    """Append the results to eval/results/train.jsonl, and plot those of this commit in eval/results/train.png."""
 
 
 class Still(Wrapper):
-    """An environment in which nothing happens: the observations in the rollout stay, so does the last step's result."""
+    """An environment that does nothing: observations in the rollout and results of the last step stay as they are."""
 
     def observe_into(self, out):
-        """What `step` returns from now on: these tensors keep what they hold."""
+        """Set the observations that `step` returns, without writing them."""
         self.out = out
 
     def step(self, actions):
-        """The last step's results again."""
+        """Return the results of the last step again."""
         bodies, task = self.env.sim.bodies, self.env.task
         info = {"episode": task.metrics, "_episode": bodies.done}
         return self.out, task.reward, bodies.terminated, bodies.truncated, info
 
 
 class Stopwatch:
-    """Within it, a learner's sums over ranks are timed, on CUDA as the device sees them."""
+    """Context in which a learner's sums over ranks are timed, on CUDA with events."""
 
     def __init__(self, learner: Learner):
         self.ranks, self.timers = learner.ranks, list[Timer]()
@@ -131,19 +132,19 @@ class Stopwatch:
         self.timers.append(timer)
 
     def seconds(self) -> float:
-        """Of all sums since the last call."""
+        """Duration of all sums since the last call, seconds."""
         found, self.timers = sum(timer.seconds()[0] for timer in self.timers), []
         return found
 
 
 def main(options: Options) -> list[dict]:
-    """Measure, print, and record where that was asked for; the rows."""
+    """Measure and print; append the results to the file with `record`. Returns the rows."""
     with join(options.device) as ranks:
         return measure_all(options, ranks)
 
 
 def measure_all(options: Options, ranks: Ranks) -> list[dict]:
-    """The rows of all policies, sizes and numbers of environments; on each rank, but rank 0 prints and records."""
+    """Rows of all policies, image sizes and numbers of environments, on every rank; rank 0 prints and records."""
     if options.deterministic:
         make_deterministic()
     make_env = environments(options, ranks)
@@ -163,7 +164,7 @@ def measure_all(options: Options, ranks: Ranks) -> list[dict]:
                 if options.json and ranks.is_rank_zero:
                     print(*map(json.dumps, found), sep="\n", flush=True)
                 if options.record and ranks.is_rank_zero:
-                    append_rows("train", found)  # at once: the next may take long, or too much memory
+                    append_rows("train", found)  # at once: the next measurement may run out of memory
                 rows += found
                 del env, learner
                 gc.collect()  # graphs and learner refer to each other
@@ -171,12 +172,12 @@ def measure_all(options: Options, ranks: Ranks) -> list[dict]:
         print_table("train", rows)
     if options.record and ranks.is_rank_zero:
         mine = [r for r in rows_of("train") if r["machine"] == rows[0]["machine"] and r["params"]["part"] == "whole"]
-        draw([r for r in mine if r["commit"] == commit()], RESULTS / "train.png")
+        plot([r for r in mine if r["commit"] == commit()], RESULTS / "train.png")
     return rows
 
 
 def environments(options: Options, ranks: Ranks) -> Callable[[int, int], PointNavEnv]:
-    """What makes an environment for a number of agents and an image size."""
+    """A function that makes an environment from a number of agents and an image size."""
     names, device = ranks.shard([f"house:{i}" for i in range(options.houses)]), ranks.device
     if options.slots:
         room = SceneSize.largest(measure_scenes(names))
@@ -190,9 +191,9 @@ def environments(options: Options, ranks: Ranks) -> Callable[[int, int], PointNa
 
 
 def make_policy(env: PointNavEnv, name: str, options: Options) -> ActorCritic:
-    """A policy that stops seldom.
+    """A policy that stops rarely.
 
-    Learners of all numbers of environments share it, each from these weights on: their updates compile once.
+    Learners with all numbers of environments share it, so that updates compile once; each starts from these weights.
     """
     torch.manual_seed(0)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, POLICIES[name])
@@ -204,7 +205,7 @@ def make_policy(env: PointNavEnv, name: str, options: Options) -> ActorCritic:
 
 
 def make_learner(env: PointNavEnv, policy: ActorCritic, options: Options, ranks: Ranks) -> Learner:
-    """The learner as training makes it."""
+    """A learner with the settings of training."""
     num_envs = env.num_envs
     minibatches = max(1, num_envs * options.rollout_steps // options.minibatch_frames)
     ppo = PPOConfig(num_envs=num_envs, rollout_steps=options.rollout_steps, minibatches=minibatches)
@@ -212,7 +213,7 @@ def make_learner(env: PointNavEnv, policy: ActorCritic, options: Options, ranks:
 
 
 def measure(learner: Learner, name: str, options: Options) -> list[dict]:
-    """Rows of the whole loop and of the policy alone, for one policy, image size and number of environments."""
+    """Measure the whole loop and the policy alone, for one policy, image size and number of environments."""
     frames, device, num_envs = learner.frames_per_update, learner.device, learner.env.num_envs
     ranks, size = learner.ranks, learner.env.config.camera.height
     if device.type == "cuda":
@@ -247,28 +248,28 @@ def measure(learner: Learner, name: str, options: Options) -> list[dict]:
         rows[0] |= {"per_gpu": rows[0]["value"] / ranks.world_size, "all_reduce": time_all_reduce(learner)}
         rows[0]["communication"] = float(np.median(whole["sum"] / whole["loop"]))
     if ranks.is_rank_zero:
-        tell(rows[0], name)
+        print_row(rows[0], name)
     return rows
 
 
-def tell(row: dict, name: str) -> None:
-    """The whole loop's row as a line."""
-    told = ", ".join(f"{part} {value:.3g}" for part, value in row["microseconds_per_frame"].items())
+def print_row(row: dict, name: str) -> None:
+    """Print the row of the whole loop as a line."""
+    parts = ", ".join(f"{part} {value:.3g}" for part, value in row["microseconds_per_frame"].items())
     params, several = row["params"], ""
     if "per_gpu" in row:
-        several = f"{params['ranks']} ranks, {row['per_gpu']:,.0f} each; sums over them "
-        several += f"{row['communication']:.1%} of the time, one alone "
+        several = f"{params['ranks']} ranks, {row['per_gpu']:,.0f} each; all-reduce "
+        several += f"{row['communication']:.1%} of the time, without waiting "
         several += f"{1e3 * row['all_reduce']:.3f} ms; "
     print(
         f"{name} {params['height']}x{params['width']} N={params['num_envs']}: {row['value']:,.0f} frames/s, {several}"
-        f"{row['share_of_policy_only']:.0%} of policy-only; us per frame: {told}; "
+        f"{row['share_of_policy_only']:.0%} of policy-only; us per frame: {parts}; "
         f"host cores {row['host_cores']:.2f}; GB: {row['gigabytes']}",
         flush=True,
     )
 
 
 def time_all_reduce(learner: Learner) -> float:
-    """Seconds of summing the gradients over ranks when all come at once: the median of 20."""
+    """Duration of an all-reduce of the gradients without waiting, seconds: the median of 20."""
     ranks, seconds = learner.ranks, []
     for _ in range(22):
         ranks.barrier()
@@ -280,18 +281,18 @@ def time_all_reduce(learner: Learner) -> float:
 
 
 def time_updates(learner: Learner, updates: int) -> dict[str, np.ndarray]:
-    """Seconds of each update: the loop's, with its statistics read as training does, of its parts, and of CPU cores.
+    """Durations of each update in seconds: of the loop, which reads the statistics as training does, and of its parts.
 
-    DivergenceError where a loss is no longer a number: such agents act otherwise, and take other time.
+    DivergenceError where a loss is not finite: agents then act differently, which changes the time.
     """
     times = []
     with Stopwatch(learner) if learner.ranks.is_distributed else nullcontext() as watch:
         for i in range(WARM_UPS + 2 + updates):
             start, start_host = time.perf_counter(), time.process_time()
-            stats = learner.update(1.0).read()  # the end of the schedule: a small rate, so that stop stays rare
+            stats = learner.update(1.0).read()  # end of the schedule: with a low learning rate, stop stays rare
             learner.ranks.all_gather(stats)
             if not math.isfinite(loss := stats["loss/loss"]):
-                raise DivergenceError(f"bench train: update {i + 1} has the loss {loss}, expected a number")
+                raise DivergenceError(f"bench train: update {i + 1} has the loss {loss}, expected a finite number")
             host, loop = time.process_time() - start_host, time.perf_counter() - start
             sums = watch.seconds() if watch else 0.0
             if i >= WARM_UPS + 2:
@@ -300,7 +301,7 @@ def time_updates(learner: Learner, updates: int) -> dict[str, np.ndarray]:
 
 
 def time_rendering(learner: Learner, options: Options) -> np.ndarray:
-    """Seconds that a rollout's views take."""
+    """Duration of rendering the images of a rollout, seconds."""
     env, rollout, device = learner.env, learner.rollout, learner.device
 
     def views():
@@ -321,7 +322,7 @@ def time_rendering(learner: Learner, options: Options) -> np.ndarray:
 
 
 def gigabytes(device: torch.device) -> dict[str, float]:
-    """GPU memory: the most that tensors took, that torch held, and what the whole device has in use now."""
+    """GPU memory in GB: peak of tensors, peak reserved by PyTorch, and current use of the whole device."""
     if device.type == "cpu":
         return {}
     free, total = torch.cuda.mem_get_info(device)
@@ -329,8 +330,8 @@ def gigabytes(device: torch.device) -> dict[str, float]:
     return {name: round(n / 1e9, 2) for name, n in zip(("tensors", "torch", "device"), used, strict=True)}
 
 
-def draw(rows: list[dict], path) -> None:
-    """Stacked bars: microseconds per frame by part, with the policy-only bound's share written on top."""
+def plot(rows: list[dict], path) -> None:
+    """Plot microseconds per frame by part as stacked bars, with the share of the policy-only bound above each."""
     order = ("width", "num_envs", "minibatches", "houses")
     rows = sorted(rows, key=lambda r: (list(POLICIES).index(r["params"]["policy"]), *(r["params"][k] for k in order)))
     figure, axes = plt.subplots(figsize=(2.6 + 0.9 * len(rows), 4.5), layout="constrained")
@@ -344,7 +345,7 @@ def draw(rows: list[dict], path) -> None:
         axes.text(x, bottom[x], text, ha="center", va="bottom", fontsize=8)
     axes.set_xticks(places, [label(r["params"]) for r in rows], fontsize=8)
     axes.set_ylabel("microseconds per frame")
-    axes.set_title(f"{rows[0]['machine']}: frames/s, and share\nof what the policy alone allows", fontsize=10)
+    axes.set_title(f"{rows[0]['machine']}: frames/s, and share\nof the policy-only bound", fontsize=10)
     axes.margins(y=0.15)
     figure.legend(loc="outside right upper", fontsize=8, frameon=False)  # not over bars
     figure.savefig(path, dpi=120)
@@ -352,7 +353,7 @@ def draw(rows: list[dict], path) -> None:
 
 
 def label(params: dict) -> str:
-    """What a bar shows, below it."""
+    """Label below a bar."""
     lines = ["{policy}\n{width}x{height}\nN = {num_envs}\n{minibatches} minibatches".format(**params)]
     lines += [f"{params['slots']} of {params['houses']} houses"] if params.get("slots") else []
     return "\n".join([*lines, *(name for name in ("deterministic", "tuned") if params.get(name))])

@@ -1,1 +1,1 @@
-"""What this machine can do, and how much memory a run needs."""
+"""Diagnostics: capabilities of the machine, and the memory that a training run needs."""

@@ -1,4 +1,4 @@
-"""What this machine can do, what will be used, and what to install for the rest: `batchnav doctor`."""
+"""`batchnav doctor`: packages, devices and renderers of the machine, and advice on missing ones."""
 
 from __future__ import annotations
 
@@ -27,36 +27,38 @@ from batchnav.training.config import TrainingConfig
 PACKAGES = ("torch", "numba", "numpy", "moderngl", "glcontext")
 
 CUDA_PACKAGES = ("numba-cuda", "cuda-bindings", "nvidia-nvvm", "nvidia-cuda-nvrtc", "nvidia-nvjitlink")
-"""What compiles kernels for a GPU; conda and the system's toolkit may offer the same under other names."""
-MOST_MEASURED = 64
-"""Scenes that are measured for a prediction: thousands would be made for minutes."""
+"""Packages that compile kernels for a GPU. Conda and the system's toolkit may have them under other names."""
+MAX_MEASURED = 64
+"""Scenes measured for a prediction at most: making thousands of scenes takes minutes."""
 
 
 class Finding(NamedTuple):
     """A line of the report."""
 
     what: str
+    """Thing that was examined."""
     found: str
+    """Version, name or state that was found."""
     advice: str = ""
-    """What to install or do; empty where nothing is missing."""
+    """Advice on installing a missing thing; empty where nothing is missing."""
 
 
 def examine() -> list[Finding]:
-    """Look at Python, packages, CUDA and OpenGL."""
+    """Examine Python, packages, CUDA, NCCL, EGL and OpenGL."""
     findings = [Finding("Python", platform.python_version()), *map(_package, PACKAGES)]
     findings += [*_cuda(), *_nccl(), *_egl()]
     opengl = _opengl()
     has_cuda = torch.cuda.is_available()
     where = torch.cuda.get_device_name() if has_cuda else f"{num_threads()} CPU threads"
-    renderers = "raycast" if opengl.advice else "raycast; opengl with --renderer opengl, the faster with auto"
+    renderers = "raycast" if opengl.advice else "raycast; opengl with --renderer opengl; auto picks the faster one"
     return [*findings, opengl, Finding("device: auto", where), Finding("renderers", renderers)]
 
 
 def memory_findings(config: Path) -> list[Finding]:
-    """What `predict_memory` says of a training configuration, part by part, on the device that it asks for.
+    """Memory that `predict_memory` predicts for a training configuration, by part, on the configuration's device.
 
-    Of more than `MOST_MEASURED` scenes so many are measured, evenly spread over their list; each stands for those
-    around it too, and the first line says so.
+    Of more than `MAX_MEASURED` scenes, that many are measured, evenly spaced over the list; each one stands for its
+    neighbours. The first line of the report then gives the error of the estimate.
     """
     run = load_config(config, TrainingConfig)
     device = resolve_device(run.device)
@@ -64,27 +66,28 @@ def memory_findings(config: Path) -> list[Finding]:
         names = sorted({episode.scene for episode in load_episodes(run.scenes.episodes)})
     else:
         names = scene_ids(run.scenes.names)
-    n = min(len(names), MOST_MEASURED)
+    n = min(len(names), MAX_MEASURED)
     chosen = [names[(2 * k + 1) * len(names) // (2 * n)] for k in range(n)]
     measured = measure_scenes(chosen, settings=run.env.body.navmesh, appearance=run.appearance)
     scenes = [measured[i * n // len(names)] for i in range(len(names))]
     parts = predict_memory(run, scenes, device)
-    sizes = {**parts, f"in all, on {device}": sum(parts.values())}
+    sizes = {**parts, f"total, on {device}": sum(parts.values())}
     findings = [Finding(f"memory: {name}", f"{size / 1e9:.3f} GB") for name, size in sizes.items()]
     if n < len(names):
         sizes_of_scenes = [scene.with_appearance(run.appearance_fields).num_bytes for scene in measured]
-        findings.insert(0, Finding("memory: scenes measured", _how_sure(sizes_of_scenes, len(names))))
+        findings.insert(0, Finding("memory: scenes measured", _sampling_error(sizes_of_scenes, len(names))))
     return findings
 
 
-def _how_sure(sizes: Sequence[int], number: int) -> str:
-    """How far the sum of so many scenes' sizes, of which these were measured, may be from the estimate."""
+def _sampling_error(sizes: Sequence[int], number: int) -> str:
+    """Sampling error, in words, of the total size of `number` scenes that is estimated from the measured `sizes`."""
     few = len(sizes)
     error = statistics.stdev(sizes) / statistics.mean(sizes) * math.sqrt(1 / few - 1 / number)
-    return f"{few} of {number:,}: all may take {1.96 * error:.0%} more or less (95%), and the largest may be larger"
+    return f"{few} of {number:,}: the total is within {1.96 * error:.0%} (95%); the largest scene may be larger"
 
 
 def _package(name: str, advice: str = "") -> Finding:
+    """The installed version of a package."""
     try:
         return Finding(name, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
@@ -92,29 +95,34 @@ def _package(name: str, advice: str = "") -> Finding:
 
 
 def _cuda() -> list[Finding]:
-    """The driver and devices that torch sees, and whether the packages for kernels are there."""
+    """CUDA devices that PyTorch finds, and the packages that compile kernels."""
     if torch.version.cuda is None:
         return [
-            Finding("CUDA", "this torch is built for the CPU", "on an NVIDIA GPU: pip install a CUDA build of torch")
+            Finding("CUDA", "this PyTorch build is for the CPU", "for an NVIDIA GPU: install a CUDA build of PyTorch")
         ]
     if not torch.cuda.is_available():
-        return [Finding("CUDA", "no device", "on an NVIDIA GPU: install its driver (nvidia-smi shows it)")]
+        return [Finding("CUDA", "no device", "for an NVIDIA GPU: install its driver; nvidia-smi shows it")]
     findings = [_package(name, "pip install 'batchnav[cuda]'") for name in CUDA_PACKAGES]
     for i in range(torch.cuda.device_count()):
         free, total = (size / 2**30 for size in torch.cuda.mem_get_info(i))
         findings.append(
-            Finding(f"cuda:{i}", f"{torch.cuda.get_device_name(i)}, {free:.0f} of {total:.0f} GiB free, torch for CUDA "
-                    f"{torch.version.cuda}")
-        )  # fmt: skip
+            Finding(
+                f"cuda:{i}",
+                f"{torch.cuda.get_device_name(i)}, {free:.0f} of {total:.0f} GiB free, "
+                f"PyTorch for CUDA {torch.version.cuda}",
+            )
+        )
     return findings
 
 
 def _nccl() -> list[Finding]:
-    """By what several processes would speak to one another: NCCL, its settings, and which GPUs reach which."""
+    """Communication of several processes: NCCL, its settings, and peer access between GPUs."""
     if not torch.distributed.is_available():
-        return [Finding("several GPUs", "this torch has no torch.distributed", "install torch as pytorch.org gives it")]
+        return [
+            Finding("several GPUs", "this PyTorch build has no torch.distributed", "install PyTorch from pytorch.org")
+        ]
     if not torch.distributed.is_nccl_available():
-        return [Finding("NCCL", "none in this torch: several processes train by gloo, on the CPU")]
+        return [Finding("NCCL", "not in this PyTorch build; several processes train on the CPU with Gloo")]
     version = torch.cuda.nccl.version()
     version = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
     settings = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("NCCL_")]
@@ -123,14 +131,14 @@ def _nccl() -> list[Finding]:
     if count > 1:
         pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
         apart = [f"cuda:{i} and cuda:{j}" for i, j in pairs if not torch.cuda.can_device_access_peer(i, j)]
-        found = f"no direct way between {', '.join(apart[:8])}" if apart else "each reaches each directly"
-        advice = "sums over them go by way of the host; nvidia-smi topo -m shows the links" if apart else ""
-        findings.append(Finding(f"{count} GPUs among one another", found, advice))
+        found = f"no peer access between {', '.join(apart[:8])}" if apart else "peer access between all"
+        advice = "sums over these GPUs pass through host memory; nvidia-smi topo -m shows the links" if apart else ""
+        findings.append(Finding(f"peer access of {count} GPUs", found, advice))
     return findings
 
 
 def _egl() -> list[Finding]:
-    """EGL's devices, and which CUDA device each is."""
+    """EGL devices, with the CUDA device of each."""
     try:
         devices = egl_devices()
     except DeviceError as error:
@@ -141,11 +149,12 @@ def _egl() -> list[Finding]:
 
 
 def _describe(device: EGLDevice, cuda_index: int | None) -> str:
+    """Name of an EGL device and of its CUDA device."""
     return (device.name or "unnamed") + ("" if cuda_index is None else f", cuda:{cuda_index}")
 
 
 def _opengl() -> Finding:
-    """The context that the renderer would get."""
+    """The OpenGL context that the renderer would use."""
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
     try:
         context = open_context(device)

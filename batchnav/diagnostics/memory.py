@@ -1,4 +1,4 @@
-"""How much memory a training run will take on its device, before it starts: `predict_memory`."""
+"""Prediction of the device memory of a training run, before it starts: `predict_memory`."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from batchnav.tasks import TASKS
 from batchnav.training.config import TrainingConfig
 
 META = torch.device("meta")
-"""Tensors of shape and type alone."""
+"""PyTorch's device for tensors with shape and type but no data."""
 COPIES_OF_WEIGHTS = 4
 """Weights, gradients, and the optimiser's two moments, all float32."""
 SAMPLE_STEPS = 2
-"""Steps of the sequences that are tried out."""
+"""Steps of the sequences that the network is measured with."""
 LARGEST_IN_BACKWARD = 3
-"""Gradients of the largest layer's size that the backward pass makes beside what was kept for it."""
+"""Gradients of the largest layer's size that the backward pass allocates in addition to the saved activations."""
 
 
 def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: torch.device) -> dict[str, int]:
-    """Bytes of tensors that a run has at its peak, by part.
+    """Bytes of all tensors at the peak of a run, by part.
 
-    What the driver, CUDA's context and the allocator's rounding take comes on top. The activations are those of the
-    network as it is written; compiled, it may keep less. Textures that scenes share are counted for each of them, and
-    those of swatches beside them.
+    The driver, CUDA's context and rounding by the allocator are not included. Activations are those of the uncompiled
+    network; the compiled one may save fewer. A texture counts once for each scene that has it, and once more for
+    swatches.
 
     Args:
-        run: the configuration.
-        scenes: what each of its scenes takes (`data.scenes.measure_scenes`).
-        device: where it will run. The network is tried out there on a few frames.
+        run: configuration of the run.
+        scenes: sizes of its scenes, from `data.scenes.measure_scenes`.
+        device: device of the run. The network runs there on a few frames.
     """
     scenes = [scene.with_appearance(run.appearance_fields) for scene in scenes]
     room, specs = SceneSize.largest(scenes), specs_of(run.env)
@@ -65,17 +65,17 @@ def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: tor
 
 
 def _swatches() -> int:
-    """Bytes of what finishes are drawn anew from."""
+    """Bytes of the swatches that materials are randomised from."""
     palette = Palette()
     palette.add_library(make_swatches())
     return sum(array.nbytes for array in palette.arrays())
 
 
 def _simulator(run: TrainingConfig, room: SceneSize, device: torch.device) -> int:
-    """Bytes of the bodies, the task and the memory to search in."""
+    """Bytes of bodies, task and search memory."""
     n, task = run.ppo.num_envs, TASKS[run.env.task_name]
     parts = (Bodies.empty(n, META), SamplingQueue.empty(n, META), *task.arrays(n, META, run.env.task))
-    origin = n * 8 + 16  # its scenes, a seed, and the first agent's number
+    origin = n * 8 + 16  # scene of each environment, the seed, and the number of the first environment
     rows = task.search_rows(n, device, min(n, num_threads() * CHUNKS_PER_THREAD))
     scratch = sum(search_scratch(room.search_size, r, META).data.nbytes for r in rows)
     return sum(tensor.nbytes for part in parts for tensor in _tensors(part)) + origin + scratch
@@ -91,7 +91,7 @@ def _tensors(part) -> Iterator[torch.Tensor]:
 
 
 def _images(run: TrainingConfig, device: torch.device) -> int:
-    """Bytes of rendered images, of what observation sources keep, and of the environment's own observations."""
+    """Bytes of rendered images, of observation sources, and of the environment's observations."""
     n, sources = run.ppo.num_envs, observation_sources(run.env).values()
     total = sum(n * math.prod(source.spec.shape) * source.spec.dtype.itemsize for source in sources)
     for (camera, scale), readers in images_needed(sources).items():
@@ -104,7 +104,7 @@ def _images(run: TrainingConfig, device: torch.device) -> int:
 
 
 def _rollout(run: TrainingConfig, policy: ActorCritic, storage: Mapping[str, torch.dtype]) -> int:
-    """Bytes of the rollout and of the memory that the next one begins with."""
+    """Bytes of the rollout and of the recurrent state that the next rollout starts from."""
     state = policy.initial_state(run.ppo.num_envs, META)
     rollout = Rollout(
         policy.observation_shapes, storage, run.ppo.rollout_steps, run.ppo.num_envs, META, state, policy.actions
@@ -116,9 +116,9 @@ def _rollout(run: TrainingConfig, policy: ActorCritic, storage: Mapping[str, tor
 
 
 def _kept_per_frame(policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device) -> float:
-    """Bytes that a learning step holds for each frame at its peak, from short sequences of a few environments."""
-    # One is prime to the other: what has a size that is found with both does not grow with the frames, as the weights
-    # in bfloat16, and is left out.
+    """Peak bytes per frame of a learning step, measured with short sequences of a few environments."""
+    # The two numbers are coprime: a tensor whose size occurs with both does not grow with the frames (as the weights
+    # in bfloat16), and does not count.
     few, more = 32, 61
     before, after = (_kept(policy, storage, device, envs) for envs in (few, more))
     grown = sum(size for size, _ in after) - sum(size for size, _ in before)
@@ -129,9 +129,10 @@ def _kept_per_frame(policy: ActorCritic, storage: Mapping[str, torch.dtype], dev
 def _kept(
     policy: ActorCritic, dtypes: Mapping[str, torch.dtype], device: torch.device, envs: int
 ) -> list[tuple[int, bool]]:
-    """What a learning step on SAMPLE_STEPS steps of so many environments keeps for its backward pass.
+    """Tensors that a learning step on SAMPLE_STEPS steps of `envs` environments saves for the backward pass.
 
-    Bytes of each memory in the order of the layers, and whether it has a gradient of its size there.
+    Returns:
+        Bytes of each saved storage, in the order of the layers, and True where its layer computes a gradient for it.
     """
     kept: dict[int, tuple[torch.UntypedStorage, bool]] = {}
     own = {parameter.untyped_storage().data_ptr() for parameter in policy.parameters()}
@@ -139,7 +140,7 @@ def _kept(
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
-            # of what kernels of our own keep no tensor asks for a gradient
+            # tensors saved by this package's own kernels never require a gradient
             kept[storage.data_ptr()] = storage, tensor.is_floating_point() and storage.data_ptr() not in read
         return tensor
 

@@ -33,7 +33,7 @@ def test_figures_and_picture(tmp_path):
     assert set(parts) == set(speed_train.PARTS)
     assert sum(parts.values()) == pytest.approx(1e6 / whole["value"], rel=1e-6)  # of one update
     assert whole["share_of_policy_only"] == pytest.approx(whole["value"] / policy["value"], rel=1e-6)
-    speed_train.draw([whole], tmp_path / "train.png")
+    speed_train.plot([whole], tmp_path / "train.png")
     assert (tmp_path / "train.png").stat().st_size > 1000
 
 
