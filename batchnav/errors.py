@@ -19,7 +19,7 @@ class BatchnavError(Exception):
     """Base class of all errors that batchnav raises."""
 
     of_all_ranks = False
-    """Whether all ranks of a distributed run raise this error together, with the same message."""
+    """True if all ranks of a distributed run raise this error together, with the same message."""
 
 
 class MeshError(BatchnavError):

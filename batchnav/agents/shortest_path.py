@@ -16,7 +16,7 @@ from numba import prange
 from batchnav.envs.nav import NavEnv
 from batchnav.geometry.point import point_at, squared_distance
 from batchnav.navmesh.geodesic import find_path, geodesic_distance
-from batchnav.navmesh.walk import try_step
+from batchnav.navmesh.step import try_step
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.launch import launch

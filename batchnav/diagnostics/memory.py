@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from batchnav.envs.observations import observation_sources, space_of, specs_of
-from batchnav.navmesh.data import search_scratch
+from batchnav.navmesh.scratch import search_scratch
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.memory import state_tensors
 from batchnav.ppo.rollout import Rollout

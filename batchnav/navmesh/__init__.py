@@ -1,1 +1,1 @@
-"""Navmeshes: Habitat's `.navmesh` files, baking, and every query as Detour answers it, batched on CPU and CUDA."""
+"""Navmeshes: Habitat's `.navmesh` files, baking, and batched queries on CPU and CUDA with Detour's results."""

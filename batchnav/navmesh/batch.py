@@ -1,7 +1,7 @@
-"""Queries of many points at once: the `prange` loop and the CUDA grid of each. No maths in here.
+"""Batched queries: the `prange` loop and the CUDA grid of each query.
 
-A CPU chunk, or a CUDA thread, owns one row of scratch and takes points from its share of the batch. Inside `prange` the
-index is unsigned: it is made an int64 at once, else every function would be compiled a second time for it.
+A CPU chunk or a CUDA thread owns one row of scratch and processes its share of the points. The index of `prange` is
+unsigned; a cast to int64 avoids a second compilation of every function.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from batchnav.navmesh.clearance import distance_to_wall
 from batchnav.navmesh.geodesic import find_path
 from batchnav.navmesh.locate import nearest_polygon
 from batchnav.navmesh.sample import random_point
-from batchnav.navmesh.walk import try_step
+from batchnav.navmesh.step import try_step
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, inline_function
 from batchnav.runtime.kernels.rng import uniform4
 
@@ -34,7 +34,7 @@ def _step(i, nav, starts, ends, sliding, scratch, row, point_out):
 
 @inline_function
 def _path(i, nav, starts, goals, scratch, row, distance_out, corners_out):
-    """The nearest of a start's goals, goals f32 [N, G, 3]."""
+    """Distance to the nearest goal of start i; goals f32 [N, G, 3]."""
     best, corners = _INF, 0
     for g in range(goals.shape[1]):
         goal = goals[i, g, 0], goals[i, g, 1], goals[i, g, 2]
@@ -59,14 +59,14 @@ def _sample(i, nav, seed, point_out):
 
 @cpu_kernel
 def locate_cpu(nav, points, polygon_out, point_out):
-    """Points f32 [N, 3] -> nearest polygon i32 [N] (-1: none) and the point on it f32 [N, 3] (NaN: none)."""
+    """Points f32 [N, 3] -> nearest polygon i32 [N] (-1: none) and nearest point on it f32 [N, 3] (NaN: none)."""
     for i in prange(len(points)):
         _locate(np.int64(i), nav, points, polygon_out, point_out)
 
 
 @cpu_kernel
 def step_cpu(nav, starts, ends, sliding, chunks, scratch, point_out):
-    """Steps from starts towards ends, f32 [N, 3] each."""
+    """Steps from starts f32 [N, 3] towards ends f32 [N, 3] -> positions f32 [N, 3]."""
     for chunk in prange(chunks):
         row = np.int64(chunk)
         for i in range(row * len(starts) // chunks, (row + 1) * len(starts) // chunks):
@@ -100,7 +100,7 @@ def sample_cpu(nav, seed, point_out):
 
 @exact_cuda_kernel
 def locate_cuda(nav, points, polygon_out, point_out):
-    """As `locate_cpu`."""
+    """CUDA form of `locate_cpu`."""
     i = cuda.grid(1)
     if i < len(points):
         _locate(i, nav, points, polygon_out, point_out)
@@ -108,7 +108,7 @@ def locate_cuda(nav, points, polygon_out, point_out):
 
 @exact_cuda_kernel
 def step_cuda(nav, starts, ends, sliding, threads, scratch, point_out):
-    """As `step_cpu`."""
+    """CUDA form of `step_cpu`."""
     row = cuda.grid(1)
     if row < threads:
         for i in range(row, len(starts), threads):
@@ -117,7 +117,7 @@ def step_cuda(nav, starts, ends, sliding, threads, scratch, point_out):
 
 @exact_cuda_kernel
 def path_cuda(nav, starts, goals, threads, scratch, distance_out, corners_out):
-    """As `path_cpu`."""
+    """CUDA form of `path_cpu`."""
     row = cuda.grid(1)
     if row < threads:
         for i in range(row, len(starts), threads):
@@ -126,7 +126,7 @@ def path_cuda(nav, starts, goals, threads, scratch, distance_out, corners_out):
 
 @exact_cuda_kernel
 def clearance_cuda(nav, points, max_distance, threads, scratch, distance_out):
-    """As `clearance_cpu`."""
+    """CUDA form of `clearance_cpu`."""
     row = cuda.grid(1)
     if row < threads:
         for i in range(row, len(points), threads):
@@ -135,7 +135,7 @@ def clearance_cuda(nav, points, max_distance, threads, scratch, distance_out):
 
 @exact_cuda_kernel
 def sample_cuda(nav, seed, point_out):
-    """As `sample_cpu`."""
+    """CUDA form of `sample_cpu`."""
     i = cuda.grid(1)
     if i < len(point_out):
         _sample(i, nav, seed, point_out)

@@ -1,9 +1,10 @@
-"""A link's branch: the polygons that are reached by it without coming back through the polygon that it leaves.
+"""Branches of links, which let a path search skip dead ends.
 
-A path search that enters a branch where neither of its ends lies comes out of it nowhere else, so it need not go there.
-Polygons are numbered so that those of a branch follow one another, or those that are not in it do: depth first, and of
-the polygons that one was left for, those from where there is no other way back come last (low points: Hopcroft and
-Tarjan, "Efficient algorithms for graph manipulation", 1973).
+The branch of a link is the set of polygons that can be reached through it without returning through the polygon that it
+leaves. If neither the start nor the goal is in a branch, no path leads through it. Polygons are numbered so that the
+polygons of a branch, or those outside it, have consecutive numbers: depth-first order in which the children without
+another connection back come last (low points: Hopcroft and Tarjan, "Efficient algorithms for graph manipulation",
+1973).
 """
 
 from __future__ import annotations
@@ -16,24 +17,25 @@ from batchnav.navmesh.connect import Links
 
 
 def branches(links: Links, num_polygons: int) -> tuple[np.ndarray, np.ndarray]:
-    """(numbers i32 [P], branches of links i32 [L, 2]): the numbers from the first to before the second are in a branch.
+    """Numbers i32 [P] of polygons, and branches (first, end) i32 [L, 2] of links.
 
-    Where the second is not above the first, those that are not in between are: from the first on, and before the
-    second. Of the polygon that a link leaves itself nothing is said.
+    A branch contains the numbers from `first` to `end` - 1. If `end` <= `first`, it contains the numbers from `first`
+    on and those below `end`. Whether it contains the polygon that the link leaves is undefined.
     """
     neighbours: list[list[int]] = [[] for _ in range(num_polygons)]
-    for polygon, target in zip(links.polygon.tolist(), links.target.tolist(), strict=True):  # both ways, as safe
+    # In both directions, which is conservative.
+    for polygon, target in zip(links.polygon.tolist(), links.target.tolist(), strict=True):
         neighbours[polygon].append(target)
         neighbours[target].append(polygon)
     order, parent, apart = _walk(neighbours)
-    size, near = [1] * num_polygons, [1] * num_polygons  # of what is below a polygon, itself too: all, and not apart
+    size, near = [1] * num_polygons, [1] * num_polygons  # sizes of subtrees: all polygons, and those not apart
     for polygon in reversed(order):
         above = parent[polygon]
         if above >= 0:
             size[above] += size[polygon]
             near[above] += 0 if apart[polygon] else size[polygon]
     number, next_near, next_apart = ([0] * num_polygons for _ in range(3))
-    parts: list[list[int]] = [[] for _ in range(num_polygons)]  # where each of those apart begins
+    parts: list[list[int]] = [[] for _ in range(num_polygons)]  # first numbers of the parts that are apart
     begun = 0
     for polygon in order:
         above = parent[polygon]
@@ -60,9 +62,9 @@ def branches(links: Links, num_polygons: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _walk(neighbours: list[list[int]]) -> tuple[list[int], list[int], list[bool]]:
-    """Depth first: the order, from where each polygon was entered (-1: begun there), and whether that is its only way.
+    """Depth-first traversal: order, parent of each polygon (-1: root), and flags of polygons that are apart.
 
-    That is, whether what is below it leads to nothing above the polygon from where it was entered.
+    A polygon is apart if its subtree has no connection to polygons above its parent.
     """
     number = len(neighbours)
     place, lowest, parent, apart = [-1] * number, [0] * number, [-1] * number, [False] * number

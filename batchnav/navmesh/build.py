@@ -1,9 +1,8 @@
-"""The rows of a navmesh, made from its file.
+"""Construction of the kernel rows of a navmesh from its file.
 
-Links follow Detour's own order of iteration, which decides between equally long paths: borders to other tiles first,
-the latest connected first, then the polygon's edges in turn. What Detour's filter would leave out (polygons without
-the walkable flag, or of no area, as Habitat disables them) is left out here once and for all: such a polygon has no
-links, no island, and its neighbours have a wall.
+Links are in Detour's order of iteration, which decides between equally long paths: first links to other tiles, the
+latest connection first, then the polygon's edges in order. Polygons that Detour's filter excludes (without the walkable
+flag, or without area, which Habitat disables) have no links and no island, and their neighbours have a wall.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from batchnav.navmesh.branches import branches
 from batchnav.navmesh.connect import Links, connect_tiles
 from batchnav.navmesh.data import (
     MIDDLE_ROW,
-    NODE_POOL,
     POLYGON_ROW,
     PORTAL_ROW,
     SCENE_ROW,
@@ -29,17 +27,18 @@ from batchnav.navmesh.data import (
     areas,
 )
 from batchnav.navmesh.file import NavMeshFile
+from batchnav.navmesh.scratch import NODE_POOL
 from batchnav.navmesh.tile import MAX_VERTICES, WALKABLE, Tile
 from batchnav.runtime.kernels.decorators import cpu_function
 
 _MIN_AREA = 1e-5
 _MAX_ISOLATION = 2.0
 _PAIRS_PER_POLYGON = 10_000
-"""Pairs of polygons near each other that are looked at for isolation, per polygon: some 10 microseconds each."""
+"""Largest number of pairs of nearby polygons, per polygon, that `_isolation` compares: about 10 us each polygon."""
 
 
 def build(file: NavMeshFile) -> NavMeshData[np.ndarray]:
-    """The rows of one navmesh file: K = 1."""
+    """Rows of one navmesh file (K = 1)."""
     first = np.cumsum([0] + [len(tile.polygons) for tile in file.tiles])
     if first[-1] == 0:
         raise NavMeshError("navmesh: found no polygon, expected at least one")
@@ -58,8 +57,8 @@ def build(file: NavMeshFile) -> NavMeshData[np.ndarray]:
     middle, portal = _link_rows(links)
     number = np.zeros(len(walkable), np.int32)
     if len(file.tiles) == 1 and len(walkable) <= NODE_POOL:
-        # Else every branch is (0, 0), all polygons: in several tiles a polygon is left by more nodes than the one that
-        # it was entered by, and a search of more than NODE_POOL nodes gives up, which branches have their part in.
+        # Otherwise every branch is (0, 0): all polygons. With several tiles a polygon has several nodes. With more than
+        # NODE_POOL polygons a search may fail, and skipped branches would change when.
         number, middle["branch"] = branches(links, len(walkable))
     nodes = np.concatenate([tile.bv_nodes for tile in file.tiles])
     return NavMeshData(
@@ -70,12 +69,12 @@ def build(file: NavMeshFile) -> NavMeshData[np.ndarray]:
 
 
 def _packed(rows: np.ndarray, word: type = np.float32) -> np.ndarray:
-    """Records as rows of words: the inverse of `records`."""
+    """Records as rows of words, the inverse of `records`."""
     return np.ascontiguousarray(rows).view(word).reshape(len(rows), rows.itemsize // 4)
 
 
 def _triangle_rows(tile: Tile) -> np.ndarray:
-    """A tile's detail triangles, polygon by polygon; TRIANGLE_ROW [R]."""
+    """Detail triangles of a tile, polygon by polygon: TRIANGLE_ROW [R]."""
     number = tile.details["num_triangles"].astype(np.int64)
     owner = np.repeat(np.arange(len(number)), number)
     offset = np.arange(len(owner)) - np.repeat(np.cumsum(number) - number, number)
@@ -97,7 +96,7 @@ def _triangle_rows(tile: Tile) -> np.ndarray:
 
 
 def _polygon_rows(file: NavMeshFile, links: Links) -> np.ndarray:
-    """Vertices, centres and neighbours of POLYGON_ROW [P]; the other fields are the caller's."""
+    """POLYGON_ROW [P] with vertices, centres and neighbours; the caller sets the other fields."""
     count = np.concatenate([tile.polygons["num_vertices"] for tile in file.tiles]).astype(np.int32)
     rows = np.zeros(len(count), POLYGON_ROW)
     rows["vertices"] = count
@@ -118,7 +117,7 @@ def _polygon_rows(file: NavMeshFile, links: Links) -> np.ndarray:
 
 
 def _link_rows(links: Links) -> tuple[np.ndarray, np.ndarray]:
-    """MIDDLE_ROW [L] and PORTAL_ROW [L]. Between two polygons the first link's portal stands for all, as in Detour."""
+    """MIDDLE_ROW [L] and PORTAL_ROW [L]. All links between two polygons have the first link's portal, as in Detour."""
     number = len(links.polygon)
     middle, portal = np.zeros(number, MIDDLE_ROW), np.zeros(number, PORTAL_ROW)
     between = links.polygon << 32 | links.target
@@ -131,7 +130,7 @@ def _link_rows(links: Links) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _islands(links: Links, walkable: np.ndarray) -> np.ndarray:
-    """Connected components, numbered by their first polygon."""
+    """Island of each polygon, numbered in order of their first polygons; -1: not walkable."""
     ends = links.polygon, links.target
     graph = coo_array((np.ones(len(links.polygon), np.int8), ends), (len(walkable), len(walkable)))
     label = connected_components(graph, directed=False)[1]
@@ -142,7 +141,7 @@ def _islands(links: Links, walkable: np.ndarray) -> np.ndarray:
 
 
 def _island_radii(polygons: np.ndarray, island: np.ndarray) -> np.ndarray:
-    """Farthest vertex from the mean of all polygons' vertices (a vertex counts once per polygon, as in Habitat)."""
+    """Distance from the mean to the farthest vertex of each island; a vertex counts once per polygon, as in Habitat."""
     number = int(island.max(initial=-1)) + 1
     used = np.arange(MAX_VERTICES) < polygons["vertices"][:, None]
     polygon, corner = np.nonzero(used & (island >= 0)[:, None])
@@ -155,11 +154,11 @@ def _island_radii(polygons: np.ndarray, island: np.ndarray) -> np.ndarray:
 
 
 def _isolation(corners: np.ndarray, owner: np.ndarray, island: np.ndarray, climb: float) -> np.ndarray:
-    """Metres between the boxes of a polygon and of the nearest one of another island, at most 2; f32 [P].
+    """Distance f32 [P] in metres, at most 2, between the box of a polygon and the nearest box of another island.
 
-    A polygon's box is that of its triangles: their corners [R, 3, 3], and the polygon that each belongs to. A height
-    difference up to the climb counts as no distance, so both boxes are extended by it. A point at distance d from a
-    polygon is, by the triangle inequality, at least isolation - d away from every other island.
+    `corners` [R, 3, 3] of detail triangles with polygons `owner` [R] define the boxes. Both boxes are extended by the
+    climb, since smaller height differences count as 0. By the triangle inequality, a point at distance d from a polygon
+    is at least isolation - d away from every other island.
     """
     if island.max(initial=-1) < 1:
         return np.full(len(island), _MAX_ISOLATION, np.float32)
@@ -172,14 +171,14 @@ def _isolation(corners: np.ndarray, owner: np.ndarray, island: np.ndarray, climb
     order = np.argsort(low[:, 0], kind="stable")
     isolation = np.full(len(island), _MAX_ISOLATION, np.float32)
     if not _sweep(low[order], high[order], island[order], isolation):
-        return np.zeros(len(island), np.float32)  # which is true of any polygon, and costs time where agents walk
+        return np.zeros(len(island), np.float32)  # a valid bound for any polygon, but steps take longer
     isolation[order] = isolation.copy()
     return isolation
 
 
 @cpu_function
 def _sweep(low, high, island, isolation_out):
-    """Isolation of boxes sorted by `low` x, f64 [P, 3]; False where it would take more than linear time."""
+    """Isolation of boxes f64 [P, 3] sorted by `low` x. False if it would take more than linear time."""
     left = _PAIRS_PER_POLYGON * len(island)
     for i in range(len(island)):
         for j in range(i + 1, len(island)):
@@ -200,7 +199,7 @@ def _sweep(low, high, island, isolation_out):
 
 
 def _cumulative_area(polygons: np.ndarray, walkable: np.ndarray) -> np.ndarray:
-    """Running share of the walkable area seen from above (the sum of a polygon's fan of triangles)."""
+    """Cumulative fraction of the walkable area seen from above (the sum over each polygon's triangle fan)."""
     area = np.zeros(len(polygons))
     x, _, z = np.moveaxis(polygons["edges"]["start"].astype(np.float64), 2, 0)
     for k in range(2, MAX_VERTICES):
@@ -223,7 +222,7 @@ def _scene_row(file: NavMeshFile, num_polygons: int) -> np.ndarray:
 
 
 def _tile_rows(file: NavMeshFile, first_polygon: np.ndarray) -> np.ndarray:
-    """TILE_ROW [T] in the order in which Detour's box queries meet tiles: row, column, then the latest added layer."""
+    """TILE_ROW [T] in the order of Detour's box queries: row, column, then layer in reverse order of addition."""
     order = sorted(range(len(file.tiles)), key=lambda i: (file.tiles[i].y, file.tiles[i].x, -i))
     first_node = np.cumsum([0] + [len(tile.bv_nodes) for tile in file.tiles])
     rows = np.zeros(len(order), TILE_ROW)

@@ -1,4 +1,4 @@
-"""How far the nearest wall is: Detour's findDistanceToWall, as Habitat's `distance_to_closest_obstacle` calls it."""
+"""Distance to the nearest wall: Detour's findDistanceToWall, as in Habitat's `distance_to_closest_obstacle`."""
 
 import math
 
@@ -7,7 +7,6 @@ import numpy as np
 from batchnav.geometry.point import distance
 from batchnav.geometry.polygon import ZERO, closest_on_segment
 from batchnav.navmesh.data import (
-    NODE_POOL,
     WALL,
     link_edge,
     link_middle,
@@ -30,6 +29,7 @@ from batchnav.navmesh.heap import (
     write_state,
 )
 from batchnav.navmesh.locate import nearest_polygon
+from batchnav.navmesh.scratch import NODE_POOL
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 
 _OFF_THE_MESH = np.float32(np.inf)
@@ -37,9 +37,9 @@ _OFF_THE_MESH = np.float32(np.inf)
 
 @lean_function
 def distance_to_wall(nav, scene, point, max_distance, scratch, row):
-    """Distance in metres, seen from above, to the nearest wall; `max_distance` where none is nearer; inf off the mesh.
+    """Horizontal distance in metres to the nearest wall, at most `max_distance`; inf off the mesh.
 
-    Only walls that can be reached through portals within that distance count: not those of another floor or room.
+    Only walls that portals within that distance connect to the point count, not those of another storey or room.
     """
     start, centre = nearest_polygon(nav, scene, point)
     if start < 0:
@@ -91,7 +91,7 @@ def distance_to_wall(nav, scene, point, max_distance, scratch, row):
 
 @inline_function
 def _nearest_wall(nav, polygon, point, nearest):
-    """The smaller of `nearest` and the squared distance to a polygon's walls."""
+    """Minimum of `nearest` and the squared distance to a polygon's walls."""
     count = polygon_size(nav, polygon)
     a, neighbour = polygon_edge(nav, polygon, count - 1)
     for i in range(count):
@@ -105,7 +105,7 @@ def _nearest_wall(nav, polygon, point, nearest):
 
 @inline_function
 def _distance_to_edge(nav, polygon, edge, point):
-    """Squared distance, seen from above, to a polygon's edge."""
+    """Squared horizontal distance to a polygon's edge."""
     after = edge + 1 if edge + 1 < polygon_size(nav, polygon) else 0
     _, d = closest_on_segment(point, polygon_vertex(nav, polygon, edge), polygon_vertex(nav, polygon, after))
     return d

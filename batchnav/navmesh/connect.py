@@ -1,4 +1,4 @@
-"""Which polygons are neighbours, within a tile and across tiles, in the order in which Detour walks their links."""
+"""Links between adjacent polygons, within a tile and across tiles, in Detour's order of iteration."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from batchnav.runtime.kernels.decorators import cpu_function, device_function
 
 _SLAB, _MAX_CONNECTIONS = np.float32(0.01), 4
 _STEPS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))
-"""Column and row step to the neighbouring tile on each of the eight sides."""
+"""Column and row step to the adjacent tile on each of the eight sides."""
 _ANY_SIDE = -1
 _MOST_COMPARED = 2**28
-"""Pairs of border edges that are compared, about a second's work; real navmeshes stay below a hundredth of it."""
+"""Largest number of compared pairs of border edges, about one second; real navmeshes have less than a hundredth."""
 _TWO_TILES = 256
-"""What two tiles cost beside the pairs of their edges, in such pairs."""
+"""Fixed cost of comparing two tiles, in pairs of edges."""
 _ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
 _STEP, _STEPS_OF_EDGE, _HALF = np.float32(1.0 / 255.0), np.float32(255.0), np.float32(0.5)
 
 
 class Links(NamedTuple):
-    """Ways out of polygons, L of them, those of one polygon together and in Detour's order."""
+    """L links between polygons, grouped by the polygon that they leave, in Detour's order."""
 
     polygon: np.ndarray
-    """i64 [L]: the polygon left; ids run over the tiles in file order."""
+    """i64 [L]: polygon that the link leaves; ids count over the tiles in file order."""
     target: np.ndarray
-    """i64 [L]: the polygon entered."""
+    """i64 [L]: polygon that the link enters."""
     edge: np.ndarray
-    """i64 [L]: the edge crossed."""
+    """i64 [L]: edge that the link crosses."""
     side: np.ndarray
-    """i64 [L]: 0 within a tile, else half the side (0, 2, 4, 6) of the border it crosses."""
+    """i64 [L]: 0 within a tile, else half the side (0, 2, 4, 6) of the border that the link crosses."""
     left: np.ndarray
-    """f32 [L, 3]: where the portal begins, walking round the polygon; `right` is where it ends."""
+    """f32 [L, 3]: start of the portal in the order of the polygon's vertices; `right` is its end."""
     right: np.ndarray
 
 
 class _Borders(NamedTuple):
-    """The edges that lie on tiles' borders: those of tile t are rows first[t] to first[t + 1]."""
+    """Edges on tiles' borders; those of tile t are rows first[t] to first[t + 1] - 1."""
 
     first: np.ndarray
     polygon: np.ndarray
@@ -51,21 +51,21 @@ class _Borders(NamedTuple):
 
 
 def connect_tiles(tiles: list[Tile], walkable: np.ndarray) -> Links:
-    """Links of every polygon, to walkable polygons, from walkable polygons.
+    """Links between walkable polygons.
 
-    NavMeshError where tiles have so many border edges that comparing them would take more than seconds.
+    NavMeshError where tiles have too many border edges to compare within seconds.
     """
     base = np.cumsum([0] + [len(tile.polygons) for tile in tiles])
     borders = _borders(tiles, base)
     pairs = _neighbouring(tiles, np.diff(borders.first).tolist())
     climb = np.array([tile.walkable_climb for tile in tiles], np.float32)
     crossing, portals = np.empty((0, 4), np.int64), np.empty((0, 6), np.float32)
-    if len(pairs):  # a single tile has none, and nothing to compile for them
+    if len(pairs):  # a single tile has no pairs and needs no compilation
         number = _cross(pairs, climb, borders, crossing, portals)
         crossing, portals = np.empty((number, 4), np.int64), np.empty((number, 6), np.float32)
         _cross(pairs, climb, borders, crossing, portals)
     inside = [_inside(tile, int(first)) for tile, first in zip(tiles, base, strict=False)]
-    # Detour walks the links over borders backwards, and before those within the tile.
+    # Detour iterates over links across borders first, in reverse order, then over those within the tile.
     rows = np.concatenate([crossing[::-1], *(part[0] for part in inside)])
     ends = np.concatenate([portals[::-1], *(part[1] for part in inside)])
     order = np.argsort(rows[:, 0], kind="stable")
@@ -75,7 +75,7 @@ def connect_tiles(tiles: list[Tile], walkable: np.ndarray) -> Links:
 
 
 def _inside(tile: Tile, base: int) -> tuple[np.ndarray, np.ndarray]:
-    """Links over the edges within a tile, edge 0 first: i64 [L, 4] (polygon, target, edge, 0) and their ends."""
+    """Links within a tile, edge 0 first: rows i64 [L, 4] (polygon, target, edge, 0), and the portals' ends."""
     count = tile.polygons["num_vertices"].astype(np.int64)
     neighbours = tile.polygons["neighbours"].astype(np.int64)
     polygon, edge = np.nonzero(
@@ -99,7 +99,7 @@ def _borders(tiles: list[Tile], base: np.ndarray) -> _Borders:
 
 
 def _edge_ends(tile: Tile, count, polygon, edge) -> tuple[np.ndarray, np.ndarray]:
-    """f32 [E, 3] twice: where edges of a tile's polygons begin and end."""
+    """Start and end of edges of a tile's polygons, f32 [E, 3] each."""
     after = np.where(edge + 1 < count[polygon], edge + 1, 0)
     vertices = tile.polygons["vertices"].astype(np.int64)
     points = tile.vertices.astype(np.float32)
@@ -107,7 +107,7 @@ def _edge_ends(tile: Tile, count, polygon, edge) -> tuple[np.ndarray, np.ndarray
 
 
 def _neighbouring(tiles: list[Tile], num_edges: list[int]) -> np.ndarray:
-    """i64 [Q, 3]: from which tile to which, over which side of it, in Detour's order of adding tiles."""
+    """i64 [Q, 3]: (tile, adjacent tile, side of the first) in Detour's order of adding tiles."""
     pairs, compared = [], 0
     added: dict[tuple[int, int], list[int]] = {}
     for index, tile in enumerate(tiles):
@@ -131,7 +131,7 @@ def _neighbouring(tiles: list[Tile], num_edges: list[int]) -> np.ndarray:
 
 @cpu_function
 def _cross(pairs, climb, borders, links_out, portals_out):
-    """Links over borders, as dtNavMesh::connectExtLinks makes them; their number. They are counted where none fit."""
+    """Links across borders as in dtNavMesh::connectExtLinks; returns their number, even if outputs are too small."""
     number = 0
     targets = np.empty(_MAX_CONNECTIONS, np.int64)
     for row in range(len(pairs)):
@@ -163,7 +163,7 @@ def _cross(pairs, climb, borders, links_out, portals_out):
 
 @device_function
 def _stretch(borders, k, along):
-    """The ends of an edge, the lower one along an axis first."""
+    """Ends of an edge, the lower one along an axis first."""
     if borders.start[k, along] < borders.end[k, along]:
         return borders.start[k], borders.end[k]
     return borders.end[k], borders.start[k]
@@ -171,7 +171,7 @@ def _stretch(borders, k, along):
 
 @device_function
 def _meet(borders, k, m, along, climb):
-    """Whether two border edges share a stretch on which their heights differ by at most twice the climb."""
+    """True if two border edges overlap where their heights differ by at most twice the climb."""
     if abs(borders.start[k, 2 - along] - borders.start[m, 2 - along]) > _SLAB:
         return False
     a_low, a_high = _stretch(borders, k, along)
@@ -191,7 +191,7 @@ def _meet(borders, k, m, along, climb):
 
 @device_function
 def _portal(borders, k, m, along, row, portals_out):
-    """The shared stretch of edge k, to 1/255 of its length as Detour stores it."""
+    """Overlap on edge k, quantised to 1/255 of its length as in Detour."""
     start, end = borders.start[k], borders.end[k]
     a_low, a_high = _stretch(borders, k, along)
     b_low, b_high = _stretch(borders, m, along)

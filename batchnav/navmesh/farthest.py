@@ -1,26 +1,17 @@
-"""The places that are farthest from a point, by path: candidates from one flood over the polygons.
+"""Candidates for the point with the largest geodesic distance from a start, by one Dijkstra search over polygons.
 
-Exact would be the farthest point of a polygonal domain, which takes a map of all shortest paths. Here a flood gives
-every polygon the length of a path through the middles of portals, and the vertices for which that is largest are the
-candidates; whoever asks takes the one with the longest true path. In rooms without obstacles that is exact, since the
-farthest point of a domain without holes is one of its vertices; behind an obstacle that can be passed on both sides the
-true farthest point may lie between vertices, a little farther.
+The exact farthest point needs the shortest-path map of the polygonal domain. Here a search computes, for every polygon,
+the length of a path through the midpoints of portals. The vertices with the largest lengths are the candidates; the
+caller takes the one with the longest exact path. This is exact in rooms without obstacles, since the farthest point of
+a domain without holes is a vertex. Behind an obstacle with paths on both sides, the farthest point may be between
+vertices, slightly farther.
 """
 
 import numpy as np
 
 from batchnav.geometry.point import distance
 from batchnav.geometry.polygon import ZERO, same_point
-from batchnav.navmesh.data import (
-    MAX_VISITS,
-    NODE_POOL,
-    link_middle,
-    link_side,
-    polygon_links,
-    polygon_size,
-    polygon_vertex,
-    scene_nodes,
-)
+from batchnav.navmesh.data import link_middle, link_side, polygon_links, polygon_size, polygon_vertex, scene_nodes
 from batchnav.navmesh.heap import (
     CLOSED,
     OPEN,
@@ -33,18 +24,19 @@ from batchnav.navmesh.heap import (
     write_state,
 )
 from batchnav.navmesh.locate import nearest_polygon
+from batchnav.navmesh.scratch import MAX_VISITS, NODE_POOL
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 
 CANDIDATES = 8
-"""Vertices whose paths are worth measuring."""
+"""Number of candidate vertices."""
 _NONE = np.float32(-1.0)
 
 
 @lean_function
 def far_vertices(i, nav, scene, start, scratch, row, candidates_out):
-    """Write the CANDIDATES vertices that a flood from `start` finds farthest into row i of f32 [N, CANDIDATES, 4].
+    """Write the CANDIDATES vertices that are farthest from `start` to row i of f32 [N, CANDIDATES, 4].
 
-    Each as x, y, z and the length of its path through the middles of portals; -1 where there are fewer vertices.
+    Columns are x, y, z and the length of the path through the midpoints of portals; -1 if there are fewer vertices.
     """
     for k in range(CANDIDATES):
         candidates_out[i, k, 3] = _NONE
@@ -88,7 +80,7 @@ def far_vertices(i, nav, scene, start, scratch, row, candidates_out):
 
 @inline_function
 def _keep_far(i, vertex, length, candidates_out):
-    """Keep a vertex among the farthest: once, with its shortest length, in the place of the nearest of them."""
+    """Insert a vertex into the candidates in place of the nearest; a vertex occurs once, with its shortest length."""
     least, place = length, -1
     for k in range(CANDIDATES):
         kept = candidates_out[i, k, 3]

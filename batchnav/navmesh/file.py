@@ -1,9 +1,9 @@
 """Habitat's `.navmesh` files: a set ("MSET", version 1 or 2) of Detour tiles (version 7), little-endian.
 
-Set header 40 bytes, version 2 then 56 bytes of bake settings, then per tile 8 bytes (reference, size) and its blocks.
-Version 1 lacks the settings. Nothing in a file is trusted: every count is checked against the bytes that are there
-before memory is taken, every index against what it points into. What a navmesh takes in memory and time is so bounded
-by its file's size (measured: up to 15 times it, and 10 microseconds a byte where it is all tiles of a few polygons).
+Format: set header (40 bytes), bake settings (56 bytes, version 2 only), then per tile a reference and a size (8 bytes)
+and its blocks. The parser trusts no value: it checks counts against the file size before it allocates memory, and
+indices against their ranges. So the file size bounds memory (at most 15 times) and time (at most 10 us per byte, for
+files with many tiny tiles).
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ TILE_REF = struct.Struct("<Ii")
 TILE_HEADER = struct.Struct("<15i10f")
 LINK_BYTES = 12
 EXTERNAL = 0x8000
-"""Neighbour flag of a polygon edge on the tile's border; its low byte is the side, 0, 2, 4 or 6."""
+"""Neighbour flag of a polygon edge on the tile's border; the low byte is the side: 0, 2, 4 or 6."""
 FARTHEST = 1e6
-"""Metres from the origin beyond which nothing lies: squares and sums of what is nearer are far from overflow."""
+"""Largest coordinate, metres; squares and sums of coordinates do not overflow."""
 MAX_LAYERS = 32
-"""Tiles in one place (x, y), as many as Detour connects."""
+"""Largest number of tiles at one place (x, y), Detour's limit."""
 
 
 class NavMeshFile(NamedTuple):
-    """What a `.navmesh` file holds."""
+    """Content of a `.navmesh` file."""
 
     tiles: list[Tile]
     settings: NavMeshSettings | None
-    """None in version 1 files."""
+    """Bake settings; None in files of version 1."""
     origin: tuple[float, float, float]
     tile_width: float
     tile_depth: float
     max_tiles: int
     max_polygons: int
     references: list[int]
-    """Detour's reference of each tile."""
+    """Detour's tile references."""
     flag_bytes: bytes | None = None
-    """The settings' four flags as the file had them: the last is padding, of any value, in files of older releases."""
+    """Bytes of the four flags in the settings as in the file; in older files the last one is padding with any value."""
 
 
 def single_tile_file(tile: Tile, settings: NavMeshSettings) -> NavMeshFile:
-    """The file of one baked tile, as Detour initialises a navmesh of one tile."""
+    """File content for one baked tile, as Detour initialises a navmesh of one tile."""
     polygon_bits = max(len(tile.polygons) - 1, 0).bit_length()
     size = (np.asarray(tile.high, np.float32) - np.asarray(tile.low, np.float32)).tolist()
     return NavMeshFile(
@@ -63,18 +63,18 @@ def single_tile_file(tile: Tile, settings: NavMeshSettings) -> NavMeshFile:
 
 
 def read(path: str | Path) -> NavMeshFile:
-    """Read and check a `.navmesh` file. NavMeshError names the file, the field, what was found and expected."""
+    """Read and check a `.navmesh` file. NavMeshError names the file and the field."""
     return parse(read_regular(as_path(path), NavMeshError), str(path))
 
 
 def write(path: str | Path, file: NavMeshFile) -> None:
-    """Write a `.navmesh` file: whole, or not at all."""
+    """Write a `.navmesh` file atomically."""
     with replacing(as_path(path), NavMeshError, make_folder=False) as part:
         part.write_bytes(serialise(file))
 
 
 def parse(data: bytes, name: str) -> NavMeshFile:
-    """The content of a `.navmesh` file; `name` is what errors call it."""
+    """Parse and check the bytes of a `.navmesh` file; errors begin with `name`."""
     reader = _Reader(data, name)
     magic, version, num_tiles, *rest = reader.take(SET_HEADER, "set header")
     reader.expect("magic", hex(magic & 0xFFFFFFFF), hex(SET_MAGIC))
@@ -90,7 +90,7 @@ def parse(data: bytes, name: str) -> NavMeshFile:
         *values, flags = reader.take(SETTINGS, "settings")
         if not np.isfinite(values).all():
             reader.fail("settings", values, "finite values")
-        # The shortest decimals that give the same float32: 0.05, not 0.05000000074505806.
+        # Shortest decimals with the same float32: 0.05, not 0.05000000074505806.
         decimals = [float(str(np.float32(value))) for value in values]
         switches = *(flag != 0 for flag in flags[:3]), flags[3] == 1
         names = (field.name for field in dataclasses.fields(NavMeshSettings))
@@ -114,7 +114,7 @@ def parse(data: bytes, name: str) -> NavMeshFile:
 
 
 def serialise(file: NavMeshFile) -> bytes:
-    """The bytes of a `.navmesh` file; `parse` inverts it."""
+    """Bytes of a `.navmesh` file, the inverse of `parse`."""
     version = 1 if file.settings is None else 2
     header = (SET_MAGIC, version, len(file.tiles), *file.origin, file.tile_width, file.tile_depth)
     parts = [SET_HEADER.pack(*header, file.max_tiles, file.max_polygons)]
@@ -128,7 +128,7 @@ def serialise(file: NavMeshFile) -> bytes:
 
 
 class _Reader:
-    """Takes structures and arrays off a file's bytes, and words its errors."""
+    """Reads structures and arrays from bytes and raises errors."""
 
     def __init__(self, data: bytes, name: str):
         self.data, self.name, self.offset = data, name, 0
@@ -146,12 +146,12 @@ class _Reader:
 
     def take(self, structure: struct.Struct, field: str) -> tuple:
         if self.left < structure.size:
-            self.fail(field, f"{self.left} bytes", f"{structure.size} (the file is cut short)")
+            self.fail(field, f"{self.left} bytes", f"{structure.size} (the file is truncated)")
         self.offset += structure.size
         return structure.unpack_from(self.data, self.offset - structure.size)
 
     def array(self, count: int, dtype: np.dtype, shape: tuple, end: int, field: str) -> np.ndarray:
-        """`count` rows, checked against the tile's end before anything is allocated."""
+        """`count` rows, checked against the end of the tile before the allocation."""
         size = count * dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         if count < 0 or self.offset + size > end:
             self.fail(field, count, f"0 to as many as fit the tile's last {end - self.offset} bytes")
@@ -161,7 +161,7 @@ class _Reader:
 
 
 def _parse_tile(reader: _Reader, index: int, end: int) -> Tile:
-    """One tile's header and blocks, all of them checked."""
+    """Parse and check the header and blocks of a tile."""
     where = f"tile {index} "
     header = reader.take(TILE_HEADER, where + "header")
     magic, version, x, y, layer, user_id = header[:6]
@@ -191,7 +191,7 @@ def _parse_tile(reader: _Reader, index: int, end: int) -> Tile:
 
 
 def check_tile(tile: Tile, name: str) -> None:
-    """NavMeshError where a tile holds an index out of range or a value that is not finite; kernels rely on it."""
+    """NavMeshError where a tile has an index out of range or a value that is not finite; kernels do not check."""
 
     def require(ok, field: str, expected: str) -> None:
         if not np.all(ok):
@@ -227,12 +227,12 @@ def check_tile(tile: Tile, name: str) -> None:
 
 
 def _check_details(tile: Tile, count: np.ndarray, require) -> None:
-    """Detail meshes: their ranges lie in the tile, their triangles within the ranges."""
+    """Check that detail meshes are within the tile and their triangles within the detail meshes."""
     base, extra = tile.details["vertex_base"].astype(np.int64), tile.details["num_vertices"].astype(np.int64)
     first, number = tile.details["triangle_base"].astype(np.int64), tile.details["num_triangles"].astype(np.int64)
     require((extra == 0) | (base + extra <= len(tile.detail_vertices)), "detail mesh", "vertices within the tile")
     require(first + number <= len(tile.detail_triangles), "detail mesh", "triangles within the tile")
-    # Shared ones would let a small file ask for much memory.
+    # Shared triangles would let a small file need much memory.
     require(np.atleast_1d(number.sum() <= len(tile.detail_triangles)), "detail meshes", "triangles of their own")
     owner = np.repeat(np.arange(len(number)), number)
     offset = np.arange(len(owner)) - np.repeat(np.cumsum(number) - number, number)

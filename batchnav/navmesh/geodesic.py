@@ -1,8 +1,8 @@
-"""Geodesic distance as Habitat reports it: Detour's polygon search (findPath), then its funnel (findStraightPath).
+"""Geodesic distance as in Habitat: Detour's polygon search (findPath) and funnel algorithm (findStraightPath).
 
-These are lengths of the corridor that the search picks, string-pulled: 0 to 2% above the shortest path on average.
-A node is a polygon, placed at the middle of the portal by which it was first reached and never moved; it is reopened
-if reached more cheaply; the heuristic is 0.999 times the distance.
+The result is the length of the shortest path within the corridor that the search finds: 0 to 2% above the shortest path
+on average. The search is A* over polygons. The position of a node is the midpoint of the portal through which the
+search first reached it; a node is reopened if it is reached at a lower cost. The heuristic is 0.999 times the distance.
 """
 
 import math
@@ -12,9 +12,6 @@ import numpy as np
 from batchnav.geometry.point import distance, mix
 from batchnav.geometry.polygon import ZERO, closest_on_segment, edge_crosses, same_point, twice_area
 from batchnav.navmesh.data import (
-    MAX_PATH,
-    MAX_VISITS,
-    NODE_POOL,
     link_middle,
     link_portal,
     link_reaches,
@@ -40,6 +37,7 @@ from batchnav.navmesh.heap import (
     write_state,
 )
 from batchnav.navmesh.locate import FAR, NOWHERE, nearest_polygon
+from batchnav.navmesh.scratch import MAX_PATH, MAX_VISITS, NODE_POOL
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.intrinsics import fma
 
@@ -51,14 +49,14 @@ _AT_PORTAL = np.float32(0.001 * 0.001)
 
 @lean_function
 def geodesic_distance(nav, scene, start, goal, scratch, row):
-    """Length in metres of the path from start to goal; inf where there is none."""
+    """Length in metres of the path from start to goal; inf where there is no path."""
     length, _, _ = find_path(nav, scene, start, goal, scratch, row)
     return length
 
 
 @lean_function
 def find_path(nav, scene, start, goal, scratch, row):
-    """(length, corners with both ends, first after the start); the corners go to `scratch.corners` if it has room."""
+    """(length, number of corners with both ends, corner after the start). Writes to `scratch.corners` what fits."""
     first, on_first = nearest_polygon(nav, scene, start)
     if first < 0:
         return NO_PATH, 0, NOWHERE
@@ -82,13 +80,13 @@ def find_path(nav, scene, start, goal, scratch, row):
 def search_corridor(nav, scene, first, start, last, goal, scratch, row):
     """A* over polygons, from `start` on polygon `first` to `goal` on polygon `last`.
 
-    The number of links between the two, listed in scratch last first; -1: there is no way.
+    Returns the number of links of the corridor, which scratch lists in reverse order; -1: there is no path.
     """
     if first == last:
         return 0
     portals, tied = 0, True
-    everywhere = nav.polygon_number[first] == nav.polygon_number[last]  # no numbers: nothing can be left out
-    while tied:  # branches decide nothing but the order in which equal totals leave the queue: again, with all of them
+    everywhere = nav.polygon_number[first] == nav.polygon_number[last]  # without numbers no branch can be skipped
+    while tied:  # skipped branches change only the order of equal totals in the queue: then repeat with all branches
         portals, tied = _search(nav, scene, first, start, last, goal, everywhere, scratch, row)
         tied, everywhere = tied and not everywhere, True
     return portals
@@ -96,7 +94,7 @@ def search_corridor(nav, scene, first, start, last, goal, scratch, row):
 
 @inline_function
 def _search(nav, scene, first, start, last, goal, everywhere, scratch, row):
-    """`search_corridor`, in branches without an end only if `everywhere`; and whether equal totals met."""
+    """(links, tied): one pass of `search_corridor`, which skips branches without start or goal unless `everywhere`."""
     from_number, to_number = nav.polygon_number[first], nav.polygon_number[last]
     tied = False
     offset, shift = scene_nodes(nav, scene)
@@ -137,7 +135,7 @@ def _search(nav, scene, first, start, last, goal, everywhere, scratch, row):
                     return -1, False
                 old_entry = np.int32(link)
             elif old_entry < 0:
-                continue  # the start: nothing is cheaper
+                continue  # the start has the lowest cost
             elif old_entry != link:
                 middle, _ = link_middle(nav, old_entry)
             to_goal = distance(middle, goal)
@@ -159,7 +157,7 @@ def _search(nav, scene, first, start, last, goal, everywhere, scratch, row):
 
 @inline_function
 def _list_links(nav, scene, node, via, stamp, scratch, row):
-    """Follow the links back to the start; their number, or -1 where they are more than Habitat's buffer holds."""
+    """List the links back to the start; returns their number, or -1 if they exceed Habitat's buffer."""
     offset, shift = scene_nodes(nav, scene)
     count = 0
     while via >= 0:
@@ -174,10 +172,10 @@ def _list_links(nav, scene, node, via, stamp, scratch, row):
 
 @inline_function
 def pull_string(nav, start, goal, portals, scratch, row):
-    """The funnel: shortest path from start to goal through the listed portals. As `find_path`."""
+    """Funnel algorithm: shortest path from start to goal through the listed portals. Returns as `find_path`."""
     _keep_corner(0, start, scratch, row)
     length, corners = ZERO, 1
-    apex = latest = start  # of the corners that count as one, `latest` is the first
+    apex = latest = start  # `latest` is the first of several coinciding corners
     first = goal
     left, left_portal, right, right_portal = start, 0, start, 0
     i = 0
@@ -227,14 +225,14 @@ def pull_string(nav, start, goal, portals, scratch, row):
 
 @inline_function
 def _last_leg(a, b):
-    """As `distance` but for the rounding: paths have always ended so, and seeded runs depend on the last bit."""
+    """`distance` with another order of summation, kept because seeded runs depend on the last bit."""
     dx, dy, dz = b[0] - a[0], b[1] - a[1], b[2] - a[2]
     return math.sqrt(fma(dz, dz, fma(dy, dy, dx * dx)))
 
 
 @inline_function
 def _closest_on_outline(nav, polygon, point):
-    """The point itself where it lies over the polygon, else the nearest point of the polygon's outline (from above)."""
+    """The point itself if it is inside the polygon, else the horizontally nearest point of the outline."""
     count = polygon_size(nav, polygon)
     inside, best, closest = False, FAR, point
     d_last, closest_last = FAR, point
@@ -244,7 +242,7 @@ def _closest_on_outline(nav, polygon, point):
         if edge_crosses(point, b, a):
             inside = not inside
         t, d = closest_on_segment(point, a, b)
-        if i == 0:  # the last edge: Detour compares it last
+        if i == 0:  # the last edge, which Detour compares last
             d_last, closest_last = d, mix(a, b, t)
         elif d < best:
             best, closest = d, mix(a, b, t)
@@ -265,13 +263,13 @@ def _keep_corner(corner, point, scratch, row):
 
 @inline_function
 def _nearly_equal(a, b):
-    """Whether all coordinates agree as Magnum's fuzzy comparison has it."""
+    """True if all coordinates are equal by Magnum's fuzzy comparison."""
     return _nearly_same(a[0], b[0]) and _nearly_same(a[1], b[1]) and _nearly_same(a[2], b[2])
 
 
 @inline_function
 def _nearly_same(a, b):
-    """Within 1e-5, relative to |a| + |b| where both are larger."""
+    """True if a and b differ by less than 1e-5, or 1e-5 of |a| + |b|."""
     difference = abs(a - b)
     if a == ZERO or b == ZERO or difference < _EQUAL:
         return difference < _EQUAL

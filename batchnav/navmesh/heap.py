@@ -1,8 +1,8 @@
-"""A search's row of scratch memory: its nodes, its priority queue, its list. The heap moves entries as Detour's does.
+"""Scratch row of a search: its nodes, its priority queue and its list.
 
-The order in which equal totals leave the heap decides between equally long corridors, hence the care. An entry is a
-pair (total, node), two to a row; the first row's first place stays empty, so that an entry's two children share a row
-and are read at once.
+The heap moves entries in the same order as Detour's, since the order of entries with equal totals decides between
+equally long corridors. An entry is a pair (total, node); a row holds two. The first place of the first row is empty, so
+that the two children of an entry share a row and one load reads both.
 """
 
 import numpy as np
@@ -14,19 +14,19 @@ from batchnav.runtime.kernels.intrinsics import load1, load4, store1, store2, st
 OPEN, CLOSED = 1, 2
 _LAST_STAMP = 2**29 - 1
 SEARCH_BLOCK = 8
-"""CUDA: threads of a block where each searches or walks. A quarter of a warp, since lanes that search go separate ways
-and wait for one another: 16,384 agents of which nearly all search took an H200 1.5 times as long in whole warps."""
+"""Threads per CUDA block for searches and steps: a quarter of a warp, since searching lanes diverge and wait for each
+other. With 16,384 searching agents on an H200, whole warps take 1.5 times as long."""
 
 
 @inline_function
 def _start(scratch, row):
-    """Where a row's memory begins."""
+    """Start of a row's memory."""
     return row * scratch.row_size
 
 
 @inline_function
 def begin_search(scratch, row):
-    """A new stamp (times 4), by which this search's nodes are told from older ones."""
+    """New stamp (times 4), which distinguishes the nodes of this search from older ones."""
     base = _start(scratch, row)
     stamp = as_int(scratch.data[base, 0]) + 1
     if stamp >= _LAST_STAMP:
@@ -39,33 +39,33 @@ def begin_search(scratch, row):
 
 @inline_function
 def read_node(node, stamp, scratch, row):
-    """(cost, first link, link * 4 + parent's side, state): state is 0 where this search has not seen the node."""
+    """(cost, first link, link * 4 + parent's side, state); state is 0 for nodes that this search has not reached."""
     cost, first, link, state = load4(scratch.data, _start(scratch, row) + 1 + node, 0)
     return cost, as_int(first), as_int(link), max(np.int32(as_int(state) - stamp), np.int32(0))
 
 
 @inline_function
 def write_node(node, cost, first, link, state, scratch, row):
-    """Store a node; `state` is the stamp plus OPEN or CLOSED."""
+    """Store a node; `state` is stamp + OPEN or stamp + CLOSED."""
     values = cost, as_float(first), as_float(link), as_float(state)
     store4(scratch.data, _start(scratch, row) + 1 + node, 0, values)
 
 
 @inline_function
 def write_state(node, state, scratch, row):
-    """Store a node's state alone."""
+    """Store the state of a node."""
     store1(scratch.data, _start(scratch, row) + 1 + node, 3, as_float(state))
 
 
 @inline_function
 def heap_push(size, total, node, scratch, row):
-    """Add an entry as the heap's `size`-th; the caller counts."""
+    """Add an entry to a heap of `size` entries; the caller updates the size."""
     _bubble_up(size, total, node, scratch, row)
 
 
 @inline_function
 def heap_decrease(size, total, node, scratch, row):
-    """Lower the total of a node that is in the heap."""
+    """Decrease the total of a node in the heap."""
     for k in range(size):
         if _entry(k, scratch, row)[1] == node:
             _bubble_up(k, total, node, scratch, row)
@@ -74,13 +74,13 @@ def heap_decrease(size, total, node, scratch, row):
 
 @inline_function
 def heap_least(scratch, row):
-    """The lowest total of a heap that is not empty."""
+    """Lowest total of a non-empty heap."""
     return _entry(0, scratch, row)[0]
 
 
 @inline_function
 def heap_pop(size, scratch, row):
-    """(total, node) of the lowest entry; `size` is the number of entries before."""
+    """Remove the entry with the lowest total: (total, node). `size`: number of entries before the call."""
     heap = _start(scratch, row) + scratch.heap
     _, _, top_total, top = load4(scratch.data, heap, 0)
     size -= 1
@@ -125,13 +125,13 @@ def _put(k, total, node, scratch, row):
 
 @inline_function
 def _place(k, scratch, row):
-    """The row of memory that holds entry k; in 32 bits, since those of the GPU's integers are."""
+    """Memory row of entry k, in 32 bits, the width of integers on the GPU."""
     return _start(scratch, row) + scratch.heap + (np.int32(k + 1) >> 1)
 
 
 @inline_function
 def list_read(k, scratch, row):
-    """Entry k of the row's list, an int32."""
+    """Entry k of the row's list, int32."""
     return as_int(load1(scratch.data, _start(scratch, row) + scratch.list + (k >> 2), k & 3))
 
 

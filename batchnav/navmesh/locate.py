@@ -1,4 +1,4 @@
-"""Which polygon a point belongs to, and the height of its floor: Detour's findNearestPoly and getPolyHeight."""
+"""Nearest polygon of a point and floor height: Detour's findNearestPoly and getPolyHeight."""
 
 import math
 
@@ -22,14 +22,14 @@ from batchnav.navmesh.data import (
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 
 FAR = np.float32(3.0e38)
-"""More than any squared distance."""
+"""Greater than any squared distance."""
 LIMIT = np.float32(1e9)
-"""Points farther out are off every mesh."""
+"""Points with larger coordinates are off every mesh."""
 _NAN = np.float32(np.nan)
 NOWHERE = (_NAN, _NAN, _NAN)
 _FAR_AWAY = (FAR, FAR, FAR)
 _REACH, _REACH_Y = np.float32(2.0), np.float32(4.0)
-"""Half the search box, metres (habitat-sim)."""
+"""Half sizes of the search box, metres (habitat-sim)."""
 _TOUCH = np.float32(1e-8)
 _SLACK_Y = np.float32(1.0)
 _TWO = np.float32(2.0)
@@ -38,9 +38,10 @@ _OUTLINE, _EACH_ONCE = 0, 3
 
 @lean_function
 def nearest_polygon(nav, scene, point):
-    """The polygon nearest to a point within the search box, and the closest point on it; -1 and NOWHERE: none.
+    """Nearest polygon within the search box, and the closest point on it; -1 and NOWHERE if there is none.
 
-    Directly over a polygon, a height difference up to the climb counts as none; the first in BV order wins ties.
+    For a point directly above or below a polygon, a height difference up to the climb counts as 0. The first polygon in
+    BV order wins ties.
     """
     if not within(point, LIMIT):
         return np.int32(-1), NOWHERE
@@ -52,9 +53,9 @@ def nearest_polygon(nav, scene, point):
 
 @inline_function
 def polygon_at_height(nav, scene, point):
-    """The polygon that `nearest_polygon` gives if its distance is 0, else -1; and the height of its floor there.
+    """Result of `nearest_polygon` if its distance is 0, else -1; and the floor height.
 
-    Only polygons whose box holds the point can be at distance 0, so this looks at a few of those in the search box.
+    Faster than `nearest_polygon`: only polygons whose box contains the point can have distance 0.
     """
     first_tile, end_tile = scene_tiles(nav, scene)
     for tile in range(first_tile, end_tile):
@@ -79,7 +80,7 @@ def polygon_at_height(nav, scene, point):
 
 @lean_function
 def nearest_within(nav, scene, point, bound):
-    """As `nearest_polygon`, among polygons whose squared distance is at most `bound`."""
+    """Result of `nearest_polygon` among polygons with a squared distance of at most `bound`."""
     best, found, closest = bound, np.int32(-1), NOWHERE
     first_tile, end_tile = scene_tiles(nav, scene)
     for tile in range(first_tile, end_tile):
@@ -93,7 +94,7 @@ def nearest_within(nav, scene, point, bound):
             low, high, index = tree_node(nav, node)
             near = _boxes_meet(low, high, cells)
             if near:
-                # A box farther away than the best (from above, less two cells of rounding) cannot hold the nearest.
+                # A box beyond the best distance (horizontal, minus two cells of rounding) has no nearer polygon.
                 dx, dz = _gap(low[0], high[0], cell_x), _gap(low[2], high[2], cell_z)
                 near = (dx * dx + dz * dz) * (cell * cell) <= best
             if near and index >= 0:
@@ -108,7 +109,7 @@ def nearest_within(nav, scene, point, bound):
 
 @inline_function
 def distance_to_polygon(nav, polygon, point, climb):
-    """Squared distance that decides which polygon is nearest, and the closest point."""
+    """Squared distance by which `nearest_polygon` compares polygons, and the closest point."""
     if contains(nav, polygon, point):
         height = _height_inside(nav, polygon, point)
         d = abs(point[1] - height) - climb
@@ -119,7 +120,7 @@ def distance_to_polygon(nav, polygon, point, climb):
 
 @inline_function
 def floor_height(nav, polygon, point):
-    """Whether a point lies over a polygon, and the floor's height there."""
+    """Pair: True if a point is above or below a polygon, and the floor height there."""
     if contains(nav, polygon, point):
         return True, _height_inside(nav, polygon, point)
     return False, ZERO
@@ -127,7 +128,7 @@ def floor_height(nav, polygon, point):
 
 @inline_function
 def contains(nav, polygon, point):
-    """Whether a point lies over a polygon, seen from above."""
+    """True if a point is above or below a polygon."""
     count = polygon_size(nav, polygon)
     inside = False
     b = polygon_vertex(nav, polygon, count - 1)
@@ -141,7 +142,7 @@ def contains(nav, polygon, point):
 
 @inline_function
 def _at_height(nav, polygon, point, climb):
-    """Whether a point's distance to a polygon is 0, and the floor's height."""
+    """Pair: True if the distance of a point to a polygon is 0, and the floor height."""
     if nav.polygon_island[polygon] < 0:
         return False, ZERO
     count = polygon_size(nav, polygon)
@@ -158,7 +159,7 @@ def _at_height(nav, polygon, point, climb):
     if inside:
         height = _height_inside(nav, polygon, point)
         return abs(point[1] - height) <= climb, height
-    if touching:  # outside by rounding, but perhaps exactly on the outline
+    if touching:  # outside due to rounding, but possibly on the outline
         closest = _closest_on_detail_edges(nav, polygon, point, _OUTLINE)
         same = closest[0] == point[0] and closest[1] == point[1] and closest[2] == point[2]
         return same, closest[1]
@@ -167,7 +168,7 @@ def _at_height(nav, polygon, point, climb):
 
 @inline_function
 def _height_inside(nav, polygon, point):
-    """Height of the detail triangle under a point that lies over the polygon; else of the nearest detail edge."""
+    """Height of the detail triangle at a point inside the polygon, or else of the nearest detail edge."""
     first, end = polygon_triangles(nav, polygon)
     for triangle in range(first, end):
         a, b, c = triangle_corners(nav, triangle)
@@ -179,7 +180,7 @@ def _height_inside(nav, polygon, point):
 
 @lean_function
 def _closest_on_detail_edges(nav, polygon, point, kind):
-    """Closest point, seen from above, on the detail triangles' edges: those on the outline, or each edge once."""
+    """Horizontally closest point on edges of the detail triangles: those on the outline, or each edge once."""
     best, closest = FAR, _FAR_AWAY
     first, end = polygon_triangles(nav, polygon)
     for triangle in range(first, end):
@@ -204,7 +205,7 @@ def _closest_on_detail_edges(nav, polygon, point, kind):
 
 @inline_function
 def _tile_in_reach(nav, scene, tile, point):
-    """Whether the tile is among those that the search box touches."""
+    """True if the search box touches the tile."""
     origin_x, origin_z, width, depth = scene_grid(nav, scene)
     column, row = tile_place(nav, tile)
     x, z = point[0], point[2]
@@ -219,7 +220,7 @@ def _cell(offset, size):
 
 @inline_function
 def _cells_around(nav, tile, point, reach, reach_y):
-    """The cells of a tile's tree within reach of a point, along x and z, and along y: (low, high)."""
+    """Cells of a tile's BV tree within `reach` (x and z) and `reach_y` of a point: (low, high)."""
     low, high, quant, _ = tile_box(nav, tile)
     x0, x1 = _quantise(point[0] - reach, point[0] + reach, low[0], high[0], quant)
     y0, y1 = _quantise(point[1] - reach_y, point[1] + reach_y, low[1], high[1], quant)
@@ -229,7 +230,7 @@ def _cells_around(nav, tile, point, reach, reach_y):
 
 @inline_function
 def _quantise(start, stop, low, high, quant):
-    """An interval in BV cells, clamped to the tile and rounded outwards to even and odd."""
+    """An interval in BV cells, clamped to the tile and rounded outwards to an even and an odd number."""
     first = np.int32(quant * (min(max(start, low), high) - low))
     last = np.int32(quant * (min(max(stop, low), high) - low) + ONE)
     return first & 0xFFFE, (last & 0xFFFF) | 1
@@ -237,7 +238,7 @@ def _quantise(start, stop, low, high, quant):
 
 @inline_function
 def _boxes_meet(low, high, cells):
-    """Whether a node's box meets a box of cells, (low, high)."""
+    """True if a node's box overlaps a box of cells (low, high)."""
     first, last = cells
     return (
         first[0] <= high[0] and last[0] >= low[0]
@@ -248,5 +249,5 @@ def _boxes_meet(low, high, cells):
 
 @inline_function
 def _gap(low, high, cell):
-    """Distance along an axis from a point to a node's box, in cells, two cells short."""
+    """Distance in cells along an axis from a point to a node's box, minus two cells, at least 0."""
     return max(max(np.float32(low) - cell, cell - np.float32(high)) - _TWO, ZERO)

@@ -1,4 +1,4 @@
-"""`NavMesh`: where an agent can walk, in Habitat's file format, with every query batched."""
+"""`NavMesh`: the walkable surface of a scene in Habitat's file format, with batched queries."""
 
 from __future__ import annotations
 
@@ -12,14 +12,8 @@ from batchnav.errors import ArgumentError
 from batchnav.navmesh import batch
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.build import build
-from batchnav.navmesh.data import (
-    MAX_PATH,
-    NavMeshData,
-    search_bytes,
-    search_scratch,
-    search_size,
-    triangle_areas,
-)
+from batchnav.navmesh.data import NavMeshData, triangle_areas
+from batchnav.navmesh.scratch import MAX_PATH, search_bytes, search_scratch, search_size
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_int, check_kind, check_number, check_seed
 from batchnav.runtime.console.announce import number_of
@@ -30,33 +24,34 @@ from batchnav.runtime.threads import num_threads
 from batchnav.types import TriangleMesh
 
 _CUDA_ROWS = 65536
-"""Searches at a time on a CUDA device, about as many threads as an H200 holds at the kernels' 101 to 108 registers; a
-larger batch is walked through by as many threads."""
+"""Largest number of concurrent searches on a CUDA device: about the threads that an H200 holds at 101 to 108 registers
+per thread. In larger batches each thread runs several searches."""
 _CUDA_SCRATCH = 2**30
-"""Bytes of working memory on a CUDA device: in scenes of thousands of polygons fewer searches run at a time."""
+"""Limit of the scratch memory on a CUDA device, bytes; it reduces concurrency in scenes of thousands of polygons."""
 _LOCATE = np.float32(1e-2)
 _MAX_PIXELS = 2**26
 _FAR = 1e6
-"""Metres, of what callers give."""
+"""Largest length argument, metres."""
 
 Array = Any
-"""np.ndarray from a navmesh on the CPU, torch.Tensor from one on a CUDA device."""
+"""np.ndarray for a navmesh on the CPU, torch.Tensor on a CUDA device."""
 
 
 class NavMesh:
-    """A navmesh, answering as habitat-sim's PathFinder (Detour) does: to 1e-4 m for steps, 1e-3 for distances.
+    """A navmesh whose queries agree with habitat-sim's PathFinder (Detour): steps to 1e-4 m, distances to 1e-3 m.
 
-    Points are metres, +Y up: f32 or f64 [N, 3], or [3] for a single one, which then gives a single answer. A point
-    that is not finite is off the mesh like one that is far from it: `snap` gives NaN, `is_navigable` False,
-    `geodesic_distance` and `distance_to_wall` inf, `island` -1, and `try_step` gives the start back.
-    On the CPU NumPy arrays go in and out; `to("cuda")` gives the same navmesh with torch tensors on the GPU. One
-    object keeps one working memory: it is not for several Python threads at a time.
+    Points are in metres, +Y up: f32 or f64 [N, 3], or [3] for a single point and a single result. A point that is not
+    finite or far away is off the mesh: then `snap` returns NaN, `is_navigable` False, `geodesic_distance` and
+    `distance_to_wall` inf, `island` -1, and `try_step` the start.
+
+    On the CPU arguments and results are NumPy arrays; `to("cuda")` returns the same navmesh for torch tensors on the
+    GPU. An object has one scratch memory and must not be used by several Python threads at once.
     """
 
     def __init__(self, file: navmesh_file.NavMeshFile, device: str | torch.device = "cpu"):
         self.file = file
         self.data: NavMeshData[np.ndarray] = build(file)
-        """The rows that kernels read, as NumPy arrays; `navmesh.data.pack` joins those of several navmeshes."""
+        """Rows for kernels, as NumPy arrays; `navmesh.data.pack` concatenates those of several navmeshes."""
         self._place(resolve_device(device))
 
     def _place(self, device: torch.device) -> None:
@@ -68,12 +63,12 @@ class NavMesh:
 
     @classmethod
     def load(cls, path: str | Path) -> NavMesh:
-        """Read a `.navmesh` file of Habitat (version 1 or 2). NavMeshError where it cannot be used."""
+        """Read a `.navmesh` file of Habitat (version 1 or 2). NavMeshError where it is invalid."""
         return cls(navmesh_file.read(path))
 
     @classmethod
     def bake(cls, mesh: TriangleMesh, settings: NavMeshSettings | None = None) -> NavMesh:
-        """Make a navmesh from triangles with Habitat's settings. NavMeshError where no floor is found."""
+        """Bake a navmesh from triangles. NavMeshError where the mesh has no walkable surface."""
         from batchnav.navmesh.bake import bake_tile
 
         check_kind("mesh", mesh, TriangleMesh)
@@ -82,7 +77,7 @@ class NavMesh:
         return cls(navmesh_file.single_tile_file(bake_tile(mesh.vertices, mesh.faces, settings), settings))
 
     def save(self, path: str | Path) -> None:
-        """Write a `.navmesh` file that Habitat reads; what was loaded is written back byte for byte."""
+        """Write a `.navmesh` file for Habitat; a loaded file is reproduced byte for byte."""
         navmesh_file.write(path, self.file)
 
     def to(self, device: str | torch.device) -> NavMesh:
@@ -93,7 +88,7 @@ class NavMesh:
         return other
 
     def __getstate__(self) -> tuple[navmesh_file.NavMeshFile, NavMeshData[np.ndarray], torch.device]:
-        """What a copy or a pickle holds: not the views of its memory, which would be arrays of their own."""
+        """State for copies and pickles, without the kernels' views of memory, which are created anew."""
         return self.file, self.data, self.device
 
     def __setstate__(self, state: tuple[navmesh_file.NavMeshFile, NavMeshData[np.ndarray], torch.device]) -> None:
@@ -101,43 +96,43 @@ class NavMesh:
         self._place(device)
 
     def __repr__(self) -> str:
-        """A line."""
+        """One line with area and number of polygons."""
         return f"NavMesh({self.area:.1f} m², {number_of(self.num_polygons, 'polygon')})"
 
     @property
     def settings(self) -> NavMeshSettings | None:
-        """The settings it was baked with; None where the file (version 1) does not say."""
+        """Bake settings; None for files of version 1, which do not contain them."""
         return self.file.settings
 
     @property
     def area(self) -> float:
-        """Walkable area in square metres: that of the detail triangles."""
+        """Walkable area in square metres, summed over the detail triangles."""
         return float(triangle_areas(self.data)[self.data.polygon_island >= 0].sum())
 
     @property
     def num_polygons(self) -> int:
-        """Polygons of all tiles."""
+        """Number of polygons in all tiles."""
         return len(self.data.polygons)
 
     @property
     def num_islands(self) -> int:
-        """Connected parts."""
+        """Number of islands (connected components)."""
         return len(self.data.island_radius)
 
     @property
     def bounds(self) -> np.ndarray:
-        """f32 [2, 3]: lowest and highest corner of the tiles, as the file states them."""
+        """f32 [2, 3]: lowest and highest corner of the tiles, from the file."""
         return np.stack([
             np.min([tile.low for tile in self.file.tiles], 0), np.max([tile.high for tile in self.file.tiles], 0)
         ]).astype(np.float32)  # fmt: skip
 
     def snap(self, points: Array) -> Array:
-        """The nearest point on the mesh, f32 [N, 3]; NaN where none is within about 2 m (4 m in height)."""
+        """Nearest point on the mesh, f32 [N, 3]; NaN where none is within about 2 m (4 m in height)."""
         points, single = self._points("points", points)
         return self._answer(self._locate(points)[1], single)
 
     def is_navigable(self, points: Array, max_y_delta: float = 0.5) -> Array:
-        """Whether a point is on the mesh: within 0.01 m from above, and `max_y_delta` metres in height; bool [N]."""
+        """bool [N]: True if a point is on the mesh, to 0.01 m horizontally and `max_y_delta` metres vertically."""
         max_y_delta = check_number("max_y_delta", max_y_delta, 0.0, _FAR)
         points, single = self._points("points", points)
         polygon, snapped = self._locate(points)
@@ -146,24 +141,24 @@ class NavMesh:
         return self._answer((polygon >= 0) & (delta[:, 1].abs() <= max_y_delta) & (flat <= _LOCATE), single)
 
     def geodesic_distance(self, starts: Array, goals: Array) -> Array:
-        """Metres along the path that Habitat finds from starts [N, 3] to goals [N, 3], f32 [N]; inf where none is.
+        """Length in metres of Habitat's path from starts [N, 3] to goals [N, 3], f32 [N]; inf where there is no path.
 
-        With goals [N, G, 3] (or [G, 3] for a single start) the distance to the nearest of them.
+        With goals [N, G, 3] (or [G, 3] for a single start) the distance to the nearest goal.
         """
         starts, single = self._points("starts", starts)
         goals = self._goals(goals, len(starts), single)
         return self._answer(self._paths(starts, goals, 0)[0], single)
 
     def shortest_path(self, start: Array, goal: Array) -> Array:
-        """Corners of the path from start [3] to goal [3], both ends included, f32 [K, 3]; K = 0 where there is none."""
+        """Corners of the path from start [3] to goal [3], with both ends, f32 [K, 3]; K = 0 where there is no path."""
         start, goal = self._single("start", start), self._single("goal", goal)
         _, corners, scratch = self._paths(start, goal[:, None], MAX_PATH)
         return self._answer(scratch.corners[: int(corners[0]), :3].clone(), False)
 
     def try_step(self, starts: Array, ends: Array, sliding: bool = True) -> Array:
-        """Where agents at `starts` get that walk straight towards `ends`, f32 [N, 3]: Habitat's `try_step`.
+        """Positions f32 [N, 3] that agents reach when they move straight from `starts` to `ends`: Habitat's `try_step`.
 
-        They slide along walls, or stop at them where `sliding` is False (as in habitat-sim up to 0.3.3).
+        Agents slide along walls, or stop at them if `sliding` is False (as in habitat-sim up to 0.3.3).
         """
         starts, single = self._points("starts", starts)
         ends, _ = self._points("ends", ends)
@@ -175,7 +170,7 @@ class NavMesh:
         return self._answer(out, single)
 
     def distance_to_wall(self, points: Array, max_distance: float = 2.0) -> Array:
-        """Metres to the nearest wall as seen from above, f32 [N]; `max_distance` where none is nearer, inf off it."""
+        """Horizontal distance to the nearest wall, f32 [N] metres, at most `max_distance`; inf off the mesh."""
         max_distance = check_number("max_distance", max_distance, 0.0, _FAR)
         points, single = self._points("points", points)
         out, rows = torch.empty_like(points[:, 0]), self._rows(len(points))
@@ -183,24 +178,24 @@ class NavMesh:
         return self._answer(out, single)
 
     def island(self, points: Array) -> Array:
-        """The connected part that a point belongs to, i32 [N]; -1 off the mesh."""
+        """Island (connected component) of a point, i32 [N]; -1 off the mesh."""
         points, single = self._points("points", points)
         polygon = self._locate(points)[0].long()
         found = self._tensors.polygon_island[polygon.clamp(min=0)]
         return self._answer(torch.where(polygon >= 0, found, -1), single)
 
     def island_radius(self, points: Array) -> Array:
-        """Radius in metres of the connected part that a point belongs to, f32 [N]; 0 off the mesh."""
+        """Radius in metres of the island of a point, f32 [N]; 0 off the mesh."""
         points, single = self._points("points", points)
         polygon = self._locate(points)[0].long()
         found = self._tensors.polygon_island[polygon.clamp(min=0)].long()
         return self._answer(torch.where(polygon >= 0, self._tensors.island_radius[found], 0.0), single)
 
     def topdown_view(self, meters_per_pixel: float, height: float, eps: float = 0.5) -> Array:
-        """Habitat's map of a storey, bool [rows, columns]: where `is_navigable` holds at y = height, to eps in height.
+        """Habitat's top-down map of a storey, bool [rows, columns]: `is_navigable` at y = height to within eps metres.
 
-        The pixel of row j, column i is the point x = low + i * meters_per_pixel, z = low + j * meters_per_pixel, from
-        the lower corner of `bounds` as far as whole pixels go. ArgumentError where they are none or too many.
+        Pixel (row j, column i) is the point x = low + i * meters_per_pixel, z = low + j * meters_per_pixel, where low
+        is the lower corner of `bounds`. ArgumentError where there would be no pixel or too many.
         """
         pitch = np.float32(check_number("meters_per_pixel", meters_per_pixel, 1e-3, _FAR))
         height, eps = check_number("height", height, -1e6, _FAR), check_number("eps", eps, 0.0, _FAR)
@@ -209,10 +204,10 @@ class NavMesh:
         if not (columns >= 1 and rows >= 1 and rows * columns <= _MAX_PIXELS):
             raise ArgumentError(
                 f"meters_per_pixel: found {meters_per_pixel!r}, which gives {rows:.0f} x {columns:.0f} pixels, "
-                f"expected 1 to {_MAX_PIXELS} of them"
+                f"expected 1 to {_MAX_PIXELS} pixels"
             )
         columns, rows = int(columns), int(rows)
-        # Added up pixel by pixel, as Habitat does: rounding decides at the edges.
+        # Coordinates are accumulated as in Habitat, since rounding matters at edges.
         x = np.cumsum(np.r_[low[0], np.full(columns - 1, pitch)], dtype=np.float32)
         z = np.cumsum(np.r_[low[1], np.full(rows - 1, pitch)], dtype=np.float32)
         points = np.stack(np.broadcast_arrays(x, np.float32(height), z[:, None]), axis=2).reshape(-1, 3)
@@ -242,13 +237,13 @@ class NavMesh:
         return distance, corners, memory
 
     def _rows(self, count: int) -> int:
-        """Searches at a time: rows of working memory for so many points."""
+        """Number of concurrent searches (rows of scratch memory) for `count` points."""
         if self.device.type == "cpu":
             return min(count, num_threads())
         return min(count, _CUDA_ROWS, max(_CUDA_SCRATCH // search_bytes(self._search_size), 1))
 
     def _memory(self, rows: int, max_corners: int):
-        """Scratch of at least so many rows, kept between calls: as tensors and as kernels take it."""
+        """Scratch memory with at least `rows` rows, cached between calls: as tensors and as kernel arguments."""
         kept = self._scratch.get(max_corners)
         if kept is None or kept[0] < rows:
             memory = search_scratch(self._search_size, rows, self.device, max_corners)
@@ -265,7 +260,7 @@ class NavMesh:
             launch(getattr(batch, f"{name}_cuda"), threads, self._nav, *args)
 
     def _points(self, name: str, value: Array) -> tuple[torch.Tensor, bool]:
-        """Points as f32 [N, 3] on the device, and whether a single one was given."""
+        """Points as f32 [N, 3] on the device, and True if the argument is a single point."""
         points = floats(name, value, self.device)
         single = points.ndim == 1
         points = points[None] if single else points

@@ -1,4 +1,4 @@
-"""Random points, uniform over a scene's walkable area as seen from above (Habitat's weighting)."""
+"""Random points, uniformly distributed over a scene's walkable area as seen from above, as in Habitat."""
 
 import math
 
@@ -13,10 +13,10 @@ from batchnav.runtime.kernels.decorators import inline_function, lean_function
 
 @lean_function
 def random_point(nav, scene, uniforms):
-    """Three uniform numbers in [0, 1) -> (polygon, point) on the floor of one of the scene's walkable polygons."""
+    """Three uniform numbers in [0, 1) -> (polygon, point) on the walkable surface of a scene."""
     low, number = scene_polygons(nav, scene)
     high = low + number - 1
-    while low < high:  # the first polygon whose cumulative share exceeds the first number
+    while low < high:  # binary search: first polygon whose cumulative area exceeds the first number
         middle = (low + high) >> 1
         if nav.cumulative_area[middle] > uniforms[0]:
             high = middle
@@ -30,7 +30,7 @@ def random_point(nav, scene, uniforms):
 
 @inline_function
 def _point_in(nav, polygon, u, v):
-    """Uniform point of a convex polygon: a triangle of its fan by area, then a point of the triangle."""
+    """Uniform point in a convex polygon: a triangle of its fan by area, then a point in the triangle."""
     count = polygon_size(nav, polygon)
     whole = ZERO
     for i in range(2, count):

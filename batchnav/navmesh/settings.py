@@ -1,4 +1,4 @@
-"""How a navmesh is baked: Habitat's `NavMeshSettings`, names and defaults kept."""
+"""Bake settings, with the names and defaults of Habitat's `NavMeshSettings`."""
 
 from dataclasses import dataclass, fields
 
@@ -7,7 +7,7 @@ from batchnav.errors import ConfigError
 
 @dataclass(frozen=True)
 class NavMeshSettings:
-    """Settings of a bake, in metres and degrees; in the order of the `.navmesh` file's settings block."""
+    """Bake settings in metres and degrees, in the order of the settings block of a `.navmesh` file."""
 
     cell_size: float = 0.05
     cell_height: float = 0.2
@@ -28,7 +28,7 @@ class NavMeshSettings:
     include_static_objects: bool = False
 
     def validate(self) -> None:
-        """ConfigError where a value is out of range. Not run on construction: files hold what they hold."""
+        """ConfigError where a value is out of range. The constructor does not call it, so that any file can be read."""
         for field in fields(self)[:13]:
             value = getattr(self, field.name)
             if not isinstance(value, (int, float)) or not 0 <= value < 1e6:

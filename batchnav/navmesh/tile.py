@@ -1,17 +1,17 @@
-"""One tile of a Detour navmesh as its file stores it: what the baker makes and queries are built from."""
+"""A tile of a Detour navmesh as stored in files: output of the baker, input of `build`."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 MAX_VERTICES = 6
-"""Of a polygon (DT_VERTS_PER_POLYGON)."""
+"""Largest number of vertices of a polygon (DT_VERTS_PER_POLYGON)."""
 
 POLYGON = np.dtype([
     ("first_link", "<u4"), ("vertices", "<u2", MAX_VERTICES), ("neighbours", "<u2", MAX_VERTICES), ("flags", "<u2"),
     ("num_vertices", "u1"), ("area_and_type", "u1"),
 ])  # fmt: skip
-"""dtPoly, 32 bytes. neighbours: 0 wall, k + 1 polygon k, 0x8000 | side a link into the next tile."""
+"""dtPoly, 32 bytes. neighbours: 0 is a wall, k + 1 polygon k, 0x8000 | side the border to an adjacent tile."""
 
 DETAIL = np.dtype([
     ("vertex_base", "<u4"), ("triangle_base", "<u4"), ("num_vertices", "u1"), ("num_triangles", "u1"), ("pad", "u1", 2),
@@ -19,14 +19,14 @@ DETAIL = np.dtype([
 """dtPolyDetail, 12 bytes."""
 
 BV_NODE = np.dtype([("low", "<u2", 3), ("high", "<u2", 3), ("index", "<i4")])
-"""dtBVNode, 16 bytes. index >= 0: leaf of that polygon; < 0: skip -index nodes to leave this subtree."""
+"""dtBVNode, 16 bytes. index >= 0: leaf with that polygon; < 0: skip -index nodes to pass this subtree."""
 
 WALKABLE = 0x1
-"""Polygon flag: an agent may stand here (Habitat's WALK)."""
+"""Polygon flag of walkable polygons (Habitat's WALK)."""
 
 
 class Tile(NamedTuple):
-    """A dtMeshTile. Arrays as in the file; heights lie on the detail triangles, a wall is an edge with no neighbour."""
+    """A dtMeshTile with arrays as in the file. Detail triangles give heights; a wall is an edge without neighbour."""
 
     vertices: np.ndarray
     """f32 [V, 3]."""
@@ -37,9 +37,9 @@ class Tile(NamedTuple):
     detail_vertices: np.ndarray
     """f32 [D, 3]."""
     detail_triangles: np.ndarray
-    """u8 [R, 4]: three vertices (< num_vertices: the polygon's own, else detail vertex), edge flags."""
+    """u8 [R, 4]: three vertices (below num_vertices: of the polygon, else detail vertices), edge flags."""
     bv_nodes: np.ndarray
-    """BV_NODE [B], boxes quantised by `bv_quant` from `low`."""
+    """BV_NODE [B]: boxes relative to `low`, in cells of 1 / `bv_quant` metres."""
     low: np.ndarray
     """f32 [3]."""
     high: np.ndarray
@@ -54,4 +54,4 @@ class Tile(NamedTuple):
     layer: int = 0
     user_id: int = 0
     links: np.ndarray | None = None
-    """u8 [max_links, 12] as the file had them (None: zeros). Detour rebuilds them when it loads a tile."""
+    """u8 [max_links, 12] as in the file (None: zeros). Detour rebuilds links when it loads a tile."""

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError
-from batchnav.navmesh.data import NavMeshData, SearchScratch, search_scratch, search_size
+from batchnav.navmesh.data import NavMeshData
 from batchnav.navmesh.data import pack as pack_navmeshes
+from batchnav.navmesh.scratch import SearchScratch, search_scratch, search_size
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import to_device, view
 from batchnav.scene.appearance import Appearance, appearance_fields, pack_appearance, warn_of_white, with_finish

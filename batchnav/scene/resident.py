@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.navmesh.data import NAVMESH_COLUMNS, NavMeshData, SearchScratch, moved, search_scratch, search_size
+from batchnav.navmesh.data import NAVMESH_COLUMNS, NavMeshData, moved
+from batchnav.navmesh.scratch import SearchScratch, search_scratch, search_size
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.appearance import (
     COLUMNS as APPEARANCE_COLUMNS,

@@ -81,7 +81,7 @@ def check_baked_for(navmesh: NavMesh, name: str, settings: NavMeshSettings) -> N
 
 
 def is_baked_for(navmesh: NavMesh, settings: NavMeshSettings) -> bool:
-    """Whether a navmesh was baked for the body of `settings`, or does not say for which (version 1 files)."""
+    """True if a navmesh was baked for the body of `settings`, or does not say for which (version 1 files)."""
     return navmesh.settings is None or _stored(navmesh.settings) == _stored(settings)
 
 

@@ -15,7 +15,7 @@ from batchnav.errors import ArgumentError, ConfigError
 from batchnav.geometry.angle import wrapped
 from batchnav.geometry.point import keep_point, point_at, squared_distance
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.navmesh.walk import try_step
+from batchnav.navmesh.step import try_step
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.runtime.kernels.decorators import device_function, lean_function
 from batchnav.sim.actuation import MOVE, TURN, motions_of, slip

@@ -1,8 +1,8 @@
-"""Navmesh baking: a triangle mesh in, a tile of convex walkable polygons out.
+"""Navmesh baking: from a triangle mesh to a tile of convex walkable polygons.
 
-The method is that of Mikko Mononen's Recast 1.6.0 with the settings and order of Habitat's PathFinder::build, so that
-the result equals theirs: voxels, filters, erosion by the agent's radius, watershed regions (Haumont, Debunne, Sillion:
-"Volumetric cell-and-portal generation", 2003), contours, convex polygons, heights. Each stage has a file.
+The method and results are those of Mikko Mononen's Recast 1.6.0 with the settings and order of Habitat's
+PathFinder::build. Stages, one file each: voxelisation, filters, erosion by the agent's radius, watershed regions
+(Haumont, Debunne, Sillion: "Volumetric cell-and-portal generation", 2003), contours, convex polygons, heights.
 """
 
 import numpy as np

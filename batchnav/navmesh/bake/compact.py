@@ -1,7 +1,6 @@
-"""The compact field: the open space above walkable spans, each linked to its four neighbours.
+"""Compact field: the open space above walkable spans; each cell is linked to its four neighbours.
 
-Cells are visited by index: row by row along z, column by column along x, bottom to top. Directions: 0 -x, 1 +z, 2 +x,
-3 -z.
+Order of cells: row by row along z, column by column along x, bottom to top. Directions: 0 -x, 1 +z, 2 +x, 3 -z.
 """
 
 from typing import NamedTuple
@@ -20,15 +19,15 @@ class CompactField(NamedTuple):
     """C cells in which an agent can stand."""
 
     first: np.ndarray
-    """i32 [width * depth + 1], the columns' first cells."""
+    """i32 [width * depth + 1]: first cell of each column."""
     column: np.ndarray
-    """i32 [C], x + z * width."""
+    """i32 [C]: column x + z * width of each cell."""
     floor: np.ndarray
-    """i32 [C], in cell heights above the grid's floor."""
+    """i32 [C]: floor height in cell heights above the grid's floor."""
     neighbours: np.ndarray
-    """i32 [C, 4], the cell one step on in each direction, -1 where none can be reached."""
+    """i32 [C, 4]: adjacent cell in each direction, -1 if it cannot be reached."""
     area: np.ndarray
-    """u8 [C], 0 where closed (too near to a wall)."""
+    """u8 [C]: 0 for closed cells (too near to a wall)."""
 
 
 @cpu_function
@@ -75,7 +74,7 @@ def build_compact(solid, width, depth, walkable_height, walkable_climb):
 
 @lean_function
 def sweep_distances(neighbours, distance_out):
-    """Chamfer distances from the cells at 0, twice the distance in cells: 2 for a side step, 3 for a diagonal one."""
+    """Chamfer distances from cells with distance 0, in half cells: 2 per side step, 3 per diagonal step."""
     for i in range(len(distance_out)):
         _relax(i, 0, 3, neighbours, distance_out)
         _relax(i, 3, 2, neighbours, distance_out)
@@ -86,7 +85,7 @@ def sweep_distances(neighbours, distance_out):
 
 @lean_function
 def _relax(i, side, turn, neighbours, distance_out):
-    """Shorten cell i's distance through the neighbour on `side` and the one beyond it towards `turn`."""
+    """Relax cell i's distance through the neighbour on `side` and that neighbour's neighbour towards `turn`."""
     beside = neighbours[i, side]
     if beside >= 0:
         distance_out[i] = min(distance_out[i], distance_out[beside] + 2)

@@ -1,32 +1,31 @@
-"""Contours: the outlines of regions, walked cell by cell and simplified to few corners.
+"""Contours: outlines of regions, traced cell by cell and simplified to few corners.
 
-Where a region borders another one the corners are shared by both; along walls the outline may deviate by the settings'
-maximum error.
+Adjacent regions share their corners. Along walls the outline may deviate by the maximum error of the settings.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.navmesh.bake.growing import copy_row, first_rows, room_for
+from batchnav.navmesh.bake.growing import copy_row, first_rows, with_capacity
 from batchnav.navmesh.bake.holes import merge_holes
 from batchnav.navmesh.bake.plane import distance_square, same_place, segment_distance_square
 from batchnav.navmesh.bake.regions import MAX_CONTOUR, is_region_edge
 from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 
 _REGION_MASK = 0xFFFF
-_AREA_BORDER = 0x20000  # the cell beside is open space that was closed, not a wall
+_AREA_BORDER = 0x20000  # the adjacent cell is closed open space, not a wall
 
 
 class Contours(NamedTuple):
-    """K closed outlines, clockwise as seen from above, holes joined to them."""
+    """K closed outlines, clockwise seen from above, with holes joined to them."""
 
     corners: np.ndarray
     """i32 [N, 3], (x cell, floor, z cell)."""
     start: np.ndarray
     """i32 [K], first corner."""
     length: np.ndarray
-    """i32 [K], number of corners, 0 for a hole that was joined to its outline."""
+    """i32 [K]: number of corners, 0 for a hole that was joined to its outline."""
     region: np.ndarray
     """i32 [K]."""
 
@@ -58,8 +57,8 @@ def _trace_all(field, region, width, max_error, max_length):
         num_simple = _simplify(raw, num_raw, max_error, max_length, simple)
         if num_simple < 3:
             continue
-        corners = room_for(corners, used, num_simple)
-        table = room_for(table, count, 1)
+        corners = with_capacity(corners, used, num_simple)
+        table = with_capacity(table, count, 1)
         table[count, 0], table[count, 1], table[count, 2] = used, num_simple, region[i]
         count += 1
         for k in range(num_simple):
@@ -70,7 +69,7 @@ def _trace_all(field, region, width, max_error, max_length):
 
 @lean_function
 def _walk(i, field, region, width, edges_out, raw_out):
-    """Follow an outline from cell i, clearing its edges: rows (x, floor, z, region beside | flag). Their number."""
+    """Trace an outline from cell i, clear its edges; writes rows (x, floor, z, region | flag), returns their number."""
     direction = 0
     while not edges_out[i] & (1 << direction):
         direction += 1
@@ -126,7 +125,7 @@ def _corner_floor(field, i, direction):
 
 @lean_function
 def _simplify(raw, num_raw, max_error, max_length, simple_out):
-    """Few corners of an outline: rows (x, floor, z, index of the raw row). Their number."""
+    """Simplify an outline: rows (x, floor, z, index of the raw row). Returns their number."""
     count = _mandatory_corners(raw, num_raw, simple_out)
     if count == 0:
         count = _extreme_corners(raw, num_raw, simple_out)
@@ -149,7 +148,7 @@ def _simplify(raw, num_raw, max_error, max_length, simple_out):
 
 @lean_function
 def _insert(raw, count, at, index, simple_out):
-    """Insert raw row `index` as corner `at`; the new count."""
+    """Insert raw row `index` as corner `at`; returns the new count."""
     for k in range(count, at, -1):
         copy_row(simple_out, k - 1, k, simple_out)
     copy_row(raw, index, at, simple_out)
@@ -159,7 +158,7 @@ def _insert(raw, count, at, index, simple_out):
 
 @lean_function
 def _mandatory_corners(raw, num_raw, simple_out):
-    """Corners where the region beside changes, if any region is beside at all."""
+    """Corners where the adjacent region changes; none if no region is adjacent."""
     connected = False
     for i in range(num_raw):
         connected = connected or raw[i, 3] & _REGION_MASK != 0
@@ -188,13 +187,13 @@ def _extreme_corners(raw, num_raw, simple_out):
 
 @lean_function
 def _forwards(points, a, b):
-    """Whether b comes after a by x, then z: segments are treated alike from both sides."""
+    """True if b comes after a by x, then z; it makes the treatment of segments independent of direction."""
     return points[b, 0] > points[a, 0] or (points[b, 0] == points[a, 0] and points[b, 2] > points[a, 2])
 
 
 @lean_function
 def _farthest(raw, num_raw, simple, count, i, max_square):
-    """The raw row farthest from the edge after corner i, if it is by a wall and too far, else -1."""
+    """Raw row with the largest distance from the edge after corner i, if on a wall and above the maximum, else -1."""
     a, b = i, (i + 1) % count
     if _forwards(simple, a, b):
         step, k, end = 1, (simple[a, 3] + 1) % num_raw, simple[b, 3]
@@ -216,7 +215,7 @@ def _farthest(raw, num_raw, simple, count, i, max_square):
 
 @lean_function
 def _middle_of_long_edge(raw, num_raw, simple, count, i, max_length):
-    """The raw row half-way along the edge after corner i, if that is a wall and longer than `max_length`, else -1."""
+    """Middle raw row of the edge after corner i, if it is a wall and longer than `max_length`, else -1."""
     b = (i + 1) % count
     first, last = simple[i, 3], simple[b, 3]
     if raw[(first + 1) % num_raw, 3] & _REGION_MASK != 0:
@@ -229,7 +228,7 @@ def _middle_of_long_edge(raw, num_raw, simple, count, i, max_length):
 
 @lean_function
 def _without_repeated_corners(count, simple_out):
-    """Remove corners that coincide with the next one; the new count."""
+    """Remove corners that coincide with the next corner; returns the new count."""
     i = 0
     while i < count:
         following = i + 1 if i + 1 < count else 0

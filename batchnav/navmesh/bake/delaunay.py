@@ -1,4 +1,4 @@
-"""Triangles of a detail mesh: of the rim alone, or a Delaunay triangulation inside it."""
+"""Triangulation of a detail mesh: of the rim only, or Delaunay with interior points."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from batchnav.navmesh.bake.growing import copy_row
 from batchnav.navmesh.bake.plane import distance_square, turn
 from batchnav.runtime.kernels.decorators import lean_function
 
-_OPEN, _RIM = np.int32(-1), np.int32(-2)  # an edge's side without a face yet; a side on the rim
+_OPEN, _RIM = np.int32(-1), np.int32(-2)  # side of an edge without a face yet; side on the rim
 _FAR = np.float32(3.4e38)
 
 
@@ -17,9 +17,9 @@ def _distance(points, a, b):
 
 @lean_function
 def hull_triangles(points, hull, num_hull, num_corners, triangles_out):
-    """Triangles of a convex rim, grown from the ear of least perimeter to whichever side is nearer; their number.
+    """Triangulate a convex rim from the ear of least perimeter towards the nearer side. Number of triangles.
 
-    Ears are at the polygon's own `num_corners` corners, not at points along its edges.
+    Ears are at the `num_corners` corners of the polygon, not at points along its edges.
     """
     start, left, right = 0, 1, num_hull - 1
     shortest = _FAR
@@ -56,7 +56,7 @@ def _emit(t, a, b, c, triangles_out):
 
 @lean_function
 def retriangulate(points, count, hull, num_hull, edges_out, triangles_out):
-    """Delaunay triangles of `count` points inside a rim; their number.
+    """Delaunay triangulation of `count` points inside a rim; returns the number of triangles.
 
     `edges_out` i32 [>= 10 * count, 4] is scratch: rows (from, to, face on the left, face on the right).
     """
@@ -88,7 +88,7 @@ def retriangulate(points, count, hull, num_hull, edges_out, triangles_out):
 
 @lean_function
 def _add_side(face, a, b, triangles_out):
-    """Enter the side from a to b into a triangle that is being gathered, if it is one."""
+    """Add the side from a to b to an incomplete triangle, if it is a side of it."""
     if face < 0:
         return
     if triangles_out[face, 0] == _OPEN:
@@ -109,7 +109,7 @@ def _find_edge(edges, num_edges, a, b):
 
 @lean_function
 def _add_edge(a, b, left, right, num_edges, max_edges, edges_out):
-    """Append an edge if it is new; the number of edges."""
+    """Append an edge if it is new; returns the number of edges."""
     if num_edges < max_edges and _find_edge(edges_out, num_edges, a, b) < 0:
         edges_out[num_edges, 0], edges_out[num_edges, 1] = a, b
         edges_out[num_edges, 2], edges_out[num_edges, 3] = left, right
@@ -119,7 +119,7 @@ def _add_edge(a, b, left, right, num_edges, max_edges, edges_out):
 
 @lean_function
 def _set_face(e, a, b, face, edges_out):
-    """The face on the left of the direction from a to b, where it is open."""
+    """Set the face on the left of the direction from a to b, if it is open."""
     if edges_out[e, 0] == a and edges_out[e, 1] == b and edges_out[e, 2] == _OPEN:
         edges_out[e, 2] = face
     elif edges_out[e, 1] == a and edges_out[e, 0] == b and edges_out[e, 3] == _OPEN:
@@ -128,7 +128,7 @@ def _set_face(e, a, b, face, edges_out):
 
 @lean_function
 def _complete(e, points, count, num_edges, num_faces, edges_out):
-    """Add the Delaunay triangle on the open side of edge e, or mark the side as rim; numbers of edges and faces."""
+    """Add the Delaunay triangle on the open side of edge e, or mark the side as rim. Numbers of edges and faces."""
     if edges_out[e, 2] == _OPEN:
         s, t = edges_out[e, 0], edges_out[e, 1]
     else:
@@ -146,7 +146,7 @@ def _complete(e, points, count, num_edges, num_faces, edges_out):
 
 @lean_function
 def _connect(a, b, face, num_edges, max_edges, edges_out):
-    """Give the face to the edge from a to b, a new one if need be."""
+    """Set the face of the edge from a to b, which is created if needed."""
     e = _find_edge(edges_out, num_edges, a, b)
     if e < 0:
         return _add_edge(a, b, face, _OPEN, num_edges, max_edges, edges_out)
@@ -156,7 +156,7 @@ def _connect(a, b, face, num_edges, max_edges, edges_out):
 
 @lean_function
 def _best_apex(points, count, edges, num_edges, s, t):
-    """The point left of the edge from s to t whose circle with it holds no other, -1 for none."""
+    """Point left of the edge from s to t whose circumcircle with the edge is empty; -1 if there is none."""
     best = _OPEN
     cx, cz, radius = np.float32(0.0), np.float32(0.0), np.float32(-1.0)
     tolerance = np.float32(0.001)
@@ -170,7 +170,7 @@ def _best_apex(points, count, edges, num_edges, s, t):
             distance = np.sqrt(dx * dx + dz * dz)
             if distance > radius * (one + tolerance):
                 continue
-            # On the circle, within rounding: take it only if its edges cross none.
+            # On the circle within rounding: accept it only if its edges cross no other edge.
             if distance >= radius * (one - tolerance) and (
                 _crosses_any(points, edges, num_edges, s, u) or _crosses_any(points, edges, num_edges, t, u)
             ):
@@ -182,7 +182,7 @@ def _best_apex(points, count, edges, num_edges, s, t):
 
 @lean_function
 def _circle(points, a, b, c):
-    """Centre (x, z) and radius of the circle through three points; radius 0 at a where they are in line."""
+    """Centre (x, z) and radius of the circle through three points; radius 0 at a if they are collinear."""
     ax, az = points[a, 0], points[a, 2]
     bx, bz, cx, cz = points[b, 0] - ax, points[b, 2] - az, points[c, 0] - ax, points[c, 2] - az
     cross = bx * cz - bz * cx
@@ -197,7 +197,7 @@ def _circle(points, a, b, c):
 
 @lean_function
 def _crosses_any(points, edges, num_edges, a, b):
-    """Whether the line from a to b crosses an edge that shares no end with it."""
+    """True if the line from a to b crosses an edge that shares no end with it."""
     for e in range(num_edges):
         c, d = edges[e, 0], edges[e, 1]
         if c == a or c == b or d == a or d == b:

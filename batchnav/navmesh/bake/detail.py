@@ -1,7 +1,7 @@
-"""Detail mesh: each polygon in triangles that follow the floor's height to within a tolerance.
+"""Detail mesh: triangles per polygon that approximate the floor height within a tolerance.
 
-Points are added along edges where the floor leaves the straight line, the same for both polygons of an edge, then
-inside on a sample grid, farthest first.
+Points are added along edges where the floor deviates from the straight line, equally for both polygons of an edge, then
+inside on a sample grid, in order of decreasing deviation.
 """
 
 from typing import NamedTuple
@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.navmesh.bake.delaunay import hull_triangles, retriangulate
-from batchnav.navmesh.bake.growing import copy_row, first_rows, room_for
+from batchnav.navmesh.bake.growing import copy_row, first_rows, with_capacity
 from batchnav.navmesh.bake.heights import Patch, fill_patch, floor_at
 from batchnav.navmesh.bake.plane import segment_distance_square
 from batchnav.runtime.kernels.decorators import cpu_function, device_function, lean_function
 
 MAX_POINTS = 127
-"""Points of one polygon's detail mesh."""
+"""Largest number of points in a polygon's detail mesh."""
 MAX_TRIANGLES = 255
 _MAX_EDGE_POINTS = 32
 _FAR = np.float32(3.4e38)
@@ -23,18 +23,18 @@ _ON_EDGE = np.float32(0.001 * 0.001)
 
 
 class DetailMesh(NamedTuple):
-    """Detail of P polygons; a polygon's own vertices come first among its points."""
+    """Detail meshes of P polygons; the vertices of a polygon are the first of its points."""
 
     points: np.ndarray
     """f32 [D, 3], metres in the world."""
     triangles: np.ndarray
-    """u8 [R, 4]: three points, counted from the polygon's first; two bits per edge, 1 on the polygon's rim."""
+    """u8 [R, 4]: three points, relative to the polygon's first; two bits per edge, 1 on the polygon's rim."""
     table: np.ndarray
     """i32 [P, 4]: first point, number of points, first triangle, number of triangles."""
 
 
 class _Scratch(NamedTuple):
-    """Working memory for one polygon."""
+    """Scratch memory for one polygon."""
 
     points: np.ndarray
     edge: np.ndarray
@@ -45,7 +45,7 @@ class _Scratch(NamedTuple):
 
 
 def build_detail(field, region: np.ndarray, mesh, grid) -> DetailMesh:
-    """Detail of every polygon of a PolygonMesh on the floors of a CompactField."""
+    """Detail mesh of a PolygonMesh with the floor heights of a CompactField."""
     return DetailMesh(*_build(field, region, mesh, grid))
 
 
@@ -89,8 +89,8 @@ def _build(field, region, mesh, grid):
             for a in range(3):
                 outline[k, a] += grid.low[a]
         table[p, 0], table[p, 1], table[p, 2], table[p, 3] = num_points, used_points, num_triangles, used_triangles
-        points = room_for(points, num_points, used_points)
-        triangles = room_for(triangles, num_triangles, used_triangles)
+        points = with_capacity(points, num_points, used_points)
+        triangles = with_capacity(triangles, num_triangles, used_triangles)
         for k in range(used_points):
             copy_row(scratch.points, k, num_points + k, points)
         for t in range(used_triangles):
@@ -104,7 +104,7 @@ def _build(field, region, mesh, grid):
 
 @device_function
 def _patch_boxes(mesh, grid):
-    """Cells around each polygon, one wider on each side: i32 [P, 4] (x, z, width, depth); the most cells of one."""
+    """Cells of each polygon plus a margin of one cell: i32 [P, 4] (x, z, width, depth); and the largest cell count."""
     boxes = np.empty((len(mesh.corners), 4), np.int32)
     cells = 1
     for p in range(len(mesh.corners)):
@@ -122,7 +122,7 @@ def _patch_boxes(mesh, grid):
 
 @lean_function
 def _max_samples(boxes, grid):
-    """The most samples that a polygon can have."""
+    """Largest number of samples of a polygon."""
     most = 1
     if grid.sample_distance > 0:
         for p in range(len(boxes)):
@@ -134,7 +134,7 @@ def _max_samples(boxes, grid):
 
 @lean_function
 def _polygon_detail(outline, patch, grid, scratch, samples_out):
-    """Points and triangles of one polygon (f32 [n, 3], from the grid's corner) into `scratch`; their numbers."""
+    """Write points (relative to the grid's corner) and triangles of one polygon to `scratch`; returns their numbers."""
     n = len(outline)
     points = scratch.points
     for k in range(n):
@@ -168,13 +168,13 @@ def _polygon_detail(outline, patch, grid, scratch, samples_out):
 
 @lean_function
 def _rim_distance_square(x, z, outline, j, i):
-    """Squared distance of a point from the polygon's edge between corners j and i, seen from above."""
+    """Squared horizontal distance of a point from the polygon's edge between corners j and i."""
     return segment_distance_square(x, z, outline[j, 0], outline[j, 2], outline[i, 0], outline[i, 2])
 
 
 @lean_function
 def _bend_square(edge, p, a, b):
-    """Squared distance of point p from the segment from a to b, in space."""
+    """Squared distance of point p from the segment from a to b, in 3-D."""
     ax, ay, az = edge[a, 0], edge[a, 1], edge[a, 2]
     abx, aby, abz = edge[b, 0] - ax, edge[b, 1] - ay, edge[b, 2] - az
     square = abx * abx + aby * aby + abz * abz
@@ -188,7 +188,7 @@ def _bend_square(edge, p, a, b):
 
 @lean_function
 def _least_extent(outline):
-    """Width of a polygon across its best edge, in metres."""
+    """Smallest width of a polygon perpendicular to an edge, metres."""
     n = len(outline)
     least = _FAR
     for i in range(n):
@@ -203,8 +203,8 @@ def _least_extent(outline):
 
 @lean_function
 def _split_edge(j, i, outline, patch, grid, count, num_hull, scratch):
-    """Append the edge from corner j to i to the hull, with points where the floor leaves it; new counts."""
-    # Both polygons of an edge take its points in the same order, so that there is no seam.
+    """Append the edge from corner j to i to the hull, with points where the floor deviates; returns the new counts."""
+    # Both polygons of an edge process its points in the same order, so that there is no gap.
     axis = 2 if abs(outline[j, 0] - outline[i, 0]) < np.float32(1e-6) else 0
     swapped = outline[j, axis] > outline[i, axis]
     a, b = (i, j) if swapped else (j, i)
@@ -233,7 +233,7 @@ def _split_edge(j, i, outline, patch, grid, count, num_hull, scratch):
 
 @lean_function
 def _keep_bends(edge, steps, max_square, kept_out):
-    """Indices along an edge, its ends and those that a straight line would miss by too much; their number."""
+    """Indices along an edge: its ends, and points that deviate too much from a straight line. Returns their number."""
     kept_out[0], kept_out[1] = 0, steps
     count, k = 2, 0
     while k < count - 1:
@@ -255,7 +255,7 @@ def _keep_bends(edge, steps, max_square, kept_out):
 
 @lean_function
 def _lay_samples(outline, patch, grid, samples_out):
-    """Grid points well inside the polygon: rows (x, floor in cell heights, z, used); their number."""
+    """Grid points inside the polygon with a margin: rows (x, floor in cell heights, z, used). Returns their number."""
     spacing = grid.sample_distance
     low_x, high_x, low_z, high_z = outline[0, 0], outline[0, 0], outline[0, 2], outline[0, 2]
     low_y = high_y = outline[0, 1]
@@ -293,7 +293,7 @@ def _signed_distance_square(outline, x, z):
 
 @lean_function
 def _sample_point(samples, i, grid):
-    """A sample's point, moved by up to a tenth of a cell so that the grid's symmetry does not spoil the triangles."""
+    """Point of a sample, shifted by up to a tenth of a cell, since a regular grid gives degenerate triangles."""
     tenth = np.float32(0.1)
     x = np.float32(samples[i, 0]) * grid.sample_distance + _jitter(i, 0x8DA6B343) * grid.cell_size * tenth
     z = np.float32(samples[i, 2]) * grid.sample_distance + _jitter(i, 0xD8163841) * grid.cell_size * tenth
@@ -302,13 +302,13 @@ def _sample_point(samples, i, grid):
 
 @lean_function
 def _jitter(i, factor):
-    """A number in -1..1 that hashes i."""
+    """Hash of i as a number in -1..1."""
     return np.float32((i * factor) & 0xFFFF) / np.float32(65535.0) * np.float32(2.0) - np.float32(1.0)
 
 
 @lean_function
 def _worst_sample(samples, num_samples, points, triangles, num_triangles, grid):
-    """The sample farthest above or below the triangles, -1 where all are within tolerance."""
+    """Sample with the largest vertical distance from the triangles, -1 if all are within tolerance."""
     worst, largest = -1, np.float32(0.0)
     for i in range(num_samples):
         if samples[i, 3] == 0:
@@ -321,7 +321,7 @@ def _worst_sample(samples, num_samples, points, triangles, num_triangles, grid):
 
 @lean_function
 def _height_error(x, y, z, points, triangles, num_triangles):
-    """Least vertical distance of a point from the triangles above and below it, -1 where there is none."""
+    """Smallest vertical distance of a point from the triangles above and below it, -1 if there is none."""
     least = _FAR
     for t in range(num_triangles):
         a, b, c = triangles[t, 0], triangles[t, 1], triangles[t, 2]
@@ -342,7 +342,7 @@ def _height_error(x, y, z, points, triangles, num_triangles):
 
 @lean_function
 def _rim_flags(points, triangles, t, outline):
-    """Two bits for each edge of a triangle: 1 where it lies on the polygon's rim."""
+    """Two bits per edge of a triangle: 1 on the polygon's rim."""
     flags = 0
     for k in range(3):
         a, b = triangles[t, k], triangles[t, (k + 1) % 3]

@@ -1,23 +1,23 @@
-"""Filters of the voxel field: which span tops an agent can really stand on."""
+"""Filters of the voxel field, which determine the spans that an agent can stand on."""
 
 import numpy as np
 
 from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 
 OPEN_SKY = 0xFFFF
-"""Ceiling, in cell heights, where nothing is above."""
+"""Ceiling height, in cell heights, without a span above."""
 
 
 @cpu_function
 def allow_low_obstacles(climb, solid_out):
-    """Make an obstacle walkable that lies on a walkable span and is at most `climb` higher (a kerb, a carpet)."""
+    """Make obstacles walkable that are on a walkable span and at most `climb` higher (kerbs, carpets)."""
     for column in range(len(solid_out.first) - 1):
         below_walkable, below_area, below_high = False, np.uint8(0), 0
         for i in range(solid_out.first[column], solid_out.first[column + 1]):
             walkable = solid_out.area[i] != 0
             if not walkable and below_walkable and abs(solid_out.high[i] - below_high) <= climb:
                 solid_out.area[i] = below_area
-            # The original value: an obstacle upon an obstacle does not become walkable.
+            # The original value, so that an obstacle on an obstacle does not become walkable.
             below_walkable, below_area, below_high = walkable, solid_out.area[i], solid_out.high[i]
 
 
@@ -29,7 +29,7 @@ def _ceiling(solid, i, column):
 
 @cpu_function
 def drop_ledges(width, depth, height, climb, solid_out):
-    """Close spans beside a drop of more than `climb`, and on a slope that is steeper than `climb` in two cells."""
+    """Close spans next to a drop of more than `climb`, and on slopes steeper than `climb` in two cells."""
     for z in range(depth):
         for x in range(width):
             column = x + z * width
@@ -50,7 +50,7 @@ def _is_ledge(solid, i, x, z, width, depth, height, climb):
             return True  # the grid's border is a drop
         column = nx + nz * width
         first, last = solid.first[column], solid.first[column + 1]
-        # Below the neighbour's first span is a drop without a bottom.
+        # Below the neighbour's first span the drop is unbounded.
         bottom = solid.low[first] if first < last else OPEN_SKY
         if min(ceiling, bottom) - floor > height:
             return True
@@ -66,7 +66,7 @@ def _is_ledge(solid, i, x, z, width, depth, height, climb):
 
 @cpu_function
 def drop_low_ceilings(height, solid_out):
-    """Close spans with less than `height` of room above them."""
+    """Close spans with less than `height` of free space above."""
     for column in range(len(solid_out.first) - 1):
         for i in range(solid_out.first[column], solid_out.first[column + 1]):
             if _ceiling(solid_out, i, column) - solid_out.high[i] < height:

@@ -1,4 +1,4 @@
-"""The voxel grid of a bake: settings in cells, the box, and checks of the input before anything is allocated."""
+"""Voxel grid of a bake: settings in cells, bounding box, and checks of the input before memory is allocated."""
 
 from typing import NamedTuple
 
@@ -9,13 +9,13 @@ from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.kernels.decorators import cpu_function
 
 MAX_COLUMNS = 2**25
-"""Grid columns (cells seen from above) that a bake accepts; 290 x 290 m at Habitat's cell size."""
+"""Largest number of grid columns (cells seen from above); 290 x 290 m at Habitat's cell size."""
 MAX_SIDE = 0xFFFE
-"""Cells along one side of the grid: a polygon's corner is stored in 16 bits."""
+"""Largest number of cells per side of the grid, since polygon corners have 16 bits."""
 
 
 class Grid(NamedTuple):
-    """Settings in cells, rounded in float32 as Habitat's PathFinder::build does, and the grid's box."""
+    """Settings in cells, rounded in float32 as in Habitat's PathFinder::build, and the grid's box."""
 
     low: np.ndarray
     """f32 [3], the mesh's lower corner."""
@@ -31,7 +31,7 @@ class Grid(NamedTuple):
     walkable_climb: int
     walkable_radius: int
     walkable_cosine: np.float32
-    """A triangle is floor where its normal's y is above this."""
+    """A triangle is walkable if the y component of its normal is greater."""
     min_region_area: int
     """Cells."""
     merge_region_area: int
@@ -41,13 +41,13 @@ class Grid(NamedTuple):
     """Cells."""
     vertices_per_polygon: int
     sample_distance: np.float32
-    """Metres between height samples, 0 for none."""
+    """Distance between height samples, metres; 0 for no samples."""
     sample_max_error: np.float32
     """Metres."""
 
 
 def make_grid(vertices: np.ndarray, faces: np.ndarray, settings: NavMeshSettings) -> Grid:
-    """The grid around the vertices that the faces use; NavMeshError where they cannot be baked."""
+    """Grid around the vertices that the faces use. NavMeshError where they are invalid or too large."""
     if vertices.ndim != 2 or vertices.shape[1] != 3 or faces.ndim != 2 or faces.shape[1] != 3:
         raise NavMeshError(f"mesh: found vertices {vertices.shape} and faces {faces.shape}, expected [V, 3] and [F, 3]")
     if len(faces) == 0:
@@ -98,7 +98,7 @@ def make_grid(vertices: np.ndarray, faces: np.ndarray, settings: NavMeshSettings
 
 @cpu_function
 def _bounds(vertices, faces):
-    """Box of the vertices in use, and the first face that has a bad index or coordinate, else -1."""
+    """Box of the used vertices, and the first face with an invalid index or coordinate, or -1."""
     low = np.full(3, np.inf, np.float32)
     high = np.full(3, -np.inf, np.float32)
     for f in range(len(faces)):

@@ -1,4 +1,4 @@
-"""Arrays of compiled code: growing rows, sorting keys. Loops: slices and `sort` compile for seconds."""
+"""Growing arrays and sorting in compiled code. Written as loops, since slices and `sort` take seconds to compile."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ from batchnav.runtime.kernels.decorators import device_function, lean_function
 
 
 @device_function
-def room_for(rows, used, extra):
-    """A 2-D array with room for `extra` more rows behind the `used` ones: itself, or a copy twice as large."""
+def with_capacity(rows, used, extra):
+    """A 2-D array with capacity for `used` + `extra` rows: `rows` itself, or a copy of twice the size."""
     if used + extra <= len(rows):
         return rows
     larger = np.empty((2 * (used + extra), rows.shape[1]), rows.dtype)
@@ -36,7 +36,7 @@ def copy_row(source, i, k, target_out):
 
 @lean_function
 def sort_keys(count, keys_out):
-    """Sort the first `count` keys, in place (Shell's sort)."""
+    """Sort the first `count` keys, in place (Shellsort)."""
     gap = np.int64(1)
     while gap < count // 2:
         gap = 2 * gap + 1

@@ -1,7 +1,7 @@
-"""Voxelisation: triangles become solid spans in the columns of a grid, merged where they touch.
+"""Voxelisation: conversion of triangles to solid spans in the columns of a grid.
 
-Every triangle is clipped to each cell that it covers, and the height range of the piece becomes a span. Floors are
-rounded up to the next cell height, so the surface that an agent stands on is a span's top.
+Each triangle is clipped to each cell that it covers; the height range of the clipped part becomes a span. Spans that
+touch are merged. Floors are rounded up to the next cell height, so the walkable surface is the top of a span.
 """
 
 from typing import NamedTuple
@@ -10,15 +10,15 @@ import numpy as np
 
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.bake.grid import Grid
-from batchnav.navmesh.bake.growing import room_for
+from batchnav.navmesh.bake.growing import with_capacity
 from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 
 WALKABLE_AREA = 63
-"""Area of what an agent can stand on; 0 is what it cannot."""
+"""Area code of walkable spans; 0 is not walkable."""
 MAX_SPAN_HEIGHT = (1 << 13) - 1
-"""Levels of cell height that a span can reach."""
+"""Largest height of a span, in cell heights."""
 MAX_SPANS = 2**26
-"""Spans that a bake accepts: 1 GiB."""
+"""Largest number of spans (1 GiB)."""
 
 _LOW, _HIGH, _AREA, _NEXT = 0, 1, 2, 3
 _CORNERS = 12  # a triangle clipped by two lines in x and two in z has at most seven
@@ -29,7 +29,7 @@ class SolidField(NamedTuple):
     """Solid spans by column, bottom to top within one; the column of cell (x, z) is x + z * width."""
 
     first: np.ndarray
-    """i32 [width * depth + 1], the columns' first spans."""
+    """i32 [width * depth + 1]: first span of each column."""
     low: np.ndarray
     """i32 [S], bottom in cell heights above the grid's floor."""
     high: np.ndarray
@@ -42,7 +42,7 @@ def voxelise(vertices: np.ndarray, faces: np.ndarray, grid: Grid) -> SolidField:
     """Solid spans of a mesh; f32 [V, 3], i32 [F, 3]."""
     head, pool = _rasterise(vertices, faces, grid)
     if len(pool) > MAX_SPANS:
-        raise NavMeshError(f"mesh: found more than {MAX_SPANS} voxel spans, expected fewer: use a larger cell_size")
+        raise NavMeshError(f"mesh: found more than {MAX_SPANS} voxel spans, expected fewer; use a larger cell_size")
     return SolidField(*_flatten(head, pool))
 
 
@@ -93,14 +93,14 @@ def _rasterise(vertices, faces, grid):
                 if used == len(pool):
                     if used >= MAX_SPANS:
                         return head, np.empty((MAX_SPANS + 1, 4), np.int32)
-                    pool = room_for(pool, used, 1)
+                    pool = with_capacity(pool, used, 1)
                 used, free = _add_span(x + z * grid.width, low, high, area, used, free, grid.walkable_climb, head, pool)
     return head, pool
 
 
 @lean_function
 def _load_triangle(f, vertices, faces, grid, inverse_cell, clip_out):
-    """A triangle's corners into `clip_out`; its area (floor or not), largest z, and first and last row of cells."""
+    """Write a triangle's corners to `clip_out`; returns area code, largest z, and first and last row of cells."""
     for k in range(3):
         for a in range(3):
             clip_out[3 * k + a] = vertices[faces[f, k], a]
@@ -135,7 +135,7 @@ def _copy(source, target, clip_out):
 
 @lean_function
 def _divide(polygon, count, below, above, line, axis, clip_out):
-    """Cut a convex polygon at `line` across `axis`: the parts below and above it. Returns their corner counts.
+    """Cut a convex polygon at `line` across `axis` into parts below and above; returns their numbers of corners.
 
     Polygons are offsets into `clip_out`. Corners on the line go to both parts.
     """
@@ -173,9 +173,9 @@ def _divide(polygon, count, below, above, line, axis, clip_out):
 
 @lean_function
 def _add_span(column, low, high, area, used, free, merge_threshold, head_out, pool_out):
-    """Insert a span into a column's list, merging what it touches. Returns the pool's used count and free list.
+    """Insert a span into a column's list and merge spans that touch. Returns the pool's used count and free list.
 
-    A merged span is floor if a part of it whose top is within `merge_threshold` of the new top is.
+    A merged span is walkable if one of its parts is, whose top is within `merge_threshold` of the new top.
     """
     previous = -1
     current = head_out[column]
@@ -217,7 +217,7 @@ def _add_span(column, low, high, area, used, free, merge_threshold, head_out, po
 
 @cpu_function
 def _flatten(head, pool):
-    """The lists as arrays in column order."""
+    """The linked lists as arrays in column order."""
     first = np.empty(len(head) + 1, np.int32)
     count = 0
     for column in range(len(head)):

@@ -1,4 +1,4 @@
-"""Floor heights under a polygon: a patch of the compact field's floors around it, and reading it."""
+"""Floor heights under a polygon, from a patch of the compact field around it."""
 
 from typing import NamedTuple
 
@@ -11,10 +11,10 @@ _INFINITE = np.float32(3.4e38)
 
 
 class Patch(NamedTuple):
-    """Floors of the cells around one polygon."""
+    """Floor heights of the cells around one polygon."""
 
     floor: np.ndarray
-    """i32 [>= width * depth], in cell heights, UNSET where no floor is known."""
+    """i32 [>= width * depth]: floor in cell heights, UNSET where unknown."""
     x: int
     z: int
     width: int
@@ -22,12 +22,12 @@ class Patch(NamedTuple):
     inverse_cell: np.float32
     cell_height: np.float32
     radius: int
-    """Cells to search around one without a floor."""
+    """Search radius around a cell without a floor, cells."""
 
 
 @lean_function
 def fill_patch(field, region, grid_width, ring, own_region, queue, patch_out):
-    """Floors of the polygon's region, and from its rim outwards those that can be reached from there.
+    """Fill a patch with floors of the polygon's region, then with floors reachable from its rim.
 
     `ring` are the polygon's vertices, i32 [n, 3]; `queue` i32 [>= patch size + 1, 3] is scratch.
     """
@@ -84,9 +84,10 @@ def _cell_of(patch, x, z):
 
 @lean_function
 def _seed_at_centre(field, grid_width, ring, queue, patch_out):
-    """For a polygon without a cell of its region: walk from a cell at a vertex to its centre, and seed there.
+    """Seed a patch without cells of the polygon's region, at a cell near the polygon's centre.
 
-    A depth-first walk that prefers the straight way; leaves the one seed in the patch and in row 0 of `queue`.
+    A depth-first search leads from a cell at a vertex to the centre and prefers straight steps. It writes the seed to
+    the patch and to row 0 of `queue`.
     """
     x, z, i = _cell_near_vertex(field, grid_width, ring, patch_out)
     goal_x = goal_z = 0
@@ -107,7 +108,7 @@ def _seed_at_centre(field, grid_width, ring, queue, patch_out):
             straight = 1 if goal_z > z else 3
         else:
             straight = 2 if goal_x > x else 0
-        for turn in range(4):  # the straight direction last, so that it is taken first; 3 stands in for it
+        for turn in range(4):  # push the straight direction (3) last, so that it is popped first
             direction = straight if turn == 3 else (3 if turn == straight else turn)
             k = field.neighbours[i, direction]
             nx = x + (direction == 2) - (direction == 0)
@@ -126,7 +127,7 @@ def _seed_at_centre(field, grid_width, ring, queue, patch_out):
 
 @lean_function
 def _cell_near_vertex(field, grid_width, ring, patch):
-    """The cell at or around a vertex of the polygon whose floor is nearest to it: (x, z, cell)."""
+    """Cell at or around a vertex of the polygon with the nearest floor height: (x, z, cell)."""
     best_x, best_z, best, nearest = 0, 0, 0, UNSET
     for j in range(len(ring)):
         for turn in range(9):
@@ -146,7 +147,7 @@ def _cell_near_vertex(field, grid_width, ring, patch):
 
 @lean_function
 def _around(turn):
-    """A cell itself, then those around it from the corner (-1, -1) on."""
+    """Offset number `turn`: the cell itself, then the cells around it, starting at (-1, -1)."""
     if turn == 0:
         return 0, 0
     if turn <= 3:
@@ -160,9 +161,9 @@ def _around(turn):
 
 @lean_function
 def floor_at(patch, x, y, z):
-    """Floor at a point, in cell heights; where none is known, the one nearest to y (metres) in a ring of cells around.
+    """Floor at a point, in cell heights. If unknown: the floor nearest to y (metres) in the nearest ring of cells.
 
-    The nearest ring that has one, up to the patch's radius.
+    Rings reach up to the patch's radius.
     """
     ix = np.int64(np.floor(x * patch.inverse_cell + np.float32(0.01))) - patch.x
     iz = np.int64(np.floor(z * patch.inverse_cell + np.float32(0.01))) - patch.z
@@ -178,9 +179,9 @@ def floor_at(patch, x, y, z):
 
 @lean_function
 def _nearest_in_ring(patch, ix, iz, ring, y):
-    """Among the cells `ring` steps from one, the floor nearest to height y, UNSET if none is known.
+    """Floor nearest to height y among the cells at distance `ring`, UNSET if none is known.
 
-    In the order of a spiral, which decides between equals.
+    The order of a spiral decides between equal distances.
     """
     best, nearest = np.int32(UNSET), _INFINITE
     dx, dz = ring, 1 - ring

@@ -1,8 +1,8 @@
-"""Holes: an inner outline of a region is joined to the outer one by a cut, so that the whole is one simple ring."""
+"""Holes: a cut joins an inner outline of a region to the outer outline, which gives one simple ring."""
 
 import numpy as np
 
-from batchnav.navmesh.bake.growing import copy_row, first_rows, room_for, sort_keys
+from batchnav.navmesh.bake.growing import copy_row, first_rows, sort_keys, with_capacity
 from batchnav.navmesh.bake.plane import distance_square, meets, sees
 from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 
@@ -12,7 +12,7 @@ _CORNER = (1 << _CORNER_BITS) - 1
 
 
 def merge_holes(contours):
-    """The same `Contours` with every hole cut open and joined to its region's outline."""
+    """`Contours` in which every hole is joined to its region's outline."""
     corners, start, length = _merge_all(contours.corners, contours.region, contours.start, contours.length)
     return contours._replace(corners=corners, start=start, length=length)
 
@@ -27,7 +27,7 @@ def _merge_all(corners, region, start_out, length_out):
     is_hole = np.zeros(len(start_out), np.bool_)
     num_holes = np.zeros(num_regions + 1, np.int32)
     for c in range(len(start_out)):
-        is_hole[c] = _doubled_area(corners, start_out[c], length_out[c]) < -2  # a sliver of one cell's half is none
+        is_hole[c] = _doubled_area(corners, start_out[c], length_out[c]) < -2  # half a cell does not count
         if is_hole[c]:
             num_holes[region[c]] += 1
         else:
@@ -48,9 +48,9 @@ def _merge_all(corners, region, start_out, length_out):
             needed += length_out[holes[k]]
         diagonals = np.zeros(needed + 2 * count, np.int64)
         for k in range(count):
-            # Each joined ring is written anew behind all others.
+            # Each joined ring is appended as a new ring.
             total = length_out[outline[r]] + length_out[holes[k]] + 2
-            corners = room_for(corners, used, total)
+            corners = with_capacity(corners, used, total)
             at, hole_at = _find_cut(corners, start_out, length_out, outline[r], holes, k, count, diagonals)
             if at >= 0:
                 _join(outline[r], holes[k], at, hole_at, used, corners, start_out, length_out)
@@ -71,7 +71,7 @@ def _doubled_area(corners, start, length):
 
 @lean_function
 def _leftmost(corners, start, length):
-    """Index, within a ring, of its lowest corner by x, then z."""
+    """Index within a ring of the corner with the lowest x, then z."""
     best = 0
     for k in range(1, length):
         x, z = corners[start + k, 0], corners[start + k, 2]
@@ -82,7 +82,7 @@ def _leftmost(corners, start, length):
 
 @lean_function
 def _sort_holes(corners, start, length, count, holes_out):
-    """Order holes by their leftmost corners (a stable insertion sort: there are few)."""
+    """Order holes by their leftmost corners (stable insertion sort, for few holes)."""
     for i in range(1, count):
         hole = holes_out[i]
         p = start[hole] + _leftmost(corners, start[hole], length[hole])
@@ -98,9 +98,9 @@ def _sort_holes(corners, start, length, count, holes_out):
 
 @lean_function
 def _find_cut(corners, start, length, outline, holes, which, num_holes, diagonals_out):
-    """The shortest cut from a hole's corner to the outline that crosses nothing: (outline corner, hole corner) or -1.
+    """Shortest cut from a hole's corner to the outline without crossings: (outline corner, hole corner), or -1.
 
-    `diagonals_out` holds keys, squared length and outline corner, and keeps them between holes: as in Recast, edges at
+    `diagonals_out` has keys (squared length and outline corner), which persist between holes: as in Recast, edges at
     the corner of key `which` do not block a cut.
     """
     hole = holes[which]
@@ -131,7 +131,7 @@ def _find_cut(corners, start, length, outline, holes, which, num_holes, diagonal
 
 @lean_function
 def _blocks(corners, start, length, skip, a, b):
-    """Whether a ring's edge, other than those at corner `skip` or at the ends, meets segment ab."""
+    """True if an edge of a ring, except those at corner `skip` or at the ends, intersects segment ab."""
     for k in range(length):
         following = k + 1 if k + 1 < length else 0
         if k != skip and following != skip and meets(corners, a, b, start + k, start + following, True):
@@ -141,7 +141,7 @@ def _blocks(corners, start, length, skip, a, b):
 
 @lean_function
 def _join(outline, hole, at, hole_at, free, corners_out, start_out, length_out):
-    """Write the outline from corner `at` round to it, then the hole from `hole_at` round to it, behind `free`."""
+    """Append at `free` the outline from corner `at` back to it, then the hole from `hole_at` back to it."""
     _append_ring(start_out[outline], length_out[outline], at, free, corners_out)
     _append_ring(start_out[hole], length_out[hole], hole_at, free + length_out[outline] + 1, corners_out)
     start_out[outline] = free
@@ -151,7 +151,7 @@ def _join(outline, hole, at, hole_at, free, corners_out, start_out, length_out):
 
 @lean_function
 def _append_ring(start, length, first, free, corners_out):
-    """Copy a ring from its corner `first` round to that corner again."""
+    """Append a ring from its corner `first` back to that corner."""
     for k in range(length + 1):
         source = start + (first + k) % length
         copy_row(corners_out, source, free + k, corners_out)

@@ -1,7 +1,7 @@
-"""Geometry seen from above: points are rows (x, y, z) of one array, named by their index, of which x and z count.
+"""Geometry in the horizontal plane (x and z). Points are rows (x, y, z) of an array and are given by index.
 
-With integer points the tests are exact. After O'Rourke, "Computational Geometry in C", chapter 1; "left" is as seen
-with z pointing down the page.
+Tests are exact for integer points. Source: O'Rourke, "Computational Geometry in C", chapter 1. "Left" assumes that z
+points down the page.
 """
 
 import numpy as np
@@ -11,14 +11,14 @@ from batchnav.runtime.kernels.decorators import lean_function
 
 @lean_function
 def turn(points, a, b, c):
-    """Twice the signed area of triangle a, b, c; negative where c is left of the line from a to b."""
+    """Twice the signed area of triangle a, b, c; negative if c is left of the line from a to b."""
     x, z = points[a, 0], points[a, 2]
     return (points[b, 0] - x) * (points[c, 2] - z) - (points[c, 0] - x) * (points[b, 2] - z)
 
 
 @lean_function
 def same_place(points, a, b):
-    """Whether two points coincide."""
+    """True if two points coincide."""
     return points[a, 0] == points[b, 0] and points[a, 2] == points[b, 2]
 
 
@@ -31,7 +31,7 @@ def distance_square(points, a, b):
 
 @lean_function
 def _on_segment(points, a, b, c):
-    """Whether point c, which is in line with a and b, lies on the closed segment between them."""
+    """True if point c, which is collinear with a and b, is on the closed segment ab."""
     axis = 0 if points[a, 0] != points[b, 0] else 2
     p, q, r = points[a, axis], points[b, axis], points[c, axis]
     return min(p, q) <= r <= max(p, q)
@@ -39,9 +39,9 @@ def _on_segment(points, a, b, c):
 
 @lean_function
 def meets(points, a, b, c, d, strict):
-    """Whether segments ab and cd share a point: any if `strict`, else one that is inside both.
+    """True if segments ab and cd share a point: any point if `strict`, else an interior point of both.
 
-    Segments that share an end do not meet.
+    The result is False for segments with a common end.
     """
     if same_place(points, a, c) or same_place(points, b, c) or same_place(points, a, d) or same_place(points, b, d):
         return False
@@ -58,7 +58,7 @@ def meets(points, a, b, c, d, strict):
 
 @lean_function
 def sees(points, before, corner, after, point, strict):
-    """Whether `point` lies in the cone that a polygon's corner opens inwards; `strict` leaves the cone's rim out."""
+    """True if `point` is in the inner cone of a polygon's corner; `strict` excludes the rim of the cone."""
     if turn(points, before, corner, after) <= 0:  # convex
         left, right = turn(points, corner, point, before), turn(points, point, corner, after)
         return (left < 0 and right < 0) or (not strict and left <= 0 and right <= 0)

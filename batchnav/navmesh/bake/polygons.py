@@ -1,4 +1,4 @@
-"""Convex polygons: contours are cut into triangles, and triangles merged into polygons, longest shared edge first."""
+"""Convex polygons: contours are triangulated, then triangles are merged, longest shared edge first."""
 
 from typing import NamedTuple
 
@@ -10,28 +10,28 @@ from batchnav.navmesh.bake.triangulate import triangulate
 from batchnav.runtime.kernels.decorators import cpu_function, device_function, lean_function
 
 MAX_CORNERS = 0xFFFD
-"""Contour corners that a bake accepts: they are numbered in 16 bits."""
+"""Largest number of contour corners, which have 16-bit numbers."""
 NO_VERTEX = -1
 _BUCKETS = 1 << 12
 
 
 class PolygonMesh(NamedTuple):
-    """P convex polygons, their sides clockwise as seen from above."""
+    """P convex polygons, clockwise seen from above."""
 
     vertices: np.ndarray
-    """i32 [V, 3], (x cell, floor, z cell)."""
+    """i32 [V, 3]: (x cell, floor, z cell)."""
     corners: np.ndarray
     """i32 [P, vertices_per_polygon], vertices, padded with -1."""
-    count: np.ndarray  # type: ignore[assignment]  # hides what tuples have by this name
+    count: np.ndarray  # type: ignore[assignment]  # hides tuple.count
     """i32 [P], number of corners."""
     neighbours: np.ndarray
-    """i32 [P, vertices_per_polygon], the polygon beyond the edge that starts at a corner, -1 for a wall."""
+    """i32 [P, vertices_per_polygon]: polygon across the edge that starts at a corner, -1 for a wall."""
     region: np.ndarray
     """i32 [P]."""
 
 
 def build_polygons(contours, vertices_per_polygon: int) -> PolygonMesh:
-    """Convex polygons of all contours; NavMeshError where there are too many corners to number."""
+    """Convex polygons of all contours. NavMeshError where there are more than MAX_CORNERS corners."""
     total = int(contours.length[contours.length >= 3].sum())
     if total > MAX_CORNERS:
         raise NavMeshError(
@@ -81,7 +81,7 @@ def _build(corners, start, length, region, total, size):
 
 @lean_function
 def _add_vertex(corner, count, vertices_out, first_out, following_out):
-    """The vertex at a corner's cell within two levels of height, a new one if there is none; and the new count."""
+    """Vertex at a corner's cell within two levels of height, created if needed; also the new count."""
     bucket = (0x8DA6B343 * corner[0] + 0xCB1AB31F * corner[2]) & (_BUCKETS - 1)
     i = first_out[bucket]
     while i >= 0:
@@ -98,10 +98,10 @@ def _add_vertex(corner, count, vertices_out, first_out, following_out):
 
 @device_function
 def _merge(vertices, polygons_out, counts_out):
-    """Merge polygons (views, in place) while two share an edge and are convex together; the new number of them.
+    """Merge polygons in place while two share an edge and their union is convex; returns the new number.
 
-    Each time the pair with the longest shared edge, the first such pair in order. `best` keeps each polygon's best
-    partner of a higher number, so that a merge looks at few pairs again.
+    Each step merges the first pair with the longest shared edge. `best` stores each polygon's best partner with a
+    higher number, so that a step updates few pairs.
     """
     n = len(polygons_out)
     best = np.zeros((n, 2), np.int64)
@@ -131,7 +131,7 @@ def _merge(vertices, polygons_out, counts_out):
 
 @lean_function
 def _find_partner(polygons, counts, vertices, n, j, best_out):
-    """The best partner of polygon j among those after it: row j of `best_out` is (value, partner)."""
+    """Write the best partner of polygon j among those after it to row j of `best_out`: (value, partner)."""
     best_out[j, 0], best_out[j, 1] = 0, -1
     for k in range(j + 1, n):
         value, _, _ = _merge_value(polygons, counts, vertices, j, k)
@@ -141,7 +141,7 @@ def _find_partner(polygons, counts, vertices, n, j, best_out):
 
 @lean_function
 def _offer_partner(polygons, counts, vertices, j, k, best_out):
-    """Polygon k has changed: it may be polygon j's best partner now."""
+    """Update polygon j's best partner after a change of polygon k."""
     if k > j:
         value, _, _ = _merge_value(polygons, counts, vertices, j, k)
         if value > best_out[j, 0] or (value == best_out[j, 0] and value > 0 and k < best_out[j, 1]):
@@ -150,7 +150,7 @@ def _offer_partner(polygons, counts, vertices, j, k, best_out):
 
 @lean_function
 def _merge_value(polygons, counts, vertices, pa, pb):
-    """Squared length of the edge that two polygons share if they can merge, else -1; and that edge in both."""
+    """Squared length of the shared edge of two polygons if they can merge, else -1; and that edge in both polygons."""
     na, nb = counts[pa], counts[pb]
     if na + nb - 2 > polygons.shape[1]:
         return np.int64(-1), -1, -1
@@ -182,7 +182,7 @@ def _turns_left(vertices, a, b, c):
 
 @device_function
 def _merge_pair(pa, pb, ea, eb, polygons_out, counts_out):
-    """Polygon pa becomes the union of both: round pa from the end of the shared edge, then round pb."""
+    """Replace polygon pa by the union: corners of pa from the end of the shared edge, then corners of pb."""
     na, nb = counts_out[pa], counts_out[pb]
     merged = np.full((1, polygons_out.shape[1]), NO_VERTEX, np.int32)
     for i in range(na - 1):
@@ -195,7 +195,7 @@ def _merge_pair(pa, pb, ea, eb, polygons_out, counts_out):
 
 @cpu_function
 def _link(polygons, counts, num_vertices):
-    """The polygon beyond each edge, i32 as `polygons`, -1 for none: an edge links the first two that have it."""
+    """Polygon across each edge, -1 for none; an edge links the first two polygons that have it."""
     neighbours = np.full(polygons.shape, -1, np.int32)
     first = np.full(num_vertices, -1, np.int32)
     edges, following, count = np.empty((polygons.size, 3), np.int32), np.empty(polygons.size, np.int32), 0

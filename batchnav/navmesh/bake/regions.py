@@ -1,30 +1,30 @@
-"""Regions: the watershed's basins, with islands that are too small dropped and small basins merged into neighbours."""
+"""Regions: basins of the watershed without small islands, and with small basins merged into their neighbours."""
 
 import numpy as np
 
 from batchnav.errors import NavMeshError
-from batchnav.navmesh.bake.growing import room_for
+from batchnav.navmesh.bake.growing import with_capacity
 from batchnav.navmesh.bake.watershed import MAX_REGIONS, distance_field, watershed
 from batchnav.runtime.kernels.decorators import cpu_function, device_function, lean_function
 
 MAX_CONTOUR = 40000
-"""Steps along one outline, as in Recast; what goes on beyond is cut off."""
+"""Largest number of steps along one outline, as in Recast; longer outlines are truncated."""
 _SMALLEST = 0xFFFFFFF
 
 
 def build_regions(field, min_area: int, merge_area: int) -> np.ndarray:
-    """Region of every cell of a CompactField, i32 [C], 0 for none; areas in cells."""
+    """Region of each cell of a CompactField, i32 [C], 0 for none. Areas are in cells."""
     distance, largest = distance_field(field)
     region, count = watershed(field, distance, largest)
     if count < 0:
-        raise NavMeshError(f"mesh: found more than {MAX_REGIONS} regions, expected fewer: use a larger cell_size")
+        raise NavMeshError(f"mesh: found more than {MAX_REGIONS} regions, expected fewer; use a larger cell_size")
     _merge_and_filter(field, count, min_area, merge_area, region)
     return region
 
 
 @lean_function
 def is_region_edge(field, region, i, direction):
-    """Whether the neighbour of cell i is of another region, or none."""
+    """True if the neighbour of cell i is in another region or does not exist."""
     k = field.neighbours[i, direction]
     return (region[k] if k >= 0 else 0) != region[i]
 
@@ -37,10 +37,10 @@ def _region_beside(field, region, i, direction):
 
 @cpu_function
 def _merge_and_filter(field, count, min_area, merge_area, region_out):
-    """Drop and merge regions in place, and number what is left from 1.
+    """Remove and merge regions in place, and renumber the remaining regions from 1.
 
-    Per region: `size` in cells, `alias` the region that it became part of, its ring of neighbours along the outline
-    (`ring[start : start + length, 0]`), and a linked list of the regions above or below it (`floor_head`).
+    State per region: `size` in cells; `alias`, the region that it was merged into; its ring of neighbours along the
+    outline (`ring[start : start + length, 0]`); a linked list of regions above or below it (`floor_head`).
     """
     size = np.zeros(count + 1, np.int64)
     alias = np.arange(count + 1)
@@ -59,7 +59,7 @@ def _merge_and_filter(field, count, min_area, merge_area, region_out):
         for direction in range(4):
             if is_region_edge(field, region_out, i, direction):
                 start[r], length[r] = used, _walk_outline(field, region_out, i, direction, outline)
-                ring = room_for(ring, used, length[r])
+                ring = with_capacity(ring, used, length[r])
                 for k in range(length[r]):
                     ring[used + k, 0] = outline[k, 0]
                 used += length[r]
@@ -76,7 +76,7 @@ def _merge_and_filter(field, count, min_area, merge_area, region_out):
             target = _find_target(r, size, alias, overlap, start, length, ring, floor_head, floor_pool)
             if target == alias[r]:
                 continue
-            ring = room_for(ring, used, length[r] + length[target])
+            ring = with_capacity(ring, used, length[r] + length[target])
             if _join_rings(target, r, alias[r], used, start, length, ring):
                 used += length[target]
                 _join_floors(target, r, floor_head, floor_pool)
@@ -89,7 +89,7 @@ def _merge_and_filter(field, count, min_area, merge_area, region_out):
 
 @device_function
 def _renumber(alias, region_out):
-    """Write the regions that cells are part of now, numbered from 1 in the order of their lowest old number."""
+    """Write the merged regions of cells, numbered from 1 in the order of their lowest old numbers."""
     number = np.zeros(len(alias), np.int32)
     last = 0
     for r in range(1, len(alias)):
@@ -102,7 +102,7 @@ def _renumber(alias, region_out):
 
 @device_function
 def _stack_floors(field, region, count, overlap_out):
-    """Which regions lie above or below which: list heads i32 [count + 1] and a pool of (region, next) rows."""
+    """Regions above or below each region: list heads i32 [count + 1] and a pool of (region, next) rows."""
     head = np.full(count + 1, -1, np.int32)
     latest = np.zeros(count + 1, np.int32)
     pool, used = np.empty((1024, 2), np.int32), np.int64(0)
@@ -118,7 +118,7 @@ def _stack_floors(field, region, count, overlap_out):
             if other == r:
                 overlap_out[r] = True
             if not _in_list(head, pool, r, other):
-                pool = room_for(pool, used, 1)
+                pool = with_capacity(pool, used, 1)
                 pool[used, 0], pool[used, 1] = other, head[r]
                 head[r] = used
                 used += 1
@@ -137,7 +137,7 @@ def _in_list(head, pool, r, value):
 
 @lean_function
 def _walk_outline(field, region, i, direction, ring_out):
-    """Regions beside the outline that starts at cell i, in order, without repetition; returns their number."""
+    """Write the regions adjacent to the outline from cell i, in order, without repetitions; returns their number."""
     start, start_direction = i, direction
     beside = _region_beside(field, region, i, direction)
     ring_out[0, 0] = beside
@@ -160,7 +160,7 @@ def _walk_outline(field, region, i, direction, ring_out):
 
 @lean_function
 def _without_repeats(start, count, ring_out):
-    """Remove entries that equal the next one around the ring; the new length."""
+    """Remove entries that equal the next entry of the ring; returns the new length."""
     i = 0
     while i < count and count > 1:
         if ring_out[start + i, 0] == ring_out[start + (i + 1) % count, 0]:
@@ -182,7 +182,7 @@ def _contains(ring, start, length, value):
 
 @device_function
 def _drop_small_islands(start, length, ring, min_area, size_out, alias_out):
-    """Drop connected regions that are together smaller than `min_area` cells."""
+    """Remove connected groups of regions with less than `min_area` cells in total."""
     visited = np.zeros(len(size_out), np.bool_)
     members = np.empty(len(size_out), np.int32)
     for r in range(1, len(size_out)):
@@ -209,7 +209,7 @@ def _drop_small_islands(start, length, ring, min_area, size_out, alias_out):
 
 @lean_function
 def _find_target(r, size, alias, overlap, start, length, ring, floor_head, floor_pool):
-    """The smallest neighbour that region r can merge with, else what it is now."""
+    """Smallest neighbour that region r can merge with, else its present alias."""
     best, target = _SMALLEST, alias[r]
     for k in range(start[r], start[r] + length[r]):
         other = np.int64(ring[k, 0])
@@ -224,7 +224,7 @@ def _find_target(r, size, alias, overlap, start, length, ring, floor_head, floor
 
 @lean_function
 def _can_merge(r, other, start, length, ring, floor_head, floor_pool):
-    """Whether region r touches `other` along one stretch at most, and never lies above or below it."""
+    """True if region r touches `other` along at most one stretch and is nowhere above or below it."""
     contacts = 0
     for k in range(start[r], start[r] + length[r]):
         contacts += ring[k, 0] == other
@@ -233,7 +233,7 @@ def _can_merge(r, other, start, length, ring, floor_head, floor_pool):
 
 @lean_function
 def _join_rings(target, r, name, free, start_out, length_out, ring_out):
-    """Splice region r's ring into the target's, at `ring_out[free:]`; False where they do not touch."""
+    """Splice region r's ring into the target's, at `ring_out[free:]`; False if they do not touch."""
     na, nb = length_out[target], length_out[r]
     a = b = -1
     for k in range(na):
@@ -258,7 +258,7 @@ def _join_rings(target, r, name, free, start_out, length_out, ring_out):
 
 @lean_function
 def _join_floors(target, r, head_out, pool_out):
-    """Add region r's floors to the target's; r's own list goes."""
+    """Move region r's list of floors to the target."""
     node = head_out[r]
     head_out[r] = -1
     while node >= 0:
@@ -271,7 +271,7 @@ def _join_floors(target, r, head_out, pool_out):
 
 @lean_function
 def _rename(old, new, start, floor_head, alias_out, length_out, ring_out, floor_pool_out):
-    """Replace region `old` by `new` wherever it is named."""
+    """Replace region `old` by `new` in all lists and rings."""
     for j in range(1, len(alias_out)):
         if alias_out[j] == 0:
             continue

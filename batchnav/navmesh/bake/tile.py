@@ -1,4 +1,4 @@
-"""The finished tile: corners in metres, polygons, detail, and the bounding-volume tree, as Detour's files have them."""
+"""Final tile in Detour's file format: vertices in metres, polygons, detail meshes and BV tree."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ _LEAST_AREA = 1e-5  # m2
 
 
 def make_tile(mesh, detail, grid, settings: NavMeshSettings) -> Tile:
-    """A tile of a PolygonMesh and its DetailMesh."""
+    """Tile of a PolygonMesh and its DetailMesh."""
     f32 = np.float32
     scale = np.array([grid.cell_size, grid.cell_height, grid.cell_size], f32)
     quant = f32(1.0) / grid.cell_size
@@ -65,7 +65,7 @@ def make_tile(mesh, detail, grid, settings: NavMeshSettings) -> Tile:
 
 @cpu_function
 def _measure(points, triangles, table, vertices, corners, count, grid):
-    """Quantised box of each polygon's points, i32 [P, 2, 3], and its area over the detail triangles, f32 [P]."""
+    """Quantised box i32 [P, 2, 3] of each polygon's points, and its area f32 [P] over the detail triangles."""
     boxes = np.empty((len(table), 2, 3), np.int32)
     areas = np.zeros(len(table), np.float32)
     inverse = np.float32(1.0) / grid.cell_size
@@ -101,9 +101,10 @@ def _triangle_area(a, b, c):
 
 @cpu_function
 def _build_tree(boxes):
-    """Nodes of the tree in depth-first order: low i32 [2 P, 3], high, index. The last node stays zero, as in Detour.
+    """BV nodes in depth-first order: low i32 [2 P, 3], high, index. The last node is zero, as in Detour.
 
-    A node's boxes are sorted along its longest side and split in the middle. A subtree of n leaves has 2 n - 1 nodes.
+    Each node's boxes are sorted along its longest side and split in the middle. A subtree of n leaves has 2 n - 1
+    nodes.
     """
     n = len(boxes)
     low, high = np.zeros((2 * n, 3), np.int32), np.zeros((2 * n, 3), np.int32)
@@ -137,7 +138,7 @@ def _build_tree(boxes):
 
 @device_function
 def _sort_along(boxes, first, last, axis, order_out):
-    """Sort order_out[first:last] by the boxes' lower bound, equal ones as they were."""
+    """Sort order_out[first:last] by the boxes' lower bounds; stable."""
     keys, before = np.empty(last - first, np.int64), np.empty(last - first, np.int64)
     for i in range(last - first):
         before[i] = order_out[first + i]

@@ -1,4 +1,4 @@
-"""Ear clipping of a ring of integer corners, shortest cut first (O'Rourke, "Computational Geometry in C", ch. 1)."""
+"""Ear clipping of a ring with integer corners, shortest cut first (O'Rourke, "Computational Geometry in C", ch. 1)."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from batchnav.runtime.kernels.decorators import lean_function
 
 @lean_function
 def triangulate(ring, index_out, ears_out, triangles_out):
-    """Triangles of a ring, i32 [n, 3] corners; returns their number. Scratch: index i32 [n], ears bool [n].
+    """Triangulate a ring of corners i32 [n, 3]; returns the number of triangles. Scratch: index i32 [n], ears bool [n].
 
-    A ring that crosses itself may leave a rest that cannot be cut.
+    A ring that intersects itself may not be triangulated completely.
     """
     n = len(ring)
     for i in range(n):
@@ -22,7 +22,7 @@ def triangulate(ring, index_out, ears_out, triangles_out):
     while n > 3:
         i = _shortest_ear(ring, index_out, ears_out, n)
         if i < 0:
-            # Overlapping edges, as at the cut to a hole: allow cuts that run along them.
+            # Edges overlap, as at the cut to a hole: allow cuts along them.
             i = _shortest_loose_cut(ring, index_out, n)
             if i < 0:
                 return count
@@ -59,7 +59,7 @@ def _previous(i, n):
 
 @lean_function
 def _shortest_ear(ring, index, ears, n):
-    """Corner before the ear whose cut is shortest, -1 for none."""
+    """Corner before the ear with the shortest cut, -1 for none."""
     best, shortest = -1, 0
     for i in range(n):
         middle = _next(i, n)
@@ -72,7 +72,7 @@ def _shortest_ear(ring, index, ears, n):
 
 @lean_function
 def _shortest_loose_cut(ring, index, n):
-    """The same among cuts that may touch edges. Measured to one corner beyond the cut, as Recast does."""
+    """Corner before the shortest cut that may touch edges, -1 for none. Measured one corner further, as in Recast."""
     best, shortest = -1, 0
     for i in range(n):
         after = _next(_next(i, n), n)
@@ -85,7 +85,7 @@ def _shortest_loose_cut(ring, index, n):
 
 @lean_function
 def _is_cut(ring, index, i, j, n, strict):
-    """Whether the line from corner i to j is inside the ring; `strict` also refuses one that touches an edge."""
+    """True if the line from corner i to j is inside the ring; with `strict` it must not touch an edge."""
     a, b = index[i], index[j]
     if not sees(ring, index[_previous(i, n)], a, index[_next(i, n)], b, strict):
         return False

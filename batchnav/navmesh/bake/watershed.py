@@ -1,4 +1,4 @@
-"""Watershed partition: the distance field's basins become regions, from the most open cells down to the walls."""
+"""Watershed partition: basins of the distance field become regions, from the most open cells to the walls."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ from batchnav.navmesh.bake.compact import sweep_distances
 from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 
 MAX_REGIONS = 0x7FFF
-_LEVELS = 8  # levels (of two distance units) that are sorted at a time
-_EXPANSIONS = np.int64(8)  # steps that regions grow at each level before new ones may start
+_LEVELS = 8  # levels (of two distance units) that are sorted together
+_EXPANSIONS = np.int64(8)  # growth steps per level before new regions may start
 _UNLIMITED = np.int64(-1)
 
 
@@ -33,7 +33,7 @@ def distance_field(field):
 
 @lean_function
 def _box_mean(neighbours, distance, i):
-    """Rounded mean over the 3 x 3 cells around cell i; a missing one counts as the middle."""
+    """Rounded mean over the 3 x 3 cells around cell i; missing cells count as cell i."""
     total = distance[i]
     for direction in range(4):
         beside = neighbours[i, direction]
@@ -47,7 +47,7 @@ def _box_mean(neighbours, distance, i):
 
 @cpu_function
 def watershed(field, distance, largest):
-    """Region of every cell, i32 [C], 0 for closed ones; and the number of regions, -1 where there are too many."""
+    """Region of each cell, i32 [C], 0 for closed cells; and the number of regions, -1 if there are too many."""
     count = len(field.area)
     region = np.zeros(count, np.int32)
     steps = np.zeros(count, np.int32)
@@ -68,7 +68,7 @@ def watershed(field, distance, largest):
             if region[sorted_cells[j]] == 0:
                 front[num_front] = sorted_cells[j]
                 num_front += 1
-        for j in range(num_waiting):  # what the level above left over
+        for j in range(num_waiting):  # left over from the level above
             front[num_front] = waiting[j]
             num_front += 1
         num_front = _expand(field, num_front, _EXPANSIONS if level > 0 else _UNLIMITED, scratch, region, steps, front)
@@ -95,7 +95,7 @@ def watershed(field, distance, largest):
 
 @lean_function
 def _sort_by_level(field, distance, region, top, cells_out, starts_out):
-    """Cells without a region by level, from `top` down, in index order within one; higher ones join the first."""
+    """Sort cells without a region by level, from `top` down, then by index; higher cells join the first level."""
     for k in range(len(starts_out)):
         starts_out[k] = 0
     for i in range(len(region)):
@@ -118,7 +118,7 @@ def _sort_by_level(field, distance, region, top, cells_out, starts_out):
 
 @lean_function
 def _expand(field, count, max_rounds, scratch, region_out, steps_out, front_out):
-    """Let regions grow into the cells of `front_out`, all at once in each round. Returns how many are left in it."""
+    """Grow regions into the cells of `front_out`, simultaneously per round. Returns the number of remaining cells."""
     rounds = 0
     while count > 0:
         num_left = num_dirty = 0
@@ -147,9 +147,9 @@ def _expand(field, count, max_rounds, scratch, region_out, steps_out, front_out)
 
 @lean_function
 def _flood(field, distance, start, level, new_region, stack, region_out, steps_out):
-    """Fill a new region from a cell through all that lie at `level` or above and touch no other region.
+    """Flood-fill a new region from a cell through cells at `level` or above that touch no other region.
 
-    Returns whether any cell was filled.
+    Returns True if any cell was filled.
     """
     floor = max(level - 2, 0)
     region_out[start], steps_out[start] = new_region, 0
@@ -173,7 +173,7 @@ def _flood(field, distance, start, level, new_region, stack, region_out, steps_o
 
 @lean_function
 def _touches_other(field, region, i, own):
-    """Whether one of the eight cells around cell i has another region."""
+    """True if one of the eight cells around cell i is in another region."""
     for direction in range(4):
         k = field.neighbours[i, direction]
         if k >= 0 and field.area[k] == field.area[i]:

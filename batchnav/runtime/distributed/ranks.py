@@ -44,13 +44,13 @@ class Ranks:
     def __init__(self, device: torch.device, rank: int = 0, world_size: int = 1, heartbeat: Heartbeat | None = None):
         self.device, self.rank, self.world_size = device, rank, world_size
         self.is_distributed = heartbeat is not None
-        """Whether there is a process group; it may have one rank (`join(force_process_group=True)`)."""
+        """True if there is a process group; it may have one rank (`join(force_process_group=True)`)."""
         self._heartbeat, self._expected_exit = heartbeat, -1
         self._host = dist.new_group(backend="gloo", timeout=OBJECT_TIMEOUT) if self.is_distributed else None
 
     @property
     def is_rank_zero(self) -> bool:
-        """Whether this is rank 0, which writes files and shows progress."""
+        """True if this is rank 0, which writes files and shows progress."""
         return self.rank == 0
 
     def name(self, rank: int) -> str:

@@ -66,7 +66,7 @@ def _turn(path: Path, name: str) -> Iterator[None]:
 
 
 def _locked(file: int) -> bool:
-    """Whether this process may proceed: it has the lock, or the file system has no locks."""
+    """True if this process may proceed: it has the lock, or the file system has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

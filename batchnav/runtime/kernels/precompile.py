@@ -64,7 +64,7 @@ def precompile(*programs: str, env_config: Mapping[str, Any] | None = None) -> N
 
 
 def _is_needed(program: str, env_config: Mapping[str, Any] | None) -> bool:
-    """Whether the program will run on the CPU and the cache has none of its kernels."""
+    """True if the program will run on the CPU and the cache has none of its kernels."""
     if config.DISABLE_JIT or (program != SCENE_KERNELS and torch.cuda.is_available()):  # type: ignore[attr-defined]
         return False
     task = env_config["task"]["name"] if env_config else "pointnav"

@@ -1,7 +1,7 @@
-"""Walking: Habitat's `PathFinder::tryStep` around Detour's moveAlongSurface.
+"""Steps on the navmesh: Habitat's `PathFinder::tryStep` based on Detour's moveAlongSurface.
 
-Without sliding this follows habitat-sim up to 0.3.3 (its fork of Detour stops at the first wall inside the search), not
-0.3.4, which stops somewhere on the slid path.
+Without sliding it follows habitat-sim up to 0.3.3, whose fork of Detour stops at the first wall within the search;
+habitat-sim 0.3.4 stops at a point of the sliding path instead.
 """
 
 import math
@@ -41,20 +41,20 @@ _CLEAR = np.float32(1e-3)
 _SEARCH_SLACK = np.float32(1e-3)
 _NUDGE = np.float32(1e-4)
 _POOL, _STACK = 64, 48
-"""Polygons that a step may touch, and that may wait to be looked at (Detour's tiny node pool and its stack)."""
+"""Limits of a step: polygons touched and polygons queued (Detour's tiny node pool and its stack)."""
 _MAX_LINKS = 8
 
 
 @lean_function
 def try_step(nav, scene, start, end, sliding, scratch, row):
-    """Where an agent at `start` gets that walks towards `end`; `start` where one is off the mesh or they are apart."""
+    """Position that an agent reaches from `start` towards `end`; `start` if they are not on one island of the mesh."""
     first, on_first = nearest_polygon(nav, scene, start)
     if first < 0 or not within(end, LIMIT):
         return start
     climb = scene_climb(nav, scene)
     over, height = floor_height(nav, first, end)
     if over and abs(end[1] - height) <= climb and polygon_isolation(nav, first) > _CLEAR:
-        return end[0], height, end[2]  # the end is on the start's polygon, and no other island can be meant
+        return end[0], height, end[2]  # the end is on the start's polygon, and no other island is near
     island = nav.polygon_island[first]
     if not _on_island(nav, scene, end, first, island, climb):
         return start
@@ -67,7 +67,7 @@ def try_step(nav, scene, start, end, sliding, scratch, row):
         if polygon_isolation(nav, last) > _CLEAR:
             return reached
     if not _on_island(nav, scene, reached, last, island, climb):
-        # The end lies on an infinitely thin wall between two islands: back into the polygon it was reached through.
+        # The end is on an infinitely thin wall between two islands: move it into the last polygon.
         x, y, z = reached
         cx, cy, cz = polygon_centre(nav, last)
         scale = _NUDGE / distance(reached, (cx, cy, cz))
@@ -77,7 +77,7 @@ def try_step(nav, scene, start, end, sliding, scratch, row):
 
 @lean_function
 def _on_island(nav, scene, point, hint, island, climb):
-    """Whether the polygon nearest to a point is on an island. `hint` is a polygon of that island, likely near."""
+    """True if the polygon nearest to a point is on an island. `hint`: a polygon of that island, probably near."""
     bound, _ = distance_to_polygon(nav, hint, point, climb)
     if _TWO * math.sqrt(bound) + _CLEAR < polygon_isolation(nav, hint):
         return True
@@ -91,14 +91,15 @@ def _on_island(nav, scene, point, hint, island, climb):
 
 @inline_function
 def move_along_surface(nav, first, start, end, sliding, scratch, row):
-    """Detour's moveAlongSurface from `start`, on polygon `first`, towards `end`: (polygon, point); -1: none is reached.
+    """Detour's moveAlongSurface from `start`, on polygon `first`, towards `end`: (polygon, point); polygon -1: failed.
 
-    Breadth first over the polygons near the step. The result is the end where it is reached, else the point of the
-    walls met that is nearest to it; without sliding, the nearest of the points where the walls cross the line between.
+    Breadth-first search over the polygons near the step. The result is the end if it is reached. Else it is the point
+    on the encountered walls that is nearest to the end; without sliding, the nearest intersection of the walls with the
+    line from start to end.
     """
     last, point, examined = np.int32(-1), start, _POOL
     counting = False
-    while examined >= _POOL:  # Detour's pool of nodes may have run out: again, and count them
+    while examined >= _POOL:  # Detour's node pool may be exhausted: repeat with counting
         last, point, examined = _move(nav, first, start, end, counting, sliding, scratch, row)
         if counting:
             break
@@ -108,7 +109,7 @@ def move_along_surface(nav, first, start, end, sliding, scratch, row):
 
 @inline_function
 def _move(nav, first, start, end, counting, sliding, scratch, row):
-    """`move_along_surface`, and how many ways out of polygons were looked at."""
+    """One pass of `move_along_surface`; also returns the number of examined links."""
     middle, radius = mix(start, end, _HALF), distance(start, end) * _HALF + _SEARCH_SLACK
     best, last, point = FAR, np.int32(-1), start
     list_write(0, first, scratch, row)
@@ -156,7 +157,7 @@ def _move(nav, first, start, end, counting, sliding, scratch, row):
 
 @inline_function
 def _stop_at_wall(start, end, a, b, sliding):
-    """Where wall ab would stop a step: (squared distance from there to its end, parameter on ab)."""
+    """Stopping point of a step at wall ab: (squared distance to the step's end, parameter on ab)."""
     if sliding:
         t, d = closest_on_segment(end, a, b)
         return d, t
@@ -168,14 +169,14 @@ def _stop_at_wall(start, end, a, b, sliding):
 
 @inline_function
 def _crossing(start, end, a, b):
-    """Whether the way from start to end crosses edge ab, and where on ab."""
+    """Pair: True if the line from start to end crosses edge ab, and the parameter on ab."""
     met, along, t = intersect_segments(start, end, a, b)
     return met and along >= ZERO and along <= ONE and t >= ZERO and t <= ONE, t
 
 
 @inline_function
 def _target(nav, neighbour, link, edge):
-    """The polygon across an edge; -1 where `link` (one of several) leaves through another edge."""
+    """Polygon across an edge; -1 if `link` (of an edge with several) leaves through another edge."""
     if neighbour != SEVERAL:
         return neighbour
     if link_edge(nav, link) == edge:
@@ -185,7 +186,7 @@ def _target(nav, neighbour, link, edge):
 
 @inline_function
 def _queued(polygon, tail, scratch, row):
-    """Whether a polygon is, or was, in the queue."""
+    """True if a polygon is or was in the queue."""
     k = 0
     while k < tail and list_read(k, scratch, row) != polygon:
         k += 1
@@ -194,7 +195,7 @@ def _queued(polygon, tail, scratch, row):
 
 @inline_function
 def _touch(polygon, touched, scratch, row):
-    """Count a polygon among those touched: (whether Detour's pool of nodes has room for it, the new count)."""
+    """Add a polygon to those touched: (True if Detour's node pool has room for it, the new count)."""
     if list_read(0, scratch, row) == polygon:
         return True, touched
     for k in range(touched - 1):
