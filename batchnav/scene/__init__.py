@@ -1,1 +1,1 @@
-"""Mesh files, procedural houses, the trees that rays search, and the bank that holds K scenes on a device."""
+"""Scenes: mesh files, BVH, appearance, and SceneBank, which holds scenes on a device."""

@@ -1,15 +1,16 @@
-"""Bounding volume hierarchy over a mesh's triangles: binned surface-area heuristic, packed for 16-byte loads.
+"""Bounding volume hierarchy (BVH) of a mesh's triangles, packed for 16-byte loads.
 
-Wald, "On fast construction of SAH-based bounding volume hierarchies" (IEEE Symposium on Interactive Ray Tracing 2007).
+Method: binned surface-area heuristic (SAH) of Wald, "On fast construction of SAH-based bounding volume hierarchies"
+(IEEE Symposium on Interactive Ray Tracing 2007).
 
-A node is a row of 16 float32 that holds the boxes of its children 0 and 1, as their centres and half their sizes, and
-links to them; a triangle a row of 12 float32, in leaf order:
+A node is a row of 16 float32 with the boxes of children 0 and 1 (centres and half sizes) and links to the children. A
+triangle is a row of 12 float32. Triangles are in leaf order.
 
     node      centre x0 x1 y0 y1 | half x0 x1 y0 y1 | centre z0 z1 half z0 z1 | link 0, link 1, unused
     triangle  plane 0 (x y z d) | plane 1 (x y z d) | plane 2 (x y z d): see geometry/triangle.py
 
-A link is an int32 stored bit for bit: >= 0 the child's row, < 0 the leaf ~(first_triangle * 4 + count - 1).
-`read_node`, `read_leaf`, `prefetch_child` and `moved_nodes` are the ones that know.
+A link is an int32 stored as bits: the child's row if >= 0, else the leaf ~(first_triangle * 4 + count - 1). Only
+`read_node`, `read_leaf`, `prefetch_child` and `moved_nodes` depend on this format.
 """
 
 from typing import NamedTuple
@@ -23,40 +24,40 @@ from batchnav.types import TriangleMesh
 
 MAX_LEAF = 4
 MAX_LEVELS = 32
-"""Interior nodes on any path from the root. A traversal defers at most one child at each, so a stack of 32 suffices:
-a node with L levels left below it holds at most MAX_LEAF * 2**L triangles (checked at each split, and where a split by
-surface area would break it the triangles are halved), which the root satisfies for any mesh that fits in memory."""
+"""Largest number of interior nodes on a path from the root, and size of a traversal's stack, which defers at most one
+child per level. Invariant: a node with L levels left below it has at most MAX_LEAF * 2**L triangles. The root satisfies
+it for any mesh that fits in memory; a SAH split that would violate it is replaced by a median split."""
 
 _MOST_BINS, _FEWEST_BINS, _TRIANGLES_PER_BIN = 128, 8, 2
-"""Where there are many triangles there are many bins: they cost little there, and find a gap where 16 miss it."""
+"""Number of bins by number of triangles: with many triangles more bins cost little and find gaps that 16 bins miss."""
 _FLAT = np.float32(1e-30)
-"""Centres no farther apart are not told apart: the reciprocal of less may not be finite."""
+"""Smallest extent of centres that is binned; the reciprocal of a smaller extent may not be finite."""
 _TRIANGLE_COST = np.float32(0.7)
-"""Cost of a ray-triangle test where that of visiting a node (two boxes) is 1."""
+"""Cost of a ray-triangle test relative to visiting a node (two boxes)."""
 _SLACK = 1e-6
-"""Boxes and triangles are grown by this fraction of the scene's largest coordinate: about 16 roundings of float32."""
+"""Boxes and triangles are extended by this fraction of the largest coordinate: about 16 float32 roundings."""
 
 
 class BVH(NamedTuple):
-    """The tree of one mesh. Row 0 is the root, and always an interior node."""
+    """BVH of one mesh. Row 0 is the root, always an interior node."""
 
     nodes: np.ndarray
-    """f32 [M, 16]."""
+    """f32 [M, 16]: nodes."""
     triangles: np.ndarray
-    """f32 [F, 12], in leaf order."""
+    """f32 [F, 12]: triangles in leaf order."""
     order: np.ndarray
-    """i32 [F]: the mesh's face of each row of `triangles`."""
+    """i32 [F]: face of the mesh for each row of `triangles`."""
 
 
 NODE_WIDTH, TRIANGLE_WIDTH = 16, 12
-"""Float32 in a row."""
+"""Float32 per row."""
 CENTRE_XY, HALF_XY, CENTRE_HALF_Z, LINKS = np.int32(0), np.int32(4), np.int32(8), np.int32(12)
-"""Where the four groups of four begin in a node's row."""
+"""First columns of the four groups of four in a node's row."""
 
 
 @inline_function
 def read_node(row, nodes):
-    """A node as (centre x0 x1 y0 y1), (half x0 x1 y0 y1), (centre z0 z1, half z0 z1), link 0, link 1."""
+    """(centre x0 x1 y0 y1), (half x0 x1 y0 y1), (centre z0 z1, half z0 z1), link 0, link 1 of a node."""
     centre_xy, half_xy = load4(nodes, row, CENTRE_XY), load4(nodes, row, HALF_XY)
     z = load4(nodes, row, CENTRE_HALF_Z)
     bits0, bits1, _, _ = load4(nodes, row, LINKS)
@@ -65,26 +66,26 @@ def read_node(row, nodes):
 
 @inline_function
 def read_leaf(link):
-    """First triangle and number of triangles of a leaf's link, which is negative."""
+    """First triangle and number of triangles of a leaf, from its (negative) link."""
     leaf = ~link
     return leaf >> np.int32(2), np.int32((leaf & np.int32(3)) + np.int32(1))
 
 
 @inline_function
 def prefetch_child(link, nodes, triangles):
-    """Have the CPU begin to load what a link leads to: a node, or the first 128 bytes of a leaf's triangles.
+    """Prefetch the target of a link on the CPU: a node, or the first 128 bytes of a leaf's triangles.
 
-    Without a branch, which it would have to guess: of the array that the link does not lead to that is row 0.
+    Branch-free, to avoid mispredictions: it also prefetches row 0 of the other array.
     """
     row, first = max(link, np.int32(0)), max(~link, np.int32(0)) >> np.int32(2)
     prefetch(nodes, row, CENTRE_XY)
-    prefetch(nodes, row, LINKS)  # rows begin 16 bytes after a multiple of 64, as NumPy allocates
+    prefetch(nodes, row, LINKS)  # rows begin 16 bytes after a multiple of 64 in NumPy's allocations
     prefetch(triangles, first, PLANE)
     prefetch(triangles, np.int32(first + np.int32(1)), PLANE_U)
 
 
 def moved_nodes(nodes: np.ndarray, first_node: int, first_triangle: int) -> np.ndarray:
-    """A tree's nodes as they read where its rows begin at these rows of larger arrays."""
+    """A copy of a BVH's nodes with links for rows that begin at these rows of larger arrays."""
     nodes = nodes.copy()
     links = nodes.view(np.int32)[:, LINKS : LINKS + 2]
     links += np.where(links >= 0, first_node, -4 * first_triangle).astype(np.int32)
@@ -92,7 +93,7 @@ def moved_nodes(nodes: np.ndarray, first_node: int, first_triangle: int) -> np.n
 
 
 class _Scratch(NamedTuple):
-    """What a build works in."""
+    """Scratch memory of a build."""
 
     bins: np.ndarray
     """f32 [3, bins, 7]: box and number of triangles of each bin on each axis."""
@@ -101,15 +102,15 @@ class _Scratch(NamedTuple):
     right_cost: np.ndarray
     """f32 [bins]."""
     range: np.ndarray
-    """f32 [3, 3]: least and greatest centre on each axis, and bins per metre."""
+    """f32 [3, 3]: smallest centre, largest centre and bins per metre on each axis."""
 
 
 def build_bvh(mesh: TriangleMesh) -> BVH:
-    """Build the tree; single-threaded, about two seconds for a million triangles."""
+    """Build the BVH on one thread, about 2 s for a million triangles."""
     corners = mesh.vertices[mesh.faces]
     slack = _SLACK * max(float(np.abs(mesh.vertices[mesh.faces.ravel()]).max()), 1e-3)
     boxes = np.empty((len(corners), 6), np.float32)
-    a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]  # a reduction over three of them takes longer
+    a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]  # faster than a reduction over three corners
     np.minimum(np.minimum(a, b), c, out=boxes[:, :3])
     np.maximum(np.maximum(a, b), c, out=boxes[:, 3:])
     order = np.arange(len(corners), dtype=np.int32)
@@ -136,17 +137,17 @@ def _pack_triangles(corners, order, slack, triangles_out):
 
 @cpu_function
 def _build(slack, boxes_out, order_out, nodes_out, links_out):
-    """Fill the node rows in depth-first order, and sort boxes and order by leaf. Returns the number of rows."""
+    """Write nodes in depth-first order, and sort boxes and order by leaf. Returns the number of nodes."""
     count = len(order_out)
     scratch = _Scratch(
         np.empty((3, _MOST_BINS, 7), np.float32), np.empty((2, 6), np.float32), np.empty(_MOST_BINS, np.float32),
         np.empty((3, 3), np.float32),
     )  # fmt: skip
-    if count == 1:  # both children are the one leaf
+    if count == 1:  # both children are the same leaf
         _set_children(0, boxes_out, 0, 0, slack, nodes_out)
         links_out[0, 12] = links_out[0, 13] = ~np.int32(0)
         return 1
-    # Tasks: begin, end, interior levels that are left including this one, parent's row, side. One waits at each level.
+    # Tasks: begin, end, remaining interior levels including this one, parent's row, side. At most one per level waits.
     tasks = np.empty((MAX_LEVELS + 2, 5), np.int64)
     begin, end, levels = np.int64(0), np.int64(count), np.int64(MAX_LEVELS)
     parent, side, waiting, rows = np.int64(-1), 0, 0, np.int64(0)
@@ -208,20 +209,20 @@ def _union(row, begin, end, boxes, boxes_out):
 
 @lean_function
 def _area(row, boxes):
-    """Half the surface of a box."""
+    """Half the surface area of a box."""
     x, y, z = boxes[row, 3] - boxes[row, 0], boxes[row, 4] - boxes[row, 1], boxes[row, 5] - boxes[row, 2]
     return x * y + y * z + z * x
 
 
 @lean_function
 def _bin(i, axis, boxes, low, scale, num_bins):
-    """Bin of a triangle by twice its box's centre."""
+    """Bin of a triangle, from twice the centre of its box."""
     return min(num_bins - 1, int((boxes[i, axis] + boxes[i, axis + 3] - low) * scale))
 
 
 @lean_function
 def _split(begin, end, levels, must_split, scratch, boxes_out, order_out):
-    """Reorder [begin, end) around the best split and return where it is; -1 where a leaf is better."""
+    """Reorder [begin, end) around the best split and return its position; -1 if a leaf is better."""
     count = end - begin
     if count == 1 or levels == 0:
         return -1
@@ -249,7 +250,7 @@ def _split(begin, end, levels, must_split, scratch, boxes_out, order_out):
     if best_axis >= 0:
         least, per_metre = low[best_axis], scale[best_axis]
         middle = _partition(begin, end, best_axis, best_bin, least, per_metre, num_bins, boxes_out, order_out)
-    room = MAX_LEAF << min(levels - 1, 40)  # triangles that fit below each child
+    room = MAX_LEAF << min(levels - 1, 40)  # capacity of each child's subtree
     if middle == begin or middle == end or max(middle - begin, end - middle) > room:
         middle = (begin + end) // 2
         _select(begin, end, middle, widest, boxes_out, order_out)
@@ -258,7 +259,7 @@ def _split(begin, end, levels, must_split, scratch, boxes_out, order_out):
 
 @lean_function
 def _fill_bins(begin, end, boxes, low, scale, num_bins, bins_out):
-    """Bounds and number of triangles of each bin, on the three axes at once."""
+    """Bounds and number of triangles of each bin on all three axes."""
     for axis in range(3):
         for j in range(num_bins):
             _clear(j, bins_out[axis])
@@ -306,7 +307,7 @@ def _swap(i, j, boxes_out, order_out):
 
 @lean_function
 def _partition(begin, end, axis, first_right, low, scale, num_bins, boxes_out, order_out):
-    """Triangles of bins below `first_right` first. Returns where the others begin."""
+    """Move triangles of bins below `first_right` to the front. Returns the start of the others."""
     i, j = begin, end - 1
     while i <= j:
         if _bin(i, axis, boxes_out, low, scale, num_bins) < first_right:
@@ -319,7 +320,7 @@ def _partition(begin, end, axis, first_right, low, scale, num_bins, boxes_out, o
 
 @lean_function
 def _select(begin, end, middle, axis, boxes_out, order_out):
-    """Reorder so that no centre of [begin, middle) lies beyond one of [middle, end): Hoare's quickselect."""
+    """Reorder so that no centre in [begin, middle) exceeds one in [middle, end) (Hoare's quickselect)."""
     last = end - 1
     while begin < last:
         pivot = boxes_out[(begin + last) // 2, axis] + boxes_out[(begin + last) // 2, axis + 3]

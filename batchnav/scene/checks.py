@@ -1,6 +1,6 @@
-"""What has to hold of a mesh and its tree before kernels see them: they follow links and indices without looking.
+"""Validation of a mesh and its BVH before kernels use them, since kernels do not check links and indices.
 
-Whoever made them: a file's check sums say that it came whole, not that it is right.
+Files are validated too: a checksum proves that a file is complete, not that it is valid.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _FINE = -1
 
 
 def check_scene_arrays(mesh: TriangleMesh, bvh: BVH, name: str) -> None:
-    """MeshError naming `name` where a mesh and its tree, of the right types and widths, are not safe to traverse.
+    """Raise MeshError, with `name`, where a mesh and its BVH (of the right dtypes and widths) are invalid.
 
-    Vertices and boxes are finite, faces and `order` in range; the tree is one: every row but the root is the child of
-    exactly one row before it, no path has more than MAX_LEVELS rows, leaves lie within the triangles. Linear time
-    (measured: 3 ms for 100,000 triangles, beside the 10 ms that mapping them and their check sums take).
+    Valid means: vertices and boxes are finite; faces and `order` are in range; every node but the root is the child of
+    exactly one earlier node; no path has more than MAX_LEVELS nodes; leaves are within the triangles. Linear time: 3 ms
+    for 100,000 triangles, compared with 10 ms for mapping the file and its checksums.
     """
     for field, found, expected in (
         ("order", len(bvh.order), len(mesh.faces)), ("triangles", len(bvh.triangles), len(mesh.faces)),
@@ -39,11 +39,11 @@ def check_scene_arrays(mesh: TriangleMesh, bvh: BVH, name: str) -> None:
     if not len(mesh.faces) or not len(bvh.nodes):
         raise MeshError(f"{name}: found {len(mesh.faces)} faces and {len(bvh.nodes)} nodes, expected at least one")
     with np.errstate(invalid="ignore"):
-        # A sum is finite only where every number is; float64 has room for all that float32 holds.
+        # A sum is finite only if all numbers are; float64 sums of float32 do not overflow.
         sums = mesh.vertices.sum(dtype=np.float64), bvh.nodes[:, :12].sum(dtype=np.float64)
     for field, total in zip(("vertices", "nodes"), sums, strict=True):
         if not np.isfinite(total):
-            raise MeshError(f"{name}: {field}: found a number that is not finite")
+            raise MeshError(f"{name}: {field}: found a number that is not finite, expected finite numbers")
     links, scratch = bvh.nodes.view(np.int32)[:, 12:14], np.zeros(max(len(bvh.nodes), len(bvh.order)), np.int8)
     problem = _first_problem(len(mesh.vertices), mesh.faces, bvh.order, links, scratch)
     if problem != _FINE:
@@ -53,7 +53,7 @@ def check_scene_arrays(mesh: TriangleMesh, bvh: BVH, name: str) -> None:
 
 @cpu_function
 def _first_problem(num_vertices, faces, order, links, scratch):
-    """Index of what is wrong in _PROBLEMS; _FINE where nothing is. `scratch` i8, as many as rows or faces, zeros."""
+    """Index into _PROBLEMS, or _FINE. `scratch`: zeros i8, as many as nodes or faces."""
     for i in range(len(faces)):
         for k in range(3):
             if faces[i, k] < 0 or faces[i, k] >= num_vertices:
@@ -63,10 +63,10 @@ def _first_problem(num_vertices, faces, order, links, scratch):
             return _ORDER
         scratch[order[i]] = 1
     scratch[:] = 0
-    level = scratch  # of each row that an earlier row links to, the root's is 1
+    level = scratch  # level of each row that an earlier row links to; 1 for the root
     level[0] = 1
     for row in range(len(links)):
-        # Two ways to one row are a graph that takes 2^32 visits, and a row that none leads to has no place in a tree.
+        # A row with two parents could cause 2^32 visits; a row without a parent does not belong to a tree.
         if level[row] == 0:
             return _PARENT
         if level[row] > MAX_LEVELS:

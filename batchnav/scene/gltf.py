@@ -1,8 +1,8 @@
-"""glTF 2.0 in, triangles out: the scene graph applied, every primitive merged; materials only where asked for.
+"""glTF 2.0 files as triangles in the world frame, with all primitives merged and optionally with materials.
 
-Nothing in a file is trusted. Sizes are checked against the bytes that are there before anything is decoded, the scene
-graph is walked without recursion, and a file places at most MOST_TRIANGLES + its size in bytes triangles, and as many
-vertices, so that neither instances nor shared accessors make a small file ask for much memory.
+The reader trusts no value of a file. It checks sizes against the file before it decodes, traverses the scene graph
+without recursion, and limits triangles and vertices to MOST_TRIANGLES + the file size in bytes each, so that a small
+file with instances or shared accessors cannot exhaust memory.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ from batchnav.types import Surface
 
 MOST_TRIANGLES = 2**22
 _PLACING = 16
-"""Triangles that placing a mesh once more counts as, since it takes as long."""
+"""Cost of an instance of a mesh, in triangles."""
 _GLB_MAGIC, _JSON_CHUNK, _BINARY_CHUNK = 0x46546C67, 0x4E4F534A, 0x004E4942
 _MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
 _DRACO = "KHR_draco_mesh_compression"
 _INSTANCING = "EXT_mesh_gpu_instancing"
 _READ = {_DRACO, _INSTANCING, "KHR_mesh_quantization", *_MESHOPT}
-"""Extensions that change geometry and are read, or refused by name where they are used."""
+"""Extensions that change geometry; they are supported, or rejected by name where a file uses them."""
 _NO_GEOMETRY = re.compile(
     r"(KHR|EXT|MSFT|ADOBE|FB|GODOT|VRMC|AGI|MPEG)_(materials?|textures?|lights?|xmp|animation|audio|image)",
     re.IGNORECASE,
 )
-"""Extensions that leave geometry as it is."""
+"""Extensions that do not change geometry."""
 _COMPONENT = {5120: "i1", 5121: "u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 _WIDTH = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT2": 4, "MAT3": 9, "MAT4": 16}
 _WIDTHS = {"indices": (1,), "ROTATION": (4,), "TEXCOORD_0": (2,), "COLOR_0": (3, 4)}
-"""Columns of what is no vector of three."""
+"""Numbers of columns of attributes other than 3-vectors."""
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 
 
 def read_gltf(
     data: bytes, path: Path, appearance: AppearanceConfig | None = None
 ) -> tuple[np.ndarray, np.ndarray, Surface | None]:
-    """The triangles of a .glb or .gltf file in its world frame: f64 [V, 3], i64 [F, 3]; and with `appearance` surfaces.
+    """Vertices f64 [V, 3] and faces i64 [F, 3] of a .glb or .gltf file in its world frame; surface with `appearance`.
 
-    Raises MeshError where a size lies, an index leads nowhere, nodes are no forest, a buffer lies outside the file's
-    folder, or geometry is compressed in a way that cannot be decoded. Warns of what may change geometry and is not
-    read: extensions, skins, morph targets.
+    Raises MeshError where a size or an index is invalid, nodes do not form a forest, a buffer is outside the file's
+    folder, or the compression is not supported. Warns about unsupported features that may change geometry: extensions,
+    skins, morph targets.
     """
     try:
-        with np.errstate(all="ignore"):  # what is not finite is dropped later
+        with np.errstate(all="ignore"):  # non-finite triangles are dropped later
             images = None if appearance is None else Images(path, appearance)
             found = _Document(data, path, images).triangles()
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
@@ -70,7 +70,7 @@ def read_gltf(
 
 
 class _Document:
-    """One file: its JSON, and its buffers as they are asked for."""
+    """A glTF file: its JSON, and its buffers, loaded on demand."""
 
     def __init__(self, data: bytes, path: Path, images: Images | None):
         self.path, self.limit = path, MOST_TRIANGLES + len(data)
@@ -92,7 +92,7 @@ class _Document:
     def _list(self, name: str) -> list:
         value = self.tree.get(name, [])
         if not isinstance(value, list):
-            raise TypeError(f"{name} is no list")
+            raise TypeError(f"{name} is not a list")
         return value
 
     def triangles(self) -> tuple[np.ndarray, np.ndarray, Surface | None]:
@@ -103,7 +103,7 @@ class _Document:
             total += len(triangles) + _PLACING
             if max(total, count + len(points)) > self.limit:
                 raise MeshError(f"places more than {self.limit} triangles or vertices, the most for its size")
-            if np.linalg.det(matrix[:3, :3]) < 0:  # a mirrored part keeps its front outside
+            if np.linalg.det(matrix[:3, :3]) < 0:  # reverse corners of mirrored parts, to keep the front outside
                 triangles, look = triangles[:, ::-1], look and look.turned()
             vertices.append(points @ matrix[:3, :3].T + matrix[:3, 3])
             faces.append(triangles + count)
@@ -119,7 +119,7 @@ class _Document:
         return np.concatenate(vertices), np.concatenate(faces), surface
 
     def _placed(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Every mesh in the scene with its f64 [4, 4] to the world, parents before children."""
+        """Each mesh in the scene with its transform f64 [4, 4] to the world, parents before children."""
         nodes, scenes = self._list("nodes"), self._list("scenes")
         children = [[_index(child, nodes) for child in node.get("children", [])] for node in nodes]
         _check_forest(children)
@@ -143,7 +143,7 @@ class _Document:
             yield from ((mesh, world @ place) for place in (self._instances(instances) if instances else [np.eye(4)]))
 
     def _instances(self, extension: dict) -> Iterator[np.ndarray]:
-        """f64 [4, 4] of each instance of a node's mesh."""
+        """Transform f64 [4, 4] of each instance of a node's mesh."""
         names = {"TRANSLATION": "translation", "ROTATION": "rotation", "SCALE": "scale"}
         columns = {
             names[key]: self.accessor(value, key) for key, value in extension["attributes"].items() if key in names
@@ -154,7 +154,7 @@ class _Document:
             yield _matrix(dict(zip(columns, row, strict=True)))
 
     def _mesh(self, number: int) -> tuple[np.ndarray, np.ndarray, Corners | None]:
-        """Vertices f64 [V, 3], faces i64 [F, 3] and their corners' looks of a mesh's primitives, read once."""
+        """Vertices f64 [V, 3], faces i64 [F, 3] and appearance of a mesh's primitives, cached."""
         if number not in self.meshes:
             vertices, faces, count = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0
             looks: list[Corners] = []
@@ -177,17 +177,17 @@ class _Document:
         return self.meshes[number]
 
     def _primitive(self, primitive: dict) -> tuple[np.ndarray, np.ndarray, Any]:
-        """Vertices, faces, and what a decoder made of the rest, where one was needed."""
+        """Vertices, faces, and the decoded Draco primitive, if any."""
         draco = primitive.get("extensions", {}).get(_DRACO)
         if draco is not None:
             if importlib.util.find_spec("DracoPy") is None:
                 raise MeshError(
-                    f"is compressed with {_DRACO}, which needs the package DracoPy; or save it uncompressed"
+                    f"is compressed with {_DRACO}, which needs the package DracoPy; install it, or save uncompressed"
                 )
             try:
                 decoded = importlib.import_module("DracoPy").decode(bytes(self.view(draco["bufferView"])))
-            except Exception as error:  # the decoder's own
-                raise MeshError(f"holds {_DRACO} that cannot be decoded ({error})") from error
+            except Exception as error:  # any exception of the decoder
+                raise MeshError(f"has {_DRACO} data that cannot be decoded ({error})") from error
             return np.asarray(decoded.points, np.float64), np.asarray(decoded.faces, np.int64), decoded
         points = self.accessor(primitive["attributes"]["POSITION"], "POSITION")
         order = np.arange(len(points))
@@ -196,12 +196,10 @@ class _Document:
         return points, _faces(order, primitive.get("mode", _TRIANGLES)), None
 
     def accessor(self, number: Any, name: str) -> np.ndarray:
-        """An accessor's values, f64 [count, width]; `name` is what errors call it."""
+        """Values f64 [count, width] of an accessor; errors contain `name`."""
         accessor = self.accessors[_index(number, self.accessors)]
         if "sparse" in accessor or "bufferView" not in accessor:
-            raise MeshError(
-                f"stores {name} in a sparse or empty accessor, expected one that is whole and in a buffer view"
-            )
+            raise MeshError(f"stores {name} in a sparse or empty accessor, expected a dense accessor in a buffer view")
         kind, width = np.dtype(_COMPONENT[accessor["componentType"]]), _WIDTH[accessor["type"]]
         if width not in _WIDTHS.get(name, (3,)):
             raise MeshError(f"stores {name} as {accessor['type']}")
@@ -222,7 +220,7 @@ class _Document:
         return values
 
     def view(self, number: Any) -> memoryview:
-        """The bytes of a buffer view."""
+        """Bytes of a buffer view."""
         view = self.views[_index(number, self.views)]
         buffer = self._buffer(_index(view.get("buffer", 0), self._list("buffers")))
         begin, length = _size(view.get("byteOffset", 0)), _size(view["byteLength"])
@@ -231,7 +229,7 @@ class _Document:
         return memoryview(buffer)[begin : begin + length]
 
     def _buffer(self, number: int) -> bytes:
-        """A buffer: the GLB's binary chunk, a data URI, or a file beside this one or below."""
+        """Bytes of a buffer: the GLB's binary chunk, a data URI, or a file in the same folder or below."""
         if number not in self.buffers:
             uri = self.tree["buffers"][number].get("uri")
             if uri is None:
@@ -255,7 +253,7 @@ class _Document:
 def _look(
     document: _Document, materials: GltfMaterials, primitive: dict, faces: np.ndarray, num_points: int, decoded: Any
 ) -> Corners:
-    """Material, UVs and colours of a primitive's triangles; columns that cannot be used are left out, and noted."""
+    """Material, UVs and colours of a primitive's triangles; invalid attributes are skipped and noted."""
     row, matrix = materials.look(primitive.get("material"))
     found: dict[str, np.ndarray | None] = {"TEXCOORD_0": None, "COLOR_0": None}
     for name, kept in zip(found, ("tex_coord", "colors"), strict=True):
@@ -279,7 +277,7 @@ def _look(
 
 
 def _chunks(data: bytes) -> tuple[dict, bytes | None]:
-    """JSON and binary chunk of a GLB file."""
+    """JSON chunk and binary chunk of a GLB file."""
     if len(data) < 20:
         raise MeshError(f"is truncated: {len(data)} bytes, expected a GLB header of 20")
     magic, version, length, json_length, kind = struct.unpack_from("<5I", data)
@@ -302,14 +300,14 @@ def _parse(text: bytes) -> dict:
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise MeshError(f"holds no valid JSON ({error})") from error
+        raise MeshError(f"has invalid JSON ({error})") from error
     if not isinstance(tree, dict):
-        raise MeshError(f"holds JSON of type {type(tree).__name__}, expected an object")
+        raise MeshError(f"has JSON of type {type(tree).__name__}, expected an object")
     return tree
 
 
 def _size(value: Any) -> int:
-    """A count of bytes or elements."""
+    """A valid count of bytes or elements."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
         raise ValueError(f"found {str(value)[:20]}, expected a whole number")
     return value
@@ -322,7 +320,7 @@ def _index(value: Any, rows: list) -> int:
 
 
 def _check_forest(children: list[list[int]]) -> None:
-    """A node has one parent, and none is its own ancestor, so that walking the scene graph ends."""
+    """Check that each node has one parent and no node is its own ancestor, so that traversals end."""
     parents = [0] * len(children)
     for row in children:
         for child in row:
@@ -330,7 +328,7 @@ def _check_forest(children: list[list[int]]) -> None:
             if parents[child] > 1:
                 raise MeshError(f"node {child} has two parents in the scene graph")
     reached = [i for i, number in enumerate(parents) if number == 0]
-    for node in reached:  # grows as it is walked
+    for node in reached:  # grows during the loop
         reached += children[node]
     if len(reached) < len(children):
         node = min(set(range(len(children))) - set(reached))
@@ -338,7 +336,7 @@ def _check_forest(children: list[list[int]]) -> None:
 
 
 def _matrix(node: dict) -> np.ndarray:
-    """f64 [4, 4] of a node's matrix, or of its scale, rotation (x, y, z, w) and translation."""
+    """Transform f64 [4, 4] of a node, from its matrix, or its scale, rotation (x, y, z, w) and translation."""
     if "matrix" in node:
         return np.array(node["matrix"], np.float64).reshape(4, 4).T
     matrix = np.eye(4)
@@ -357,12 +355,12 @@ def _matrix(node: dict) -> np.ndarray:
 
 
 def _faces(order: np.ndarray, mode: int) -> np.ndarray:
-    """Faces i64 [F, 3] of a list, strip or fan of vertices i64 [n]."""
+    """Faces i64 [F, 3] of a triangle list, strip or fan with vertices i64 [n]."""
     if mode == _TRIANGLES:
         return order[: len(order) // 3 * 3].reshape(-1, 3)
     number = max(len(order) - 2, 0)
     first = np.arange(number)
-    if mode == _STRIP:  # every other triangle is turned round
+    if mode == _STRIP:  # every second triangle is reversed
         odd = first % 2
         return np.stack([order[first], order[first + 1 + odd], order[first + 2 - odd]], axis=1)
     if mode == _FAN:

@@ -1,8 +1,8 @@
-"""A glTF file's materials: base colour factor and texture, with the texture's sampler and transform.
+"""Materials of glTF files: base colour factor and texture, with the texture's sampler and transform.
 
-As habitat-sim draws stages without lights: no other texture, no second set of UVs, no alpha; factors and vertex colours
-multiply the texture's bytes as they are. What cannot be used is left out with a warning: of a texture, that leaves the
-material's factor.
+As in habitat-sim's unlit rendering there are no other textures, no second UV set and no alpha; factors and vertex
+colours multiply the texture's bytes without gamma correction. Invalid parts are skipped with a warning: without its
+texture a material keeps its factor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from batchnav.types import Material, Texture
 _SPECULAR = "KHR_materials_pbrSpecularGlossiness"
 _TRANSFORM = "KHR_texture_transform"
 _SOURCES = ("EXT_texture_webp", "KHR_texture_basisu")
-"""Extensions that name another image, which is read instead of the plain one."""
+"""Extensions with an alternative image, which takes precedence."""
 _WRAP = {10497: "repeat", 33648: "mirror", 33071: "clamp"}
 _MAGNIFY = {9728: "nearest", 9729: "linear"}
 _MINIFY = {
@@ -34,15 +34,15 @@ _BROKEN = (KeyError, IndexError, TypeError, AttributeError, ValueError, Overflow
 
 
 class Look(NamedTuple):
-    """A material's row, and how UVs become places in its texture."""
+    """Row of a material, and transform of its UVs."""
 
     row: int
     uv_matrix: np.ndarray | None = None
-    """f64 [2, 3]: of (u, v, 1); None: as they are."""
+    """f64 [2, 3], applied to (u, v, 1); None: identity."""
 
 
 class GltfMaterials:
-    """The materials that primitives use, each read once. `document` is a `gltf.Document`."""
+    """Materials of primitives, each read once. `document`: a `gltf._Document`."""
 
     def __init__(self, document, images: Images):
         self._document, self._images = document, images
@@ -52,11 +52,11 @@ class GltfMaterials:
         self.textures: list[Texture] = []
 
     def note(self, problem: str) -> None:
-        """Keep what is to be said of the file."""
+        """Record a problem for the warning about the file."""
         self._images.note(problem)
 
     def look(self, number: Any) -> Look:
-        """That of a primitive's material; None: it names none, and is white."""
+        """Look of a primitive's material; None: the primitive has no material and is white."""
         key = number if number is None or isinstance(number, int) else str(number)
         if key not in self._looks:
             material, matrix = PLAIN, None
@@ -95,7 +95,7 @@ class GltfMaterials:
         return (plain, None) if texture is None else (plain._replace(texture=texture), matrix)
 
     def _texture(self, number: Any) -> int | None:
-        """The row of a texture; None where its image cannot be used."""
+        """Row of a texture; None if its image is invalid."""
         if number in self._textures:
             return self._textures[number]
         entry = _row(self._document.tree.get("textures", []), number)
@@ -108,7 +108,7 @@ class GltfMaterials:
             raise MeshError(f"found {named}, expected an image that can be read")
         pixels = self._images.read(source, f"image {source}", lambda: self._bytes(source))
         if pixels is None and source != entry.get("source") and "source" in entry:
-            source = entry["source"]  # what a reader without the extension is to take
+            source = entry["source"]  # fallback for readers without the extension
             pixels = self._images.read(source, f"image {source}", lambda: self._bytes(source))
         if pixels is None:
             return None
@@ -120,7 +120,7 @@ class GltfMaterials:
         return self._textures[number]
 
     def _bytes(self, number: Any) -> bytes:
-        """An image's file. What it says of its type is not believed."""
+        """Content of an image file; its declared type is ignored."""
         try:
             image = _row(self._document.tree.get("images", []), number)
             if "bufferView" in image:
@@ -134,7 +134,7 @@ class GltfMaterials:
 
 
 def _uv_matrix(transform: dict | None) -> np.ndarray | None:
-    """KHR_texture_transform: scaled, turned, then moved."""
+    """Matrix of a KHR_texture_transform: scale, rotation, then translation."""
     if transform is None:
         return None
     angle = float(transform.get("rotation", 0.0))
@@ -147,7 +147,7 @@ def _uv_matrix(transform: dict | None) -> np.ndarray | None:
 
 
 def _known(names: dict[int, str], sampler: dict, field: str, default: int) -> str:
-    """A sampler's setting; the default for what glTF does not know."""
+    """Setting of a sampler; the default for values unknown to glTF."""
     value = sampler.get(field, default)
     return names.get(value if isinstance(value, int) else default, names[default])
 

@@ -1,4 +1,4 @@
-"""Image files as textures: whatever they hold becomes RGBA bytes as OpenGL would show them, without colour profiles."""
+"""Image files as RGBA textures of bytes, without colour profiles, as in OpenGL."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from batchnav.scene.textures import halved
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TGA", "TIFF", "WEBP")
 MOST_PIXELS = 2**28
-"""Of an image file: 16,384 x 16,384. A small file may claim any size."""
+"""Largest number of pixels of an image file (16,384 x 16,384), since a small file may claim any size."""
 _DEEP = {"F": 1.0} | dict.fromkeys(("I", "I;16", "I;16B", "I;16L", "I;16N"), 65535.0)
-"""White in grey of floats and of 16 bits, by Pillow's names; "I" may hold 32 bits."""
+"""White value of float and 16-bit greyscale modes of Pillow; mode "I" may have 32 bits."""
 _KTX2 = b"\xabKTX 20\xbb\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
 class AppearanceConfig:
-    """What is kept of what surfaces look like."""
+    """Settings for reading the appearance of surfaces."""
 
     largest_texture: int = 4096
-    """Texels along a texture's longer side: larger ones are read at a half, a quarter ... of their size."""
+    """Largest side of a texture, texels; larger textures are halved repeatedly."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -39,7 +39,7 @@ class AppearanceConfig:
 
 
 class Images:
-    """The images of one mesh file, each decoded once; what is wrong with them is collected, and said once by `warn`."""
+    """Images of one mesh file, each decoded once. Collects problems, which `warn` reports together."""
 
     def __init__(self, path: Path, config: AppearanceConfig):
         self.path, self._largest = path, config.largest_texture
@@ -48,7 +48,7 @@ class Images:
         self._shrunk: list[str] = []
 
     def read(self, key: Hashable, name: str, load: Callable[[], bytes]) -> np.ndarray | None:
-        """RGBA u8 [h, w, 4] of the image that `load` gives the bytes of; None, and a note, where there is none."""
+        """RGBA u8 [h, w, 4] of an image whose bytes `load` returns; None, with a note, if it is invalid."""
         if key not in self._found:
             self._found[key] = None
             try:
@@ -58,27 +58,27 @@ class Images:
         return self._found[key]
 
     def beside(self, name: str) -> bytes:
-        """A file in the mesh file's folder or below. MeshError for any other."""
+        """Content of a file in the mesh file's folder or below. MeshError for any other file."""
         folder = self.path.parent.resolve()
         try:
             file = (folder / name).resolve()
         except (ValueError, OSError) as error:
-            raise MeshError(f"is no file's name ({error})") from error
+            raise MeshError(f"is not a file name ({error})") from error
         if not file.is_relative_to(folder):
             raise MeshError("lies outside the mesh file's folder, expected a file in it or below")
         return read_regular(file, MeshError)
 
     def note(self, problem: str) -> None:
-        """Keep what is to be said."""
+        """Record a problem for `warn`."""
         self._problems[problem] = None
 
     def warn(self) -> None:
-        """Say what was noted."""
+        """Issue warnings for the recorded problems."""
         if self._problems:
-            warnings.warn(f"{self.path}: some surfaces are drawn without what cannot be read: "
+            warnings.warn(f"{self.path}: some parts of the appearance cannot be read and are ignored: "
                           f"{_few(list(self._problems))}", stacklevel=2)  # fmt: skip
         if self._shrunk:
-            warnings.warn(f"{self.path}: textures larger than largest_texture {self._largest} are read smaller: "
+            warnings.warn(f"{self.path}: textures larger than largest_texture {self._largest} are reduced: "
                           f"{_few(self._shrunk)}", stacklevel=2)  # fmt: skip
 
     def _decoded(self, name: str, data: bytes) -> np.ndarray:
@@ -88,18 +88,18 @@ class Images:
         try:
             if max(image.size) > self._largest:
                 self._shrunk.append(f"{name} of {image.width} x {image.height}")
-                image.draft(None, (self._largest, self._largest))  # a JPEG is decoded at an eighth of its size or more
+                image.draft(None, (self._largest, self._largest))  # decodes a JPEG at a reduced size
             pixels = rgba(image)
             while max(pixels.shape[:2]) > self._largest:
                 pixels = halved(pixels)
             return pixels
         except (MemoryError, MeshError):
             raise
-        except Exception as error:  # whatever a broken file makes a decoder stumble over
+        except Exception as error:  # any exception of the decoder on an invalid file
             raise MeshError(f"cannot be decoded ({type(error).__name__}: {error})") from error
 
     def _transcoded(self, name: str, data: bytes) -> np.ndarray:
-        """A KTX 2 file of Basis Universal (KHR_texture_basisu): its largest level that is not too large."""
+        """Largest permitted mip level of a KTX 2 file of Basis Universal (KHR_texture_basisu)."""
         if importlib.util.find_spec("opengl_basisu") is None:
             raise MeshError("is a KTX 2 file (KHR_texture_basisu), which needs the package opengl_basisu")
         try:
@@ -113,7 +113,7 @@ class Images:
             pixels = texture.transcode("rgba8", level).data
         except MemoryError:
             raise
-        except Exception as error:  # the decoder's own, also for a size that the file does not hold
+        except Exception as error:  # any exception of the decoder, also for a wrong size
             raise MeshError(f"cannot be decoded ({type(error).__name__}: {error})") from error
         while max(pixels.shape[:2]) > self._largest:
             pixels = halved(pixels)
@@ -121,17 +121,19 @@ class Images:
 
 
 def open_image(data: bytes) -> Image.Image:
-    """An image file, not yet decoded. MeshError where it is none of FORMATS, or larger than MOST_PIXELS."""
+    """Open an image file without decoding it. MeshError where it is not of FORMATS or larger than MOST_PIXELS."""
     limit = Image.MAX_IMAGE_PIXELS
     try:
-        Image.MAX_IMAGE_PIXELS = None  # the limit below is our own
+        Image.MAX_IMAGE_PIXELS = None  # replaced by the limit below
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             image = Image.open(io.BytesIO(data), formats=FORMATS)
     except MemoryError:
         raise
     except Exception as error:
-        raise MeshError(f"is no image of {', '.join(FORMATS)} ({len(data)} bytes, {type(error).__name__})") from error
+        raise MeshError(
+            f"is not an image of {', '.join(FORMATS)} ({len(data)} bytes, {type(error).__name__})"
+        ) from error
     finally:
         Image.MAX_IMAGE_PIXELS = limit
     if not 0 < image.width * image.height <= MOST_PIXELS:
@@ -140,14 +142,14 @@ def open_image(data: bytes) -> Image.Image:
 
 
 def rgba(image: Image.Image) -> np.ndarray:
-    """Decoded, u8 [h, w, 4], rounded; grey in all three channels.
+    """Decode an image to RGBA u8 [h, w, 4]; greyscale values are copied to all three channels.
 
-    MeshError where grey of more than 8 bits is not within 0 and 1 of floats, 0 and 65535 of integers.
+    MeshError where greyscale values of more than 8 bits are outside 0 to 1 (floats) or 0 to 65535 (integers).
     """
     if image.mode in _DEEP:
         values, white = np.asarray(image, np.float64), _DEEP[image.mode]
         if not (values.min() >= 0.0 and values.max() <= white):  # nor NaN
-            raise MeshError(f"holds grey of {values.min():g} to {values.max():g}, expected 0 to {white:g}")
+            raise MeshError(f"has grey values from {values.min():g} to {values.max():g}, expected 0 to {white:g}")
         image = Image.fromarray((values * (255.0 / white) + 0.5).astype(np.uint8))
     return np.array(image.convert("RGBA"), np.uint8)
 

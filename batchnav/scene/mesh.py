@@ -1,6 +1,6 @@
-"""Mesh files in, triangles out: +Y up, metres, scene graph applied, every geometry merged, with its surface or without.
+"""Mesh files as one TriangleMesh: +Y up, metres, scene graph applied, geometries merged, optionally with surfaces.
 
-Time is linear in a file's size. So is memory, but for 4 million triangles that instances in glTF may make of any file.
+Time and memory are linear in the file size, plus up to 4 million triangles from instances in glTF files.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from batchnav.types import Surface, TriangleMesh
 
 SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off")
 _FLAT = 1e-7
-"""A triangle lower than this fraction of its longest edge is degenerate: float32 cannot tell it from a line."""
+"""A triangle whose height is below this fraction of its longest edge is degenerate in float32."""
 _AT_A_TIME = 2**18
-"""Triangles that are looked at together, so that a large mesh needs little more memory than it takes itself."""
+"""Number of triangles per chunk, to limit temporary memory."""
 
 
 def load_mesh(
@@ -36,13 +36,16 @@ def load_mesh(
 ) -> TriangleMesh:
     """Read a .glb, .gltf, .obj, .ply, .stl or .off file as one TriangleMesh.
 
-    `up` is the file's up axis: "z" turns (x, y, z) into (x, z, -y); "auto" is "y", what glTF prescribes.
-    `appearance`: read what surfaces look like, too, with these settings, but for .stl and .off files; without it no
-    image is decoded. What of it cannot be used is left out with a warning: a texture that is broken leaves its
-    material's colour. As in habitat-sim, nothing is transparent, and glTF's textures are placed by TEXCOORD_0 alone.
-    UVs that are not finite, or beyond 1e5, are (0, 0).
-    Degenerate and non-finite triangles are left out and counted in `num_dropped`. MeshError names the file and what is
-    wrong: absent, truncated, compressed in a way that cannot be decoded, indices out of range, empty.
+    Args:
+        path: file.
+        up: up axis of the file: "z" maps (x, y, z) to (x, z, -y); "auto" is "y", as glTF prescribes.
+        appearance: read surfaces (materials, textures, colours) too, with these settings; ignored for .stl and .off.
+            False: no image is decoded. Invalid parts are skipped with a warning: without its texture a material keeps
+            its colour. As in habitat-sim, surfaces are opaque and glTF textures use TEXCOORD_0 only. UVs that are not
+            finite, or beyond 1e5, become (0, 0).
+
+    Degenerate and non-finite triangles are dropped and counted in `num_dropped`. MeshError names the file and the
+    problem: missing, truncated, unknown compression, indices out of range, empty.
     """
     path = as_path(path)
     if up not in ("auto", "y", "z"):
@@ -68,7 +71,7 @@ def load_mesh(
 
 
 def appearance_config(appearance: AppearanceConfig | bool) -> AppearanceConfig | None:
-    """The settings that an argument `appearance` means; None: what surfaces look like is not read."""
+    """Settings of an argument `appearance`; None: surfaces are not read."""
     if isinstance(appearance, bool):
         return AppearanceConfig() if appearance else None
     if not isinstance(appearance, AppearanceConfig):
@@ -78,7 +81,7 @@ def appearance_config(appearance: AppearanceConfig | bool) -> AppearanceConfig |
 
 
 def check_mesh(mesh: TriangleMesh, name: str) -> TriangleMesh:
-    """The mesh as f32 [V, 3] and i32 [F, 3] without unusable triangles. MeshError naming `name` where none are left."""
+    """The mesh as f32 [V, 3] and i32 [F, 3] without degenerate triangles. MeshError, with `name`, if none is left."""
     vertices, faces = np.asarray(mesh.vertices), np.asarray(mesh.faces)
     if vertices.ndim != 2 or vertices.shape[1] != 3 or faces.ndim != 2 or faces.shape[1] != 3:
         raise MeshError(
@@ -99,18 +102,18 @@ def check_mesh(mesh: TriangleMesh, name: str) -> TriangleMesh:
     num_dropped = int(mesh.num_dropped) + int(np.count_nonzero(~good))
     if not good.any():
         raise MeshError(f"{name}: all {len(faces)} triangles are degenerate or not finite")
-    vertices = np.where(np.isfinite(vertices), vertices, np.float32(0.0))  # none of these is used any more
+    vertices = np.where(np.isfinite(vertices), vertices, np.float32(0.0))  # unused vertices
     surface = mesh.surface and faces_of(check_surface(mesh.surface, len(faces), name), good)
     return TriangleMesh(vertices, np.ascontiguousarray(faces[good], np.int32), num_dropped, surface)
 
 
 def save_mesh(mesh: TriangleMesh, path: str | Path) -> None:
-    """Write a .glb or .ply file (geometry only); the file appears whole or not at all."""
+    """Write a .glb or .ply file (geometry only) atomically."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in (".glb", ".ply"):
         raise MeshError(f"{path}: found suffix {suffix!r}, expected .glb or .ply")
-    import trimesh  # a second of every process that makes houses, which need none of it
+    import trimesh  # takes a second; processes that make houses do not need it
 
     plain = trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
     data: Any = trimesh.Scene(plain).export(file_type="glb") if suffix == ".glb" else plain.export(file_type="ply")
@@ -121,7 +124,7 @@ def save_mesh(mesh: TriangleMesh, path: str | Path) -> None:
 def _read(
     data: bytes, path: Path, appearance: AppearanceConfig | None
 ) -> tuple[np.ndarray, np.ndarray, Surface | None]:
-    """Vertices f64 [V, 3], faces i64 [F, 3] and, with `appearance`, their surface as a file has them."""
+    """Vertices f64 [V, 3], faces i64 [F, 3] and, with `appearance`, the surface of a file."""
     suffix = path.suffix.lower()
     if suffix in (".glb", ".gltf"):
         return read_gltf(data, path, appearance)
@@ -146,7 +149,7 @@ def _read_stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     logger = logging.getLogger("trimesh")
     level = logger.level
     try:
-        logger.setLevel(logging.CRITICAL)  # what it logs is raised below, with the file's name
+        logger.setLevel(logging.CRITICAL)  # its messages are raised below, with the file's name
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scene = trimesh.load_scene(io.BytesIO(data), file_type="stl", process=False)
@@ -158,20 +161,20 @@ def _read_stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:
         return np.concatenate(vertices), np.concatenate(faces)
     except MemoryError:
         raise
-    except Exception as error:  # whatever a broken file makes a parser stumble over
+    except Exception as error:  # any exception of the parser on an invalid file
         raise MeshError(f"cannot be read as STL ({type(error).__name__}: {error})") from error
     finally:
         logger.setLevel(level)
 
 
 def _usable(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """bool [F]: finite triangles that have an area."""
+    """bool [F]: True for finite triangles that are not degenerate."""
     good = np.empty(len(faces), bool)
     for begin in range(0, len(faces), _AT_A_TIME):
         some = faces[begin : begin + _AT_A_TIME]
         a, b, c = (vertices[some[:, i]].astype(np.float64) for i in range(3))
         with np.errstate(invalid="ignore", over="ignore"):
-            area = np.linalg.norm(np.cross(b - a, c - a), axis=1)  # twice the triangle's
+            area = np.linalg.norm(np.cross(b - a, c - a), axis=1)  # twice the area of the triangle
             longest = np.maximum(np.maximum(((b - a) ** 2).sum(1), ((c - a) ** 2).sum(1)), ((c - b) ** 2).sum(1))
             good[begin : begin + _AT_A_TIME] = np.isfinite(area) & (area > _FLAT * longest)
     return good

@@ -1,4 +1,4 @@
-"""OBJ files with their MTL materials, in a time and memory linear in the file; `text_mesh` reads the geometry alone."""
+"""OBJ files with MTL materials; time and memory are linear in the file size. `text_mesh.py` reads geometry only."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from batchnav.types import Material, Surface, Texture
 _OPTIONS = {"-o": 3, "-s": 3, "-t": 3, "-mm": 2} | dict.fromkeys(
     ("-blendu", "-blendv", "-bm", "-boost", "-cc", "-clamp", "-imfchan", "-texres", "-type"), 1
 )
-"""A texture's options and their values; of the first three some may be missing."""
+"""Options of a texture and their largest numbers of values; fixed for options with one value."""
 _NUMBERS = ("v", "vt", "f")
-"""Lines of numbers, which comments may follow."""
+"""Keywords of lines with numbers, which comments may follow."""
 _AS_THEY_ARE = ((1.0, 1.0), (0.0, 0.0))
-"""A scale and an offset of UVs that change nothing."""
+"""Scale and offset of UVs: the identity."""
 _MOST_WORDS = 8
-"""In the name of one library of several."""
+"""Largest number of words in the name of a library."""
 
 
 def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarray, Surface | None]:
-    """As `text_mesh.read_obj`, with what surfaces look like: MTL's Kd times map_Kd, times the vertices' own colours.
+    """Vertices and faces as `text_mesh.read_obj`, and the surface: MTL's Kd times map_Kd times vertex colours.
 
-    The picture's bottom left is UV (0, 0), after UVs are multiplied by map_Kd's `-s` and moved by its `-o`. What of it
-    is broken is left out, and noted with `images`.
+    UVs are scaled by map_Kd's `-s` and shifted by its `-o`; UV (0, 0) is the bottom left of the image. Invalid parts
+    are skipped and noted with `images`.
     """
-    book = _Book(images)
+    library = _Materials(images)
     points, corners, counts = array.array("d"), array.array("q"), array.array("q")
     colors, places, place_of, material_of = array.array("d"), array.array("d"), array.array("q"), array.array("q")
-    material = book.row("")
+    material = library.row("")
     for number, line in enumerate(_lines(data), 1):
         try:
             word, *rest = line.split() or ("",)
-            if "#" in line and word in _NUMBERS:  # materials and files may have it in their names
+            if "#" in line and word in _NUMBERS:  # names of materials and files may contain "#"
                 rest = line.partition("#")[0].split()[1:]
             if word == "v":
                 points.extend(map(float, rest[:3]))
@@ -60,22 +60,22 @@ def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarra
             elif word == "vt":
                 places.extend((*map(float, rest[:2]), 0.0)[:2])
             elif word == "usemtl":
-                material = book.row(line.split(None, 1)[1].strip() if rest else "")
+                material = library.row(line.split(None, 1)[1].strip() if rest else "")
             elif word == "mtllib":
-                book.open(line.split(None, 1)[1].strip() if rest else "")
+                library.open(line.split(None, 1)[1].strip() if rest else "")
         except (ValueError, OverflowError) as error:
             raise MeshError(f"line {number}: {error}, expected OBJ") from error
     vertices, used, triangles, polygon = _by_corner(points, corners, counts)
     color = fractions(np.frombuffer(colors, np.float64).reshape(-1, 3), images.note)
     look = corners_of(np.frombuffer(corners, np.int64)[triangles], 0, None, None if (color >= 1.0).all() else color)
     row = np.frombuffer(material_of, np.int64)[polygon]
-    uv = _uvs(places, np.frombuffer(place_of, np.int64)[triangles], book.placing()[row])
+    uv = _uvs(places, np.frombuffer(place_of, np.int64)[triangles], library.placing()[row])
     look = look._replace(material=row.astype(np.int32), uv=uv)
-    return vertices, used, surface_of([look], book.materials(), book.textures)
+    return vertices, used, surface_of([look], library.materials(), library.textures)
 
 
 def _by_corner(points, corners, counts):
-    """The mesh of `polygon_mesh`, its triangles' corners i64 [F, 3] as the file numbers them, and their polygons."""
+    """Mesh of `polygon_mesh`, corners i64 [F, 3] of its triangles in the file's numbering, and their polygons."""
     vertices, faces = polygon_mesh(points, corners, counts)  # checks the indices
     corner, count = np.frombuffer(corners, np.int64), np.frombuffer(counts, np.int64)
     with np.errstate(all="ignore"):
@@ -84,44 +84,44 @@ def _by_corner(points, corners, counts):
 
 
 def _uvs(places, rows: np.ndarray, placing: np.ndarray) -> np.ndarray | None:
-    """UVs f32 [F, 3, 2] by rows i64 [F, 3] of `places`, placed by f64 [F, 2, 2]; None where the file has none."""
+    """UVs f32 [F, 3, 2] from rows i64 [F, 3] of `places` with scale and offset f64 [F, 2, 2]; None without UVs."""
     uv = np.frombuffer(places, np.float64).reshape(-1, 2)
     if not len(uv):
         return None
-    rows = np.where((rows >= 0) & (rows < len(uv)), rows, len(uv))  # a corner without UVs is at (0, 0)
-    with np.errstate(all="ignore"):  # what is not finite becomes (0, 0) later
+    rows = np.where((rows >= 0) & (rows < len(uv)), rows, len(uv))  # corners without UVs are at (0, 0)
+    with np.errstate(all="ignore"):  # non-finite UVs become (0, 0) later
         placed = np.concatenate([uv, [(0.0, 1.0)]])[rows] * placing[:, None, 0] + placing[:, None, 1]
         return (placed * (1.0, -1.0) + (0.0, 1.0)).astype(np.float32)
 
 
-class _Book:
-    """The materials of an OBJ file's libraries, by the names that faces use."""
+class _Materials:
+    """Materials of an OBJ file's libraries, by name."""
 
     def __init__(self, images: Images):
         self._images, self._known = images, {"": PLAIN}
         self._rows: dict[str, int] = {}
         self._placing: dict[str, np.ndarray] = {}
-        self._named = False  # any library
+        self._has_library = False
         self.textures: list[Texture] = []
 
     def row(self, name: str) -> int:
-        """The row of a material."""
+        """Row of a material."""
         return self._rows.setdefault(name, len(self._rows))
 
     def materials(self) -> list[Material]:
-        """Those that faces use, white where no library has them."""
+        """Materials that faces use; white if no library defines them."""
         for name in self._rows:
-            if self._named and name not in self._known:
+            if self._has_library and name not in self._known:
                 self._images.note(f"material {name[:40]!r} (in no library)")
         return [self._known.get(name, PLAIN) for name in self._rows]
 
     def placing(self) -> np.ndarray:
-        """By what UVs are multiplied, then how far they are moved, f64 [M, 2, 2], with a material's texture."""
+        """Scale and offset of UVs for each material's texture, f64 [M, 2, 2]."""
         return np.array([self._placing.get(name, _AS_THEY_ARE) for name in self._rows])
 
     def open(self, names: str) -> None:
-        """Read libraries: a file or several, whose names may hold spaces."""
-        self._named = True
+        """Read one or several library files, whose names may contain spaces."""
+        self._has_library = True
         for name in self._apart(names.replace("\\ ", " ").replace("\\", "/").strip('"')):
             try:
                 self._read(self._images.beside(name), os.path.dirname(name))
@@ -129,7 +129,7 @@ class _Book:
                 self._images.note(f"library {name[:40]!r} ({error})")
 
     def _apart(self, names: str) -> list[str]:
-        """The files that are there, the longest names first, and words that name none; the text where none is there."""
+        """Names of existing files in a text, longest first, and other words; the text itself if no file exists."""
         folder = self._images.path.parent
         if os.path.isfile(folder / names):
             return [names]
@@ -157,7 +157,7 @@ class _Book:
                 self._placing[name] = _placing(options)
 
     def _texture(self, name: str, folder: str, options: dict[str, list[str]]) -> int:
-        """The row of a texture, beside its library or the mesh file; -1 where it cannot be used."""
+        """Row of a texture next to its library or to the mesh file; -1 if it is invalid."""
         if os.path.isfile(self._images.path.parent / folder / name):
             name = os.path.join(folder, name)
         pixels = self._images.read(name, f"image {name[:60]!r}", lambda: self._images.beside(name))
@@ -169,7 +169,7 @@ class _Book:
 
 
 def _options(text: str) -> tuple[str, dict[str, list[str]]]:
-    """A texture's file, and the values of the options before it."""
+    """File name of a texture, and the values of the options before it."""
     words, found = text.split(), {}
     number = len(words)
     while words and words[0] in _OPTIONS:
@@ -183,7 +183,7 @@ def _options(text: str) -> tuple[str, dict[str, list[str]]]:
 
 
 def _placing(options: dict[str, list[str]]) -> np.ndarray:
-    """What `-s` and `-o` say, f64 [2, 2]; what they leave out is 1 and 0."""
+    """Scale and offset f64 [2, 2] from `-s` and `-o`; missing values are 1 and 0."""
     placing = np.array(_AS_THEY_ARE)
     for row, option in zip(placing, ("-s", "-o"), strict=True):
         values = [float(word) for word in options.get(option, [])[:2]]
@@ -199,7 +199,7 @@ def _color(text: str, images: Images) -> tuple[float, float, float, float]:
         if not all(map(math.isfinite, (red, green, blue))):
             raise ValueError("not finite")
         if max(red, green, blue) > 1.0:
-            images.note(f"what is above 1 of Kd {text[:40]!r}")
+            images.note(f"values above 1 in Kd {text[:40]!r}")
     except ValueError:
         images.note(f"Kd {text[:40]!r}")
         return PLAIN.color

@@ -1,4 +1,4 @@
-"""PLY files, of text or binary in either order of bytes: vertices and polygons. Linear in the file."""
+"""PLY files (text, or binary in either byte order): vertices and polygons. Time is linear in the file size."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _TYPES = {
 }  # fmt: skip
 _ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _END = re.compile(rb"[\r\n]end_header[ \t]*(?:\r\n|\r|\n|\Z)")
-"""The header's last line; lines end in LF, CR or both."""
+"""Last line of the header; lines end in LF, CR or both."""
 _CORNERS = ("vertex_indices", "vertex_index")
 _COLORS = (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b"))
-"""What a colour's channels are called; the first is what most programs write."""
+"""Names of colour channels; most programs write the first."""
 
 
 class _Property(NamedTuple):
     name: str
     kind: str
-    """NumPy's code of a number, or of a list's items."""
+    """NumPy type code of the number or of the list's items."""
     counter: str | None = None
-    """That of a list's length; None: one number."""
+    """NumPy type code of the list's length; None: a single number."""
 
 
 class _Element(NamedTuple):
@@ -41,11 +41,11 @@ class _Element(NamedTuple):
 
 
 def read_ply(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.ndarray, Surface | None]:
-    """Vertices f64 [V, 3] and faces i64 [F, 3], polygons cut into triangles; with `images` their colours.
+    """Vertices f64 [V, 3] and triangulated faces i64 [F, 3]; with `images` also the surface.
 
-    These are the vertices', or, where those have none, the faces'; a texture is not read, which is noted. A face's
-    `object_id`, as Replica's and Matterport3D's files have it, is that of its triangles; below 0: not known.
-    MeshError where the file is no PLY.
+    Colours are those of vertices, or of faces if vertices have none. Textures are not supported, which is noted. A
+    face's `object_id` (as in Replica and Matterport3D) applies to its triangles; below 0: unknown.
+    MeshError where the file is not a PLY file.
     """
     end = _END.search(data)
     if not data.startswith(b"ply") or not end:
@@ -78,10 +78,10 @@ def read_ply(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.
         face_color = None
     if images and re.search(rb"^comment +TextureFile", header, re.MULTILINE | re.IGNORECASE):
         images.note("a PLY file's texture (save it as GLB, or as OBJ with MTL)")
-    with np.errstate(all="ignore"):  # what is not finite is dropped later
+    with np.errstate(all="ignore"):  # non-finite triangles are dropped later
         if ids is None and face_color is None:
             faces = triangulate(vertices, corners, counts)
-        else:  # of corners that are nobody else's, so that a triangle's say which polygon it is part of
+        else:  # triangulate unshared corners, which identify the polygon of each triangle
             parts = triangulate(vertices[corners], np.arange(len(corners)), counts)
             faces, polygon = corners[parts], np.repeat(np.arange(len(counts)), counts)[parts[:, 0]]
             ids = None if ids is None else _things(ids)[polygon]
@@ -91,20 +91,20 @@ def read_ply(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.
     if face_color is not None:
         look = corners_of(np.repeat(polygon[:, None], 3, axis=1), 0, None, face_color)
     surface = surface_of([look], [PLAIN], [])
-    if surface is None:  # it has no colours
+    if surface is None:  # no colours
         surface = Surface(np.zeros(len(faces), np.int32), (PLAIN,))
     return vertices, faces, surface._replace(object_id=ids)
 
 
 def _things(ids: np.ndarray) -> np.ndarray:
-    """The ids of faces, i32 [P]; what is below 0 is no thing. MeshError where they are no whole numbers of 32 bits."""
+    """Object ids of faces, i32 [P]; negative ids become 0. MeshError where they are not 32-bit integers."""
     if not isinstance(ids, np.ndarray) or not (np.abs(ids) < 2.0**31).all() or (ids != np.round(ids)).any():
-        raise MeshError("has faces whose 'object_id' is no whole number below 2^31")
+        raise MeshError("has a face whose 'object_id' is not an integer below 2^31")
     return np.maximum(ids, 0).astype(np.int32)
 
 
 def _colors(element: _Element, columns: dict, images: Images) -> np.ndarray | None:
-    """An element's colours f64 [rows, 3] of 0 to 1; None where it has none. Integers are bytes, or of 16 bits."""
+    """Colours f64 [rows, 3] of an element, 0 to 1, from floats, bytes or 16-bit integers; None if it has none."""
     kinds = {entry.name: entry.kind for entry in element.properties if entry.counter is None}
     for names in _COLORS:
         if all(name in kinds for name in names):
@@ -133,11 +133,11 @@ def _header(text: str) -> tuple[str, list[_Element]]:
 
 
 def _text_rows(body: bytes, elements: list[_Element]):
-    """Every element with its columns by name: an array, or of lists all items and the lengths."""
+    """Each element with its columns by name: an array, or for lists a pair (all items, lengths)."""
     lines = [line for line in body.replace(b"\r", b"\n").split(b"\n") if line.strip()]
     expected = sum(element.rows for element in elements)
     if len(lines) < expected:
-        raise MeshError(f"is truncated: {len(lines)} rows, its header says {expected}")
+        raise MeshError(f"is truncated: {len(lines)} rows, expected {expected} as in its header")
     first = 0
     for element in elements:
         rows = [line.split() for line in lines[first : first + element.rows]]
@@ -160,7 +160,7 @@ def _text_rows(body: bytes, elements: list[_Element]):
 
 
 def _binary_rows(body: bytes, elements: list[_Element], order: str):
-    """As `_text_rows`."""
+    """`_text_rows` of a binary file."""
     offset = 0
     for element in elements:
         columns, offset = _equal_rows(body, offset, element, order) or _walked_rows(body, offset, element, order)
@@ -168,7 +168,7 @@ def _binary_rows(body: bytes, elements: list[_Element], order: str):
 
 
 def _equal_rows(body: bytes, offset: int, element: _Element, order: str) -> tuple[dict, int] | None:
-    """An element whose lists are all as long as those of its first row, and where it ends; None where they are not."""
+    """Columns of an element and its end, if all lists are as long as those of the first row; else None."""
     fields: list[tuple] = []
     at = offset
     for k, entry in enumerate(element.properties):
@@ -200,7 +200,7 @@ def _equal_rows(body: bytes, offset: int, element: _Element, order: str) -> tupl
 
 
 def _walked_rows(body: bytes, offset: int, element: _Element, order: str) -> tuple[dict, int]:
-    """An element whose lists are of any length, row by row."""
+    """Columns of an element with lists of any length, read row by row, and its end."""
     items: list[list[np.ndarray]] = [[] for _ in element.properties]
     lengths: list[list[int]] = [[] for _ in element.properties]
     if element.rows > len(body) - offset:

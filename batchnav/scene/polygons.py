@@ -1,4 +1,4 @@
-"""Polygons of mesh files, of any number of corners, as triangles."""
+"""Triangulation of polygons with any number of corners."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import numpy as np
 from batchnav.errors import MeshError
 
 MOST_CORNERS = 4096
-"""Of a polygon: the time that cutting takes grows with their square."""
+"""Largest number of corners of a polygon; the time for triangulation is quadratic in it."""
 _STRAIGHT = 1e-9
-"""Of a polygon's area: a corner that turns back by less is straight."""
+"""Tolerance relative to a polygon's area; a corner that turns back by less counts as straight."""
 
 
 def triangulate(vertices: np.ndarray, corners: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Cut polygons into triangles i64 [F, 3] that keep their front: convex ones in fans, others at their ears.
+    """Triangles i64 [F, 3] of polygons, with the same front: fans for convex polygons, ear clipping for concave ones.
 
     Args:
         vertices: f64 [V, 3].
-        corners: i64 [C], vertices of one polygon after another.
-        counts: i64 [P], corners of each polygon; what has fewer than three is left out.
+        corners: i64 [C], vertices of all polygons in sequence.
+        counts: i64 [P], number of corners of each polygon; polygons with fewer than three are skipped.
 
-    Concave ones are cut by mapbox_earcut, seen along their normal; one that it finds no ear in becomes a fan. MeshError
-    where a polygon has more than MOST_CORNERS.
+    mapbox_earcut triangulates concave polygons, projected along their normal; if it finds no ear, a fan is used.
+    MeshError where a polygon has more than MOST_CORNERS corners.
     """
     if len(counts) and counts.max() > MOST_CORNERS:
         raise MeshError(f"has a polygon of {counts.max()} corners, expected at most {MOST_CORNERS}")
@@ -40,7 +40,7 @@ def triangulate(vertices: np.ndarray, corners: np.ndarray, counts: np.ndarray) -
 
 
 def _normals(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Newell's normals f64 [P, 3] of polygons f64 [P, n, 3], as long as twice the area, and bool [P]: concave ones."""
+    """Newell normals f64 [P, 3] (length: twice the area) of polygons f64 [P, n, 3]; bool [P], True for concave ones."""
     edge = np.roll(points, -1, axis=1) - points
     normal = np.cross(points - points[:, :1], np.roll(points, -1, axis=1) - points[:, :1]).sum(1)
     turn = (np.cross(np.roll(edge, 1, axis=1), edge) * normal[:, None]).sum(2)

@@ -1,7 +1,7 @@
-"""Compile the second half of the kernels that make a scene: python -m batchnav.scene.precompile
+"""Compile the second half of the kernels that build a scene: python -m batchnav.scene.precompile
 
-`runtime.ahead` starts it where a navmesh is baked, which compiles the first half meanwhile. It bakes a floor of two
-metres from its outline on, which is written down here, and builds its tree.
+`runtime/kernels/precompile.py` starts it before a navmesh is baked, which compiles the first half of the kernels. The
+program bakes a square floor, starting at its outline, and builds its BVH.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from batchnav.scene.checks import check_scene_arrays
 from batchnav.types import TriangleMesh
 
 SIDE = 2.0
-"""Metres of the floor."""
+"""Side of the floor, metres."""
 
 
 def main() -> None:
-    """Make a scene of a floor."""
+    """Build a scene with one floor."""
     settings = NavMeshSettings()
     corners = np.array([(0, 0, 0), (0, 0, SIDE), (SIDE, 0, SIDE), (SIDE, 0, 0)], np.float32)
     mesh = TriangleMesh(corners, np.array([(0, 1, 2), (0, 2, 3)], np.int32))
-    check_scene_arrays(mesh, build_bvh(mesh), "floor")  # first what is needed last
+    check_scene_arrays(mesh, build_bvh(mesh), "floor")  # the last step of building a scene compiles first
     grid = make_grid(mesh.vertices, mesh.faces, settings)
     field, region, outline = _whole_floor(grid.width)
     polygons = build_polygons(outline, grid.vertices_per_polygon)
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _whole_floor(side: int) -> tuple[CompactField, np.ndarray, Contours]:
-    """A square of so many cells a side, all in one region, and its outline."""
+    """A square of `side` x `side` cells: its compact field, one region, and its outline."""
     cell = np.arange(side * side, dtype=np.int32)
     z, x = np.divmod(cell, np.int32(side))
     beside = (cell - 1, cell + side, cell + 1, cell - side)

@@ -1,4 +1,4 @@
-"""A scene: a mesh, the tree that rays search, and the navmesh that agents walk on."""
+"""Scene: mesh, BVH for ray casting, and navmesh for agents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Scene(NamedTuple):
-    """One house, on the host; `SceneBank.pack` takes scenes to a device."""
+    """One scene on the host; `SceneBank.pack` copies scenes to a device."""
 
     name: str
     mesh: TriangleMesh
@@ -33,13 +33,13 @@ class Scene(NamedTuple):
     bvh: BVH
 
     def __repr__(self) -> str:
-        """A line, and not pages of arrays."""
+        """One line instead of the arrays."""
         triangles = number_of(len(self.mesh.faces), "triangle")
-        return f"Scene({self.name!r}, {triangles}, {self.navmesh.area:.1f} m² to walk on)"
+        return f"Scene({self.name!r}, {triangles}, {self.navmesh.area:.1f} m² walkable)"
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """Names of what its triangles are, as `mesh.surface.category` counts them; row 0 is what has none."""
+        """Category names by the numbers in `mesh.surface.category`; number 0 is no category."""
         surface = self.mesh.surface
         return ("",) if surface is None or surface.category is None else surface.categories
 
@@ -47,46 +47,45 @@ class Scene(NamedTuple):
 def make_scene(
     name: str, mesh: TriangleMesh, navmesh: NavMesh | None = None, settings: NavMeshSettings | None = None
 ) -> Scene:
-    """A scene of a mesh in memory; without a navmesh, one is baked with `settings`, or the default ones, and cached."""
+    """A scene from a mesh in memory. Without a navmesh it bakes one with `settings` (None: defaults) and caches it."""
     mesh = check_mesh(mesh, name)
     return Scene(name, mesh, navmesh or bake_cached(mesh, name, settings or NavMeshSettings()), build_bvh(mesh))
 
 
 def check_body(scene: Scene, agent_radius: float, agent_height: float) -> None:
-    """Refuse a scene whose navmesh was baked for another body: agents would walk where it does not fit, or miss places.
+    """Raise NavMeshError where a scene's navmesh was baked for another agent radius or height.
 
-    NavMeshError names the scene, what was found and expected, in metres. A navmesh whose file does not say what it was
-    baked for (version 1) is taken, with a warning.
+    A navmesh file of version 1 has no settings; it passes with a warning.
     """
     settings = NavMeshSettings(agent_radius=agent_radius, agent_height=agent_height)
     if scene.navmesh.settings is None:
         log.warning(
-            "%s: its navmesh file does not say for which body it was baked; taken for one of %s",
+            "%s: its navmesh file (version 1) has no bake settings; assumed to be baked for %s",
             scene.name, _body(settings),
         )  # fmt: skip
     check_baked_for(scene.navmesh, scene.name, settings)
 
 
 def check_baked_for(navmesh: NavMesh, name: str, settings: NavMeshSettings) -> None:
-    """NavMeshError, which begins with `name`, where a navmesh says that it was baked for another body than `settings`.
+    """Raise NavMeshError where a navmesh was baked for another agent radius or height than those in `settings`.
 
-    Radius and height decide; cell sizes and the rest are the navmesh's own.
+    Other settings may differ. The message begins with `name`.
     """
     found = navmesh.settings
     if found is not None and not is_baked_for(navmesh, settings):
         raise NavMeshError(
-            f"{name}: found a navmesh that was baked for {_body(found)}, expected {_body(settings)} "
-            f"(`batchnav navmesh bake` makes one)"
+            f"{name}: found a navmesh that was baked for {_body(found)}, expected {_body(settings)}; "
+            f"bake one with `batchnav navmesh bake`"
         )
 
 
 def is_baked_for(navmesh: NavMesh, settings: NavMeshSettings) -> bool:
-    """True if a navmesh was baked for the body of `settings`, or does not say for which (version 1 files)."""
+    """True if a navmesh was baked for the radius and height in `settings`, or has no settings (version 1 files)."""
     return navmesh.settings is None or _stored(navmesh.settings) == _stored(settings)
 
 
 def _stored(settings: NavMeshSettings) -> tuple[np.float32, np.float32]:
-    """Radius and height as a `.navmesh` file holds them."""
+    """Radius and height in the precision of a `.navmesh` file."""
     return np.float32(settings.agent_radius), np.float32(settings.agent_height)
 
 
@@ -95,9 +94,9 @@ def _body(settings: NavMeshSettings) -> str:
 
 
 def bake_cached(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> NavMesh:
-    """`NavMesh.bake`, kept on disk under a hash of the mesh, the settings and the baker's sources.
+    """`NavMesh.bake` with a disk cache, keyed by a hash of the mesh, the settings and the baker's sources.
 
-    NavMeshError, which begins with `name` and the body, where that finds no room, or the mesh is not one to bake.
+    NavMeshError as `bake`.
     """
     digest = hashlib.sha256(f"{baker_version()} {settings} {mesh.vertices.shape}".encode())
     digest.update(mesh.vertices.tobytes() + mesh.faces.tobytes())
@@ -105,7 +104,7 @@ def bake_cached(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> Nav
     if file.is_file():
         try:
             return NavMesh.load(file)
-        except NavMeshError:  # a damaged cache is no reason to fail
+        except NavMeshError:  # the cached file is damaged: bake again
             file.unlink(missing_ok=True)
     navmesh = bake(mesh, name, settings)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -114,17 +113,17 @@ def bake_cached(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> Nav
 
 
 def bake(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> NavMesh:
-    """`NavMesh.bake`, whose errors begin with the scene's name and the body."""
+    """`NavMesh.bake`; error messages begin with the scene's name, agent radius and height."""
     precompile(SCENE_KERNELS)
     try:
         return NavMesh.bake(mesh, settings)
     except NavMeshError as error:
-        raise NavMeshError(f"{name}, for a body of {_body(settings)}: {error}") from error
+        raise NavMeshError(f"{name}, for {_body(settings)}: {error}") from error
 
 
 @functools.cache
 def baker_version() -> str:
-    """A hash of the sources that make navmeshes."""
+    """Hash of the sources of the navmesh package."""
     digest = hashlib.sha256()
     for source in sorted(Path(navmesh_module.__file__).parent.rglob("*.py")):
         digest.update(source.read_bytes())

@@ -1,4 +1,4 @@
-"""What surfaces look like, on the host: checked, picked by triangle, put together. `appearance.py` packs it."""
+"""Surfaces on the host: checking, selecting and merging. `appearance.py` packs them for kernels."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ WRAPS = ("repeat", "mirror", "clamp")
 MAGNIFY = ("nearest", "linear")
 MINIFY = (*MAGNIFY, *(f"{texels}_mipmap_{levels}" for texels in MAGNIFY for levels in MAGNIFY))
 PLAIN = Material()
-"""Of triangles of which nothing is known: white."""
+"""Material of triangles without known appearance: white."""
 FAR_UV = 1e5
-"""A UV beyond this is no place in a texture: float32 has fewer than a hundred between it and the next whole number."""
+"""Largest valid UV; beyond it float32 has fewer than a hundred steps per texture repetition."""
 
 
 def check_surface(surface: Surface, num_faces: int, name: str) -> Surface:
-    """The surface as kernels can read it; UVs that are not finite, or beyond `FAR_UV`, become (0, 0).
+    """A valid surface in the dtypes of kernels; UVs that are not finite, or beyond `FAR_UV`, become (0, 0).
 
-    MeshError names `name`, the field, and what was found and expected.
+    MeshError, with `name`, for an invalid field.
     """
     checked: dict[str, Any] = {}
     for field, dtype, shape in (
@@ -64,7 +64,7 @@ def check_surface(surface: Surface, num_faces: int, name: str) -> Surface:
 
 
 def _checked_finish(finish: np.ndarray, num_materials: int, name: str) -> np.ndarray:
-    """i32 [M, 4]; its numbers may be any."""
+    """`Surface.finish` as i32 [M, 4]; its values are not restricted."""
     finish = np.asarray(finish)
     if finish.shape != (num_materials, 4) or finish.dtype != np.int32:
         found = f"{finish.dtype} {list(finish.shape)}"
@@ -81,20 +81,20 @@ def _check_material(material: Material, num_textures: int, where: str) -> None:
 
 
 def check_texture(texture: Texture, where: str) -> None:
-    """MeshError, which begins with `where`, for pixels or a sampler that are not as `Texture` says."""
+    """Raise MeshError, which begins with `where`, for invalid pixels or an invalid sampler."""
     pixels = np.asarray(texture.pixels)
     if pixels.ndim != 3 or pixels.shape[2] != 4 or pixels.dtype != np.uint8 or not pixels.size:
         raise MeshError(f"{where}.pixels: found {pixels.dtype} {list(pixels.shape)}, expected uint8 [h, w, 4]")
     found, known = (*texture.wrap, texture.magnify, texture.minify), (WRAPS, WRAPS, MAGNIFY, MINIFY)
     if len(found) != len(known):
-        raise MeshError(f"{where}.wrap: found {texture.wrap}, expected one for U and one for V")
+        raise MeshError(f"{where}.wrap: found {texture.wrap}, expected one mode for U and one for V")
     for value, offered in zip(found, known, strict=True):
         if value not in offered:
             raise MeshError(f"{where}: found {value!r}, expected one of {', '.join(offered)}")
 
 
 class Corners(NamedTuple):
-    """What a file says of some triangles."""
+    """Appearance of some triangles of a file, by corner."""
 
     material: np.ndarray
     """i32 [F]."""
@@ -105,7 +105,7 @@ class Corners(NamedTuple):
 
     @classmethod
     def merged(cls, parts: Sequence[Corners]) -> Corners:
-        """One after another: UVs are (0, 0), and colours white, where only others have some."""
+        """Concatenation; parts without UVs get (0, 0), parts without colours white, if other parts have them."""
         count = sum(len(part.material) for part in parts)
         uv = np.zeros((count, 3, 2), np.float32) if any(part.uv is not None for part in parts) else None
         color = np.full((count, 3, 4), 255, np.uint8) if any(part.color is not None for part in parts) else None
@@ -120,13 +120,13 @@ class Corners(NamedTuple):
         return cls(np.concatenate([np.empty(0, np.int32), *(part.material for part in parts)]), uv, color)
 
     def turned(self) -> Corners:
-        """With corners named in the other order."""
+        """Copy with reversed order of corners."""
         uv, color = (None if column is None else column[:, ::-1] for column in (self.uv, self.color))
         return self._replace(uv=uv, color=color)
 
 
 def corners_of(faces: np.ndarray, material: int, uv: np.ndarray | None, color: np.ndarray | None) -> Corners:
-    """Triangles of one material, by what their vertices have: UVs f [V, 2], colours f [V, 3 or 4] of 0 to 1."""
+    """Corners of triangles with one material, from vertex UVs f [V, 2] and vertex colours f [V, 3 or 4], 0 to 1."""
     if uv is not None:
         uv = uv.astype(np.float32)[faces]
     if color is not None:
@@ -138,18 +138,18 @@ def corners_of(faces: np.ndarray, material: int, uv: np.ndarray | None, color: n
 
 
 def fractions(color: np.ndarray, note: Callable[[str], None]) -> np.ndarray:
-    """Colours of floats as 0 to 1: whole numbers beyond that are bytes. Others beyond it are told to `note`."""
+    """Float colours scaled to 0 to 1: integers up to 255 count as bytes. Reports other values above 1 to `note`."""
     finite = color[np.isfinite(color)]
     most = finite.max(initial=0.0)
     if 1.0 < most <= 255.0 and (finite == np.round(finite)).all():
         return color / 255.0
     if most > 1.0 + 0.5 / 255.0:
-        note(f"what is above 1 of colours (found up to {most:g}, expected 0 to 1, or whole numbers to 255)")
+        note(f"colours above 1 (found up to {most:g}, expected 0 to 1, or integers to 255)")
     return color
 
 
 def surface_of(parts: Sequence[Corners], materials: Sequence[Material], textures: Sequence[Texture]) -> Surface | None:
-    """The surface of a file's triangles; None where nothing is said of it. A texture without UVs is read at (0, 0)."""
+    """Surface of a file's triangles; None if the file has no appearance. Textures without UVs are sampled at (0, 0)."""
     material, uv, color = Corners.merged(parts)
     if color is None and set(materials) <= {PLAIN}:
         return None
@@ -161,21 +161,21 @@ def surface_of(parts: Sequence[Corners], materials: Sequence[Material], textures
 
 
 def faces_of(surface: Surface, faces: np.ndarray) -> Surface:
-    """Of some triangles: rows i64 [n], or bool [F]."""
+    """Surface of selected triangles: indices i64 [n], or mask bool [F]."""
     rows = {field: getattr(surface, field) for field in ("material", "uv", "color", "object_id", "category")}
     return surface._replace(**{field: array[faces] for field, array in rows.items() if array is not None})
 
 
 def turned(surface: Surface) -> Surface:
-    """Of triangles whose corners are named in the other order."""
+    """Surface with reversed order of corners."""
     corners = {field: getattr(surface, field) for field in ("uv", "color")}
     return surface._replace(**{field: array[:, ::-1] for field, array in corners.items() if array is not None})
 
 
 def merge_surfaces(meshes: Sequence[TriangleMesh]) -> Surface | None:
-    """The surface of several meshes' triangles one after another; None where none of them has one.
+    """Surface of the concatenated triangles of several meshes; None if no mesh has a surface.
 
-    Equal materials, textures of the same array in memory, and categories of the same name, become one.
+    Merges equal materials, textures with the same array in memory, and categories with the same name.
     """
     if all(mesh.surface is None for mesh in meshes):
         return None

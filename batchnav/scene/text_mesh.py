@@ -1,4 +1,4 @@
-"""OBJ and OFF files: text whose polygons may have any number of corners. Time and memory are linear in the file."""
+"""OBJ and OFF files (text, polygons with any number of corners). Time and memory are linear in the file size."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from batchnav.scene.polygons import triangulate
 
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _AT_A_TIME = 2**14
-"""Lines that are read together: what Python does for each line by itself takes most of the time."""
+"""Number of lines that are parsed together, since Python's work per line takes most of the time."""
 Columns = list[list[str]]
-"""Words of lines that have equally many: the first of each line, the second of each ..."""
+"""Words of lines of equal length, by column: first words, second words, ..."""
 
 
 def read_obj(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices f64 [V, 3] that faces use, and faces i64 [F, 3], of all groups of a Wavefront OBJ file together.
+    """Vertices f64 [V, 3] that faces use, and faces i64 [F, 3], of all groups of a Wavefront OBJ file.
 
-    An index is that of a vertex counted from 1, or back from the latest one. MeshError names the line.
+    Indices count vertices from 1, or backwards from the latest vertex if negative. MeshError names the line.
     """
     points, corners, counts = array.array("d"), array.array("q"), array.array("q")
 
@@ -82,7 +82,7 @@ def read_off(data: bytes) -> tuple[np.ndarray, np.ndarray]:
         raise MeshError(f"line {numbers[0]}: {error}, expected OFF") from error
     middle = first + num_vertices
     for reader, some in ((vertices, numbers[first:middle]), (faces, numbers[middle : middle + num_faces])):
-        # No line has a "#" any more: it marks where each begins.
+        # Comments are removed, so "#" can mark the start of each line.
         _read(reader, "#", ["# " + lines[number - 1] for number in some], some, "OFF")
     return polygon_mesh(points, corners, counts)
 
@@ -90,9 +90,9 @@ def read_off(data: bytes) -> tuple[np.ndarray, np.ndarray]:
 def _read(
     reader: Callable[[Columns, int], None], word: str, lines: Sequence[str], numbers: Sequence[int], kind: str
 ) -> None:
-    """Hand the words of lines, which all begin with `word`, to a reader that takes all or none.
+    """Pass the words of lines that begin with `word` to a reader, which accepts all or none.
 
-    As many together as are alike; MeshError names a line that cannot be read by itself.
+    Similar lines are passed together. MeshError names an invalid line.
     """
     for first in range(0, len(lines), _AT_A_TIME):
         some, places = lines[first : first + _AT_A_TIME], numbers[first : first + _AT_A_TIME]
@@ -112,7 +112,7 @@ def _read(
 
 
 def _read_apart(reader, word: str, lines: Sequence[str], numbers: Sequence[int], kind: str) -> None:
-    """As `_read`, of lines that cannot be read together: as many of one length as follow each other, or one by one."""
+    """Split lines that cannot be read together into runs of equal length, or single lines, and read those."""
     lengths = [len(line.split()) for line in lines]
     alike = [len(list(run)) for _, run in groupby(lengths)]
     parts, first = alike if len(alike) > 1 else [1] * len(lines), 0
@@ -122,7 +122,7 @@ def _read_apart(reader, word: str, lines: Sequence[str], numbers: Sequence[int],
 
 
 def _numbers(columns: Columns, count: int, convert: Callable[[str], float], dtype: type) -> np.ndarray:
-    """[count, len(columns)] of the words."""
+    """Words as numbers [count, len(columns)]."""
     found: np.ndarray = np.empty((count, len(columns)), dtype)
     for k, column in enumerate(columns):
         found[:, k] = np.fromiter(map(convert, column), dtype, count)
@@ -130,14 +130,14 @@ def _numbers(columns: Columns, count: int, convert: Callable[[str], float], dtyp
 
 
 def _points(columns: Columns, count: int) -> np.ndarray:
-    """f64 [count, 3]."""
+    """Points f64 [count, 3]."""
     if len(columns) < 3:
         raise ValueError(f"found {len(columns)} coordinates")
     return _numbers(columns[:3], count, float, np.float64)
 
 
 def text_of(data: bytes) -> str:
-    """UTF-8, UTF-16 with its mark, or Latin-1, with lines that end in LF, CR or both."""
+    """Text of bytes in UTF-8, UTF-16 (with a byte order mark) or Latin-1, with LF line ends."""
     encoding = next((name for mark, name in _BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8")
     try:
         text = data.decode(encoding)
@@ -147,13 +147,13 @@ def text_of(data: bytes) -> str:
 
 
 def polygon_mesh(points: array.array, corners: array.array, counts: array.array) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices f64 [V, 3] that polygons use, and their triangles i64 [F, 3]. MeshError for an index out of range."""
+    """Vertices f64 [V, 3] that polygons use, and triangles i64 [F, 3]. MeshError for an index out of range."""
     vertices = np.frombuffer(points, np.float64).reshape(-1, 3)
     corner, count = np.frombuffer(corners, np.int64), np.frombuffer(counts, np.int64)
     if len(corner) and not 0 <= corner.min() <= corner.max() < len(vertices):
         worst = int(corner.min() if corner.min() < 0 else corner.max())
         raise MeshError(f"has a face with vertex index {worst} counted from 0, expected 0 to {len(vertices) - 1}")
-    with np.errstate(all="ignore"):  # what is not finite is dropped later
+    with np.errstate(all="ignore"):  # non-finite triangles are dropped later
         faces = triangulate(vertices, corner, count)
     used, faces = np.unique(faces, return_inverse=True)
     return vertices[used], faces.reshape(-1, 3)

@@ -44,7 +44,7 @@ def test_meshes_compressed_with_draco_are_read(tmp_path):
     step = np.ptp(ball.vertices) / (2**bits - 1)  # positions are whole multiples of it
     np.testing.assert_allclose(corners, expected, atol=step)
     path.write_bytes(draco_glb(ball.vertices, ball.faces)[:-100] + b"\0" * 100)
-    with pytest.raises(MeshError, match=r"a\.glb: holds KHR_draco_mesh_compression that cannot be decoded"):
+    with pytest.raises(MeshError, match=r"a\.glb: has KHR_draco_mesh_compression data that cannot be decoded"):
         load_mesh(path)
 
 

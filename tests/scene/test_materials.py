@@ -150,7 +150,7 @@ def test_grey_of_thirty_two_bits(tmp_path, values, found):
         pixels = surface(tmp_path, data).textures[0].pixels
         np.testing.assert_array_equal(pixels[0, :, :3], np.repeat(np.reshape(found, (3, 1)), 3, axis=1))
     else:
-        with pytest.warns(UserWarning, match=f"image 0 holds grey of {found}"):
+        with pytest.warns(UserWarning, match=f"image 0 has grey values from {found}"):
             assert surface(tmp_path, data) is None
 
 
@@ -169,12 +169,12 @@ def uri(name):
     ("edit", "message"),
     [
         (lambda g: g.tree["bufferViews"][-1].update(byteLength=60), "image 0 cannot be decoded"),
-        (lambda g: g.tree["bufferViews"][-1].update(byteLength=5), "image 0 is no image of PNG"),
+        (lambda g: g.tree["bufferViews"][-1].update(byteLength=5), "image 0 is not an image of PNG"),
         (lambda g: g.tree["bufferViews"][-1].update(byteLength=10**6), "image 0 is truncated: a buffer view ends"),
         (uri("absent.png"), "image 0 .*No such file"),
         (uri("../out.png"), "image 0 lies outside the mesh file's folder"),
         (uri("/etc/passwd"), "image 0 lies outside"),
-        (uri("a%00b"), "image 0 is no file's name"),
+        (uri("a%00b"), "image 0 is not a file name"),
         (uri("pipe"), "image 0 .*a pipe"),
         (uri("data:image/png;base64,AAAA"), "image 0 is no image"),
         (lambda g: g.tree.update(images=[]), "index 0 of 0"),
@@ -332,7 +332,7 @@ def test_colours_of_floats_beyond_one(tmp_path, recwarn, values, found, named):
     (tmp_path / "a.obj").write_text("v 0 0 0\n" + "".join(f"v {p} {values}\n" for p in places[1:]) + "f 1 2 3\n")
     assert load_mesh(tmp_path / "a.ply").surface.color[0, :, :3].tolist() == [found] * 3
     assert load_mesh(tmp_path / "a.obj").surface.color[0, :, :3].tolist() == [[255] * 3, found, found]
-    assert ["above 1 of colours" in str(w.message) for w in recwarn.list] == [True, True] * named
+    assert ["colours above 1" in str(w.message) for w in recwarn.list] == [True, True] * named
 
 
 def test_obj_with_vertex_colours(tmp_path):

@@ -35,7 +35,7 @@ def test_obj_with_materials(tmp_path):
     (tmp_path / "a b.mtl").write_text(MTL)
     (tmp_path / "pic ture.png").write_bytes(picture())
     (tmp_path / "a.obj").write_text(OBJ)
-    with pytest.warns(UserWarning, match="above 1 of Kd '1 0 2.5'"):
+    with pytest.warns(UserWarning, match="values above 1 in Kd '1 0 2.5'"):
         mesh = load_mesh(tmp_path / "a.obj")
     found = mesh.surface
     kinds = [found.materials[m] for m in found.material]
@@ -124,7 +124,7 @@ def test_a_library_that_is_not_there_is_named(tmp_path, name):
     ("library", "message"),
     [
         ("newmtl wood\nKd 1 x 1\nnewmtl red\n", "Kd '1 x 1'"),
-        ("newmtl wood\nKd 255 255 255\nnewmtl red\n", "above 1 of Kd '255 255 255'"),
+        ("newmtl wood\nKd 255 255 255\nnewmtl red\n", "values above 1 in Kd '255 255 255'"),
         ("newmtl wood\nmap_Kd ../out.png\nnewmtl red\n", "lies outside"),
         ("newmtl wood\nmap_Kd\nnewmtl red\n", "image ''"),
         ("newmtl wood\n", "material 'red'"),

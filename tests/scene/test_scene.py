@@ -55,5 +55,5 @@ def test_a_body_that_no_navmesh_fits_is_named(cache, body, what):
     faces = np.concatenate([low.faces, high.faces[:, ::-1] + 4])
     mesh = TriangleMesh(np.concatenate([low.vertices, ceiling]), np.ascontiguousarray(faces))
     make_scene("room", mesh)
-    with pytest.raises(NavMeshError, match=rf"room, for a body of .*{what}: mesh: found no "):
+    with pytest.raises(NavMeshError, match=rf"room, for .*{what}: mesh: found no "):
         make_scene("room", mesh, settings=NavMeshSettings(**body))
