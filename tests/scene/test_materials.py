@@ -176,7 +176,7 @@ def uri(name):
         (uri("/etc/passwd"), "image 0 lies outside"),
         (uri("a%00b"), "image 0 is not a file name"),
         (uri("pipe"), "image 0 .*a pipe"),
-        (uri("data:image/png;base64,AAAA"), "image 0 is no image"),
+        (uri("data:image/png;base64,AAAA"), "image 0 is not an image"),
         (lambda g: g.tree.update(images=[]), "index 0 of 0"),
         (lambda g: g.tree.update(textures=[]), "material 0's texture .*index 0 of 0"),
         (lambda g: g.tree["textures"][0].update(sampler=7), "material 0's texture .*index 7 of 0"),
