@@ -23,7 +23,7 @@ class Carts(NamedTuple):
     began: torch.Tensor
     """i16 [N]: clock at the start of the running episode, modulo 2**16; an episode needs nine bits."""
     clock: torch.Tensor
-    """i64 [blocks]: steps since the seed was set; `reset` advances to the next window. All blocks have equal clocks, but
+    """i64 [blocks]: steps since the seed was set; `reset` advances to the next window. All blocks have equal clocks;
     each advances its own, without synchronisation with the others. The clock is on the device, since a CUDA graph
     repeats its steps with fixed arguments."""
     terminated: torch.Tensor
@@ -34,8 +34,8 @@ class Carts(NamedTuple):
     timed_out: torch.Tensor
     """i32 [blocks]: 1 where a cart of the block had its 500th step in the last step, else 0."""
     record: torch.Tensor
-    """f32 [N, 8]: final states and lengths of the episodes that ended in the last step (`episodes.write_record`). The
-    records of a block are contiguous, from the row of its first cart, in no particular order."""
+    """f32 [N, 8]: final states and lengths of the episodes that ended in the last step (`episodes.write_record`). A
+    block's records are contiguous, from the row of its first cart, in no particular order."""
     count: torch.Tensor  # type: ignore[assignment]  # hides `tuple.count`
     """i32 [blocks]: number of records of a block."""
     invalid: np.ndarray

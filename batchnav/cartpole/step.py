@@ -14,9 +14,10 @@ move as few bytes as possible:
    while a block of carts shares one `clock`. No episode is shorter than eight steps, so all eight steps of a window
    (`WINDOW`) can have the same start: no cart needs it twice.
 4. Rare results are written rarely. In a step of a random agent one cart in 22 ends its episode, and a block writes
-   final state and length for these carts only. They are packed: GPU memory moves at least 32 bytes at a time, so scattered
-   numbers cost as much as eight in a row. `episodes` scatters them to environments when `info` is read. Truncation is
-   written only in blocks with a 500th step in this step, or in the previous one, whose flag must be cleared.
+   final state and length for these carts only. They are packed: GPU memory moves at least 32 bytes at a time, so one
+   scattered number costs as much as eight in a row. `episodes` scatters them to environments when `info` is read.
+   Truncation is written only in blocks with a 500th step in this step, or in the previous one, whose flag must be
+   cleared.
 5. Constant values are not written again: the reward is 1 at every step and is written once. The age of an episode
    changes at every step, but the time of its start does not, so the start is stored.
 6. Cached carts are stepped first. If there are more carts than the GPU's cache holds, steps that always went from the

@@ -89,7 +89,7 @@ def test_edges_equal_gymnasiums(reference):
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86's instructions")
 @pytest.mark.parametrize("action", [nb.int64, nb.uint8])
 def test_the_cpu_pushes_several_carts_at_once(action):
-    """A division of all lanes is there, beside that of single carts for those that are left over."""
+    """The code has a vector division, and a scalar one for the remaining carts."""
     types = action[::1], nb.float32[::1], nb.boolean[::1]
     push = numba.njit(action(*types))(lambda actions, state, failed: step.push_carts(actions, state, failed))
     assert "divps" in push.inspect_asm(types)
@@ -114,7 +114,7 @@ def test_time_limit_is_no_termination():
 
 
 TIME_OUTS = (3, 130, 131, 299)
-"""Of 300 carts in blocks of 128, so that each block has its own say."""
+"""Carts of 300 in blocks of 128: each of the three blocks has at least one."""
 
 
 def check_time_outs(device):
@@ -149,7 +149,7 @@ def test_a_reset_takes_time_outs_back():
 
 
 def test_failure_at_the_limit_is_both():
-    """As Gymnasium's TimeLimit: the flags are independent."""
+    """The flags are independent, as in Gymnasium's TimeLimit."""
     env = CartPoleEnv(1)
     set_state(env, [[MAX_POSITION, 3.0, 0.0, 0.0]], steps=MAX_STEPS - 1)
     *_, terminated, truncated, info = env.step(torch.tensor([1]))
@@ -177,7 +177,7 @@ def test_same_step_autoreset(clock):
 
 
 def test_no_episode_is_shorter_than_a_window():
-    """So no two of an environment's episodes start in the same window: every first seven pushes from extreme starts."""
+    """All sequences of seven pushes from extreme starts survive, so no two episodes start in the same window."""
     corners = torch.cartesian_prod(*[torch.tensor([-START_RANGE, 0.0, START_RANGE])] * 4)
     pushes = torch.cartesian_prod(*[torch.tensor([0, 1])] * (WINDOW - 1))
     env = CartPoleEnv(len(corners) * len(pushes))
@@ -394,8 +394,8 @@ def test_bad_arguments(arguments):
 
 @pytest.mark.parametrize("actions", [nb.int64[::1], nb.uint8[::1]])
 def test_ptx(compile_ptx, actions):
-    """In float32 and in registers. The state is read by one instruction, and written by one, or as a start by another;
-    a record, which nobody reads here, by two."""
+    """The kernel is in float32 and in registers. One instruction reads the state; one writes it, another a start; two
+    write a record."""
     ptx = compile_ptx(step.step_cuda, actions, nb.int64, numba.typeof(CartPoleEnv(2).kernel_carts))
     assert ".f64" not in ptx and ".local" not in ptx
     assert ptx.count("ld.global.v4") == 1 and ptx.count("st.global.v4") == 4
@@ -411,7 +411,7 @@ def test_ptx_of_a_restart(compile_ptx):
 
 @pytest.mark.parametrize("action_type", [torch.int64, torch.uint8])
 def test_bytes_of_a_step(action_type):
-    """What is claimed is what the tensors hold: by cart, what blocks have and flags of time-outs left out."""
+    """BYTES_PER_STEP equals the tensors' bytes per cart, without those per block and without truncation flags."""
     carts, actions = CartPoleEnv(1).carts, torch.zeros(1, dtype=action_type)
     read = carts.state.nbytes + carts.began.nbytes + actions.nbytes
     written = carts.state.nbytes + carts.terminated.nbytes

@@ -1,4 +1,4 @@
-"""What CartPole's ended episodes leave: lists by block, and the info that is made of them."""
+"""Records of ended CartPole episodes by block, and the info made from them."""
 
 import numba
 import pytest

@@ -106,7 +106,7 @@ def test_evaluate_sees_what_act_saw(lstm_layers):
     assert ((seen.entropy >= 0) & (seen.entropy <= math.log(4) + ROUNDING)).all()
 
 
-def test_previous_action_counts_except_at_a_start():
+def test_the_previous_action_is_read_except_at_a_start():
     policy, s = make(), sequence(1, 4)
     obs = {name: value[0] for name, value in s["obs"].items()}
     state = torch.randn(2, 2, 4, 16)
@@ -125,7 +125,7 @@ def test_goal_is_read_in_polar_form():
     assert policy.embeddings["goal"].in_features == 3
 
 
-def test_distances_are_told_apart_near_and_far_where_that_is_asked_for():
+def test_log_distance_resolves_near_and_far():
     policy, s = make(dataclasses.replace(SMALL, log_distance=True)), sequence(1, 4)
     read: list[torch.Tensor] = []
     policy.embeddings["goal"].register_forward_hook(lambda _, inputs, output: read.append(inputs[0][0]))

@@ -1,4 +1,4 @@
-"""Where kernels in Triton are used."""
+"""Availability of Triton kernels, and the modules that use them."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ def test_the_cpu_has_no_triton():
     ("module", "make"),
     [(encoder, lambda: SEResNet9((1, 32, 32), PolicyConfig(base_width=4))), (lstm, lambda: EpisodicLSTM(4, 64, 1))],
 )
-def test_a_module_asks_when_it_comes_to_a_device(monkeypatch, module, make):
+def test_a_module_looks_for_triton_when_it_moves_to_a_device(monkeypatch, module, make):
     monkeypatch.setattr(module, "has_triton", lambda device: device.type == "meta")
     network = make()
     assert not network.has_kernels and network.to("meta").has_kernels
@@ -48,7 +48,7 @@ def test_a_module_asks_when_it_comes_to_a_device(monkeypatch, module, make):
         assert make().has_kernels
 
 
-def test_compiled_code_knows_at_once(monkeypatch):
+def test_compiled_code_reads_the_stored_answer(monkeypatch):
     network = SEResNet9((1, 32, 32), PolicyConfig(base_width=4, visual_size=8)).bfloat16()
     monkeypatch.setattr(encoder, "has_triton", None)  # not asked for each batch
     compiled = torch.compile(network, backend="eager", fullgraph=True)

@@ -224,9 +224,9 @@ def test_bfloat16_images_take_the_same_first_step():
 
 @pytest.mark.cuda
 def test_devices_agree_on_gradients(monkeypatch):
-    """Of strided blocks, too, whose pooled shortcut torch's own kernel for padded means got wrong on CUDA.
+    """Strided blocks are included: torch's gradient of padded means, in their shortcut, is wrong on CUDA.
 
-    In whole float32: cuDNN's products in TF32 alone put 15% of the stem's gradients beyond the bounds.
+    TF32 is off: with it cuDNN's products put 15% of the stem's gradients beyond the bounds.
     """
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     torch.manual_seed(0)

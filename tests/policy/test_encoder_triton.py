@@ -16,11 +16,12 @@ LEAST = 1e-2
 
 
 def make_encoder(height, width, base, bins=10, seed=0):
-    """No parameter is where it would hide a mistake: biases are not zero, nor are second convolutions.
+    """An encoder without zero biases or second convolutions, which could hide an error.
 
-    Squeezed units let most images through. With biases around zero half of the encoders that have one unit learn
-    nothing by it, a few carry the sum of all seeds, and two right forms differ by more than SLACK (0.72 to 1.63 times
-    as far off, in 20 seeds on the CPU; 0.84 to 1.14 with biases around one).
+    Biases of squeezed units are around one, so that most images activate them. With biases around zero, half of the
+    encoders with one unit have no gradient through it, and a few seeds dominate the sum. Two correct forms then differ
+    by more than SLACK: their error ratio is 0.72 to 1.63 in 20 seeds on the CPU, but 0.84 to 1.14 with biases around
+    one.
     """
     torch.manual_seed(seed)
     encoder = SEResNet9((1, height, width), PolicyConfig(base_width=base, depth_bins=bins)).cuda()
@@ -59,7 +60,7 @@ def error(found, expected):
 
 
 def together(runs):
-    """What several seeds gave, by name; numbers that stand alone, whose gradients nearly cancel, are one vector."""
+    """Results of several seeds by name; scalars, whose gradients nearly cancel, are joined in one vector."""
     return {
         name: torch.cat([run[one].flatten() for run in runs for one in run if name_of(run, one) == name])
         for name in {name_of(runs[0], one) for one in runs[0]}
@@ -86,7 +87,7 @@ def test_kernels_are_the_plain_blocks(height, width, base, bins, batch, monkeypa
             patch.setattr(SEResNet9, "_is_fused", lambda self, image: False)
             plain.append(learn(encoder, images, weight))
             exact.append(learn(encoder, images.float(), weight, autocast=False))
-    assert not torch.equal(fused[0]["blocks.0.conv1.weight"], plain[0]["blocks.0.conv1.weight"])  # two ways, not one
+    assert not torch.equal(fused[0]["blocks.0.conv1.weight"], plain[0]["blocks.0.conv1.weight"])  # the kernels did run
     fused, plain = together(fused), together(plain)
     for name, expected in together(exact).items():
         assert error(fused[name], expected) < max(SLACK * error(plain[name], expected), LEAST), name
@@ -109,7 +110,7 @@ def test_kernels_give_the_same_bits_twice_and_in_a_graph_and_without_gradients()
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", ["stem", "blocks.0.conv1", "blocks.1.conv2", "blocks.2.squeeze"])
-def test_what_is_not_a_number_stays_so(name):
+def test_nan_stays_nan(name):
     """A run that diverged is to be seen."""
     encoder, images = make_encoder(32, 32, 16), make_images(5, 32, 32)
     weight = torch.ones(5, encoder.output_size, device="cuda")
@@ -134,9 +135,9 @@ def test_kernels_run_where_the_tensors_are():
 
 @pytest.mark.cuda
 def test_compiled_encoders_use_them_too():
-    """Compiled, what comes after them rounds in other places: both are as far from the exact gradients.
+    """Compiled layers round differently: both versions have similar errors against the exact gradients.
 
-    Of seed 3 all parameters have gradients; of seed 0 `blocks.3.conv1` has none.
+    All parameters have gradients with seed 3; with seed 0 `blocks.3.conv1` has none.
     """
     encoder, weight = make_encoder(32, 32, 16, seed=3), torch.randn(512, device="cuda")
     batches = [make_images(99, 32, 32) for _ in SEEDS]

@@ -56,7 +56,7 @@ def test_gradients_are_torchs():
     torch.testing.assert_close(ours.grad, theirs.grad)
 
 
-def test_actions_are_drawn_from_the_distribution():
+def test_actions_follow_the_distribution():
     outputs = torch.tensor([0.3, -1.0, 2.0, 0.5, -2.0, 9.0]).expand(100_000, -1)
     uniforms = torch.rand(100_000, SIZE, generator=torch.Generator().manual_seed(3))
     actions, log_prob = Gaussian(SIZE).sample(outputs, uniforms)
@@ -76,7 +76,7 @@ def test_the_most_probable_action_is_the_mean():
         assert (Gaussian(SIZE).evaluate(outputs, actions + shift)[0] < log_prob).all()
 
 
-def test_a_new_policy_draws_with_mean_0_and_deviation_1():
+def test_a_new_policy_samples_with_mean_0_and_deviation_1():
     torch.manual_seed(0)
     policy = ActorCritic(SPACE, ACTIONS, CONFIG)
     rest = torch.zeros(4, SIZE), torch.ones(4, dtype=torch.bool), policy.initial_state(4)
@@ -98,7 +98,7 @@ def test_evaluate_sees_what_act_saw(policy):
     torch.testing.assert_close(seen.log_prob, torch.stack([act.log_prob for act in acts]), rtol=1e-4, atol=1e-4)
 
 
-def test_the_previous_action_counts_except_at_a_start(policy):
+def test_the_previous_action_is_read_except_at_a_start(policy):
     obs, state = torch.randn(4, 5), torch.randn(2, 1, 4, 16)
     for starting in (True, False):
         start = torch.full((4,), starting)
@@ -145,6 +145,6 @@ def test_a_file_with_another_number_of_actions_is_refused(policy, tmp_path, size
         spaces.Box(-1.0, 1.0, (2,), np.float64), spaces.Box(-math.inf, math.inf, (2,)), spaces.MultiDiscrete([2, 2]),
     ],
 )  # fmt: skip
-def test_spaces_that_no_head_knows_are_refused(space):
+def test_unknown_action_spaces_are_refused(space):
     with pytest.raises(ConfigError, match=r"expected Discrete\(n\) starting at 0 or Box\(-1, 1, \(n,\), float32\)"):
         ActorCritic(SPACE, space, CONFIG)

@@ -35,12 +35,12 @@ def test_layers_are_the_plain_loop(steps, batch, layers):
     assert all(torch.equal(given[name], before[name]) for name in given)
     lstm.cell = lambda *parts: lstm_cell(*parts)  # as a compiled one: the plain loop
     plain = learn(lstm, **given)
-    assert not torch.equal(own["weight_hh_l0"], plain["weight_hh_l0"]) or steps == 1  # two ways, not one twice
+    assert not torch.equal(own["weight_hh_l0"], plain["weight_hh_l0"]) or steps == 1  # the kernel did run
     for name, expected in plain.items():
         assert (own[name] - expected).abs().max() <= ROUNDING * expected.abs().max(), name
 
 
-def test_what_a_layer_cannot_do_has_the_plain_loop():
+def test_unsupported_inputs_use_the_plain_loop():
     """Gradients of the state that is given, and products in bfloat16."""
     torch.manual_seed(0)
     lstm, x, starts = EpisodicLSTM(9, 7, 2), torch.randn(6, 5, 9), torch.zeros(6, 5, dtype=torch.bool)

@@ -47,14 +47,14 @@ def test_kernels_are_the_plain_loop(hidden, batch, monkeypatch):
     exact = learn(lstm, x, starts, state, weight, bfloat16=False)
     monkeypatch.setattr(lstm_module, "FUSED_SEQUENCES", 0)
     plain = learn(lstm, x, starts, state, weight, bfloat16=True)
-    assert not torch.equal(own["weight_hh_l0"], plain["weight_hh_l0"])  # two ways, not one twice
+    assert not torch.equal(own["weight_hh_l0"], plain["weight_hh_l0"])  # the kernel did run
     for name, expected in exact.items():
         assert error(own[name], expected) < max(SLACK * error(plain[name], expected), LEAST), name
 
 
 @fused
 @pytest.mark.cuda
-def test_starts_may_be_laid_out_in_any_way():
+def test_starts_may_have_any_strides():
     torch.manual_seed(0)
     lstm = EpisodicLSTM(40, 64, 1).cuda()
     x, starts = torch.randn(7, 5, 40, device="cuda"), torch.rand(7, 5, device="cuda") < 0.4
@@ -105,13 +105,13 @@ def test_acting_is_the_plain_loop(hidden, batch, monkeypatch):
     own, again, exact = act(True), act(True), act(False)
     monkeypatch.setattr(lstm, "has_kernels", False)
     plain = act(True)
-    assert not torch.equal(own["out"], plain["out"])  # two ways, not one twice
+    assert not torch.equal(own["out"], plain["out"])  # the kernel did run
     assert own["out"].dtype == plain["out"].dtype and all(torch.equal(own[name], again[name]) for name in own)
     for name, expected in exact.items():
         assert error(own[name], expected) < max(SLACK * error(plain[name], expected), LEAST), name
 
 
-def test_the_cpu_goes_without_the_kernels():
+def test_the_cpu_does_not_use_the_kernels():
     lstm = EpisodicLSTM(4, 64, 1)
     x = torch.randn(3, 2, 4)
     out, _ = lstm(x, torch.zeros(3, 2, dtype=torch.bool), torch.zeros(2, 1, 2, 64))

@@ -59,7 +59,7 @@ def test_an_image_of_one_colour_stays_finite():
     assert norm.var.max() < 1e-6 and torch.isfinite(norm(torch.ones(1, 3, 4, 4))).all()
 
 
-def test_a_policy_reads_images_so_and_keeps_the_numbers():
+def test_a_policy_normalises_images_and_saves_the_statistics():
     torch.manual_seed(0)
     policy = ActorCritic(SPACE, spaces.Discrete(4), SMALL)
     obs = {"rgb": rollouts(1)[0], "depth": torch.rand(4, 6, 1, 16, 16)}

@@ -56,7 +56,7 @@ def rewrite(path, tensors=None, **metadata):
     save_file(keep, path, {key: value for key, value in merged.items() if value is not None})
 
 
-def test_weights_in_bfloat16_take_half_the_room_and_load_as_float32(policy, saved):
+def test_weights_in_bfloat16_take_half_the_space_and_load_as_float32(policy, saved):
     half = saved.with_name("half.safetensors")
     save_policy(policy, half, dtype=torch.bfloat16)
     assert all(tensor.dtype == torch.bfloat16 for tensor in load_file(half).values())
@@ -90,7 +90,7 @@ def test_round_trip_acts_alike_and_carries_its_info(policy, saved):
     assert os.listdir(saved.parent) == [saved.name]  # no temporary file is left
 
 
-def test_a_network_takes_the_weights_of_one_that_is_like_it(policy, saved):
+def test_load_weights_needs_an_equal_network(policy, saved):
     torch.manual_seed(1)
     other = ActorCritic(SPACE, spaces.Discrete(4), CONFIG)
     load_weights(other, saved)
@@ -103,8 +103,8 @@ def test_a_network_takes_the_weights_of_one_that_is_like_it(policy, saved):
 
 
 @pytest.mark.parametrize("lstm_layers", [0, 2])
-def test_a_network_that_reads_more_begins_by_acting_alike(tmp_path, lstm_layers):
-    """What it reads besides comes between, and has a weight as soon as it learns."""
+def test_a_network_that_reads_more_begins_with_the_same_actions(tmp_path, lstm_layers):
+    """The further observation is in the middle of the input, with zero weights that have a gradient."""
     config = dataclasses.replace(CONFIG, lstm_layers=lstm_layers)
     less = ActorCritic(SPACE, spaces.Discrete(4), config)
     save_policy(less, tmp_path / "less.safetensors")
@@ -142,7 +142,7 @@ def test_the_same_policy_is_the_same_file(policy, saved):
         assert file.metadata()["num_actions"] == "4"
 
 
-def test_changed_weights_are_found_by_the_check_sum_and_can_be_meant(saved):
+def test_the_check_sum_detects_changed_weights_unless_it_is_removed(saved):
     changed = {"critic.bias": torch.tensor([0.5])}
     rewrite(saved, changed)
     with pytest.raises(CheckpointError, match=r"policy\.safetensors: is damaged.*'sha256'"):
@@ -164,7 +164,7 @@ def test_agent_keeps_memory_and_previous_action(policy, saved):
         assert torch.equal(agent.act(obs, episode_start=start if t else None, deterministic=True), act.action)
 
 
-def test_agent_draws_the_same_actions_from_the_same_seed(saved):
+def test_agent_samples_the_same_actions_from_the_same_seed(saved):
     agent = load_policy(saved)
     runs = []
     for seed in (1, 1, 2):
@@ -273,7 +273,7 @@ def test_bad_settings(saved, metadata):
     assert "\n" not in str(error.value) and len(str(error.value)) < 500 + len(str(saved))
 
 
-def test_a_file_that_asks_for_too_much_is_refused_before_it_is_given(saved):
+def test_excessive_sizes_are_refused_before_allocation(saved):
     """In a process that may take 1 GiB more than it has: 10^12 actions would need 64 TB."""
     for change in ({"num_actions": str(10**12)}, {"policy": json.dumps({"hidden_size": 8192, "lstm_layers": 8})}):
         rewrite(saved, **change)
@@ -296,7 +296,7 @@ def test_weights_that_are_not_finite_do_not_replace_a_good_file(policy, saved):
     assert saved.read_bytes() == before
 
 
-def test_others_may_read_the_file_where_the_umask_lets_them(policy, tmp_path):
+def test_file_permissions_follow_the_umask(policy, tmp_path):
     (tmp_path / "plain").touch()
     save_policy(policy, tmp_path / "policy.safetensors")
     assert (tmp_path / "policy.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
@@ -326,7 +326,7 @@ def test_former_names_of_observations(tmp_path):
 
 
 def test_names_of_the_current_format_are_kept(tmp_path):
-    """An environment of one's own may call an observation `plan`."""
+    """Other environments may have an observation named `plan`."""
     policy, path = ActorCritic(spaces.Dict({"plan": GOAL}), spaces.Discrete(4), CONFIG), tmp_path / "p.safetensors"
     save_policy(policy, path)
     assert list(load_policy(path).network.observation_shapes) == ["plan"]

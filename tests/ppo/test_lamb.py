@@ -102,7 +102,7 @@ def test_trust_ratio_corners():
     assert trust_ratio(theta, u, trusted, 0.01).tolist() == pytest.approx([1, 1, 2, 5, 0.01, 100, 1])
 
 
-def test_state_is_taken_up_again():
+def test_a_loaded_state_continues():
     params = parameters()
     first = Lamb(params.items(), torch.tensor(1e-2))
     twin = NumpyLamb({name: p.detach().numpy() for name, p in params.items()}, 0.01, 1e-2)
@@ -117,7 +117,7 @@ def test_state_is_taken_up_again():
     assert all(torch.equal(params[name], copies[name]) for name in params)
 
 
-def test_kernels_take_what_lies_alike():
+def test_kernels_need_equal_strides():
     """They go by addresses: moments laid out otherwise would be other numbers' moments."""
     parameter = torch.zeros(16, 8, 3, 3).to(memory_format=torch.channels_last)
     moment = torch.zeros_like(parameter)

@@ -174,7 +174,7 @@ def test_a_minibatch_has_its_environments_observations(shape, dtype):
     assert found.dtype == dtype and torch.equal(found, rollout.obs["seen"][:4, envs])
 
 
-def test_episode_means_leave_out_what_did_not_end():
+def test_episode_means_exclude_running_episodes():
     learner = make(RememberBit(6, delay=5), ppo=settings(num_envs=6, rollout_steps=2, minibatches=1))
     stats = learner.update(0.0).read()  # staggered starts: two of six end in two steps; the others' entries are NaN
     ended = learner.rollout.done
@@ -185,7 +185,7 @@ def test_episode_means_leave_out_what_did_not_end():
     assert stats["episode/count"] == 0 and math.isnan(stats["episode/return"])
 
 
-def test_minibatches_are_drawn_anew_in_every_epoch(monkeypatch):
+def test_each_epoch_has_other_minibatches(monkeypatch):
     learner = make(RememberBit(8), ppo=settings(num_envs=8, minibatches=2, epochs=3))
     seen, learn = [], learner._learn
     monkeypatch.setattr(learner, "_learn", lambda envs, *rest: (seen.append(envs.tolist()), learn(envs, *rest))[1])
@@ -213,7 +213,7 @@ def test_advantage_normalisation():
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
-def test_nothing_waits_for_the_device(optimizer):
+def test_an_update_does_not_synchronise(optimizer):
     ppo = settings(optimizer=optimizer, timeout_bootstrap=True, normalize_advantage=True)
     learner = make(RememberBit(image=True, device="cuda"), ppo=ppo)
     learner.update(0.0)  # allocations and library handles

@@ -1,4 +1,4 @@
-"""A memory of one's own: one class and one line in MEMORIES, with a state that is no LSTM's."""
+"""A new memory is one class and one line in MEMORIES; its state may have another structure than the LSTM's."""
 
 from typing import NamedTuple
 

@@ -168,14 +168,14 @@ def test_statistics_of_several_ranks_are_those_of_all_environments():
         ({}, DeviceError, r"rank 1 of 2: did not join within 3 s"),
     ],
 )
-def test_a_meeting_that_fails_says_why(monkeypatch, changes, error, message):
+def test_a_failed_start_of_several_processes_says_why(monkeypatch, changes, error, message):
     for name, value in {**variables(0, 2, free_port()), **changes}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(error, match=message):
         join("cpu", rendezvous_seconds=3.0)
 
 
-def test_ranks_take_the_devices_that_are_theirs(monkeypatch):
+def test_each_rank_takes_its_device(monkeypatch):
     for name, value in variables(0, 2, free_port()).items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=r"device: found 'cuda:1' with 2 ranks, expected 'cuda'"):
