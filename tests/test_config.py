@@ -218,6 +218,12 @@ def test_keys_of_the_previous_version_are_read_with_a_warning(tmp_path):
         from_dict(TrainingConfig, {"camera": {}, "env": {"camera": {}}})
 
 
+def test_sensors_of_the_previous_version_are_read_in_the_policys_lists_too():
+    with pytest.warns(FutureWarning, match="'plan' is now called 'waypoint'"):
+        run = from_dict(TrainingConfig, {"policy": {"polar": ["pointgoal", "plan"], "normalized": ["map"]}})
+    assert run.policy.polar == ("pointgoal", "waypoint") and run.policy.normalized == ("ego_map",)
+
+
 def test_options_of_the_previous_version_are_rewritten_with_a_warning():
     old = ["--camera.height", "24", "--scenes.no-redraw_finishes", "--scenes.files=a.glb", "--kickstart.coef", "0.5"]
     new = ["--env.camera.height", "24", "--scenes.no-randomize-materials", "--scenes.sources=a.glb"]

@@ -16,6 +16,7 @@ from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ConfigError
 from batchnav.policy.config import PolicyConfig
 from batchnav.ppo.config import ImitationConfig, PPOConfig
+from batchnav.renamed import SENSORS, current
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.images import AppearanceConfig
@@ -63,6 +64,16 @@ class TrainingConfig:
     on_sigusr1: Literal["restart", "save"] = "restart"
     """Reaction to SIGUSR1: "restart" saves and exits with status 0, for a scheduler that starts the run again; "save"
     saves and continues."""
+
+    def __post_init__(self):
+        # Sensor names of the previous version in the policy's lists, which belong to no particular environment.
+        changes = {}
+        for name in ("polar", "normalized"):
+            value = getattr(self.policy, name, ())
+            if isinstance(value, tuple) and set(value) & set(SENSORS):
+                changes[name] = tuple(current("sensor", sensor, SENSORS) for sensor in value)
+        if changes:
+            object.__setattr__(self, "policy", replace(self.policy, **changes))
 
     def validate(self) -> None:
         """ConfigError for a value out of range or parts that contradict each other."""
