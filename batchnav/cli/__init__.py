@@ -23,8 +23,8 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "train": Command("[cartpole] [--config NAME] [--out FOLDER] [--gpus N] ...", "train an agent or continue a run"),
-    "evaluate": Command("[POLICY ...] [--split val] [--report] ...", "evaluate agents: success rate, SPL, intervals"),
-    "view": Command("[SCENE ...] [--policy NAME ...] [--episodes FILE]", "show a scene and its agents in the browser"),
+    "evaluate": Command("[AGENT ...] [--split val] [--report] ...", "evaluate agents: success rate, SPL, intervals"),
+    "view": Command("[SCENE ...] [--agents NAME ...] [--episodes FILE]", "show a scene and its agents in the browser"),
     "bench": Command("{render,sim,train,navmesh,load} ...", "measure frames and steps per second on this machine"),
     "data": Command("{list,download,import,prepare,episodes,validate} ...", "manage datasets, scans and episode files"),
     "navmesh": Command("{bake,info,view} ...", "bake, describe and plot navigation meshes"),

@@ -1,15 +1,14 @@
-"""`batchnav evaluate`: agents on fixed episodes, their task's metrics with 95% intervals over episodes and scenes.
+"""`batchnav evaluate`: the metrics of agents on fixed episodes, with 95% intervals over episodes and over scenes.
 
     batchnav evaluate runs/mine --report
     batchnav evaluate runs/mine runs/other pointnav_h200 greedy --split test
     batchnav evaluate shortest_path --task flee
     batchnav evaluate shortest_path --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
-    torchrun --nproc-per-node 2 -m batchnav evaluate runs/mine      # share out the episodes
+    torchrun --nproc-per-node 2 -m batchnav evaluate runs/mine      # each process plays a share of the episodes
 
-Every episode is played once by each agent. SPL uses the geodesic distance that the navmesh gives at the start, as in
-Habitat; episodes whose file states another are listed. Prints tables and writes `results.json` into --out, or
-`NAME/results.json` for each of several. With --report also a page with learning curves and all episodes, beside the
-reference agents, with --record rows of eval/results/TASK.jsonl.
+Each agent plays every episode once. SPL uses the geodesic distance of the navmesh at the start, as in Habitat; episodes
+whose file states another distance are listed. The command prints tables and writes `results.json` to --out
+(`NAME/results.json` if there are several agents).
 """
 
 from __future__ import annotations
@@ -19,10 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import torch
 import tyro
 from rich.console import Console
 
 from batchnav.agents.registry import REFERENCE_AGENTS, agent_name
+from batchnav.cli.console import AGENT, with_current_names
 from batchnav.config import to_dict
 from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.envs.config import nav_config, with_camera
@@ -43,75 +44,79 @@ from batchnav.tasks import TASKS
 from batchnav.view.topdown import TopDownMap
 from batchnav.view.video import save_gif, save_mp4, video_frames
 
-FILMED, VIDEO_MAP_SIZE = 6, 360
-"""Episodes that are shown in videos, and the longer side of their maps in pixels."""
+NUM_VIDEOS, VIDEO_MAP_SIZE = 6, 360
+"""Number of episodes shown in videos, and the longer side of their maps, pixels."""
 MAX_LISTED = 20
-"""Episodes printed whose file states another distance; all are in results.json."""
+"""Number of printed episodes whose file states another distance; results.json has all of them."""
+RENAMED = {
+    "--recordings": "--report-episodes", "--record": "--append-results", "--no-record": "--no-append-results",
+    "--checkpoint": AGENT, "--agent": AGENT,
+}  # fmt: skip
+"""Options by their names in the previous version."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure."""
+    """Options of `batchnav evaluate`."""
 
     agents: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Policies: files, folders of runs, or names of those that come with batchnav (pointnav_h200). A file says which
-    task it was trained for. Or reference agents of the task: random, forward, greedy, map_planner,
-    map_planner_anticipation, shortest_path, frontier."""
-    checkpoint: Path | None = None
-    """A policy, as the first of the agents."""
-    agent: str | None = None
-    """A reference agent, as the first of the agents."""
+    """Agents to evaluate: policies (files, run folders, bundled names such as pointnav_h200) and reference agents of
+    the task (random, forward, greedy, map_planner, map_planner_anticipation, shortest_path, frontier)."""
     task: str = "pointnav"
-    """What a reference agent is to do; a policy's file says what it was trained for."""
+    """Task of reference agents that are evaluated without a policy; a policy's file names its task."""
     split: str = "val"
-    """Name of a fixed episode file: val, test (procedural houses); of PointNav alone hall, building, block, scan (the
-    other scene families), and wide_val and wide_test for bodies as wide as the Habitat challenges' (radius 0.18 m)."""
+    """Name of a fixed episode file: val, test (procedural houses). PointNav only: hall, building, block, scan (other
+    scene families), and wide_val, wide_test (bodies of radius 0.18 m, as in the Habitat challenges)."""
     episodes: Path | None = None
-    """Or an episode file of one's own, or of Habitat's (with its folder `content`)."""
+    """Episode file to use instead of --split: your own, or Habitat's with its folder `content`."""
     scenes_dir: Path = SCENES_DIR
-    """Folder below which the scenes of Habitat's episodes lie."""
+    """Folder that contains the scenes of Habitat's episodes."""
     device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     renderer: Literal["raycast", "opengl", "auto"] = "raycast"
+    """Renderer. "auto" times both on a few batches and takes the faster one."""
     num_envs: int = 256
-    """Environments at a time, at most one per episode."""
+    """Number of environments, at most one per episode."""
     sample: bool = True
-    """Draw the policy's actions, as Habitat's evaluation does; --no-sample takes the most probable ones."""
+    """Sample the policy's actions, as Habitat's evaluation does. --no-sample takes the most probable actions."""
     seed: int = 0
-    """Of drawn actions."""
+    """Seed for action sampling."""
     camera_height: float | None = None
-    """Metres above the floor: another height of the main camera than the policies trained with."""
+    """Height of the main camera above the floor, metres. Default: the height in training."""
     hfov_deg: float | None = None
-    """Its field of view, likewise."""
+    """Horizontal field of view of the main camera, degrees. Default: the field of view in training."""
     out: Path | None = None
-    """Folder for results.json and the report; by default beside the only policy; else in runs."""
+    """Folder for results.json and the report. Default: a subfolder of the policy's folder, or of runs."""
     report: bool = False
-    """Also write the report: one page, index.html."""
-    recordings: int = 24
-    """Episodes whose pictures are in the report, failures before others."""
+    """Write the report index.html: learning curves, all episodes, and a comparison with reference agents."""
+    report_episodes: int = 24
+    """Number of episodes with recorded images in the report, failures first."""
     videos: Literal["none", "gif", "mp4"] = "none"
-    """Also write videos of six episodes of the first agent, spread evenly over the file: GIF, or MP4 (PyAV)."""
-    record: bool = False
-    """Append the figures to eval/results/TASK.jsonl."""
+    """File format of videos of the first agent in six episodes. mp4 needs PyAV. none: no videos."""
+    append_results: bool = False
+    """Append result rows to eval/results/TASK.jsonl."""
 
 
 def main(options: Options) -> None:
-    """Play, print and write."""
-    for name, value, least in (("num-envs", options.num_envs, 1), ("recordings", options.recordings, 0)):
+    """Evaluate, print and write."""
+    counts = (("num-envs", options.num_envs, 1), ("report-episodes", options.report_episodes, 0))
+    for name, value, least in counts:
         if value < least:
             raise ArgumentError(f"--{name}: found {value}, expected {least} or more")
-    words = [str(word) for word in (options.checkpoint, options.agent, *options.agents) if word is not None]
-    if not words:
-        raise ArgumentError("options: found no agent, expected policies, as runs/mine, or reference agents, as greedy")
+    if not options.agents:
+        raise ArgumentError("agents: found none, expected policies (runs/mine) or reference agents (greedy)")
     with join(options.device) as ranks:
-        measure(options, words, ranks)
+        measure(options, ranks)
 
 
-def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
-    """Play, on all ranks; rank 0 prints and writes."""
-    players = find_players(options, words, ranks)
-    first, out = next(iter(players.values())), options.out or default_folder(options, words)
+def measure(options: Options, ranks: Ranks) -> None:
+    """Play the episodes on all ranks; rank 0 prints and writes the results."""
+    players = find_players(options.agents, ranks.device, options.task, options.sample, options.seed)
+    for player in players.values():
+        player.config = with_camera(player.config, options.camera_height, options.hfov_deg)
+    first, out = next(iter(players.values())), options.out or default_folder(options)
     if ranks.is_rank_zero:
-        check_writable(out, BatchnavError)  # before anything is played
+        check_writable(out, BatchnavError)  # an error before the episodes are played
     task = TASKS[first.config.task_name]
     # Agents that need images take as long as policies.
     quick = [name for name in task.reference_agents if not REFERENCE_AGENTS[name].needs_images]
@@ -131,24 +136,24 @@ def measure(options: Options, words: Sequence[str], ranks: Ranks) -> None:
     for name, found in played.items():
         results = out / ("" if len(played) == 1 else name) / "results.json"
         write_results(results, evaluation, found)
-        print_played(name, found, path.name)
+        print_results(name, found, path.name)
         Console().print(f"results: {results}", soft_wrap=True)
     if len(compared) > 1:
         overall = {name: found.overall for name, found in compared.items()}
         print_agents(f"agents on {path.name}", overall, task.metric_specs)
     if options.report:
-        Console().print(f"report: {write_report(out, evaluation, compared, options.recordings)}", soft_wrap=True)
+        Console().print(f"report: {write_report(out, evaluation, compared, options.report_episodes)}", soft_wrap=True)
     if options.videos != "none":
-        film(evaluation, first, out / "videos", options.videos)
-    if options.record:
+        write_videos(evaluation, first, out / "videos", options.videos)
+    if options.append_results:
         append_rows(
             first.config.task_name, [row for found in compared.values() for row in result_rows(evaluation, found)]
         )
 
 
-def film(evaluation: Evaluation, player: Player, folder: Path, kind: str) -> None:
-    """Write a few episodes as videos: what the agent saw, beside its map."""
-    rows = evaluation.evenly_spaced(FILMED)
+def write_videos(evaluation: Evaluation, player: Player, folder: Path, kind: str) -> None:
+    """Write videos of a few episodes: the agent's observations and its path on a map. `kind`: gif or mp4."""
+    rows = evaluation.evenly_spaced(NUM_VIDEOS)
     for row, recording in zip(rows, evaluation.record(player, rows), strict=True):
         scene = evaluation.bank.scenes[recording.scene]
         shortest = None
@@ -160,36 +165,43 @@ def film(evaluation: Evaluation, player: Player, folder: Path, kind: str) -> Non
     Console().print(f"videos: {folder}", soft_wrap=True)
 
 
-def find_players(options: Options, words: Sequence[str], ranks: Ranks) -> dict[str, Player]:
-    """The agents by the names that tables give them, the policies first: they say what the task is.
+def find_players(
+    words: Sequence[str], device: torch.device, task_name: str, sample: bool = True, seed: int = 0
+) -> dict[str, Player]:
+    """The agents by the names that tables use, policies first: they determine the task.
 
-    ArgumentError where they do not go together, or a reference agent does not know the task.
+    Args:
+        words: policies (files, run folders, bundled names) and names of reference agents.
+        device: device of the policies.
+        task_name: task of the reference agents where there is no policy.
+        sample: sample the policies' actions; False: take the most probable ones.
+        seed: seed for action sampling.
+
+    Raises:
+        ArgumentError: the agents have different tasks or bodies, or a reference agent cannot play the task.
     """
     reference = [word for word in words if agent_name(word) in REFERENCE_AGENTS and not Path(word).exists()]
-    policies = [
-        PolicyPlayer(find_policy(word), ranks.device, options.sample, options.seed)
-        for word in words
-        if word not in reference
-    ]
+    policies = [PolicyPlayer(find_policy(word), device, sample, seed) for word in words if word not in reference]
     players: dict[str, Player] = {player.name: player for player in policies}
     if len(players) < len(policies):
         raise ArgumentError(f"agents: found {', '.join(words)}, expected policies in folders of different names")
-    config = policies[0].config if policies else nav_config(None, {}, options.task)
+    config = policies[0].config if policies else nav_config(None, {}, task_name)
     task = TASKS[config.task_name]
     for name, player in players.items():
         if (player.config.task, player.config.body) != (config.task, config.body):
-            raise ArgumentError(f"{name}: found another task or body than {next(iter(players))}'s, expected the same")
+            raise ArgumentError(
+                f"{name}: found another task or body than that of {next(iter(players))}, expected equal ones"
+            )
     for name in map(agent_name, reference):
         if name not in task.reference_agents:
             raise ArgumentError(f"agent: found {name!r}, expected one of {', '.join(task.reference_agents)}")
         players[name] = ReferencePlayer(name, config)
-    for player in players.values():
-        player.config = with_camera(player.config, options.camera_height, options.hfov_deg)
     return players
 
 
-def default_folder(options: Options, words: Sequence[str]) -> Path:
-    """Where results go: below the only policy's folder, or below `runs` for what comes with batchnav or is compared."""
+def default_folder(options: Options) -> Path:
+    """Folder for results: in the folder of a single policy; in `runs` for bundled policies and for several agents."""
+    words = options.agents
     played = options.split if options.episodes is None else options.episodes.name.partition(".")[0]
     played += "" if options.camera_height is None else f"_{options.camera_height:g}m"
     played += "" if options.hfov_deg is None else f"_{options.hfov_deg:g}deg"
@@ -203,8 +215,8 @@ def default_folder(options: Options, words: Sequence[str]) -> Path:
     return folder / f"eval_{played}"
 
 
-def print_played(name: str, played: Played, episodes: str) -> None:
-    """Tables of an agent, and the episodes whose file states another distance."""
+def print_results(name: str, played: Played, episodes: str) -> None:
+    """Print the tables of an agent, and the episodes whose file states another distance."""
     console, metrics = Console(), TASKS[played.player.config.task_name].metric_specs
     print_scenes(f"{name} agent by scene", played.scenes, metrics)
     for line in played.mismatches[:MAX_LISTED]:
@@ -214,6 +226,12 @@ def print_played(name: str, played: Played, episodes: str) -> None:
     print_agents(f"{name} agent on {episodes}", {name: played.overall}, metrics)
 
 
+def parse(arguments: Sequence[str]) -> Options:
+    """The options of a command line. Options of the previous version are accepted with a FutureWarning."""
+    arguments = with_current_names(arguments, RENAMED)
+    return tyro.cli(Options, prog="batchnav evaluate", description=__doc__, args=arguments)
+
+
 def command(arguments: Sequence[str]) -> None:
-    """`batchnav evaluate ...`."""
-    main(tyro.cli(Options, prog="batchnav evaluate", description=__doc__, args=list(arguments)))
+    """Run `batchnav evaluate`."""
+    main(parse(arguments))

@@ -1,11 +1,11 @@
-"""`batchnav view`: a scene and agents in it, in the browser.
+"""`batchnav view`: a scene and its agents in the browser.
 
     batchnav view house:7
-    batchnav view my/scan.glb --policy runs/mine runs/other
-    batchnav view --episodes val --policy pointnav_h200 shortest_path
+    batchnav view my/scan.glb --agents runs/mine runs/other
+    batchnav view --episodes val --agents pointnav_h200 shortest_path
 
-Serves a page at http://127.0.0.1:8080: over ssh, forward the port (`ssh -L 8080:localhost:8080 machine`). No display is
-needed. `docs/viewer.md` says what is shown, and what the keys do.
+The command serves a page at http://127.0.0.1:8080 and needs no display. Over ssh, forward the port:
+`ssh -L 8080:localhost:8080 MACHINE`. `docs/viewer.md` describes the page and its keys.
 """
 
 from __future__ import annotations
@@ -17,52 +17,61 @@ from typing import Literal
 
 import tyro
 
-from batchnav.cli.evaluate import Options as EvaluateOptions
+from batchnav.cli.console import with_current_names
 from batchnav.cli.evaluate import find_players
 from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.bundled import find_episodes
 from batchnav.view.viewer.app import Viewer, open_session
 from batchnav.view.viewer.session import Session
 
+RENAMED = {"--policy": "--agents"}
+"""Options by their names in the previous version."""
+
 
 @dataclass(frozen=True)
 class Options:
-    """What to look at."""
+    """Options of `batchnav view`."""
 
     scenes: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Scenes: house:7, house:0-3, mesh files, prepared scenes. With --episodes only episodes in these."""
-    policy: tuple[str, ...] = ()
-    """Agents, side by side: policies (files, folders of runs, names of those that come with batchnav) or reference
-    agents of PointNav. Without any, one drives."""
+    """Scenes: house:7, house:0-3, mesh files, prepared scenes. With --episodes: show only episodes in these scenes."""
+    agents: tuple[str, ...] = ()
+    """Agents to show next to each other: policies (files, run folders, bundled names) and reference agents of PointNav.
+    Default: none; you drive an agent with the keyboard."""
     episodes: str | None = None
-    """An episode file, or the name of one that comes with batchnav, as val, test, hall, building, block or scan. By
-    default episodes are drawn in the scenes."""
+    """Episode file, or the name of a bundled one: val, test, hall, building, block or scan. Default: episodes are
+    sampled in the scenes."""
     scenes_dir: Path = SCENES_DIR
-    """Folder below which the scenes of Habitat's episodes lie."""
+    """Folder that contains the scenes of Habitat's episodes."""
     device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     renderer: Literal["raycast", "opengl", "auto"] = "raycast"
+    """Renderer. "auto" times both on a few batches and takes the faster one."""
     sample: bool = True
-    """Draw the policy's actions; --no-sample takes the most probable ones."""
+    """Sample the policy's actions. --no-sample takes the most probable actions."""
     host: str = "127.0.0.1"
-    """Address to listen at; 0.0.0.0 lets other machines in."""
+    """Address of the server. 0.0.0.0 accepts connections from other machines."""
     port: int = 8080
-    """The next free one is taken where it is in use."""
+    """Port of the server. If it is in use, the next free port is taken."""
 
 
 def command(arguments: Sequence[str]) -> None:
-    """`batchnav view ...`."""
-    options = tyro.cli(Options, prog="batchnav view", description=__doc__, args=list(arguments))
+    """Run `batchnav view`."""
+    options = parse(arguments)
     viewer = Viewer(session_of(options), options.host, options.port)
     print(f"http://{options.host}:{viewer.server.get_port()}", flush=True)
     viewer.run()
 
 
+def parse(arguments: Sequence[str]) -> Options:
+    """The options of a command line. Options of the previous version are accepted with a FutureWarning."""
+    arguments = with_current_names(arguments, RENAMED)
+    return tyro.cli(Options, prog="batchnav view", description=__doc__, args=arguments)
+
+
 def session_of(options: Options) -> Session:
-    """What the viewer shows."""
+    """The viewer's session: scenes, episodes and agents."""
     device = resolve_device(options.device)
-    asked = EvaluateOptions(sample=options.sample)
-    players = find_players(asked, options.policy, Ranks(device)) if options.policy else {}
+    players = find_players(options.agents, device, "pointnav", options.sample) if options.agents else {}
     path = None if options.episodes is None else find_episodes(options.episodes)
     return open_session(options.scenes, path, players, device, options.renderer, options.scenes_dir)

@@ -20,7 +20,7 @@ from batchnav.tasks.goal_state import METRIC_SPECS, METRICS
 
 def test_greedy_on_open_floors(rooms, tmp_path):
     mine = rooms / "mine.json.gz"
-    program.main(program.Options(agent="greedy", episodes=mine, num_envs=3, out=tmp_path, device="cpu"))
+    program.main(program.Options(agents=("greedy",), episodes=mine, num_envs=3, out=tmp_path, device="cpu"))
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["agent"] == "greedy" and len(results["episodes"]) == 10 and len(results["scenes"]) == 2
     assert results["overall"]["success"]["mean"] == 1.0 and results["overall"]["success"]["count"] == 10
@@ -44,12 +44,12 @@ def test_a_scene_is_one_line_of_80_columns(capsys, monkeypatch):
 
 
 def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):
-    """Tables fit 80 columns, the agent's means come last; result files stay as they are unless --record is given."""
+    """Tables fit 80 columns, the agent's means come last; result files stay as they are unless --append-results is given."""
     rows = []
     monkeypatch.setattr(program, "append_rows", lambda name, new: rows.append((name, new)))
     monkeypatch.setenv("COLUMNS", "80")
     options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path}
-    program.main(program.Options(agent="forward", **options))
+    program.main(program.Options(agents=("forward",), **options))
     assert rows == []
     text = capsys.readouterr().out
     *tables, where = text.splitlines()
@@ -58,7 +58,7 @@ def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):
     last = text[text.index("forward agent on mine.json.gz") :]
     for words in ("95% over episodes", "95% over scenes", "distance to goal", "0.722–1.000", "10 episodes in 2 scenes"):
         assert words in last
-    program.main(program.Options(agent="forward", record=True, **options))
+    program.main(program.Options(agents=("forward",), append_results=True, **options))
     ((name, found),) = rows
     assert name == "pointnav" and [row["metric"] for row in found] == ["success", "spl", "soft_spl"]
     # All houses alike: Wilson's interval has a width, a bootstrap of scenes says nothing.
@@ -79,7 +79,7 @@ def test_habitats_episodes_in_habitats_folders(tmp_path, capsys):
     ]  # fmt: skip
     save_episodes(episodes, tmp_path / "val" / "val.json.gz", content=True)
     program.main(program.Options(
-        agent="shortest_path", episodes=tmp_path / "val" / "val.json.gz", scenes_dir=tmp_path / "scenes",
+        agents=("shortest_path",), episodes=tmp_path / "val" / "val.json.gz", scenes_dir=tmp_path / "scenes",
         out=tmp_path / "out", device="cpu",
     ))  # fmt: skip
     results = json.loads((tmp_path / "out" / "results.json").read_text())
@@ -95,8 +95,8 @@ def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
     rows = []
     monkeypatch.setattr(program, "append_rows", lambda name, new: rows.extend(new))
     program.main(program.Options(
-        checkpoint=checkpoint, episodes=rooms / "mine.json.gz", device="cpu", report=True, record=True,
-        recordings=2, out=tmp_path / "report",
+        agents=(str(checkpoint),), episodes=rooms / "mine.json.gz", device="cpu", report=True, append_results=True,
+        report_episodes=2, out=tmp_path / "report",
     ))  # fmt: skip
     assert {p.name for p in (tmp_path / "report").iterdir()} == {"index.html", "results.json"}
     text = (tmp_path / "report" / "index.html").read_text()
@@ -119,7 +119,7 @@ def test_another_camera(rooms, checkpoint, tmp_path, monkeypatch):
     """All agents play with it; results and rows say so."""
     rows = []
     monkeypatch.setattr(program, "append_rows", lambda name, new: rows.extend(new))
-    options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path, "record": True}
+    options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path, "append_results": True}
     program.main(program.Options((str(checkpoint), "greedy"), camera_height=0.4, hfov_deg=110.0, **options))
     assert {(row["params"]["camera_height"], row["params"]["hfov_deg"]) for row in rows} == {(0.4, 110.0)}
     for agent in ("learned", "greedy"):
@@ -134,7 +134,7 @@ def test_a_policy_that_sees_through_opengl_scores_the_same(rooms, checkpoint, tm
     results = []
     for renderer in ("raycast", "opengl"):
         program.main(program.Options(
-            checkpoint=checkpoint, episodes=rooms / "mine.json.gz", device="cpu", renderer=renderer,
+            agents=(str(checkpoint),), episodes=rooms / "mine.json.gz", device="cpu", renderer=renderer,
             out=tmp_path / renderer,
         ))  # fmt: skip
         results.append(json.loads((tmp_path / renderer / "results.json").read_text())["overall"])
@@ -162,7 +162,7 @@ def test_several_agents_on_the_same_episodes(rooms, checkpoint, tmp_path, capsys
 
 def test_videos_of_a_few_episodes(rooms, checkpoint, tmp_path):
     options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path / "out"}
-    program.main(program.Options(checkpoint=checkpoint, videos="gif", **options))
+    program.main(program.Options(agents=(str(checkpoint),), videos="gif", **options))
     found = sorted(path.name for path in (tmp_path / "out" / "videos").iterdir())
     assert found == [f"episode_{row:04d}.gif" for row in (0, 2, 4, 5, 7, 9)]
 
@@ -170,31 +170,40 @@ def test_videos_of_a_few_episodes(rooms, checkpoint, tmp_path):
 def test_results_go_beside_a_policy_of_ones_own_only(checkpoint):
     """Nothing is written into the package."""
     options = program.Options()
-    assert program.default_folder(options, [str(checkpoint)]) == checkpoint.parent / "eval_val"
-    assert program.default_folder(options, ["pointnav_h200"]) == Path("runs/pointnav_h200/eval_val")
+    assert (
+        program.default_folder(dataclasses.replace(options, agents=(str(checkpoint),)))
+        == checkpoint.parent / "eval_val"
+    )
+    assert program.default_folder(dataclasses.replace(options, agents=("pointnav_h200",))) == Path(
+        "runs/pointnav_h200/eval_val"
+    )
     mine = dataclasses.replace(options, episodes=Path("data/mine.json.gz"))
-    assert program.default_folder(mine, [str(checkpoint)]) == checkpoint.parent / "eval_mine"
-    assert program.default_folder(options, ["greedy"]) == Path("runs/greedy/eval_val")
+    assert (
+        program.default_folder(dataclasses.replace(mine, agents=(str(checkpoint),))) == checkpoint.parent / "eval_mine"
+    )
+    assert program.default_folder(dataclasses.replace(options, agents=("greedy",))) == Path("runs/greedy/eval_val")
     other = program.Options(camera_height=0.88, hfov_deg=79.0)  # which writes over nobody's results
-    assert program.default_folder(other, ["greedy"]) == Path("runs/greedy/eval_val_0.88m_79deg")
+    assert program.default_folder(dataclasses.replace(other, agents=("greedy",))) == Path(
+        "runs/greedy/eval_val_0.88m_79deg"
+    )
 
 
 def test_bad_commands(rooms, tmp_path):
     for options, message in (
-        (program.Options(), "options: found no agent"),
-        (program.Options(agent="greedy", num_envs=0), "--num-envs: found 0, expected 1 or more"),
-        (program.Options(agent="greedy", recordings=-1), "--recordings: found -1, expected 0 or more"),
+        (program.Options(), "agents: found none"),
+        (program.Options(agents=("greedy",), num_envs=0), "--num-envs: found 0, expected 1 or more"),
+        (program.Options(agents=("greedy",), report_episodes=-1), "--report-episodes: found -1, expected 0 or more"),
     ):
         with pytest.raises(ArgumentError, match=message):
             program.main(options)
     with pytest.raises(CheckpointError, match="absent"):
-        program.main(program.Options(checkpoint=tmp_path / "absent.safetensors"))
+        program.main(program.Options(agents=(str(tmp_path / "absent.safetensors"),)))
     (tmp_path / "file").touch()
     with pytest.raises(BatchnavError, match=r"file: found a file at .*, expected a folder"):  # before it plays
-        program.main(program.Options(agent="greedy", episodes=tmp_path / "absent.json.gz", out=tmp_path / "file"))
+        program.main(program.Options(agents=("greedy",), episodes=tmp_path / "absent.json.gz", out=tmp_path / "file"))
     with pytest.raises(EpisodeError, match="absent"):
-        program.main(program.Options(agent="greedy", episodes=tmp_path / "absent.json.gz", out=tmp_path))
+        program.main(program.Options(agents=("greedy",), episodes=tmp_path / "absent.json.gz", out=tmp_path))
     off = Episode("9", str(rooms / "a.ply"), (0.0, 0.2, 2.0), rotation_of(math.pi), (Goal((40.0, 0.2, 0.0)),))
     save_episodes([off], tmp_path / "off.json.gz")
     with pytest.raises(EpisodeError, match=r"episode '9'.*goals\[0\]"):
-        program.main(program.Options(agent="greedy", episodes=tmp_path / "off.json.gz", out=tmp_path))
+        program.main(program.Options(agents=("greedy",), episodes=tmp_path / "off.json.gz", out=tmp_path))

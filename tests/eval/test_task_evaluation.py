@@ -22,8 +22,8 @@ def test_the_agent_that_knows_the_map_is_ahead_of_the_one_that_walks_on(rooms, t
     rows, shares = [], []
     monkeypatch.setattr(program, "append_rows", lambda name, new: rows.append((name, new)))
     for name in (agent, "forward"):
-        options = {"episodes": rooms / "mine.json.gz", "out": tmp_path, "device": "cpu", "record": True}
-        program.main(program.Options(task=task, agent=name, **options))
+        options = {"episodes": rooms / "mine.json.gz", "out": tmp_path, "device": "cpu", "append_results": True}
+        program.main(program.Options(task=task, agents=(name,), **options))
         results = json.loads((tmp_path / "results.json").read_text())
         specs = TASKS[task].metric_specs
         assert set(results["overall"]) == {metric.name for metric in specs} and not results["distance_mismatches"]
@@ -45,8 +45,8 @@ def test_a_policy_of_the_task_with_its_report(rooms, tmp_path, task):
     save_policy(network, tmp_path / "policy.safetensors", {"env": to_dict(config), "frames": 12})
     (tmp_path / "metrics.jsonl").write_text('{"frames": 100, "seconds": 1.0, "return": 0.5}\n')
     program.main(program.Options(
-        checkpoint=tmp_path / "policy.safetensors", episodes=rooms / "mine.json.gz", device="cpu", report=True,
-        recordings=1, out=tmp_path / "report",
+        agents=(str(tmp_path / "policy.safetensors"),), episodes=rooms / "mine.json.gz", device="cpu", report=True,
+        report_episodes=1, out=tmp_path / "report",
     ))  # fmt: skip
     text = (tmp_path / "report" / "index.html").read_text()
     names = [metric.name.replace("_", " ") for metric in TASKS[task].metric_specs if metric.shown]
@@ -58,8 +58,8 @@ def test_a_policy_of_the_task_with_its_report(rooms, tmp_path, task):
 def test_what_a_task_does_not_know_is_named(rooms, tmp_path):
     options = {"episodes": rooms / "mine.json.gz", "out": tmp_path, "device": "cpu"}
     with pytest.raises(ArgumentError, match="agent: found 'greedy', expected one of random, forward, shortest_path"):
-        program.main(program.Options(task="flee", agent="greedy", **options))
+        program.main(program.Options(task="flee", agents=("greedy",), **options))
     with pytest.raises(ConfigError, match="task: found 'fly', expected one of pointnav, flee, explore"):
-        program.main(program.Options(task="fly", agent="random", **options))
+        program.main(program.Options(task="fly", agents=("random",), **options))
     with pytest.raises(EpisodeError, match="split: found building, expected one of test, val: there is no starts_buil"):
-        program.main(program.Options(task="flee", agent="random", split="building", device="cpu"))
+        program.main(program.Options(task="flee", agents=("random",), split="building", device="cpu"))
