@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import tyro
 
 from batchnav.cli import evaluate
 from batchnav.data.episodes.episode_file import load_episodes, save_episodes
@@ -120,7 +119,7 @@ def test_commands_that_are_not_run_are_understood(page):
             if words[:2] == ["batchnav", "train"] and "..." not in words:
                 start.parse(words[2:])
             elif words[:2] == ["batchnav", "evaluate"] and "..." not in words:
-                tyro.cli(evaluate.Options, args=words[2:])
+                evaluate.parse(words[2:])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

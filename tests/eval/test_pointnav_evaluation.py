@@ -1,8 +1,8 @@
-import dataclasses
 import json
 import math
 import re
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +44,7 @@ def test_a_scene_is_one_line_of_80_columns(capsys, monkeypatch):
 
 
 def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):
-    """Tables fit 80 columns, the agent's means come last; result files stay as they are unless --append-results is given."""
+    """Tables fit 80 columns, the agent's means come last; result files stay as they are without --append-results."""
     rows = []
     monkeypatch.setattr(program, "append_rows", lambda name, new: rows.append((name, new)))
     monkeypatch.setenv("COLUMNS", "80")
@@ -169,23 +169,26 @@ def test_videos_of_a_few_episodes(rooms, checkpoint, tmp_path):
 
 def test_results_go_beside_a_policy_of_ones_own_only(checkpoint):
     """Nothing is written into the package."""
-    options = program.Options()
-    assert (
-        program.default_folder(dataclasses.replace(options, agents=(str(checkpoint),)))
-        == checkpoint.parent / "eval_val"
-    )
-    assert program.default_folder(dataclasses.replace(options, agents=("pointnav_h200",))) == Path(
-        "runs/pointnav_h200/eval_val"
-    )
-    mine = dataclasses.replace(options, episodes=Path("data/mine.json.gz"))
-    assert (
-        program.default_folder(dataclasses.replace(mine, agents=(str(checkpoint),))) == checkpoint.parent / "eval_mine"
-    )
-    assert program.default_folder(dataclasses.replace(options, agents=("greedy",))) == Path("runs/greedy/eval_val")
-    other = program.Options(camera_height=0.88, hfov_deg=79.0)  # which writes over nobody's results
-    assert program.default_folder(dataclasses.replace(other, agents=("greedy",))) == Path(
-        "runs/greedy/eval_val_0.88m_79deg"
-    )
+
+    def folder_of(agent, **options):
+        return program.default_folder(program.Options(agents=(str(agent),), **options))
+
+    assert folder_of(checkpoint) == checkpoint.parent / "eval_val"
+    assert folder_of("pointnav_h200") == Path("runs/pointnav_h200/eval_val")
+    assert folder_of(checkpoint, episodes=Path("data/mine.json.gz")) == checkpoint.parent / "eval_mine"
+    assert folder_of("greedy") == Path("runs/greedy/eval_val")
+    # Another camera has a folder of its own.
+    assert folder_of("greedy", camera_height=0.88, hfov_deg=79.0) == Path("runs/greedy/eval_val_0.88m_79deg")
+
+
+def test_options_of_the_previous_version_are_read_with_a_warning():
+    old = ["--agent", "greedy", "--record", "--recordings=3", "--split", "test"]
+    with pytest.warns(FutureWarning, match="--agent AGENT is now the argument AGENT; --record is now --append-results"):
+        found = program.parse(old)
+    assert found == program.Options(("greedy",), split="test", append_results=True, report_episodes=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert program.parse(["greedy", "--append-results", "--report-episodes", "3", "--split", "test"]) == found
 
 
 def test_bad_commands(rooms, tmp_path):
