@@ -1,7 +1,7 @@
-"""`make_building`: a floor of a hospital, a school, offices or a hotel: corridors, and rooms on both sides of them.
+"""`make_building`: a corridor floor, as in a hospital, a school, offices or a hotel: rooms on both sides of corridors.
 
-What houses and halls lack: ways of 10 to 30 m and more with many turns, long corridors that look alike, dead ends,
-closed doors, and rooms behind rooms, so that the way is often not where the goal is.
+Features that houses and open-plan rooms lack: paths of 10 to 30 m and more with many turns, long corridors of similar
+appearance, dead ends, closed doors, and rooms behind rooms: the shortest path often begins away from the goal.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _SKELETONS: tuple[tuple[_Line, ...], ...] = (
     (((0, 0), (1, 0)), ((0.1, 0), (0.1, 1)), ((0.5, 0), (0.5, 1)), ((0.9, 0), (0.9, 1))),
 )
 """Centre lines of corridors in a square of 1 x 1: straight, L, T, a cross with shifted arms, U, H, Z, ring, a ring with
-dead ends, comb. Each begins and ends on earlier ones or freely; none crosses another."""
+dead ends, comb. Ends lie on earlier lines or are free; lines do not cross."""
 _CANVAS = 900
-"""Cells along each side of the plan before it is cut to what is built."""
+"""Cells along each side of the plan before it is cropped."""
 _FEWEST, _MOST = 15, 60
-"""Rooms, bathrooms and corridors counted."""
+"""Range of the number of rooms, bathrooms and corridors included."""
 
 
 def make_building(seed: int, surface: bool = False) -> TriangleMesh:
     """The furnished floor of a large building: 350 to 1,200 m2, mostly 30 to 60 m long; floor at y = 0.
 
-    The same seed gives the same building, bit for bit, on every machine; `surface` is as in `make_house`. ArgumentError
+    The same seed gives the same floor, bit for bit, on every machine. `surface` is as in `make_house`. ArgumentError
     for a seed that is not an integer >= 0.
     """
     draw, plan = draw_plan(seed, _make_layout)
@@ -52,7 +52,7 @@ def make_building_plan(seed: int) -> tuple[Layout, list[Opening]]:
 
 
 class _Lined(Floor):
-    """A plan while corridors, and then the rooms beside them, are put on it, earlier ones first."""
+    """A plan in progress: corridors first, then the rooms along them; earlier ones keep their cells."""
 
     def __init__(self, draw: Draw) -> None:
         super().__init__(np.full((_CANVAS, _CANVAS), OUTSIDE, np.int16))
@@ -64,12 +64,12 @@ class _Lined(Floor):
         self.cover(rect, len(self.rects) - 1)
 
     def cover(self, rect: Rect, label: int) -> None:
-        """Make a rectangle part of a room; others lose the end that it takes, as arms do of a ring that it closes."""
+        """Make a rectangle part of a room; other rectangles lose the end that it covers."""
         view(self.labels, rect)[...] = label
         self.covered = [*((_without_end(other, rect), of) for other, of in self.covered), (rect, label)]
 
     def add_corridor(self, rect: Rect) -> Rect | None:
-        """A corridor where nothing is yet: a part of one that it meets, or one of its own, with a door between."""
+        """Add a corridor on empty cells: as part of a corridor that it meets, or as its own, with a door between."""
         z, x = np.nonzero(view(self.labels, rect) == OUTSIDE)
         if not len(x):
             return None
@@ -88,7 +88,7 @@ class _Lined(Floor):
         return inside and bool((view(self.labels, rect) == OUTSIDE).all())
 
     def line_with_rooms(self, rect: Rect, axis: int, side: int) -> None:
-        """Rooms along one side of a corridor; some places stay empty, as what is behind locked doors."""
+        """Add rooms along one side of a corridor; some places stay empty, like rooms behind locked doors."""
         draw = self.draw
         start, stop = (rect[0], rect[2]) if axis == 0 else (rect[1], rect[3])
         edge = rect[(3 if side > 0 else 1) if axis == 0 else (2 if side > 0 else 0)]
@@ -111,7 +111,7 @@ class _Lined(Floor):
             at += width
 
     def add_rooms(self, rect: Rect, axis: int, side: int) -> None:
-        """A room, or where it is deep often one behind another."""
+        """Add a room; a deep one is often split into a room behind another."""
         x0, z0, x1, z1 = rect
         low, high = (z0, z1) if axis == 0 else (x0, x1)
         if high - low < 56 or not self.draw.chance(0.6):
@@ -123,7 +123,7 @@ class _Lined(Floor):
             self.add(part)
 
     def add_caps(self, rect: Rect, axis: int) -> None:
-        """Often a room at the end of a corridor."""
+        """Add a room at the end of a corridor, often."""
         draw = self.draw
         middle = (rect[1] + rect[3]) // 2 if axis == 0 else (rect[0] + rect[2]) // 2
         for end, side in ((rect[axis], -1), (rect[axis + 2], 1)):
@@ -138,7 +138,7 @@ class _Lined(Floor):
 
 
 def _without_end(rect: Rect, taken: Rect) -> Rect:
-    """What is left of a rectangle where another takes one end of it, or nothing."""
+    """A rectangle without the end that another covers; unchanged where that covers no end."""
     x0, z0, x1, z1 = rect
     low_x, low_z, high_x, high_z = taken
     if high_x <= x0 or x1 <= low_x or high_z <= z0 or z1 <= low_z:

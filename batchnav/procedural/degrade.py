@@ -1,8 +1,8 @@
-"""Houses as a scanner would bring them home: torn surfaces, missing ceilings, noise, pieces that float.
+"""Degraded scans: houses and open-plan rooms with holes, missing ceilings, noise and floating pieces.
 
-Scanned meshes have holes where glass, mirrors, black or far surfaces gave no depth (Matterport3D: Chang et al., 3DV
-2017, section 3; Gibson's database says how much each scene lacks). An agent that only knows closed houses takes a hole,
-which Habitat's depth reads as 0, for a wall at its nose.
+Scanned meshes have holes where glass, mirrors, black or far surfaces return no depth (Matterport3D: Chang et al., 3DV
+2017, section 3; Gibson's database lists the missing share of each scene). Habitat's depth is 0 in a hole, so an agent
+trained in closed houses reads a hole as a wall directly in front of it.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ from batchnav.runtime.kernels.decorators import cpu_function
 from batchnav.types import Material, Surface, TriangleMesh
 
 _SCAN = 0x5CA9
-"""Begins the seeds of tearing, so that its draws are not those of the house."""
+"""First part of the seeds of defects: their random numbers are independent of the house's."""
 LARGEST_EDGE = 0.12
-"""Metres: so finely are triangles cut at the border of a hole."""
+"""Longest edge of triangles at the border of a hole, metres."""
 SMALLEST_HOLE, LARGEST_HOLE = 0.08, 1.4
-"""Metres: radius of a hole; small ones are the more frequent."""
+"""Range of a hole's radius, metres; log-uniform, so small holes are more frequent."""
 _SHARDS = (0.6, 0.6, 0.58, 1.0)
-"""Colour of pieces that float."""
+"""Colour of floating pieces."""
 CEILING = 0.25
-"""Metres below the highest point: what lies there is ceiling."""
+"""Thickness of the layer below the highest point that counts as ceiling, metres."""
 _DEPTH = 64
-"""Halves that wait for their turn: more than halving anything in a house down to LARGEST_EDGE takes."""
+"""Size of the stack of triangle halves; cutting a house down to LARGEST_EDGE needs less."""
 
 
 class ScanDefects(NamedTuple):
-    """What a scan may have that what was scanned has not. Of each a scan draws its own amount, from none on."""
+    """Largest amounts of a scan's defects. Each scan samples its own amounts between zero and these."""
 
     holes: float = 0.8
-    """Per square metre of floor, at most."""
+    """Holes per square metre of floor, at most."""
     noise: float = 0.012
-    """Metres: standard deviation of the surface, at most."""
+    """Standard deviation of vertex positions, metres, at most."""
     pieces: int = 40
-    """Shards that float, at most."""
+    """Number of floating pieces, at most."""
     ceilings: bool = True
-    """Whether ceilings may be missing."""
+    """True where ceilings may be missing."""
 
 
 ALL_DEFECTS = ScanDefects()
-"""Those of `scan:SEED`."""
+"""Defects of `scan:SEED`."""
 
 
 def make_scan(seed: int, surface: bool = False) -> tuple[TriangleMesh, TriangleMesh]:
-    """What was scanned, and the scan. In two cases of three it is the house of the seed, else the hall."""
+    """The whole mesh and its scan: of the open-plan room of the seed for multiples of 3, otherwise of the house."""
     scanned = (make_house if seed % 3 else make_hall)(seed, surface)
     return scanned, tear(scanned, seed)
 
 
 def tear(scanned: TriangleMesh, seed: int, defects: ScanDefects = ALL_DEFECTS) -> TriangleMesh:
-    """A house or hall as a scan: what is seen of it. Where one can walk is still its own.
+    """A mesh with a scanner's defects, for cameras. The navmesh is baked from the mesh without defects.
 
-    The same mesh, seed and defects give the same scan, with the surface of what was scanned where that has one: what is
-    cut keeps its colours, and pieces that float are grey parts of nothing.
+    Equal mesh, seed and defects give an equal scan. A surface is kept: cut triangles keep their colours, and floating
+    pieces are grey and belong to no object.
     """
     draw = np.random.default_rng((_SCAN, seed))
     corners = _with_origin(scanned)
@@ -77,10 +77,9 @@ def tear(scanned: TriangleMesh, seed: int, defects: ScanDefects = ALL_DEFECTS) -
 
 
 def _with_origin(house: TriangleMesh) -> np.ndarray:
-    """Corners f64 [F, 3, 3]; [F, 3, 7] where there is a surface: what is cut is cut in all of these columns.
+    """Corners f64 [F, 3, 3]; [F, 3, 7] with a surface. Cutting interpolates all columns.
 
-    The further ones say where a corner lies in the triangle of the house that it comes from, as barycentric
-    coordinates, and that triangle's number.
+    The further columns are the corner's barycentric coordinates in its original triangle, and that triangle's number.
     """
     corners = house.vertices[house.faces].astype(np.float64)
     if house.surface is None:
@@ -91,7 +90,7 @@ def _with_origin(house: TriangleMesh) -> np.ndarray:
 
 
 def _torn(surface: Surface, origin: np.ndarray) -> Surface:
-    """The surface of triangles that come from a house's: f64 [F, 3, 4], see `_with_origin`; -1: from none."""
+    """The surface of cut triangles, by origin f64 [F, 3, 4] (`_with_origin`); -1 for triangles without an origin."""
     within, number = origin[..., :3], origin[:, 0, 3].astype(np.int64)
     is_piece = number < 0
     number[is_piece] = 0
@@ -108,13 +107,13 @@ def _torn(surface: Surface, origin: np.ndarray) -> Surface:
     if surface.color is not None:
         color = np.einsum("fik,fkc->fic", within, surface.color[number].astype(np.float64))
         columns["color"] = np.where(is_piece[:, None, None], 255.0, np.round(color)).astype(np.uint8)
-    if surface.finish is not None:  # that of pieces stays
+    if surface.finish is not None:  # floating pieces keep their material
         columns["finish"] = np.concatenate([surface.finish, np.array([[0, -1, 0, 0]], np.int32)])
     return surface._replace(materials=(*surface.materials, Material(_SHARDS)), **columns)
 
 
 def _without_ceiling(corners, above, low, high, draw) -> np.ndarray:
-    """One scan in three has no ceiling, one in three half of one: a scanner that looks ahead does not see it."""
+    """Remove the ceiling of one scan in three, and a part of it of one in three: level scanners miss ceilings."""
     kind = draw.integers(3)
     if kind == 2:
         return corners
@@ -127,7 +126,7 @@ def _without_ceiling(corners, above, low, high, draw) -> np.ndarray:
 
 
 def _with_holes(corners, most, low, high, draw) -> np.ndarray:
-    """Cut balls out of the surface, their centres anywhere on it; at most so many per square metre of floor."""
+    """Cut balls out of the surface, with centres uniform on it; at most `most` per square metre of floor."""
     floor = (high[0] - low[0]) * (high[2] - low[2])
     number = int(draw.uniform(0.0, most) * floor)
     points = corners[..., :3]
@@ -140,9 +139,9 @@ def _with_holes(corners, most, low, high, draw) -> np.ndarray:
 
 
 def outside(corners: np.ndarray, centres: np.ndarray, radii: np.ndarray) -> np.ndarray:
-    """What triangles f64 [F, 3, C] have outside of balls f64 [B, 3], [B]. The first three columns are x, y, z.
+    """The parts of triangles f64 [F, 3, C] outside of balls f64 [B, 3], [B]. The first three columns are x, y, z.
 
-    Triangles on a ball's border are halved until no side is longer than LARGEST_EDGE, and then go by their middle.
+    Triangles at a ball's border are halved until no side is longer than LARGEST_EDGE; then the centroid decides.
     """
     room = len(corners)
     while True:
@@ -155,7 +154,7 @@ def outside(corners: np.ndarray, centres: np.ndarray, radii: np.ndarray) -> np.n
 
 @cpu_function
 def _cut(corners, centres, radii, largest_edge, kept_out):
-    """How many triangles there are outside; as many of them as there is room for."""
+    """The number of triangles outside; `kept_out` receives as many as fit."""
     number = 0
     near = np.empty(len(radii), np.int64)
     stack = np.empty((_DEPTH, 3, corners.shape[2]))
@@ -203,7 +202,7 @@ def _cut(corners, centres, radii, largest_edge, kept_out):
 
 @cpu_function
 def _box_distance(triangle, point):
-    """Squared distance from a point to the box around a triangle: no more than to the triangle."""
+    """Squared distance from a point to a triangle's bounding box: a lower bound of the distance to the triangle."""
     square = 0.0
     for axis in range(3):
         a, b, c = triangle[0, axis], triangle[1, axis], triangle[2, axis]
@@ -213,7 +212,7 @@ def _box_distance(triangle, point):
 
 
 def _pieces(most, low, high, draw) -> np.ndarray:
-    """Shards of 3 to 20 cm anywhere in the house, at most so many."""
+    """Floating pieces of 3 to 20 cm, uniform in the house; at most `most`."""
     number = draw.integers(most + 1)
     centres = draw.uniform(low, high, (number, 3))
     return centres[:, None] + draw.uniform(0.03, 0.2, (number, 1, 1)) * draw.uniform(-1.0, 1.0, (number, 3, 3))

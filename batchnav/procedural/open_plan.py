@@ -1,7 +1,7 @@
-"""`make_hall`: one large room with windows to the outside, as a shop, an office, a café, a lounge or a hall has it.
+"""`make_hall`: an open-plan room, one large room with windows: a shop, an office, a café, a lounge or an empty hall.
 
-What closed houses lack: sights across the whole plan, obstacles that a camera looks over (shelves, counters and screens
-from the height of a waist on), thin legs, pillars, ceilings at 2.2 to 6 m or none at all, and windows, which are holes.
+Features that closed houses lack: views across the whole plan, obstacles below camera height (shelves, counters and
+screens from waist height), thin legs, pillars, ceilings at 2.2 to 6 m or no ceiling, and windows, which are holes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ Opening = tuple[float, float, float, float]
 """Start, stop, bottom and top of a hole in a wall, metres."""
 
 _WALL = 0.15
+"""Thickness of walls, metres."""
 _TRIES = 30
-"""Places that are tried for a piece."""
+"""Number of random places tried for a piece."""
 
 
 def make_hall(seed: int, surface: bool = False) -> TriangleMesh:
-    """The furnished hall of a seed: 12 to 400 m2; floor at y = 0, the middle at x = z = 0.
+    """The furnished open-plan room of a seed: 12 to 400 m2; floor at y = 0, centre at x = z = 0.
 
-    The same seed gives the same hall, bit for bit, on every machine; `surface` is as in `make_house`. ArgumentError for
+    The same seed gives the same room, bit for bit, on every machine. `surface` is as in `make_house`. ArgumentError for
     a seed that is not an integer >= 0.
     """
     draw = draw_of(seed)
@@ -42,7 +43,7 @@ def make_hall(seed: int, surface: bool = False) -> TriangleMesh:
 
 
 class _Hall:
-    """The room, and what stands in it."""
+    """The room while it is furnished."""
 
     def __init__(self, draw: Draw, width: float, depth: float, height: float):
         self.draw, self.width, self.depth, self.height = draw, width, depth, height
@@ -50,7 +51,7 @@ class _Hall:
         self._taken: list[tuple[float, float, float, float]] = []  # low x, low z, high x, high z
 
     def build_shell(self) -> None:
-        """Floor, walls with doors and windows, and mostly a ceiling. Only the floor faces upwards."""
+        """Add floor, walls with doors and windows, and in most rooms a ceiling. Only the floor faces upwards."""
         draw, x, z = self.draw, self.width / 2, self.depth / 2
         with self.solids.thing("floor"):
             self.solids.material = "floor"
@@ -73,7 +74,7 @@ class _Hall:
             self.solids.place(wall, cx, cz, turn)
 
     def screen(self, height: float, thickness: float) -> None:
-        """A wall across the room, of any height, with a passage or two."""
+        """Add a wall of some height across the room, with one passage."""
         draw, along_x = self.draw, self.draw.chance(0.5)
         length, across = (self.width, self.depth) if along_x else (self.depth, self.width)
         at, start = draw.uniform(-0.3, 0.3) * across, draw.uniform(0.2, max(0.21, length - 2.2))
@@ -87,7 +88,7 @@ class _Hall:
             self._taken.append((low, at - half, high, at + half) if along_x else (at - half, low, at + half, high))
 
     def put(self, piece: Piece, x: float, z: float, quarter: int, gap: float = 0.05) -> bool:
-        """Put a piece there, turned by quarters, where it fits and leaves a gap to the others; whether it did."""
+        """Place a piece, rotated by quarter turns, if it fits with a gap to the others. True where it was placed."""
         w, d, h = piece.size(self.draw)
         return self._put(lambda one: piece.build(one, self.draw, w, d, h), w, d, x, z, quarter, gap)
 
@@ -108,7 +109,7 @@ class _Hall:
         return True
 
     def scatter(self, pieces: tuple[Piece, ...], number: int, gap: float) -> None:
-        """Pieces anywhere, turned anyhow."""
+        """Place pieces at random positions and quarter turns."""
         for _ in range(number):
             piece = self.draw.pick(pieces)
             for _ in range(_TRIES):
@@ -117,7 +118,7 @@ class _Hall:
                     break
 
     def along_walls(self, pieces: tuple[Piece, ...], number: int) -> None:
-        """Pieces with their backs to the walls."""
+        """Place pieces with their backs to the walls."""
         for _ in range(number):
             piece, quarter = self.draw.pick(pieces), self.draw.integer(0, 3)
             deepest = piece.depth[1] / 2 + 0.02
@@ -136,7 +137,7 @@ class _Hall:
 
 
 def _openings(draw: Draw, length: float, height: float, share: float) -> list[Opening]:
-    """Windows and shop fronts on about a share of a wall's length."""
+    """Windows and shop fronts on about `share` of a wall's length."""
     found: list[Opening] = []
     at = draw.uniform(0.2, 1.5)
     top = min(height - 0.1, draw.uniform(1.9, 3.2))
@@ -150,7 +151,7 @@ def _openings(draw: Draw, length: float, height: float, share: float) -> list[Op
 
 @makes("wall")
 def _build_wall(s: Solids, length: float, height: float, back: float, front: float, openings: list[Opening]) -> None:
-    """A wall along x, its middle at 0, its face at z = `front`; openings count from its left end."""
+    """Build a wall along x, centred at 0, with its face at z = `front`; openings are measured from its left end."""
     at, s.material = 0.0, "wall"
     for start, stop, bottom, top in [*openings, (length, length, 0.0, height)]:
         for low, high in (((at, 0.0), (start, height)), ((start, 0.0), (stop, bottom)), ((start, top), (stop, height))):
@@ -164,7 +165,7 @@ SCREENS = (1.1, 1.3, 1.5)
 
 
 def _rows(hall: _Hall, pieces: tuple[Piece, ...], aisle: float, quarter: int) -> None:
-    """Rows of pieces with aisles between, and passages across."""
+    """Place rows of pieces with aisles between them and passages across."""
     draw = hall.draw
     length, across = (hall.width, hall.depth) if quarter % 2 == 0 else (hall.depth, hall.width)
     at = -across / 2 + aisle

@@ -1,4 +1,4 @@
-"""Random draws that are the same on every machine and NumPy version: only PCG64's uniform doubles are used."""
+"""Random choices that are equal on every machine and NumPy version: all derive from PCG64's uniform doubles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Draw:
         return low + int(float(self._generator.random()) * (high - low + 1))
 
     def chance(self, probability: float) -> bool:
-        """True with the given probability."""
+        """True with the given probability, else False."""
         return float(self._generator.random()) < probability
 
     def pick(self, items: Sequence[T]) -> T:
@@ -45,7 +45,7 @@ class Draw:
 
 
 def draw_of(seed: int) -> Draw:
-    """The draws of a scene's seed. ArgumentError where that is not an integer >= 0."""
+    """The random stream of a scene's seed. ArgumentError for a seed that is not an integer >= 0."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ArgumentError(f"seed: found {seed!r}, expected an integer >= 0")
     return Draw(int(seed))

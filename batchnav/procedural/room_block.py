@@ -1,7 +1,7 @@
-"""`make_block`: a deep floor, where blocks of rooms stand among wide passages that meet in loops.
+"""`make_block`: a room-block floor, a deep floor where blocks of rooms stand among wide passages that form loops.
 
-What the floors of `make_building` lack: passages of 1.6 to 4.5 m all around, so that there are several ways to
-everything, rooms with doors on two sides, and open places between.
+Features that corridor floors lack: passages of 1.6 to 4.5 m around every block, so that several paths lead to each
+place, rooms with doors on two sides, and open areas.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from batchnav.procedural.random_draws import Draw
 from batchnav.types import TriangleMesh
 
 _PASSAGES = 0
-"""Their label."""
+"""Label of all passages."""
 _PASSAGE = (16, 45)
-"""Cells: how wide passages are."""
+"""Range of the width of passages, cells."""
 _THINNEST = 26
-"""Cells: the shortest side of a block."""
+"""Shortest side of a block, cells."""
 _INSIDE = 120
-"""Cells that are left for blocks and passages between the rooms along two walls, at least."""
+"""Smallest inner side, for blocks and passages between rooms along outer walls, cells."""
 _FEWEST, _MOST = 8, 60
-"""Rooms, and the passages, which are one."""
+"""Range of the number of rooms; all passages together count as one."""
 _SECOND_DOOR = 0.3
-"""How often a further side of a room towards the passages has a door."""
+"""Probability of a door on each further side of a room towards the passages."""
 
 
 def make_block(seed: int, surface: bool = False) -> TriangleMesh:
-    """The furnished deep floor of a seed: 350 to 1,500 m2, 22 to 50 m long; floor at y = 0.
+    """The furnished room-block floor of a seed: 350 to 1,500 m2, 22 to 50 m long; floor at y = 0.
 
-    The same seed gives the same floor, bit for bit, on every machine; `surface` is as in `make_house`. ArgumentError
+    The same seed gives the same floor, bit for bit, on every machine. `surface` is as in `make_house`. ArgumentError
     for a seed that is not an integer >= 0.
     """
     draw, plan = draw_plan(seed, _make_layout, _SECOND_DOOR)
@@ -48,7 +48,7 @@ def make_block_plan(seed: int) -> tuple[Layout, list[Opening]]:
 
 
 def _make_layout(draw: Draw) -> Layout | None:
-    """Draw a floor plan; None where it has no block, too few rooms or too many, or where passages fall into parts."""
+    """Sample a floor plan; None for one without a block, with too few or many rooms, or with unconnected passages."""
     sides = draw.shuffled([draw.integer(160, 300), draw.integer(220, 500)])
     whole = (MARGIN, MARGIN, MARGIN + sides[0], MARGIN + sides[1])
     outer, inside = _along_walls(draw, whole)
@@ -70,7 +70,7 @@ def _make_layout(draw: Draw) -> Layout | None:
 
 
 def _along_walls(draw: Draw, whole: Rect) -> tuple[list[Rect], Rect]:
-    """Rooms along some of the outer walls, and the rectangle inside them."""
+    """Rooms along some outer walls, and the rectangle that they leave."""
     rooms: list[Rect] = []
     left = list(whole)
     for side in draw.shuffled(range(4)):
@@ -94,7 +94,7 @@ def _along_walls(draw: Draw, whole: Rect) -> tuple[list[Rect], Rect]:
 
 
 def _in_blocks(draw: Draw, inside: Rect) -> list[Rect]:
-    """Rooms in blocks with passages around each; some places stay open."""
+    """Rooms in blocks with passages around each block; some places stay open."""
     rooms: list[Rect] = []
     x0, z0, x1, z1 = inside
     is_grid, rows = draw.chance(0.5), _between_passages(draw, z0, z1)
@@ -106,7 +106,7 @@ def _in_blocks(draw: Draw, inside: Rect) -> list[Rect]:
 
 
 def _between_passages(draw: Draw, start: int, stop: int) -> list[tuple[int, int]]:
-    """Where blocks begin and end along one axis; before, between and behind them are passages."""
+    """Start and stop of blocks along one axis, with passages before, between and after them."""
     found, at = [], start + draw.integer(*_PASSAGE)
     while stop - _PASSAGE[0] - at >= _THINNEST:
         end = min(at + draw.integer(_THINNEST, 120), stop - draw.integer(*_PASSAGE))
@@ -117,7 +117,7 @@ def _between_passages(draw: Draw, start: int, stop: int) -> list[tuple[int, int]
 
 
 def _split(draw: Draw, rect: Rect, largest: float) -> list[Rect]:
-    """A block cut into rooms, across its longer side first, until they have at most about `largest` square metres."""
+    """A block split into rooms across its longer side, until rooms have at most about `largest` square metres."""
     axis = 0 if rect[2] - rect[0] >= rect[3] - rect[1] else 1
     length = rect[axis + 2] - rect[axis]
     if length < 2 * NARROWEST or area_of(rect) < largest * draw.uniform(0.8, 1.6):
@@ -130,7 +130,7 @@ def _split(draw: Draw, rect: Rect, largest: float) -> list[Rect]:
 
 
 def _rectangles(mask: np.ndarray) -> list[Rect]:
-    """Disjoint rectangles that cover what is set of bool [Z, X]: the stretches of rows that are alike."""
+    """Disjoint rectangles that cover the True cells of bool [Z, X], from runs of equal rows."""
     cuts = [0, *(np.flatnonzero((mask[1:] != mask[:-1]).any(1)) + 1).tolist(), len(mask)]
     found: list[Rect] = []
     for z0, z1 in pairwise(cuts):

@@ -1,8 +1,8 @@
-"""Closed solids of triangles, collected and concatenated once: boxes, cushions, lathe work, rods, leaves.
+"""Closed solids of triangles, collected and concatenated once: boxes, cushions, lathed solids, rods, leaves.
 
-Every solid is closed and wound counter-clockwise from outside. Angles are in `TURN` steps of a full circle whose
-sines are rounded to 24 bits, and every other operation is one that IEEE 754 rounds exactly: so a house is the same to
-the last bit on every machine, which NumPy's own vectorised sines would not give.
+Every solid is closed and wound counter-clockwise from outside. Angles are in `TURN` steps of a full circle, with sines
+rounded to 24 bits; IEEE 754 rounds all other operations exactly. Meshes are therefore equal to the last bit on every
+machine; NumPy's vectorised sines are not.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 TURN = 240
-"""Angle steps of a full circle; divisible by every number of segments used."""
+"""Angle steps of a full circle; divisible by every number of segments in use."""
 _COS = np.round(np.array([math.cos(2 * math.pi * i / TURN) for i in range(TURN)]) * 2.0**24) / 2.0**24
 _SIN = np.roll(_COS, TURN // 4)
 
 _BOX_CORNERS = np.array([[(i >> 2) & 1, (i >> 1) & 1, i & 1] for i in range(8)], dtype=bool)
-"""Whether each corner of a box is high in x, y, z."""
+"""True where a corner of a box is at the upper end in x, y, z."""
 _BOX_FACES = np.array(
     [
         [0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
@@ -39,7 +39,7 @@ Point = Sequence[float] | np.ndarray
 
 @lru_cache
 def circle(n: int) -> np.ndarray:
-    """Unit circle as f64 [n, 2] of (x, z), clockwise seen from above; n divides `TURN`. To be read alone."""
+    """Unit circle as f64 [n, 2] of (x, z), clockwise seen from above; n divides `TURN`. Read-only."""
     step = TURN // n
     unit = np.stack([_COS[::step], _SIN[::step]], axis=1)
     unit.flags.writeable = False
@@ -47,27 +47,27 @@ def circle(n: int) -> np.ndarray:
 
 
 def turned(x, z, turn):
-    """Points (x, z) turned counter-clockwise seen from above by `turn` of `TURN` steps; numbers or arrays."""
+    """Points (x, z), rotated counter-clockwise seen from above by `turn` of `TURN` steps; numbers or arrays."""
     c, s = _COS[turn % TURN], _SIN[turn % TURN]
     return x * c + z * s, z * c - x * s
 
 
 Run = tuple[str, int, int]
-"""Triangles that were added together: material, their number, how many of them are one solid. A plain tuple is made ten
-times as fast as a named one, and a house has thousands."""
+"""Triangles added in one call: material, number of triangles, number per solid. A plain tuple, since a house has
+thousands and a NamedTuple takes ten times as long to create."""
 
 
 class Group(NamedTuple):
-    """Runs that are one thing, or a part of the thing around them, and where they stand in it."""
+    """Runs that form one object, or a part of the enclosing object, with their place in it."""
 
     record: list
-    """Of runs and groups, in the order of their triangles."""
+    """Runs and groups, in the order of their triangles."""
     category: str = ""
-    """Of the thing; "" for a part of the thing around it."""
+    """Category of the object; "" for a part of the enclosing object."""
     look: str = ""
-    """Things of one look are made of the same materials; "": all that come from this record."""
+    """Objects of one look share materials; "" for all objects from this record."""
     key: str = ""
-    """Groups of one key are one thing; "": this group is a thing by itself."""
+    """Groups of one key form one object; "" for an object of its own."""
     x: float = 0.0
     z: float = 0.0
     turn: int = 0
@@ -77,41 +77,41 @@ class Group(NamedTuple):
 class Solids:
     """A growing set of triangles in one frame (+Y up, metres); furniture is modelled around the origin.
 
-    A piece of furniture stands on y = 0, centred in x and z, and faces +Z: its back, towards -Z, goes to the wall.
-    Which triangles are what is only noted down: `procedural/materials/surface.py` makes something of it where somebody asks.
+    A piece of furniture stands on y = 0, centred in x and z, and faces +Z; its back, towards -Z, goes to the wall.
+    `record` stores the object of each triangle; `materials/surface.py` makes a surface from it on demand.
     """
 
     def __init__(self, detail: int) -> None:
         self.detail = detail
-        """1 to 3: how finely round things are divided."""
+        """Level of detail of round solids, 1 to 3."""
         self.material = ""
-        """A word of procedural/materials/finishes.py: what is added from now on is made of it."""
+        """Material of triangles added next, a key of `materials/finishes.py`."""
         self.record: list[Run | Group] = []
-        """What the triangles are, in their order."""
+        """Runs and groups of all triangles, in order."""
         self._vertices: list[np.ndarray] = []
         self._faces: list[np.ndarray] = []
         self._count = 0
 
     @property
     def segments(self) -> int:
-        """Sides of a round thing; each divides `TURN`."""
+        """Number of sides of a round solid; it divides `TURN`."""
         return (8, 12, 20)[self.detail - 1]
 
     @contextmanager
     def thing(self, category: str, look: str = "", key: str = "") -> Iterator[None]:
-        """What is added meanwhile is one thing of this category; `look` and `key` as in `Group`."""
+        """Context in which added triangles form one object of a category; `look` and `key` as in `Group`."""
         outer, self.record = self.record, []
         yield
         outer.append(Group(self.record, category, look, key))
         self.record = outer
 
     def add(self, vertices: np.ndarray, faces: np.ndarray, each: int = 0) -> None:
-        """Append vertices f64 [V, 3] and the triangles [F, 3] between them; `each`: of one solid among many."""
+        """Append vertices f64 [V, 3] and triangles [F, 3]; `each` is the number of triangles per solid, 0 for all."""
         self.record.append((self.material, len(faces), each or len(faces)))
         self._append(vertices, faces)
 
     def add_groups(self, vertices: np.ndarray, faces: np.ndarray, groups: Iterable[Group]) -> None:
-        """Append vertices and triangles that are these groups, in order."""
+        """Append vertices and triangles with their groups, in order."""
         self.record += groups
         self._append(vertices, faces)
 
@@ -130,9 +130,9 @@ class Solids:
         return self._vertices[0], self._faces[0]
 
     def place(self, other: Solids, x: float, z: float, turn: int = 0, y: float = 0.0) -> None:
-        """Append another set, turned counter-clockwise seen from above by `turn` of `TURN` steps, then moved.
+        """Append another set, rotated counter-clockwise seen from above by `turn` of `TURN` steps, then translated.
 
-        The other is complete then: what is added to it later is not seen here.
+        Solids added to the other set later are not included.
         """
         vertices, faces = other.arrays()
         across, along = turned(vertices[:, 0], vertices[:, 2], turn)
@@ -155,7 +155,7 @@ class Solids:
         self.add(vertices.reshape(-1, 3), faces.reshape(-1, 3), len(_BOX_FACES))
 
     def cushion(self, low: Point, high: Point, radius: float, lean: tuple[float, float] = (0.0, 0.0)) -> None:
-        """A box with all edges rounded; the radius is cut to what fits."""
+        """A box with all edges rounded; the radius is limited to what fits."""
         signs, directions, faces = _cushion_unit(self.detail + 1)
         low, high = np.asarray(low, float), np.asarray(high, float)
         half = (high - low) / 2
@@ -168,7 +168,7 @@ class Solids:
         self.add(vertices, faces)
 
     def lathe(self, x: float, z: float, profile: Sequence[tuple[float, float]], loop: bool = False) -> None:
-        """Turn a profile of (radius, y), bottom to top along the outside, about a vertical axis.
+        """Rotate a profile of (radius, y), bottom to top along the outside, about a vertical axis.
 
         An open profile is closed at both ends on the axis; a `loop` (a lampshade's wall) is joined end to start.
         """
@@ -224,12 +224,12 @@ class Solids:
 
 
 def makes(category: str) -> Callable[[Callable], Callable]:
-    """A builder, called as build(solids, ...), whose triangles are one thing of this category."""
+    """Decorator of a builder build(solids, ...): its triangles form one object of a category."""
 
     def decorate(build: Callable) -> Callable:
         @functools.wraps(build)
         def build_thing(solids: Solids, *args) -> None:
-            outer, solids.record = solids.record, []  # as `thing` does, faster
+            outer, solids.record = solids.record, []  # as in `thing`, but faster
             build(solids, *args)
             outer.append(Group(solids.record, category))
             solids.record = outer
@@ -240,13 +240,13 @@ def makes(category: str) -> Callable[[Callable], Callable]:
 
 
 def _cross(a, b) -> np.ndarray:
-    """Cross product by plain products and differences: np.cross may go through other roundings."""
+    """Cross product from plain products and differences: np.cross may round differently."""
     return np.array([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
 
 
 @lru_cache
 def _tube_faces(n: int, m: int, loop: bool) -> np.ndarray:
-    """Triangles of m rings of n points, outside out; two poles follow the rings unless they close on themselves."""
+    """Triangles of m rings of n points, outside out; two poles follow the rings unless these form a loop."""
     ring = np.arange(m if loop else m - 1)[:, None] * n
     above = (ring + n) % (m * n)
     j = np.arange(n)[None]

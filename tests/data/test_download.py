@@ -137,7 +137,7 @@ def test_a_given_up_download_goes_on_with_the_next_command(server, offer, tmp_pa
     data = zipped(a_dot_bin=CONTENT)
     offer("mine", "/mine.zip", data)
     server.broken = [1_000_000] + [0] * 20
-    with pytest.raises(DownloadError, match="the same command goes on"):
+    with pytest.raises(DownloadError, match="run the same command to continue"):
         download(["mine"], tmp_path)
     assert not (tmp_path / "scene_datasets").exists()
     server.broken, server.requests = [], []
@@ -365,7 +365,7 @@ def test_archives_of_other_kinds_and_bombs_are_named(server, offer, monkeypatch,
 def test_what_cannot_be_downloaded_is_named(server, offer, tmp_path):
     with pytest.raises(DownloadError, match="batchnav data list"):
         download(["nonsense"], tmp_path)
-    with pytest.raises(DownloadError, match=r"gibson: its owners.*gibsonenv\.stanford\.edu"):
+    with pytest.raises(DownloadError, match=r"gibson: only its owners.*gibsonenv\.stanford\.edu"):
         download(["gibson"], tmp_path)
     offer("mine", "/mine.zip", b"this is no archive")
     with pytest.raises(DownloadError, match=r"mine\.zip: cannot be unpacked"):

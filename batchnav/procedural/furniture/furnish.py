@@ -1,4 +1,4 @@
-"""What goes into each kind of room, and in what order."""
+"""Furniture for each kind of room in a house."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from batchnav.procedural.solids import TURN, Solids
 
 
 def furnish(draw: Draw, arranger: Arranger) -> None:
-    """Furnish every room: the large pieces, the small ones, windows, walls, the floor, the ceiling."""
+    """Furnish every room: large pieces, small pieces, windows, walls, floor, ceiling, in this order."""
     for room in arranger.layout.rooms:
         is_public = room.kind in PUBLIC
         (PUBLIC if is_public else _FURNISH)[room.kind](draw, arranger, room)
@@ -148,7 +148,7 @@ def _lay_rug(draw: Draw, a: Arranger, box: Box) -> None:
 
 
 def _dress_windows(draw: Draw, a: Arranger, room: Room) -> None:
-    """Radiators under windows, curtains beside them."""
+    """Add radiators below windows, and curtains at their sides."""
     for face in a.faces[room.index]:
         for hole in a.holes[face]:
             if not hole.is_window:
@@ -169,7 +169,7 @@ def _dress_windows(draw: Draw, a: Arranger, room: Room) -> None:
 
 
 def _hang(draw: Draw, a: Arranger, face, middle: float, build, size, y: float = 0.0) -> None:
-    """Fix something to a wall."""
+    """Mount an object on a wall."""
     one = Solids(a.solids.detail)
     build(one, draw, *size)
     turn = (0 if face.axis == 0 else TURN // 4) + (0 if face.side > 0 else TURN // 2)

@@ -1,4 +1,4 @@
-"""What goes into the rooms of large buildings: corridors, wards, classrooms, large offices, waiting areas, canteens."""
+"""Furniture for rooms of large buildings: corridors, wards, classrooms, large offices, waiting areas, canteens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIGHTS = 5.0
 
 
 def _corridor(draw: Draw, a: Arranger, room: Room) -> None:
-    """Seats, beds, shelves and plants that stand about, and now and then a desk in the way."""
+    """Seats, beds, shelves and plants along walls, and sometimes a counter or a pillar in the middle."""
     pieces = draw.pick(
         (
             (BENCH, storage.CONSOLE, decor.PLANT),
@@ -108,7 +108,7 @@ def _bureau(draw: Draw, a: Arranger, room: Room) -> None:
 
 
 def _waiting(draw: Draw, a: Arranger, room: Room) -> None:
-    """A desk where one is asked for one's name, and seats."""
+    """A reception counter and seats."""
     for _ in range(draw.integer(1, 2)):
         a.centre(draw, room, COUNTER, 0.8)
     for _ in range(1 + int(room.area / draw.uniform(5, 10))):
@@ -134,7 +134,7 @@ PUBLIC = {
     "corridor": _corridor, "ward": _ward, "classroom": _classroom, "bureau": _bureau, "waiting": _waiting,
     "canteen": _canteen,
 }  # fmt: skip
-"""Furnish a room, by its kind."""
+"""Function that furnishes a room, by kind of room."""
 
 
 def litter(draw: Draw, a: Arranger, room: Room) -> None:
@@ -152,5 +152,5 @@ def light(draw: Draw, a: Arranger, room: Room) -> None:
     for i in range(columns):
         for k in range(rows):
             x, z = x0 + (x1 - x0) * (i + 0.5) / columns, z0 + (z1 - z0) * (k + 0.5) / rows
-            if a.layout.labels[int(z / CELL), int(x / CELL)] == room.index:  # the end of a corridor may be another's
+            if a.layout.labels[int(z / CELL), int(x / CELL)] == room.index:  # the rectangle may overlap others
                 a.solids.place(one, x, z)

@@ -1,4 +1,4 @@
-"""Where furniture may stand: inside its room, off the doors, and never in the way between any two of them."""
+"""Placement of furniture: inside its room, away from doors, and with free paths between all doors."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from batchnav.procedural.solids import TURN, Solids
 
 _GRID = CELL / 2
 _DOOR_DEPTH, _HALF_OPEN_DEPTH = 0.8, 1.4
-"""Metres kept free before a door, and where its leaf may stand in the way."""
+"""Free depth in front of a door, and of a half-open door, metres."""
 _PASSAGE = 13
-"""Grid cells across which the way between doors stays free: 0.65 m."""
+"""Width of the free path between doors, grid cells (0.65 m)."""
 _POCKET = 9
-"""Free floor as wide as this many cells (0.45 m) must be reachable over floor as wide."""
+"""Free floor of this width, grid cells (0.45 m), must be reachable over floor of the same width."""
 _GAP = 0.02
-"""Between furniture and wall; skirting boards fit in."""
+"""Gap between furniture and wall, metres; skirting boards fit in."""
 _HEADROOM = 0.45
-"""Kept between furniture and ceiling: closer tops merge with the ceiling in a navmesh's voxels, 0.2 m high."""
+"""Gap between furniture and ceiling, metres: closer tops merge with the ceiling in voxels of 0.2 m."""
 _EPS = 1e-3
 _CROSS = ndimage.generate_binary_structure(2, 1)
 
@@ -31,26 +31,26 @@ Box = tuple[float, float, float, float]
 
 
 class Arranger:
-    """The floor of a house while furniture is put on it."""
+    """The floor of a house while it is furnished."""
 
     def __init__(
         self, solids: Solids, layout: Layout, faces: list[Face], openings: list[Opening], reach: int = 0
     ) -> None:
         self.solids, self.layout = solids, layout
         self.reach = reach
-        """So many cells around new furniture are looked at to see that nothing is cut off; 0: the whole room, which
-        takes long where that is large."""
+        """Distance around new furniture, grid cells, within which connectivity is checked; 0 checks the whole room,
+        which is slow for large rooms."""
         self.room_of = layout.labels.repeat(2, axis=0).repeat(2, axis=1)
         self.blocked = np.zeros(self.room_of.shape, bool)
-        """Furniture stands here."""
+        """True for cells with furniture."""
         self.kept = np.zeros(self.room_of.shape, bool)
-        """Kept free before doors."""
+        """True for cells kept free in front of doors."""
         self.faces: list[list[Face]] = [[f for f in faces if f.room == r.index] for r in layout.rooms]
         self.holes: dict[Face, list[Opening]] = {}
         self.used: dict[Face, list[tuple[float, float, float]]] = {}
-        """What stands against a face: start, stop, height."""
+        """Furniture against a face: start, stop, height."""
         self.anchors: list[list[tuple[int, int]]] = [[] for _ in layout.rooms]
-        """Cells before each door of a room."""
+        """A cell in front of each door of a room."""
         self.floor = self._make_floor()
         self.views = ndimage.find_objects(self.room_of.astype(np.int32) + 1)
         """Slices of each room's bounding box."""
@@ -68,7 +68,7 @@ class Arranger:
                     self._hang_leaf(face, hole)
 
     def wall(self, draw: Draw, room: Room, piece: Piece, width: float = 0.0) -> Box | None:
-        """Put a piece with its back to a wall; None where it fits nowhere tried. `width` overrides the piece's."""
+        """Place a piece with its back to a wall; None where no tried place fits. `width` overrides the piece's."""
         w, d, h = piece.size(draw)
         w, h = width or w, min(h, room.height - _HEADROOM)
         spots = []
@@ -88,7 +88,7 @@ class Arranger:
     def at_face(
         self, draw: Draw, face: Face, start: float, piece: Piece, size: tuple[float, float, float]
     ) -> Box | None:
-        """Try to put a piece of the given size against a face, from `start` along it."""
+        """Place a piece of the given size against a face, from `start` along it; None where it does not fit."""
         w, d, h = size
         stop = start + w
         for hole in self.holes[face]:
@@ -105,7 +105,7 @@ class Arranger:
         return box
 
     def centre(self, draw: Draw, room: Room, piece: Piece, margin: float, about: Box | None = None) -> Box | None:
-        """Put a piece free in the room (or within a box), with `margin` metres of free floor around it."""
+        """Place a free-standing piece in the room, or in the box `about`, with `margin` metres free around it."""
         size = piece.size(draw)
         x0, z0, x1, z1 = about or tuple(v * CELL for v in room.rect)
         for attempt in range(16):
@@ -121,7 +121,7 @@ class Arranger:
         return None
 
     def at(self, draw: Draw, room: Room, piece: Piece, x: float, z: float, quarter: int, margin: float = 0.0) -> bool:
-        """Put a piece free in the room with its middle there, turned by quarters, where it fits; whether it did."""
+        """Place a free-standing piece centred at (x, z), rotated by quarter turns. True where it was placed."""
         size = piece.size(draw)
         w, d = size[:2] if quarter % 2 == 0 else size[1::-1]
         box = (x - w / 2, z - d / 2, x + w / 2, z + d / 2)
@@ -131,7 +131,7 @@ class Arranger:
         return True
 
     def before(self, draw: Draw, box: Box, piece: Piece, gap: float) -> Box | None:
-        """Put a piece `gap` metres before furniture that `wall` put at `box`."""
+        """Place a piece `gap` metres in front of furniture that `wall` placed at `box`; None where it does not fit."""
         w, d, h = piece.size(draw)
         cx, cz = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
         face = self.face_behind(box)
@@ -148,7 +148,7 @@ class Arranger:
         return new
 
     def loose(self, draw: Draw, room: Room, build, radius: float) -> bool:
-        """Put a small thing on the floor somewhere in the room."""
+        """Place a small object on the floor of the room. True where it was placed."""
         x0, z0, x1, z1 = (v * CELL for v in room.rect)
         for _ in range(5):
             x, z = draw.uniform(x0 + radius, x1 - radius), draw.uniform(z0 + radius, z1 - radius)
@@ -162,11 +162,11 @@ class Arranger:
         return False
 
     def inside(self, room: int, box: Box) -> bool:
-        """Whether a box lies within the walls of a room."""
+        """True where a box lies within the walls of a room."""
         return bool((self.room_of[_cells(_grow(box, self.layout.thickness / 2))] == room).all())
 
     def face_behind(self, box: Box) -> Face:
-        """The wall's face that a piece put at this box by `wall` stands against."""
+        """The wall face behind a piece that `wall` placed at a box. LookupError where there is none."""
         for face, used in self.used.items():
             low, high = (box[0], box[2]) if face.axis == 0 else (box[1], box[3])
             back = (box[1], box[3]) if face.axis == 0 else (box[0], box[2])
@@ -175,7 +175,7 @@ class Arranger:
                 abs(a - low) < _EPS and abs(b - high) < _EPS for a, b, _ in used
             ):
                 return face
-        raise LookupError("nothing was put there")
+        raise LookupError("found no piece at this box, expected one that `wall` placed")
 
     def _build(self, draw: Draw, piece: Piece, size: tuple[float, float, float], box: Box, turn: int) -> None:
         one = Solids(self.solids.detail)
@@ -184,7 +184,7 @@ class Arranger:
         self.solids.place(one, (box[0] + box[2]) / 2, (box[1] + box[3]) / 2, turn)
 
     def _make_floor(self) -> np.ndarray:
-        """Cells not inside a wall: a border's neighbours within half a thickness are."""
+        """bool [Z, X]: False for cells inside a wall, within half a thickness of a border."""
         labels, reach = self.room_of, 1 if self.layout.thickness <= 0.1 + _EPS else 2
         floor = labels != OUTSIDE
         for k in range(1, reach + 1):
@@ -210,7 +210,7 @@ class Arranger:
         self.anchors[face.room].append((int(z / _GRID), int(x / _GRID)))
 
     def _hang_leaf(self, face: Face, hole: Opening) -> None:
-        """A door leaf: closed, half open, or, where that leaves the way free, at a right angle to its wall."""
+        """Add a door leaf: closed, half open, or fully open at a right angle where that blocks no path."""
         if hole.swing < TURN // 4:
             self._hang_turned(face, hole)
             return
@@ -233,7 +233,7 @@ class Arranger:
                 self.solids.rod(start, end, 0.02, 0.012)
 
     def _hang_turned(self, face: Face, hole: Opening) -> None:
-        """A leaf that is open by less than a right angle; what is kept free before the door is room enough for it."""
+        """Add a leaf that opens by less than a right angle; it fits in the free space in front of the door."""
         one, width, at_start = Solids(self.solids.detail), hole.stop - hole.start, abs(hole.leaf) == 1
         with one.thing("door", WOODWORK):
             one.material = "door"
@@ -252,7 +252,7 @@ class Arranger:
         self.blocked[_cells(box)] = True
 
     def _fits(self, room: int, box: Box, clear: Box | None) -> bool:
-        """Whether a box is free floor of the room, clear has nothing on it, and all doors stay joined."""
+        """True where a box is free floor of the room, `clear` has no furniture, and all doors stay connected."""
         if not self.inside(room, box):
             return False
         cells = _cells(box)
@@ -265,7 +265,7 @@ class Arranger:
         return self._stays_open(room, cells)
 
     def _stays_open(self, room: int, cells: tuple[slice, slice]) -> bool:
-        """Whether the room's doors stay joined, and no floor is cut off, with these cells taken."""
+        """True where doors and floor of the room stay connected with these cells occupied."""
         if self.reach:
             return self._stays_open_here(room, cells)
         view = self.views[room]
@@ -280,7 +280,7 @@ class Arranger:
         return ndimage.label(_shrink(free, _POCKET), _CROSS)[1] <= 1
 
     def _stays_open_here(self, room: int, cells: tuple[slice, slice]) -> bool:
-        """Whether, within `reach` of these cells, taking them parts no floor that was joined and no door from it."""
+        """True where, within `reach` of these cells, connected floor and doors stay connected with them occupied."""
         rows, columns = (slice(max(c.start - self.reach, 0), c.stop + self.reach) for c in cells)
         free = self.floor[rows, columns] & (self.room_of[rows, columns] == room) & ~self.blocked[rows, columns]
         taken = free.copy()
@@ -314,7 +314,7 @@ def _grow(box: Box, by: float) -> Box:
 
 
 def _cells(box: Box) -> tuple[slice, slice]:
-    """The grid cells that a box touches."""
+    """Slices of the grid cells that a box touches."""
     x0, z0 = int((box[0] + _EPS) / _GRID), int((box[1] + _EPS) / _GRID)
     x1, z1 = int((box[2] - _EPS) / _GRID) + 1, int((box[3] - _EPS) / _GRID) + 1
     return slice(z0, z1), slice(x0, x1)

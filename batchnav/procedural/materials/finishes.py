@@ -1,7 +1,7 @@
-"""What the things of a house are made of: the words that builders use, and the colours and textures drawn for them.
+"""Finishes: the materials that builders name, with random colours and textures for each.
 
-Colours are as the screen shows them, 0..1. Woods, papers and paints follow from what homes have: mostly light, mostly
-of little saturation, now and then a strong colour.
+Colours are sRGB, 0..1. Woods, wallpapers and paints follow real homes: mostly light and of low saturation, sometimes a
+strong colour.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from batchnav.procedural.materials.textures import FIRST, LIBRARY, TEXTURE_FAMIL
 from batchnav.procedural.random_draws import Draw
 
 METRES, GRAIN, FIT = "metres", "grain", "fit"
-"""How a texture lies on a solid: in metres from the thing's origin, its U along the solid's longest side, or once over
-each of its sides."""
+"""Mapping of a texture to a solid: in metres from the object's origin; in metres with U along the longest side; or
+stretched once over each side."""
 
 
 class Finish(NamedTuple):
-    """A colour, and a texture that it multiplies."""
+    """A colour and a texture, which are multiplied."""
 
     color: Color
     texture: int = -1
-    """Row of the library; -1: none."""
+    """Row of the texture library; -1 for none."""
     mapping: str = METRES
     lit: bool = True
-    """Whether it is darker where it is turned from the light: lamps and what windows show are not."""
+    """True where shading by the light applies; False for lamps and views from windows."""
 
 
 class Palette(NamedTuple):
-    """What repeats itself in one house, as people buy furniture that goes together."""
+    """Finishes that recur in one house, as matching furniture does."""
 
     woods: tuple[Finish, ...]
     floors: tuple[Finish, ...]
@@ -46,23 +46,23 @@ _WOODS: tuple[Color, ...] = (
     (0.60, 0.40, 0.26), (0.50, 0.30, 0.20), (0.42, 0.29, 0.21), (0.32, 0.22, 0.17), (0.60, 0.36, 0.24),
     (0.64, 0.58, 0.50), (0.84, 0.79, 0.72), (0.72, 0.62, 0.52), (0.24, 0.19, 0.17),
 )  # fmt: skip
-"""Oak, beech, pine, teak, walnut, mahogany, wenge, cherry, limed and greyed ones."""
+"""Oak, beech, pine, teak, walnut, mahogany, wenge, cherry, limed and greyed woods."""
 
 
 def make_palette(draw: Draw) -> Palette:
-    """Three woods, two floors, three walls, four colours of cloth."""
+    """A random palette: three woods, two floors, three walls, four colours of cloth."""
     woods = tuple(_natural_wood(draw) for _ in range(3))
     floors = tuple(_FLOORS[draw.pick((0, 0, 0, 1, 1, 2, 3))](draw) for _ in range(2))
     return Palette(woods, floors, tuple(_wall(draw) for _ in range(3)), tuple(_textile(draw) for _ in range(4)))
 
 
 def _of(draw: Draw, family: str, color: Color, mapping: str = METRES) -> Finish:
-    """A finish with some texture of a family."""
+    """A finish with a random texture of a family."""
     return Finish(color, FIRST[family] + draw.integer(0, TEXTURE_FAMILIES[family].size - 1), mapping)
 
 
 def _tinted(draw: Draw, color: Color, by: float = 0.06) -> Color:
-    """A colour near another."""
+    """A random colour near another."""
     r, g, b = (min(1.0, max(0.0, channel * (1.0 + draw.uniform(-by, by)))) for channel in color)
     return r, g, b
 
@@ -72,13 +72,13 @@ def _natural_wood(draw: Draw) -> Finish:
 
 
 def _lighter(color: Color) -> Color:
-    """What becomes this colour under a wood's texture, which is a little dark."""
+    """The colour that gives `color` after multiplication with a wood texture, which is slightly dark."""
     r, g, b = (min(1.0, channel * 1.15) for channel in color)
     return r, g, b
 
 
 def _paint(draw: Draw) -> Color:
-    """Of a wall: white, off-white, a pastel, now and then a strong colour."""
+    """Colour of a wall: white, off-white, a pastel, sometimes a strong colour."""
     kind = draw.uniform(0.0, 1.0)
     if kind < 0.4:
         return hsv(draw.uniform(0.05, 0.17), draw.uniform(0.0, 0.1), draw.uniform(0.88, 1.0))
@@ -90,14 +90,14 @@ def _paint(draw: Draw) -> Color:
 
 
 def _textile(draw: Draw) -> Color:
-    """Of cloth: grey, beige or brown more often than not."""
+    """Colour of cloth: mostly grey, beige or brown."""
     if draw.chance(0.5):
         return hsv(draw.uniform(0.03, 0.15), draw.uniform(0.0, 0.35), draw.uniform(0.25, 0.95))
     return hsv(draw.uniform(0.0, 1.0), draw.uniform(0.1, 0.6), draw.uniform(0.25, 0.85))
 
 
 def _wall(draw: Draw) -> Finish:
-    """Paint, wallpaper, seldom bare brick or boards."""
+    """Finish of a wall: paint, wallpaper, rarely brick or boards."""
     kind = draw.uniform(0.0, 1.0)
     if kind < 0.62:
         return _of(draw, "plain", _paint(draw))
@@ -139,7 +139,7 @@ def _door(draw: Draw, palette: Palette) -> Finish:
 
 
 def _wood(draw: Draw, palette: Palette) -> Finish:
-    """Of furniture: one of the house's woods, another, or painted."""
+    """Finish of furniture: a wood of the palette, another wood, or paint."""
     kind = draw.uniform(0.0, 1.0)
     if kind < 0.55:
         return draw.pick(palette.woods)
@@ -153,7 +153,7 @@ def _painted(draw: Draw) -> Finish:
 
 
 def _front(draw: Draw, palette: Palette) -> Finish:
-    """Of kitchen units and drawers."""
+    """Finish of kitchen units and drawers."""
     return _painted(draw) if draw.chance(0.6) else _natural_wood(draw)
 
 
@@ -168,7 +168,7 @@ def _splash(draw: Draw, palette: Palette) -> Finish:
 
 
 def _fabric(draw: Draw, palette: Palette) -> Finish:
-    """Of sofas, chairs, cushions, coats: plain, or of the house's colours, or patterned."""
+    """Finish of sofas, chairs, cushions, coats: plain, in colours of the palette, or patterned."""
     kind = draw.uniform(0.0, 1.0)
     if kind < 0.7:
         return _of(draw, "weave", draw.pick(palette.textiles) if kind < 0.35 else _textile(draw))
@@ -223,7 +223,7 @@ def _toy(draw: Draw, palette: Palette) -> Finish:
 
 
 def _of_hue(low: float, high: float, saturation: tuple[float, float], value: tuple[float, float], family: str = ""):
-    """Any colour in these ranges, on a texture of the family where one is named."""
+    """A maker of finishes with a random colour in these ranges, on a texture of the family, if one is given."""
 
     def finish(draw: Draw, palette: Palette) -> Finish:
         color = hsv(draw.uniform(low, high), draw.uniform(*saturation), draw.uniform(*value))
@@ -260,12 +260,12 @@ FINISHES: dict[str, Callable[[Draw, Palette], Finish]] = {
     "shoe": _of_hue(0.0, 1.0, (0.05, 0.5), (0.1, 0.8), "plain"),
     "fruit": _of_hue(-0.03, 0.28, (0.6, 0.9), (0.6, 0.95)),
 }  # fmt: skip
-"""By the words of `Solids.material`."""
+"""Maker of a finish, by the value of `Solids.material`."""
 ASSORTED = {"book": 32, "toy": 12, "fruit": 8}
-"""Where every solid has a finish of its own, out of so many that a house has."""
+"""Materials whose solids have individual finishes, with the number of finishes per house."""
 
 NUM_KINDS = len(FINISHES) * (len(TEXTURE_FAMILIES) + 1)
-"""Kinds of finishes: by word, and by family of textures or none."""
+"""Number of kinds of finishes: one for each material and each family of textures, or no texture."""
 _WORDS, _FAMILIES = (
     {word: i for i, word in enumerate(FINISHES)},
     {family: i for i, family in enumerate(TEXTURE_FAMILIES, 1)},
@@ -273,9 +273,9 @@ _WORDS, _FAMILIES = (
 
 
 def kind_of(word: str, finish: Finish) -> int:
-    """The kind of a finish: any other of the kind may take its place, as their textures cover as many metres.
+    """The kind of a finish, or -1 for a material outside of `FINISHES`.
 
-    -1 where the word is none of `FINISHES`.
+    Finishes of one kind are interchangeable: their textures have the same extent in metres.
     """
     if word not in _WORDS:
         return -1
@@ -284,12 +284,12 @@ def kind_of(word: str, finish: Finish) -> int:
 
 
 def without_texture(finish: Finish) -> Finish:
-    """The mean colour of a finish, which has a texture."""
+    """A finish with the mean colour of its texture in place of the texture."""
     r, g, b = (float(part * channel) for part, channel in zip(_mean(finish.texture), finish.color, strict=True))
     return finish._replace(color=(r, g, b), texture=-1)
 
 
 @functools.cache
 def _mean(row: int) -> np.ndarray:
-    """f64 [3]: the colour of a texture as a whole, 0..1."""
+    """f64 [3]: mean colour of a texture, 0..1."""
     return texture(row).pixels[:, :, :3].mean(axis=(0, 1)) / 255.0

@@ -1,9 +1,9 @@
-"""Small pictures that repeat: wood, tiles, plaster, cloth, stone, made of nothing but random numbers.
+"""Small repeating images from random numbers: wood, tiles, plaster, cloth, stone.
 
-A pattern is f64 [SIDE, SIDE, 3] in 0..1, rows from the top, as bytes / 255 are shown; left meets right and top meets
-bottom. Most are light and nearly grey, so that a material's colour makes many of one (procedural/materials/finishes.py). Noise is
-Perlin's lattice ("An Image Synthesizer", SIGGRAPH 1985) with values in place of gradients; only additions and products
-are used, which are the same on every machine.
+A pattern is f64 [SIDE, SIDE, 3] in 0..1 (sRGB bytes / 255), rows from the top; opposite edges match. Most patterns are
+light and nearly grey, so that one pattern serves materials of many colours (`finishes.py`). Noise is value noise on a
+lattice (after Perlin, "An Image Synthesizer", SIGGRAPH 1985). Only additions and products are used: they give equal
+results on every machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from batchnav.procedural.random_draws import Draw
 
 SIDE = 128
-"""Texels of a side."""
+"""Texels per side."""
 _LINE = (np.arange(SIDE) + 0.5) / SIDE
 U, V = np.meshgrid(_LINE, _LINE)
 """f64 [SIDE, SIDE]: to the right and downwards, 0..1."""
@@ -23,7 +23,7 @@ Color = tuple[float, float, float]
 
 
 def noise(draw: Draw, rows: int, columns: int) -> np.ndarray:
-    """f64 [SIDE, SIDE] in 0..1: random values on a lattice that closes on itself, and smooth steps between them."""
+    """f64 [SIDE, SIDE] in 0..1: random values on a periodic lattice, smoothly interpolated."""
     lattice = draw.array(0.0, 1.0, rows, columns)
 
     def between(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -40,7 +40,7 @@ def noise(draw: Draw, rows: int, columns: int) -> np.ndarray:
 
 
 def fractal(draw: Draw, rows: int, columns: int, octaves: int = 4) -> np.ndarray:
-    """f64 [SIDE, SIDE] in 0..1: noise on ever finer lattices, each with half the weight of the one before."""
+    """f64 [SIDE, SIDE] in 0..1: sum of noise on finer and finer lattices, each with half the previous weight."""
     total, weights = np.zeros((SIDE, SIDE)), 0.0
     for i in range(octaves):
         total += noise(draw, min(rows << i, SIDE), min(columns << i, SIDE)) * 0.5**i
@@ -55,7 +55,7 @@ def smooth(x: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def wave(x: np.ndarray) -> np.ndarray:
-    """0 at whole numbers, 1 half-way between, smooth."""
+    """Smooth periodic function: 0 at integers, 1 half-way between."""
     return smooth(1.0 - np.abs(2.0 * (x - np.floor(x)) - 1.0), 0.0, 1.0)
 
 
@@ -75,7 +75,7 @@ def mix(share: np.ndarray, below: Color | np.ndarray, above: Color | np.ndarray)
 
 
 def plain(draw: Draw) -> np.ndarray:
-    """Plaster, paint, enamel: all but even."""
+    """Plaster, paint, enamel: nearly uniform."""
     return grey(1.0 - draw.uniform(0.02, 0.07) * fractal(draw, 8, 8, 5))
 
 
@@ -89,7 +89,7 @@ def grain(draw: Draw) -> np.ndarray:
 
 
 def planks(draw: Draw) -> np.ndarray:
-    """A floor of boards along U, or of parquet."""
+    """A floor of boards along U, or parquet."""
     wood = grain(draw)[:, :, 0]
     if draw.chance(0.25):
         return grey(_parquet(draw, wood))
@@ -106,7 +106,7 @@ def planks(draw: Draw) -> np.ndarray:
 
 
 def _parquet(draw: Draw, wood: np.ndarray) -> np.ndarray:
-    """Squares of short boards, every other one turned."""
+    """Squares of short boards, alternately rotated."""
     squares, strips = draw.pick((2, 4)), draw.pick((3, 4))
     turned = (np.floor(U * squares) + np.floor(V * squares)) % 2 == 1
     across = np.where(turned, U, V) * squares * strips
@@ -154,7 +154,7 @@ def wallpaper(draw: Draw) -> np.ndarray:
 
 
 def _mirrored(picture: np.ndarray) -> np.ndarray:
-    """A picture that is its own mirror image both ways."""
+    """An image with mirror symmetry in both directions."""
     half = (picture + picture[:, ::-1]) / 2
     return (half + np.roll(half, SIDE // 2, axis=0)) / 2
 
@@ -199,7 +199,7 @@ def carpet(draw: Draw) -> np.ndarray:
 
 
 def rug(draw: Draw) -> np.ndarray:
-    """A whole rug with borders, a field and a middle, both sides alike. It does not repeat."""
+    """A whole rug with borders, a field and a centre, symmetric. It does not repeat."""
     edge = np.minimum(np.minimum(U, 1.0 - U), np.minimum(V, 1.0 - V))
     hue, dark = draw.uniform(0.0, 1.0), draw.chance(0.5)
     colors = [
@@ -248,7 +248,7 @@ def wicker(draw: Draw) -> np.ndarray:
 
 
 def art(draw: Draw) -> np.ndarray:
-    """A whole picture within its mount: a landscape, blots, or blocks of colour. It does not repeat."""
+    """A whole picture in its mount: a landscape, blots, or blocks of colour. It does not repeat."""
     hue, kind = draw.uniform(0.0, 1.0), draw.integer(0, 2)
 
     def color() -> Color:
@@ -273,7 +273,7 @@ def art(draw: Draw) -> np.ndarray:
 
 
 def outdoors(draw: Draw) -> np.ndarray:
-    """What a window shows: sky, far trees or houses, ground. It does not repeat."""
+    """The view from a window: sky, far trees or houses, ground. It does not repeat."""
     sky = mix(smooth(V, 0.0, 0.7), hsv(0.58, draw.uniform(0.1, 0.45), 0.98), (0.97, 0.97, 0.96))
     sky = mix(0.6 * smooth(fractal(draw, 3, 2, 4), 0.45, 0.7), sky, (1.0, 1.0, 1.0))
     horizon = draw.uniform(0.5, 0.75)

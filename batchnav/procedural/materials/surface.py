@@ -1,11 +1,12 @@
-"""The surface of a house: which thing each triangle is part of, what it is made of, and where its texture lies.
+"""The surface of a house: object, material and texture coordinates of each triangle.
 
-Made out of what `Solids` noted down while the triangles were added. Its draws are from a stream of its own, so no
-triangle depends on them. Light is part of the colours, since what sensors show is unlit: a surface is a little darker
-the more it is turned from a light above and to one side, in `LIGHT_STEPS` steps, each a material of its own.
+Input is the record of `Solids`. The surface has its own random stream, so triangles do not depend on it. Sensors show
+unlit colours, so colours contain the shading: a surface is darker the more it faces away from a light above and to one
+side, in `LIGHT_STEPS` steps; each step is a material of its own.
 
-Small triangles, of which round things have many, go without texture, in its mean colour: a bank keeps 64 bytes more for
-a textured one. Measured on houses 0 to 63: 21% of the triangles are textured, for which 1,024 houses take 0.65 GB.
+Small triangles, of which round solids have many, have the mean colour of their texture in place of the texture: a
+textured triangle takes 64 more bytes in a bank. On houses 0 to 63, 21% of the triangles are textured; the textured
+triangles of 1,024 houses take 0.65 GB.
 """
 
 from __future__ import annotations
@@ -37,25 +38,25 @@ CATEGORIES = (
     "radiator", "refrigerator", "rug", "shelving", "shoes", "shower", "sink", "sofa", "stairs", "stool", "stove",
     "table", "toilet", "toy", "tv_monitor", "vase", "wall", "wardrobe", "washing_machine", "window",
 )  # fmt: skip
-"""Of every house, in this order; Matterport3D's words (mpcat40) where it has one."""
+"""Categories of every procedural scene, in this order; names of Matterport3D (mpcat40) where it has one."""
 _COLOUR = 0xC0103
-"""Begins the seeds of colours, so that their draws are not those of the house."""
+"""First part of the seeds of colours: their random numbers are independent of the house's."""
 Shape = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Vertices f64 [V, 3], faces i32 [F, 3], and bool [F]: which faces are kept."""
+"""Vertices f64 [V, 3], faces i32 [F, 3], and bool [F]: True for faces that are kept."""
 _MIDDLE, _ABOVE, _ASIDE = 0.88, 0.08, 0.1
-"""Of the light: on what faces neither lamp nor window, and what these add or take away."""
+"""Light level of neutral surfaces, and the ranges that the light from above and from the side add or subtract."""
 _SMALL = 1e-3
-"""Square metres below which a triangle goes without texture: 3 cm x 3 cm."""
+"""Area below which a triangle has no texture, square metres (3 cm x 3 cm)."""
 
 
 class _Thing(NamedTuple):
-    """One piece of furniture, wall, floor ... and the frame that it was built in."""
+    """One object (a piece of furniture, a wall, a floor ...) and the frame that it was built in."""
 
     number: int
-    """From 1 on."""
+    """Object id, from 1 on."""
     category: int
     look: int
-    """What things made of the same materials have in common."""
+    """Number shared by objects of the same materials."""
     x: float
     z: float
     turn: int
@@ -63,15 +64,15 @@ class _Thing(NamedTuple):
 
 
 class _Runs(NamedTuple):
-    """Triangles that were added together, in order."""
+    """All runs in order, each with its object."""
 
     runs: list[Run]
     things: list[_Thing]
-    """Of which each run is part."""
+    """The object of each run."""
 
 
 def house_surface(seed: int, record: Sequence[Run | Group], shape: Shape) -> Surface:
-    """The surface of the house of a seed; `record` is that of its solids."""
+    """The surface of the house of a seed, from the record and the triangles of its solids."""
     draw = Draw((_COLOUR, seed))
     palette = make_palette(draw)
     return make_surface(draw, lambda word: FINISHES[word](draw, palette), record, shape, CATEGORIES)
@@ -83,11 +84,11 @@ def make_surface(
     """The surface of triangles that were added to `Solids`.
 
     Args:
-        draw: where light comes from, and which of an assortment a solid is made of.
-        finish: what a word of `Solids.material` means; called once for each look.
-        record: of the solids.
-        shape: their triangles.
-        categories: names, "" first.
+        draw: random stream, for the direction of light and for individual finishes.
+        finish: makes the finish of a material; called once for each look.
+        record: record of the solids.
+        shape: triangles of the solids.
+        categories: names of categories; the first is "".
     """
     (vertices, faces, kept), flat = shape, _flatten(record, categories)
     light_from = draw.array(-1.0, 1.0, 2)
@@ -133,7 +134,7 @@ def _material(finish: Finish, light: float, rows: list[int]) -> Material:
 
 
 def _flatten(record: Sequence[Run | Group], categories: Sequence[str]) -> _Runs:
-    """Every run with the thing that it is part of."""
+    """Every run with its object."""
     rows = {name: row for row, name in enumerate(categories)}
     numbers: dict[object, int] = {}
     looks: dict[object, int] = {}
@@ -149,7 +150,7 @@ def _flatten(record: Sequence[Run | Group], categories: Sequence[str]) -> _Runs:
             there = (x + dx, z + dz, (turn + entry.turn) % TURN, y + entry.y)
             inner = thing
             if entry.category:
-                # A record that is placed twice is two things of one look.
+                # A record that is placed twice gives two objects of one look.
                 number = numbers.setdefault(entry.key or len(numbers), len(numbers) + 1)
                 look = looks.setdefault(entry.look or id(entry.record), len(looks) + 1)
                 inner = _Thing(number, rows[entry.category], look, *there)
@@ -160,14 +161,14 @@ def _flatten(record: Sequence[Run | Group], categories: Sequence[str]) -> _Runs:
 
 
 def _kinds(finishes: list[Finish], words: list[str]) -> np.ndarray:
-    """i64 [n, 2] of the finishes of a house: a number, which equal ones share, and the kind."""
+    """i64 [n, 2]: for each finish of a house a number, which equal finishes share, and its kind."""
     first: dict[Finish, int] = {}
     numbers = [first.setdefault(finish, i) for i, finish in enumerate(finishes)]
     return np.array([(i, kind_of(words[i], finishes[i])) for i in numbers], np.int64)
 
 
 def _choose(draw: Draw, finish: Callable[[str], Finish], flat: _Runs) -> tuple[list[Finish], list[str], np.ndarray]:
-    """The finishes of a house, the word of each, and i64 [F]: which each triangle has."""
+    """The finishes of a house, the material of each, and i64 [F]: the finish of each triangle."""
     finishes: list[Finish] = []
     words: list[str] = []
     known: dict[tuple[int, str], int] = {}
@@ -193,9 +194,10 @@ def _choose(draw: Draw, finish: Callable[[str], Finish], flat: _Runs) -> tuple[l
 def _without_small(
     finishes: list[Finish], finish_of: np.ndarray, area: np.ndarray
 ) -> tuple[list[Finish], np.ndarray, np.ndarray]:
-    """The same, with small triangles in the mean colour of their texture; whole pictures stay whole.
+    """Finishes and their indices, with the mean colour of the texture for small triangles; FIT textures stay.
 
-    Further finishes are that colour; i64 [n]: of which finish each is the colour, or itself.
+    Returns the finishes with mean-colour finishes appended, i64 [F] the finish of each triangle, and i64 [n] the
+    original finish of each finish.
     """
     textured = np.array([finish.texture >= 0 and finish.mapping != FIT for finish in finishes])
     small = textured[finish_of] & (area < _SMALL)
@@ -207,7 +209,7 @@ def _without_small(
 
 
 def _unwrap(corners, normal, flat: _Runs, counts, finishes: list[Finish], finish_of: np.ndarray) -> np.ndarray:
-    """f32 [F, 3, 2]: each triangle seen along the axis of its thing that it faces most, U to the right, V downwards."""
+    """f32 [F, 3, 2]: texture coordinates by projection along the object's axis that the triangle faces most; V down."""
     frames = np.array([thing[3:] for thing in flat.things])[np.repeat(np.arange(len(counts)), counts)]
     cos, sin = turned(1.0, 0.0, -frames[:, 2].astype(np.int64))
     local = np.empty_like(corners)
@@ -234,5 +236,5 @@ def _unwrap(corners, normal, flat: _Runs, counts, finishes: list[Finish], finish
         upside_down = axis == 1  # +Y is up, and V grows downwards
         value = np.where(whole[:, None], share, at / metres[:, k, None])
         uv[:, :, k] = np.where(upside_down[:, None], np.where(whole[:, None], 1.0 - value, -value), value)
-    uv -= np.where(whole[:, None], 0.0, np.floor(uv.min(1)))[:, None]  # small numbers keep their digits
+    uv -= np.where(whole[:, None], 0.0, np.floor(uv.min(1)))[:, None]  # small values keep their precision
     return uv.astype(np.float32)

@@ -1,4 +1,4 @@
-"""What houses can be made of, drawn once: what `scene.material_sampling` takes finishes from while an agent trains."""
+"""The library of finishes that `scene.material_sampling` samples from when it randomises materials."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.types import Material
 
 _SWATCHES = 0x5A7C4
-"""Begins the seeds of swatches, so that their draws are nobody else's."""
+"""First part of the seed of swatches: their random numbers are independent of all others."""
 DRAWS, PALETTES = 1024, 128
-"""Finishes of each word, and how many houses' palettes they are drawn from."""
+"""Number of finishes per material, and of house palettes that they come from."""
 
 
 @functools.cache
 def make_swatches() -> MaterialLibrary:
-    """Finishes as houses have them, `DRAWS` of each word, by kind: the same on every machine."""
+    """Finishes with the distribution of houses, `DRAWS` for each material, sorted by kind; equal on every machine."""
     draw = Draw(_SWATCHES)
     palettes = [make_palette(draw) for _ in range(PALETTES)]
     found: list[list[Finish]] = [[] for _ in range(NUM_KINDS)]
@@ -34,6 +34,6 @@ def make_swatches() -> MaterialLibrary:
 
 
 def _both(finish: Finish) -> tuple[Material, Material]:
-    """A finish, and its mean colour."""
+    """A finish, and a material with its mean colour."""
     plain = finish if finish.texture < 0 else without_texture(finish)
     return Material((*finish.color, 1.0), finish.texture), Material((*plain.color, 1.0))

@@ -1,7 +1,7 @@
-"""The textures of all houses: a fixed library, so that a thousand houses keep each of them in memory once.
+"""The texture library of all procedural scenes: fixed, so that each texture is in memory once for all scenes.
 
-Measured: 332 textures of 128 x 128 texels take 21.8 MB, and 29.0 MB with their mip levels, however many houses there
-are; a house uses about 65 of them.
+332 textures of 128 x 128 texels take 21.8 MB, or 29.0 MB with mip levels, for any number of houses; a house uses about
+65 textures.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from batchnav.procedural.random_draws import Draw
 from batchnav.types import Surface, Texture
 
 _TEXTURES = 0x7E87
-"""Begins the seeds of textures, so that their draws are nobody else's."""
+"""First part of the seeds of textures: their random numbers are independent of all others."""
 
 
 class TextureFamily(NamedTuple):
@@ -26,7 +26,7 @@ class TextureFamily(NamedTuple):
     pattern: Callable[[Draw], np.ndarray]
     size: int
     metres: tuple[float, float]
-    """How much of a surface one of them covers along U and V; whole pictures cover whatever they are on."""
+    """Extent of one texture along U and V, metres; unused for textures that cover a whole side."""
 
 
 TEXTURE_FAMILIES = {
@@ -51,12 +51,12 @@ LIBRARY = tuple((family, i) for family, row in TEXTURE_FAMILIES.items() for i in
 FIRST = {family: LIBRARY.index((family, 0)) for family in TEXTURE_FAMILIES}
 """Row of the library where each family begins."""
 METRES = np.array([TEXTURE_FAMILIES[family].metres for family, _ in LIBRARY])
-"""f64 [L, 2]: what each texture covers."""
+"""f64 [L, 2]: extent of each texture, metres."""
 
 
 @cache
 def texture(row: int) -> Texture:
-    """A texture of the library; the same object each time, its bytes the same on every machine."""
+    """A texture of the library: the same object on every call, with equal bytes on every machine."""
     family, number = LIBRARY[row]
     picture = TEXTURE_FAMILIES[family].pattern(Draw((_TEXTURES, FIRST[family], number)))
     pixels = np.full((patterns.SIDE, patterns.SIDE, 4), 255, np.uint8)
@@ -66,17 +66,17 @@ def texture(row: int) -> Texture:
 
 
 _ROWS: dict[int, int] = {}
-"""Row by the identity of the pixels, which `texture` keeps."""
+"""Row of the library by `id` of the pixels; `texture` keeps the pixels alive."""
 
 
 def without_pictures(surface: Surface) -> Surface:
-    """The surface with its textures' rows in place of their pictures, as one texel each: a file of it stays small."""
+    """The surface with one texel per texture that encodes the library row; this keeps files small."""
     rows = (_ROWS[id(found.pixels)] for found in surface.textures)
     texels = (np.array([[[row & 255, row >> 8, 0, 255]]], np.uint8) for row in rows)
     return surface._replace(textures=tuple(map(Texture, texels)))
 
 
 def with_pictures(surface: Surface) -> Surface:
-    """The inverse. The pictures are the library's own, which all houses share."""
+    """The inverse of `without_pictures`; the textures are those of the library, shared by all scenes."""
     texels = (found.pixels[0, 0].astype(int) for found in surface.textures)
     return surface._replace(textures=tuple(texture(int(low | high << 8)) for low, high, *_ in texels))

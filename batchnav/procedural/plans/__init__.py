@@ -1,1 +1,1 @@
-"""Floor plans."""
+"""Floor plans: rooms on a grid, doors and windows."""

@@ -1,4 +1,4 @@
-"""What floors of large buildings have in common: what rooms are for, how high they are, and their doors."""
+"""Shared parts of corridor floors and room-block floors: room kinds, ceiling heights, doors."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ USES = {
     "hotel": (("bedroom", "bedroom", "bath", "storage"), ("bedroom", "bedroom", "bedroom", "living"),
               ("canteen", "waiting", "living")),
 }  # fmt: skip
-"""What rooms are for, by what the building is for: those below `_MIDDLE` m2, below `_LARGE`, and larger ones."""
+"""Room kinds by use of the building, for rooms below `_MIDDLE` m2, below `_LARGE` m2, and larger ones."""
 _MIDDLE, _LARGE = 13.0, 32.0
 NARROWEST = 20
-"""Cells: the shortest side of a room beside a corridor."""
+"""Shortest side of a room at a corridor, cells."""
 REACH = 40
-"""Grid cells, 2 m, around new furniture in which ways have to stay open."""
+"""Distance around new furniture within which paths must stay open, grid cells (2 m)."""
 
 
 @dataclass
 class Floor:
-    """A plan while rooms are put on it."""
+    """A floor plan in progress."""
 
     labels: np.ndarray
     rects: list[Rect] = field(default_factory=list)
-    """By label."""
+    """Rectangles of rooms, by label."""
     is_corridor: list[bool] = field(default_factory=list)
     covered: list[tuple[Rect, int]] = field(default_factory=list)
-    """Disjoint rectangles with their labels, which cover all rooms."""
+    """Disjoint rectangles that cover all rooms, with their labels."""
 
 
 def draw_plan(seed: int, make_layout: Callable[[Draw], Layout | None], second_door: float = 0.0) -> tuple[Draw, Plan]:
-    """The plan of a seed, drawn until `make_layout` gives one whose rooms can be joined; and the draws after it.
+    """The plan of a seed, and its random stream after sampling; plans whose rooms cannot be connected are rejected.
 
     `second_door` is as in `make_openings`. ArgumentError for a seed that is not an integer >= 0.
     """
@@ -55,7 +55,7 @@ def draw_plan(seed: int, make_layout: Callable[[Draw], Layout | None], second_do
 
 
 def cut_out(draw: Draw, plan: Floor, use: str) -> Layout:
-    """The plan without what is empty around it; what rooms are for, and how high they are."""
+    """The cropped layout of a plan, with kinds and ceiling heights of rooms."""
     z, x = np.nonzero(plan.labels != OUTSIDE)
     x0, z0 = int(x.min()) - MARGIN, int(z.min()) - MARGIN
     labels = plan.labels[z0 : int(z.max()) + 1 + MARGIN, x0 : int(x.max()) + 1 + MARGIN].copy()
@@ -73,7 +73,7 @@ def cut_out(draw: Draw, plan: Floor, use: str) -> Layout:
         kind = "corridor" if plan.is_corridor[label] else draw.pick(USES[use][size])
         if area < 6.0:
             kind = draw.pick(("bath", "storage"))
-        around = label  # of a room that was cut out of another: that one
+        around = label  # for a room cut out of another room: the outer room
         if label not in built:
             around = next(of for (a, b, c, d), of in plan.covered if a <= rect[0] < c and b <= rect[1] < d)
         rooms.append(Room(label, kind, moved(rect), area, height_of[around]))
@@ -83,7 +83,7 @@ def cut_out(draw: Draw, plan: Floor, use: str) -> Layout:
 
 
 def _cost(a: str, b: str) -> float:
-    """How unusual a door between two kinds of room is."""
+    """Cost of a door between two kinds of room; unusual doors cost more."""
     if "corridor" in (a, b):
         return 0.5
     return 4.0 if "bath" in (a, b) or "storage" in (a, b) else 3.0
@@ -103,7 +103,7 @@ def _make_door(draw: Draw, layout: Layout, piece: Piece) -> Opening:
 
 
 def _with_way(layout: Layout, piece: Piece, door: Opening) -> Opening:
-    """A half-open door, hinged beside the nearer end of its wall; wide open where the other end is near, too."""
+    """A half-open door, hinged at the nearer end of its wall; fully open where both ends are near."""
     before, behind = door.start - piece[2] * CELL, piece[3] * CELL - door.stop
     hinge = 1 if before <= behind else 2
     room = max(before, behind) - layout.thickness / 2
@@ -111,16 +111,16 @@ def _with_way(layout: Layout, piece: Piece, door: Opening) -> Opening:
 
 
 def _leaf(draw: Draw, layout: Layout, piece: Piece) -> int:
-    """Which way a leaf opens: out of corridors."""
+    """Side and hinge of a door leaf; leaves open out of corridors."""
     low, high = (room == OUTSIDE or layout.rooms[room].kind == "corridor" for room in piece[4:])
     side = draw.pick((-1, 1)) if low == high else 1 if low else -1
     return draw.pick((1, 2)) * side
 
 
 def make_openings(draw: Draw, layout: Layout, second_door: float = 0.0) -> list[Opening] | None:
-    """Doors that join all rooms, closed ones that join nothing, and windows; None where rooms cannot be joined.
+    """Doors that connect all rooms, further closed doors, and windows; None where rooms cannot be connected.
 
-    `second_door`: how often a further side of a room towards a corridor has a door, too.
+    `second_door` is the probability of a door on each further side of a room towards a corridor.
     """
     pieces = borders(layout.labels)
     inner = [p for p in pieces if min(p[4:]) >= 0 and (p[3] - p[2]) * CELL >= 1.25]
@@ -128,7 +128,7 @@ def make_openings(draw: Draw, layout: Layout, second_door: float = 0.0) -> list[
     if doors is None:
         return None
     taken = {(door.axis, door.line, door.sides) for door in doors}
-    if second_door:  # without, nothing is drawn for it, and a building stays what it was
+    if second_door:  # at 0 no random number is used, so corridor floors do not depend on it
         for piece in inner:
             place = (piece[0], piece[1] * CELL, piece[4:])
             to_corridor = any(layout.rooms[room].kind == "corridor" for room in piece[4:])

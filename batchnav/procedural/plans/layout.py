@@ -1,4 +1,4 @@
-"""Floor plans: a footprint of one to three rectangles, corridors, rooms, and what each room is for.
+"""Floor plans: a footprint of one to three rectangles, corridors, rooms, and the kind of each room.
 
 A plan is an image of room numbers on a grid of `CELL` metres; walls run along the borders between numbers.
 """
@@ -13,10 +13,11 @@ import numpy as np
 from batchnav.procedural.random_draws import Draw
 
 CELL = 0.1
-"""Metres of a plan cell; every wall's centre line is on this grid."""
+"""Side of a plan cell, metres; centre lines of walls lie on this grid."""
 OUTSIDE = -1
+"""Room number of cells outside."""
 MARGIN = 2
-"""Outside cells around the plan, so that outer walls have an outer side."""
+"""Width of the border of outside cells around the plan; outer walls need an outer side."""
 _ROOM_SIDE = 24
 """Shortest side of a habitable room, in cells; bathrooms and closets may be narrower."""
 _SMALL_SIDE = 17
@@ -24,7 +25,7 @@ _SMALL_SIDE = 17
 Rect = tuple[int, int, int, int]
 """x0, z0, x1, z1 in cells; the last two are excluded."""
 Piece = tuple[int, int, int, int, int, int]
-"""Of a border: axis, line, start, stop, low side, high side; see `borders`."""
+"""A straight piece of a border: axis, line, start, stop, low side, high side (`borders`)."""
 
 
 @dataclass
@@ -33,13 +34,13 @@ class Room:
 
     index: int
     kind: str
-    """Of a house: hall, living, dining, kitchen, bedroom, bath, office or storage; further ones in floor.py."""
+    """In houses: hall, living, dining, kitchen, bedroom, bath, office or storage; further kinds in floor.py."""
     rect: Rect
-    """Its largest rectangle, in cells."""
+    """Largest rectangle of the room, cells."""
     area: float
-    """Square metres, between the centre lines of its walls."""
+    """Area between the centre lines of walls, square metres."""
     height: float = 0.0
-    """Its ceiling, metres."""
+    """Height of the ceiling, metres."""
 
 
 @dataclass
@@ -47,23 +48,23 @@ class Layout:
     """A floor plan."""
 
     labels: np.ndarray
-    """i16 [Z, X]: the room of each cell, -1 outside."""
+    """i16 [Z, X]: room number of each cell; -1 outside."""
     rooms: list[Room]
     footprint: list[Rect]
     """Disjoint rectangles that cover all rooms."""
     ceilings: list[float]
-    """Of the footprint's rectangles, metres."""
+    """Ceiling heights of the footprint's rectangles, metres."""
     thickness: float
-    """Walls, metres."""
+    """Thickness of walls, metres."""
 
     @property
     def height(self) -> float:
-        """Of the highest ceiling, and of all walls."""
+        """Height of the highest ceiling and of all walls, metres."""
         return max(self.ceilings)
 
 
 def make_layout(draw: Draw) -> Layout:
-    """Draw a floor plan of 30 to 300 m2."""
+    """Sample a floor plan of 30 to 300 m2."""
     area = math.exp(draw.uniform(math.log(36.0), math.log(285.0)))
     footprint, labels = _make_footprint(draw, area)
     mean_room = draw.uniform(9.0, 12.0) + 0.035 * area
@@ -104,12 +105,12 @@ def borders(labels: np.ndarray) -> list[Piece]:
 
 
 def view(labels: np.ndarray, rect: Rect) -> np.ndarray:
-    """The cells of a rectangle, to read and write."""
+    """The cells of a rectangle, as a writable view."""
     return labels[rect[1] : rect[3], rect[0] : rect[2]]
 
 
 def area_of(rect: Rect) -> float:
-    """Square metres."""
+    """Area of a rectangle, square metres."""
     return (rect[2] - rect[0]) * (rect[3] - rect[1]) * CELL * CELL
 
 
@@ -131,7 +132,7 @@ def _make_footprint(draw: Draw, area: float) -> tuple[list[Rect], np.ndarray]:
 
 
 def _attach(draw: Draw, rects: list[Rect], sides: list[int]) -> Rect:
-    """A rectangle of the given sides against a side of an earlier one, overlapping none."""
+    """A rectangle of the given sides that touches an earlier one and overlaps none."""
     width, depth = sides
     while True:
         x0, z0, x1, z1 = draw.pick(rects)
@@ -149,7 +150,7 @@ def _attach(draw: Draw, rects: list[Rect], sides: list[int]) -> Rect:
 
 
 def _split(draw: Draw, rect: Rect, mean_room: float, corridors: bool) -> list[tuple[Rect, bool]]:
-    """Cut a rectangle into rooms and corridors: (rectangle, whether it is a corridor)."""
+    """Split a rectangle into rooms and corridors: (rectangle, True for a corridor)."""
     x0, z0, x1, z1 = rect
     along_x = (x1 - x0) >= (z1 - z0)
     long, short = max(x1 - x0, z1 - z0), min(x1 - x0, z1 - z0)
@@ -173,7 +174,7 @@ def _split(draw: Draw, rect: Rect, mean_room: float, corridors: bool) -> list[tu
 
 
 def _cut_corridor(draw: Draw, rect: Rect, mean_room: float, along_x: bool, width: int) -> list[tuple[Rect, bool]]:
-    """Two strips of rooms with a corridor between them; often a room closes one end of it."""
+    """Two strips of rooms with a corridor between them; often a room closes one end of the corridor."""
     x0, z0, x1, z1 = rect
     leaves: list[tuple[Rect, bool]] = []
     start, stop = (x0, x1) if along_x else (z0, z1)
@@ -230,7 +231,7 @@ def carve_some(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: list
 
 
 def _name_rooms(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> list[Room]:
-    """Number the rooms that are left from 0 and say what each is for, by size and neighbours."""
+    """Number the remaining rooms from 0 and choose their kinds by size and neighbours."""
     counts = np.bincount(labels[labels >= 0].astype(np.int64), minlength=len(rects))
     old = np.flatnonzero(counts)
     number = np.full(len(rects) + 1, OUTSIDE, np.int16)

@@ -11,9 +11,9 @@ from batchnav.procedural.random_draws import Draw
 from batchnav.procedural.solids import TURN
 
 _END = 0.2
-"""Metres kept between a door and the end of its wall: half a wall and the door's frame fit in."""
+"""Distance between a door and the end of its wall, metres: room for half a wall and the door's frame."""
 BESIDE_LEAF = 0.35
-"""Metres kept free beside a door, where the leaf of one that is half open ends: bodies pass there."""
+"""Free space at the end of a half-open leaf, metres: bodies pass there."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Opening:
     bottom: float
     top: float
     sides: tuple[int, int]
-    """Rooms on the low and the high side; a window has its room and -1."""
+    """Rooms on the low and the high side; -1 for the outer side of a window."""
     is_window: bool = False
     leaf: int = 0
     """Door leaf: 0 none, else hinged at the start (1) or the stop (2), negative on the low side."""
     swing: int = TURN // 4
-    """By how much the leaf is open, in `TURN` steps: a quarter turn, less, or 0: closed, and nobody gets through."""
+    """Opening angle of the leaf, `TURN` steps: at most a quarter turn; 0 for closed, which blocks the door."""
 
 
 class Plan(NamedTuple):
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 def make_openings(draw: Draw, layout: Layout) -> list[Opening] | None:
-    """Doors that join all rooms (a spanning tree and a few more), and windows; None where no tree joins them."""
+    """Doors that connect all rooms (a spanning tree and some more), and windows; None where no spanning tree exists."""
     pieces = borders(layout.labels)
     inner = [p for p in pieces if min(p[4], p[5]) >= 0 and (p[3] - p[2]) * CELL >= 1.25]
     doors = join_rooms(draw, layout, inner, _cost, _make_door)
@@ -60,14 +60,14 @@ def join_rooms(
     draw: Draw, layout: Layout, pieces: list[Piece], usual: Callable[[str, str], float],
     make_door: Callable[[Draw, Layout, Piece], Opening],
 ) -> list[Opening] | None:  # fmt: skip
-    """Kruskal's spanning tree over the rooms' borders, cheapest first, and some further doors.
+    """Doors on Kruskal's minimum spanning tree over the borders of rooms, and some further doors.
 
     Args:
-        draw: which borders, and where the doors are.
+        draw: random stream.
         layout: the rooms.
-        pieces: of borders between two rooms, long enough for a door.
-        usual: the cost of a door between two kinds of room: less than 1 where it is usual, up to 5 where it is not.
-        make_door: the door in a piece of a border.
+        pieces: pieces of borders between two rooms, long enough for a door.
+        usual: cost of a door between two kinds of room: less than 1 for usual doors, up to 5 for unusual ones.
+        make_door: makes the door in a piece of a border.
     """
     kinds = [room.kind for room in layout.rooms]
     by_pair: dict[tuple[int, int], list[Piece]] = {}
@@ -93,7 +93,7 @@ def join_rooms(
 
 
 def _cost(a: str, b: str) -> float:
-    """How unusual a door between two kinds of room is."""
+    """Cost of a door between two kinds of room; unusual doors cost more."""
     kinds = {a, b}
     if "hall" in kinds:
         return 0.5
@@ -131,7 +131,7 @@ def place_door(draw: Draw, piece: Piece, width: float, top: float, leaf: int = 0
 
 
 def make_windows(draw: Draw, layout: Layout, pieces: list[Piece]) -> list[Opening]:
-    """Windows in most pieces of borders to the outside."""
+    """Windows in most border pieces to the outside."""
     windows = []
     for axis, line, low, high, a, b in pieces:
         room = layout.rooms[max(a, b)]

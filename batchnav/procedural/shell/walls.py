@@ -1,8 +1,8 @@
 """The shell of a house: walls with door holes and window recesses, floors, ceilings, frames and skirting.
 
-Each region of the plan (each room, and the outside) gets the faces that it sees, half a wall's thickness inside its
-border, so a wall is two faces with nothing between. Holes are joined by reveals. Floors and ceilings reach under and
-over the walls. Nothing faces upwards but floors: the top of the house is no place to walk on.
+Each region of the plan (each room, and the outside) has its own wall faces, half a wall's thickness inside its border:
+a wall is two faces with empty space between them. Reveals connect the two faces at holes. Floors and ceilings extend
+below and above the walls. Only floors face upwards, so no navmesh is baked on top of the house.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from batchnav.procedural.plans.openings import Opening
 from batchnav.procedural.solids import Group, Solids
 
 _TUCK = 0.01
-"""Metres by which a wall's face runs on into the next wall at an inner corner, so that no ray slips between."""
+"""Overlap of wall faces at inner corners, metres: it leaves no gap for rays."""
 _RECESS = 0.6
 """Depth of a window's recess, in wall thicknesses."""
 WOODWORK = "woodwork"
-"""The look of what is made of the same materials in the whole house: doors, frames, skirting, ceilings."""
+"""`Group.look` of doors, frames, skirting and ceilings: they share materials in the whole house."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class Face:
     axis: int
     """0: along x, 1: along z."""
     side: int
-    """+1 where the room lies towards greater z (axis 0) or x (axis 1), else -1."""
+    """+1 where the room lies towards greater z (axis 0) or x (axis 1), otherwise -1."""
     line: float
     """Centre line of the wall, metres."""
     plane: float
-    """Where the face is: half a thickness inside the room."""
+    """Coordinate of the face, metres: half a thickness inside the room."""
     start: float
     stop: float
-    """Extent of the visible face, from corner to corner."""
+    """Extent of the visible face, from corner to corner, metres."""
     inner_start: bool
     inner_stop: bool
-    """Whether each end is an inner (concave) corner of the room."""
+    """True where the start, or the stop, is an inner (concave) corner of the room."""
 
 
 def wall_faces(layout: Layout) -> list[Face]:
@@ -67,7 +67,7 @@ def wall_faces(layout: Layout) -> list[Face]:
 
 
 def on_face(face: Face, opening: Opening) -> bool:
-    """Whether an opening is seen in this face."""
+    """True where an opening is visible in a face."""
     if opening.axis != face.axis or opening.line != face.line or face.room not in opening.sides:
         return False
     if opening.is_window and face.room == OUTSIDE:
@@ -77,12 +77,12 @@ def on_face(face: Face, opening: Opening) -> bool:
 
 
 class _Quads:
-    """Rectangles in the coordinates of walls: along, up, across; turned to x, y, z at the end."""
+    """A list of rectangles, built in wall coordinates (along, up, across) and stored as x, y, z."""
 
     def __init__(self) -> None:
         self.corners: list = []
         self.mark: tuple[str, str, str, str] = ("", "", "", "")
-        """Material, category, look and key (see `solids.Group`) of the rectangles to come."""
+        """Material, category, look and key (`solids.Group`) of rectangles added next."""
         self.marks: list[tuple[str, str, str, str]] = []
 
     def add_to(self, solids: Solids) -> None:
@@ -153,7 +153,7 @@ def build_shell(solids: Solids, layout: Layout, faces: list[Face], openings: lis
 
 
 def _key(opening: Opening) -> str:
-    """What makes the parts of a window, or of a door's frame, one thing."""
+    """Key that joins the parts of a window or of a door frame to one object."""
     return f"opening {opening.axis} {opening.line} {opening.start}"
 
 

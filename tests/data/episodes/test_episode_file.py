@@ -264,7 +264,7 @@ def test_scene_by_scene(tmp_path):
     assert scenes_played(top) == {"Adrian", "Ribera"}
     with pytest.raises(EpisodeError, match=r"Nowhere\.json\.gz: content_scenes: found no such file"):
         load_episodes(top, ["Nowhere"])
-    with pytest.raises(EpisodeError, match="one name"):
+    with pytest.raises(EpisodeError, match="the same file name"):
         save_episodes(some("a/x.glb", "b/x.glb"), top, content=True)
 
 

@@ -1,4 +1,4 @@
-"""What a kind of furniture is: the ranges of its size, the room it needs in front, and the function that builds it."""
+"""A kind of furniture: ranges of its size, free floor in front of it, and the function that builds it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Piece:
     depth: Range
     height: Range
     front: float = 0.0
-    """Free floor needed before it."""
+    """Depth of free floor in front, metres."""
 
     def size(self, draw: Draw) -> tuple[float, float, float]:
-        """Width, depth and height in whole centimetres."""
+        """Random width, depth and height, metres, in whole centimetres."""
         width, depth, height = (round(draw.uniform(*r), 2) for r in (self.width, self.depth, self.height))
         return width, depth, height

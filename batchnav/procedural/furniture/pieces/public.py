@@ -1,4 +1,4 @@
-"""What stands in shops, offices and halls: shelves with goods, counters, pillars, podiums, tables on thin legs."""
+"""Furniture of shops, offices and halls: shelves with goods, counters, pillars, podiums, tables on thin legs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from batchnav.procedural.solids import Solids, makes
 
 def _goods(s: Solids, draw: Draw, w: float, d: float, y: float, room: float) -> None:
     """A row of boxes on a board, with gaps."""
-    x, s.material = -w / 2 + 0.02, "book"  # each of another colour
+    x, s.material = -w / 2 + 0.02, "book"  # each box has its own colour
     while x < w / 2 - 0.1:
         width, tall = draw.uniform(0.08, 0.4), draw.uniform(0.3, 1.0) * room
         if draw.chance(0.8):
@@ -56,7 +56,7 @@ def _pillar(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 @makes("stairs")
 def _podium(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
-    """A step that one walks up."""
+    """A low step that agents can climb."""
     s.material = "wood"
     s.box((-w / 2, 0, -d / 2), (w / 2, h, d / 2))
 

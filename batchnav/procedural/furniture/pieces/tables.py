@@ -9,11 +9,11 @@ from batchnav.procedural.random_draws import Draw
 from batchnav.procedural.solids import TURN, Solids, makes
 
 _CHAIR_OUT = 0.3
-"""How far a dining chair stands out from under the table."""
+"""Distance by which a dining chair protrudes from the table, metres."""
 
 
 def table(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
-    """A table with an apron one can see under; round ones stand on a foot."""
+    """A table with an apron, open below; round tables have a central foot."""
     s.material, thick = "wood", draw.uniform(0.025, 0.045)
     if abs(w - d) < 0.12 and draw.chance(0.6):
         r = min(w, d) / 2
@@ -71,7 +71,7 @@ def coffee_table(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 @makes("desk")
 def desk(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
-    """A desk with drawers, a screen or laptop, a lamp, and an office chair before it."""
+    """A desk with drawers, a screen or laptop, a lamp, and an office chair in front."""
     s.material = "wood"
     top, chair_depth = d - 0.45, 0.45
     back, front = -d / 2, -d / 2 + top
