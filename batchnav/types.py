@@ -32,7 +32,7 @@ class Texture(NamedTuple):
     magnify: str = "linear"
     """Filter of an image that is enlarged: "nearest" or "linear"."""
     minify: str = "linear_mipmap_linear"
-    """Filter of an image that is reduced: "nearest", "linear", or "F_mipmap_G" with filter F in a level and G between."""
+    """Filter of an image that is reduced: "nearest", "linear", or "F_mipmap_G" with F in a level, G between."""
 
 
 class Material(NamedTuple):
@@ -391,8 +391,8 @@ class VecEnv(Protocol):
     def observe_into(self, out: Observation | None) -> None:
         """Have `step` write its observations into these tensors, by name, and return them, from now on.
 
-        The tensors have the types of `storage`. An environment may leave out observations without a tensor. None: the environment's
-        own tensors again. An environment may continue to return its own; the caller then copies them.
+        The tensors have the types of `storage`. An environment may leave out observations without a tensor. None: the
+        environment's own tensors again. An environment may continue to return its own; the caller then copies them.
         """
         ...
 

@@ -1,6 +1,6 @@
-"""The signatures of compiled functions, read from the sources: what they write comes last, and few arguments are many.
+"""Signatures of compiled functions, read from the sources: order of arguments, at most ten of them.
 
-Order: index, what is read, settings, scratch, what is written. A written argument's name ends in `_out`.
+Order: index, arguments that are read, settings, scratch, arguments that are written. The latter end in `_out`.
 """
 
 import ast
@@ -16,22 +16,22 @@ DECORATORS = {
     "cuda_kernel", "exact_cuda_kernel",
 }  # fmt: skip
 SCRATCH = {"scratch", "stack", "queue", "rays", "hits"}
-"""Working memory, undefined between calls. It follows what is read; `row`, the part in use, comes next."""
+"""Scratch memory; contents are undefined between calls. Its place is after the settings; `row`, its row in use, is next."""
 SETTINGS = {
-    "settings", "parameters", "body", "limits", "sliding", "max_distance", "success_distance", "slack_reward", "success_reward",
+    "settings", "parameters", "body", "limits", "sliding", "max_distance", "success_distance", "slack_reward",
+    "success_reward",
     "max_steps", "min_ratio", "far", "backface_culling", "leaf_at_once", "mount", "num_bins",
     "max_error", "max_length", "max_edges", "min_area", "merge_area", "merge_threshold", "walkable_height",
     "walkable_climb", "chunks", "threads", "radius", "trilinear",
 }  # fmt: skip
-"""What stays from call to call: after what is read."""
+"""Arguments that are equal in all calls. Their place is after the arguments that are read."""
 STORES = dict.fromkeys(("store4", "store2", "store1", "cuda.atomic.add", "atomic_min", "atomic_add", "atomic_or"), 0)
-"""Functions that write to an argument that is not named so: which one."""
-MANY = 10
-"""Arguments."""
+"""Functions that write an argument whose name does not end in `_out`: index of that argument."""
+MAX_ARGUMENTS = 10
 
 
 def compiled_functions() -> dict[str, tuple[ast.FunctionDef, dict]]:
-    """By qualified name: the function, and the compiled functions that its module can call, by the name used there."""
+    """By qualified name: the function, and by local name the compiled functions that its module can call."""
     modules = {}
     for path in sorted(ROOT.rglob("*.py")):
         parts = ("batchnav", *path.relative_to(ROOT).with_suffix("").parts)
@@ -59,13 +59,13 @@ def _is_compiled(function: ast.FunctionDef) -> bool:
 
 
 def arguments(function: ast.FunctionDef) -> list[str]:
-    """Names in order."""
+    """Names of a function's arguments, in order."""
     given = function.args
     return [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
 
 
 def written(function: ast.FunctionDef, known: dict[str, ast.FunctionDef]) -> set[str]:
-    """Arguments whose elements are assigned: here, or by a function that they are handed to as one of its `_out`."""
+    """Arguments whose elements are assigned, in this function or in one that takes them as an `_out` argument."""
     names, found = set(arguments(function)), set()
     rebound = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     for node in ast.walk(function):
@@ -89,7 +89,7 @@ def _root(node: ast.expr) -> str | None:
 
 
 def findings(qualified: str, function: ast.FunctionDef, known: dict[str, ast.FunctionDef]) -> list[str]:
-    """What is wrong with a signature."""
+    """Errors of a signature, as texts."""
     names, wrong = arguments(function), []
     hidden = [n for n in written(function, known) if not n.endswith("_out") and n not in SCRATCH]
     if hidden:
@@ -101,14 +101,14 @@ def findings(qualified: str, function: ast.FunctionDef, known: dict[str, ast.Fun
     ]
     if rank != sorted(rank):
         wrong.append(f"{qualified}({', '.join(names)}): expected what is read, settings, scratch, what is written")
-    if len(names) > MANY:
-        wrong.append(f"{qualified} has {len(names)} arguments, expected at most {MANY}")
+    if len(names) > MAX_ARGUMENTS:
+        wrong.append(f"{qualified} has {len(names)} arguments, expected at most {MAX_ARGUMENTS}")
     return wrong
 
 
-def test_compiled_functions_keep_to_the_order():
+def test_signatures_of_compiled_functions():
     functions = compiled_functions()
-    assert len(functions) > 100, "the decorators have other names"
+    assert len(functions) > 100, "found too few functions, expected the names of DECORATORS in the sources"
     assert not [w for name, entry in functions.items() for w in findings(name, *entry)]
 
 

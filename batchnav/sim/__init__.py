@@ -1,1 +1,1 @@
-"""Bodies that walk on navmeshes, the streams on which a step runs, and episodes drawn ahead. Names no task."""
+"""Bodies and their kinematics on navmeshes, the order of a step, and the sampling of episodes. Independent of tasks."""

@@ -1,9 +1,10 @@
-"""Actuation noise: how far off a robot's wheels take it. PyRobot's models, as habitat-sim's noisy actions use them.
+"""Actuation noise: PyRobot's models of a robot's motion, as habitat-sim's noisy actions use them.
 
-Every motion ends beside where it was to end by three independent normal variables: along the way, across it, and in
-heading, whose means and variances Murali et al., "PyRobot: An Open-source Robotics Framework for Research and
-Benchmarking" (2019) measured on two robots under three controllers. They are cut off at 3 standard deviations, and so
-that at least a twentieth of the motion asked for is made. The multiplier scales what was drawn, and so means too.
+The end of every motion differs from its target by three independent normal variables: along the motion, across it, and
+in heading. Murali et al., "PyRobot: An Open-source Robotics Framework for Research and Benchmarking" (2019), measured
+their means and variances on two robots under three controllers. The variables are truncated at 3 standard deviations,
+and so that at least a twentieth of the motion is made. The multiplier scales the sampled variables, including their
+means.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ MEANS_AND_VARIANCES: dict[tuple[str, str], tuple[tuple[float, ...], tuple[float,
         (0.192, 0.055, 0.117, 0.144, 0.128, 0.143), (0.002, 0.001, 0.001, 0.001, 0.173, 0.025)
     ),
 }  # fmt: skip
-"""By robot and controller, for steps forward and for turns: mean and variance along (m, m^2), to the right (m, m^2),
-and of the heading, to the left (rad, rad^2)."""
+"""Noise by robot and controller, for forward steps and for turns: mean and variance along the motion (m, m^2), to the
+right (m, m^2) and of the heading to the left (rad, rad^2)."""
 CUT_OFF = 3.0
 """Standard deviations."""
 LEAST_SHARE = 0.95
-"""At most this share of the motion asked for is taken back, before the multiplier."""
+"""Largest share of a motion that the noise takes back, before the multiplier."""
 MOVE, TURN = range(2)
 _MEAN, _DEVIATION, _LOWEST, _SPAN = range(4)
 
 
 def motions_of(robot: str, controller: str, multiplier: float, step: float, turn: float) -> np.ndarray:
-    """How a robot that makes steps of so many metres and turns of so many radians goes astray, as kernels read it.
+    """Noise parameters that kernels read, for steps of `step` metres and turns of `turn` radians.
 
-    f32 [2, 3, 4], of steps and turns, along, to the right and in heading: mean and standard deviation, both times the
-    multiplier; the probability of the lowest value, and how much of it there is between that and the highest.
+    f32 [2, 3, 4]: for steps and turns; along, to the right and in heading: mean and standard deviation, both times the
+    multiplier; cumulative probability of the lowest value; probability between the lowest and the highest value.
     """
     parts = np.array(MEANS_AND_VARIANCES[robot, controller]).reshape(2, 3, 2)
     mean, deviation = parts[..., 0], np.sqrt(parts[..., 1])
@@ -57,7 +58,7 @@ def motions_of(robot: str, controller: str, multiplier: float, step: float, turn
 
 @lean_function
 def slip(i, motion, bodies, body):
-    """How far off the coming step's MOVE or TURN ends: metres along and to the right, radians to the left."""
+    """Error of this step's MOVE or TURN: metres along and to the right, radians to the left."""
     agent = agent_number(i, body)
     u, v, w, _ = step_uniforms(body.seed[0], agent, bodies.episode[i], bodies.steps[i], ACTUATION, 0)
     return _part(motion, 0, u, body), _part(motion, 1, v, body), _part(motion, 2, w, body)
@@ -65,7 +66,7 @@ def slip(i, motion, bodies, body):
 
 @lean_function
 def _part(motion, part, u, body):
-    """One of the three, by the quantile that u in (0, 1) names."""
+    """One of the three variables, at quantile u in (0, 1)."""
     m = body.motions
     p = m[motion, part, _LOWEST] + u * m[motion, part, _SPAN]
     return m[motion, part, _MEAN] + m[motion, part, _DEVIATION] * normal_quantile(p)

@@ -1,4 +1,4 @@
-"""Bodies: where every agent is, how it walks and turns. A body knows nothing of what it is to do."""
+"""Bodies: pose and kinematics of every agent. Bodies do not depend on the task."""
 
 from __future__ import annotations
 
@@ -26,72 +26,72 @@ STOP, FORWARD, LEFT, RIGHT, LOOK_UP, LOOK_DOWN = range(6)
 """The actions, numbered as Habitat numbers them."""
 ACTIONS = ("stop", "forward", "left", "right", "look up", "look down")
 NUM_ACTIONS = {"v0": 4, "v1": 6}
-"""How many of them the controls that are discrete have; habitat-lab's names of its action spaces."""
+"""Number of actions of the discrete controls. The names are those of habitat-lab's action spaces."""
 COLLISION_EPSILON = np.float32(1e-5)
-"""Habitat's: a step collides where its squared length falls short of what was asked for by more than this (m^2)."""
+"""Square metres. A step collides where its squared length is shorter than commanded by more (habitat-sim)."""
 
 
 @dataclass(frozen=True)
 class BodyConfig:
-    """An agent's body and its steps. Defaults: Habitat's."""
+    """Size of an agent's body, and its actions. Defaults: Habitat's."""
 
     agent_radius: float = 0.1
     agent_height: float = 1.5
-    """Metres; a scene's navmesh has to be one for this body."""
+    """Metres. A scene's navmesh must be baked for this size."""
     control: Literal["v0", "v1", "velocity"] = "v0"
-    """What an agent chooses at a step: one of Habitat's four actions (v0), one of six, which look up and down too (v1),
-    or two speeds."""
+    """Action space: Habitat's four actions (v0), six with looking up and down (v1), or two speeds (velocity)."""
     forward_step: float = 0.25
+    """Metres."""
     turn_angle_deg: float = 10.0
     tilt_angle_deg: float = 30.0
-    """By which a look up or down tilts every camera: that of Habitat's ObjectNav."""
+    """Angle by which the actions look up and look down tilt every camera. Default: Habitat's ObjectNav."""
     max_tilt_deg: float = 60.0
-    """Up or down: no look goes beyond."""
+    """Limit of the tilt, up and down."""
     velocity: VelocityConfig = field(default_factory=VelocityConfig)
     sliding: bool = True
-    """Whether walls let the agent slide along, or stop it."""
+    """True where an agent slides along walls; otherwise walls stop it."""
     actuation_noise: float = 0.0
-    """Steps and turns end beside where they should, by so many times the noise of `robot` under `controller`
-    (PyRobot's, `sim/actuation.py`). 0: none."""
+    """Multiplier of the noise of steps and turns of `robot` under `controller` (PyRobot's, `sim/actuation.py`). 0: no
+    noise."""
     robot: Literal["LoCoBot", "LoCoBot-Lite"] = "LoCoBot"
     controller: Literal["ILQR", "Proportional", "Movebase"] = "ILQR"
 
     @property
     def navmesh(self) -> NavMeshSettings:
-        """How a navmesh for this body is baked."""
+        """Settings for baking a navmesh for this body."""
         return NavMeshSettings(agent_radius=self.agent_radius, agent_height=self.agent_height)
 
     @property
     def is_discrete(self) -> bool:
-        """Whether an action is a number out of a few."""
+        """True where an action is one of a few numbers; False for velocity control."""
         return self.control != "velocity"
 
     @property
     def action_space(self) -> spaces.Space:
-        """One agent's actions, as Gymnasium says it."""
+        """One agent's Gymnasium action space."""
         if self.is_discrete:
             return spaces.Discrete(NUM_ACTIONS[self.control])
         return spaces.Box(-1.0, 1.0, (ACTION_SIZE,), np.float32)
 
     @property
     def longest_step(self) -> float:
-        """Metres that a step goes ahead at most."""
+        """Length of the longest forward step, metres."""
         return self.forward_step if self.is_discrete else self.velocity.lin_vel_range[1] * self.velocity.time_step
 
     @property
     def widest_turn_deg(self) -> float:
-        """Degrees that a step turns to the left at most."""
+        """Angle of the widest left turn of a step, degrees."""
         velocity = self.velocity
         return self.turn_angle_deg if self.is_discrete else velocity.ang_vel_range_deg[1] * velocity.time_step
 
     def empty_actions(self, n: int, device: torch.device) -> torch.Tensor:
-        """Room for actions of `n` agents: i64 [n], or f32 [n, 2]."""
+        """A tensor for the actions of `n` agents: i64 [n], or f32 [n, 2]."""
         if self.is_discrete:
             return torch.zeros(n, dtype=torch.int64, device=device)
         return torch.zeros(n, ACTION_SIZE, device=device)
 
     def check_actions(self, actions: torch.Tensor, n: int, device: torch.device) -> None:
-        """ArgumentError where actions are not of the shape and type of `empty_actions`, or, on the CPU, out of range."""
+        """ArgumentError for actions of another shape or type than `empty_actions`; on the CPU also for invalid ones."""
         if self.is_discrete:
             check_tensor("actions", actions, (n,), torch.int64, device)
             if device.type == "cpu" and (actions.min() < 0 or actions.max() >= NUM_ACTIONS[self.control]):
@@ -105,9 +105,9 @@ class BodyConfig:
 
     @property
     def valid_actions(self) -> str:
-        """The actions in words, for messages."""
+        """The actions in words, for error texts."""
         if not self.is_discrete:
-            return "numbers from -1 to 1, forward and to the left; what is beyond is cut off"
+            return "numbers from -1 to 1, forward and to the left; numbers beyond are clipped"
         named = [f"{number} ({name})" for number, name in enumerate(ACTIONS[: NUM_ACTIONS[self.control]])]
         return f"{', '.join(named[:-1])} or {named[-1]}"
 
@@ -128,25 +128,26 @@ class BodyConfig:
 
 
 class Body(NamedTuple):
-    """The numbers of `BodyConfig` that kernels need."""
+    """The numbers of `BodyConfig` that kernels read."""
 
     forward_step: np.float32
-    """The longest, where steps have several lengths."""
+    """Length of the longest step, metres."""
     turn: np.float32
-    """Radians; the widest, where turns have several angles."""
+    """Angle of the widest turn, radians."""
     tilt: np.float32
     """Radians."""
     max_tilt: np.float32
     """Radians."""
     num_actions: np.int32
-    """0 where they are speeds."""
+    """Number of discrete actions; 0 for velocity control."""
     sliding: bool
     noisy: bool
     motions: torch.Tensor
-    """f32 [2, 3, 4]: see `actuation.motions_of`."""
+    """f32 [2, 3, 4]: noise parameters of `actuation.motions_of`."""
     seed: torch.Tensor
-    """i64 [1], and the next: those of `SamplingState`, by which noise is drawn."""
+    """i64 [1]: seed of the noise, the tensor of `SamplingState`."""
     first_agent: torch.Tensor
+    """i64 [1]: number of the first agent, the tensor of `SamplingState`."""
     linear_low: np.float32
     linear_high: np.float32
     angular_low: np.float32
@@ -154,11 +155,12 @@ class Body(NamedTuple):
     least_linear: np.float32
     least_angular: np.float32
     time_step: np.float32
-    """Speeds are metres and radians a second: `VelocityConfig`, flat, since parallel loops take no tuples in tuples."""
+    """Seconds. Speeds are in m/s and radians/s: `VelocityConfig` flattened, since numba's parallel loops take no nested
+    tuples."""
 
     @classmethod
     def of(cls, config: BodyConfig, sampling: SamplingState) -> Body:
-        """The body that a configuration describes; its noise is drawn from `sampling`."""
+        """The body of a configuration. Its noise uses the seed of `sampling`."""
         angles = config.widest_turn_deg, config.tilt_angle_deg, config.max_tilt_deg
         step, (turn, tilt, most) = config.longest_step, map(math.radians, angles)
         multiplier = config.actuation_noise
@@ -179,30 +181,30 @@ class Bodies(NamedTuple):
     position: torch.Tensor
     """f32 [N, 3], on the navmesh."""
     heading: torch.Tensor
-    """f32 [N]: start_heading + turns * turn angle, so that no error accumulates; with noise, or where turns are speeds,
-    the true one, within pi."""
+    """f32 [N], radians: start_heading + turns * turn angle, so that rounding errors do not accumulate. Noise and
+    velocity control accumulate the heading instead, within -pi to pi."""
     start: torch.Tensor
-    """f32 [N, 3]: where the episode began."""
+    """f32 [N, 3]: start position of the episode."""
     start_heading: torch.Tensor
-    """f32 [N]."""
+    """f32 [N], radians."""
     turns: torch.Tensor
-    """i32 [N]: left turns less right turns."""
+    """i32 [N]: number of left turns minus number of right turns."""
     tilt: torch.Tensor
-    """f32 [N], radians: by how much every camera looks up, beside its own pitch."""
+    """f32 [N], radians: upward tilt of every camera, added to its own pitch."""
     path_length: torch.Tensor
-    """f32 [N]: metres walked."""
+    """f32 [N]: length of the path so far, metres."""
     collisions: torch.Tensor
     """i32 [N]."""
     steps: torch.Tensor
     """i32 [N]."""
     episode: torch.Tensor
-    """i32 [N]: how many episodes this agent began before this one; the counter of its random numbers."""
+    """i32 [N]: number of this agent's earlier episodes, which its random numbers depend on."""
     terminated: torch.Tensor
-    """bool [N]: with the last step the task came to its end."""
+    """bool [N]: True where the last step ended the task."""
     truncated: torch.Tensor
-    """bool [N]: with the last step the steps were used up."""
+    """bool [N]: True where the last step reached the maximum number of steps."""
     done: torch.Tensor
-    """bool [N]: either."""
+    """bool [N]: terminated or truncated."""
 
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Bodies:
@@ -221,31 +223,30 @@ class Bodies(NamedTuple):
 
 @device_function
 def collided(moved_squared, wanted_squared):
-    """Whether a step fell short: Habitat's rule on squared 3-D lengths."""
+    """True where a step was shorter than commanded: habitat-sim's rule on squared 3-D lengths."""
     return moved_squared + COLLISION_EPSILON < wanted_squared
 
 
 @lean_function
 def point_ahead(point, heading, length):
-    """The point so many metres ahead on the same level."""
+    """The point `length` metres along the heading, on the same level."""
     x, y, z = point
     return x - length * np.float32(math.sin(heading)), y, z - length * np.float32(math.cos(heading))
 
 
 @lean_function
 def level_squared_distance(a, b):
-    """Between two points seen from above, in square metres."""
+    """Squared horizontal distance of two points, square metres."""
     dx, dz = b[0] - a[0], b[2] - a[2]
     return dx * dx + dz * dz
 
 
-# `actions` below are i64 [N], or f32 [N, 2] where they are speeds. Which branch is meant follows from their type, so
-# the other is not compiled.
+# `actions` below are i64 [N], or velocity commands f32 [N, 2]. Their type selects the branch at compile time.
 
 
 @lean_function
 def is_invalid(i, actions, body):
-    """Whether an action is none of those that there are, or not a number."""
+    """True where an action is out of range or NaN."""
     if actions.ndim == 1:
         return actions[i] < 0 or actions[i] >= body.num_actions
     return math.isnan(actions[i, 0]) or math.isnan(actions[i, 1])
@@ -253,7 +254,7 @@ def is_invalid(i, actions, body):
 
 @lean_function
 def calls_stop(i, actions, body):
-    """Whether an agent calls stop."""
+    """True where the action is a stop."""
     if actions.ndim == 1:
         return actions[i] == STOP
     linear, angular = speeds(i, actions, body)
@@ -262,7 +263,7 @@ def calls_stop(i, actions, body):
 
 @lean_function
 def _aim(i, action, body, bodies_out):
-    """Turn the body, or tilt its cameras. Whether it is to go elsewhere, and where to: turns do so only with noise."""
+    """Turn the body or tilt its cameras. Returns whether it must move, and where to; turns move it only with noise."""
     point, heading = point_at(i, bodies_out.position), bodies_out.heading[i]
     if action == LOOK_UP or action == LOOK_DOWN:
         tilt = bodies_out.tilt[i] + (body.tilt if action == LOOK_UP else -body.tilt)
@@ -286,7 +287,7 @@ def _aim(i, action, body, bodies_out):
 
 @lean_function
 def _aim_by_speeds(i, actions, body, bodies_out):
-    """As `_aim`: to go along the heading that the body has, and turn then."""
+    """Velocity control's form of `_aim`: the body moves along its current heading, then turns."""
     point, heading = point_at(i, bodies_out.position), bodies_out.heading[i]
     linear, angular = speeds(i, actions, body)
     if is_stop(linear, angular, body):
@@ -298,7 +299,7 @@ def _aim_by_speeds(i, actions, body, bodies_out):
 
 @lean_function
 def _go(i, actions, nav, body, scratch, row, bodies_out):
-    """Apply an action: squared length moved, squared length wanted."""
+    """Apply an action. Returns squared length of the movement, and squared commanded length."""
     if actions.ndim == 1:
         goes, end = _aim(i, actions[i], body, bodies_out)
     else:
@@ -313,7 +314,7 @@ def _go(i, actions, nav, body, scratch, row, bodies_out):
 
 @lean_function
 def step_body(i, actions, nav, body, scratch, row, bodies_out):
-    """Walk, turn, look or stay, and count. Whether the agent is elsewhere now."""
+    """Apply an action, and update path length, collisions and steps. Returns True where the position changed."""
     moved, wanted = _go(i, actions, nav, body, scratch, row, bodies_out)
     if moved > np.float32(0.0):
         bodies_out.path_length[i] += np.float32(math.sqrt(moved))
@@ -325,7 +326,7 @@ def step_body(i, actions, nav, body, scratch, row, bodies_out):
 
 @lean_function
 def end_episode(i, terminated, max_steps, bodies_out):
-    """Note whether the episode is at its end: by the task, or because the steps are used up."""
+    """Set the flags of the episode's end: terminated by the task, or truncated after `max_steps`."""
     truncated = not terminated and bodies_out.steps[i] >= max_steps
     bodies_out.terminated[i], bodies_out.truncated[i] = terminated, truncated
     bodies_out.done[i] = terminated or truncated
@@ -333,14 +334,14 @@ def end_episode(i, terminated, max_steps, bodies_out):
 
 @lean_function
 def keep_start(i, scene, point, heading, next_out):
-    """Where the agent's next episode is to begin: `next_out` has tensors as `Bodies` has, among others."""
+    """Write the start of the agent's next episode to the fields scene, position and heading of `next_out`."""
     next_out.scene[i], next_out.heading[i] = scene, heading
     keep_point(i, point, next_out.position)
 
 
 @lean_function
 def begin_episode(i, next_episode, bodies_out):
-    """Put the agent where its next episode begins."""
+    """Move the agent to the start of its next episode, and reset its counters."""
     bodies_out.episode[i] += np.int32(1)
     bodies_out.scene[i] = next_episode.scene[i]
     place = point_at(i, next_episode.position)

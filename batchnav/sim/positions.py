@@ -1,4 +1,4 @@
-"""Where bodies may be: on the navmesh of their scene, as the bank holds it. For positions that come from outside."""
+"""Checks that positions from files and saved states are on the navmesh of their scene."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from batchnav.runtime.kernels.launch import launch
 from batchnav.scene.bank import SceneBank
 
 MAX_SNAP_DISTANCE = 0.1
-"""Metres in the plane between a place and the navmesh: a baked navmesh moves its edges by up to two cells."""
+"""Largest horizontal distance of a position from the navmesh, metres: baking moves edges by up to two cells."""
 MAX_SNAP_HEIGHT = 0.5
-"""Metres of height between a place and the navmesh, as in Habitat's `is_navigable`."""
+"""Largest vertical distance of a position from the navmesh, metres: Habitat's `is_navigable`."""
 
 
 def check_positions(
     name: str, bank: SceneBank, scene: torch.Tensor, position: torch.Tensor, error: type[BatchnavError]
 ) -> None:
-    """Raise `error` where a place is not on the navmesh (waits for the device).
+    """Raise `error` where a position is not on the navmesh. Waits for the device.
 
     Args:
-        name: of what holds the places, for the message.
+        name: name of the positions, for the message.
         bank: the scenes.
         scene: i32 [N], in range.
         position: f32 [N, 3].
-        error: what is raised.
+        error: class of the exception.
     """
     scene, position = scene.to(bank.device).contiguous(), position.to(bank.device).contiguous()
     good = on_navmesh(bank, scene, position, MAX_SNAP_DISTANCE)
@@ -41,31 +41,31 @@ def check_positions(
 
 
 def on_navmesh(bank: SceneBank, scene: torch.Tensor, position: torch.Tensor, distance: float) -> torch.Tensor:
-    """Whether places f32 [N, 3] are within so many metres, in the plane, of their scenes' navmesh: bool [N].
+    """bool [N]: True where positions f32 [N, 3] are within `distance` metres, in the plane, of their scenes' navmesh.
 
-    `scene`: i32 [N], in range; both contiguous and on the bank's device.
+    `scene`: i32 [N], in range. Both tensors are contiguous and on the bank's device.
     """
     nearest = torch.empty_like(position)
     if bank.device.type == "cpu":
         snap_cpu(bank.navmesh_view, view(scene), view(position), view(nearest))
     else:
         launch(snap_cuda, len(scene), bank.navmesh_view, view(scene), view(position), view(nearest))
-    gap = nearest - position  # NaN where nothing is near
+    gap = nearest - position  # NaN where no polygon is near
     return (gap[:, [0, 2]].norm(dim=1) <= distance) & (gap[:, 1].abs() <= MAX_SNAP_HEIGHT)
 
 
 @cpu_kernel
 def snap_cpu(nav, scene, position, nearest_out):
-    """The point of its scene's navmesh that is nearest to each position; NaN where none is near."""
+    """The point of its scene's navmesh that is nearest to each position; NaN where no polygon is near."""
     for i in prange(len(scene)):
-        row = np.int64(i)  # prange counts in unsigned integers, which would compile every callee anew
+        row = np.int64(i)  # prange counts in unsigned integers, for which every callee would be compiled again
         _, nearest = nearest_polygon(nav, scene[row], point_at(row, position))
         keep_point(row, nearest, nearest_out)
 
 
 @exact_cuda_kernel
 def snap_cuda(nav, scene, position, nearest_out):
-    """As `snap_cpu`."""
+    """CUDA form of `snap_cpu`."""
     i = cuda.grid(1)
     if i < len(scene):
         _, nearest = nearest_polygon(nav, scene[i], point_at(i, position))

@@ -1,14 +1,14 @@
-"""The order of one step, on one page. What a step does is the task's; when it is done, and beside what, is said here.
+"""`Simulator`: the order of the parts of a step, and the CUDA streams that they run on. The task defines the parts.
 
-advance   the action moves, turns or tilts the body; walls stop it or let it slide; is the episode at its end?
-score     reward and metrics
-begin     where the episode has ended: the next one, which was drawn ahead
-draw      where an episode began: the one after it
+advance           the action moves, turns or tilts the body; walls stop it or let it slide; episodes end
+score             reward and metrics
+begin_episodes    ended episodes: begin the next episode, which was sampled ahead
+sample_episodes   begun episodes: sample the episode after them
 
-On CUDA a step takes as long as the longest search of an agent, however many there are, and what agents see next asks
-for neither reward nor metrics. So `score` runs beside rendering, on a stream of its own, from the transition that `advance`
-leaves. And `draw` runs beside what follows the step (rendering, the policy, the next walk): an episode is a pure
-function of seed, agent and number, so when it is drawn changes nothing.
+On CUDA a step takes as long as the longest path search of any agent, and rendering needs neither reward nor metrics. So
+`score` runs on a second stream, concurrently with rendering; it reads the transition that `advance` recorded.
+`sample_episodes` runs on a third stream, concurrently with rendering, the policy and the next `advance`. An episode is
+a pure function of seed, agent and episode number, so the moment of sampling does not change it.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from batchnav.sim.episodes import SamplingQueue, SamplingState
 from batchnav.types import Task
 
 MAX_ENVS = 2**24
-"""Far more than pay; more would end in a message about memory that names no argument."""
+"""Maximum of `num_envs`. Larger numbers would fail with an out-of-memory error that names no argument."""
 MAX_NUMBER = 2**32
-"""Environments of all processes together: random numbers count them in 32 bits."""
+"""Maximum number of environments of all processes: random counters have 32 bits for it."""
 CHUNKS_PER_THREAD = 8
-"""CPU: agents are dealt to threads in this many pieces each, so that long searches even out."""
+"""CPU: pieces of work for each thread. Several pieces balance the lengths of searches."""
 BAD_ACTION, NO_EPISODE = 0, 1
-"""What kernels note in `Simulator.error_flags`: 1 + an agent given an unknown action, 1 + a scene without episodes."""
+"""Entries of `Simulator.error_flags`: 1 + an agent with an invalid action, 1 + a scene without episodes; 0: none."""
 
 
 class Simulator:
-    """N agents in the scenes of a bank, doing a task. Nothing is allocated in a step.
+    """N agents that play a task in the scenes of a bank. A step allocates nothing.
 
     Args:
-        bank: the scenes, on the device where the simulation runs.
+        bank: the scenes, on the device of the simulation.
         num_envs: N.
-        body: how agents walk.
-        make_task: gives the task for this simulator, whose tensors it may keep and fill (`batchnav.types.Task`).
-        seed: of the sampled episodes, from 0 to 2^63 - 1.
-        first_env: where several processes share a run, the number of this one's first environment among all.
+        body: the agents' body and its steps.
+        make_task: returns the task for this simulator (`batchnav.types.Task`), which may keep the simulator's tensors.
+        seed: seed of the sampled episodes, from 0 to 2^63 - 1.
+        first_env: number of this process's first environment among those of all processes of a run.
 
-    ArgumentError for an N, a seed or a first_env that is out of range.
+    ArgumentError where num_envs, seed or first_env is out of range.
     """
 
     def __init__(
@@ -68,20 +68,20 @@ class Simulator:
         self.sampling = SamplingState.of(seed, num_envs, bank.num_scenes, self.device, first_env)
         self.body_config, self.body = body, view(Body.of(body, self.sampling))
         self._host_error_flags, self.error_flags = host_flag(self.device, 2)
-        """What kernels found wrong, as the host and as they see it."""
+        """Errors that kernels flagged: the host's view, and the kernels' view of the same memory."""
         self.chunks = min(num_envs, num_threads() * CHUNKS_PER_THREAD)
-        """CPU: pieces of work, each with memory of its own for a search."""
-        self._scoring = self._sampling = False  # beside torch's current stream
+        """CPU: pieces of work, each with its own scratch memory for a search."""
+        self._scoring = self._sampling = False  # work in progress on the other streams
         if self.device.type == "cuda":
             self._score_stream, self._sample_stream = torch.cuda.Stream(self.device), torch.cuda.Stream(self.device)
         self.task: Task = make_task(self)
 
     def search_scratch(self, threads: int):
-        """Memory for searches as kernels take it: on CUDA one for each of so many threads, on the CPU one a chunk."""
+        """Scratch memory for path searches as a kernel argument: a row per thread on CUDA, per chunk on the CPU."""
         return view(self.bank.search_scratch(threads if self.device.type == "cuda" else self.chunks))
 
     def reset(self) -> None:
-        """Begin an episode for every agent. EpisodeError where a scene has none to offer (waits for the device)."""
+        """Begin an episode for every agent. EpisodeError for a scene without episodes. Waits for the device."""
         self.sample_all()
         self._begin(everyone=True)
         self.settle()
@@ -90,7 +90,7 @@ class Simulator:
         self.check()
 
     def check(self) -> None:
-        """Raise what kernels noted, without waiting for those under way: ArgumentError or EpisodeError."""
+        """Raise errors that kernels flagged so far: ArgumentError or EpisodeError. Does not wait for the device."""
         agent, scene = int(self._host_error_flags[BAD_ACTION]) - 1, int(self._host_error_flags[NO_EPISODE]) - 1
         self._host_error_flags[:] = 0
         if agent >= 0:
@@ -101,7 +101,7 @@ class Simulator:
             raise EpisodeError(f"scene {self.bank.names[scene]!r}: {self.task.no_episode_message}")
 
     def check_scenes(self) -> None:
-        """EpisodeError where a scene of the bank has no episode to offer; draws one in each (waits for the device)."""
+        """Sample an episode in each scene; EpisodeError for a scene without episodes. Waits for the device."""
         ranges = self.sampling.scene_ranges.clone()
         self.sampling.scene_ranges[:, 1] = 1
         for first in range(0, self.bank.num_scenes, self.num_envs):
@@ -114,11 +114,11 @@ class Simulator:
         self.check()
 
     def sample_all(self) -> None:
-        """Draw every agent's next episode anew: what it depends on has changed (seed, episode numbers, scenes)."""
+        """Sample every agent's next episode again, after a change of the seed, the episode numbers or the scenes."""
         self._sample_for(torch.arange(self.num_envs))
 
     def assign_scenes(self, agents: list[range], scenes: list[int]) -> None:
-        """Have ranges of agents draw their episodes from one scene each, from their next episode on."""
+        """Give each range of agents one scene for its episodes, from the next episode on."""
         self.settle()
         for some, scene in zip(agents, scenes, strict=True):
             self.sampling.scene_ranges[some.start : some.stop, 0] = scene
@@ -126,17 +126,17 @@ class Simulator:
         self._sample_for(torch.cat([torch.arange(some.start, some.stop) for some in agents]))
 
     def advance(self, actions: torch.Tensor) -> None:
-        """Walk and end; the agents whose episode ended stay where it ended until `reset_done`.
+        """Move all bodies and flag ended episodes. Agents that are done keep their last pose until `reset_done`.
 
-        Reward and metrics are there after `finish`; `reset_done` must come before the next `advance`.
+        Reward and metrics are valid after `finish`. Call `reset_done` before the next `advance`.
 
         Args:
-            actions: i64 [N], 0 stop, 1 forward, 2 left, 3 right, and, where the body's control is "v1", 4 look up, 5
-                look down; or, where it is "velocity", f32 [N, 2], forward and to the left, -1 to 1. Unknown ones:
-                ArgumentError; on CUDA, where looking would stall the pipeline, at a later `check`.
+            actions: i64 [N]: 0 stop, 1 forward, 2 left, 3 right, and with the control "v1" 4 look up, 5 look down. With
+                the control "velocity" f32 [N, 2]: forward and to the left, -1 to 1. Invalid actions raise
+                ArgumentError: at once on the CPU, at a later `check` on CUDA, where reading them would stall the GPU.
         """
         self.body_config.check_actions(actions, self.num_envs, self.device)
-        actions = actions.contiguous()  # kernels are compiled for rows without gaps
+        actions = actions.contiguous()  # kernels are compiled for contiguous arrays
         if self.device.type == "cpu":
             self.task.advance(actions)
             self.task.score()
@@ -149,23 +149,23 @@ class Simulator:
         self._scoring = True
 
     def reset_done(self) -> None:
-        """Begin the next episode of the agents whose last one has ended."""
+        """Begin the next episode of agents that are done."""
         self._begin(everyone=False)
 
     def step(self, actions: torch.Tensor) -> None:
-        """`advance`, `reset_done`, `finish`: reward, metrics and ends are overwritten by the next step."""
+        """`advance`, `reset_done` and `finish`. The next step overwrites reward, metrics and flags."""
         self.advance(actions)
         self.reset_done()
         self.finish()
 
     def finish(self) -> None:
-        """Let torch's current stream wait for reward and metrics of the last step."""
+        """Have torch's current stream wait for reward and metrics of the last step."""
         if self._scoring:
             torch.cuda.current_stream(self.device).wait_stream(self._score_stream)
             self._scoring = False
 
     def settle(self) -> None:
-        """Let torch's current stream wait for what runs beside it. Work that is recorded must end so."""
+        """Have torch's current stream wait for the other streams. Work recorded in a CUDA graph must end with this."""
         self.finish()
         self._await_sampling()
 
@@ -175,7 +175,7 @@ class Simulator:
             self._sampling = False
 
     def _begin(self, everyone: bool) -> None:
-        """Begin episodes, and draw those that follow: on CUDA beside what comes next on torch's current stream."""
+        """Begin episodes, and sample those that follow them: on CUDA on another stream than torch's current one."""
         self._await_sampling()
         self.task.begin_episodes(everyone)
         if self.device.type == "cpu":
@@ -187,12 +187,12 @@ class Simulator:
         self._sampling = True
 
     def _sample_for(self, agents: torch.Tensor) -> None:
-        """Draw the next episode of these agents, i64, on torch's current stream."""
+        """Sample the next episode of these agents, i64, on torch's current stream."""
         self.settle()
         self.queue.put(agents)
         self._sample()
 
     def _sample(self) -> None:
-        """Draw the waiting agents' next episodes, which empties the queue."""
+        """Sample the queued agents' next episodes, and empty the queue."""
         self.task.sample_episodes()
         self.queue.count.zero_()

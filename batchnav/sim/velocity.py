@@ -1,7 +1,7 @@
-"""Continuous control: an agent asks for two speeds at every step, as with Habitat's `VelocityAction`.
+"""Velocity control: an agent commands a linear and an angular speed at every step, as with Habitat's `VelocityAction`.
 
-A step takes `time_step` seconds. The body goes along the heading that it has, then turns: habitat-sim's integration.
-Walls stop it or let it slide as they do with steps. Speeds below both minima are a stop, which moves nothing.
+A step takes `time_step` seconds. The body moves along its heading, then turns: habitat-sim's integration. Walls stop it
+or let it slide, as with discrete steps. Speeds below both minima are a stop: the body does not move.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from batchnav.runtime.kernels.decorators import lean_function
 ACTION_SIZE = 2
 """Numbers of an action: forward, and to the left, each from -1 (the lowest speed of its range) to 1 (the highest)."""
 MAX_LENGTH = 10.0
-"""Metres of a step: far more than the walk on a navmesh is made for."""
+"""Maximum length of a step, metres."""
 _ONE, _HALF = np.float32(1.0), np.float32(0.5)
 
 
 @dataclass(frozen=True)
 class VelocityConfig:
-    """The speeds that an agent may ask for. Names and defaults: habitat-lab's `velocity_control`."""
+    """Range of speeds. Names and defaults: habitat-lab's `velocity_control`."""
 
     lin_vel_range: tuple[float, ...] = (0.0, 0.25)
-    """Metres a second along the heading: lowest, highest."""
+    """Lowest and highest speed along the heading, m/s."""
     ang_vel_range_deg: tuple[float, ...] = (-10.0, 10.0)
-    """Degrees a second to the left: lowest, highest."""
+    """Lowest and highest angular speed to the left, degrees/s."""
     min_abs_lin_speed: float = 0.025
-    """Metres a second, and ..."""
+    """m/s. A step below this and below `min_abs_ang_speed_deg` is a stop."""
     min_abs_ang_speed_deg: float = 1.0
-    """... degrees a second: a step below both is a stop."""
+    """Degrees/s."""
     time_step: float = 1.0
     """Seconds."""
 
@@ -52,7 +52,7 @@ class VelocityConfig:
 
     @property
     def numbers(self) -> dict[str, np.float32]:
-        """What kernels need, by the names of `sim.bodies.Body`: metres, radians and seconds."""
+        """Fields of `sim.bodies.Body` for kernels, by name, in metres, radians and seconds."""
         (low, high), (right, left) = self.lin_vel_range, map(math.radians, self.ang_vel_range_deg)
         values = {
             "linear_low": low, "linear_high": high, "angular_low": right, "angular_high": left,
@@ -64,7 +64,7 @@ class VelocityConfig:
 
 @lean_function
 def _speed(action, low, high):
-    """The speed that a number from -1 to 1 asks for; beyond it is cut off, and no number is as -1."""
+    """The speed of a command from -1 to 1. Commands beyond are clipped; NaN is read as -1."""
     action = action if action > -_ONE else -_ONE
     action = action if action < _ONE else _ONE
     return low + _HALF * (action + _ONE) * (high - low)
@@ -72,12 +72,12 @@ def _speed(action, low, high):
 
 @lean_function
 def speeds(i, actions, body):
-    """Metres a second ahead and radians a second to the left that row i of actions f32 [N, 2] asks for."""
+    """Commanded speeds of row i of actions f32 [N, 2]: m/s forward, radians/s to the left."""
     linear = _speed(actions[i, 0], body.linear_low, body.linear_high)
     return linear, _speed(actions[i, 1], body.angular_low, body.angular_high)
 
 
 @lean_function
 def is_stop(linear, angular, body):
-    """Whether these speeds are a stop."""
+    """True where these speeds are a stop."""
     return abs(linear) < body.least_linear and abs(angular) < body.least_angular

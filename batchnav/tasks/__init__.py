@@ -1,4 +1,4 @@
-"""Tasks: what agents are to do, one file each. A task is a class of `batchnav.types.Task`, and a line here."""
+"""Tasks: goal, reward and metrics of agents. A task is one file with a `batchnav.types.Task`, and a line here."""
 
 from typing import Any
 
@@ -7,4 +7,4 @@ from batchnav.tasks.flee import Flee
 from batchnav.tasks.pointnav import PointNav
 
 TASKS: dict[str, Any] = {"pointnav": PointNav, "flee": Flee, "explore": Explore}
-"""By name; each is made from a simulator, its settings, and fixed episodes or None. One's own may be added."""
+"""Task classes by name. Each is made from a simulator, a configuration, and fixed episodes or None. Add your own."""

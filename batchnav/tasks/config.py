@@ -1,4 +1,4 @@
-"""What the settings of every task have in common."""
+"""Configuration that all tasks share."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from batchnav.config import in_range
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """The settings of a task. A task's own are a subclass of this; `validate` is to call the one here."""
+    """Base of the configuration of a task. A subclass that defines `validate` must call this one."""
 
     max_steps: int = 500
-    """Then an episode is truncated."""
+    """Steps after which an episode is truncated."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""

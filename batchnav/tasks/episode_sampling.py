@@ -1,9 +1,10 @@
-"""Episodes from a start to a goal: fixed ones, or random pairs of points by the rules of Habitat's generator.
+"""Sampling of episodes with a start and a goal: rows of a table, or random pairs by the rules of Habitat's generator.
 
-Habitat thins the random ones of those that are too easy. Episodes are drawn while the running ones last.
+The generator rejects most pairs that are too easy. Episodes are sampled during the running ones.
 
-Candidate j of an episode is a pure function of (seed, agent, episode, j). On CUDA neighbouring threads try an agent's
-candidates side by side, since most are refused, and a thread that tried them in turn would keep its whole warp waiting.
+Candidate j of an episode is a pure function of (seed, agent, episode, j). Most candidates are rejected. On CUDA
+neighbouring threads try the candidates of one agent in parallel: one thread that tried them in turn would delay its
+warp.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ from batchnav.sim.positions import check_positions
 from batchnav.sim.simulator import NO_EPISODE
 
 MIN_ISLAND_RADIUS = np.float32(1.5)
-"""Metres; Habitat's ISLAND_RADIUS_LIMIT: neither end lies on a smaller island."""
+"""Metres. Start and goal lie on islands of at least this radius: Habitat's ISLAND_RADIUS_LIMIT."""
 MAX_HEIGHT_DIFFERENCE = np.float32(0.5)
-"""Metres; both ends lie on one floor."""
+"""Metres. Start and goal lie on one floor."""
 STARTS_PER_GOAL = 10
-"""Habitat's number_retries_per_target."""
+"""Starts that are tried for each goal: Habitat's number_retries_per_target."""
 MAX_CANDIDATES = 1000
-"""Then the scene has no such episode. Habitat would go on for ever."""
+"""Candidates after which a scene counts as without episodes. Habitat's generator does not end."""
 SEARCHERS = 16
-"""CUDA: threads that try candidates for one agent's episode at a time; a power of two, at most a warp."""
+"""CUDA: threads that try candidates of one agent in parallel; a power of two, at most a warp."""
 SAMPLING_BLOCK = 128
 SAMPLING_THREADS = 65536
-"""CUDA: threads that draw episodes at a time, about as many as an H200 holds."""
+"""CUDA: maximum number of threads that sample episodes, about as many as an H200 holds."""
 _INF = np.float32(np.inf)
 
 
 class EpisodeTable(NamedTuple):
-    """Fixed episodes, M of them; empty where episodes are sampled. Agent i plays rows i, i + N, i + 2N ..."""
+    """M fixed episodes, or 0 rows where episodes are sampled. Agent i plays rows i, i + N, i + 2N ..."""
 
     scene: torch.Tensor
     """i32 [M]."""
@@ -64,9 +65,9 @@ class EpisodeTable(NamedTuple):
     """f32 [M, 3]."""
 
     def check(self, bank: SceneBank) -> None:
-        """ArgumentError or EpisodeError unless it can be played in a bank's scenes (waits for the device).
+        """ArgumentError or EpisodeError unless the table can be played in a bank's scenes. Waits for the device.
 
-        Shapes and types fit, scene indices are in range, headings are finite, starts and goals on the navmesh.
+        Checked are shapes and types, scene indices, finite headings, and that starts and goals are on the navmesh.
         """
         rows = None
         for name, dtype, width in (
@@ -97,7 +98,7 @@ class EpisodeTable(NamedTuple):
 
 @device_function
 def keep_detour(distance, euclidean, u, min_ratio):
-    """Habitat's thinning of easy episodes: a ratio below `min_ratio` is kept where u <= 20 (ratio - 0.98)^2."""
+    """Habitat's rejection of easy episodes: a ratio below `min_ratio` is kept where u <= 20 (ratio - 0.98)^2."""
     ratio = distance / euclidean
     if ratio >= min_ratio:
         return True
@@ -107,7 +108,7 @@ def keep_detour(distance, euclidean, u, min_ratio):
 
 @lean_function
 def sample_goal(agent, episode, candidate, nav, scene, seed):
-    """The goal that a candidate shares with its neighbours: island and point. Each candidate takes two draws.
+    """The goal of a group of STARTS_PER_GOAL candidates: island and point. Each candidate takes two draws.
 
     `agent` is the agent's number among those of all processes (`sim.episodes.agent_number`).
     """
@@ -119,11 +120,11 @@ def sample_goal(agent, episode, candidate, nav, scene, seed):
 
 @lean_function
 def try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scratch, row):
-    """A random start for a goal, and whether they make an episode: found, start, geodesic distance.
+    """A random start for a goal. Returns whether they make an episode, the start, and the geodesic distance.
 
-    `pointnav_generator.generate_pointnav_episode` of habitat-lab: up to ten starts for each random goal; both on
-    islands of radius >= 1.5 m, heights within 0.5 m, distance within [closest, furthest], and mostly not straight.
-    `agent` and `goal` are as of `sample_goal`; `limits`: closest_goal, furthest_goal, min_detour_ratio.
+    The rules of habitat-lab's `pointnav_generator.generate_pointnav_episode`: up to ten starts for each random goal;
+    both on islands of radius >= 1.5 m; heights within 0.5 m; distance in [closest, furthest]; few straight paths.
+    `agent` as in `sample_goal`; `goal`: its result; `limits`: closest_goal, furthest_goal, min_detour_ratio.
     """
     island, goal_point = goal
     closest, furthest, min_detour_ratio = limits
@@ -144,7 +145,7 @@ def try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scr
 
 @lean_function
 def keep_episode(i, scene, heading, start, goal, distance, table_index, next_out):
-    """Write down the agent's next episode."""
+    """Write the agent's next episode."""
     keep_start(i, scene, start, heading, next_out)
     keep_point(i, goal, next_out.goal)
     next_out.distance[i], next_out.table_index[i] = distance, table_index
@@ -172,13 +173,13 @@ def take_from_table(i, episode, nav, table, num_agents, scratch, row, next_out):
 
 @lean_function
 def limits_of(parameters):
-    """What `try_candidate` holds a candidate to."""
+    """The limits of `try_candidate`."""
     return parameters.closest_goal, parameters.furthest_goal, parameters.min_detour_ratio
 
 
 @lean_function
 def sample_one(i, nav, bodies, sampling, table, parameters, scratch, row, next_out, errors_out):
-    """Draw the agent's next episode: the table's next for this agent, or the first candidate that makes one."""
+    """Sample the agent's next episode: its next row of the table, or the first candidate that makes an episode."""
     episode = bodies.episode[i] + np.int32(1)
     if table.scene.shape[0] > 0:
         take_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, row, next_out)
@@ -198,7 +199,7 @@ def sample_one(i, nav, bodies, sampling, table, parameters, scratch, row, next_o
 
 
 def sampling_threads(num_envs: int) -> int:
-    """CUDA threads that draw episodes: whole blocks, since those of a last one would search too."""
+    """Number of CUDA threads that sample episodes, in whole blocks, since every thread of the last block searches."""
     return -(-min(num_envs * SEARCHERS, SAMPLING_THREADS) // SAMPLING_BLOCK) * SAMPLING_BLOCK
 
 
@@ -219,7 +220,7 @@ def sample_cpu(nav, bodies, queued, sampling, table, parameters, chunks, scratch
 
 @exact_cuda_kernel
 def sample_cuda(nav, bodies, queued, sampling, table, parameters, scratch, next_out, errors_out):
-    """`sample_one` of the queued agents; SEARCHERS neighbouring threads try an agent's candidates side by side."""
+    """`sample_one` of the queued agents; SEARCHERS neighbouring threads try an agent's candidates in parallel."""
     thread = cuda.grid(1)
     searcher = thread % SEARCHERS
     shift = cuda.laneid // SEARCHERS * SEARCHERS
@@ -242,7 +243,7 @@ def sample_cuda(nav, bodies, queued, sampling, table, parameters, scratch, next_
                 agent, episode, candidate, nav, scene, seed, goal, limits, scratch, thread
             )
             hits = (cuda.ballot_sync(group, found and candidate < MAX_CANDIDATES) & group) >> shift
-            if hits & ((2 << searcher) - 1) == 1 << searcher:  # found, and by none before
+            if hits & ((2 << searcher) - 1) == 1 << searcher:  # the first candidate that was found
                 keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), next_out)
             first += SEARCHERS
         if hits == 0 and searcher == 0:

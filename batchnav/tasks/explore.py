@@ -1,7 +1,8 @@
-"""Explore: visit as many places as possible, counted as cells. A task of Shacklett et al. 2021's simulator.
+"""Explore: visit as many cells as possible. A task of Shacklett et al. 2021.
 
-Cells of a metre in the frame of the start, 0.25 for each new one, as in their release; `tasks/visited_cells.py` says what a
-cell is. The start's own cell does not count. Not taken over from there: 500 actions are 500, not 499.
+Cells have 1 m in the frame of the start, and a new cell has reward 0.25, as in their release. `tasks/visited_cells.py`
+defines the cells. The start's cell does not count. One difference from the release: an episode has 500 actions instead
+of 499.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ from batchnav.types import Metric
 WARP = 32
 """CUDA: threads that count the cells of one agent's next episode."""
 COUNTING_WARPS = 512
-"""CUDA: agents whose cells are counted at a time."""
+"""CUDA: maximum number of agents whose cells are counted in parallel."""
 MAX_STEPS = 20_000
-"""Every step may visit a new cell, and each is kept."""
+"""Maximum of `max_steps`: memory is kept for one new cell per step."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class ExploreConfig(TaskConfig):
     cell_size: float = 1.0
     """Metres."""
     cell_reward: float = 0.25
-    """Reward of a new cell."""
+    """Reward of each new cell."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -63,24 +64,24 @@ class ExploreConfig(TaskConfig):
 
 
 class ExploreParameters(NamedTuple):
-    """The numbers of `ExploreConfig` that kernels need."""
+    """The numbers of `ExploreConfig` that kernels read."""
 
     cell_size: np.float32
     cell_reward: np.float32
 
 
 class ExploreState(NamedTuple):
-    """As `tasks.progress.ProgressState`, and the cells that were visited."""
+    """The fields of `goal_free.ProgressState`, and the visited cells."""
 
     target: torch.Tensor
     reachable: torch.Tensor
-    """f32 [N]: cells that can be visited, the start's apart."""
+    """f32 [N]: number of cells that can be visited, without the start's."""
     progress: torch.Tensor
-    """f32 [N]: cells that were visited, the start's apart."""
+    """f32 [N]: number of visited cells, without the start's."""
     episode_return: torch.Tensor
     table_index: torch.Tensor
     cells: torch.Tensor
-    """i32 [N, max_steps]: the first `progress` of a row are those that were visited."""
+    """i32 [N, max_steps]: the first `progress` entries of a row are the visited cells."""
 
 
 # One agent.
@@ -88,7 +89,7 @@ class ExploreState(NamedTuple):
 
 @lean_function
 def score_one(i, transition, parameters, state_out, cells_out, area_out, metrics_out, reward_out):
-    """Cells, reward and metrics of a step, from its transition."""
+    """Visited cells, reward and metrics of a step, from its transition."""
     progress = transition.progress[i]
     if transition.moved[i]:
         frame = start_frame(point_at(i, transition.start), transition.start_heading[i], parameters.cell_size)
@@ -103,7 +104,7 @@ def score_one(i, transition, parameters, state_out, cells_out, area_out, metrics
 
 @lean_function
 def surroundings(i, nav, next_episode, cell_size):
-    """What of the next episode's cells are to be counted: its island, its frame, and the box of cells around both."""
+    """Island, start frame and box of cells of the next episode, for counting its reachable cells."""
     scene, start = next_episode.scene[i], point_at(i, next_episode.position)
     polygon, _ = nearest_polygon(nav, scene, start)
     island = nav.polygon_island[max(polygon, np.int32(0))]
@@ -113,7 +114,7 @@ def surroundings(i, nav, next_episode, cell_size):
 
 @lean_function
 def count_one(i, nav, cell_size, row, marks_out, next_out, errors_out):
-    """The cells that can be reached from an agent's next start, its own apart."""
+    """Count the cells that are reachable from an agent's next start, without the start's cell."""
     island, frame, box = surroundings(i, nav, next_out, cell_size)
     number = np.int64(box[3]) * np.int64(box[4]) * np.int64(box[5])
     if number > MAX_MARKS:
@@ -125,9 +126,9 @@ def count_one(i, nav, cell_size, row, marks_out, next_out, errors_out):
 
 
 class Explore(ProgressTask):
-    """The task of the N agents of a simulator: a `batchnav.types.Task`, made as `ProgressTask` is.
+    """The Explore task. Arguments as in `ProgressTask`.
 
-    Its progress is the number of cells visited. Reachable are those that the start's island meets, seen from above.
+    Progress is the number of visited cells. Reachable cells are those that the start's island meets, seen from above.
     """
 
     Config = ExploreConfig
@@ -135,7 +136,7 @@ class Explore(ProgressTask):
     reference_agents = ("random", "forward", "frontier")
     metric_specs = (
         *progress_metrics(Metric("cells", headline=True), Metric("share_of_reachable", high=1.0, headline=True)),
-        Metric("area"),  # in square metres
+        Metric("area"),  # square metres
     )
 
     def __init__(self, sim: Simulator, config: ExploreConfig, episodes: EpisodeTable | None = None):
@@ -148,7 +149,7 @@ class Explore(ProgressTask):
 
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
-        """All that the task keeps of `n` agents; at the end cells visited, and marks to count cells by."""
+        """All tensors of `n` agents; the last are the visited cells, and marks for counting cells."""
         cells = torch.zeros(n, config.max_steps, dtype=torch.int32, device=device)
         rows = min(n, COUNTING_WARPS)
         marks = torch.zeros(rows, MAX_MARKS, dtype=torch.uint8, device=device)
@@ -159,7 +160,7 @@ class Explore(ProgressTask):
         self._score()
 
     def sample_episodes(self) -> None:
-        """Draw the queued agents' next starts, and count the cells that can be reached from them."""
+        """Sample the queued agents' next starts, and count the cells that are reachable from them."""
         self.sample_starts()
         self._count()
 
@@ -190,10 +191,10 @@ def score_cpu(transition, parameters, state_out, cells_out, area_out, metrics_ou
 
 @cpu_kernel
 def count_cpu(nav, queued, cell_size, chunks, marks_out, next_out, errors_out):
-    """The cells that can be reached from the next start of every queued agent."""
+    """Count the cells that are reachable from the next start of every queued agent."""
     n = np.int64(queued.count[0])
     for chunk in prange(chunks):
-        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
+        row = np.int64(chunk)  # prange counts in unsigned integers, for which every callee would be compiled again
         for place in range(row * n // chunks, (row + 1) * n // chunks):
             i = np.int64(queued.agents[place])
             if i != NO_AGENT:
@@ -210,7 +211,7 @@ def score_cuda(transition, parameters, state_out, cells_out, area_out, metrics_o
 
 @exact_cuda_kernel
 def count_cuda(nav, queued, cell_size, marks_out, next_out, errors_out):
-    """As `count_cpu`; the threads of a warp share an agent's polygons and cells."""
+    """CUDA form of `count_cpu`: the threads of a warp share an agent's polygons and cells."""
     lane, row = cuda.threadIdx.x, cuda.blockIdx.x
     for place in range(row, queued.count[0], cuda.gridDim.x):
         i = np.int64(queued.agents[place])

@@ -1,8 +1,8 @@
-"""Flee: get as far away from the start as the house allows, by path. A task of Shacklett et al. 2021's simulator.
+"""Flee: get as far away from the start as possible, in geodesic distance. A task of Shacklett et al. 2021.
 
-The reward of a step is the change of the geodesic distance from the start, as in their release: it adds up to the
-distance at the end. Not taken over from there: an agent without a path back to the start keeps its last distance here,
-where the release adds infinity; and 500 actions are 500, not 499.
+The reward of a step is the change of the geodesic distance from the start, as in their release. The return is the
+distance at the end. Two differences from the release: an agent without a path back to the start keeps its last
+distance, where the release adds infinity; an episode has 500 actions instead of 499.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from batchnav.tasks.steps import bind
 from batchnav.types import Metric
 
 SAMPLING_THREADS = 32768
-"""CUDA: threads that draw episodes at a time, CANDIDATES of them for one agent's."""
+"""CUDA: maximum number of threads that sample episodes, CANDIDATES threads for each agent."""
 BLOCK = 16
-"""CUDA: threads of a block that draws. Two agents': 9.3 ms for 16,384 episodes on an H200, 10.3 in blocks of 128."""
+"""CUDA: threads of a block that samples. 9.3 ms for 16,384 episodes on an H200, 10.3 ms with blocks of 128."""
 _INF = np.float32(np.inf)
 
 
@@ -43,7 +43,7 @@ class FleeConfig(TaskConfig):
     """The Flee task."""
 
     distance_reward: float = 1.0
-    """Reward of a metre farther from the start, by path."""
+    """Reward per metre of geodesic distance from the start."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -56,7 +56,7 @@ class FleeConfig(TaskConfig):
 
 @lean_function
 def distance_from_start(i, nav, transition, scratch, row):
-    """Metres by path from the start to where the agent is; as before where it has not moved or there is no path."""
+    """Geodesic distance from the start in metres; the last distance where the agent did not move or has no path."""
     if not transition.moved[i]:
         return transition.progress[i]
     start, place = point_at(i, transition.start), point_at(i, transition.position)
@@ -75,7 +75,7 @@ def score_one(i, nav, transition, distance_reward, scratch, row, state_out, ppl_
 
 @lean_function
 def measure_candidate(i, k, nav, next_episode, scratch, row, candidates_out):
-    """Put the true length in the place of a candidate's estimate; -1 where there is no path."""
+    """Replace a candidate's estimate by its geodesic distance; -1 where there is no path."""
     if candidates_out[i, k, 3] >= np.float32(0.0):
         vertex = candidates_out[i, k, 0], candidates_out[i, k, 1], candidates_out[i, k, 2]
         start = point_at(i, next_episode.position)
@@ -85,7 +85,7 @@ def measure_candidate(i, k, nav, next_episode, scratch, row, candidates_out):
 
 @lean_function
 def keep_farthest(i, candidates, next_out):
-    """Write down the farthest of the measured candidates as the next episode's target."""
+    """Write the farthest of the measured candidates as the next episode's target."""
     for k in range(CANDIDATES):
         if candidates[i, k, 3] > next_out.reachable[i]:
             next_out.reachable[i] = candidates[i, k, 3]
@@ -94,11 +94,11 @@ def keep_farthest(i, candidates, next_out):
 
 
 class Flee(ProgressTask):
-    """The task of the N agents of a simulator: a `batchnav.types.Task`, made as `ProgressTask` is.
+    """The Flee task. Arguments as in `ProgressTask`.
 
-    Its target is the farthest place (`navmesh/farthest.py` says how it is found), its progress the distance. The metric
-    "ppl" is progress weighted by path length (Wani et al., "MultiON", 2020): the share of the farthest that was
-    reached, times the shortest way there over the way walked.
+    The target is the farthest place (`navmesh/farthest.py`); progress is the distance. The metric "ppl" is progress
+    weighted by path length (Wani et al., "MultiON", 2020): the share of the farthest distance that was reached, times
+    geodesic distance over path length.
     """
 
     Config = FleeConfig
@@ -118,12 +118,12 @@ class Flee(ProgressTask):
 
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
-        """All that the task keeps of `n` agents; the last: f32 [N, CANDIDATES, 4], see `far_vertices`."""
+        """All tensors of `n` agents; the last is f32 [N, CANDIDATES, 4], see `far_vertices`."""
         return *super().arrays(n, device, config), torch.zeros(n, CANDIDATES, 4, device=device)
 
     @staticmethod
     def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:
-        """How many searches run at a time: of steps, and on CUDA of episodes that are drawn beside them."""
+        """Numbers of concurrent searches: of steps and, on CUDA, of episodes that are sampled at the same time."""
         return (num_envs, sampling_threads(num_envs)) if device.type == "cuda" else (chunks,)
 
     def score(self) -> None:
@@ -131,7 +131,7 @@ class Flee(ProgressTask):
         self._score()
 
     def sample_episodes(self) -> None:
-        """Draw the queued agents' next starts, and find the places farthest from them."""
+        """Sample the queued agents' next starts, and find the places farthest from them."""
         self.sample_starts()
         self._find_farthest()
 
@@ -151,7 +151,7 @@ class Flee(ProgressTask):
 
 
 def sampling_threads(num_envs: int) -> int:
-    """CUDA threads that look for farthest places: whole blocks, since those of a last one would search too."""
+    """Number of CUDA threads that search for farthest places, in whole blocks: all threads of the last block search."""
     return -(-min(num_envs * CANDIDATES, SAMPLING_THREADS) // BLOCK) * BLOCK
 
 
@@ -163,7 +163,7 @@ def score_cpu(nav, transition, distance_reward, chunks, scratch, state_out, ppl_
     """`score_one` of every agent."""
     n = reward_out.shape[0]
     for chunk in prange(chunks):
-        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
+        row = np.int64(chunk)  # prange counts in unsigned integers, for which every callee would be compiled again
         for i in range(row * n // chunks, (row + 1) * n // chunks):
             score_one(i, nav, transition, distance_reward, scratch, row, state_out, ppl_out, metrics_out, reward_out)
 
@@ -194,7 +194,7 @@ def score_cuda(nav, transition, distance_reward, scratch, state_out, ppl_out, me
 
 @exact_cuda_kernel
 def farthest_cuda(nav, queued, scratch, candidates_out, next_out):
-    """As `farthest_cpu`; CANDIDATES neighbouring threads measure an agent's candidates side by side."""
+    """CUDA form of `farthest_cpu`: CANDIDATES neighbouring threads measure an agent's candidates in parallel."""
     thread = cuda.grid(1)
     k = thread % CANDIDATES
     group = ((1 << CANDIDATES) - 1) << (cuda.laneid // CANDIDATES * CANDIDATES)

@@ -20,7 +20,7 @@ def path_efficiency(start_distance, path_length):
 def spl(success, start_distance, path_length):
     """Success weighted by path length (Anderson et al., "On evaluation of embodied navigation agents", 2018).
 
-    A success after 5 m, where the shortest path has 4 m; a failure; a stop within the success distance, before the goal:
+    A success after 5 m, where the shortest path has 4 m; a failure; a stop shortly before the goal:
 
     >>> four, five = np.float32(4.0), np.float32(5.0)
     >>> float(round(spl(True, four, five), 6)), float(spl(False, four, four)), float(spl(True, four, np.float32(3.9)))
@@ -71,7 +71,7 @@ def step_reward(distance_before, distance_after, spl_at_success, slack_reward, s
 
 @device_function
 def goal_in_agent_frame(point, heading, goal):
-    """Habitat's polar goal sensor (rho, -phi): distance in the plane in metres, bearing in radians, left is positive."""
+    """Habitat's polar goal sensor (rho, -phi): horizontal distance in metres, bearing in radians, left positive."""
     dx, dz = goal[0] - point[0], goal[2] - point[2]
     sine, cosine = np.float32(math.sin(heading)), np.float32(math.cos(heading))
     right = dx * cosine - dz * sine

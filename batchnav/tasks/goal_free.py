@@ -1,11 +1,10 @@
-"""Tasks without a goal to be told: begin anywhere, make progress, be rewarded for it. Flee and Explore are such tasks.
+"""`ProgressTask`, the base of tasks without a goal: agents start anywhere and are rewarded for progress.
 
-Here is what they share: starts, walking, transition, ends, and what is said of every episode. A task of one's own may be
-nothing but a class below `ProgressTask` that measures progress in torch, as docs/own_task.md shows; where that is not
-fast enough it brings kernels of its own, as `tasks/flee.py` does.
+The base has starts, steps, ends of episodes and metrics. A subclass measures progress: in torch, as docs/own_task.md
+shows, or in kernels of its own, as `tasks/flee.py` and `tasks/explore.py` do.
 
-Agents may stop, which ends the episode. What a step leaves behind is judged from transition, beside the drawing of what
-comes next, so `score` alone writes progress and return, and the first step of an episode begins them at 0.
+A stop ends the episode. `score` runs concurrently with the sampling of episodes. Therefore only `score` writes progress
+and return, and the first step of an episode starts them at 0.
 """
 
 from __future__ import annotations
@@ -36,29 +35,29 @@ class ProgressState(NamedTuple):
     """Every agent's running episode."""
 
     target: torch.Tensor
-    """f32 [N, 3]: where most progress is made, where the task has such a place; else the start."""
+    """f32 [N, 3]: place of the most progress, in tasks that have one; otherwise the start."""
     reachable: torch.Tensor
     """f32 [N]: the most progress that can be made; 0 where that is not known."""
     progress: torch.Tensor
-    """f32 [N]: made so far, as of the last step."""
+    """f32 [N]: progress so far, after the last step."""
     episode_return: torch.Tensor
-    """f32 [N]: as of the last step."""
+    """f32 [N]: after the last step."""
     table_index: torch.Tensor
-    """i32 [N]: row of the episode table, -1 where the episode was sampled or the table is used up."""
+    """i32 [N]: row of the episode table; -1 for sampled episodes and after the table's last row."""
 
     @classmethod
     def empty(cls, n: int, device: torch.device) -> ProgressState:
-        """Of `n` agents before their first episode."""
+        """State of `n` agents before their first episode."""
         reachable, progress, earned = (torch.zeros(n, device=device) for _ in range(3))
         table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
         return cls(torch.zeros(n, 3, device=device), reachable, progress, earned, table_index)
 
 
 class ProgressTransition(NamedTuple):
-    """What a step leaves for judging it: the running episode as it was before the next one may have begun."""
+    """One step, kept for scoring: the agent's next episode may begin before the step is scored."""
 
     moved: torch.Tensor
-    """bool [N]: the agent is elsewhere."""
+    """bool [N]: True where the agent's position changed."""
     scene: torch.Tensor
     """i32 [N]."""
     position: torch.Tensor
@@ -72,7 +71,7 @@ class ProgressTransition(NamedTuple):
     steps: torch.Tensor
     """i32 [N]: after the step."""
     start: torch.Tensor
-    """f32 [N, 3]: where the episode began."""
+    """f32 [N, 3]: start position of the episode."""
     start_heading: torch.Tensor
     """f32 [N], radians."""
     reachable: torch.Tensor
@@ -84,7 +83,7 @@ class ProgressTransition(NamedTuple):
 
     @classmethod
     def empty(cls, n: int, device: torch.device) -> ProgressTransition:
-        """Of `n` agents that have not moved."""
+        """Transition of `n` agents that have not moved."""
         bodies, state = Bodies.empty(n, device)._asdict(), ProgressState.empty(n, device)._asdict()
         return cls(torch.zeros(n, dtype=torch.bool, device=device), **{
             name: (state[name] if name in state else bodies[name]) for name in cls._fields if name != "moved"
@@ -92,12 +91,12 @@ class ProgressTransition(NamedTuple):
 
 
 class NextStart(NamedTuple):
-    """Every agent's next episode, drawn while the running one lasts."""
+    """Every agent's next episode, sampled during the running one."""
 
     scene: torch.Tensor
     """i32 [N]."""
     position: torch.Tensor
-    """f32 [N, 3]: where it begins."""
+    """f32 [N, 3]: start position."""
     heading: torch.Tensor
     """f32 [N], radians."""
     target: torch.Tensor
@@ -105,21 +104,21 @@ class NextStart(NamedTuple):
     reachable: torch.Tensor
     """f32 [N]."""
     table_index: torch.Tensor
-    """i32 [N]: row of the episode table, -1 where there is none."""
+    """i32 [N]: row of the episode table, or -1."""
 
     @classmethod
     def empty(cls, n: int, device: torch.device) -> NextStart:
-        """Of `n` agents."""
+        """For `n` agents."""
         bodies, state = Bodies.empty(n, device), ProgressState.empty(n, device)
         return cls(bodies.scene, bodies.position, bodies.heading, state.target, state.reachable, state.table_index)
 
 
 class ProgressMetrics(NamedTuple):
-    """What is said of every episode, f32 [N] each."""
+    """Metrics of every agent's episode, f32 [N] each. `return_` is the metric "return"."""
 
     progress: torch.Tensor
     share: torch.Tensor
-    """Of what could be reached, 0 where that is not known."""
+    """Progress over the most progress that can be made, at most 1; 0 where that is unknown."""
     collisions: torch.Tensor
     path_length: torch.Tensor
     steps: torch.Tensor
@@ -127,7 +126,7 @@ class ProgressMetrics(NamedTuple):
 
 
 def progress_metrics(progress: Metric, share: Metric) -> tuple[Metric, ...]:
-    """The metrics of such a task, in the order of `ProgressMetrics`: what it calls its progress and its share."""
+    """Declarations of the metrics of a `ProgressTask`, in the order of `ProgressMetrics`; two of them are given."""
     walked = Metric("collisions"), Metric("path_length", shown=False), Metric("steps")
     return progress, share, *walked, Metric("return", low=-math.inf, shown=False)
 
@@ -160,7 +159,7 @@ def score_progress(i, transition, progress, reward, state_out, metrics_out, rewa
 
 @lean_function
 def share_of(progress, reachable):
-    """Progress as a share of the most that can be made, at most 1; 0 where that is not known."""
+    """Progress over the most progress that can be made, at most 1; 0 where that is unknown."""
     if not reachable > np.float32(0.0):
         return np.float32(0.0)
     return min(progress / reachable, np.float32(1.0))
@@ -168,7 +167,7 @@ def share_of(progress, reachable):
 
 @lean_function
 def begin_one(i, next_episode, bodies_out, state_out):
-    """Begin the episode that was drawn ahead."""
+    """Begin the episode that was sampled ahead."""
     begin_episode(i, next_episode, bodies_out)
     keep_point(i, point_at(i, next_episode.target), state_out.target)
     state_out.reachable[i], state_out.table_index[i] = next_episode.reachable[i], next_episode.table_index[i]
@@ -176,7 +175,7 @@ def begin_one(i, next_episode, bodies_out, state_out):
 
 @lean_function
 def begin_due(i, everyone, next_episode, bodies_out, state_out, queue_out):
-    """CPU: begin an episode that is due, and queue its agent; a write in the loop over agents itself would be lost."""
+    """CPU: begin an episode that is due, and queue its agent. A write in the loop over agents itself would be lost."""
     due = everyone or bodies_out.done[i]
     if due:
         begin_one(i, next_episode, bodies_out, state_out)
@@ -185,7 +184,7 @@ def begin_due(i, everyone, next_episode, bodies_out, state_out, queue_out):
 
 @lean_function
 def keep_episode(i, scene, start, heading, table_index, next_out):
-    """Write down where the agent's next episode begins."""
+    """Write the agent's next start."""
     keep_start(i, scene, start, heading, next_out)
     keep_point(i, start, next_out.target)
     next_out.reachable[i], next_out.table_index[i] = np.float32(0.0), table_index
@@ -193,7 +192,7 @@ def keep_episode(i, scene, start, heading, table_index, next_out):
 
 @lean_function
 def sample_one(i, nav, bodies, sampling, table, next_out, errors_out):
-    """Draw the agent's next start: the table's next for it, or uniform over the islands of radius >= 1.5 m."""
+    """Sample the agent's next start: its next row of the table, or uniform over the islands of radius >= 1.5 m."""
     episode = bodies.episode[i] + np.int32(1)
     if table.scene.shape[0] > 0:
         row, table_index = table_row(i, episode, table, bodies.scene.shape[0])
@@ -212,15 +211,15 @@ def sample_one(i, nav, bodies, sampling, table, next_out, errors_out):
 
 
 class ProgressTask:
-    """A `batchnav.types.Task` that measures progress: a subclass says how, and what it calls it.
+    """A `batchnav.types.Task` that rewards progress. A subclass defines `measure` and names its metrics.
 
-    Metrics that it names beyond those of `ProgressMetrics` are its own to fill: `self.metrics[name]`, f32 [N].
+    A subclass may declare further metrics after those of `ProgressMetrics`, and fills `self.metrics[name]`, f32 [N].
 
     Args:
-        sim: whose bodies walk.
-        config: the settings.
-        episodes: fixed starts to play instead of sampled ones; their goals do not matter. EpisodeError where kernels
-            could not play them.
+        sim: the simulator whose bodies move.
+        config: the configuration.
+        episodes: fixed starts to play instead of sampled ones; their goals are ignored. EpisodeError where kernels
+            cannot play them.
     """
 
     Config: type = TaskConfig
@@ -262,7 +261,7 @@ class ProgressTask:
 
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
-        """All that the task keeps of `n` agents; a subclass adds its own at the end."""
+        """All tensors of `n` agents. A subclass appends its own."""
         common, further = len(ProgressMetrics._fields), max(0, len(cls.metric_specs) - len(ProgressMetrics._fields))
         metrics, rewards = ProgressMetrics(*torch.zeros(common, n, device=device)), torch.zeros(n, device=device)
         walked = ProgressState.empty(n, device), ProgressTransition.empty(n, device), NextStart.empty(n, device)
@@ -270,19 +269,19 @@ class ProgressTask:
 
     @staticmethod
     def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:
-        """How many searches run at a time, in steps."""
+        """Number of concurrent searches of steps."""
         return (num_envs if device.type == "cuda" else chunks,)
 
     def measure(self) -> torch.Tensor:
-        """Progress of every agent after the step, f32 [N], from `transition`. A subclass's, without a look at values."""
+        """Progress of every agent after the step, f32 [N], from `transition`; only torch operations, no `.item()`."""
         raise NotImplementedError(f"{type(self).__name__}: found no `measure`, expected one of its own")
 
     def reward_fn(self, progress: torch.Tensor) -> torch.Tensor:
-        """Reward of the step, f32 [N]: by default the progress that it made."""
+        """Reward of the step, f32 [N]. Default: its progress."""
         return progress - self.transition.progress
 
     def score(self) -> None:
-        """Reward and metrics, in torch; a CUDA graph captures it."""
+        """Compute reward and metrics in torch; a CUDA graph can capture it."""
         transition, state, metrics = self.transition, self.progress_state, self.metric_tensors
         progress = self.measure()
         reward = self.reward_fn(progress)
@@ -296,7 +295,7 @@ class ProgressTask:
             figure.copy_(value)
 
     def sample_episodes(self) -> None:
-        """Draw the queued agents' next starts."""
+        """Sample the queued agents' next starts."""
         self.sample_starts()
 
     def _bind(self) -> None:
@@ -312,7 +311,7 @@ class ProgressTask:
         self.sample_starts: Callable[[], Any] = bind(sim, (sample_cpu, sample_cuda), read, (next_episode, errors))
 
 
-# All agents: on the CPU in chunks, each with a row of memory to search in; on CUDA one per thread.
+# All agents: on the CPU in chunks, each with one row of scratch memory; on CUDA one agent per thread.
 
 
 @cpu_kernel
@@ -320,14 +319,14 @@ def advance_cpu(actions, nav, state, body, max_steps, chunks, scratch, bodies_ou
     """`advance_one` of every agent."""
     n = actions.shape[0]
     for chunk in prange(chunks):
-        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee anew
+        row = np.int64(chunk)  # prange counts in unsigned integers, for which every callee would be compiled again
         for i in range(row * n // chunks, (row + 1) * n // chunks):
             advance_one(i, actions, nav, state, body, max_steps, scratch, row, bodies_out, transition_out)
 
 
 @cpu_kernel
 def begin_cpu(everyone, next_episode, bodies_out, state_out, queue_out):
-    """Begin the episodes that are due, and queue their agents for drawing."""
+    """Begin the episodes that are due, and queue their agents for sampling."""
     n = queue_out.agents.shape[0]
     for i in prange(n):
         begin_due(np.int64(i), everyone, next_episode, bodies_out, state_out, queue_out)
@@ -349,13 +348,13 @@ def advance_cuda(actions, nav, state, body, max_steps, scratch, bodies_out, tran
     i = cuda.grid(1)
     if i < actions.shape[0]:
         if is_invalid(i, actions, body):
-            errors_out[BAD_ACTION] = np.int32(i + 1)  # several may write; any of them will do
+            errors_out[BAD_ACTION] = np.int32(i + 1)  # any agent's number is good enough where several write
         advance_one(i, actions, nav, state, body, max_steps, scratch, i, bodies_out, transition_out)
 
 
 @exact_cuda_kernel
 def begin_cuda(everyone, next_episode, bodies_out, state_out, queue_out):
-    """Begin the episodes that are due, and queue their agents for drawing."""
+    """Begin the episodes that are due, and queue their agents for sampling."""
     i = cuda.grid(1)
     if i < bodies_out.scene.shape[0] and (everyone or bodies_out.done[i]):
         begin_one(i, next_episode, bodies_out, state_out)

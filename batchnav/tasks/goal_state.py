@@ -75,7 +75,7 @@ class GoalState(NamedTuple):
     """Every agent's goal, and its progress in the running episode."""
 
     goal: torch.Tensor
-    """f32 [N, 3]: the goal. Where the goal is a set of places: the place nearest to the start."""
+    """f32 [N, 3]: the goal, or the place nearest to the start of a goal that is a set of places."""
     start_distance: torch.Tensor
     """f32 [N]: geodesic distance from the start to the nearest place, which SPL uses; metres."""
     distance: torch.Tensor
@@ -93,7 +93,7 @@ class GoalState(NamedTuple):
 
     @classmethod
     def empty(cls, n: int, device: torch.device, fields: frozenset[str] = frozenset()) -> GoalState:
-        """Of `n` agents before their first episode; `fields`: names of `OPTIONAL` that are in use."""
+        """State of `n` agents before their first episode; `fields`: names of `OPTIONAL` that are in use."""
         start_distance, distance, episode_return = (torch.zeros(n, device=device) for _ in range(3))
         table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
         optional = _optional(n, device, fields)
@@ -168,7 +168,7 @@ class GoalTransition(NamedTuple):
 
     @classmethod
     def empty(cls, n: int, device: torch.device, fields: frozenset[str] = frozenset()) -> GoalTransition:
-        """Of `n` agents that have not moved; `fields`: names of `OPTIONAL` that are in use."""
+        """Transition of `n` agents that have not moved; `fields`: names of `OPTIONAL` that are in use."""
         bodies, state = Bodies.empty(n, device)._asdict(), GoalState.empty(n, device, fields)._asdict()
         heading = torch.zeros(len(state["goal_heading"]), device=device)
         given = {**bodies, **state, "heading": heading, "moved": torch.zeros(n, dtype=torch.bool, device=device)}

@@ -134,7 +134,7 @@ class GoalTask:
 
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
-        """All tensors of `n` agents: state, transition, next episode, metrics, reward, the goal in the agent's frame."""
+        """All tensors of `n` agents: state, transition, next episode, metrics, reward, goal in the agent's frame."""
         records = (record.empty(n, device, cls.optional) for record in (GoalState, GoalTransition, NextEpisode))
         metrics, reward = GoalMetrics(*torch.zeros(len(METRICS), n, device=device)), torch.zeros(n, device=device)
         shown = (torch.zeros(n, 2, device=device) for _ in range(2 if cls.keeps_start_goal(config) else 1))

@@ -27,9 +27,8 @@ class PointNavConfig(GoalTaskConfig):
     """The PointGoal task. Defaults: Habitat's `habitat_pointnav_v1`."""
 
     gps_compass: bool = True
-    """Whether "pointgoal" is the goal relative to the agent's current pose, as Habitat's `pointgoal_with_gps_compass`.
-    Otherwise it is relative to the start pose in the whole episode, as Habitat's `pointgoal`, and the agent must keep
-    track of its own motion."""
+    """True where "pointgoal" is the goal relative to the agent's current pose (Habitat's `pointgoal_with_gps_compass`).
+    False: relative to the start pose in the whole episode (Habitat's `pointgoal`); the agent must track its motion."""
 
 
 class PointNav(GoalTask):

@@ -1,4 +1,4 @@
-"""What all tasks share: the functions of one step, and the binding of kernels to a simulator's tensors."""
+"""Shared by all tasks: functions of one step, and the binding of kernels to a simulator's tensors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The cells that Explore counts: cubes in the frame of the episode's start, and how many an island lets one visit.
+"""Cells that Explore counts: cubes in the frame of the episode's start, and the cells that an island meets.
 
-A cell is where a coordinate in the start's frame, divided by the cells' size, is cut off towards zero, as in the
-paper's release. So cell 0 reaches from -1 to 1 sizes along every axis, twice as far as the others.
+The cell of a point is its coordinates in the start's frame, divided by the cell size and truncated towards zero, as in
+the paper's release. Cell 0 therefore extends from -1 to 1 cell sizes along every axis, twice as far as other cells.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from batchnav.navmesh.data import polygon_size, polygon_vertex, scene_polygons
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 
 MAX_MARKS = 65536
-"""Cells of the box around an island that can be looked at: more than 250 x 250 of them on one storey."""
+"""Maximum number of cells in the box around an island: more than 250 x 250 cells on one storey."""
 _SIDE, _LEVELS = np.int32(2047), np.int32(127)
-"""Cells are told apart within so many of the start, sideways and up or down."""
+"""Largest cell coordinates, horizontal and vertical: cells farther from the start count as one."""
 _TOUCH = np.float32(1e-3)
-"""Cells, in sizes: one that an island only touches counts as reachable, since rounding may lead there."""
+"""Cell sizes. Cells that an island only touches count as reachable, since rounding may lead there."""
 
 
 @inline_function
@@ -30,7 +30,7 @@ def start_frame(start, heading, size):
 
 @inline_function
 def in_frame(point, frame):
-    """A point in a start's frame, in cells: to the right, up, backwards."""
+    """A point in a start's frame, in cell sizes: to the right, up, backwards."""
     start, sine, cosine, scale = frame
     dx, dy, dz = point[0] - start[0], point[1] - start[1], point[2] - start[2]
     return (dx * cosine - dz * sine) * scale, dy * scale, (dx * sine + dz * cosine) * scale
@@ -38,7 +38,7 @@ def in_frame(point, frame):
 
 @inline_function
 def cut(value, limit):
-    """The cell of a coordinate, cut off towards zero."""
+    """The cell of a coordinate: truncated towards zero, and limited."""
     return min(max(np.int32(value), -limit), limit)
 
 
@@ -51,9 +51,9 @@ def cell_of(point, frame):
 
 @inline_function
 def was_visited(i, cell, count, cells):
-    """Whether a cell is the start's or among the first `count` of row i of cells i32 [N, M], the newest first."""
+    """True where a cell is the start's or among the first `count` of row i of cells i32 [N, M]."""
     found = cell == 0
-    while not found and count > 0:  # an agent mostly is where it just was
+    while not found and count > 0:  # from the newest: an agent is mostly in a cell that it visited lately
         count -= np.int32(1)
         found = cells[i, count] == cell
     return found
@@ -61,7 +61,7 @@ def was_visited(i, cell, count, cells):
 
 @lean_function
 def box_of_island(nav, scene, island, frame):
-    """The box of cells around an island: (lowest x, y, z, number along x, y, z)."""
+    """The box of cells around an island: lowest x, y, z, and numbers of cells along x, y, z."""
     first, number = scene_polygons(nav, scene)
     big = np.int32(2**30)
     low_x, low_y, low_z, high_x, high_y, high_z = big, big, big, -big, -big, -big
@@ -78,14 +78,14 @@ def box_of_island(nav, scene, island, frame):
 
 @lean_function
 def clear_marks(lane, lanes, number, row, marks_out):
-    """Unmark the first `number` cells of a row of u8 [rows, MAX_MARKS]; every lane does its share."""
+    """Clear the first `number` marks of a row of u8 [rows, MAX_MARKS]; lanes share the work."""
     for k in range(lane, number, lanes):
         marks_out[row, k] = np.uint8(0)
 
 
 @lean_function
 def mark_island(lane, lanes, nav, scene, island, frame, box, row, marks_out):
-    """Mark the cells of a box that an island's polygons meet; every lane does its share. Several may write one cell."""
+    """Mark the cells of a box that an island's polygons meet; lanes share the work, and may write the same cell."""
     first, number = scene_polygons(nav, scene)
     for polygon in range(first + lane, first + number, lanes):
         if nav.polygon_island[polygon] == island:
@@ -94,7 +94,7 @@ def mark_island(lane, lanes, nav, scene, island, frame, box, row, marks_out):
 
 @lean_function
 def count_marks(lane, lanes, number, marks, row):
-    """How many of a lane's share of the cells are marked."""
+    """Number of marked cells in a lane's share of the cells."""
     count = 0
     for k in range(lane, number, lanes):
         count += np.int32(marks[row, k])
@@ -103,7 +103,7 @@ def count_marks(lane, lanes, number, marks, row):
 
 @inline_function
 def _mark_polygon(nav, polygon, frame, box, row, marks_out):
-    """Mark the cells that a polygon meets, seen from above, on the levels that its vertices lie on."""
+    """Mark the cells that a polygon meets, seen from above, on the levels of its vertices."""
     count = polygon_size(nav, polygon)
     x, y, z = in_frame(polygon_vertex(nav, polygon, 0), frame)
     low_x, high_x, low_y, high_y, low_z, high_z = x, x, y, y, z, z
@@ -126,7 +126,7 @@ def _mark_polygon(nav, polygon, frame, box, row, marks_out):
 
 @inline_function
 def _polygon_meets(nav, polygon, count, area, cx, cz, frame):
-    """Whether no edge of a convex polygon has a whole cell on its outer side; their boxes meet."""
+    """True where a cell meets a convex polygon: no edge has the whole cell on its outer side. Their boxes meet."""
     one = np.float32(1.0)
     left = (np.float32(cx) if cx > 0 else np.float32(cx) - one) - _TOUCH
     right = (np.float32(cx) if cx < 0 else np.float32(cx) + one) + _TOUCH

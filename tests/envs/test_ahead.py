@@ -47,7 +47,10 @@ from batchnav.envs import ahead
 from batchnav.renderers.raycast import packet
 from batchnav.tasks import episode_sampling, goal_kernels
 
-kernels = goal_kernels.advance_cpu, goal_kernels.score_cpu, goal_kernels.begin_cpu, episode_sampling.sample_cpu, packet.depth_cpu
+kernels = (
+    goal_kernels.advance_cpu, goal_kernels.score_cpu, goal_kernels.begin_cpu, episode_sampling.sample_cpu,
+    packet.depth_cpu,
+)
 ahead.main(NavConfig())
 before = compiled(kernels)
 env = batchnav.PointNavEnv(batchnav.load_scenes(["house:0"]), num_envs=2, device="cpu")
