@@ -51,7 +51,7 @@ def test_the_tutorials_task_and_sensor_play_and_learn(tutorial, tmp_path):
     seen = space["observations"]["nearness"]
     assert seen.shape == (16, 1, 16, 16) and 0.0 < float(seen.max()) <= 1.0
     assert row["frames"] == 64 * 16 and all(map(torch.isfinite, map(torch.as_tensor, (row["loss/loss"],))))
-    # What was earned adds up: metres climbed, slack for each step, and nothing for success below the height.
+    # Rewards add up: metres climbed, slack for each step, and nothing for success below the height.
     env.reset(seed=5)
     total, climbed = torch.zeros(16), torch.zeros(16)
     start = env.sim.bodies.position[:, 1].clone()
@@ -61,7 +61,7 @@ def test_the_tutorials_task_and_sensor_play_and_learn(tutorial, tmp_path):
         climbed = env.sim.bodies.position[:, 1] - start
         torch.testing.assert_close(total, climbed - 0.01 * step, rtol=0.0, atol=1e-4)
         torch.testing.assert_close(info["episode"]["climbed"], climbed, rtol=0.0, atol=1e-5)
-    assert climbed.max() > 0.3, "nobody has met the ramp"
+    assert climbed.max() > 0.3, "found no agent on the ramp"
     _, reward, terminated, _, info = env.step(torch.zeros(16, dtype=torch.int64))
     assert terminated.all() and torch.equal(info["episode"]["success"] > 0, climbed >= 0.5)
     expected = -0.01 + 2.5 * (climbed >= 0.5).float()

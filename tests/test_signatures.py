@@ -16,7 +16,7 @@ DECORATORS = {
     "cuda_kernel", "exact_cuda_kernel",
 }  # fmt: skip
 SCRATCH = {"scratch", "stack", "queue", "rays", "hits"}
-"""Scratch memory; contents are undefined between calls. Its place is after the settings; `row`, its row in use, is next."""
+"""Scratch memory, undefined between calls. Its place is after the settings; `row`, its row in use, is next."""
 SETTINGS = {
     "settings", "parameters", "body", "limits", "sliding", "max_distance", "success_distance", "slack_reward",
     "success_reward",

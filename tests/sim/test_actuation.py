@@ -22,7 +22,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 CENTRE, HEADING = (6.0, 6.0), 0.7
 ROUNDING = 1e-5
 KEPT_VARIANCE = stats.truncnorm(-CUT_OFF, CUT_OFF).var()
-"""What a cut at 3 standard deviations leaves of a variance: 0.97334."""
+"""Variance that truncation at 3 standard deviations leaves: 0.97334."""
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_motions_have_the_tables_moments(floor, robot, controller, action, degre
 
 
 def test_published_moments():
-    """Of the 2020 challenge's robot at its full noise, computed elsewhere."""
+    """Noise of the 2020 challenge's robot at its full multiplier, computed elsewhere."""
     for action, asked, numbers in (
         (FORWARD, 0.25, ((0.017, 0.0825), (0.042, 0.1496), (0.031, 0.1591))),
         (LEFT, math.radians(30.0), ((0.001, 0.0312), (0.005, 0.0624), (0.043, 0.1286))),

@@ -1,4 +1,4 @@
-"""Where bodies and cameras may be: the kernels' forms for the GPU compile."""
+"""Positions of bodies and cameras: the kernels' forms for the GPU compile."""
 
 import numpy as np
 import pytest
