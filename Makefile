@@ -1,21 +1,21 @@
-# Each command does all its own set-up in a virtual environment.
+# Each command creates the virtual environment that it needs.
 #   make train   train a PointGoal agent on procedural houses, evaluate it, write a report to runs/pointnav/report
 #   make test    run the tests
-#   make plain   run the small ones with kernels as plain Python, which checks every index
-#   make lint    style, the contracts between rooms, types, and the tables of results
-#   make docs    the documentation, with warnings as errors, to build/site
-#   make fuzz    load N (10000) broken files; SEED says which
+#   make plain   run the tests of small kernels as plain Python, which checks every index
+#   make lint    style, import contracts, types, and the tables of results
+#   make docs    build the documentation to build/site; warnings are errors
+#   make fuzz    load N (10000) damaged files; SEED selects them
 
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-# Exact versions, also of what builds the package, for which newer versions of pip read the second variable.
+# Exact versions of dependencies and of build requirements (second variable, newer versions of pip).
 CONSTRAINTS ?= $(CURDIR)/constraints.txt
 INSTALL := PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS) \
 	$(RUN) -m pip install --quiet --no-compile
-# Byte code is made and kept of what is imported, not of all ten thousand modules that are installed.
+# Byte code is cached for imported modules only, not for all installed ones.
 unexport PYTHONDONTWRITEBYTECODE
-# A machine with an NVIDIA GPU gets CUDA's compiler wheels and the large configuration.
+# A machine with an NVIDIA GPU uses CUDA's compiler wheels and the GPU configuration.
 GPU := $(shell command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU && echo yes)
 EXTRA := $(if $(GPU),[cuda],)
 CONFIG ?= configs/$(if $(GPU),pointnav_depth_h200,pointnav_depth_cpu).yaml

@@ -184,7 +184,7 @@ def _part_of(kind: type, key: str) -> type | None:
 
 
 def _number(word: str) -> Any:
-    """A word of the command line as a number, if it is one."""
+    """A command-line value as a number if possible, else as text."""
     try:
         return float(word.replace("_", ""))
     except ValueError:

@@ -1,6 +1,6 @@
-"""Training runs in CartPole, each in a process of its own that is forked from one which has imported everything.
+"""Training runs in CartPole, each in its own process, forked from a process that has imported all modules.
 
-CartPole stands in for the houses: what is tested is the folder and the loop, and such a run starts in a moment.
+CartPole replaces the navigation environment: the tests examine folder and loop, and such a run starts quickly.
 """
 
 import functools
@@ -26,9 +26,9 @@ CONTEXT.set_forkserver_preload(
     ["batchnav.training.loop", "batchnav.cartpole.env", "torch._dynamo"]
 )  # torch imports it late
 FRAMES = 8 * 16
-"""Of an update."""
+"""Frames of an update."""
 PATIENCE = 900.0
-"""Seconds for what takes two on a quiet machine with compiled kernels, and minutes on a busy one without."""
+"""Time limit of a run, seconds: two on an idle machine with cached kernels, minutes on a busy one without."""
 BEGUN = "a rollout begins"
 
 
@@ -45,9 +45,10 @@ def make_run(updates=30, save_every=0.0, **changes):
 
 
 class Carts(CartPoleEnv):
-    """Of each rank its own, which one day fails as asked, or says that a rollout begins: {rank: what}.
+    """CartPole environments of one rank, with a fault.
 
-    A path: from the fourth rollout on it waits as long as there is that file, so that the run is found running.
+    `faults` maps ranks to a fault of the third rollout ("nan", "sleep", a message of OutOfMemoryError), to BEGUN, which
+    prints a line at the start of every rollout, or to a path: from the fourth rollout on, the run waits while it exists.
     """
 
     def __init__(self, num_envs, ranks, seed, faults):
@@ -79,7 +80,7 @@ class Carts(CartPoleEnv):
 
 
 def play(run, out, largest_file=None, variables=None, faults=None, stall_seconds=600.0, **options):
-    """What `train/pointnav.py` does once it has read its command line, in CartPole."""
+    """Train as `train/pointnav.py` does after parsing its command line, in CartPole."""
     log = os.open(f"{out}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -96,14 +97,14 @@ def play(run, out, largest_file=None, variables=None, faults=None, stall_seconds
 
 
 def start(run, out, **options):
-    """Begin a run; `process.pid`, `process.exitcode` (negative: the signal that killed it)."""
+    """Start a run; `process.pid`, `process.exitcode` (negative: the signal that killed it)."""
     process = CONTEXT.Process(target=play, args=(run, out), kwargs=options, daemon=True)
     process.start()
     return process
 
 
 def start_ranks(run, out, world_size, **options):
-    """Begin a run of so many processes that train together."""
+    """Start a distributed run of `world_size` processes."""
     port = free_port()
     return [start(run, out, variables=variables(rank, world_size, port), **options) for rank in range(world_size)]
 
@@ -116,13 +117,13 @@ def finish(process):
 
 
 def log_of(out):
-    """All that the runs in a folder have printed, to either stream."""
+    """The output of all runs in a folder, stdout and stderr."""
     with open(f"{out}.log", encoding="utf-8") as file:
         return file.read()
 
 
 def rows(out):
-    """The rows of the curves that are whole."""
+    """The complete rows of the curves."""
     path = out / "metrics.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]
@@ -142,7 +143,7 @@ def wait_until(process, condition, pause=0.003):
 
 
 def assert_same_run(found, expected):
-    """Two folders hold the same run, to the bit; only what clocks say may differ."""
+    """Two folders hold the same run bit for bit, except for measured times."""
     assert list(map(without_times, rows(found))) == list(map(without_times, rows(expected)))
     assert (found / "policy.safetensors").read_bytes() == (expected / "policy.safetensors").read_bytes()
     states = [torch.load(out / "resume.pt", weights_only=True)["learner"] for out in (found, expected)]

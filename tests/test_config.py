@@ -1,4 +1,4 @@
-"""Configuration files: what is read, and what is refused by name."""
+"""Configuration files: accepted values, bases, presets, former keys, and errors that name the key."""
 
 import dataclasses
 import itertools

@@ -1,11 +1,11 @@
-"""Train a navigation agent: `batchnav train`, from the checkout. The loop: `batchnav/training/loop.py`.
+"""Train a navigation agent: `batchnav train` from a checkout. The loop is in `batchnav/training/loop.py`.
 
     python train/pointnav.py --config configs/pointnav_depth_cpu.yaml --out runs/mine
     python train/pointnav.py --config configs/pointnav_depth_cpu.yaml --out runs/mine --ppo.num-envs 128 --seed 3
     torchrun --nproc-per-node 2 train/pointnav.py --config configs/pointnav_depth_h200.yaml --out runs/two
     python train/pointnav.py --config configs/flee_depth_cpu.yaml --out runs/flee
 
-`--help` lists the options, every field of the configuration among them. Under torchrun each process takes a GPU
+`--help` lists the options, including every field of the configuration. Under torchrun each process uses one GPU
 (docs/several_gpus.md).
 """
 

@@ -1,13 +1,13 @@
-"""PPO in one file, in CleanRL's way: all of it is here, and nothing of the project but the environment.
+"""PPO in one file, in the style of CleanRL. From batchnav it uses only the environment.
 
-    python train/ppo_single_file.py                                            # CartPole: seconds on a CPU
+    python train/ppo_single_file.py                                            # CartPole: a few seconds on a CPU
     python train/ppo_single_file.py --device cuda --num-envs 4096 --total-frames 20_000_000
 
-`--device auto` takes a GPU where there is one.
+`--device auto` uses a GPU if there is one.
 
 Schulman et al., "Proximal policy optimization algorithms" (2017), with the details of Huang et al., "The 37
-implementation details of PPO" (ICLR Blog Track, 2022). For another environment change the two lines that make one, and
-`Agent`, which takes flat observations; what it does with tensors needs no change, since all stay on the device.
+implementation details of PPO" (ICLR Blog Track, 2022). For another environment, change the lines that create it, and
+`Agent`, which expects flat observations. All tensors stay on the device.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from batchnav import CartPoleEnv
 
 @dataclass(frozen=True)
 class Args:
-    """What to train with."""
+    """Hyperparameters of the run."""
 
     seed: int = 0
     device: str = "cpu"
@@ -51,7 +51,7 @@ def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
 
 
 class Agent(nn.Module):
-    """An actor and a critic for observations [..., D]."""
+    """Actor and critic for flat observations [..., D]."""
 
     def __init__(self, inputs: int, actions: int):
         super().__init__()
@@ -59,18 +59,18 @@ class Agent(nn.Module):
         self.actor = nn.Sequential(layer(inputs, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, actions, 0.01))
 
     def value(self, obs: torch.Tensor) -> torch.Tensor:
-        """[..., D] -> [...]."""
+        """State values [...] of observations [..., D]."""
         return self.critic(obs).squeeze(-1)
 
     def policy(self, obs: torch.Tensor) -> Categorical:
-        """The distribution of actions."""
+        """Action distribution for observations [..., D]."""
         return Categorical(logits=self.actor(obs), validate_args=False)
 
 
 def gae(
     rewards: torch.Tensor, values: torch.Tensor, next_values: torch.Tensor, ends: torch.Tensor, gamma: float, lam: float
 ) -> torch.Tensor:
-    """Advantages [T, N] (Schulman et al., 2016); `next_values` are 0 where there is nothing to come."""
+    """Advantages [T, N] (GAE, Schulman et al., 2016). `next_values` are 0 after terminal steps."""
     advantages, running = torch.zeros_like(rewards), torch.zeros_like(rewards[0])
     for t in reversed(range(len(rewards))):
         running = rewards[t] + gamma * next_values[t] - values[t] + gamma * lam * (1.0 - ends[t]) * running
@@ -79,10 +79,10 @@ def gae(
 
 
 def train(args: Args) -> Agent:
-    """Train; prints the mean return of the episodes that ended in each rollout."""
+    """Train, and print the mean return of the episodes that end in each rollout. Returns the agent."""
     torch.manual_seed(args.seed)
     env = CartPoleEnv(args.num_envs, args.device, args.seed)
-    device = env.device  # "auto" has become one
+    device = env.device  # resolved from "auto"
     agent = Agent(env.single_observation_space.shape[0], int(env.single_action_space.n)).to(device)
     optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
     shape, begin, frames = (args.num_steps, args.num_envs), time.perf_counter(), 0
@@ -95,12 +95,12 @@ def train(args: Args) -> Agent:
         returns, episodes = torch.zeros((), device=device), torch.zeros((), device=device)
         with torch.no_grad():
             for t in range(args.num_steps):
-                obs[t] = next_obs  # a copy: the environment writes into its own tensors again
+                obs[t] = next_obs  # a copy: the environment reuses its tensors
                 policy = agent.policy(obs[t])
                 actions[t] = policy.sample()
                 logprobs[t], values[t] = policy.log_prob(actions[t]), agent.value(obs[t])
                 next_obs, rewards[t], terminated, truncated, info = env.step(actions[t])
-                # An ended episode has begun anew already: what it ended with is in `final_obs`.
+                # `next_obs` belongs to the new episode after an end; the last observation is in `final_obs`.
                 ended = terminated | truncated
                 last = torch.where(ended.unsqueeze(1), info["final_obs"], next_obs)
                 next_values[t] = agent.value(last) * ~terminated

@@ -49,8 +49,8 @@ class SharedFolder:
     def resume(self, learner: Learner) -> None:
         """Load the saved state, if there is one, into the learner.
 
-        With the number of ranks that saved it, the run continues exactly. With another number, weights, optimiser and
-        frame count are restored and environments start new episodes; a warning and `config.yaml` record this.
+        The run continues exactly if the number of ranks is unchanged. Otherwise weights, optimiser and frame count are
+        restored and environments start new episodes; a warning and `config.yaml` record this.
         """
         state = self.open.load() if self.open else None
         owns = [None] * self.ranks.world_size

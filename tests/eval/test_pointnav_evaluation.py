@@ -90,7 +90,8 @@ def test_habitats_episodes_in_habitats_folders(tmp_path, capsys):
 
 
 def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
-    """From file to page and result rows."""
+    """From file to page and result rows, where a policy goes by its folder's name."""
+    name = checkpoint.parent.name
     (tmp_path / "metrics.jsonl").write_text('{"frames": 100, "seconds": 1.0, "success": 0.5}\n')
     rows = []
     monkeypatch.setattr(program, "append_rows", lambda name, new: rows.extend(new))
@@ -103,10 +104,10 @@ def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
     assert "1,234 frames" in text and "shortest_path" in text and "Learning curves" in text
     assert {(r["params"]["agent"], r["metric"]) for r in rows} == {
         (agent, metric)
-        for agent in ("learned", "random", "forward", "greedy", "shortest_path")
+        for agent in (name, "random", "forward", "greedy", "shortest_path")
         for metric in ("success", "spl", "soft_spl")
     }
-    learned = next(r for r in rows if r["params"]["agent"] == "learned")
+    learned = next(r for r in rows if r["params"]["agent"] == name)
     assert learned["params"]["frames"] == 1234 and learned["low"] <= learned["value"] <= learned["high"]
     assert learned["scenes"] == 2
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
@@ -122,7 +123,7 @@ def test_another_camera(rooms, checkpoint, tmp_path, monkeypatch):
     options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path, "append_results": True}
     program.main(program.Options((str(checkpoint), "greedy"), camera_height=0.4, hfov_deg=110.0, **options))
     assert {(row["params"]["camera_height"], row["params"]["hfov_deg"]) for row in rows} == {(0.4, 110.0)}
-    for agent in ("learned", "greedy"):
+    for agent in (checkpoint.parent.name, "greedy"):
         camera = json.loads((tmp_path / agent / "results.json").read_text())["env"]["camera"]
         assert (camera["camera_height"], camera["hfov_deg"]) == (0.4, 110.0)
     with pytest.raises(ConfigError, match=r"hfov_deg: found 180\.0, expected 1 to 170"):

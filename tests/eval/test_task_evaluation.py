@@ -51,7 +51,7 @@ def test_a_policy_of_the_task_with_its_report(rooms, tmp_path, task):
     text = (tmp_path / "report" / "index.html").read_text()
     names = [metric.name.replace("_", " ") for metric in TASKS[task].metric_specs if metric.shown]
     assert TASKS[task].title in text and all(f"<th>{name}</th>" in text for name in names)
-    assert all(f">{agent}</span>" in text for agent in ("learned", *TASKS[task].reference_agents))
+    assert all(f">{agent}</span>" in text for agent in (tmp_path.name, *TASKS[task].reference_agents))
     assert "shortest path" not in text and "data:image/webp" in text
 
 

@@ -1,10 +1,10 @@
-"""What tests of runs share."""
+"""Fixtures shared by tests of training runs."""
 
 import pytest
 
 
 @pytest.fixture
 def held(tmp_path):
-    """A file that a run waits for (`small_runs.Carts`): what comes meanwhile finds it running, however slow the machine."""
+    """A file that keeps a run waiting while it exists (`small_runs.Carts`), on fast and slow machines alike."""
     (tmp_path / "held").touch()
     return tmp_path / "held"

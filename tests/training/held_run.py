@@ -1,4 +1,4 @@
-"""`held_run.py FILE FRAMES ARGUMENTS`: `train/pointnav.py` that waits after so many frames while there is a file."""
+"""`held_run.py FILE FRAMES ARGUMENTS`: `train/pointnav.py` that waits after FRAMES frames while FILE exists."""
 
 import runpy
 import sys
@@ -9,7 +9,7 @@ from batchnav.training.folder import RunFolder
 
 
 def hold(file, frames):
-    """Let runs wait after their row of so many frames."""
+    """Make runs wait after the row of `frames` frames while `file` exists."""
     log = RunFolder.log
 
     def log_and_wait(self, row):

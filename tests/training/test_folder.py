@@ -1,4 +1,4 @@
-"""A run's folder as a small database: what it refuses, what it repairs, and that no damage goes unseen."""
+"""The run folder: refused configurations, repaired files, detected damage."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def run():
 
 @pytest.fixture
 def out(tmp_path, run):
-    """A folder with three rows, saved at the second."""
+    """A run folder with three rows and a state saved after the second."""
     out = tmp_path / "run"
     with RunFolder(out, run) as folder:
         assert folder.load() is None
@@ -51,7 +51,7 @@ def out(tmp_path, run):
 
 
 def reopen(out, run, **options):
-    """Start again, as training does; the state."""
+    """Open the folder as a resumed run does. Returns the state."""
     with RunFolder(out, run, **options) as folder:
         state = folder.load()
         folder.begin(state["frames"] if state else 0)
@@ -62,7 +62,7 @@ def content(out):
     return {p: p.read_bytes() for p in out.rglob("*") if p.is_file() and p.name != ".lock"}
 
 
-def test_a_folder_goes_on_from_its_state_without_the_rows_after_it(out, run):
+def test_resume_drops_rows_after_the_state(out, run):
     assert len(rows_until(out / "metrics.jsonl", 30)) == 3
     assert same(reopen(out, run), learner_state(20))
     kept = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
@@ -72,16 +72,16 @@ def test_a_folder_goes_on_from_its_state_without_the_rows_after_it(out, run):
     assert yaml.safe_load((out / "config.yaml").read_text())["seed"] == run.seed
 
 
-def test_torch_reads_a_state_that_has_a_check_sum(out):
+def test_torch_reads_a_state_with_a_checksum(out):
     assert same(torch.load(out / "resume.pt", weights_only=True)["learner"], learner_state(20))
 
 
-def test_a_state_without_a_check_sum_still_loads(out, run):
+def test_a_state_without_a_checksum_still_loads(out, run):
     torch.save({"learner": learner_state(20), "seconds": 1.0}, out / "resume.pt")
     assert same(reopen(out, run), learner_state(20))
 
 
-def test_no_flipped_bit_of_the_state_goes_unseen(out, run):
+def test_every_flipped_bit_of_the_state_is_detected(out, run):
     path = out / "resume.pt"
     good = path.read_bytes()
     found = 0
@@ -99,7 +99,7 @@ def test_no_flipped_bit_of_the_state_goes_unseen(out, run):
 
 
 @pytest.mark.parametrize("size", [0, 1, 70, 1000, -72, -200])
-def test_a_state_that_is_cut_short_is_named(out, run, size):
+def test_a_truncated_state_is_named_in_the_error(out, run, size):
     (out / "resume.pt").write_bytes((out / "resume.pt").read_bytes()[:size])
     before = content(out)
     with pytest.raises(CheckpointError, match=r"resume\.pt.*delete the file"):
@@ -107,7 +107,7 @@ def test_a_state_that_is_cut_short_is_named(out, run, size):
     assert content(out) == before
 
 
-def test_a_state_that_would_run_code_does_not(out, run):
+def test_a_state_cannot_run_code(out, run):
     class Code:
         def __reduce__(self):
             return os.mkdir, (str(out / "ran"),)
@@ -135,13 +135,13 @@ def test_another_configuration_is_refused_unless_the_change_is_allowed(out, run)
         RunFolder(out, other)
 
 
-def test_a_setting_that_is_younger_than_the_run_has_its_default(out, run):
+def test_a_setting_newer_than_the_run_has_its_default(out, run):
     path = out / "config.yaml"
     path.write_text(path.read_text().replace("on_sigusr1: restart\n", ""))
     assert reopen(out, run)["frames"] == 20
 
 
-def test_a_first_start_that_fails_binds_nobody(tmp_path, run):
+def test_a_failed_first_start_leaves_the_folder_free(tmp_path, run):
     out = tmp_path / "run"
     with RunFolder(out, make_run(seed=1)):
         pass  # nothing came of it
@@ -154,7 +154,7 @@ def test_a_first_start_that_fails_binds_nobody(tmp_path, run):
     assert (out / "metrics.jsonl").read_text() == ""
 
 
-def test_weights_alone_keep_a_folder_from_another_run(out, run):
+def test_weights_alone_reserve_the_folder(out, run):
     (out / "resume.pt").rename(out / "policy.safetensors")
     with pytest.raises(CheckpointError, match="holds a run with seed = 0, expected 1"):
         RunFolder(out, make_run(seed=1))
@@ -171,7 +171,7 @@ def test_weights_alone_keep_a_folder_from_another_run(out, run):
         (b"seed: 2026-01-01", "seed"),
     ],
 )
-def test_a_broken_configuration_is_one_line_and_nothing_is_lost(out, run, text, words):
+def test_a_broken_configuration_is_a_one_line_error_without_loss(out, run, text, words):
     (out / "config.yaml").write_bytes(text)
     before = content(out)
     with pytest.raises((CheckpointError, ConfigError), match=words) as error:
@@ -206,7 +206,7 @@ def test_no_flipped_bit_of_the_configuration_changes_the_run(out, run):
         (lambda text: b'{"frames": 1e999999}\n[' + b"[" * 100_000 + text, "is damaged"),
     ],
 )
-def test_damaged_curves_are_one_line_and_nothing_is_lost(out, run, damage, words):
+def test_damaged_curves_are_a_one_line_error_without_loss(out, run, damage, words):
     path = out / "metrics.jsonl"
     path.write_bytes(damage(path.read_bytes()))
     before = content(out)
@@ -217,7 +217,7 @@ def test_damaged_curves_are_one_line_and_nothing_is_lost(out, run, damage, words
     assert reopen(out, run)["frames"] == 20
 
 
-def test_what_is_torn_after_the_last_row_of_the_state_is_made_again(out, run):
+def test_damaged_rows_after_the_state_are_dropped(out, run):
     path = out / "metrics.jsonl"
     whole = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(whole)[:-5] + b"\n\x00\x00[")
@@ -235,7 +235,7 @@ def test_leftovers_are_removed_and_other_files_stay(out, run):
     ]  # fmt: skip
 
 
-def test_a_folder_is_one_runs_at_a_time(out, run):
+def test_one_run_at_a_time_uses_a_folder(out, run):
     with RunFolder(out, run), pytest.raises(CheckpointError, match=rf"in use by process {os.getpid()} on .+ since "):
         RunFolder(out, run)
     with pytest.raises(CheckpointError, match="seed"):
@@ -243,7 +243,7 @@ def test_a_folder_is_one_runs_at_a_time(out, run):
     RunFolder(out, run).close()  # nor does one keep it that was refused
 
 
-def test_a_place_that_is_no_folder_is_one_line(tmp_path, run):
+def test_a_path_that_is_not_a_folder_is_a_one_line_error(tmp_path, run):
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(CheckpointError, match=r"expected a folder") as error:
@@ -252,7 +252,7 @@ def test_a_place_that_is_no_folder_is_one_line(tmp_path, run):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, run):
+def test_a_folder_that_cannot_be_written_is_a_one_line_error(tmp_path, run):
     out = tmp_path / "read_only"
     out.mkdir()
     if os.geteuid() == 0:
@@ -263,8 +263,8 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, run):
         RunFolder(type(tmp_path)(out), run)
 
 
-def test_a_start_that_fails_says_why(out, run, monkeypatch):
-    """What closes the folder does not hide it."""
+def test_a_failed_start_reports_its_cause(out, run, monkeypatch):
+    """Closing the folder does not hide the error."""
     monkeypatch.setattr(RunFolder, "_write_config", lambda self, frames: (_ for _ in ()).throw(CheckpointError("full")))
     with pytest.raises(CheckpointError, match="full"):
         reopen(out, run)
@@ -286,7 +286,7 @@ def test_a_failed_save_leaves_the_last_one(out, run, monkeypatch):
     assert not list(out.glob(".*.part"))
 
 
-def test_no_flipped_bit_of_a_policy_goes_unseen(tmp_path):
+def test_every_flipped_bit_of_a_policy_is_detected(tmp_path):
     path = tmp_path / "policy.safetensors"
     config = PolicyConfig(hidden_size=4, embedding_size=3, lstm_layers=1)
     space = spaces.Dict({"x": spaces.Box(-1.0, 1.0, (2,))})
@@ -316,8 +316,8 @@ def test_seconds_add_up_over_starts(out, run):
         assert 1000.0 <= folder.seconds < 1100.0
 
 
-def test_numbers_that_are_not_finite_end_a_run_with_advice(tmp_path, out, run):
-    """A gradient that is none has made the weights none, whatever the loss was."""
+def test_non_finite_numbers_end_a_run_with_advice(tmp_path, out, run):
+    """A gradient that is not finite ends the run even if the loss is finite."""
     with RunFolder(tmp_path / "new", run) as folder:
         check_finite({"frames": 10, "loss": 0.5, "grad_norm": 1.0}, folder)
         with pytest.raises(DivergenceError, match=r"found grad_norm nan.*no state was saved.*--ppo\.learning-rate"):

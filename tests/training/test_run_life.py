@@ -1,4 +1,4 @@
-"""What a run keeps and shows beside its curves, and how it is gone on with."""
+"""Checkpoints, progress, TensorBoard, Weights & Biases, and resuming of a run."""
 
 import json
 import math
@@ -25,7 +25,7 @@ from batchnav.training.samples import pictures, spreads
 from batchnav.training.wandb import wandb_log
 
 
-def test_a_series_and_the_best(tmp_path):
+def test_checkpoints_are_a_series_and_the_best(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"frames": 1, "eval": {"spl": 0.3, "success": null}}\n{"frames": 2}\n')
     written = []
     kept = Checkpoints(tmp_path, 100, ("success", "spl"), lambda path: written.append(path.name))
@@ -57,7 +57,7 @@ def test_the_time_left_is_never_negative(capsys):
     assert "2,048 of 2,048 frames" in line and " 0 s left" in line
 
 
-def test_resume_takes_the_folders_configuration_and_what_is_changed(tmp_path):
+def test_resume_takes_the_folders_configuration_with_changes(tmp_path):
     run = make_run(seed=5)
     (tmp_path / "config.yaml").write_text("# from frame 10 on: seed = 5, was 4\n" + yaml.safe_dump(to_dict(run)))
     words = ["--resume", "--out", str(tmp_path)]
@@ -90,7 +90,7 @@ def test_tensorboard_has_settings_pictures_and_histograms(tmp_path):
     assert "spl" in tags["scalars"] and board.summary_metadata["_hparams_/session_start_info"]
 
 
-def test_rows_go_to_wandb_where_it_is(tmp_path, monkeypatch):
+def test_rows_go_to_wandb_if_it_is_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ConfigError, match="pip install wandb"):
         wandb_log(tmp_path, {})

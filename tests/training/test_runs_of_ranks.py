@@ -1,4 +1,4 @@
-"""Runs of several processes: stopped, killed, failing, resumed by as many and by others; by gloo, in CartPole."""
+"""Distributed runs (Gloo, CartPole): stopped, killed, failing, resumed with the same or another number of ranks."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ UPDATES = 8
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The run of two that nobody disturbed."""
+    """An uninterrupted run of two ranks."""
     out = tmp_path_factory.mktemp("ranks") / "whole"
     assert statuses(start_ranks(make_run(2 * UPDATES), out, 2)) == [0, 0], log_of(out)
     return out
@@ -23,7 +23,7 @@ def statuses(processes):
 
 
 def errors(out):
-    """The lines that say what went wrong."""
+    """The error lines of a log."""
     return [line for line in log_of(out).splitlines() if line.startswith("error: ")]
 
 
@@ -35,7 +35,7 @@ def test_all_frames_count_and_one_process_writes(whole):
     assert lines and all(" frames  " in line for line in lines) and len(lines) == len(set(lines))  # rank 0's progress
 
 
-def test_a_run_of_which_one_was_killed_goes_on_to_the_bit(whole, held, tmp_path):
+def test_a_run_with_a_killed_rank_resumes_bit_for_bit(whole, held, tmp_path):
     out = tmp_path / "killed"
     processes = start_ranks(make_run(2 * UPDATES), out, 2, faults={1: held})
     wait_until(processes[1], lambda: len(rows(out)) >= 3)
@@ -64,7 +64,7 @@ def test_a_signal_to_one_rank_saves_and_ends_all(whole, held, tmp_path, number, 
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_another_number_of_ranks_goes_on_with_new_episodes(tmp_path, ranks):
+def test_another_number_of_ranks_resumes_with_new_episodes(tmp_path, ranks):
     out = tmp_path / "other"
     assert statuses(start_ranks(make_run(6), out, 2)) == [0, 0], log_of(out)
     before = torch.load(out / "resume.pt", weights_only=True)["learner"]
@@ -88,7 +88,7 @@ def test_another_number_of_ranks_goes_on_with_new_episodes(tmp_path, ranks):
         ("memory", "cpu): OutOfMemoryError: no memory; all 2 ranks end"),
     ],
 )
-def test_what_fails_on_one_rank_is_one_message_that_names_it(tmp_path, fault, message):
+def test_a_failure_of_one_rank_is_one_message_that_names_it(tmp_path, fault, message):
     out = tmp_path / "failing"
     assert statuses(start_ranks(make_run(2 * UPDATES), out, 2, faults={1: fault})) == [1, 1]
     (line,) = errors(out)
@@ -96,7 +96,7 @@ def test_what_fails_on_one_rank_is_one_message_that_names_it(tmp_path, fault, me
     assert torch.load(out / "resume.pt", weights_only=True)["learner"]["frames"] == 2 * 2 * FRAMES
 
 
-def test_a_rank_that_keeps_the_others_waiting_ends_all(tmp_path):
+def test_a_stalled_rank_ends_all(tmp_path):
     out = tmp_path / "slow"
     assert statuses(start_ranks(make_run(2 * UPDATES), out, 2, faults={1: "sleep"}, stall_seconds=2.0)) == [1, 1]
     (line,) = errors(out)

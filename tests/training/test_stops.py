@@ -1,4 +1,4 @@
-"""Runs that are killed, told to stop, started twice, or out of room: nothing is lost, and they go on to the bit."""
+"""Runs that are killed, stopped, started twice, or out of disk space resume bit for bit without loss."""
 
 import os
 import random
@@ -16,13 +16,13 @@ from small_runs import BEGUN, FRAMES, PATIENCE, assert_same_run, finish, log_of,
 from batchnav.training.signals import SIGNALS, StopSignals
 
 KILLS = int(os.environ.get("BATCHNAV_KILLS", "4"))
-"""Kills of one run, at random moments; as many again in the middle of saves."""
+"""Number of kills of one run at random moments, and of further kills during saves."""
 UPDATES = 18
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The run that nobody disturbed."""
+    """An uninterrupted run."""
     out = tmp_path_factory.mktemp("runs") / "whole"
     assert finish(start(make_run(UPDATES), out)) == 0, log_of(out)
     assert len(rows(out)) == UPDATES
@@ -35,12 +35,12 @@ def kill(process):
 
 
 def saving(out):
-    """Whether a file is being written, this moment."""
+    """True while a file is being written."""
     return out.is_dir() and any(name.endswith(".part") for name in os.listdir(out))
 
 
 def stop_in_a_save(process, out):
-    """Halt a run while it writes a file."""
+    """Suspend a run while it writes a file."""
     while True:
         wait_until(process, lambda: saving(out), pause=0.0)
         os.kill(process.pid, signal.SIGSTOP)
@@ -51,7 +51,7 @@ def stop_in_a_save(process, out):
 
 
 @pytest.mark.parametrize("in_save", [False, True], ids=["anywhere", "in saves"])
-def test_a_killed_run_goes_on_to_the_bit(whole, tmp_path, in_save):
+def test_a_killed_run_resumes_bit_for_bit(whole, tmp_path, in_save):
     out, chance = tmp_path / "killed", random.Random(KILLS + in_save)
     kills = torn = 0
     for i in range(KILLS):
@@ -94,7 +94,7 @@ def test_a_signal_saves_and_ends_the_run(whole, held, tmp_path, number, status):
     assert_same_run(out, whole)
 
 
-def test_sigusr1_can_ask_for_a_save_alone(tmp_path):
+def test_sigusr1_can_request_a_save_without_an_exit(tmp_path):
     out = tmp_path / "saved"
     process = start(make_run(10_000, save_every=1e6, on_sigusr1="save"), out)
     wait_until(process, lambda: len(rows(out)) >= 2)
@@ -108,7 +108,7 @@ def test_sigusr1_can_ask_for_a_save_alone(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_that_comes_twice_as_from_timeout_is_one(held, tmp_path, number):
+def test_a_signal_repeated_immediately_counts_once(held, tmp_path, number):
     out = tmp_path / "twice"
     process = start(make_run(10_000, save_every=1e6), out, faults={0: held})
     wait_until(process, lambda: len(rows(out)) >= 3)
@@ -121,7 +121,7 @@ def test_a_signal_that_comes_twice_as_from_timeout_is_one(held, tmp_path, number
     assert torch.load(out / "resume.pt", weights_only=True)["learner"]["frames"] >= 3 * FRAMES
 
 
-def test_a_second_signal_ends_a_run_at_once_and_the_last_save_stays_good(tmp_path):
+def test_a_second_signal_ends_a_run_immediately_and_keeps_the_last_save(tmp_path):
     out = tmp_path / "hurried"
     # One update after the first save takes minutes.
     run = make_run(10_000)
@@ -151,7 +151,7 @@ def test_a_signal_before_the_first_update_ends_the_run_with_its_status(tmp_path)
     assert "SIGUSR1: " in log_of(out) and "start the same command again" in log_of(out)
 
 
-def test_the_second_of_two_runs_says_whose_the_folder_is_and_ends(whole, held, tmp_path):
+def test_a_second_run_in_a_folder_names_the_first_and_ends(whole, held, tmp_path):
     out = tmp_path / "shared"
     first = start(make_run(UPDATES, save_every=1e6), out, faults={0: held})
     wait_until(first, lambda: len(rows(out)) >= 3)
@@ -166,7 +166,7 @@ def test_the_second_of_two_runs_says_whose_the_folder_is_and_ends(whole, held, t
     assert_same_run(out, whole)
 
 
-def test_a_full_disk_is_one_line_and_costs_nothing_that_was_saved(whole, tmp_path):
+def test_a_full_disk_is_a_one_line_error_and_keeps_saves(whole, tmp_path):
     out = tmp_path / "full"
     run = make_run(UPDATES)
     limits = [4000, (whole / "metrics.jsonl").stat().st_size // 2, (whole / "resume.pt").stat().st_size - 100]
@@ -182,7 +182,7 @@ def test_a_full_disk_is_one_line_and_costs_nothing_that_was_saved(whole, tmp_pat
     assert_same_run(out, whole)
 
 
-def test_a_run_that_diverged_goes_on_with_another_rate(held, tmp_path):
+def test_a_diverged_run_resumes_with_another_learning_rate(held, tmp_path):
     out = tmp_path / "diverging"
     run = make_run(UPDATES)
     process = start(run, out, faults={0: held})
@@ -226,7 +226,7 @@ def test_a_run_that_diverged_goes_on_with_another_rate(held, tmp_path):
     assert (out / "resume.pt").read_bytes() == before and (out / "config.yaml").read_text() == text
 
 
-def test_handlers_are_put_back_and_other_threads_have_none():
+def test_handlers_are_restored_and_other_threads_set_none():
     before = [signal.getsignal(number) for number in SIGNALS]
     with StopSignals() as signals:
         assert [signal.getsignal(number) for number in SIGNALS] == [signals._handle] * 3
@@ -244,7 +244,7 @@ def test_handlers_are_put_back_and_other_threads_have_none():
     assert found == before
 
 
-def test_an_end_that_compiled_code_reports_as_an_error_is_an_end():
+def test_an_exit_that_compiled_code_reports_as_an_error_is_an_exit():
     with pytest.raises(SystemExit) as raised, StopSignals() as signals:
         signals.status = 130
         try:
@@ -254,7 +254,7 @@ def test_an_end_that_compiled_code_reports_as_an_error_is_an_end():
     assert raised.value.code == 130
 
 
-def test_a_run_begins_with_another_ones_weights(tmp_path):
+def test_a_run_starts_with_the_weights_of_another(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     assert finish(start(make_run(2), first)) == 0, log_of(first)
     still = {"learning_rate": 0.0, "total_frames": FRAMES}

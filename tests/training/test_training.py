@@ -1,4 +1,4 @@
-"""`train/pointnav.py` as its users start it: refused, killed, told to stop, started again."""
+"""`train/pointnav.py` as a process: refused, killed, stopped, restarted."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from batchnav.data.scenes import find_scene
 
 ROOT = Path(__file__).resolve().parents[2]
 UPDATES, FRAMES = 12, 8 * 8
-"""Of a run, and of an update."""
+"""Updates of a run, and frames of an update."""
 CONFIG = {
     "env": {"camera": {"height": 16, "width": 16}},
     "scenes": {"houses": 2},
@@ -27,7 +27,7 @@ CONFIG = {
     "save_every": 0.0,  # after every update
 }
 PATIENCE = 900.0
-"""Seconds for what takes ten on a quiet machine with compiled kernels, and minutes on a busy one without."""
+"""Time limit of a run, seconds: ten on an idle machine with cached kernels, minutes on a busy one without."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def config(tmp_path):
 
 @pytest.fixture
 def start():
-    """Begins a run; none outlives its test, failed or not. Where a file `held` is there, it waits before its end."""
+    """Starts runs, which end with the test. While the file `held` exists, a run waits before its end."""
     begun = []
 
     def begin(config, out, *overrides, held=None):
@@ -77,7 +77,7 @@ def without_times(row):
     return {key: value for key, value in row.items() if key not in ("seconds", "collect", "learn", "frames_per_second")}
 
 
-def test_a_run_that_is_killed_and_told_to_stop_goes_on_to_the_bit(start, config, held, tmp_path):
+def test_a_killed_and_stopped_run_resumes_bit_for_bit(start, config, held, tmp_path):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     finish(start(config, whole))
     for count, number, status in ((3, signal.SIGKILL, -signal.SIGKILL), (7, signal.SIGTERM, 143)):
@@ -95,7 +95,7 @@ def test_a_run_that_is_killed_and_told_to_stop_goes_on_to_the_bit(start, config,
     assert (stopped / "policy.safetensors").read_bytes() == (whole / "policy.safetensors").read_bytes()
 
 
-def test_a_first_start_that_fails_does_not_bind_the_corrected_command(start, config, tmp_path):
+def test_a_failed_first_start_does_not_block_the_corrected_command(start, config, tmp_path):
     out, episodes = tmp_path / "episodes", tmp_path / "some.json.gz"
     save_episodes(generate_episodes(find_scene("house:0"), 8), episodes)
     options = ("--ppo.total-frames", "128", "--scenes.episodes")
@@ -108,7 +108,7 @@ def test_a_first_start_that_fails_does_not_bind_the_corrected_command(start, con
 
 
 def test_processes_of_one_machine_share_the_environments(start, config, held, tmp_path):
-    """One command begins them, a signal to it ends them after a save, and the same command goes on to the bit."""
+    """One command starts them, a signal ends them after a save, and the same command resumes bit for bit."""
     options = "--processes", "2"
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     process = start(config, whole, *options)
@@ -132,7 +132,7 @@ def test_profile_writes_a_trace(start, config, tmp_path):
     assert "aten::addmm" in names
 
 
-def test_a_killed_run_whose_scenes_take_turns_goes_on_to_the_bit(start, config, held, tmp_path):
+def test_a_killed_run_with_streamed_scenes_resumes_bit_for_bit(start, config, held, tmp_path):
     options = ("--scenes.resident-scenes", "2", "--scenes.houses", "3", "--env.task.max-steps", "10")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(start(config, whole, *options))

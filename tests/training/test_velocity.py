@@ -1,4 +1,4 @@
-"""Bodies that are told speeds, from training to evaluation, in a room without walls."""
+"""Velocity control, from training to evaluation, on a floor without walls."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_a_run_trains_and_its_policy_is_evaluated(floor, tmp_path):
     assert seen.values.shape == (len(walk.positions), 1, 16, 16)
 
 
-def test_memory_is_predicted_for_speeds(floor):
+def test_memory_is_predicted_for_velocity_control(floor):
     found = [
         predict_memory(
             make_run(floor, env={"body": {"control": control}}), [SceneSize.of(load_scenes([str(floor)])[0])], device
@@ -81,7 +81,7 @@ def test_graphs_learn_as_without_on_cuda(floor, task):
 
 
 @pytest.mark.cuda
-def test_a_policy_of_speeds_acts_on_cuda_in_bfloat16(floor, tmp_path):
+def test_a_velocity_policy_acts_on_cuda_in_bfloat16(floor, tmp_path):
     train(make_run(floor, device="cuda"), tmp_path / "run")
     agent = load_policy(tmp_path / "run" / "policy.safetensors", "cuda")
     env = NavEnv(load_scenes([str(floor)]), 4, "cuda", config=make_run(floor).env)
