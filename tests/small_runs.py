@@ -48,7 +48,8 @@ class Carts(CartPoleEnv):
     """CartPole environments of one rank, with a fault.
 
     `faults` maps ranks to a fault of the third rollout ("nan", "sleep", a message of OutOfMemoryError), to BEGUN, which
-    prints a line at the start of every rollout, or to a path: from the fourth rollout on, the run waits while it exists.
+    prints a line at the start of every rollout, or to a path: from the fourth rollout on, the run waits while the file
+    exists.
     """
 
     def __init__(self, num_envs, ranks, seed, faults):
