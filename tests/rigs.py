@@ -1,4 +1,4 @@
-"""A simple room, bodies in it, and what their sensors give."""
+"""A simple room, bodies in it, and observations of sensors."""
 
 import functools
 
@@ -17,11 +17,11 @@ from batchnav.sim.bodies import Bodies
 from batchnav.types import TriangleMesh
 
 SIZE = np.array([6.0, 3.0, 8.0])
-"""Metres of the room; its floor's middle is the origin."""
+"""Size of the room, metres; the middle of its floor is the origin."""
 
 
 def room_scene(outwards=False):
-    """The room as a scene; its faces look inwards, or all of them outwards."""
+    """The room as a scene; its faces look inwards, or all outwards."""
     box = trimesh.creation.box(SIZE)
     box.apply_translation([0.0, SIZE[1] / 2, 0.0])
     navmesh = make_scene("room", _mesh(box, inwards=True)).navmesh
@@ -34,7 +34,7 @@ def _mesh(box, inwards):
 
 
 def bodies_at(position, heading, device="cpu", scene=0):
-    """Bodies that stand there."""
+    """Bodies at these positions."""
     bodies = Bodies.empty(len(heading), torch.device(device))
     bodies.position.copy_(torch.as_tensor(np.asarray(position, np.float32)))
     bodies.heading.copy_(torch.as_tensor(np.asarray(heading, np.float32)))
@@ -43,7 +43,7 @@ def bodies_at(position, heading, device="cpu", scene=0):
 
 
 def make_frame(bank, bodies, cameras, names, settings=None, renderer="raycast"):
-    """A frame, and the sensors of these names that read it; a lone camera is the main one."""
+    """A frame, and the sensors of these names that read it; a single camera is the main one."""
     cameras = cameras if isinstance(cameras, dict) else {MAIN: cameras}
     sensors = camera_sensors(names, cameras, settings or {})
     return Frame(bank, bodies, cameras, sensors.values(), renderer), sensors
@@ -59,12 +59,12 @@ def observe(frame, sensors):
 
 @functools.cache
 def pack(device="cpu", **options):
-    """A bank of the room alone, with appearance."""
+    """A bank of the room, with appearance."""
     return SceneBank.pack([room_scene(**options)], device, appearance=True)
 
 
 def mapped_obstacles(env, scene):
-    """How many cells of its agents' maps an environment has obstacles in, and in how many of those one could stand."""
+    """Number of cells with obstacles on the maps of an environment, and how many of those are navigable."""
     known = env.mapper.known
     frame, stands = known.frame.numpy(), known.stands.view(-1, SIDE, SIDE).numpy() >= OBSTACLE
     i, r, c = np.nonzero(stands)
@@ -74,8 +74,9 @@ def mapped_obstacles(env, scene):
 
 
 def planes_seen(position, heading, pitch, camera):
-    """Closed form: planar depth f64 [H, W] of the room's nearest plane, that plane's normal [H, W, 3], which looks
-    into the room, and how much farther the next plane is.
+    """Closed form of the visible plane of the room.
+
+    Returns planar depth f64 [H, W], normals [H, W, 3] that point into the room, and the distance to the next plane.
     """
     rays = pixel_directions(heading, camera.height, camera.width, camera.hfov_deg, pitch)
     low, high = np.array([-0.5, 0.0, -0.5]) * SIZE, np.array([0.5, 1.0, 0.5]) * SIZE

@@ -136,21 +136,25 @@ class NavEnv(gym.vector.VectorEnv):
             self.stream.begin(self.sim)
         elif episodes is None:
             self.sim.check_scenes()
-        self.specs = tuple(source.spec for source in self.sources.values())
-        self.storage: Mapping[str, torch.dtype] = {spec.name: spec.stored_on(self.device) for spec in self.specs}
-        self._own = self._out = self._new_observation()
-        self._final = self._new_observation() if final_observation else None
-        self.single_observation_space = space_of(self.specs)
-        self.single_action_space = body.action_space
-        self._action_type = body.empty_actions(0, self.device).dtype
-        boxes = self.single_observation_space.spaces.items()
-        self.observation_space = gym.spaces.Dict([(name, batch_space(box, num_envs)) for name, box in boxes])
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._allocate(final_observation)
 
     @property
     def mapper(self) -> Mapper | None:
         """The mapper of the agents' maps; None without a sensor that reads a map."""
         return self.frame.find(MAPPER)
+
+    def _allocate(self, final_observation: bool) -> None:
+        """Make the spaces, and the tensors that observations are written into."""
+        self.specs = tuple(source.spec for source in self.sources.values())
+        self.storage: Mapping[str, torch.dtype] = {spec.name: spec.stored_on(self.device) for spec in self.specs}
+        self._own = self._out = self._new_observation()
+        self._final = self._new_observation() if final_observation else None
+        self.single_observation_space = space_of(self.specs)
+        self.single_action_space = self.config.body.action_space
+        self._action_type = self.config.body.empty_actions(0, self.device).dtype
+        boxes = self.single_observation_space.spaces.items()
+        self.observation_space = gym.spaces.Dict([(name, batch_space(box, self.num_envs)) for name, box in boxes])
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
 
     def _new_observation(self) -> Observation:
         return {

@@ -1,7 +1,7 @@
-"""Sensors: visibility and what the bank knows of surfaces, as the tensors that agents observe.
+"""Sensors: observations from camera images, the appearance of surfaces and the pose of bodies.
 
-A sensor is a class with the members of `sensors.sensor.Sensor`, and a line here; `batchnav.NavEnv(sensors=...)` takes
-its name.
+A camera's sensor is a subclass of `sensors.sensor.CameraSensor` and a line in `SENSORS`; `batchnav.NavEnv(sensors=...)`
+accepts its name. A `sensors.frame.Frame` holds the input of all sensors of one moment.
 """
 
 from batchnav.sensors.depth import DepthSensor
@@ -13,4 +13,4 @@ SENSORS = {
     "depth": DepthSensor, "normals": NormalSensor, "rgb": RGBSensor, "semantic": SemanticSensor,
     "instance": InstanceSensor,
 }  # fmt: skip
-"""By name; each is made from its camera and its own settings, or None."""
+"""Cameras' sensors by name. Each is made from a `CameraConfig` and its own configuration, or None."""

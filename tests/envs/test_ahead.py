@@ -1,4 +1,4 @@
-"""What is compiled ahead is what an environment needs."""
+"""Precompilation of an environment's kernels."""
 
 import json
 import subprocess
@@ -23,8 +23,8 @@ from batchnav.scene.mesh import load_mesh
 from batchnav.sensors.camera import CameraConfig
 
 
-def test_further_cameras_noise_and_speeds_are_compiled_ahead(monkeypatch):
-    """All of an environment's configuration reaches the process, as JSON."""
+def test_cameras_noise_and_velocity_control_are_precompiled(monkeypatch):
+    """The whole configuration of an environment reaches the process, as JSON."""
     played = []
     monkeypatch.setattr(ahead, "NavEnv", lambda *args, **kwargs: played.append(NavEnv(*args, **kwargs)) or played[0])
     config = NavConfig(sensors=("left_depth",), cameras={"left": CameraConfig(height=8, width=8)})
@@ -90,13 +90,13 @@ make_reference_agent("shortest_path", env).act(observations, torch.ones(2, dtype
     "program", [OF_AN_ENVIRONMENT, OF_SCENES, OF_THE_ORACLE], ids=["environment", "scenes", "oracle"]
 )
 def test_programs_compile_what_a_house_needs(program):
-    """In a process of its own, where nothing else has compiled them before."""
+    """In a process without other compiled kernels."""
     check = "assert all(before) and compiled(kernels) == before, (before, compiled(kernels))"
     found = subprocess.run([sys.executable, "-c", f"{program}{check}"], capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
 
 
-def test_who_bakes_and_who_evaluates_the_oracle_asks_for_it(monkeypatch, tmp_path):
+def test_baking_and_shortest_paths_are_precompiled_on_request(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(scene, "precompile", lambda *programs, **_: asked.extend(programs))
     monkeypatch.setattr(evaluate, "precompile", lambda *programs, **_: asked.extend(programs))
@@ -112,9 +112,9 @@ def test_who_bakes_and_who_evaluates_the_oracle_asks_for_it(monkeypatch, tmp_pat
 
 @pytest.fixture
 def idle(monkeypatch, tmp_path):
-    """A machine with an empty cache; what does so in `Popen`'s place is the test's to say."""
+    """A machine with an empty cache; the test replaces `Popen`."""
     for room in ("tasks", "scene", "evaluation"):
-        (tmp_path / room).mkdir()  # as numba makes it before it compiles anything
+        (tmp_path / room).mkdir()  # created by numba before it compiles
     monkeypatch.setattr(process, "_started", {})
     monkeypatch.setattr(process, "versioned_cache_folder", lambda kind, module: tmp_path / module.split(".")[1])
     monkeypatch.setattr(process, "num_threads", lambda: 2)
@@ -126,7 +126,7 @@ def idle(monkeypatch, tmp_path):
 
 @pytest.fixture
 def started(monkeypatch, idle):
-    """What is started: programs and their configuration."""
+    """Started programs and their configurations."""
     started = []
 
     def start(command, **_):
@@ -173,7 +173,7 @@ def test_with_a_gpu_only_scenes_are_made_on_the_cpu(monkeypatch, started):
 
 
 def test_the_process_imports_what_this_one_would(monkeypatch, idle, tmp_path):
-    """And not what lies in the folder that it is started in; and runs one program after the other."""
+    """The process ignores the working directory, and runs one program after the other."""
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()
@@ -192,7 +192,7 @@ def test_the_process_imports_what_this_one_would(monkeypatch, idle, tmp_path):
     assert not any(here.glob("ran_*"))
 
 
-def test_where_no_process_can_be_started_none_is(monkeypatch, idle):
+def test_a_failed_process_start_is_ignored(monkeypatch, idle):
     def refuse(*_, **__):
         raise OSError("Resource temporarily unavailable")
 
@@ -205,7 +205,7 @@ def test_where_no_process_can_be_started_none_is(monkeypatch, idle):
 
 
 class Still:
-    """A process that does nothing."""
+    """A process without effect."""
 
     def kill(self):
         """Nothing runs."""

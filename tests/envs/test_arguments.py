@@ -1,4 +1,4 @@
-"""What environments are given is checked when it comes in: arguments, the order of calls, states to go on from."""
+"""Checks of `NavEnv`'s arguments, of the order of calls, and of loaded states."""
 
 import copy
 import pickle
@@ -51,14 +51,14 @@ def test_arguments_of_the_wrong_kind_are_named(bank, name, value):
         make(bank, **{name: value})
 
 
-def test_none_is_copied_or_pickled(bank):
+def test_environments_are_neither_copied_nor_pickled(bank):
     env = make(bank)
     for copied in (copy.deepcopy, pickle.dumps):
         with pytest.raises(ArgumentError, match="NavEnv: cannot be copied or pickled"):
             copied(env)
 
 
-def test_a_bank_is_used_where_it_is(bank, monkeypatch):
+def test_a_bank_keeps_its_device(bank, monkeypatch):
     assert make(bank, device="cpu").device == make(bank, device="auto").device == bank.device
     monkeypatch.setattr("batchnav.envs.nav.resolve_device", torch.device)
     with pytest.raises(ArgumentError, match="device: found 'cuda:0' with a bank on cpu"):
@@ -66,7 +66,7 @@ def test_a_bank_is_used_where_it_is(bank, monkeypatch):
 
 
 @pytest.mark.parametrize("mask", [None, "all", [[True], []], [1, 0, 1]])
-def test_a_mask_that_is_none_is_named(bank, mask):
+def test_an_invalid_mask_is_named(bank, mask):
     env = make(bank)
     env.reset()
     with pytest.raises(ArgumentError, match="reset_mask: found"):
@@ -79,7 +79,7 @@ def test_numpys_integers_are_integers(bank):
 
 
 @pytest.mark.parametrize("seed", [True, -1, 1.5, "a", 2**63, 2**64])
-def test_a_seed_that_is_none_changes_nothing(bank, seed):
+def test_an_invalid_seed_changes_nothing(bank, seed):
     env = make(bank, seed=4)
     env.reset()
     before = env.state_dict()
@@ -100,7 +100,7 @@ def test_a_number_of_episodes_is_checked(number):
         generate_episodes(find_scene("house:3"), number)
 
 
-def test_before_the_first_reset_there_is_nothing_to_step(bank):
+def test_a_step_before_the_first_reset_is_refused(bank):
     env = make(bank)
     for call in (lambda: env.step(torch.ones(N, dtype=torch.int64)), env.observe, env.state_dict):
         with pytest.raises(ArgumentError, match="NavEnv: found no running episodes, expected a call of reset"):
@@ -121,7 +121,7 @@ def test_a_closed_environment_is_refused(bank):
     env.reset()
     state = env.state_dict()
     env.close()
-    env.close()  # twice does no harm
+    env.close()  # a second call has no effect
     calls = [
         env.reset, lambda: env.step(torch.ones(N, dtype=torch.int64)), env.observe, lambda: env.observe_into(None),
         env.settle, env.between_rollouts, env.state_dict, lambda: env.load_state_dict(state),
@@ -168,7 +168,7 @@ def bank_episodes(bank):
     )
 
 
-def test_every_state_of_a_run_can_be_gone_on_from(bank):
+def test_every_state_of_a_run_can_be_loaded(bank):
     env, draw = make(bank, num_envs=64), torch.Generator().manual_seed(0)
     env.reset()
     for _ in range(60):
@@ -189,7 +189,7 @@ def test_every_state_of_a_run_can_be_gone_on_from(bank):
         ({"pointgoal": torch.zeros(N, 3)}, r"'pointgoal'\]: found torch.float32 \[3, 3\]"),
     ],
 )
-def test_what_observations_are_written_into_is_checked(change, found):
+def test_observation_tensors_are_checked(change, found):
     bank = SceneBank.pack([find_scene("house:3", appearance=True)], "cpu", appearance=True)
     env = make(bank, sensors=("depth", "rgb", "gps"))
     env.reset()
@@ -199,7 +199,7 @@ def test_what_observations_are_written_into_is_checked(change, found):
     if not {"gps", "pointgoal"} & change.keys():
         with pytest.raises(ArgumentError, match=rf"observations\[{found}"):
             write_observations(env.frame, env.sources, good | change)
-    env.observe_into(good | {"added": change})  # a wrapper's own are nobody's here
+    env.observe_into(good | {"added": change})  # observations that a wrapper adds are ignored
     assert env.step(torch.ones(N, dtype=torch.int64))[0]["rgb"] is good["rgb"]
     with pytest.raises(ArgumentError, match="observations: found Tensor, expected tensors by name"):
         env.observe_into(torch.zeros(3))

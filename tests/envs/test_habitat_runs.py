@@ -1,4 +1,4 @@
-"""Episodes beside what happened in them inside habitat-sim: in houses of our own, and in a scene of ../shared."""
+"""Episodes compared with their course in habitat-sim, in procedural houses and in a scene of ../shared."""
 
 import gzip
 import json
@@ -13,12 +13,12 @@ from batchnav.data.scenes import find_scene, load_scene
 from batchnav.envs.nav import PointNavEnv
 
 DISTANCE, SHARE = 1e-4, 1e-4
-"""Metres, and of SPL: both sides sum steps in float32, in another order."""
+"""Tolerance of metres and SPL: both sides sum steps in float32, in different order."""
 
 
 @pytest.fixture(params=["house:110020", "house:110022", pytest.param("aws_small_house", marks=pytest.mark.shared)])
 def runs(request, oracle):
-    """A scene, its episodes as their file has them, and what happened in habitat-sim."""
+    """A scene, the episodes of its file, and their course in habitat-sim."""
     name = request.param
     if name != "aws_small_house":
         rows = [
@@ -31,14 +31,14 @@ def runs(request, oracle):
 
 
 def recorded(row):
-    """A row of ../shared in the words of `habitat_houses.json`."""
+    """A row of ../shared in the format of `habitat_houses.json`."""
     renamed = {"start_distance": "d0", "path_length": "path", "distance_to_goal": "distance"}
     kept = {name: row[renamed.get(name, name)] for name in ("steps", "collisions", "success", "spl", *renamed)}
     return kept | {"actions": "".join(map(str, row["actions"]))}
 
 
 def play(scene, episodes, actions):
-    """The metrics of the episodes under these actions, one string each."""
+    """Metrics of the episodes under these actions, one string each."""
     n, longest = len(episodes), max(map(len, actions))
     steps = torch.tensor([[int(a) for a in string.ljust(longest, "0")] for string in actions])
     env = PointNavEnv([scene], n, "cpu", episodes=episode_table(episodes, [scene.name], "cpu"), height=4, width=4)
@@ -55,13 +55,13 @@ def play(scene, episodes, actions):
 
 
 def loaded(episodes, tmp_path):
-    """As `Episode`s."""
+    """The episodes as `Episode` objects."""
     path = tmp_path / "e.json.gz"
     path.write_bytes(gzip.compress(json.dumps({"episodes": episodes}).encode()))
     return load_episodes(path)
 
 
-def test_the_same_actions_lead_to_the_same_ends(runs, tmp_path):
+def test_equal_actions_give_equal_metrics(runs, tmp_path):
     scene, rows, habitat = runs
     episodes = loaded(rows, tmp_path)
     found = play(scene, episodes, [row["actions"] for row in habitat])
@@ -80,7 +80,7 @@ def test_the_same_actions_lead_to_the_same_ends(runs, tmp_path):
     ("record", "same"), [("aws_small_house_100", 89), ("house_110020_20", 19), ("house_110022_20", 18)]
 )
 def test_the_records_of_the_bundled_policy(shared, tmp_path, record, same):
-    """What it did with us, done again (with 7fadb87's weights): the same ends, means and episodes alike."""
+    """Replays the recorded actions of the bundled policy: equal ends, metrics and episodes."""
     folder = shared / "oracle" / "habitat_runs"
     data = json.loads((folder / f"{record}.json").read_text())
     ours, theirs = ([recorded(row) for row in data["per_episode"][side]] for side in ("batchnav", "habitat"))

@@ -1,4 +1,4 @@
-"""NavEnv: actions with gaps, final observations, scenes without episodes, and what it refuses."""
+"""NavEnv: non-contiguous actions, final observations, scenes without episodes, and refused arguments."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ SMALL = {"height": 8, "width": 8}
 
 @dataclass(frozen=True)
 class ShortConfig(PointNavConfig):
-    """The settings of another task."""
+    """Configuration of another task."""
 
     max_steps: int = 3
     patience: float = 1.0
@@ -40,7 +40,7 @@ class Short(PointNav):
 
 
 def floor(name, size):
-    """A square slab; on one of 1.6 m no island is large enough."""
+    """A square slab. A slab of 1.6 m has no island of the required size."""
     box = trimesh.creation.box((size, 0.2, size))
     return make_scene(name, TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32)))
 
@@ -51,7 +51,7 @@ def bank():
 
 
 def step_of(env, actions):
-    """Copies of all that a step returns."""
+    """Copies of all results of a step."""
     observation, reward, terminated, truncated, info = env.step(actions)
     named = {**observation, **info["episode"], "reward": reward, "terminated": terminated, "truncated": truncated}
     return {name: value.clone() for name, value in named.items()}
@@ -75,7 +75,7 @@ def test_actions_with_gaps_compile_nothing_and_are_the_same(bank):
 
 @pytest.mark.parametrize("sensors", [("depth",), ("depth", "normals"), ()])
 def test_the_final_observation_is_what_was_seen_before_the_reset(bank, sensors):
-    """An environment whose episodes last longer sees the same there, and goes on."""
+    """An environment with longer episodes makes the same observation, and continues."""
     short = NavEnv(bank, N, seed=2, sensors=sensors, final_observation=True, max_steps=3, **SMALL)
     longer = NavEnv(bank, N, seed=2, sensors=sensors, max_steps=50, **SMALL)
     first = {name: value.clone() for name, value in short.reset()[0].items()}
@@ -91,27 +91,27 @@ def test_the_final_observation_is_what_was_seen_before_the_reset(bank, sensors):
     assert all(not torch.equal(observation[name], info["final_obs"][name]) for name in first)
 
 
-def test_the_configuration_says_what_is_seen(bank):
+def test_sensors_of_the_configuration(bank):
     assert NavEnv(bank, N, sensors=["normals", "gps"], **SMALL).config.sensors == ("normals", "gps")
     assert NavEnv(bank, N, **SMALL).config.sensors == ("depth",)
 
 
-def test_there_is_no_final_observation_where_none_was_asked_for(bank):
+def test_final_observations_are_optional(bank):
     env = NavEnv(bank, N, **SMALL)
     env.reset()
     assert set(env.step(torch.full((N,), 1))[-1]) == {"episode", "_episode"}
 
 
 def test_a_scene_without_episodes_is_refused_at_once():
-    """Wherever it stands in the bank, and however many agents there are to draw."""
+    """At any position in the bank, and with any number of agents."""
     scenes = [floor("wide", 8.0), floor("narrow", 1.6), floor("broad", 9.0)]
     for num_envs in (1, 7):
         with pytest.raises(EpisodeError, match="'narrow': no episode found in 1000 tries"):
             NavEnv(scenes, num_envs, "cpu", **SMALL)
 
 
-def test_a_scene_without_episodes_that_takes_its_turn_is_refused_soon():
-    """At the latest between two rollouts, once an agent had to draw from it."""
+def test_a_streamed_scene_without_episodes_is_refused():
+    """At the latest between two rollouts, after an agent had to sample from the scene."""
     scenes = {scene.name: scene for scene in [*(floor(f"wide{k}", 8.0 + k) for k in range(4)), floor("narrow", 1.6)]}
     capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
     stream = SceneStream(list(scenes), scenes.__getitem__, capacity, 2, seed=0)
@@ -144,7 +144,7 @@ def test_a_scene_without_episodes_that_takes_its_turn_is_refused_soon():
         ({"agent_height": 1.0}, NavMeshError, "expected agent_radius 0.1 and agent_height 1"),
     ],
 )
-def test_what_is_wrong_is_named(bank, options, error, message):
+def test_invalid_arguments_are_named(bank, options, error, message):
     with pytest.raises(error, match=message):
         NavEnv(bank, **{"num_envs": N, **options})
 
@@ -164,8 +164,8 @@ def test_a_body_has_the_navmesh_that_was_baked_for_it():
     NavEnv([scene], 1, "cpu", agent_radius=0.3, agent_height=1.0, **SMALL).reset()
 
 
-def test_a_stream_gives_sensors_the_look_of_its_scenes():
-    """Normals of scenes that take turns are those of the scenes alone."""
+def test_streamed_scenes_have_their_appearance():
+    """Normals of streamed scenes equal those of the scenes alone."""
     scenes = {scene.name: scene for scene in (floor(f"wide{k}", 8.0 + k) for k in range(4))}
     capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
     stream = SceneStream(list(scenes), scenes.__getitem__, capacity, 3, 0)
@@ -197,8 +197,8 @@ def test_a_task_brings_its_own_settings(bank, monkeypatch):
 
 
 @pytest.mark.cuda
-def test_environments_play_where_they_were_made():
-    """Whichever device is the current one, which stays as it is."""
+def test_environments_keep_their_device():
+    """Independent of the current device, which does not change."""
     if torch.cuda.device_count() < 2:
         pytest.skip("one GPU")
     sensors = ("depth", "rgb", "semantic", "instance", "normals", "gps", "compass")

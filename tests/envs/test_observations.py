@@ -1,4 +1,4 @@
-"""The registry of all that agents observe: order, names of before, sources of one's own, images and categories of goals."""
+"""The registry of observation sources: order, former names, new sources, images and categories of goals."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ def scenes():
 
 @dataclass(frozen=True)
 class FindConfig(PointNavConfig):
-    """A task whose goal is a category, and shown as images."""
+    """A task whose goal is a category and is shown as images."""
 
 
 class Find(PointNav):
@@ -45,7 +45,7 @@ class Find(PointNav):
 
 
 class Altitude(ObservationSource):
-    """Metres above the world's origin, smoothed over the episode: it keeps a tensor between steps."""
+    """Height above the world's origin, smoothed over the episode, metres: keeps a tensor between steps."""
 
     def __init__(self):
         self.spec = Spec("altitude", (1,), torch.float32, -np.inf, np.inf, torch.float32)
@@ -88,18 +88,18 @@ def test_observations_have_one_order_however_they_are_listed(scenes, sensors, ex
     assert [spec.name for spec in env.specs] == expected
 
 
-def test_names_of_before_are_known_and_warned_of():
+def test_former_names_are_accepted_with_a_warning():
     with pytest.warns(FutureWarning, match="sensor 'plan' is now called 'waypoint'"):
         assert NavConfig(sensors=("depth", "plan")).sensors == ("depth", "waypoint")
 
 
-def test_saved_configurations_with_names_of_before_load_without_a_warning(recwarn):
+def test_saved_configurations_with_former_names_load_without_a_warning(recwarn):
     assert config_of({"env": {"sensors": ["depth", "plan", "map"]}}).sensors == ("depth", "waypoint", "ego_map")
     assert not [warning for warning in recwarn if issubclass(warning.category, FutureWarning)]
 
 
-def test_a_source_of_ones_own_is_observed_kept_and_resumed(scenes, monkeypatch):
-    """It touches its own class and a line in the registry."""
+def test_a_registered_source_is_observed_saved_and_resumed(scenes, monkeypatch):
+    """A new source needs its class and a line in the registry."""
     monkeypatch.setitem(observations.SOURCES, "altitude", lambda config: Altitude())
     make = lambda: NavEnv(scenes, N, "cpu", sensors=("altitude",), max_steps=6, **SMALL)  # noqa: E731
     env, again = make(), make()
@@ -115,7 +115,7 @@ def test_a_source_of_ones_own_is_observed_kept_and_resumed(scenes, monkeypatch):
 
 
 def test_images_of_the_goal_are_what_the_agent_observes_there(scenes, monkeypatch):
-    """Bit for bit, noise and sampled cameras included; rendered once an episode, kept and resumed."""
+    """Bit for bit, with noise and sampled cameras; rendered once per episode, saved and resumed."""
     monkeypatch.setitem(TASKS, "find", Find)
     options = {
         "depth_noise": 1.0, "rgb_noise": "gaussian", "camera_height_range": (0.5, 1.5), "hfov_range_deg": (60.0, 100.0),
@@ -160,8 +160,8 @@ def test_images_alone_need_no_agent():
     assert needs["waypoint"].map and needs["gps"].pose and needs["depth"].camera == ""
 
 
-def test_the_noise_of_a_moments_depth_is_computed_once(scenes, monkeypatch):
-    """The sensor and the map read the same measurement, whichever asks first."""
+def test_depth_noise_is_computed_once_per_moment(scenes, monkeypatch):
+    """Sensor and map read the same measurement."""
     calls, measure = [], RedwoodNoise.measure
     monkeypatch.setattr(RedwoodNoise, "measure", lambda self, *images: calls.append(1) or measure(self, *images))
     options = {"depth_noise": 1.0, "seed": 2, **SMALL}

@@ -1,4 +1,4 @@
-"""An environment's whole step, small enough for kernels in plain Python, where every index is checked."""
+"""A whole step of an environment, small enough for kernels in plain Python, which check each index."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ FLOOR = np.array([[0, 0, 0], [8, 0, 0], [8, 0, 4], [0, 0, 4]], np.float32)
 
 
 @pytest.mark.plain
-def test_episodes_begin_go_on_and_end():
+def test_episodes_begin_and_end():
     """Four agents of 8x8 pixels on a floor without walls: they see the floor below the horizon, and nothing above."""
     mesh = TriangleMesh(FLOOR, np.array([[0, 2, 1], [0, 3, 2]], np.int32))
     scene = make_scene("rooms", mesh, NavMesh(handmade.two_rooms()))

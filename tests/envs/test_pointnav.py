@@ -1,4 +1,4 @@
-"""The PointGoal environment: episodes, observations, determinism, resume, and what it refuses."""
+"""PointNavEnv: episodes, observations, determinism, resuming, and refused arguments."""
 
 import math
 
@@ -15,9 +15,9 @@ from batchnav.types import TriangleMesh
 
 N = 6
 SILHOUETTES = 0.005
-"""Fraction of the pixels of a 16 x 16 image whose ray may pass within rounding of an edge."""
+"""Share of pixels of a 16 x 16 image whose ray may pass an edge within rounding."""
 ROUNDING = 1e-4
-"""Metres: float32 positions of a house, a few operations."""
+"""Tolerance in metres for float32 positions in a house after a few operations."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def actions(steps, seed=0, first=1):
 
 
 def play(env, moves):
-    """Copies of all that each step returns."""
+    """Copies of all results of each step."""
     seen = []
     for action in moves:
         observation, reward, terminated, truncated, info = env.step(action)
@@ -77,7 +77,7 @@ def test_a_seed_gives_the_same_run_and_another_seed_another(bank):
     assert same(runs[0], runs[1]) and not same(runs[0], runs[2])
 
 
-def test_with_opengl_agents_go_the_same_ways_and_see_nearly_the_same(bank, opengl):
+def test_opengl_gives_equal_trajectories_and_similar_images(bank, opengl):
     runs = []
     for renderer in ("raycast", "opengl"):
         env = make(bank, renderer=renderer)
@@ -132,7 +132,7 @@ def test_stopping_at_the_goal_succeeds_with_spl(bank):
     assert torch.allclose(reward, torch.full((N,), -0.01 + 2.5 * 0.5))
 
 
-def test_turning_all_round_comes_back_to_the_same_view(bank):
+def test_a_full_turn_returns_to_the_same_view(bank):
     env = make(bank)
     first = env.reset()[0]["depth"].clone()
     last = play(env, torch.full((36, N), 2))[-1][0]
@@ -152,7 +152,7 @@ def test_resumes_exactly(bank):
     assert same(expected, play(other, moves[10:]))
 
 
-def test_holes_read_what_the_task_says():
+def test_holes_read_the_configured_value():
     floor = TriangleMesh(
         np.array([[-5, 0, -5], [5, 0, -5], [5, 0, 5], [-5, 0, 5]], np.float32),
         np.array([[0, 2, 1], [0, 3, 2]], np.int32),

@@ -27,7 +27,7 @@ def test_challenges_are_as_published(name):
     assert (config.task.success_distance, config.task.max_steps, config.task.gps_compass) == (0.36, 500, False)
 
 
-def test_the_noiseless_one_is_2020s_without_noise():
+def test_the_noiseless_preset_is_2020_without_noise():
     options = {"actuation_noise": 0.0, "depth_noise": 0.0, "rgb_noise": "none", "gps_compass": True}
     quiet, noiseless = nav_config("challenge_2020", options), PRESETS["challenge_2020_noiseless"]
     assert quiet.camera == noiseless.camera and quiet.task == noiseless.task and quiet.depth == noiseless.depth
@@ -40,7 +40,7 @@ SMALL = {"height": 36, "width": 64, "agent_radius": 0.1, "agent_height": 1.5}
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("name", HARD)
-def test_they_run_with_all_their_noise(name, device):
+def test_presets_run_with_noise(name, device):
     bank = SceneBank.pack([find_scene("house:3")], device, appearance=True)
     runs = []
     for _ in range(2):
@@ -58,7 +58,7 @@ def test_they_run_with_all_their_noise(name, device):
 
 
 @pytest.mark.cuda
-def test_replayed_graphs_draw_noise_anew():
+def test_replayed_graphs_sample_new_noise():
     bank = SceneBank.pack([find_scene("house:3")], "cuda", appearance=True)
     sensors = ("rgb", "depth", "gps", "compass", "heading")
     envs = [NavEnv(bank, 8, config="challenge_2020", sensors=sensors, seed=4, **SMALL) for _ in range(2)]

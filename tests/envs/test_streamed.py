@@ -1,4 +1,4 @@
-"""Scenes that take turns: every one is visited, agents see there what they would see anywhere, and runs repeat."""
+"""Scene streaming: every scene is visited, observations equal those of resident scenes, and runs repeat."""
 
 import threading
 import time
@@ -20,12 +20,12 @@ from batchnav.types import TriangleMesh
 N, SLOTS, ROOMS, ROLLOUT = 12, 4, 12, 8
 TASK = {"height": 16, "width": 16, "max_steps": 6}
 STALL = 0.3
-"""Seconds for which a scene is waited for."""
+"""Seconds of a loading stall."""
 devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 
 
 def room(k):
-    """A floor with k + 1 pillars; no two have the same size or number of triangles."""
+    """A floor with k + 1 pillars; sizes and numbers of triangles differ between floors."""
     parts = [trimesh.creation.box((8.0 + 0.25 * k, 0.2, 8.0))]
     for i in range(k + 1):
         pillar = trimesh.creation.box((0.3, 2.0, 0.3))
@@ -48,7 +48,7 @@ def make(rooms, device="cpu", load=None, slots=SLOTS, seed=3, **options):
 
 
 def play(env, calls, moves):
-    """What happened in `calls` rollouts with a move of scenes before each: tensors, and scenes by name."""
+    """Results of `calls` rollouts with a move of scenes before each: tensors, and scenes by name."""
     seen, visited = [], []
     for actions in moves.view(calls, -1, N):
         env.between_rollouts()
@@ -66,7 +66,7 @@ def actions(calls, device="cpu"):
     return moves.to(device)
 
 
-def test_fixed_episodes_ask_for_scenes_that_stay(rooms):
+def test_fixed_episodes_refuse_a_stream(rooms):
     with pytest.raises(ArgumentError, match="episodes: found fixed episodes with a SceneStream"):
         make(rooms, episodes=EpisodeTable.empty(torch.device("cpu")))
 
@@ -89,7 +89,7 @@ def test_every_scene_is_visited_and_seen_as_if_it_were_resident(rooms, device):
             resident.sim.bodies.scene.copy_(torch.tensor([names.index(name) for name in here]))
             found, found_reward, *_ = env.step(action)
             expected, expected_reward, _, _, info = resident.step(action)
-            stays = ~info["_episode"]  # where an episode ends, the two environments draw different ones
+            stays = ~info["_episode"]  # after an episode's end the environments sample different episodes
             assert torch.equal(found_reward, expected_reward)
             for name in ("depth", "pointgoal"):
                 assert torch.equal(found[name][stays], expected[name][stays])
@@ -97,7 +97,7 @@ def test_every_scene_is_visited_and_seen_as_if_it_were_resident(rooms, device):
 
 
 @devices
-def test_without_moves_it_is_the_environment_with_those_scenes(rooms, device):
+def test_without_moves_equals_an_environment_with_these_scenes(rooms, device):
     env = make(rooms, device)
     env.reset()
     groups = len(env.stream._slot_of)
@@ -154,7 +154,7 @@ def test_agents_stay_until_their_episode_ends(rooms):
     assert torch.equal(env.sim.bodies.scene != before, sent)
 
 
-def test_scenes_are_loaded_beside_and_stalls_are_told(rooms, monkeypatch):
+def test_scenes_load_in_parallel_and_stalls_are_reported(rooms, monkeypatch):
     threads, gate, clock = [], threading.Event(), time.perf_counter
     gate.set()
 
@@ -164,7 +164,7 @@ def test_scenes_are_loaded_beside_and_stalls_are_told(rooms, monkeypatch):
         return rooms[name]
 
     def read_clock():
-        """From the moment on at which a wait begins, its scene takes as long as STALL."""
+        """Once a wait begins, its scene takes as long as STALL."""
         threading.Timer(STALL, gate.set).start()
         return clock()
 
@@ -174,7 +174,7 @@ def test_scenes_are_loaded_beside_and_stalls_are_told(rooms, monkeypatch):
         ahead.result()
     ready = env.between_rollouts()
     assert ready["scenes_loaded"] == 1 and ready["scene_stall"] < STALL
-    play(env, 1, actions(1))  # all episodes are shorter than this: a slot is free, and asked for at the next call
+    play(env, 1, actions(1))  # longer than all episodes: a slot is free, and requested at the next call
     gate.clear()
     assert env.between_rollouts() == {"scenes_loaded": 0, "scene_stall": 0.0}
     monkeypatch.setattr(time, "perf_counter", read_clock)
@@ -195,7 +195,7 @@ def test_a_scene_that_cannot_be_loaded_is_named(rooms):
         play(env, 40, actions(40))
 
 
-def test_what_does_not_fit_is_refused(rooms):
+def test_invalid_numbers_of_slots_are_refused(rooms):
     small = SceneSize.of(rooms["room0"])
     bank = ResidentSceneBank(SceneSize.largest([small]), 2)
     bank.replace(1, rooms["room0"])
@@ -206,7 +206,7 @@ def test_what_does_not_fit_is_refused(rooms):
             make(rooms, slots=slots)
 
 
-def test_opengl_needs_scenes_that_stay(rooms):
+def test_opengl_refuses_a_stream(rooms):
     with pytest.raises(ArgumentError, match="renderer: found 'auto' with scene streaming"):
         make(rooms, renderer="auto")
 

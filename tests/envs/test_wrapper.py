@@ -1,4 +1,4 @@
-"""What is put around an environment reaches the learner."""
+"""Wrappers of environments: their changes reach the learner."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ PPO = PPOConfig(num_envs=N, rollout_steps=STEPS, optimizer="adamw")
 
 
 class Richer(Wrapper):
-    """Adds to every reward."""
+    """Adds a bonus to every reward."""
 
     def step(self, actions):
         observation, reward, *rest = self.env.step(actions)
@@ -36,7 +36,7 @@ class Richer(Wrapper):
 
 
 class RicherEnv(PointNavEnv):
-    """The same by inheritance."""
+    """The same bonus by inheritance."""
 
     def step(self, actions):
         observation, reward, *rest = super().step(actions)
@@ -60,7 +60,7 @@ def learner_in(env, graphs=False, ppo=PPO):
 @pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("how", ["wrapped", "wrapped twice", "inherited"])
 def test_an_added_reward_reaches_the_learner(bank, how, graphs):
-    """Updates enough that what can be recorded has been, and is replayed."""
+    """Enough updates for recording and replaying CUDA graphs."""
     plain = learner_in(make(bank), graphs)
     env = make(bank, RicherEnv) if how == "inherited" else Richer(make(bank))
     env, bonus = (Richer(env), 2 * BONUS) if how == "wrapped twice" else (env, BONUS)
@@ -73,7 +73,7 @@ def test_an_added_reward_reaches_the_learner(bank, how, graphs):
     assert rich.update(0.0).read()["reward"] > 0.9 * bonus
 
 
-def test_a_wrapper_does_what_its_environment_does(bank):
+def test_a_wrapper_forwards_all_calls(bank):
     env, plain = Wrapper(make(bank)), make(bank)
     for name in ("num_envs", "device", "storage", "capturable", "single_action_space", "single_observation_space"):
         assert getattr(env, name) == getattr(plain, name)
@@ -100,8 +100,8 @@ def test_a_wrapper_does_what_its_environment_does(bank):
 
 def small_run(**ppo):
     return TrainingConfig(
-        env=NavConfig(camera=CameraConfig(16, 16), task=PointNavConfig(max_steps=3)), scenes=ScenesConfig(houses=1, first_house=3),
-        policy=POLICY, ppo=dataclasses.replace(PPO, **ppo), device="cpu",
+        env=NavConfig(camera=CameraConfig(16, 16), task=PointNavConfig(max_steps=3)),
+        scenes=ScenesConfig(houses=1, first_house=3), policy=POLICY, ppo=dataclasses.replace(PPO, **ppo), device="cpu",
     )  # fmt: skip
 
 

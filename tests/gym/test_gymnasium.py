@@ -1,4 +1,4 @@
-"""What Gymnasium's users do with our environments: make them by name, wrap them, check them."""
+"""Gymnasium's interface: environments by name, wrappers, checks."""
 
 import subprocess
 import sys
@@ -52,13 +52,13 @@ def single(floor):
 
 
 @pytest.mark.parametrize("order", ["import batchnav, gymnasium", "import gymnasium, batchnav"])
-def test_names_are_known_in_either_order_of_imports(order):
+def test_names_are_registered_in_either_order_of_imports(order):
     code = f"{order}; print(*(n for n in gymnasium.registry if n.startswith('batchnav/')))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert found == [*(f"batchnav/{name}-v0" for name in NAMES), CARTPOLE]
 
 
-def test_names_are_known_where_gymnasium_was_only_looked_for_at_first():
+def test_names_are_registered_after_a_failed_import_attempt():
     code = (
         "import importlib.util, sys, batchnav; importlib.util.find_spec('gymnasium'); "
         "import gymnasium; print('batchnav/PointNav-v0' in gymnasium.registry); "
@@ -74,8 +74,8 @@ def test_every_task_has_a_name():
 
 @pytest.mark.parametrize("name", [*(f"batchnav/{name}-v0" for name in NAMES), CARTPOLE])
 @pytest.mark.parametrize("output", ["torch", "numpy"])
-def test_vector_environments_keep_gymnasiums_word(make, name, output):
-    """Spaces, shapes, types, copies; actions of all kinds."""
+def test_vector_environments_follow_gymnasiums_interface(make, name, output):
+    """Spaces, shapes, dtypes and copies; actions of all array types."""
     env = make(name, output=output)
     assert isinstance(env, gymnasium.vector.VectorEnv) and env.num_envs == N
     assert isinstance(env.metadata["autoreset_mode"], AutoresetMode)
@@ -131,7 +131,7 @@ def test_metrics_are_the_ended_episodes(make):
 
 
 def test_next_step_begins_the_next_episode_one_step_later(make):
-    """The same episodes as with SAME_STEP, whose final observation is seen instead of the next one's first."""
+    """Equal episodes as with SAME_STEP; the last observation takes the place of the next episode's first."""
     same, later = make(final_observation=True), make(autoreset_mode="NEXT_STEP")
     first, _ = same.reset(seed=3)
     assert torch.equal(first["depth"], later.reset(seed=3)[0]["depth"])
@@ -149,7 +149,7 @@ def test_next_step_begins_the_next_episode_one_step_later(make):
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_a_mask_begins_the_episodes_of_some(make, mode):
+def test_a_reset_mask_begins_some_episodes(make, mode):
     env = make(autoreset_mode=mode)
     env.reset()
     before, *_ = env.step([1] * N)
@@ -159,7 +159,7 @@ def test_a_mask_begins_the_episodes_of_some(make, mode):
     assert changed == mask.tolist() and env.unwrapped.sim.bodies.steps.tolist() == [1, 0, 1]
 
 
-def test_disabled_waits_for_the_mask(make):
+def test_disabled_autoreset_waits_for_the_mask(make):
     env = make(autoreset_mode="DISABLED")
     env.reset()
     _, _, terminated, _, _ = env.step([0, 1, 1])
@@ -178,7 +178,7 @@ def test_disabled_waits_for_the_mask(make):
         ({"mask": None}, "options: found 'mask'"),
     ],
 )
-def test_options_that_are_none_are_named(make, options, message):
+def test_invalid_options_are_named(make, options, message):
     env = make()
     env.reset()
     with pytest.raises(ArgumentError, match=message):
@@ -212,7 +212,7 @@ def test_one_environment_with_gymnasiums_wrappers(single):
 
 @pytest.fixture
 def films(monkeypatch):
-    """What Gymnasium's RecordVideo hands to MoviePy, which is not installed for tests: (rate, pictures, path) each."""
+    """Arguments of Gymnasium's RecordVideo to MoviePy, which tests lack: (rate, images, path) each."""
     written = []
 
     def clip(frames, fps):
@@ -237,7 +237,7 @@ def test_a_video_of_one_environment(single, films, tmp_path):
 
 
 def test_a_video_of_scenes_of_any_shape(make, floor, films, tmp_path):
-    """The agents' pictures make one, so maps of a wide scene and of a deep one take the same room."""
+    """Images of agents form one frame, so maps of a wide and of a deep scene have equal size."""
     narrow = batchnav.load_scene(write_box(tmp_path / "narrow.ply", (0.0, -0.1, 0.0), (9.0, 0.0, 3.0)))
     env = make(num_envs=2, scenes=[floor, narrow], render_mode="rgb_array")
     options = {"step_trigger": lambda step: step == 0, "video_length": 4}
@@ -251,7 +251,7 @@ def test_a_video_of_scenes_of_any_shape(make, floor, films, tmp_path):
     assert len(sizes) == 1 and frames.dtype == np.uint8 and len(frames) == 5
 
 
-def test_what_is_rendered(single, make):
+def test_rendered_frames(single, make):
     env = single(render_mode="rgb_array")
     env.reset(seed=0)
     first = env.render()
@@ -266,8 +266,8 @@ def test_what_is_rendered(single, make):
         make(render_mode="human")
 
 
-def test_scenes_that_take_turns_are_not_rendered(floor):
-    """Their maps would have to be made anew with every scene that comes."""
+def test_streamed_scenes_are_not_rendered(floor):
+    """Maps would have to be made again for each loaded scene."""
     stream = SceneStream(["a"], lambda name: floor, SceneSize.of(floor), 1)
     with pytest.raises(ArgumentError, match="render_mode: found 'rgb_array' with a SceneStream"):
         GymnasiumNav(stream, N, render_mode="rgb_array", **SMALL)
@@ -283,7 +283,7 @@ def test_a_closed_environment_is_refused(single):
                 call()
 
 
-def test_scenes_go_by_name():
+def test_scenes_by_name():
     env = gymnasium.make_vec(NAV, num_envs=2, scenes=["house:3-4"], **SMALL)
     assert env.unwrapped.bank.names == ("house:3", "house:4")
     env.close()

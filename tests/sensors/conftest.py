@@ -1,4 +1,4 @@
-"""Where sensors run."""
+"""Fixtures of sensor tests."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ def device(request):
 
 @pytest.fixture(scope="module")
 def one_thread():
-    """For networks: where the machine is busy, two wait long for each other."""
+    """Networks run in one thread: on a busy machine two threads wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

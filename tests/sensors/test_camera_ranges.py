@@ -1,4 +1,4 @@
-"""Cameras that are drawn for every episode: which, what sensors and maps make of them, and where they are fixed."""
+"""Cameras sampled per episode: values, sensors and maps with such cameras, and evaluation with fixed ones."""
 
 import dataclasses
 import math
@@ -39,7 +39,7 @@ def cameras(env):
     return heights.cpu().numpy(), np.degrees(2 * np.arctan(cameras.tan_half_hfov.cpu().numpy()))
 
 
-def test_every_episode_has_its_own_within_the_ranges(house, device):
+def test_every_episode_samples_a_camera_within_the_ranges(house, device):
     env = NavEnv([house], 256, device, seed=3, height=4, width=4, max_steps=3, **RANGES)
     env.reset()
     first = cameras(env)
@@ -59,8 +59,8 @@ def test_every_episode_has_its_own_within_the_ranges(house, device):
     assert abs(np.corrcoef(drawn[0], widths)[0, 1]) < 0.2
 
 
-def test_they_go_by_seed_agent_and_episode(house):
-    """However many environments share a process, and again after a reset with the seed."""
+def test_sampled_cameras_depend_on_seed_agent_and_episode(house):
+    """Independent of the number of environments in a process, and of resets with the seed."""
     options = {"height": 4, "width": 4, **RANGES}
     whole = NavEnv([house], 8, "cpu", seed=5, **options)
     whole.reset()
@@ -75,7 +75,7 @@ def test_they_go_by_seed_agent_and_episode(house):
     np.testing.assert_allclose(cameras(whole)[0], found[0], atol=1e-5)
 
 
-def test_two_cameras_of_a_body_are_drawn_apart(house):
+def test_two_cameras_of_a_body_are_sampled_independently(house):
     config = NavConfig(camera=CameraConfig(4, 4, **RANGES), cameras={"left": CameraConfig(4, 4, **RANGES)})
     env = NavEnv([house], 64, "cpu", seed=0, config=config, sensors=("depth", "left_depth"))
     env.reset()
@@ -84,8 +84,8 @@ def test_two_cameras_of_a_body_are_drawn_apart(house):
         assert ((a - b).abs() > 1e-4).float().mean() > 0.95
 
 
-def test_sensors_see_through_the_camera_of_each(house, device):
-    """As they see where all have its field of view."""
+def test_sensors_use_the_field_of_view_of_each_agent(house, device):
+    """Equal to images of a batch with one field of view."""
     bank, fields = SceneBank.pack([house], device, appearance=True), (60.0, 90.0, 115.0)
     places, headings = house.navmesh.sample(6, seed=1) + np.float32([0.0, 1.0, 0.0]), np.linspace(-3, 3, 6)
     poses = torch.zeros(6, dtype=torch.int32), torch.from_numpy(places), torch.from_numpy(np.float32(headings))
@@ -108,8 +108,8 @@ def test_sensors_see_through_the_camera_of_each(house, device):
             assert image.std() > 0
 
 
-def test_maps_are_as_true_as_with_one_camera(house):
-    """Few obstacles are cells in whose middle an agent could stand, and the floor around it is seen as floor."""
+def test_maps_are_as_accurate_as_with_a_fixed_camera(house):
+    """Few obstacles are navigable cells, and the floor around the agent is recognised."""
     env = NavEnv([house], 32, "cpu", sensors=("depth", "waypoint"), seed=5, **RANGES)
     env.reset()
     for step in range(40):
@@ -121,8 +121,8 @@ def test_maps_are_as_true_as_with_one_camera(house):
     assert (env.mapper.known.ground > 0).sum(1).min() > 5
 
 
-def test_agents_are_evaluated_with_the_usual_camera():
-    """What a policy's file says of its training is no range when it is played."""
+def test_agents_are_evaluated_with_the_fixed_camera():
+    """Camera ranges of a policy file's training do not apply to evaluation."""
     config = NavConfig(camera=CameraConfig(**RANGES), cameras={"left": CameraConfig(**RANGES)})
     assert from_dict(NavConfig, to_dict(config)) == config
     assert config_of({"env": to_dict(config)}) == NavConfig(cameras={"left": CameraConfig()})
@@ -141,12 +141,12 @@ def test_agents_are_evaluated_with_the_usual_camera():
         ({"hfov_range_deg": "wide"}, r"hfov_range_deg: found 'wide', expected a list"),
     ],
 )
-def test_ranges_that_are_none_are_refused(house, options, message):
+def test_invalid_ranges_are_refused(house, options, message):
     with pytest.raises(ConfigError, match=message):
         NavEnv([house], 1, "cpu", **options)
 
 
-def test_without_a_seed_there_is_no_range():
+def test_a_range_needs_a_seed():
     with pytest.raises(ArgumentError, match="camera: found a range and no seed, expected"):
         make_frame(pack(), bodies_at([[0, 0, 0]], [0.0]), CameraConfig(8, 8, **RANGES), ["normals"])
     assert dataclasses.replace(CameraConfig(8, 8), **RANGES).fixed == CameraConfig(8, 8)

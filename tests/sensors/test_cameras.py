@@ -1,4 +1,4 @@
-"""Cameras on bodies: where they are, what they see from there, several of them, and what is drawn."""
+"""Cameras on bodies: poses, images, several cameras, and rendering on demand."""
 
 import dataclasses
 
@@ -18,9 +18,9 @@ from batchnav.sensors.frame import write_observations
 
 POSITION, HEADINGS = np.array([0.5, 0.1, -1.0]), np.float32([0.0, 0.9, -2.2, 7.0])
 ROUNDING = 2e-5
-"""Metres: float32 poses and rays in a room of eight metres."""
+"""Tolerance in metres for float32 poses and rays in a room of eight metres."""
 EDGE = 0.005
-"""Metres: where two planes are as near as this, OpenGL, which places corners on a grid, may see the other one."""
+"""Distance of two planes in metres within which OpenGL, which rounds vertices to a grid, may see the other plane."""
 SETTINGS = {"depth": DepthConfig(max_depth=1000.0)}
 MOUNTS = [
     {}, {"camera_height": 0.4}, {"camera_forward": 0.6}, {"camera_left": 0.7}, {"camera_left": -0.7},
@@ -32,7 +32,7 @@ MOUNTS = [
 
 
 def eye_of(camera, heading):
-    """A camera's place and heading, in float64."""
+    """Position and heading of a camera in float64."""
     ahead, left = np.array([-np.sin(heading), 0, -np.cos(heading)]), np.array([-np.cos(heading), 0, np.sin(heading)])
     place = POSITION + camera.camera_forward * ahead + camera.camera_left * left + [0, camera.camera_height, 0]
     return place, heading + np.radians(camera.camera_heading_deg)
@@ -97,7 +97,7 @@ def test_cameras_follow_their_bodies(device):
 
 
 def test_several_cameras_of_different_sizes(device):
-    """Each gives what it would give alone, under its own name."""
+    """Each camera's observation equals that of the camera alone, under its own name."""
     cameras = {
         MAIN: CameraConfig(16, 16), "left": CameraConfig(8, 24, camera_heading_deg=90.0),
         "top_view": CameraConfig(12, 4, camera_height=2.5, camera_pitch_deg=-90.0, hfov_deg=60.0),
@@ -117,13 +117,13 @@ def test_several_cameras_of_different_sizes(device):
     assert set(frame.renderers) == {(name, 1) for name in cameras}
 
 
-def test_a_camera_that_no_sensor_reads_is_not_drawn():
+def test_a_camera_without_a_sensor_is_not_rendered():
     cameras = {MAIN: CameraConfig(), "left": CameraConfig(8, 8)}
-    frame, sensors = make_frame(pack(), bodies_at([POSITION], [0.0]), cameras, ["left_depth"], SETTINGS)
+    frame, _ = make_frame(pack(), bodies_at([POSITION], [0.0]), cameras, ["left_depth"], SETTINGS)
     assert set(frame.renderers) == {("left", 1)} and set(frame.mounts) == {"left"}
 
 
-def test_what_is_not_asked_for_is_not_drawn(monkeypatch):
+def test_only_requested_observations_are_rendered(monkeypatch):
     frame, sensors = make_frame(
         pack(), bodies_at([POSITION], [0.0]), CameraConfig(8, 8), ["depth", "normals"], SETTINGS
     )
@@ -139,11 +139,11 @@ def test_what_is_not_asked_for_is_not_drawn(monkeypatch):
     assert drawn == []
     write_observations(frame, sensors, {"depth": depth})  # depth alone needs no triangles
     assert drawn == ["render"]
-    write_observations(frame, sensors, {"depth": depth, "normals": normals})  # both from one drawing
+    write_observations(frame, sensors, {"depth": depth, "normals": normals})  # both from one rendering
     assert drawn == ["render", "visibility"]
 
 
-def test_without_sensors_nothing_is_drawn():
+def test_without_sensors_nothing_is_rendered():
     env = NavEnv(pack(), 3, sensors=())
     assert env.frame.renderers == {} and set(env.single_observation_space.spaces) == {"pointgoal"}
     observation, _ = env.reset()
@@ -153,7 +153,7 @@ def test_without_sensors_nothing_is_drawn():
 
 
 @pytest.mark.parametrize("name", ["detph", "", "right_depth", "left_", "left", "left_smell", "_depth"])
-def test_unknown_sensors_are_named_with_those_there_are(name):
+def test_unknown_sensors_are_named_with_all_sensors(name):
     config = NavConfig(cameras={"left": CameraConfig(8, 8)})
     for make in (
         lambda: check_names((name,), config.all_cameras),
@@ -166,13 +166,13 @@ def test_unknown_sensors_are_named_with_those_there_are(name):
             assert offered in str(error.value)
 
 
-def test_a_sensor_asked_for_twice_is_there_once():
+def test_a_sensor_listed_twice_is_observed_once():
     assert [spec.name for spec in specs_of(NavConfig(sensors=("depth", "normals", "depth")))] == [
         "depth", "normals", "pointgoal",
     ]  # fmt: skip
 
 
-def test_an_environment_observes_as_its_specs_say():
+def test_observations_match_the_specs():
     config = NavConfig(
         camera=CameraConfig(8, 8), cameras={"left": CameraConfig(4, 6)}, sensors=("depth", "left_normals")
     )

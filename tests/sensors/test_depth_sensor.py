@@ -16,7 +16,7 @@ METRES = torch.tensor([0.0, 0.01, 0.3, 0.5, 1.0, 4.75, 5.25, 9.0, 9.999, 10.0, 1
 
 
 def read(config, dtype=torch.float32):
-    """What the sensor makes of METRES."""
+    """The sensor's observation of METRES."""
     out = torch.full((2, 1, 4, 4), math.nan, dtype=dtype)
     DepthSensor(CAMERA, config).write(GivenImages(METRES.view(1, 4, 4).expand(2, 4, 4).contiguous()), out)
     assert torch.equal(out[0], out[1])
@@ -24,7 +24,7 @@ def read(config, dtype=torch.float32):
 
 
 def expected(config):
-    """The same, a number at a time."""
+    """Expected observation, computed per number."""
 
     def scaled(metres):
         if metres == 0.0:
@@ -54,7 +54,7 @@ def test_a_rollouts_bfloat16_is_the_observation_rounded_once(hole_value):
 
 
 @pytest.mark.parametrize(("hole_value", "ends"), [(0.0, math.inf), (0.99, math.inf), (1.0, 6.0)])
-def test_rays_end_at_the_range_only_where_holes_read_as_far(hole_value, ends):
+def test_rays_end_at_the_maximum_depth_only_where_holes_are_far(hole_value, ends):
     assert DepthSensor(CAMERA, DepthConfig(max_depth=6.0, hole_value=hole_value)).requires.max_depth == ends
 
 
@@ -74,6 +74,6 @@ def test_spec():
         ({"hole_value": math.nan}, "hole_value"), ({"max_depth": math.inf}, "max_depth"),
     ],
 )  # fmt: skip
-def test_a_range_that_is_none_is_refused(options, name):
+def test_an_invalid_range_is_refused(options, name):
     with pytest.raises(ConfigError, match=f"{name}: found"):
         with_options(NavConfig(), options)

@@ -1,4 +1,4 @@
-"""Noise of images: distributions by their formulas, seeds, cameras, and files with distortion tables."""
+"""Image noise: distributions by formula, seeds, cameras, and files with distortion tables."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from batchnav.sensors.sensor import Cameras, NoiseCounters
 
 N, H, W = 6, 60, 80
 NEVER_BELOW = 1e-4
-"""p values of true distributions."""
+"""Smallest p value for a correct distribution."""
 
 
 def draws(device, n=N, seed=0, first=0, episode=2, steps=5, camera=0):
@@ -29,14 +29,14 @@ def draws(device, n=N, seed=0, first=0, episode=2, steps=5, camera=0):
 
 
 def colored(device, kind, value, settings, drawn=None, shape=(N, 3, H, W)):
-    """Pictures of one value with noise of (intensity, mean, sigma)."""
+    """Images of one value with noise of (intensity, mean, sigma)."""
     rgb = torch.full(shape, value, dtype=torch.uint8, device=device)
     ColorNoiseModel(ColorNoise(*map(np.float32, settings), kind == "speckle")).add(drawn or draws(device), rgb)
     return rgb.cpu().numpy()
 
 
 def assert_probable(observed, expected):
-    """Counts against what they should be in the mean; those of less than 20 as one."""
+    """Chi-squared test of counts against their expectation; rare values are merged."""
     order = np.argsort(expected)
     observed, expected = observed[order], expected[order]
     rare = max(1, int((expected < 20).sum()))
@@ -63,7 +63,7 @@ def test_bytes_have_the_probabilities_of_the_formula(device, kind, value, settin
     assert_probable(found, expected)
 
 
-def test_every_seed_agent_episode_step_camera_and_pixel_draws_its_own(device):
+def test_noise_differs_by_seed_agent_episode_step_camera_and_pixel(device):
     settings = (0.1, 0.0, 1.0)
     kept = colored(device, "gaussian", 128, settings)
     assert np.array_equal(kept, colored(device, "gaussian", 128, settings, draws(device)))
@@ -90,7 +90,7 @@ def ones(tmp_path):
 
 
 def assert_levels(eighths, metres):
-    """Disparities that were measured at a depth: P(k) = Phi((k + 1/2 - c) / s) - Phi((k - 1/2 - c) / s)."""
+    """Distribution of disparities measured at a depth: P(k) = Phi((k + 1/2 - c) / s) - Phi((k - 1/2 - c) / s)."""
     levels = np.arange(eighths.min() - 2, eighths.max() + 3)
     counts = np.array([(eighths == k).sum() for k in levels])
     centre = 281.04 / metres
@@ -106,13 +106,13 @@ def test_measured_depths_have_the_probabilities_of_the_formula(device, ones, met
     assert_levels(eighths, metres)
 
 
-def test_what_is_far_or_nothing_is_not_measured(device, ones):
+def test_far_surfaces_and_holes_are_not_measured(device, ones):
     for metres in (0.0, 10.0, 11.0, 500.0):
         assert not measured(device, np.full((2, H, W), metres), path=ones).any()
 
 
 def test_pixels_are_shuffled_by_a_quarter_of_a_pixel(device, ones):
-    """Depth that tells the column: the pixel read is the even one of where a normal step of 0.25 ends."""
+    """Depth encodes the column: the pixel read is the even one where a normal step of 0.25 ends."""
     columns = np.broadcast_to(1.0 + np.arange(16) / 16, (2000, 4, 16)).copy()
     found = measured(device, columns, path=ones)
     read = np.abs(found[..., None] - columns[0, 0]).argmin(-1)
@@ -137,7 +137,7 @@ def test_distortion_is_interpolated_between_layers(device, tmp_path):
         assert_levels(eighths, metres / factor)
 
 
-def test_our_table_is_a_cameras_whose_disparities_are_off(device):
+def test_the_synthetic_table_models_disparity_errors(device):
     table = made_table()
     assert table.shape == (80, 80, 5) and table.dtype == np.float32
     seen = table[..., 0] > 0
@@ -172,7 +172,7 @@ def test_kernels_compile_without_float64(compile_ptx):
         assert ".f64" not in compile_ptx(kernel, *arguments)
 
 
-def test_the_depth_sensor_measures_before_it_clips(ones):
+def test_noise_precedes_clipping(ones):
     sensor = DepthSensor(CameraConfig(H, W), DepthConfig(hole_value=0.5, depth_noise=1.0, redwood_table=ones))
     depth, out = torch.full((N, H, W), 4.0), torch.zeros(N, 1, H, W)
     depth[:, :, : W // 2] = 30.0
@@ -200,7 +200,7 @@ def test_noise_out_of_range_is_refused(options, message):
         with_options(NavConfig(), options)
 
 
-def test_files_that_hold_no_table_are_refused(tmp_path):
+def test_files_without_a_table_are_refused(tmp_path):
     path = tmp_path / "table.npy"
     with pytest.raises(ConfigError, match=r"table\.npy cannot be read as a \.npy file"):
         load_table(path)

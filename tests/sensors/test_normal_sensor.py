@@ -1,4 +1,4 @@
-"""Surface normals: closed forms in a room, one against a house's triangles, and where nothing is seen."""
+"""Surface normals: closed forms in a room, triangles of a house, and holes."""
 
 import numpy as np
 import pytest
@@ -22,11 +22,11 @@ HEADINGS = np.float32([0.0, 0.7, -2.0, 3.1, 9.4])
 POSITION = np.array([0.6, 0.0, -1.1])
 ROUNDING = 2e-6
 EDGE = 0.02
-"""Metres: where two planes are as near as this, rounding decides which is seen."""
+"""Distance in metres within which rounding decides which of two planes is visible."""
 
 
 def axes(heading, pitch):
-    """A camera's right, up and back, rows of a matrix."""
+    """Right, up and back of a camera, as rows of a matrix."""
     level = np.array([-np.sin(heading), 0.0, -np.cos(heading)])
     up = np.array([0.0, 1.0, 0.0])
     right = np.array([np.cos(heading), 0.0, -np.sin(heading)])
@@ -42,7 +42,7 @@ def normals_in(bank, camera, position, heading, scene=0):
 @pytest.mark.parametrize("outwards", [False, True])
 @pytest.mark.parametrize("pitch_deg", [0.0, -30.0, 55.0, -90.0])
 def test_a_rooms_walls_floor_and_ceiling_face_the_camera(device, pitch_deg, outwards):
-    """Whichever side of the triangles is the front one."""
+    """Independent of the front side of the triangles."""
     camera = CameraConfig(height=15, width=21, hfov_deg=80.0, camera_pitch_deg=pitch_deg)
     found = normals_in(pack(device, outwards=outwards), camera, [POSITION] * len(HEADINGS), HEADINGS)
     np.testing.assert_allclose(np.linalg.norm(found, axis=-1), 1.0, atol=ROUNDING)
@@ -59,7 +59,7 @@ def test_a_rooms_walls_floor_and_ceiling_face_the_camera(device, pitch_deg, outw
 @pytest.mark.parametrize("heading", HEADINGS)
 @pytest.mark.parametrize("pitch_deg", [-20.0, -45.0, -80.0])
 def test_the_floor_reads_up_in_the_cameras_frame(device, pitch_deg, heading):
-    """The lowest row sees the floor: up by the pitch's cosine, and towards the camera by its sine."""
+    """The lowest row sees the floor: cosine of the pitch upwards, and its sine towards the camera."""
     camera = CameraConfig(height=9, width=9, camera_pitch_deg=pitch_deg)
     lowest = normals_in(pack(device), camera, [[0.0, 0.0, 0.0]], [heading])[0, -1, 3:6]
     pitch = np.radians(pitch_deg)
@@ -72,20 +72,20 @@ def test_a_wall_straight_ahead_looks_back(device):
     np.testing.assert_allclose(found, np.broadcast_to([0.0, 0.0, 1.0], found.shape), atol=ROUNDING)
 
 
-def test_nothing_where_nothing_is_seen(device):
+def test_holes_read_zero(device):
     found = normals_in(pack(device), CameraConfig(height=8, width=8), [[0, 50, 0], [0, 0, 0]], [0.0, 0.0])
     assert (found[0] == 0).all() and (np.abs(found[1]).sum(-1) > 0).all()
 
 
 def house_normals(scene, triangle, heading, pitch):
-    """What triangles of a scene's mesh look like from a camera, whichever side is seen: up to the sign."""
+    """Normals of a scene's triangles in a camera's frame, up to the sign."""
     a, b, c = (scene.mesh.vertices[scene.mesh.faces[triangle][..., k]].astype(np.float64) for k in range(3))
     normal = np.cross(b - a, c - a)
     return normal / np.linalg.norm(normal, axis=-1, keepdims=True) @ axes(heading, pitch).T
 
 
 def test_a_houses_triangles_of_the_second_scene(device):
-    """Against the mesh itself, under the triangles' numbers in a bank of several scenes."""
+    """Compares with the mesh, under triangle indices of a bank of several scenes."""
     scenes = [find_scene("house:3"), find_scene("house:4")]
     bank, camera = SceneBank.pack(scenes, device, appearance=True), CameraConfig(24, 32, camera_pitch_deg=-15.0)
     places, headings = scenes[1].navmesh.sample(8, seed=0), np.linspace(-3, 3, 8).astype(np.float32)
@@ -104,8 +104,8 @@ def test_a_houses_triangles_of_the_second_scene(device):
         np.testing.assert_allclose(np.abs(cosine), 1.0, atol=1e-5)
 
 
-def test_the_side_that_is_seen_faces_the_camera(device):
-    """In a house, whose surfaces are seen from either side."""
+def test_normals_face_the_camera(device):
+    """In a house, whose surfaces are visible from both sides."""
     bank, camera = SceneBank.pack([find_scene("house:3")], device, appearance=True), CameraConfig(24, 24)
     places = bank.scenes[0].navmesh.sample(8, seed=1)
     found = normals_in(bank, camera, places, np.linspace(-3, 3, 8))
@@ -119,14 +119,14 @@ def test_a_bank_without_appearance_is_refused():
         NavEnv(SceneBank.pack([scene]), 2, sensors=("normals",))
     assert NavEnv(SceneBank.pack([scene]), 2, sensors=("depth",), height=8, width=8).bank.appearance is None
     assert NavEnv([scene], 2, "cpu", sensors=("normals",), height=8, width=8).bank.appearance is not None
-    assert NavEnv([scene], 2, "cpu", height=8, width=8).bank.appearance is None  # nobody asked for it
+    assert NavEnv([scene], 2, "cpu", height=8, width=8).bank.appearance is None  # not requested
 
 
-def test_a_slot_looks_like_the_scene_that_is_in_it(device):
+def test_a_slot_renders_as_its_scene(device):
     scenes = [find_scene("house:3"), find_scene("house:4")]
     bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, scenes)), 3, device, appearance=True)
     camera, headings = CameraConfig(16, 16), np.linspace(-3, 3, 6)
-    for slot, scene in ((1, scenes[0]), (2, scenes[1]), (1, scenes[1])):  # the last one takes a place
+    for slot, scene in ((1, scenes[0]), (2, scenes[1]), (1, scenes[1])):  # the last scene is loaded into a slot
         bank.replace(slot, scene)
         places = scene.navmesh.sample(6, seed=2)
         packed = SceneBank.pack([scene], device, appearance=True)
@@ -135,8 +135,8 @@ def test_a_slot_looks_like_the_scene_that_is_in_it(device):
         assert (np.abs(found).sum(-1) > 0).mean() > 0.9
 
 
-def test_what_is_laid_out_once_writes_where_it_is_told(device):
-    """At the first call the launch is laid out; poses and outputs may lie elsewhere at the next."""
+def test_a_bound_kernel_writes_to_the_given_output(device):
+    """The first call binds the kernel; poses and outputs may be other tensors at later calls."""
     bank, camera = SceneBank.pack([find_scene("house:3")], device, appearance=True), CameraConfig(16, 16)
     headings = np.linspace(-3, 3, 4)
     places = bank.scenes[0].navmesh.sample(8, seed=3)

@@ -1,4 +1,4 @@
-"""`batchnav.render`: pictures by position and heading, and habitat-sim's of the same scenes."""
+"""`batchnav.render`: images by position and heading, compared with habitat-sim."""
 
 from functools import partial
 
@@ -34,7 +34,7 @@ def colored_room():
 
 
 @pytest.mark.parametrize("renderer", ["raycast", "opengl"])
-def test_pictures_of_a_room(renderer, request):
+def test_images_of_a_room(renderer, request):
     if renderer == "opengl":
         request.getfixturevalue("opengl")
     scene = colored_room()
@@ -56,7 +56,7 @@ def test_one_camera_and_one_heading_for_all():
     np.testing.assert_array_equal(alone[0], both[0])
 
 
-def test_arrays_tensors_and_lists_are_poses_alike():
+def test_poses_are_arrays_tensors_or_lists():
     scene = colored_room()
     expected = batchnav.render(scene, POSITION, HEADING, ["rgb"], 8, 8)["rgb"]
     for kind in (np.float32, np.ndarray.tolist, torch.tensor, lambda value: torch.tensor(value, requires_grad=True)):
@@ -64,14 +64,14 @@ def test_arrays_tensors_and_lists_are_poses_alike():
         np.testing.assert_array_equal(found, expected)
 
 
-def test_what_is_shown_unless_asked_for_and_no_cameras():
+def test_default_sensors_and_no_cameras():
     seen = batchnav.render(colored_room(), np.zeros((0, 3)), 0.0)
     assert {name: (picture.dtype.name, picture.shape) for name, picture in seen.items()} == {
         "rgb": ("uint8", (0, 64, 64, 3)), "depth": ("float32", (0, 64, 64)), "semantic": ("int32", (0, 64, 64)),
     }  # fmt: skip
 
 
-def test_culling_and_what_is_not_asked_for():
+def test_culling_and_appearance():
     scene = colored_room()
     outside = np.array([[0.0, 1.0, 30.0]])
     for culling, metres in ((True, 34.0), (False, 26.0)):  # the near wall is seen from behind
@@ -121,9 +121,9 @@ line between two. There rounding chooses: in one view of the gallery, habitat-si
 triangle of a square and the one above the same line in the other, both times 4e-5 of a texel above it.
 """
 ON_A_LINE = 1e-4
-"""Texels, by float64. Of 256, a unit in the last place of a float32 just below 1 is 1.5e-5."""
+"""Tolerance in texels, by float64: with 256 texels, the last place of a float32 just below 1 is 1.5e-5."""
 MEAN = 1.5
-"""Of all channels that are compared, in bytes."""
+"""Smallest share of equal channels, in bytes."""
 MODELS = (
     "gallery_a", "aws_small_house_textured", "FlightHelmet", "TextureTransformTest", "chair", "ClearCoatTest",
     "AlphaBlendModeTest",
@@ -131,13 +131,13 @@ MODELS = (
 
 
 def bare_scene(mesh):
-    """A scene that nobody walks in."""
+    """A scene without a navmesh."""
     floor = TriangleMesh(np.float32([[-2, 0, -2], [2, 0, -2], [2, 0, 2], [-2, 0, 2]]), np.int32([[0, 2, 1], [0, 3, 2]]))
     return Scene("bare", mesh, NavMesh.bake(floor), build_bvh(mesh))
 
 
 def edges(triangle):
-    """bool [N, H, W]: pixels one of whose neighbours sees another triangle."""
+    """bool [N, H, W]: True where a neighbouring pixel sees another triangle."""
     found = np.zeros(triangle.shape, bool)
     for axis in (1, 2):
         change = np.diff(triangle, axis=axis) != 0
@@ -147,7 +147,7 @@ def edges(triangle):
 
 
 def kinds_of(surface):
-    """For each kind of `WITHIN` bool [F]; none for what habitat-sim lights, since it has no material."""
+    """bool [F] for each kind of `WITHIN`; none for surfaces without material, which habitat-sim lights."""
     textures = [surface.textures[m.texture].minify if m.texture >= 0 else "" for m in surface.materials]
     known = np.array([material != Material() for material in surface.materials])
     mipped = np.array(["_mipmap_" in minify for minify in textures])
@@ -170,7 +170,7 @@ def pictures(bank, oracle, size, renderer):
 
 
 def on_lines(mesh, triangle, position, heading):
-    """bool [H, W] of a view's triangles [H, W]: pixels whose centre is ON_A_LINE between two texels."""
+    """bool [H, W] for triangles [H, W] of a view: True where the pixel's centre is ON_A_LINE between two texels."""
     seen = triangle >= 0
     a, b, c = mesh.vertices[mesh.faces[triangle[seen]]].astype(np.float64).swapaxes(0, 1)
     rays, normal = pixel_directions(heading, *triangle.shape, 90.0)[seen], np.cross(b - a, c - a)
@@ -188,8 +188,8 @@ def on_lines(mesh, triangle, position, heading):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_habitat_sim_shows_the_same_colours(shared, model):
-    """Edges of triangles apart, where the two choose other sides."""
+def test_colours_equal_habitat_sim(shared, model):
+    """Without edges of triangles, where the two renderers may see different sides."""
     folder = shared / "oracle" / "rgb"
     mesh = load_mesh(folder / f"{model}.glb")
     bank, kinds = SceneBank.pack([bare_scene(mesh)], "cpu", COLOR_FIELDS), kinds_of(mesh.surface)

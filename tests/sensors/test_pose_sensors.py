@@ -1,4 +1,4 @@
-"""GPS, compass and heading: closed forms, and with the static goal what GPS and compass make of it."""
+"""GPS, compass and heading: closed forms, and consistency with the static goal."""
 
 import math
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from batchnav.sim.bodies import Bodies
 ROUNDING = 1e-5
 STARTS = [(0.0, (1.0, 2.0)), (math.pi / 2, (0.0, 0.0)), (-2.5, (-3.0, 1.0)), (3.0, (0.5, -9.0))]
 MOVES = [((0.0, -2.0), 0.4), ((-1.0, 0.0), -3.0), ((0.3, 0.7), 3.0), ((0.0, 0.0), 6.5)]
-"""Steps in x and z, and turns to the left."""
+"""Moves in x and z in metres, and turns to the left in radians."""
 
 
 def told(device):
@@ -59,7 +59,7 @@ def test_closed_forms(device):
     np.testing.assert_allclose(found["heading"][:, 0], now, atol=ROUNDING)
 
 
-def test_with_the_static_goal_they_say_where_the_goal_lies(device):
+def test_static_goal_with_gps_and_compass_gives_the_relative_goal(device):
     bank = SceneBank.pack([find_scene("house:3")], device)
     names = ("gps", "compass", "heading")
     follows, stays = (
@@ -85,7 +85,7 @@ def test_with_the_static_goal_they_say_where_the_goal_lies(device):
         torch.testing.assert_close(torch.cos(facing), torch.ones_like(facing), atol=1e-4, rtol=0.0)
 
 
-def test_they_compile_for_the_gpu_and_write_where_they_are_told(compile_ptx):
+def test_kernels_compile_for_cuda_and_write_to_the_output(compile_ptx):
     poses = nb.NamedTuple((nb.float32[:, ::1], nb.float32[::1]) * 2, BodyPoses)
     assert ".f64" not in compile_ptx(_read_pose_cuda, nb.int32, poses, nb.float32[:, ::1])
     bodies, (sensor,) = Bodies.empty(3, torch.device("cpu")), [POSE_SENSORS["heading"]()]
@@ -96,6 +96,6 @@ def test_they_compile_for_the_gpu_and_write_where_they_are_told(compile_ptx):
         assert (out == turned).all()
 
 
-def test_unknown_names_are_refused_by_all_that_there_are():
+def test_unknown_names_are_refused_with_all_names():
     with pytest.raises(ConfigError, match=r"found 'compas', expected some of depth.*compass, gps, heading"):
         specs_of(NavConfig(sensors=("gps", "compas")))

@@ -1,4 +1,4 @@
-"""Colour: against textures read in float64, one colour a triangle, vertex colours, slots, both renderers."""
+"""Colour: textures against float64, uniform and vertex colours, slots, both renderers."""
 
 import numba
 import numpy as np
@@ -27,20 +27,20 @@ from batchnav.types import Material, Surface, Texture
 
 RANDOM = np.random.default_rng(5)
 CLOSE = 2
-"""Bytes: weights of texels have 8 bits, and each mip level is rounded."""
+"""Tolerance in bytes: weights of texels have 8 bits, and each mip level is rounded."""
 POSITIONS = [[0.6, 0.0, -1.1], [-2.2, 0.0, 2.9], [2.4, 0.0, 0.1], [0.1, 0.0, 3.7]]
 HEADINGS = np.float32([0.3, 2.0, -2.0, 4.4])
 
 
 def smooth(height, width):
-    """A picture whose neighbouring texels differ by little, so that a small step sideways does, too."""
+    """An image whose neighbouring texels differ little, so that a small offset has a small effect."""
     rows, columns = np.indices((height, width))
     waves = [np.sin(2 * np.pi * (k * columns / width + rows / height)) for k in (1, 2, 3, 1)]
     return np.uint8(127.5 + 110 * np.stack(waves, -1))
 
 
 def surface(**sampler):
-    """Of the room's twelve triangles: UVs that are linear over each, of every size, with one texture."""
+    """UVs of the room's twelve triangles: linear on each, of every size, with one texture."""
     uv = RANDOM.uniform(-1.5, 2.5, (12, 3, 2)).astype(np.float32)
     uv[::3] *= 6.0
     uv[1::3] *= 0.1
@@ -53,7 +53,7 @@ def painted(look):
 
 
 def views(bank, camera, scene=0, settings=None, names=("rgb",), renderer="raycast"):
-    """The observations, and the triangles and depths that they come from."""
+    """Observations with the triangles and depths that they follow from."""
     bodies = bodies_at(POSITIONS, HEADINGS, bank.device, scene)
     frame, sensors = make_frame(bank, bodies, camera, names, settings, renderer)
     seen = observe(frame, sensors)
@@ -79,7 +79,7 @@ def uv_at(scene, triangle, eye, rays):
 
 
 def wrap(index, size, mode):
-    """Texels of any number as those that there are: OpenGL 4.6, table 8.20."""
+    """Texel indices wrapped into the texture: OpenGL 4.6, table 8.20."""
     if mode == "repeat":
         return index % size
     if mode == "mirror":
@@ -105,7 +105,7 @@ def read_level(picture, uv, linear, modes):
 
 
 def expected_colors(scene, camera, triangle, position, heading):
-    """f64 [H, W, 3] of one view, and how many texels a pixel covers, as log2."""
+    """Expected colours f64 [H, W, 3] of one view, and log2 of the texels per pixel."""
     size = camera.height, camera.width, camera.hfov_deg
     eye, step = np.add(position, (0, camera.camera_height, 0)), 1e-4
     rays = pixel_directions(heading, *size)
@@ -132,7 +132,7 @@ def expected_colors(scene, camera, triangle, position, heading):
 @pytest.mark.parametrize("minify", ["nearest", "linear", "linear_mipmap_nearest", "nearest_mipmap_linear",
                                     "linear_mipmap_linear"])  # fmt: skip
 @pytest.mark.parametrize("wrap", [("repeat", "repeat"), ("mirror", "clamp"), ("clamp", "mirror")])
-def test_textures_are_read_as_opengl_says(device, wrap, minify, magnify):
+def test_textures_are_filtered_as_in_opengl(device, wrap, minify, magnify):
     scene, camera = painted(surface(wrap=wrap, minify=minify, magnify=magnify)), CameraConfig(40, 56, hfov_deg=75.0)
     found, _, triangle = views(SceneBank.pack([scene], device, COLOR_FIELDS), camera)
     assert (triangle >= 0).all()
@@ -148,7 +148,7 @@ def test_textures_are_read_as_opengl_says(device, wrap, minify, magnify):
 
 @pytest.mark.parametrize("wrap", ["repeat", "mirror", "clamp"])
 def test_the_widest_texture(device, wrap):
-    """Each of 16,384 texels is found at its middle, the last ones, too."""
+    """Each of 16,384 texels is read at its centre, including the last."""
     number = np.arange(16384)
     pixels = np.stack([number & 255, number >> 8, 0 * number, 0 * number + 255], -1).astype(np.uint8)[None]
     texels = np.array([0, 1, 2, 255, 256, 4095, 8191, 8192, 12345, 16381, 16382, 16383])
@@ -159,7 +159,7 @@ def test_the_widest_texture(device, wrap):
     np.testing.assert_array_equal(found, pixels[0, texels[triangle], :3])
 
 
-def test_the_nearer_level_alone(device):
+def test_nearest_mip_level(device):
     scene, camera = painted(surface()), CameraConfig(40, 40)
     only = painted(scene.mesh.surface._replace(textures=(surface(minify="linear_mipmap_nearest").textures[0],)))
     cheap = views(SceneBank.pack([scene], device, COLOR_FIELDS), camera, settings={"rgb": RGBConfig(trilinear=False)})
@@ -168,7 +168,7 @@ def test_the_nearer_level_alone(device):
 
 
 def test_a_factor_alone_and_with_a_texture(device):
-    """Each channel by itself; 0.5 is 128, as OpenGL rounds it."""
+    """Per channel; 0.5 becomes 128, as OpenGL rounds."""
     plain = Surface(np.arange(12, dtype=np.int32) % 2, (Material((0.5, 0.0, 1.0, 0.1)), Material((0.2, 0.7, 0.3, 1.0))))
     found, _, triangle = views(SceneBank.pack([painted(plain)], device, COLOR_FIELDS), CameraConfig(16, 16))
     np.testing.assert_array_equal(found, np.array([[128, 0, 255], [51, 179, 77]])[triangle % 2])
@@ -178,7 +178,7 @@ def test_a_factor_alone_and_with_a_texture(device):
     assert (found == [100, 50, 200]).all()
 
 
-def test_corners_colours_are_linear_between_and_multiply(device):
+def test_vertex_colours_are_interpolated_and_multiply(device):
     color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8)
     scene = painted(Surface(np.zeros(12, np.int32), (Material((1.0, 0.5, 1.0, 1.0)),), color=color))
     camera = CameraConfig(24, 32)
@@ -198,7 +198,7 @@ def test_corners_colours_are_linear_between_and_multiply(device):
 
 @numba.njit(error_model="numpy", fastmath={"contract"})
 def each_alone(depth, triangle, position, heading, paint, tan_half_hfov, rgb_out):
-    """What each thread of the CUDA kernel does, one after the other."""
+    """The work of each thread of the CUDA kernel, in sequence."""
     (n, height, width), up = triangle.shape, np.float32(0.0)
     spacing = pixel_spacing(np.int32(width), tan_half_hfov)
     for i in range(n):
@@ -214,8 +214,8 @@ def each_alone(depth, triangle, position, heading, paint, tan_half_hfov, rgb_out
 
 
 @pytest.mark.parametrize("tinted", [False, True])
-def test_pixels_alone_are_as_pixels_together(tinted):
-    """Textured triangles beside those of one colour, in rows of two groups of pixels and one pixel more."""
+def test_single_pixels_equal_lanes_of_pixels(tinted):
+    """Textured and uniform triangles in rows of two groups of pixels and one pixel more."""
     color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8) if tinted else None
     look = surface()._replace(
         materials=(Material((0.9, 0.5, 0.3, 1.0), 0), Material((0.2, 0.7, 0.3, 1.0))), color=color
@@ -230,7 +230,7 @@ def test_pixels_alone_are_as_pixels_together(tinted):
     assert np.abs(found.astype(int) - expected).max() <= 1  # products and sums are rounded in another order
 
 
-def test_nothing_is_black_and_no_colours_are_white(device, caplog):
+def test_holes_are_black_and_surfaces_without_colour_white(device, caplog):
     bank = SceneBank.pack([room_scene()], device, COLOR_FIELDS)
     assert "rendered white: room" in caplog.text
     found, _, _ = views(bank, CameraConfig(8, 8))
@@ -239,7 +239,7 @@ def test_nothing_is_black_and_no_colours_are_white(device, caplog):
     assert (observe(*make_frame(bank, bodies, CameraConfig(8, 8), ["rgb"]))["rgb"] == 0).all()
 
 
-def test_a_slot_looks_like_the_scene_that_is_in_it(device):
+def test_a_slot_renders_as_its_scene(device):
     color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8)
     scenes = [painted(surface()), painted(surface(minify="linear")._replace(color=color)), room_scene()]
     bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, scenes)), 3, device, COLOR_FIELDS)
@@ -259,7 +259,7 @@ def test_scenes_share_a_bank(device):
 
 
 @pytest.mark.usefixtures("opengl")
-def test_both_renderers_show_the_same_colours():
+def test_renderers_give_equal_colours():
     scene, camera = painted(surface()), CameraConfig(64, 64)
     bank = SceneBank.pack([scene], "cpu", COLOR_FIELDS)
     cast, _, first = views(bank, camera)
@@ -270,8 +270,8 @@ def test_both_renderers_show_the_same_colours():
 
 
 @pytest.mark.parametrize("broken", [1e30, -1e30, 3e5, 0.0])
-def test_the_wildest_gradients_do_no_harm(device, broken):
-    """Texels are looked up within their texture whatever a patch says: the picture's own colours appear."""
+def test_extreme_gradients_stay_in_range(device, broken):
+    """Texels are read within their texture for any patch: all colours are from the image."""
     grey = surface()._replace(textures=(Texture(np.full((5, 3, 4), 77, np.uint8)),))
     bank = SceneBank.pack([painted(grey)], device, COLOR_FIELDS)
     bank.appearance.patches[:, 3:12].fill_(broken)
@@ -280,8 +280,8 @@ def test_the_wildest_gradients_do_no_harm(device, broken):
 
 
 @pytest.mark.parametrize("renderer", ["raycast", "opengl"])
-def test_four_samples_are_a_picture_of_twice_the_size(renderer, device, request):
-    """The mean of each two by two pixels, rounded; other sensors of the camera keep their size."""
+def test_four_samples_average_an_image_of_twice_the_size(renderer, device, request):
+    """Rounded means of 2 x 2 pixels; other sensors of the camera keep their size."""
     if renderer == "opengl":
         request.getfixturevalue("opengl")
     color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8)
@@ -298,8 +298,8 @@ def test_four_samples_are_a_picture_of_twice_the_size(renderer, device, request)
 
 
 @pytest.mark.parametrize("samples", [1, 4])
-def test_what_was_drawn_in_another_size_is_refused(samples):
-    """Kernels check nothing, so the sensor does."""
+def test_images_of_another_size_are_refused(samples):
+    """The sensor checks sizes, since kernels check nothing."""
     bank, camera = SceneBank.pack([painted(surface())], appearance=COLOR_FIELDS), CameraConfig(8, 8)
     sensor, out = RGBSensor(camera, RGBConfig(samples=samples)), torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
     sight = Cameras.level(torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2))

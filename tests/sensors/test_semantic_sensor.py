@@ -1,4 +1,4 @@
-"""Ids that pixels see: exact against the triangles of the brute-force renderer, one list of names for a bank."""
+"""Semantic and instance ids: equal to the triangles of the brute-force renderer; one list of names per bank."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ HEADINGS = np.float32([0.0, 0.7, -2.0, 3.1])
 
 
 def named_room(names=("", "wall", "floor", "ceiling"), first_id=10):
-    """The room, its faces named by the way they face."""
+    """The room, with categories by the direction of its faces."""
     scene = room_scene()
     a, b, c = (scene.mesh.vertices[scene.mesh.faces[:, k]].astype(float) for k in range(3))
     up = np.cross(b - a, c - a)[:, 1]
@@ -52,8 +52,8 @@ def test_a_room_reads_wall_floor_and_ceiling(device):
     assert (above == CEILING).all() and (ahead == WALL).all() and (below == FLOOR).all()
 
 
-def test_ids_are_those_of_the_reference_renderers_triangles(device):
-    """Exact where both see the same triangle: where rounding decides between two, either's ids are right."""
+def test_ids_follow_the_reference_renderers_triangles(device):
+    """Exact where both renderers see the same triangle; at ties the id of either is accepted."""
     scene = make_scene("house:2", make_house(2, surface=True))
     bank, camera = SceneBank.pack([scene], device, appearance=("category", "object_id")), CameraConfig(16, 24)
     places = scene.navmesh.sample(2, seed=0)
@@ -70,7 +70,7 @@ def test_ids_are_those_of_the_reference_renderers_triangles(device):
     assert agree >= 0.998 * compared
 
 
-def test_ids_are_what_the_renderers_own_triangles_say(device):
+def test_ids_follow_the_renderers_own_triangles(device):
     scenes = [named_room(), make_scene("house:2", make_house(2, surface=True))]
     bank, camera = SceneBank.pack(scenes, device, appearance=("category", "object_id")), CameraConfig(24, 32)
     bodies = bodies_at(scenes[1].navmesh.sample(4, seed=1), HEADINGS, device, scene=1)
@@ -85,7 +85,7 @@ def test_ids_are_what_the_renderers_own_triangles_say(device):
     np.testing.assert_array_equal(names, expected)
 
 
-def test_nothing_where_nothing_is_seen_or_known(device):
+def test_holes_and_unknown_ids_read_zero(device):
     bank = SceneBank.pack([named_room()], device, appearance=True)
     outside = seen(bank, [[0, 50, 0]], [0.0])
     assert (outside["semantic"] == 0).all() and (outside["instance"] == 0).all()
@@ -96,7 +96,7 @@ def test_nothing_where_nothing_is_seen_or_known(device):
 
 
 def test_scenes_of_a_bank_share_one_list_of_names(device):
-    """By name, whatever number each scene has for it, and whatever it calls its row 0."""
+    """By name, independent of each scene's numbering and of its name of row 0."""
     first = named_room()
     second = named_room(("unknown", "ceiling", "sofa", "wall", "floor"))
     bank = SceneBank.pack([first, second], device, appearance=("category",))
@@ -128,7 +128,7 @@ def test_spec():
 
 @pytest.mark.parametrize("kind", [SemanticSensor, InstanceSensor, NormalSensor])
 def test_triangles_that_are_missing_or_of_another_size_are_refused(kind):
-    """Kernels check nothing, so the sensors do."""
+    """The sensors check sizes, since kernels check nothing."""
     bank, sensor = SceneBank.pack([named_room()], appearance=True), kind(CameraConfig(8, 12))
     out = torch.zeros(2, *sensor.spec.shape, dtype=sensor.spec.dtype)
     sight = Cameras.level(torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2))
@@ -139,7 +139,7 @@ def test_triangles_that_are_missing_or_of_another_size_are_refused(kind):
         sensor.write(GivenImages(depth, None, sight, bank.appearance), out)
 
 
-def test_an_environment_gives_ids():
+def test_ids_in_an_environment():
     env = batchnav.NavEnv([named_room()], 2, "cpu", sensors=("depth", "semantic", "instance"), height=8, width=8)
     observation, _ = env.reset(seed=0)
     assert env.bank.appearance_fields == {"category", "object_id"}
@@ -148,7 +148,7 @@ def test_an_environment_gives_ids():
     assert env.single_observation_space["instance"].contains(observation["instance"][0].numpy())
 
 
-def test_a_policy_that_reads_floats_says_so():
+def test_a_policy_of_float_images_refuses_ids():
     from batchnav.policy.actor_critic import ActorCritic
     from batchnav.policy.config import PolicyConfig
 
@@ -157,7 +157,7 @@ def test_a_policy_that_reads_floats_says_so():
         ActorCritic(env.single_observation_space, env.single_action_space, PolicyConfig())
 
 
-def test_pictures_of_ids():
+def test_images_of_ids():
     found = batchnav.render(named_room(), [0, 1.25, 0], 0.0, sensors=("semantic", "instance"), height=8, width=12)
     assert found["semantic"].shape == (1, 8, 12) and found["semantic"].dtype == np.int32
     assert (found["instance"] >= 10).all()

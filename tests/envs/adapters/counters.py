@@ -1,4 +1,4 @@
-"""A small environment whose ends are known beforehand, for the adapters' tests."""
+"""A small environment with known episode ends, for tests of adapters."""
 
 import gymnasium
 import numpy as np
@@ -10,7 +10,7 @@ from batchnav.envs.wrapper import Wrapper
 
 
 class Counter(gymnasium.Env):
-    """Counts its steps in a dict of observations; an episode of `length` steps ends by failure if that is odd."""
+    """Counts its steps in a dict of observations. An episode of odd `length` terminates; others are truncated."""
 
     observation_space = spaces.Dict({
         "image": spaces.Box(0, 255, (3, 2, 2), np.uint8),
@@ -40,7 +40,7 @@ def counters(*lengths):
 
 
 class WithoutFinal(Wrapper):
-    """Gives no final observations, as `NavEnv` does unless it is asked."""
+    """Returns no final observations, as `NavEnv` by default."""
 
     def step(self, actions):
         *rest, info = self.env.step(actions)
@@ -48,6 +48,6 @@ class WithoutFinal(Wrapper):
 
 
 def ours(*lengths, final=True):
-    """Counters as an environment of ours."""
+    """Counters as a `VecEnv`."""
     env = FromGymnasium(counters(*lengths))
     return env if final else WithoutFinal(env)

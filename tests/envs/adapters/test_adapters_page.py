@@ -1,4 +1,4 @@
-"""docs/adapters.md: each example, as it stands, learns CartPole; so does the program in one file."""
+"""docs/adapters.md: each example learns CartPole as written; so does the single-file program."""
 
 import re
 from pathlib import Path
@@ -11,12 +11,13 @@ from train import ppo_single_file
 
 PAGE = Path(__file__).parents[3] / "docs" / "adapters.md"
 LEARNED = 150.0
-"""Mean return of the likeliest actions; random ones reach 22. The examples come to between 290 and 500."""
+"""Mean return of the most probable actions. Random actions reach 22, the examples 290 to 500."""
 
 
 @pytest.fixture(autouse=True)
 def same_run_each_time():
-    """In one thread, as small networks like it: set after numba's threads began, which set OpenMP's number anew."""
+    """Runs in one thread, which is fastest for small networks; set after numba's threads started and set OpenMP's
+    number."""
     CartPoleEnv(2)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Gymnasium's vector environments as ours: the same steps, honest ends of episodes, and what is refused."""
+"""Gymnasium's vector environments as `VecEnv`: equal steps, ends of episodes, and refused arguments."""
 
 import dataclasses
 import math
@@ -27,7 +27,7 @@ def carts(num_envs=4, mode=SAME_STEP, **options):
 
 
 class Batched(gymnasium.vector.VectorEnv):
-    """A vector environment that gives its final observations as one array, or none; every episode has two steps."""
+    """A vector environment with episodes of two steps that returns final observations as one array, or none."""
 
     metadata = {"autoreset_mode": SAME_STEP}  # noqa: RUF012
 
@@ -50,7 +50,7 @@ class Batched(gymnasium.vector.VectorEnv):
 
 
 def test_steps_equal_the_environments():
-    """Beside a twin: observations, rewards, flags, final observations; returns and lengths counted here."""
+    """Compares with a second environment: observations, rewards, flags, final observations, returns and lengths."""
     env, twin = FromGymnasium(carts()), carts()
     seen, expected = env.reset(seed=3)[0], twin.reset(seed=3)[0]
     assert seen.dtype == torch.float32 and np.array_equal(seen.numpy(), expected)
@@ -75,7 +75,7 @@ def test_steps_equal_the_environments():
 
 
 def test_dict_observations():
-    """Bytes stay bytes, float64 becomes float32; an end by failure and one out of time."""
+    """Bytes stay bytes and float64 becomes float32; one episode terminates, one is truncated."""
     env = FromGymnasium(counters(2, 3))
     assert env.storage == {"image": torch.uint8, "count": torch.float32}
     observation, _ = env.reset()
@@ -120,7 +120,7 @@ def test_other_autoreset_modes_are_refused(mode):
         FromGymnasium(carts(mode=mode))
 
 
-def test_an_environment_that_does_not_say_its_mode_is_refused():
+def test_an_environment_without_a_mode_is_refused():
     env = carts()
     del env.metadata["autoreset_mode"]
     with pytest.raises(ArgumentError, match="found autoreset mode None"):
@@ -146,7 +146,7 @@ def test_other_spaces_are_refused(observations, actions, named):
 
 
 @pytest.mark.parametrize("env", [None, gymnasium.make("CartPole-v1")])
-def test_what_is_no_vector_environment_is_refused(env):
+def test_other_types_are_refused(env):
     with pytest.raises(ArgumentError, match=r"expected a gymnasium\.vector\.VectorEnv"):
         FromGymnasium(env)
 
@@ -176,7 +176,7 @@ def test_an_observation_of_another_shape_is_refused():
         env.reset()
 
 
-def test_every_member_is_there_until_it_is_closed():
+def test_all_members_work_until_close():
     members = VecEnv.__annotations__.keys() | {name for name in vars(VecEnv) if not name.startswith("_")}
     inner = carts()
     env = FromGymnasium(inner)
@@ -197,7 +197,7 @@ def test_every_member_is_there_until_it_is_closed():
 
 
 def test_the_learner_learns_from_it():
-    """Two updates of CartPole; the returns that it reports are those of the episodes that ended."""
+    """Two updates of CartPole; reported returns are those of the ended episodes."""
     env = FromGymnasium(carts(8))
     torch.manual_seed(0)
     policy = ActorCritic(

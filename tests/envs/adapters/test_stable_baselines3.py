@@ -1,4 +1,4 @@
-"""Stable-Baselines3's environments as ours and ours as theirs: the same steps, and honest ends."""
+"""Adapters to and from Stable-Baselines3: equal steps, and ends of episodes."""
 
 import types
 import warnings
@@ -26,8 +26,8 @@ def adapters():
     return stable_baselines3
 
 
-def test_theirs_as_ours(adapters):
-    """The third step ends every episode: out of time, or, for a cart put off the track, by failure."""
+def test_from_stable_baselines3(adapters):
+    """The third step ends every episode: by truncation or, for a cart off the track, by termination."""
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     make = [lambda: gymnasium.make("CartPole-v1", max_episode_steps=3)] * 2
@@ -51,8 +51,8 @@ def test_theirs_as_ours(adapters):
     env.close()
 
 
-def test_ours_as_theirs(adapters):
-    """Beside a twin: the same steps, copied; what is said of ended episodes."""
+def test_to_stable_baselines3(adapters):
+    """Compares with a second environment: equal steps, copied, and infos of ended episodes."""
     env, twin = adapters.SB3VecEnv(CartPoleEnv(8, seed=1)), CartPoleEnv(8)
     env.seed(3)
     seen, expected = env.reset(), twin.reset(seed=3)[0]
@@ -76,8 +76,8 @@ def test_ours_as_theirs(adapters):
         assert np.array_equal(mine, theirs), "an observation was written to"
 
 
-def test_dicts_and_ends_by_time(adapters):
-    """An episode of two steps runs out of time, one of three fails."""
+def test_dicts_and_truncation(adapters):
+    """An episode of two steps is truncated, one of three steps terminates."""
     env = adapters.SB3VecEnv(ours(2, 3))
     env.reset()
     told = [env.step(np.array([1, 2]))[3] for _ in range(3)]
@@ -90,8 +90,8 @@ def test_dicts_and_ends_by_time(adapters):
     assert ended.tolist() == [True, False] and "TimeLimit.truncated" not in infos[0]
 
 
-def test_evaluation_and_pictures(adapters, tmp_path):
-    """Figures need no `Monitor`, and no warning that there is none; what `render` shows makes one picture."""
+def test_evaluation_and_images(adapters, tmp_path):
+    """Metrics need no `Monitor`, and give no warning; `render` gives one image."""
     from stable_baselines3.common.evaluation import evaluate_policy
 
     floor = batchnav.load_scene(write_floor(tmp_path / "floor.ply"))

@@ -1,4 +1,4 @@
-"""Ours in skrl, rsl_rl and TorchRL: what each is given at ends, and that it may keep it."""
+"""Adapters to skrl, rsl_rl and TorchRL: ends of episodes, and copies of all results."""
 
 import importlib
 
@@ -37,7 +37,7 @@ def torchrl():
 
 
 def test_skrl(skrl):
-    """Flat observations (count, then image), [N, 1] for the rest; figures of ended episodes."""
+    """Flat observations (count, then image), [N, 1] for the rest; metrics of ended episodes."""
     env = skrl.SkrlEnv(ours(2, 3))
     first, _ = env.reset()
     assert first.shape == (2, 13) and not first.any() and env.num_envs == 2 and env.state() is None
@@ -52,8 +52,8 @@ def test_skrl(skrl):
     env.close()
 
 
-def test_what_gymnasium_makes(skrl):
-    """Its names for what an episode leaves will do; another autoreset will not."""
+def test_environments_of_make_vec(skrl):
+    """Accepts info with Gymnasium's names; refuses other autoreset modes."""
     env = skrl.SkrlEnv(gymnasium.make_vec("batchnav/CartPole-v0", num_envs=8, seed=0))
     env.reset()
     told = [env.step(torch.ones(8, 1, dtype=torch.int64))[4] for _ in range(12)]
@@ -83,7 +83,7 @@ def test_rsl_rl(rsl_rl):
 
 
 def test_one_hot_actions_are_categorical(rsl_rl):
-    """Against torch's Categorical."""
+    """Compares with torch's Categorical."""
     torch.manual_seed(0)
     logits, other = torch.randn(2, 4, 3)
     made = rsl_rl.OneHotActions(3)
@@ -100,7 +100,7 @@ def test_one_hot_actions_are_categorical(rsl_rl):
 
 
 def test_torchrl_rollouts(torchrl):
-    """ "next" ends an episode, the following root begins one; flags as they are; TorchRL's own check of the specs."""
+    """ "next" ends an episode and the following root begins one; flags; TorchRL's own check of specs."""
     from torchrl.envs.utils import check_env_specs
 
     env = torchrl.TorchRLEnv(ours(2, 3))
@@ -117,7 +117,7 @@ def test_torchrl_rollouts(torchrl):
 
 
 def test_torchrl_without_final_observations(torchrl):
-    """The next episode's first is in the last one's place, and nobody is to bootstrap from it."""
+    """The first observation of the next episode takes the place of the last one, without bootstrapping."""
     env = torchrl.TorchRLEnv(ours(2, 3, final=False))
     rollout = env.rollout(3, break_when_any_done=False)
     assert rollout["next", "count"][..., 0].tolist() == [[1, 0, 1], [1, 2, 0]]
@@ -126,8 +126,8 @@ def test_torchrl_without_final_observations(torchrl):
         env.reset(rollout[:, -1].empty().set("_reset", torch.tensor([[True], [False]])))
 
 
-def test_torchrl_begins_all_anew_with_a_full_mask(torchrl):
-    """In the midst of episodes, too; what just ended has begun anew already, and is handed out."""
+def test_torchrl_resets_all_with_a_full_mask(torchrl):
+    """Also within episodes; returned observations of a new episode stay valid."""
     env = torchrl.TorchRLEnv(ours(2, 4))
     every, step = torch.ones(2, 1, dtype=torch.bool), {"action": torch.ones(2, dtype=torch.int64)}
     first = env.reset()
@@ -159,7 +159,7 @@ every_adapter = pytest.mark.parametrize(
 
 @every_adapter
 def test_arrays_are_refused(library, name, options):
-    """All convert tensors themselves, or keep them."""
+    """The libraries convert or keep tensors themselves."""
     pytest.importorskip(library)
     adapter = getattr(importlib.import_module(f"batchnav.envs.adapters.{library}"), name)
     env = gymnasium.make_vec("batchnav/CartPole-v0", num_envs=2, output="numpy")
@@ -168,8 +168,8 @@ def test_arrays_are_refused(library, name, options):
 
 
 @every_adapter
-def test_actions_that_are_a_box_are_refused(library, name, options):
-    """They would be read as numbers of actions."""
+def test_continuous_actions_are_refused(library, name, options):
+    """Continuous actions would be read as indices."""
     pytest.importorskip(library)
     adapter = getattr(importlib.import_module(f"batchnav.envs.adapters.{library}"), name)
     env = ours(2, 3)
