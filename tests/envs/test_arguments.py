@@ -60,7 +60,7 @@ def test_environments_are_neither_copied_nor_pickled(bank):
 
 def test_a_bank_keeps_its_device(bank, monkeypatch):
     assert make(bank, device="cpu").device == make(bank, device="auto").device == bank.device
-    monkeypatch.setattr("batchnav.envs.nav.resolve_device", torch.device)
+    monkeypatch.setattr("batchnav.envs.arguments.resolve_device", torch.device)
     with pytest.raises(ArgumentError, match="device: found 'cuda:0' with a bank on cpu"):
         make(bank, device="cuda:0")
 
