@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numba import types as nb
-from rigs import mapped_obstacles
+from rooms import mapped_obstacles
 from walks import SENSORS, check_lengths, reached_by, towards, walk
 
 import batchnav

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from numba import types as nb
-from rigs import bodies_at, make_frame, observe, pack, planes_seen
+from rooms import bodies_at, make_frame, observe, pack, planes_seen
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv

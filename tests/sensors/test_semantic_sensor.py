@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from numba import types as nb
-from rigs import bodies_at, make_frame, observe, room_scene
+from rooms import bodies_at, make_frame, observe, room_scene
 
 import batchnav
 from batchnav.errors import ArgumentError, ConfigError
