@@ -56,7 +56,7 @@ def bank_of(
     if not isinstance(scenes, SceneBank):
         return SceneBank.pack(scenes, resolve_device(device), appearance, swatches)
     if swatches is not None:
-        raise ArgumentError("swatches: found some with a bank, expected SceneBank.pack(..., swatches=...)")
+        raise ArgumentError("swatches: found some with a bank, expected SceneBank.pack(..., material_library=...)")
     if str(device) != "auto" and resolve_device(device) != scenes.device:
         raise ArgumentError(f"device: found {str(device)!r} with a bank on {scenes.device}, expected 'auto'")
     if missing := appearance - scenes.appearance_fields:

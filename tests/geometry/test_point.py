@@ -1,4 +1,4 @@
-"""Points as tuples: what is rounded how, whatever code is around."""
+"""Points as tuples: rounding that does not depend on the calling code."""
 
 import numpy as np
 from numba import njit

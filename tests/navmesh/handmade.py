@@ -1,4 +1,4 @@
-"""Small tiles made in code, with answers that can be worked out on paper."""
+"""Small tiles made in code, with results that can be computed by hand."""
 
 import numpy as np
 

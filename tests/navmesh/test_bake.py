@@ -1,4 +1,4 @@
-"""Baking: closed forms on simple shapes, Recast's own tiles of the same meshes, and refusals."""
+"""Baking: closed forms on simple shapes, Recast's tiles of the same meshes, and invalid input."""
 
 import numpy as np
 import pytest
@@ -217,7 +217,7 @@ def floor_mesh():
     return mesh_of(quad(0, 0, 4, 4))
 
 
-def test_refuses_what_has_no_floor():
+def test_meshes_without_a_floor_are_rejected():
     wall = trimesh.Trimesh([[0, 0, 0], [4, 0, 1], [4, 3, 1], [0, 3, 0]], [[0, 1, 2], [0, 2, 3]], process=False)
     with pytest.raises(NavMeshError, match="none of them flatter than 45 degrees"):
         bake_tile(*mesh_of(wall), SETTINGS)
@@ -231,7 +231,7 @@ def test_refuses_what_has_no_floor():
         bake_tile(floor_mesh()[0], np.zeros((0, 3), np.int32), SETTINGS)
 
 
-def test_refuses_bad_meshes():
+def test_invalid_meshes_are_rejected():
     vertices, faces = floor_mesh()
     broken = vertices.copy()
     broken[2, 1] = np.inf
@@ -246,7 +246,7 @@ def test_refuses_bad_meshes():
         bake_tile(vertices[:, :2], faces, SETTINGS)
 
 
-def test_refuses_grids_that_are_too_large_or_too_small():
+def test_grids_that_are_too_large_or_too_small_are_rejected():
     vertices, faces = floor_mesh()
     with pytest.raises(NavMeshError, match=r"80000 x 80000 cells of 0\.05 m"):
         bake_tile(vertices * 1000, faces, SETTINGS)

@@ -1,4 +1,4 @@
-"""Branches against what is reached when a polygon is taken away, and searches with and without them."""
+"""Branches against reachability without a polygon, and searches with and without branches."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def reached(links: Links, start: int, without: int) -> set[int]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_branches_are_what_is_reached_without_the_polygon_left(seed):
+def test_branches_are_what_is_reachable_without_the_polygon(seed):
     rng = np.random.default_rng(seed)
     number = int(rng.integers(2, 30))
     pairs = rng.integers(0, number, (int(rng.integers(1, 2 * number)), 2)).tolist()
@@ -64,7 +64,7 @@ def rooms() -> NavMesh:
 
 
 @pytest.mark.parametrize("between", ["anywhere", "middles", "hills"])
-def test_searches_that_leave_branches_out_find_the_same_ways(between):
+def test_searches_that_skip_branches_find_the_same_paths(between):
     navmesh = NavMesh(hills(9, seed=3)) if between == "hills" else rooms()
     whole = everywhere(navmesh)
     starts, goals = navmesh.sample(2000, seed=1), navmesh.sample(2000, seed=2)
@@ -77,7 +77,7 @@ def test_searches_that_leave_branches_out_find_the_same_ways(between):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_ways_of_one_direction_and_several_between_two_polygons(seed):
+def test_one_way_and_parallel_links_between_polygons(seed):
     """Edges lead anywhere, as a file from a stranger may have it: back or not, twice, to the polygon itself."""
     rng = np.random.default_rng(seed)
     tile = make_tile([rectangle(float(x), float(z), x + 1.0, z + 1.0) for x in range(7) for z in range(7)])

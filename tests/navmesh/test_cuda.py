@@ -1,4 +1,4 @@
-"""The same queries on CUDA: the kernels compile to PTX anywhere, and agree with the CPU where there is a GPU."""
+"""Queries on CUDA: kernels compile to PTX without a GPU, and agree with the CPU on a GPU."""
 
 import re
 

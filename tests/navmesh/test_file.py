@@ -1,4 +1,4 @@
-"""The `.navmesh` file: round trips, and every way in which one can be broken."""
+"""`.navmesh` files: round trips, and damaged files."""
 
 import struct
 import time
@@ -101,7 +101,7 @@ def test_truncated_with_a_size_that_fits():
 
 @pytest.mark.parametrize("field", COUNTS)
 @pytest.mark.parametrize("value", [-1, 2**31 - 1, 10**8])
-def test_counts_are_checked_before_memory_is_taken(field, value):
+def test_counts_are_checked_before_allocation(field, value):
     data = bytearray(navmesh_file.serialise(handmade.two_rooms()))
     struct.pack_into("<i", data, TILE + 4 * (FIRST_COUNT + COUNTS.index(field)), value)
     refused(data, "tile 0")

@@ -1,4 +1,4 @@
-"""Recorded answers of Recast/Detour, driven as habitat-sim does, on a few scenes; and Habitat's own test data."""
+"""Recorded results of Recast/Detour with habitat-sim's calls on a few scenes, and Habitat's test data."""
 
 import gzip
 import json
@@ -92,7 +92,7 @@ def test_snap_navigable_clearance(scene):
     assert share(error, STEP) >= 0.999
 
 
-def test_walks(scene):
+def test_sequences_of_steps(scene):
     """Recorded actions replayed step by step from each recorded position."""
     navmesh, z = scene
     forward = z["walk_actions"] == 1

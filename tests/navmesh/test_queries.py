@@ -1,4 +1,4 @@
-"""Queries on hand-made tiles, whose answers can be worked out; arguments; several scenes in one set of arrays."""
+"""Queries on hand-made tiles with known results, invalid arguments, and packed scenes."""
 
 import copy
 import pickle
@@ -94,7 +94,7 @@ def test_nearest_of_several_goals(rooms):
 
 
 @pytest.mark.plain
-def test_walking(rooms):
+def test_steps(rooms):
     starts = np.array([[3.9, 0, 3.0], [3.9, 0, 3.0], [3.9, 0, 2.0], [1, 0, 3], [1, 0, 3], [1.5, 0.8, 1.5]], np.float32)
     ends = np.array(
         [[4.2, 0, 3.2], [3.5, 0, 3.0], [4.3, 0, 2.0], [1, 0, 30], [np.nan, 0, 3], [1.5, 0.8, 3.0]], np.float32
@@ -155,7 +155,7 @@ def test_what_float32_cannot_hold_is_infinitely_far(rooms):
         assert np.isnan(rooms.snap([[1e300, 0, 0]])).all()
 
 
-def test_a_copy_answers_as_the_original_does(rooms):
+def test_a_copy_returns_equal_results(rooms):
     start, near, far = np.float32([[1, 0, 0.5], [1.5, 0, 0.5], [7, 0, 0.5]])
     rooms.shortest_path(start, near)  # what it works in is there, and would be copied
     for other in (copy.deepcopy(rooms), pickle.loads(pickle.dumps(rooms))):
@@ -354,7 +354,7 @@ def _as_first_scene(packed, scene):
     return packed._replace(scenes=packed.scenes[scene:].clone())
 
 
-def test_a_search_does_not_see_the_one_before(rooms):
+def test_a_search_is_independent_of_earlier_searches(rooms):
     """Scratch is never cleared: answers do not depend on earlier queries, also where the counter starts over."""
     points = rooms.sample(200, seed=1)
     first = rooms.geodesic_distance(points, points[::-1])

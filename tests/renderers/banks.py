@@ -1,4 +1,4 @@
-"""Meshes, banks of them for renderers, which never read navmeshes, and their pictures."""
+"""Meshes, and banks without navmeshes, for tests of renderers."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Where a renderer runs."""
+"""Fixtures for renderers."""
 
 import pytest
 

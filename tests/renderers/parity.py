@@ -1,4 +1,4 @@
-"""How two renderers' pictures of the same views may differ."""
+"""Comparison of the images of two renderers."""
 
 from typing import NamedTuple
 

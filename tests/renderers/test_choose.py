@@ -1,4 +1,4 @@
-"""A renderer by name, and which one `auto` takes."""
+"""Renderers by name, and the choice of `auto`."""
 
 import logging
 

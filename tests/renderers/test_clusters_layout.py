@@ -1,4 +1,4 @@
-"""What the OpenGL renderer prepares without OpenGL: clusters of triangles, and where agents' pictures lie."""
+"""Parts of the OpenGL renderer that need no OpenGL: clusters of triangles, and the layout of images."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_agents_are_tiles_in_layers(num_agents, size, expected):
     assert arrange(num_agents, size, size, 100, LIMITS)[:3] == expected
 
 
-def test_what_does_not_fit_is_told():
+def test_what_exceeds_the_limits_is_an_error():
     with pytest.raises(DeviceError, match="found 40000 agents, expected at most 32768 of 64 x 64"):
         arrange(40000, 64, 64, 100, LIMITS)
     with pytest.raises(DeviceError, match="found images of 20000 x 20000, expected sides of at most 16384"):

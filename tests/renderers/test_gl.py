@@ -1,4 +1,4 @@
-"""Which EGL device is which CUDA device."""
+"""Matching of EGL devices and CUDA devices."""
 
 from types import SimpleNamespace
 
@@ -30,11 +30,11 @@ def test_an_egl_device_is_known_by_uuid_or_ordinal(monkeypatch, devices, visible
     assert match is None if index is None else match.index == index
 
 
-def test_a_gpu_without_egl_is_told(monkeypatch):
+def test_a_gpu_without_egl_is_an_error(monkeypatch):
     monkeypatch.setattr(gl, "egl_devices", lambda: [EGLDevice(0, "Mesa on the CPU", "", -1)])
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: SimpleNamespace(uuid=DASHED))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
     with pytest.raises(
-        DeviceError, match="found Mesa on the CPU among EGL's devices, expected NVIDIA H200; NVIDIA's EGL"
+        DeviceError, match="found Mesa on the CPU among EGL's devices, expected NVIDIA H200; install the driver's EGL"
     ):
         gl.open_context(torch.device("cuda", 0))

@@ -1,4 +1,4 @@
-"""The OpenGL renderer beside the ray caster; on a machine with no GPU by Mesa's llvmpipe."""
+"""The OpenGL renderer against the ray caster; without a GPU on Mesa's llvmpipe."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_houses_look_as_the_ray_caster_sees_them(bank, meshes, size, hfov, culli
     assert found["rasteriser"] + found["ray caster"] > 0, "views in which nothing is near an edge test nothing"
 
 
-def test_who_is_wrong_is_told(bank, meshes):
+def test_the_wrong_renderer_is_named(bank, meshes):
     """A picture that is off by a fifth of a pixel is not taken for a right one, whichever of the two it is."""
     views = poses(bank, 8, seed=2)
     _, expected = both(bank, views)
@@ -81,7 +81,7 @@ def test_culling_changes_nothing(bank, off):
     np.testing.assert_array_equal(culled, all_drawn)
 
 
-def test_walking_turning_and_jumping_with_occlusion_culling(bank):
+def test_moving_turning_and_jumping_with_occlusion_culling(bank):
     """Each frame is culled by what the frame before saw; nothing may be missing, not even after a jump."""
     n, rng = 24, np.random.default_rng(6)
     renderer, plain = OpenGLRenderer(bank, n), OpenGLRenderer(bank, n, occlusion_culling=False)
@@ -124,13 +124,13 @@ def test_renderers_do_not_disturb_each_other(bank):
     assert torch.equal(renderer.render(*views), first)
 
 
-def test_too_little_memory_is_told_before_it_is_taken(bank, monkeypatch):
+def test_insufficient_memory_is_an_error_before_allocation(bank, monkeypatch):
     monkeypatch.setattr(gl.GLContext, "free_memory", lambda self: 2**20)
     with pytest.raises(DeviceError, match=r"8 agents of 64 x 64 need \d+ MiB, found 1 MiB free on .*fewer agents"):
         OpenGLRenderer(bank, 8)
 
 
-def test_a_lost_context_is_told(bank):
+def test_a_lost_context_is_an_error(bank):
     renderer = OpenGLRenderer(bank, 1)
     renderer.release()
     with pytest.raises(DeviceError, match="lost or was released"):
@@ -146,7 +146,7 @@ def test_without_egl_the_packages_are_named(bank, monkeypatch):
         OpenGLRenderer(bank, 1)
 
 
-def test_an_old_driver_is_told(bank, monkeypatch):
+def test_an_old_driver_is_an_error(bank, monkeypatch):
     monkeypatch.setattr(gl, "VERSION", 990)
     with pytest.raises(DeviceError, match=r"no EGL device with a 4\.5 context \(device 0: "):
         OpenGLRenderer(bank, 1)

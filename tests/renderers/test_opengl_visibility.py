@@ -1,4 +1,4 @@
-"""Triangles and pitch in the OpenGL renderer, beside the reference; on a machine with no GPU by Mesa's llvmpipe."""
+"""Triangles and pitch of the OpenGL renderer against the reference; without a GPU on Mesa's llvmpipe."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""Triangles, pitch and culling in the ray caster, beside the reference; and what both renderers see alike."""
+"""Triangles, pitch and culling of the ray caster against the reference, and agreement of both renderers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What every renderer does alike."""
+"""Properties of all renderers."""
 
 import copy
 import pickle
@@ -188,7 +188,7 @@ def test_bad_options_are_named(kind, options, name):
         kind(**{"bank": bank_of([room()], "cpu"), "num_agents": 2, **options})
 
 
-def test_none_is_copied_or_pickled(kind):
+def test_renderers_cannot_be_copied_or_pickled(kind):
     renderer = kind(bank_of([room()], "cpu"), 2)
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(ArgumentError, match=f"{kind.__name__}: cannot be copied or pickled"):

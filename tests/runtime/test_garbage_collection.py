@@ -1,4 +1,4 @@
-"""Python's garbage collector rests as long as anyone asks it to."""
+"""Pauses of Python's garbage collector."""
 
 import gc
 import threading
@@ -6,7 +6,7 @@ import threading
 from batchnav.runtime import garbage_collection as collector
 
 
-def test_it_rests_until_the_last_is_done():
+def test_collector_is_paused_until_the_last_resume():
     """A thread that compiles ends while another records a graph, in which nothing may be collected."""
     compiling, recording = threading.Event(), threading.Event()
 
@@ -25,7 +25,7 @@ def test_it_rests_until_the_last_is_done():
     assert gc.isenabled()
 
 
-def test_who_switched_it_off_keeps_it_off():
+def test_a_disabled_collector_stays_disabled():
     gc.disable()
     try:
         with collector.collection_paused():

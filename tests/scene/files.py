@@ -1,4 +1,4 @@
-"""Mesh files with materials, made here."""
+"""Mesh files with materials, made in code."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Trees that are no trees, indices that point nowhere: refused before a kernel follows them."""
+"""Invalid BVHs and indices are rejected before kernels use them."""
 
 import numpy as np
 import pytest

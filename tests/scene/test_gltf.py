@@ -1,4 +1,4 @@
-"""glTF's own ways to say where triangles lie: compression, quantization, strips, instances, buffers."""
+"""Geometry features of glTF: compression, quantisation, strips, instances, buffers."""
 
 import base64
 import json

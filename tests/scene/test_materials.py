@@ -1,4 +1,4 @@
-"""What mesh files say of surfaces: materials, textures, vertex colours; and what is made of broken ones."""
+"""Surfaces in mesh files: materials, textures, vertex colours, and invalid ones."""
 
 import io
 import os

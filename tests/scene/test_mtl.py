@@ -1,4 +1,4 @@
-"""OBJ with MTL libraries: as programs write them, in several files, placed, and broken."""
+"""OBJ with MTL libraries: variants of programs, several files, texture placement, and invalid files."""
 
 import re
 

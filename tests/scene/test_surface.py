@@ -1,4 +1,4 @@
-"""Surfaces on the host: what is refused, what is kept when triangles are dropped, turned and put together."""
+"""Surfaces on the host: invalid input, and selecting, reversing and merging triangles."""
 
 import numpy as np
 import pytest

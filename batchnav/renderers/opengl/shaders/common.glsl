@@ -1,27 +1,26 @@
-// What the shaders share: how an agent sees a point, and where its picture lies. The renderer writes constants before
-// this: ivec2 SIZE (image width and height), float NEAR and FAR, int NUM_SCENES, GRID, uint NUM_AGENTS, MOST_CLUSTERS
+// Shared by all shaders: cameras, and positions of images in the texture array. The renderer writes constants before this
+// text: ivec2 SIZE (image width and height), float NEAR and FAR, int NUM_SCENES, GRID, uint NUM_AGENTS, MOST_CLUSTERS
 // (of any scene), ROUND, ROUNDS, GROUP, ivec2 TILES (columns and rows in a layer), CELL (pixels).
 //
-// What a shader only reads comes as textures, also from buffers: llvmpipe gathers those by vectors, other buffers lane
-// by lane.
+// Read-only data are textures or buffer textures: llvmpipe gathers these with vector instructions, other buffers per lane.
 
 struct Camera {
     vec3 position;
     int scene;
-    vec3 right, up, forward;  // unit vectors; those of a level camera hold exact zeros and ones
-    vec2 scale;               // 1 / half the image's extent at distance 1
+    vec3 right, up, forward;  // unit vectors; a level camera has exact zeros and ones
+    vec2 scale;               // 1 / half the extent of the image plane at distance 1
 };
 
 struct Cluster {
     vec3 low;
-    uint first;  // triangle
+    uint first;  // first triangle
     vec3 high;
     uint count;
 };
 
-layout(binding = 1) uniform samplerBuffer cameras;   // three texels each: all agents', then those of the last frame
+layout(binding = 1) uniform samplerBuffer cameras;   // three texels each: all agents, then all agents of the last frame
 layout(binding = 2) uniform samplerBuffer clusters;  // two texels each
-layout(binding = 3) uniform samplerBuffer corners;   // three texels a triangle, its number in the bank in w
+layout(binding = 3) uniform samplerBuffer corners;   // three texels per triangle; w is its number in the bank
 layout(binding = 4) uniform usamplerBuffer scenes;   // first cluster, number of clusters
 
 Camera camera_of(uint agent)
@@ -41,7 +40,7 @@ Cluster cluster_of(uint index)
     return Cluster(first.xyz, floatBitsToUint(first.w), second.xyz, floatBitsToUint(second.w));
 }
 
-// A point of the world in metres to the right, up and forward.
+// A point of the world in camera coordinates: metres to the right, up and forward.
 vec3 in_view(Camera camera, vec3 point)
 {
     vec3 p = point - camera.position;
@@ -53,13 +52,13 @@ vec3 corner_in_view(Camera camera, uint triangle, uint corner)
     return in_view(camera, texelFetch(corners, int(3 * triangle + corner)).xyz);
 }
 
-// What triangle of the bank one of the clusters' is.
+// Number in the bank of a triangle of the clusters.
 int number_of(uint triangle)
 {
     return floatBitsToInt(texelFetch(corners, int(3 * triangle)).w);
 }
 
-// Pixels from the image's top left corner.
+// Pixel coordinates from the top left corner of the image.
 vec2 on_screen(Camera camera, vec3 view)
 {
     return (0.5 + 0.5 * vec2(view.x, -view.y) * camera.scale / view.z) * vec2(SIZE);

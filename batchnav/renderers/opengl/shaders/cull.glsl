@@ -1,13 +1,13 @@
-// Lists the (agent, cluster) pairs to draw: a thread a pair.
+// Lists the (agent, cluster) pairs to draw, one thread per pair.
 
 layout(local_size_x = 64) in;
-layout(std430, binding = 3) readonly buffer Farthest { float farthest[]; };  // per cell: the last frame's, this one's
+layout(std430, binding = 3) readonly buffer Farthest { float farthest[]; };  // per cell: last frame, then this frame
 
 uniform bool second_pass;
 
-const float ROUNDING = 1e-4;  // of a depth
+const float ROUNDING = 1e-4;  // relative to depth
 
-// Where a box lies in an image. Meaningless where a corner is nearer than NEAR.
+// Projection of a box to an image. Undefined if a corner is nearer than NEAR.
 struct Extent {
     vec2 low;  // pixels
     vec2 high;
@@ -26,29 +26,29 @@ Extent extent_of(Camera camera, Cluster cluster)
     return extent;
 }
 
-// Whether the agent's scene is in the bank, its pose finite and something in view; else the picture stays empty.
+// True if the agent's scene is in the bank, its pose finite and its field of view positive; else the image is empty.
 bool is_pose(Camera camera)
 {
     float size = dot(abs(camera.position) + abs(camera.forward), vec3(1.0)) + camera.scale.x;
     return camera.scene >= 0 && camera.scene < NUM_SCENES && size < 1e30 && camera.scale.x > 0.0;
 }
 
-// Whether a box lies wholly beyond one plane of the view.
+// True if a box is entirely outside one plane of the view frustum.
 bool is_outside(Camera camera, Cluster cluster)
 {
     vec3 centre = in_view(camera, 0.5 * (cluster.low + cluster.high));
     vec3 size = 0.5 * (cluster.high - cluster.low);
-    float reach = dot(size, abs(camera.forward));  // of the box, forward
+    float reach = dot(size, abs(camera.forward));  // extent of the box along the camera's axis
     if (centre.z + reach < NEAR || centre.z - reach > FAR)
         return true;
-    // How far the centre lies beyond the side planes |x| scale.x = z and |y| scale.y = z, and the box's reach inwards.
+    // Distance of the centre beyond the side planes |x| scale.x = z and |y| scale.y = z, and extent of the box inwards.
     vec2 scale = camera.scale, away = abs(centre.xy) * scale - centre.z;
     vec3 right = camera.right * (centre.x > 0.0 ? scale.x : -scale.x);
     vec3 up = camera.up * (centre.y > 0.0 ? scale.y : -scale.y);
     return away.x > dot(size, abs(right - camera.forward)) || away.y > dot(size, abs(up - camera.forward));
 }
 
-// Whether all that was seen where a box lies is nearer, cell by cell.
+// True if the greatest depths in all cells that a box covers are nearer than the box.
 bool is_hidden(Extent extent, uint first_cell)
 {
     if (!(extent.nearest >= NEAR))
@@ -85,7 +85,7 @@ void main()
         return;
 #endif
 #if OCCLUSION_CULLING
-    // First what was not hidden when the agent looked last, then of the rest what is not hidden by that.
+    // First pass: clusters not hidden in the last frame. Second pass: the other clusters that the first do not hide.
     uint cells = GRID * GRID;
     bool in_first = !is_hidden(extent_of(camera_of(NUM_AGENTS + agent), cluster), agent * cells);
     if (second_pass == in_first)

@@ -1,6 +1,6 @@
-// What `cull` and `select` share: the lists that culling writes, and which pixels a rectangle covers.
+// Shared by `cull` and `select`: lists that culling writes, and the pixels that a rectangle covers.
 //
-// Pairs (agent, cluster) are drawn in rounds of ROUND, so that the triangles selected of a round always find room.
+// Pairs (agent, cluster) are drawn in rounds of ROUND pairs, so that the selected triangles of a round always fit.
 // Commands: for each round a draw of five words (vertices, instances, first, base, unused), then for each round the work
 // groups of a dispatch (x, y, z), then the number of pairs.
 
@@ -14,7 +14,7 @@ const float MARGIN = 1.0 / 64.0;  // pixels: a rasteriser moves corners by up to
 
 uniform uint first_agent;
 
-// First (x, y) and last (z, w) pixel of the image whose centre is in a rectangle; the last before the first for none.
+// First (x, y) and last (z, w) pixel whose centre is in a rectangle; if there is none, last is before first.
 vec4 pixels_in(vec2 low, vec2 high)
 {
     return vec4(ceil(max(low - MARGIN, vec2(0.0)) - 0.5), floor(min(high + MARGIN, vec2(SIZE)) - 0.5));

@@ -1,5 +1,5 @@
-// Places a selected triangle's corner in its agent's tile, and hands on the triangle's plane; for visibility also which
-// triangle it is.
+// Places a corner of a selected triangle in its agent's tile and outputs the triangle's plane; with VISIBILITY also the
+// triangle's number.
 
 layout(binding = 5) uniform usamplerBuffer selected;  // agent, triangle
 layout(location = 0) flat out vec3 plane;             // depth is linear in the layer's pixels: x, y, and at its corner
@@ -20,7 +20,7 @@ void main()
     gl_Layer = int(item.x / tiles);
     gl_ViewportIndex = int(item.x % tiles);
 
-    // A ray (x, y, 1) meets the plane at dot(normal, a) / dot(normal, ray) metres.
+    // A ray (x, y, 1) intersects the plane at dot(normal, a) / dot(normal, ray) metres.
     vec3 normal = cross(b - a, c - a);
     normal *= NEAR / dot(normal, a);
     vec2 by_pixel = 2.0 * vec2(normal.x, -normal.y) / (camera.scale * vec2(SIZE));

@@ -1,4 +1,4 @@
-// The greatest depth in each cell of an agent's image, which is what may hide a cluster: a work group an agent.
+// Greatest depth in each cell of an agent's image, for occlusion culling; one work group per agent.
 
 layout(local_size_x = GRID, local_size_y = GRID) in;
 layout(binding = 0) uniform sampler2DArray depth;

@@ -1,4 +1,4 @@
-// Copies the agents' tiles into buffers [N, H, W]: a thread a pixel.
+// Copies the agents' tiles to buffers [N, H, W], one thread per pixel.
 
 layout(local_size_x = 8, local_size_y = 8) in;
 layout(binding = 0) uniform sampler2DArray depth;
@@ -19,7 +19,7 @@ void main()
     float metres = texelFetch(depth, texel, 0).r;
     depth_out[index] = metres;
 #if VISIBILITY
-    // The triangles are never cleared: where nothing was drawn in this frame, the depth says so.
+    // Triangle numbers are not cleared; pixels without a triangle in this frame have depth 0.
     triangle_out[index] = metres > 0.0 ? texelFetch(triangle, texel, 0).r : -1;
 #endif
 }

@@ -1,4 +1,4 @@
-// Lists the triangles to draw of one round's pairs: a work group a pair.
+// Lists the triangles to draw for the pairs of one round, one work group per pair.
 
 layout(local_size_x = GROUP) in;
 
@@ -9,7 +9,7 @@ float wedge(vec2 a, vec2 b)
     return a.x * b.y - a.y * b.x;
 }
 
-// Whether the centres of all pixels of a rectangle lie beyond an edge; `side` is the sign of the triangle's area.
+// True if the centres of all pixels of a rectangle are beyond an edge; `side` is the sign of the triangle's area.
 bool is_beyond(vec2 p, vec2 q, float side, vec4 pixels)
 {
     vec2 along = side * (q - p);
@@ -17,7 +17,7 @@ bool is_beyond(vec2 p, vec2 q, float side, vec4 pixels)
     return wedge(along, inmost - p) + MARGIN * (abs(along.x) + abs(along.y)) < 0.0;
 }
 
-// Whether a triangle may cover a pixel's centre. Most of a detailed house's do not, seen at 64 x 64.
+// True if a triangle may cover a pixel's centre; at 64 x 64 most triangles of a detailed house do not.
 bool covers(Camera camera, vec3 a, vec3 b, vec3 c)
 {
     vec3 z = vec3(a.z, b.z, c.z);

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and folders that are one process's."""
+"""Atomic file writes and folder locks."""
 
 import fcntl
 import json
@@ -11,7 +11,7 @@ from batchnav.runtime.files import atomic as files
 from batchnav.runtime.files.atomic import check_writable, lock_folder, remove_leftovers, replacing
 
 
-def test_where_nothing_can_be_written_is_known_before(tmp_path, monkeypatch):
+def test_unwritable_folders_are_detected_before_writing(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     for place in (tmp_path, tmp_path / "new" / "er"):
         check_writable(place, BatchnavError)
@@ -24,7 +24,7 @@ def test_where_nothing_can_be_written_is_known_before(tmp_path, monkeypatch):
     assert not (tmp_path / "new").exists()
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
+def test_replacement_is_atomic(tmp_path):
     path = tmp_path / "new" / "a.txt"
     with replacing(path, BatchnavError) as part:
         part.write_text("one")
@@ -42,7 +42,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     assert not (tmp_path / "no").exists()
 
 
-def test_two_writers_of_one_file_do_not_meet(tmp_path):
+def test_two_writers_of_one_file_do_not_interfere(tmp_path):
     path = tmp_path / "a.txt"
     with replacing(path, BatchnavError) as first, replacing(path, BatchnavError) as second:
         assert first != second
@@ -51,7 +51,7 @@ def test_two_writers_of_one_file_do_not_meet(tmp_path):
     assert path.read_text() == "first"  # which ended last
 
 
-def test_content_reaches_the_disk_before_the_name_and_the_name_before_the_end(tmp_path, monkeypatch):
+def test_content_is_flushed_before_the_name(tmp_path, monkeypatch):
     path, seen = tmp_path / "a.txt", []
     sync, replace = os.fsync, os.replace
 
@@ -84,7 +84,7 @@ def test_only_a_files_own_leftovers_are_removed(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == [".a.pt.part", ".b.pt.01234567.part", "a.pt"]
 
 
-def test_a_locked_folder_says_whose_it_is(tmp_path):
+def test_a_locked_folder_names_its_process(tmp_path):
     held = lock_folder(tmp_path, BatchnavError)
     assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
     with pytest.raises(CheckpointError, match=f"in use by process {os.getpid()} on .* since 20"):
@@ -96,7 +96,7 @@ def test_a_locked_folder_says_whose_it_is(tmp_path):
     lock_folder(tmp_path, BatchnavError).close()
 
 
-def test_where_nothing_can_be_locked_a_warning_says_so(tmp_path, monkeypatch, caplog):
+def test_without_file_locks_there_is_a_warning(tmp_path, monkeypatch, caplog):
     def refuse(*_):
         raise OSError(38, "Function not implemented")
 

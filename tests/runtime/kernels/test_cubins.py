@@ -1,4 +1,4 @@
-"""Kept code of CUDA kernels, which compile to cubins without a GPU."""
+"""Disk cache of CUDA kernels, which compile to cubins without a GPU."""
 
 import collections
 import logging
@@ -51,7 +51,7 @@ def compiled(arguments=ARGUMENTS, function=_double, **options):
     return code, bool(kernel._cache_misses)
 
 
-def test_what_is_kept_is_not_compiled_again(capability, tmp_path):
+def test_cached_kernels_are_not_compiled_again(capability, tmp_path):
     code, compiles = compiled()
     assert compiles and b"_double" in code
     assert compiled() == (code, False)
@@ -72,7 +72,7 @@ def test_another_type_option_capability_or_compiler_is_another_kernel(capability
 @pytest.mark.parametrize(
     "damage", [lambda kept: b"", lambda kept: kept[:-9], lambda kept: kept[:99] + kept[:1] + kept[100:]]
 )
-def test_a_damaged_file_is_made_anew(capability, tmp_path, damage):
+def test_a_damaged_file_is_replaced(capability, tmp_path, damage):
     compiled()
     (path,) = tmp_path.iterdir()
     path.write_bytes(damage(path.read_bytes()))
@@ -81,7 +81,7 @@ def test_a_damaged_file_is_made_anew(capability, tmp_path, damage):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_places_of_fields_are_part_of_the_name(capability):
+def test_positions_of_fields_are_part_of_the_key(capability):
     """A type's text has its fields' types, without their names."""
     cache, codegen = cubins.CubinCache(cuda.jit(_double)), types.SimpleNamespace(magic_tuple=lambda: ())
     paths, texts = set(), set()
@@ -102,7 +102,7 @@ def _double_of(pair_out):
         pair_out.target[i] = _twice(pair_out.source[i])
 
 
-def test_an_argument_whose_class_has_moved_is_compiled_for_anew(capability, monkeypatch):
+def test_a_moved_argument_class_causes_compilation(capability, monkeypatch):
     """The file's name knows nothing of it: the kernel's module need not import the class's."""
     pair = (nb.NamedUniTuple(nb.float32[::1], 2, Pair),)
     assert compiled(pair, _double_of)[1] and not compiled(pair, _double_of)[1]
@@ -110,21 +110,21 @@ def test_an_argument_whose_class_has_moved_is_compiled_for_anew(capability, monk
     assert compiled(pair, _double_of)[1]
 
 
-def test_a_kernel_that_cannot_be_kept_runs(capability, tmp_path, caplog):
+def test_a_kernel_that_cannot_be_cached_runs(capability, tmp_path, caplog):
     tmp_path.rmdir()
     with caplog.at_level(logging.WARNING):
         assert compiled()[1]
     assert "cannot be written" in caplog.text and not tmp_path.exists()
 
 
-def test_kernels_of_the_package_are_kept_and_others_are_not():
+def test_only_kernels_of_the_package_are_cached():
     """Others' sources are not known."""
     assert isinstance(batch.step_cuda._cache, cubins.CubinCache)
     assert not isinstance(cuda_kernel(_double)._cache, cubins.CubinCache)
 
 
 @pytest.mark.cuda
-def test_a_kept_kernel_runs(tmp_path, monkeypatch):
+def test_a_cached_kernel_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(cubins, "versioned_cache_folder", lambda kind, module: tmp_path)
     source = torch.arange(1000, dtype=torch.float32, device="cuda")
     for misses in (1, 0):

@@ -1,4 +1,4 @@
-"""Kernels whose parts are compiled with them."""
+"""Compiler pipelines that compile a kernel's functions together."""
 
 import gc
 
@@ -59,7 +59,7 @@ def _sums(values):
     return _sum_of_row(values, 0, True) + _sum_of_row(values, 1, False) + _sum_of_row(values, len(values) - 1, False)
 
 
-def test_numbers_that_callers_write_out_compile_no_function_of_their_own():
+def test_literal_arguments_cause_no_further_compilation():
     assert _sums(np.arange(6, dtype=np.float32).reshape(3, 2)) == 2 * 1 + 5 + 9
     assert len(_sum_of_row.overloads) == 1
 
@@ -89,7 +89,7 @@ def test_the_collector_runs_again_after_a_compilation():
         gc.enable()
 
 
-def test_the_collector_rests_while_kernels_for_cuda_compile(compile_ptx):
+def test_the_collector_is_paused_during_cuda_compilation(compile_ptx):
     seen = []
 
     def fill(values_out):

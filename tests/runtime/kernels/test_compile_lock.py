@@ -1,4 +1,4 @@
-"""A kernel that several processes need is compiled by one of them."""
+"""Compile lock: one of several processes compiles a kernel."""
 
 import errno
 import fcntl
@@ -53,12 +53,12 @@ def start(tmp_path):
         process.communicate()
 
 
-def test_of_processes_that_start_at_once_one_compiles(start):
+def test_one_of_several_processes_compiles(start):
     outputs = [process.communicate(timeout=900) for process in [start() for _ in range(3)]]
     assert sorted(out for out, _ in outputs) == ["10 0 1\n", "10 0 1\n", "10 1 0\n"], outputs
 
 
-def test_a_process_waits_for_who_compiles_and_says_so(start, tmp_path):
+def test_a_process_waits_for_the_compiling_process_and_announces_it(start, tmp_path):
     first = start().communicate(timeout=900)
     assert first[0] == "10 1 0\n", first
     (lock,) = (tmp_path / "cache").rglob("total.lock")
@@ -88,12 +88,12 @@ def held():
         yield
 
 
-def test_who_holds_a_kernel_too_long_is_waited_for_no_longer(monkeypatch, held):
+def test_the_wait_for_a_lock_is_limited(monkeypatch, held):
     monkeypatch.setattr(once, "LONGEST_SECONDS", 0.0)
     assert _sum(np.arange(4, dtype=np.int16)) == 6
 
 
-def test_where_nothing_can_be_locked_each_compiles_by_itself(monkeypatch, held):
+def test_without_file_locks_each_process_compiles(monkeypatch, held):
     def refuse(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -106,7 +106,7 @@ def _negative(values):
     return -values.sum()
 
 
-def test_where_the_lock_cannot_be_opened_each_compiles_by_itself():
+def test_without_a_lock_file_each_process_compiles():
     (once.versioned_cache_folder("kernels", __name__) / "_negative.lock").mkdir(exist_ok=True)
     assert _negative(np.arange(4)) == -6
 

@@ -1,4 +1,4 @@
-"""Normal random numbers: the quantile against SciPy's, and what is drawn against what it is drawn from."""
+"""Random numbers of steps: the normal quantile against SciPy, and statistics of samples."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The cache holds machine code, so it has to be the user's own."""
+"""Cache folder: private to the user, since machine code is loaded from it; versions of sources."""
 
 import os
 import stat
@@ -24,7 +24,7 @@ def made():
     return cache.versioned_cache_folder.__wrapped__("kernels", "batchnav.runtime.kernels.rng")
 
 
-def test_what_it_makes_nobody_else_reads_or_writes(folder):
+def test_cache_folders_are_private(folder):
     umask = os.umask(0)  # the most generous one
     try:
         kernels = made()
@@ -37,7 +37,7 @@ def test_what_it_makes_nobody_else_reads_or_writes(folder):
 
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o777, 0o1777])
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_folder_that_others_may_write_is_refused(folder, mode, level):
+def test_a_folder_that_others_can_write_is_rejected(folder, mode, level):
     place = [folder, folder / "kernels", made()][level]
     place.chmod(mode)
     with pytest.raises(ArgumentError, match=rf"cache folder {place}: found .*mode {mode:o}.*chmod -R go-w {place}"):
@@ -46,12 +46,12 @@ def test_a_folder_that_others_may_write_is_refused(folder, mode, level):
     assert made().is_dir()
 
 
-def test_a_folder_in_one_where_all_may_write_is_fine(folder):
+def test_a_sticky_parent_folder_is_accepted(folder):
     folder.parent.chmod(0o1777)
     assert made().is_dir()
 
 
-def test_anothers_folder_is_refused_and_roots_is_not(folder, monkeypatch):
+def test_a_folder_of_another_user_is_rejected_but_not_of_root(folder, monkeypatch):
     made()
     owner = folder.stat().st_uid
     monkeypatch.setattr(cache.os, "geteuid", lambda: owner + 1)
@@ -63,13 +63,13 @@ def test_anothers_folder_is_refused_and_roots_is_not(folder, monkeypatch):
         made()
 
 
-def test_a_file_in_its_place_is_named(folder):
+def test_a_file_in_place_of_the_folder_is_named(folder):
     folder.write_text("no folder")
     with pytest.raises(ArgumentError, match=r"cache folder .* cannot be created .*BATCHNAV_CACHE"):
         made()
 
 
-def test_one_that_cannot_be_written_is_named(folder, monkeypatch):
+def test_a_read_only_folder_is_named(folder, monkeypatch):
     made()
     monkeypatch.setattr(cache.os, "access", lambda *_: False)  # as in an image that is mounted read-only; root may all
     with pytest.raises(ArgumentError, match=rf"cache folder {folder}: cannot be written; set BATCHNAV_CACHE"):
@@ -83,7 +83,7 @@ def test_kernels_are_not_loaded_from_it(folder):
     assert done.returncode and "ArgumentError: cache folder" in done.stderr and "chmod -R go-w" in done.stderr
 
 
-def test_versions_that_another_process_prunes_meanwhile_are_no_error(folder, monkeypatch):
+def test_concurrent_pruning_is_no_error(folder, monkeypatch):
     kernels, glob = made(), Path.glob
     monkeypatch.setattr(Path, "glob", lambda path, pattern: [*glob(path, pattern), path / "gone"])
     assert made() == kernels

@@ -1,4 +1,4 @@
-"""Functions that only kernels may call, and kernels that overlap."""
+"""Intrinsics, functions that only kernels may call, and overlapping launches."""
 
 import warnings
 
@@ -17,7 +17,7 @@ from batchnav.runtime.kernels.synchronization import let_successor_start, wait_f
 
 
 @pytest.mark.parametrize("decorate", [lean_function, inline_function, exact_function])
-def test_a_call_from_python_is_refused(decorate):
+def test_a_call_from_python_is_rejected(decorate):
     """Before and after a kernel has had it compiled; there is no code that Python could jump to."""
 
     @decorate
@@ -74,7 +74,7 @@ def _prefetched(array, row):
     return array[0, 4]
 
 
-def test_what_is_prefetched_need_not_be_there():
+def test_prefetching_beyond_the_array_is_harmless():
     array = np.arange(16, dtype=np.float32).reshape(2, 8)
     assert [_prefetched(array, np.int32(row)) for row in (0, 1, 2, 2**24)] == [4] * 4
     assert "llvm.prefetch" in "".join(_prefetched.inspect_llvm().values())
@@ -90,14 +90,14 @@ def _shift(source, target):
 
 
 @pytest.mark.parametrize("capability, there", [((9, 0), True), ((8, 0), False)])
-def test_overlap_is_asked_for_where_the_gpu_has_it(compile_ptx, capability, there):
+def test_overlap_is_used_from_capability_nine(compile_ptx, capability, there):
     ptx = compile_ptx(_shift, nb.int64[::1], nb.int64[::1], capability=capability)
     assert ("griddepcontrol.wait" in ptx) == ("griddepcontrol.launch_dependents" in ptx) == there
     assert "nvvm_reflect" not in ptx
 
 
 @pytest.mark.cuda
-def test_overlapping_kernels_read_what_the_one_before_wrote():
+def test_overlapping_kernels_read_the_writes_of_the_predecessor():
     """A thousand launches, each of which needs all of the last one; with torch's kernels before and behind."""
     numbers = torch.arange(1_000_003, device="cuda")
     a, b = numbers.clone(), torch.empty_like(numbers)
@@ -110,7 +110,7 @@ def test_overlapping_kernels_read_what_the_one_before_wrote():
 
 
 @pytest.mark.cuda
-def test_kernels_run_where_their_arrays_are():
+def test_kernels_run_on_the_device_of_their_arrays():
     """Not on the current device, which stays as it is."""
     if torch.cuda.device_count() < 2:
         pytest.skip("one GPU")
@@ -143,7 +143,7 @@ def test_kernels_run_where_their_arrays_are():
 
 
 @pytest.mark.cuda
-def test_a_few_threads_are_no_reason_to_warn():
+def test_small_launches_do_not_warn():
     numbers = torch.arange(100, device="cuda")
     target = torch.empty_like(numbers)
     with warnings.catch_warnings():
@@ -153,7 +153,7 @@ def test_a_few_threads_are_no_reason_to_warn():
 
 
 @pytest.mark.cuda
-def test_a_launch_that_the_driver_refuses():
+def test_a_failed_launch_raises():
     numbers = view(torch.zeros(4096, dtype=torch.int64, device="cuda"))
     with pytest.raises(DeviceError, match="found CUDA_ERROR_INVALID_VALUE, expected CUDA_SUCCESS"):
         BoundKernel(cuda_kernel(_shift), 4096, numbers, numbers, block=2048)()

@@ -1,4 +1,4 @@
-"""Processes that rank 0 starts beside itself: they wait while it prepares, and end with it, however it ends."""
+"""Local ranks: they wait while rank 0 prepares, and exit with it in every case."""
 
 import contextlib
 import os
@@ -77,13 +77,13 @@ def come_to(phase, process, folder):
             time.sleep(0.05)
 
 
-def test_companions_meet_rank_0_where_it_listens(rank_0, tmp_path):
+def test_local_ranks_join_rank_0(rank_0, tmp_path):
     come_to(("imported", "prepared"), rank_0, tmp_path)
     assert rank_0.communicate(timeout=PATIENCE)[0] == "[0, 1]\n" and rank_0.returncode == 0
 
 
 @pytest.mark.parametrize("phase", [WAITS, IS_TOLD], ids="-".join)
-def test_companions_end_without_a_word_where_rank_0_is_killed(rank_0, tmp_path, phase):
+def test_local_ranks_exit_silently_if_rank_0_is_killed(rank_0, tmp_path, phase):
     come_to(phase, rank_0, tmp_path)
     rank_0.kill()
     rank_0.wait()
@@ -93,14 +93,14 @@ def test_companions_end_without_a_word_where_rank_0_is_killed(rank_0, tmp_path, 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("phase", [WAITS, IS_TOLD], ids="-".join)
-def test_a_signal_before_all_have_joined_ends_companions(rank_0, tmp_path, phase, number, status):
+def test_a_signal_before_all_have_joined_ends_local_ranks(rank_0, tmp_path, phase, number, status):
     """At once and without a word: nobody waits for what is gone. A terminal sends SIGINT to all."""
     come_to(phase, rank_0, tmp_path)
     (os.killpg if number == signal.SIGINT else os.kill)(rank_0.pid, number)
     assert rank_0.communicate(timeout=PATIENCE)[0] == "" and rank_0.returncode == status
 
 
-def test_a_companion_that_ends_before_it_joins_is_not_waited_for():
+def test_a_local_rank_that_exits_before_it_joins_is_an_error():
     before, threads = dict(os.environ), (num_threads(), torch.get_num_threads())
     command = [sys.executable, "-c", "import os, time; time.sleep(600 * (os.environ['RANK'] == '2'))"]
     with (
