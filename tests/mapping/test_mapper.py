@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from frames import mapped_obstacles
 from numba import types as nb
-from rooms import mapped_obstacles
 from walks import SENSORS, check_lengths, reached_by, towards, walk
 
 import batchnav

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from rooms import bodies_at, make_frame, mapped_obstacles, pack
+from frames import bodies_at, make_frame, mapped_obstacles, pack
 
 from batchnav.config import from_dict, to_dict
 from batchnav.data.scenes import find_scene

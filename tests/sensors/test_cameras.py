@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from rooms import bodies_at, make_frame, observe, pack, planes_seen
+from frames import bodies_at, make_frame, observe, pack, planes_seen
 
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from frames import bodies_at, make_frame, observe, pack, planes_seen
 from numba import types as nb
-from rooms import bodies_at, make_frame, observe, pack, planes_seen
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv

@@ -4,8 +4,8 @@ import numba
 import numpy as np
 import pytest
 import torch
+from frames import bodies_at, make_frame, observe, room_scene
 from numba import types as nb
-from rooms import bodies_at, make_frame, observe, room_scene
 
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError

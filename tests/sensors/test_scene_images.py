@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from rooms import room_scene
+from frames import room_scene
 
 import batchnav
 from batchnav.errors import ArgumentError

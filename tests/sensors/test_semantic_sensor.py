@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from frames import bodies_at, make_frame, observe, room_scene
 from numba import types as nb
-from rooms import bodies_at, make_frame, observe, room_scene
 
 import batchnav
 from batchnav.errors import ArgumentError, ConfigError
