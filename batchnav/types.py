@@ -186,6 +186,8 @@ class Frame(Protocol):
     """The `Task` of the agents, or None."""
     appearance: Any
     """Fields of `scene.appearance.Appearance` on the device, or None."""
+    max_climb: float
+    """Step height that the scenes' navmeshes are baked for, metres."""
 
     def cameras(self, name: str) -> Any:
         """The N cameras of a name, where they are at this moment (`sensors.sensor.Cameras`)."""

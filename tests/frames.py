@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import trimesh
 
-from batchnav.mapping.integrate import OBSTACLE, SIDE
+from batchnav.mapping.state import SIDE
 from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
@@ -65,9 +65,9 @@ def pack(device="cpu", **options):
 
 def mapped_obstacles(env, scene):
     """Number of cells with obstacles on the maps of an environment, and how many of those are navigable."""
-    known = env.mapper.known
-    frame, stands = known.frame.numpy(), known.stands.view(-1, SIDE, SIDE).numpy() >= OBSTACLE
-    i, r, c = np.nonzero(stands)
+    state = env.mapper.map_state
+    frame, occupied = state.origin_and_resolution.numpy(), state.layers.is_occupied.view(-1, SIDE, SIDE).numpy()
+    i, r, c = np.nonzero(occupied)
     x, z = frame[i, 0] + (c + 0.5) * frame[i, 2], frame[i, 1] + (r + 0.5) * frame[i, 2]
     level = env.sim.bodies.position[:, 1].numpy()[i]
     return len(i), scene.navmesh.is_navigable(np.stack([x, level, z], 1).astype(np.float32)).sum()

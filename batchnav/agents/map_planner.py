@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchnav.agents.simple import GreedyAgent
-from batchnav.mapping.mapper import WAYPOINT
+from batchnav.mapping.observations import WAYPOINT
 
 
 class MapPlannerAgent(GreedyAgent):

@@ -18,8 +18,8 @@ from batchnav.agents.velocity import VelocityControlAgent
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.mapping.mapper import WAYPOINT
-from batchnav.mapping.predictor import MapConfig
+from batchnav.mapping.config import MapConfig
+from batchnav.mapping.observations import WAYPOINT
 from batchnav.renamed import AGENTS, current
 from batchnav.tasks import TASKS
 

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from batchnav.config import KINDS, from_dict
 from batchnav.errors import ConfigError
-from batchnav.mapping.mapper import MAP_SPECS, WAYPOINT
-from batchnav.mapping.predictor import MapConfig
+from batchnav.mapping.config import MapConfig
+from batchnav.mapping.observations import MAP_SPECS, WAYPOINT
 from batchnav.renamed import SENSORS, current
 from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.depth import DepthConfig

@@ -19,7 +19,8 @@ from batchnav.envs.observations import observation_sources, space_of
 from batchnav.envs.state import MAX_FLOAT, check_tensors, on_cpu
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError
-from batchnav.mapping.mapper import MAPPER, Mapper
+from batchnav.mapping.mapper import Mapper
+from batchnav.mapping.observations import MAPPER
 from batchnav.runtime.checks import check_int, check_open, check_seed, refuse_copies
 from batchnav.runtime.conversion import OUTPUTS, as_actions, as_mask, to_output
 from batchnav.scene.bank import SceneBank

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from gymnasium import spaces
 
 from batchnav.envs.config import NavConfig
-from batchnav.mapping.mapper import MAP_SPECS, MapSensor
+from batchnav.mapping.observations import MAP_SPECS, MapObservation
 from batchnav.sensors.by_name import camera_sensors, check_names
 from batchnav.sensors.frame import appearance_needed
 from batchnav.sensors.goal_image import GoalImage
@@ -25,7 +25,7 @@ SourceMaker = Callable[[NavConfig], ObservationSource]
 def _map_sensor(name: str) -> SourceMaker:
     def make(config: NavConfig) -> ObservationSource:
         names = frozenset(config.sensors) & MAP_SPECS.keys()
-        return MapSensor(name, names, config.depth, config.map, config.body)
+        return MapObservation(name, names, config.depth, config.map, config.body)
 
     return make
 

@@ -12,7 +12,7 @@ import torch
 from batchnav.envs.config import NavConfig, config_of, with_camera
 from batchnav.errors import ArgumentError
 from batchnav.habitat.mapper import OwnMap
-from batchnav.mapping.mapper import MAP_SPECS
+from batchnav.mapping.observations import MAP_SPECS
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.weights import load_policy
 from batchnav.tasks.pointnav import PointNavConfig

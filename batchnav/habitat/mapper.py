@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
 
 from batchnav.envs.config import NavConfig
 from batchnav.errors import ArgumentError
 from batchnav.mapping.mapper import Mapper
+from batchnav.mapping.observations import EGO_MAP, WAYPOINT
+from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.sensors.camera import FreeBodies, MountedCamera
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, collided
@@ -36,14 +37,16 @@ class OwnMap:
         self._names, self._config = names, config
         self._body, self._goal = FreeBodies.at_origin(1, torch.device("cpu")), torch.zeros(1, 2)
         self._camera = MountedCamera(self._body, config.camera)
-        depth = replace(config.depth, depth_noise=0.0)  # the images that come have theirs
         self._wanted = 0.0
         """Metres that the last action was to go ahead."""
-        self._mapper = Mapper(names, depth, config.map, config.body, self._body, self._goal)
+        self._mapper = Mapper(
+            config.depth.max_depth, config.map, config.body, self._body, self._goal,
+            max_climb=NavMeshSettings().agent_max_climb, draws_ego_map=EGO_MAP in names,
+        )  # fmt: skip
 
     def begin(self) -> None:
         """Begin an episode."""
-        self._mapper.forget()
+        self._mapper.reset()
         for values in (self._body.heading, self._body.tilt, self._body.collisions, self._body.steps):
             values.zero_()
         self._wanted = 0.0
@@ -74,7 +77,8 @@ class OwnMap:
         self._camera.move()
         metres = depth * (limits.max_depth - limits.min_depth) + limits.min_depth
         self._mapper.update(metres.masked_fill(depth == 0.0, 0.0), self._camera.cameras)
-        return {name: self._mapper.told[name].clone() for name in self._names}
+        observed = {EGO_MAP: self._mapper.ego_map, WAYPOINT: self._mapper.waypoint}
+        return {name: observed[name].clone() for name in self._names}
 
     def act(self, action: int) -> None:
         """Turn or tilt as an action does; how far it is to go ahead is known, and whether it did is seen next."""

@@ -13,6 +13,7 @@ from batchnav.errors import ArgumentError
 from batchnav.navmesh.data import NavMeshData
 from batchnav.navmesh.data import pack as pack_navmeshes
 from batchnav.navmesh.scratch import SearchScratch, search_scratch, search_size
+from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import to_device, view
 from batchnav.scene.appearance import Appearance, appearance_fields, pack_appearance, warn_of_white, with_finish
@@ -74,6 +75,17 @@ class SceneBank:
         self._categories = categories or {"": 0}
         self.bvh_view = view(bvh)
         self.navmesh_view = view(navmesh)
+
+    @property
+    def max_climb(self) -> float:
+        """Step height that the navmeshes are baked for, metres: `NavMeshSettings.agent_max_climb`.
+
+        The default where the scenes differ, where a navmesh file does not say, and before scenes are resident.
+        """
+        settings = [scene.navmesh.settings for scene in self.scenes]
+        heights = {None if each is None else each.agent_max_climb for each in settings}
+        height = heights.pop() if len(heights) == 1 else None
+        return NavMeshSettings().agent_max_climb if height is None else height
 
     @classmethod
     def pack(

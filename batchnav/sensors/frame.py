@@ -118,6 +118,7 @@ class Frame:
     ):
         self.bodies, self.task, self.appearance = bodies, task, bank.appearance
         self.num_envs, self.device = len(bodies.heading), bank.device
+        self.max_climb = bank.max_climb
         self._made_of = bank, dict(cameras), renderer, seeds
         needed = images_needed(sources := tuple(sources))
         read = {camera for camera, _ in needed}

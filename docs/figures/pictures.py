@@ -26,8 +26,8 @@ from batchnav.config import from_dict
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import BatchnavError
-from batchnav.mapping.integrate import OBSTACLE, SIDE, WALKED
-from batchnav.mapping.shortest_path import FREE
+from batchnav.mapping.costs import FREE
+from batchnav.mapping.state import SIDE
 from batchnav.procedural import make_swatches
 from batchnav.renderers.choose import make_renderer
 from batchnav.runtime.files.atomic import replacing
@@ -195,20 +195,20 @@ def guesses(options: Guesses) -> np.ndarray:
 
 def guess(env: NavEnv, i: int) -> np.ndarray:
     """What agent i has seen, guesses, and plans: u8 [SIDE, SIDE, 3]."""
-    known = env.mapper.known
-    stands, ground, added = (x[i].numpy() for x in (known.stands, known.ground, known.anticipated))
+    state = env.mapper.map_state
+    added, layers = state.predicted_cost[i].numpy(), state.layers
     share = added[:, None] / (float(FREE) + added[:, None])  # half of it where they are twice as dear as free ones
     picture = np.rint((1 - share) * MAP_COLOURS[0] + share * GUESSED).astype(np.uint8)
-    picture[ground > 0] = MAP_COLOURS[1]
-    picture[stands >= OBSTACLE] = MAP_COLOURS[3]
-    picture[ground == WALKED] = MAP_COLOURS[4]
-    picture[known.way[i, : int(known.length[i])].numpy()] = MAP_COLOURS[5]
+    picture[layers.is_explored[i].numpy()] = MAP_COLOURS[1]
+    picture[layers.is_occupied[i].numpy()] = MAP_COLOURS[3]
+    picture[layers.is_traversed[i].numpy()] = MAP_COLOURS[4]
+    picture[state.path[i, : int(state.path_length[i])].numpy()] = MAP_COLOURS[5]
     return with_goal(env, i, picture)
 
 
 def truth(env: NavEnv, i: int) -> np.ndarray:
     """Where one can walk on the map of agent i: u8 [SIDE, SIDE, 3]."""
-    x, z, size = env.mapper.known.frame[i].tolist()
+    x, z, size = env.mapper.map_state.origin_and_resolution[i].tolist()
     middles = (np.arange(SIDE, dtype=np.float32) + 0.5) * size
     points = np.stack(np.broadcast_arrays(x + middles, env.sim.bodies.position[i, 1], z + middles[:, None]), 2)
     walkable = env.bank.scenes[0].navmesh.is_navigable(points.reshape(-1, 3).astype(np.float32))
@@ -217,7 +217,7 @@ def truth(env: NavEnv, i: int) -> np.ndarray:
 
 def with_goal(env: NavEnv, i: int, picture: np.ndarray) -> np.ndarray:
     """A picture u8 [CELLS, 3] with the goal on it, u8 [SIDE, SIDE, 3]."""
-    frame, goal = env.mapper.known.frame[i].numpy(), env.task.state.goal[i].numpy()
+    frame, goal = env.mapper.map_state.origin_and_resolution[i].numpy(), env.task.state.goal[i].numpy()
     column, row = ((goal[[0, 2]] - frame[:2]) / frame[2]).astype(int)
     picture = picture.reshape(SIDE, SIDE, 3)
     picture[row - 1 : row + 2, column - 1 : column + 2] = MAP_COLOURS[6]

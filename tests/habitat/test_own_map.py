@@ -94,7 +94,7 @@ def test_it_plans_for_the_camera_that_it_is_told_of():
         assert agent.config.camera == CameraConfig(camera_height=height or 1.25)
         agent.reset()
         agent.act(seen)
-        ways[height, hfov_deg] = float(agent._map._mapper.told["waypoint"][0, 0])
+        ways[height, hfov_deg] = float(agent._map._mapper.waypoint[0, 0])
     assert ways[0.5, 90.0] == ways[0.5, None] == pytest.approx(5.0, abs=0.3) and ways[None, 90.0] > 7.0
     with pytest.raises(ConfigError, match=r"camera_height: found 11\.0, expected 0 to 10"):
         HabitatAgent(policy(("depth",)), camera_height=11.0)

@@ -1,4 +1,4 @@
-"""Maps and plans: closed forms in a room, another search's lengths, both devices, resuming, and what is refused."""
+"""Maps and waypoints: closed forms in a room, path costs, both devices, resuming, and errors."""
 
 import math
 import os
@@ -12,7 +12,7 @@ import pytest
 import torch
 from frames import mapped_obstacles
 from numba import types as nb
-from walks import SENSORS, check_lengths, reached_by, towards, walk
+from walks import SENSORS, check_path_costs, reached_by, towards, walk
 
 import batchnav
 from batchnav.data.scenes import find_scene
@@ -21,10 +21,11 @@ from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import specs_of
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.mapping import mapper
-from batchnav.mapping.integrate import OBSTACLE, SIDE, Known, Sight
-from batchnav.mapping.mapper import MAP_SPECS, Looks, map_cuda
-from batchnav.mapping.path import Walkers
-from batchnav.mapping.shortest_path import PARTS, Search
+from batchnav.mapping.costs import COST_UNITS
+from batchnav.mapping.mapper import map_cuda
+from batchnav.mapping.observations import MAP_SPECS
+from batchnav.mapping.shortest_path import SearchBuffers
+from batchnav.mapping.state import OCCUPIED, SIDE, Agents, MapCameras, MappingParameters, MapState
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import LEFT
 
@@ -39,36 +40,38 @@ def house():
 
 def test_lengths_are_those_of_another_search(house):
     env = NavEnv([house], 12, "cpu", sensors=SENSORS)
-    assert check_lengths(env, walk(env, 10)[-1]["waypoint"][:, 0].numpy()) >= 3
+    assert check_path_costs(env, walk(env, 10)[-1]["waypoint"][:, 0].numpy()) >= 3
 
 
 def test_guesses_lengthen_ways_as_much_as_in_another_search(house):
     env = NavEnv([house], 6, "cpu", sensors=SENSORS, anticipation="occupancy")
     walk(env, 12)
-    known = env.mapper.known
+    state = env.mapper.map_state
     told = env.observe()["waypoint"][:, 0].numpy()
-    added = known.anticipated * (known.ground == 0)
+    added = state.predicted_cost * (state.explored == 0)
     assert (added > 0).any(1).all()
-    assert check_lengths(env, told, added.view(-1, SIDE, SIDE).numpy().astype(int)) >= 2
+    assert check_path_costs(env, told, added.view(-1, SIDE, SIDE).numpy().astype(int)) >= 2
 
 
 def test_a_way_is_found_however_much_longer_it_has_become(house):
     """Walls of several thicknesses come up around the agents: the bounds of the first searches are all too near."""
     env = NavEnv([house], 3, "cpu", sensors=SENSORS)
     walk(env, 5)
-    known, r = env.mapper.known, torch.arange(SIDE)
-    for i, (u, v) in enumerate((env.sim.bodies.position[:, [0, 2]] - known.frame[:, :2]) / known.frame[:, 2:]):
+    state, r = env.mapper.map_state, torch.arange(SIDE)
+    for i, (u, v) in enumerate(
+        (env.sim.bodies.position[:, [0, 2]] - state.origin_and_resolution[:, :2]) / state.origin_and_resolution[:, 2:]
+    ):
         away = torch.maximum((r[:, None] - v.int()).abs(), (r[None] - u.int()).abs())
-        known.stands[i][((away > 3) & (away < 5 + i)).flatten()] = OBSTACLE
-    check_lengths(env, env.step([LEFT] * 3)[0]["waypoint"][:, 0].numpy())
-    through = 10_000 * PARTS  # ten times an obstacle's toll, for each on the way
-    assert (known.expected > through * torch.tensor([1, 2, 3])).all()
+        state.occupancy[i][((away > 3) & (away < 5 + i)).flatten()] = OCCUPIED
+    check_path_costs(env, env.step([LEFT] * 3)[0]["waypoint"][:, 0].numpy())
+    through = 10_000 * COST_UNITS  # ten times an obstacle's toll, for each on the way
+    assert (state.expected_cost > through * torch.tensor([1, 2, 3])).all()
 
 
 @pytest.mark.plain
 def test_no_index_is_out_of_range(house):
     env = NavEnv([house], 2, "cpu", sensors=SENSORS, height=16, width=16)
-    check_lengths(env, walk(env, 2)[-1]["waypoint"][:, 0].numpy())
+    check_path_costs(env, walk(env, 2)[-1]["waypoint"][:, 0].numpy())
 
 
 def test_a_way_that_is_kept_is_the_one_that_a_search_finds(house):
@@ -79,13 +82,13 @@ def test_a_way_that_is_kept_is_the_one_that_a_search_finds(house):
     for _ in range(200):
         action = towards(observation["waypoint"][:, 1])
         for env in (keeps, forgets):
-            env.mapper._search.time.fill_(marker)  # which a search clears
-        forgets.mapper.known.length.zero_()
+            env.mapper._search.cost_to_go.fill_(marker)  # which a search clears
+        forgets.mapper.map_state.path_length.zero_()
         observation, searched = (env.step(action)[0] for env in (keeps, forgets))
         for name in SENSORS:
             assert torch.equal(observation[name], searched[name]), name
-        kept += int((keeps.mapper._search.time == marker).all())
-        assert not (forgets.mapper._search.time == marker).all()
+        kept += int((keeps.mapper._search.cost_to_go == marker).all())
+        assert not (forgets.mapper._search.cost_to_go == marker).all()
     assert kept > 60, "hardly a way was kept"
 
 
@@ -93,7 +96,7 @@ def test_an_open_room_is_crossed_straight_and_drawn_as_it_is():
     """On a bare floor the plan is the goal sensor's, and the picture has the way from the middle to the goal."""
     env = NavEnv([find_scene("house:3")], 8, "cpu", sensors=SENSORS, max_depth=0.05)
     observation, _ = env.reset(seed=1)
-    assert not env.mapper.known.stands.any()
+    assert not env.mapper.map_state.occupancy.any()
     torch.testing.assert_close(observation["waypoint"], observation["pointgoal"], atol=0.3, rtol=0.0)
     for picture, (rho, angle) in zip(observation["ego_map"][:, 0], observation["pointgoal"].tolist(), strict=True):
         middle = picture.shape[0] / 2
@@ -127,7 +130,7 @@ def test_an_episode_begins_with_an_empty_map(house):
     again = NavEnv([house], 4, "cpu", sensors=SENSORS, max_steps=30)
     again.reset(seed=5)
     again.load_state_dict(env.state_dict())
-    again.mapper.known.episode.fill_(-1)  # forgets
+    again.mapper.map_state.episode.fill_(-1)  # forgets
     for name, value in again.observe().items():
         assert torch.equal(value, fresh[name]), name
 
@@ -145,7 +148,7 @@ def test_resuming_goes_on_with_the_map(house):
     walk(env, 25)
     other.reset()
     state = env.state_dict()
-    for name, wrong in (("known_way", SIDE * SIDE), ("known_length", -1)):
+    for name, wrong in (("map_path", SIDE * SIDE), ("map_path_length", -1)):
         with pytest.raises(CheckpointError, match=f"'{name}'"):
             other.load_state_dict({**state, name: torch.full_like(state[name], wrong)})
     other.load_state_dict(state)
@@ -174,18 +177,18 @@ def test_what_is_asked_for_alone_is_the_same(house):
 SIMULATE = """
 import pickle, sys
 import numpy as np, torch
-from batchnav.mapping.integrate import Known, Sight
-from batchnav.mapping.mapper import Looks, map_cuda
-from batchnav.mapping.shortest_path import Search
-from batchnav.mapping.path import Walkers
+from batchnav.mapping.mapper import map_cuda
+from batchnav.mapping.shortest_path import SearchBuffers
+from batchnav.mapping.state import Agents, MapCameras, MappingParameters, MapState
 
 with open(sys.argv[1], "rb") as file:
     calls = pickle.load(file)
-for depth, looks, walkers, sight, before, after, plan, picture in calls:
-    known, found = Known(*(array.copy() for array in before)), (np.zeros_like(plan), np.zeros_like(picture))
-    search = Search(*(tensor.numpy() for tensor in Search.empty(2, torch.device("cpu"))))
-    map_cuda[2, 16](depth, Looks(*looks), Walkers(*walkers), Sight(*sight), search, known, *found)
-    for array, expected in zip((*known, *found), (*after, plan, picture), strict=True):
+for depth, cameras, agents, parameters, before, after, waypoint, ego_map in calls:
+    state, found = MapState(*(array.copy() for array in before)), (np.zeros_like(waypoint), np.zeros_like(ego_map))
+    search = SearchBuffers(*(tensor.numpy() for tensor in SearchBuffers.empty(2, torch.device("cpu"))))
+    read = MapCameras(*cameras), Agents(*agents), MappingParameters(*parameters)
+    map_cuda[2, 16](depth, *read, search, state, *found)
+    for array, expected in zip((*state, *found), (*after, waypoint, ego_map), strict=True):
         np.testing.assert_allclose(array, expected, atol=1e-6)
 print(len(calls), "calls")
 """
@@ -195,13 +198,13 @@ def test_blocks_of_threads_tell_what_one_does(house, tmp_path, monkeypatch):
     """The kernel for CUDA in numba's simulator, two blocks of sixteen threads, beside the CPU's."""
     calls, map_cpu = [], mapper.map_cpu
 
-    def noted(depth, looks, walkers, sight, rows, search, known, plan, picture):
-        read = [tuple(np.array(value) for value in part) for part in (looks, walkers, sight, known)]
-        map_cpu(depth, looks, walkers, sight, rows, search, known, plan, picture)
-        after = tuple(array.copy() for array in known)
-        calls.append((depth.copy(), *read, after, plan.copy(), picture.copy()))
+    def recorded(depth, cameras, agents, rows, parameters, search, state, waypoint, ego_map):
+        read = [tuple(np.array(value) for value in part) for part in (cameras, agents, parameters, state)]
+        map_cpu(depth, cameras, agents, rows, parameters, search, state, waypoint, ego_map)
+        after = tuple(array.copy() for array in state)
+        calls.append((depth.copy(), *read, after, waypoint.copy(), ego_map.copy()))
 
-    monkeypatch.setattr(mapper, "map_cpu", noted)
+    monkeypatch.setattr(mapper, "map_cpu", recorded)
     walk(NavEnv([house], 4, "cpu", sensors=SENSORS, height=20, width=20, anticipation="occupancy"), 9)
     with (tmp_path / "calls.pkl").open("wb") as file:
         pickle.dump([calls[0], calls[9]], file)
@@ -225,10 +228,10 @@ def test_both_devices_tell_the_same(house):
         seen = {device: env.step(action.to(env.device))[0] for device, env in on.items()}
         plans.append((seen["cuda"]["waypoint"].cpu() - seen["cpu"]["waypoint"]).abs())
         maps.append((seen["cuda"]["ego_map"].cpu() - seen["cpu"]["ego_map"]).abs() > 0.01)
-    known, other = (on[device].mapper.known for device in ("cpu", "cuda"))
-    torch.testing.assert_close(other.frame.cpu(), known.frame, rtol=0, atol=1e-4)
-    for name in ("stands", "ground"):
-        assert (getattr(known, name) != getattr(other, name).cpu()).float().mean() < 1e-3, name
+    state, other = (on[device].mapper.map_state for device in ("cpu", "cuda"))
+    torch.testing.assert_close(other.origin_and_resolution.cpu(), state.origin_and_resolution, rtol=0, atol=1e-4)
+    for name in ("occupancy", "explored"):
+        assert (getattr(state, name) != getattr(other, name).cpu()).float().mean() < 1e-3, name
     assert (torch.stack(plans) < 1e-3).float().mean() > 0.97
     assert torch.stack(maps).float().mean() < 2e-3
 
@@ -243,14 +246,14 @@ def test_it_compiles_for_the_gpu(compile_ptx):
     f32, i32, u8 = nb.float32, nb.int32, nb.uint8
     vectors, scalars = array(f32, 2), array(f32, 1)
     grids = array(i32, 2)
-    known = fields(
-        Known, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *[array(u8, 2)] * 2, vectors,
+    state = fields(
+        MapState, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *[array(u8, 2)] * 2, vectors,
         scalars, *[array(i32, 1)] * 3, array(u8, 2),
     )  # fmt: skip
     ptx = compile_ptx(
-        map_cuda, array(f32, 3), fields(Looks, vectors, *[scalars] * 3, vectors),
-        fields(Walkers, vectors, scalars, *[array(i32, 1)] * 2, vectors), fields(Sight, *[f32] * 6),
-        fields(Search, *[grids] * 4), known, vectors, array(f32, 4),
+        map_cuda, array(f32, 3), fields(MapCameras, vectors, *[scalars] * 3, vectors),
+        fields(Agents, vectors, scalars, *[array(i32, 1)] * 2, vectors), fields(MappingParameters, *[f32] * 6),
+        fields(SearchBuffers, *[grids] * 4), state, vectors, array(f32, 4),
     )  # fmt: skip
     assert all(word in ptx for word in ("global.min.s32", "atom.global.or.b32", "atom.global.add.u32", "bar.sync"))
     assert not any(
@@ -279,11 +282,11 @@ def test_a_search_ends_where_the_last_way_ends_beside_the_goal(house):
     """The goal's cell can change by rounding; then no way may be as short as the last one is today."""
     env = NavEnv([house], 4, "cpu", sensors=SENSORS)
     told = walk(env, 5)[-1]["waypoint"][:, 0]
-    known = env.mapper.known
+    state = env.mapper.map_state
     for i in range(4):
-        length = int(known.length[i]) - 1
-        known.left[i, :length] -= known.left[i, length - 1].clone()
-        known.left[i, : length - 1] += 1  # so that it is not kept
-        known.length[i] = length
+        length = int(state.path_length[i]) - 1
+        state.cost_to_go[i, :length] -= state.cost_to_go[i, length - 1].clone()
+        state.cost_to_go[i, : length - 1] += 1  # so that it is not kept
+        state.path_length[i] = length
     again = env.observe()["waypoint"][:, 0]
     torch.testing.assert_close(again, told, rtol=0, atol=1e-4)

@@ -118,7 +118,7 @@ def test_maps_are_as_accurate_as_with_a_fixed_camera(house):
         env.step([2] * 32)
     obstacles, navigable = mapped_obstacles(env, house)
     assert obstacles > 1000 and navigable / obstacles < 0.2
-    assert (env.mapper.known.ground > 0).sum(1).min() > 5
+    assert env.mapper.map_state.layers.is_explored.sum(1).min() > 5
 
 
 def test_agents_are_evaluated_with_the_fixed_camera():

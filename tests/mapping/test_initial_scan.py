@@ -11,7 +11,7 @@ from batchnav.agents.registry import make_reference_agent
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import CheckpointError, ConfigError
-from batchnav.mapping.integrate import EVERY
+from batchnav.mapping.state import PREDICTION_INTERVAL
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import LEFT, RIGHT
 from batchnav.sim.velocity import VelocityConfig
@@ -49,8 +49,10 @@ def test_it_turns_until_its_camera_has_seen_all_around(house, hfov, turn, turns)
     env = make(house, hfov_deg=hfov, turn_angle_deg=turn)
     steps, observation = until_looked(env)
     assert steps in (turns, turns + 1), "one more where what is left is a rounding"
-    known, goal = env.mapper.known, observation["pointgoal"]
-    assert (known.length > 0).all() and (observation["waypoint"][:, 0] >= goal[:, 0] - 0.3).all(), "no way was planned"
+    state, goal = env.mapper.map_state, observation["pointgoal"]
+    assert (state.path_length > 0).all() and (observation["waypoint"][:, 0] >= goal[:, 0] - 0.3).all(), (
+        "no way was planned"
+    )
     plain = make(house, hfov_deg=hfov, turn_angle_deg=turn, look_around=False)
     plain.reset(seed=0)
     for _ in range(steps):
@@ -58,23 +60,23 @@ def test_it_turns_until_its_camera_has_seen_all_around(house, hfov, turn, turns)
     assert torch.equal(seen["waypoint"], observation["waypoint"]) and torch.equal(
         seen["ego_map"], observation["ego_map"]
     )
-    assert not looking(seen).any() and not (plain.mapper.known.around > 0).any()
+    assert not looking(seen).any() and not (plain.mapper.map_state.remaining_scan > 0).any()
 
 
 def test_it_has_no_way_before(house):
     env = make(house)
     observation, _ = env.reset(seed=0)
-    assert looking(observation).all() and (env.mapper.known.length == 0).all()
+    assert looking(observation).all() and (env.mapper.map_state.path_length == 0).all()
     assert torch.equal(observation["waypoint"][:, 0], observation["pointgoal"][:, 0])
 
 
 def test_turns_to_the_right_are_to_be_turned_back(house):
     env = make(house)
     env.reset(seed=0)
-    before = env.mapper.known.around.clone()
+    before = env.mapper.map_state.remaining_scan.clone()
     for action in (RIGHT, RIGHT, LEFT, LEFT):
         env.step([action] * 4)
-    torch.testing.assert_close(env.mapper.known.around, before)
+    torch.testing.assert_close(env.mapper.map_state.remaining_scan, before)
 
 
 @pytest.mark.parametrize("settings", [{"control": "velocity", "velocity": VelocityConfig()}, {"actuation_noise": 1.0}])
@@ -103,14 +105,16 @@ def test_every_episode_begins_so(house):
 def test_its_first_plan_has_a_guess(house, turn):
     env = make(house, anticipation="occupancy", turn_angle_deg=turn)
     steps, _ = until_looked(env)
-    known = env.mapper.known
+    state = env.mapper.map_state
     assert (
-        (known.guessed >= steps - 2).all() and (known.guessed <= steps).all() and (known.anticipated > 0).any(1).all()
+        (state.predicted_at >= steps - 2).all()
+        and (state.predicted_at <= steps).all()
+        and (state.predicted_cost > 0).any(1).all()
     )
-    first = known.guessed.clone()
-    for _ in range(EVERY):
+    first = state.predicted_at.clone()
+    for _ in range(PREDICTION_INTERVAL):
         env.step([RIGHT] * 4)
-    assert ((known.guessed == first) | (known.guessed == first + EVERY)).all()
+    assert ((state.predicted_at == first) | (state.predicted_at == first + PREDICTION_INTERVAL)).all()
 
 
 def test_resuming_goes_on_looking(house):
@@ -122,11 +126,11 @@ def test_resuming_goes_on_looking(house):
     again.load_state_dict(env.state_dict())
     for _ in range(25):
         assert torch.equal(env.step([LEFT] * 4)[0]["waypoint"], again.step([LEFT] * 4)[0]["waypoint"])
-    with pytest.raises(CheckpointError, match="known_around"):
-        again.load_state_dict({**env.state_dict(), "known_around": torch.full((4,), -1.0)})
+    with pytest.raises(CheckpointError, match="map_remaining_scan"):
+        again.load_state_dict({**env.state_dict(), "map_remaining_scan": torch.full((4,), -1.0)})
     plain = make(house, look_around=False)
     plain.reset(seed=0)
-    assert "known_around" not in plain.state_dict()
+    assert "map_remaining_scan" not in plain.state_dict()
 
 
 def test_an_agent_without_a_plan_cannot(house):
@@ -145,7 +149,7 @@ def test_both_devices_look_alike(house):
     for _ in range(40):
         told.append([env.step([LEFT] * 64)[0]["waypoint"].cpu() for env in on.values()])
     for name in ("around", "guessed"):
-        values = [getattr(env.mapper.known, name).cpu() for env in on.values()]
+        values = [getattr(env.mapper.map_state, name).cpu() for env in on.values()]
         torch.testing.assert_close(*values)
     plans, others = (torch.stack(part) for part in zip(*told, strict=True))
     assert ((plans - others).abs() < 0.05).float().mean() > 0.95, "guesses are in bfloat16 on CUDA"

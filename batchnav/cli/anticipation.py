@@ -1,0 +1,155 @@
+"""Train the occupancy predictor: weights that predict the costs of unexplored cells, for `map.anticipation`.
+
+    batchnav train anticipation --out runs/mine.safetensors
+    batchnav train anticipation --out runs/mine.safetensors --scenes my/scans house:0-1023
+    batchnav train anticipation --out runs/mine.safetensors --scenes my/scans --init-from occupancy --steps 0
+    batchnav train --config pointnav_plan_houses_h200 --map.anticipation runs/mine.safetensors --out runs/mine
+
+The map planner plays in the scenes and its maps are recorded. The network first learns the odds that a cell is blocked.
+Then it learns from paths: with the odds as costs, the path from each frontier cell to the goal is to be as long as the
+true one, and the frontier cell with the shortest path is to be the best choice. Every tenth scene is held out; tables
+show the measures on its maps, unrotated and rotated by 30 degrees.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from batchnav.agents.registry import REFERENCE_AGENTS, make_reference_agent
+from batchnav.data.scenes import load_scenes
+from batchnav.envs.nav import NavEnv
+from batchnav.errors import ArgumentError, CheckpointError
+from batchnav.mapping.learn import batches
+from batchnav.mapping.learn.batches import rotation, split_scenes
+from batchnav.mapping.learn.recorded import RecordedMaps, record
+from batchnav.mapping.learn.train import NEAR, Schedule, log_losses, path_errors, train
+from batchnav.mapping.predictor import OccupancyNet, load_occupancy
+from batchnav.runtime.checks import check_int, check_number
+from batchnav.runtime.console.announce import announce, number_of
+from batchnav.runtime.console.progress import progress_bar
+from batchnav.runtime.device import resolve_device
+from batchnav.runtime.files.atomic import check_writable
+from batchnav.scene.bank import SceneBank
+from batchnav.sim.positions import on_navmesh
+
+AGENT = "map_planner"
+"""The agent whose maps are recorded."""
+_MANY_CAMERAS: dict[str, Any] = {"camera_height_range": (0.3, 1.6), "hfov_range_deg": (55.0, 120.0)}
+SETTINGS: tuple[dict[str, Any], ...] = tuple(
+    {**cameras, "look_around": scans} for cameras in ({}, _MANY_CAMERAS) for scans in (False, True)
+)
+"""Environments that each give the same number of maps: default or varied cameras, with and without an initial scan."""
+PATH_RATE = 0.1
+"""Learning rate on paths, relative to that on cells."""
+ROTATION_DEG = 30.0
+"""Rotation of the second row of measures."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Data, length and output of a training run."""
+
+    out: Path
+    """Weights file to write, .safetensors."""
+    scenes: tuple[str, ...] = ("house:0-511",)
+    """Scene ids, ranges such as house:0-511, and folders, as `batchnav.load_scenes` takes them."""
+    maps: int = 20_000
+    """Number of maps to record; each takes 37 KB."""
+    num_envs: int = 256
+    """Number of environments while recording."""
+    steps: int = 3000
+    """Training steps on cells."""
+    path_steps: int = 1500
+    """Training steps on paths, after those on cells."""
+    batch: int = 32
+    """Maps per training step."""
+    learning_rate: float = 3e-3
+    """Peak learning rate of AdamW on cells, falling linearly to 0; on paths a tenth of it."""
+    init_from: str = ""
+    """Weights to start from, which the recorded agents use too: a file that this command wrote, or "occupancy", the
+    bundled weights. "": new weights, and agents for which unknown cells count as free."""
+    seed: int = 0
+    """Seed of episodes, recorded steps, initial weights and batches."""
+    device: str = "auto"
+    """cpu, cuda or auto."""
+
+
+def main(options: Options) -> None:
+    """Record maps, train on cells, then on paths, and print the measures after each phase."""
+    for name, least in (("maps", 2), ("num_envs", 1), ("steps", 0), ("path_steps", 0), ("batch", 2)):
+        check_int(name, getattr(options, name), least, 2**31 - 1)
+    check_number("learning_rate", options.learning_rate, 0.0, 1.0)
+    if not (options.steps or options.path_steps):
+        raise ArgumentError("--steps and --path-steps are both 0; set one of them")
+    model = load_occupancy(options.init_from) if options.init_from else None
+    check_writable(options.out.parent, CheckpointError)
+    if options.out.is_dir():
+        raise CheckpointError(f"{options.out}: found a folder, expected a file; pass --out FOLDER/NAME.safetensors")
+    device, generator = resolve_device(options.device), torch.Generator().manual_seed(options.seed)
+    bank = SceneBank.pack(load_scenes(options.scenes, appearance=False), device)
+    if bank.num_scenes < batches.HELD_OUT:
+        found = number_of(bank.num_scenes, "scene")
+        raise ArgumentError(f"scenes: found {found}, expected {batches.HELD_OUT} or more, of which one is held out")
+    recorded = record_all(bank, options, generator)
+    announce(f"{number_of(len(recorded.cells), 'map')} of {number_of(len(recorded.scene.unique()), 'scene')}")
+    training, validation = split_scenes(recorded, generator)
+    torch.manual_seed(options.seed)
+    network: Any = model or OccupancyNet()
+    network.to(device, memory_format=torch.channels_last)
+    for steps, share, on_paths in ((options.steps, 1.0, False), (options.path_steps, PATH_RATE, True)):
+        if steps:
+            schedule = Schedule(steps, options.batch, share * options.learning_rate)
+            train(network, recorded, training, schedule, generator, on_paths, options.out)
+        print_measures(network, recorded, validation, options.batch)
+
+
+def record_all(bank: SceneBank, options: Options, generator: torch.Generator) -> RecordedMaps:
+    """`options.maps` maps, an equal part from each of SETTINGS."""
+    counts = [options.maps // len(SETTINGS) + (k < options.maps % len(SETTINGS)) for k in range(len(SETTINGS))]
+    parts: list[RecordedMaps] = []
+    done, is_walkable = 0, functools.partial(on_navmesh, bank)
+    with progress_bar("maps", options.maps) as advance:
+        for k, (settings, count) in enumerate(zip(SETTINGS, counts, strict=True)):
+            env = NavEnv(
+                bank, options.num_envs, seed=options.seed * len(SETTINGS) + k,
+                sensors=REFERENCE_AGENTS[AGENT].sensors, anticipation=options.init_from, copy=False, **settings,
+            )  # fmt: skip
+            agent = make_reference_agent(AGENT, env)
+            parts += record(env, agent, is_walkable, count, generator, functools.partial(_advance, advance, done))
+            done += count
+    return RecordedMaps.join(parts)
+
+
+def _advance(advance: Callable[[int], None], done: int, number: int) -> None:
+    """Show `number` maps more than `done`."""
+    advance(done + number)
+
+
+def print_measures(model: OccupancyNet, recorded: RecordedMaps, rows: torch.Tensor, batch: int) -> None:
+    """Print the measures on held-out scenes, for unrotated and rotated maps."""
+    model.eval()
+    cells = Table("log loss, held-out scenes (nats)", f"within {NEAR} cells of known ones", "all unknown")
+    paths = Table("path length, held-out scenes (metres)", "bias", "RMS error", "regret")
+    for angle in (0.0, ROTATION_DEG):
+        matrix, suffix = rotation(math.radians(angle)), f", rotated {angle:.0f} degrees" if angle else ""
+        for name, nats in log_losses(model, recorded, rows, batch, matrix).items():
+            cells.add_row(name + suffix, *(f"{value:.4f}" for value in nats))
+        errors = path_errors(model, recorded, rows, batch, matrix)
+        paths.add_row("network" + suffix, *(f"{value:.3f}" for value in errors))
+    for table in (cells, paths):
+        Console().print(table)
+
+
+def command(arguments: Sequence[str]) -> None:
+    """`batchnav train anticipation`."""
+    main(tyro.cli(Options, prog="batchnav train anticipation", description=__doc__, args=list(arguments)))

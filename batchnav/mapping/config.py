@@ -1,0 +1,25 @@
+"""Configuration of the mapper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from batchnav.runtime.files.bundled import find_anticipation
+
+
+@dataclass(frozen=True)
+class MapConfig:
+    """Settings of the observations "ego_map" and "waypoint". Defaults: unknown cells count as free, no initial scan."""
+
+    anticipation: str = ""
+    """Weights of the occupancy predictor, which adds a predicted cost to unexplored cells: a file written by `batchnav
+    train anticipation`, or "occupancy", the bundled weights. "": none. A policy's file keeps this value, not the
+    weights."""
+    look_around: bool = False
+    """True for an initial scan: at the start of an episode "waypoint" points to the left until the main camera has seen
+    360 degrees. Turns do not lengthen the path, and predictions improve."""
+
+    def validate(self) -> None:
+        """ConfigError where `anticipation` is no weights file."""
+        if self.anticipation:
+            find_anticipation(self.anticipation)

@@ -1,0 +1,200 @@
+"""Recorded maps: the maps that agents built, the walkable cells, and the costs of the true paths.
+
+Maps are recorded from an environment and an agent that the caller makes. True path costs come from the navmesh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn import functional
+
+from batchnav.mapping.costs import FREE_EDGE
+from batchnav.mapping.learn.path_cost_gradient import PathEnds, path_costs
+from batchnav.mapping.predictor import Windows
+from batchnav.mapping.state import CELLS, EXPLORED, INFLATED, OCCUPIED, SIDE, MapLayers
+
+RECORD_RATE, MIN_DISTANCE = 0.5, 2.0
+"""A step is recorded with probability RECORD_RATE / d, where d is the start distance of its episode in metres, at least
+MIN_DISTANCE. Every episode so gives about as many maps, whatever its length: SPL weighs a detour by the path's
+length."""
+WARM_UP_STEPS = 128
+"""Steps before the first recorded one, so that agents are in all parts of their episodes."""
+OCCUPANCY_BITS, EXPLORED_BIT, WALKABLE_BIT = 15, 16, 64
+"""Layout of a recorded cell: the occupancy code in bits 0 to 3, the exploration code in bits 4 and 5, and in bit 6
+whether the cell is walkable."""
+FOOTPRINT = 1.5
+"""Radius around an agent within which unexplored cells count as explored, metres: the default camera does not see
+ground that is nearer."""
+WALKABLE_DISTANCE = 1e-3
+"""Largest distance of a walkable cell's centre from the navmesh, metres."""
+STARTS = 24
+"""Cells per map from which paths are measured: the agent's, and frontier cells."""
+BLOCKED_COST = 245 * int(FREE_EDGE)
+"""Path costs from here on belong to paths through an obstacle, which carry no information about unexplored cells."""
+
+
+class RecordedMaps(NamedTuple):
+    """M maps and their ground truth."""
+
+    cells: torch.Tensor
+    """u8 [M, CELLS]: occupancy, exploration and walkability, see OCCUPANCY_BITS."""
+    places: torch.Tensor
+    """f32 [M, 3, 2]: goal, start and agent, as `predictor.network_input` takes them."""
+    low: torch.Tensor
+    """i64 [M, 2]: column and row of the window's first cell on the map."""
+    size: torch.Tensor
+    """f32 [M]: side of a cell, metres."""
+    goal: torch.Tensor
+    """i32 [M]: the goal's cell, -1 where it is off the map."""
+    starts: torch.Tensor
+    """i32 [M, STARTS]: the agent's cell, then frontier cells; -1: no more."""
+    reach: torch.Tensor
+    """f32 [M, STARTS]: path cost from the agent to each start, over explored cells."""
+    true_cost: torch.Tensor
+    """f32 [M, STARTS]: path cost from each start to the goal on the true map."""
+    scene: torch.Tensor
+    """i64 [M]: index of the scene."""
+
+    @property
+    def layers(self) -> MapLayers:
+        """Both layers u8 [M, CELLS], with occupancy codes clipped to 15 and exploration codes to 3."""
+        return MapLayers(self.cells & OCCUPANCY_BITS, (self.cells // EXPLORED_BIT) & 3)
+
+    @property
+    def walkable(self) -> torch.Tensor:
+        """bool [M, CELLS]: True where the navmesh covers a cell's centre."""
+        return (self.cells & WALKABLE_BIT) > 0
+
+    def select(self, rows: torch.Tensor) -> RecordedMaps:
+        """The maps with these indices."""
+        rows = rows.to(self.cells.device)
+        return RecordedMaps(*(values[rows] for values in self))
+
+    @classmethod
+    def join(cls, parts: list[RecordedMaps]) -> RecordedMaps:
+        """All maps of several recordings."""
+        return cls(*map(torch.cat, zip(*parts, strict=True)))
+
+
+IsWalkable = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
+"""Scene indices i32 [P], points f32 [P, 3] and a distance in metres -> bool [P]: True near the navmesh."""
+
+
+def record(
+    env: Any,
+    agent: Any,
+    is_walkable: IsWalkable,
+    count: int,
+    generator: torch.Generator,
+    progress: Callable[[int], None],
+) -> list[RecordedMaps]:
+    """Record `count` maps while an agent plays; none during an initial scan.
+
+    Args:
+        env: a `NavEnv` with a mapper.
+        agent: an agent for this environment.
+        is_walkable: the navmesh query of the environment's scenes.
+        count: number of maps.
+        generator: of the random choices.
+        progress: called with the number of maps so far.
+    """
+    parts: list[RecordedMaps] = []
+    recorded, step = 0, 0
+    observation, _ = env.reset()
+    starts = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    agent.reset(env.num_envs)
+    while recorded < count:
+        observation, _, terminated, truncated, _ = env.step(agent.act(observation, starts))
+        starts, step = terminated | truncated, step + 1
+        if step < WARM_UP_STEPS:
+            continue
+        probability = record_probability(env.task.episode_info["start_distance"].cpu())
+        chosen = torch.rand(env.num_envs, generator=generator) < probability
+        scanned = (env.mapper.map_state.remaining_scan == 0).cpu()
+        rows = (chosen & scanned).nonzero()[:, 0][: count - recorded]
+        if len(rows):
+            parts.append(snapshot(env, is_walkable, rows.to(env.device), generator))
+            recorded += len(rows)
+            progress(recorded)
+    return parts
+
+
+def record_probability(distance: torch.Tensor) -> torch.Tensor:
+    """Probability of recording a step, f32 [N], by the start distances of the episodes, metres."""
+    return RECORD_RATE / distance.clamp(min=MIN_DISTANCE)
+
+
+def snapshot(env: Any, is_walkable: IsWalkable, rows: torch.Tensor, generator: torch.Generator) -> RecordedMaps:
+    """The current maps of the agents `rows` i64 [B], with their ground truth."""
+    state, bodies = env.mapper.map_state, env.sim.bodies
+    windows = Windows(rows, state, bodies, env.task.observations["pointgoal"])
+    layers = MapLayers(state.occupancy[rows].clamp(max=OCCUPANCY_BITS), state.explored[rows])
+    size, walkable = state.origin_and_resolution[rows, 2], walkable_cells(env, is_walkable, rows)
+    low = torch.stack([windows.cells[:, 0, 0] % SIDE, windows.cells[:, 0, 0] // SIDE], 1)
+    on_map = (windows.places + low[:, None]).floor().long()
+    inside = ((on_map >= 0) & (on_map < SIDE)).all(2)
+    goal, _, agent = torch.where(inside, on_map[..., 1] * SIDE + on_map[..., 0], -1).int().T.contiguous()
+    entered = layers._replace(
+        explored=layers.explored.masked_fill(~layers.is_explored & at_feet(agent, size), EXPLORED)
+    )
+    reach = costs_over_explored(entered, agent)
+    starts = frontier_cells(layers, ~entered.is_explored & ~layers.has_obstacle, reach, generator)
+    starts = torch.cat([agent[:, None], starts], 1)
+    true_cost = path_costs(true_layers(layers, walkable), PathEnds(goal, starts), torch.zeros_like(reach))
+    reach = torch.where(starts >= 0, reach.gather(1, starts.clamp(min=0).long()), 0.0)
+    cells = layers.occupancy + EXPLORED_BIT * layers.explored + WALKABLE_BIT * walkable.byte()
+    return RecordedMaps(
+        cells, windows.places, low, size, goal, starts, reach, true_cost, bodies.scene[rows].long()
+    )  # fmt: skip
+
+
+def walkable_cells(env: Any, is_walkable: IsWalkable, rows: torch.Tensor) -> torch.Tensor:
+    """bool [B, CELLS]: True where the navmesh covers a cell's centre, at the height of the agents `rows` i64 [B]."""
+    bodies, origin = env.sim.bodies, env.mapper.map_state.origin_and_resolution[rows][:, None]
+    cells = torch.arange(CELLS, device=rows.device)
+    x, z = (origin[..., k] + (cell + 0.5) * origin[..., 2] for k, cell in enumerate((cells % SIDE, cells // SIDE)))
+    y = bodies.position[rows][:, 1, None].expand_as(x)
+    each = bodies.scene[rows][:, None].expand(-1, CELLS).reshape(-1).contiguous()
+    return is_walkable(each, torch.stack([x, y, z], -1).view(-1, 3), WALKABLE_DISTANCE).view_as(x)
+
+
+def at_feet(agent: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+    """bool [B, CELLS]: True within FOOTPRINT of the agents' cells i32 [B]. `size`: f32 [B], side of a cell, metres."""
+    cells = torch.arange(CELLS, device=agent.device)
+    across, along = cells % SIDE - agent[:, None] % SIDE, cells // SIDE - agent[:, None] // SIDE
+    return (across**2 + along**2).sqrt() * size[:, None] <= FOOTPRINT
+
+
+def dilated(marked: torch.Tensor) -> torch.Tensor:
+    """bool [B, CELLS]: the marked cells and their eight neighbours."""
+    return functional.max_pool2d(marked.float().view(-1, 1, SIDE, SIDE), 3, 1, 1).view_as(marked) > 0
+
+
+def true_layers(layers: MapLayers, walkable: torch.Tensor) -> MapLayers:
+    """Fully explored maps: unknown cells hold obstacles where they are not walkable, known cells stay."""
+    occupancy = torch.where(~layers.is_known & ~walkable, OCCUPIED, layers.occupancy)
+    occupied = MapLayers(occupancy, layers.explored).is_occupied
+    occupancy = torch.where((occupancy == 0) & dilated(occupied), INFLATED, occupancy)
+    return MapLayers(occupancy, torch.full_like(layers.explored, EXPLORED))
+
+
+def costs_over_explored(layers: MapLayers, agent: torch.Tensor) -> torch.Tensor:
+    """f32 [B, CELLS]: path costs from the agents' cells i32 [B] to all cells, with unexplored cells as obstacles."""
+    occupancy = torch.where(layers.is_explored, layers.occupancy, OCCUPIED)
+    everywhere = torch.arange(CELLS, dtype=torch.int32, device=agent.device).expand(len(agent), -1).contiguous()
+    no_prediction = torch.zeros(occupancy.shape, device=agent.device)
+    explored = MapLayers(occupancy, torch.full_like(layers.explored, EXPLORED))
+    return path_costs(explored, PathEnds(agent, everywhere), no_prediction)
+
+
+def frontier_cells(
+    layers: MapLayers, unexplored: torch.Tensor, reach: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor:
+    """i32 [B, STARTS - 1]: random explored cells within reach that border on unexplored ones; -1: no more."""
+    border = layers.is_explored & ~layers.has_obstacle & dilated(unexplored) & (reach < BLOCKED_COST)
+    sampled = torch.rand(border.shape, generator=generator).to(border.device) * border
+    value, cell = sampled.topk(STARTS - 1)
+    return torch.where(value > 0, cell, -1).int()

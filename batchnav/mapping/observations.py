@@ -1,0 +1,93 @@
+"""Observations of an agent's map: "ego_map" and "waypoint", as sources that share one mapper.
+
+`ego_map`: image of the 12 m around the agent, which is in the centre and faces up. Values: 0.05 unknown, 0.15 explored,
+0.25 inflated, 0.35 occupied, 0.45 traversed, 0.55 path, 0.65 goal (the agent itself where there is no goal).
+
+`waypoint`: distance and bearing. The distance is the remaining path length, metres; the bearing is that of the farthest
+path cell in line of sight, radians, positive to the left. During an initial scan they are the goal sensor's distance
+and a quarter turn to the left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from batchnav.errors import ConfigError
+from batchnav.mapping.config import MapConfig
+from batchnav.mapping.ego_map import PIXELS
+from batchnav.mapping.mapper import MappedBodyConfig, Mapper
+from batchnav.mapping.predictor import memory_needed
+from batchnav.sensors.camera import MAIN
+from batchnav.sensors.depth import DepthConfig, MeasuredDepth
+from batchnav.types import Frame, ObservationSource, Requirements, Spec
+
+EGO_MAP, WAYPOINT = "ego_map", "waypoint"
+MAPPER = "mapper"
+"""Key of the mapper among the resources of a frame, and of its update among the shared results."""
+MAP_SPECS = {
+    EGO_MAP: Spec(EGO_MAP, (1, PIXELS, PIXELS), torch.float32, 0.0, 1.0, torch.bfloat16),
+    WAYPOINT: Spec(WAYPOINT, (2,), torch.float32, -np.inf, np.inf, torch.float32),
+}
+"""Specs by name."""
+
+
+class MapObservation(ObservationSource):
+    """One of MAP_SPECS, read from a mapper that all map observations of a frame share.
+
+    Args:
+        name: a name of MAP_SPECS.
+        names: all map observations of the environment.
+        depth: range and noise of the main camera.
+        config: settings of the map.
+        body: height and actions of the agents.
+    """
+
+    def __init__(self, name: str, names: frozenset[str], depth: DepthConfig, config: MapConfig, body: MappedBodyConfig):
+        self.spec, self._depth, self._config, self._body = MAP_SPECS[name], depth, config, body
+        self._draws_ego_map = EGO_MAP in names
+        goal = frozenset({"relative_goal"})
+        self.requires = Requirements(MAIN, max_depth=depth.max_depth, pose=True, map=True, goal=goal)
+        self._measured = MeasuredDepth(depth)
+
+    def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
+        """Bytes of the map, of concurrent searches and of the predictor."""
+        meta, searches = torch.device("meta"), Mapper.concurrent_searches(num_envs, device)
+        with_predictor = bool(self._config.anticipation)
+        state, search, *images = Mapper.arrays(num_envs, searches, meta, with_predictor, self._draws_ego_map)
+        size = sum(tensor.nbytes for tensor in (*state, *search, *images))
+        return {MAPPER: size + (memory_needed(num_envs, device) if with_predictor else 0)}
+
+    def bind(self, frame: Frame) -> None:
+        """Make the mapper of a frame, or share it. ConfigError for a waypoint without a goal sensor."""
+        goal = frame.task.relative_goal
+        if self.spec.name == WAYPOINT and goal is None:
+            raise ConfigError(f"sensors: found {WAYPOINT!r}, expected it with the task pointnav and gps_compass alone")
+        self.mapper: Mapper = frame.resource(MAPPER, lambda: self._make(frame, goal))
+
+    def _make(self, frame: Frame, goal: torch.Tensor | None) -> Mapper:
+        return Mapper(
+            self._depth.max_depth, self._config, self._body, frame.bodies, goal, max_climb=frame.max_climb,
+            draws_ego_map=self._draws_ego_map,
+        )  # fmt: skip
+
+    def reset(self) -> None:
+        """Discard all maps."""
+        self.mapper.reset()
+
+    @property
+    def state(self) -> Mapping[str, torch.Tensor]:
+        """Live tensors of the map, by name."""
+        return self.mapper.state
+
+    @property
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Valid values of the tensors of `state` whose range is limited."""
+        return self.mapper.ranges
+
+    def write(self, frame: Frame, out: torch.Tensor) -> None:
+        """Update the map once per moment, and copy the observation."""
+        frame.shared(MAPPER, lambda: self.mapper.update(self._measured.read(frame), frame.cameras(MAIN)))
+        out.copy_(self.mapper.ego_map if self.spec.name == EGO_MAP else self.mapper.waypoint)

@@ -1,0 +1,318 @@
+"""The mapper in plain Python and NumPy, for one agent: the specification that tests compare the kernels with.
+
+It keeps one array per meaning, computes in float64, searches with Dijkstra's algorithm over the whole map at every
+step, and keeps no path. Kernels compute in float32, so points on a cell's border may fall into the neighbouring cell.
+Costs are whole numbers and equal to the last digit on equal maps.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+RESOLUTION, MARGIN, SIDE = 0.2, 8.0, 192
+"""Smallest side of a cell and smallest distance to the map's edge, metres; cells along a side."""
+UNITS, FREE, INFLATED, OCCUPIED = 4, 2, 1, 1000
+"""Units per unit of cost; costs of a free cell, of an inflated one beyond that, and of an occupied one."""
+COLLISION, BEHIND_OBSTACLE = 10 * FREE, 2 * OCCUPIED
+"""Cost of a collision in a traversed obstacle's cell, and of an edge between an obstacle and an unexplored cell."""
+MAX_REPEATED, MAX_TRAVERSED_COLLISIONS = 197, 40
+"""Largest counts of collisions that raise a cell's cost."""
+SAME_SURFACE = 0.5
+"""Neighbouring obstacle pixels up to this distance apart lie on one surface, metres."""
+LOOKAHEAD = 24
+"""Path cells tested for a line of sight."""
+NEIGHBOURS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))
+"""Rows and columns to the neighbours, in the order in which equal paths are preferred."""
+Cell = tuple[int, int]
+"""Row (along Z) and column (along X)."""
+
+
+class Layers(NamedTuple):
+    """One array [SIDE, SIDE] per meaning."""
+
+    obstacle: np.ndarray
+    """bool: True where depth or a collision showed an obstacle."""
+    explored: np.ndarray
+    """bool: True where the ground was seen or the agent was."""
+    traversed: np.ndarray
+    """bool: True where the agent was."""
+    repeated: np.ndarray
+    """int: collisions with an occupied cell after the first detection."""
+    collisions: np.ndarray
+    """int: collisions in a cell after the agent traversed it."""
+    inflated: np.ndarray
+    """bool: True where a cell without an obstacle has one among its eight neighbours."""
+
+    @classmethod
+    def empty(cls) -> Layers:
+        """An unknown map."""
+        return cls(*(np.zeros((SIDE, SIDE), kind) for kind in (bool, bool, bool, int, int, bool)))
+
+    @property
+    def occupied(self) -> np.ndarray:
+        """bool: obstacles in cells that the agent did not traverse."""
+        return self.obstacle & ~self.traversed
+
+    def inflate(self) -> None:
+        """Update `inflated`."""
+        self.inflated[:] = _dilated(self.obstacle) & ~self.obstacle
+
+
+def _dilated(mask: np.ndarray) -> np.ndarray:
+    """Cells that are marked or have a marked neighbour."""
+    padded = np.pad(mask, 1)
+    shifted = [padded[r : r + SIDE, c : c + SIDE] for r in range(3) for c in range(3)]
+    return np.logical_or.reduce(shifted)
+
+
+# Costs and paths.
+
+
+def traversal_costs(layers: Layers, predicted: np.ndarray | None = None) -> np.ndarray:
+    """Traversal cost of every cell, int [SIDE, SIDE].
+
+    Args:
+        layers: the map.
+        predicted: int [SIDE, SIDE]: predicted addition to the cost of an unexplored cell, in units; None: none.
+    """
+    costs = np.full((SIDE, SIDE), FREE * UNITS) + INFLATED * UNITS * layers.inflated
+    traversed_obstacle = layers.obstacle & layers.traversed
+    costs += traversed_obstacle * UNITS * (2 * INFLATED + COLLISION * layers.collisions)
+    if predicted is not None:
+        costs += predicted * ~layers.explored
+    return np.where(layers.occupied, OCCUPIED * UNITS * (1 + layers.repeated), costs)
+
+
+def edge_cost(layers: Layers, costs: Any, cell: Cell, neighbour: Cell) -> int:
+    """Cost of the edge from a cell to a neighbour. Layers and costs are arrays or nested lists."""
+    (r, c), (nr, nc) = cell, neighbour
+    entry = costs[nr][nc]
+    behind = layers.obstacle[r][c] and not layers.explored[nr][nc]
+    if behind or (layers.obstacle[nr][nc] and not layers.explored[r][c]):
+        entry += BEHIND_OBSTACLE * UNITS
+    if r == nr or c == nc:
+        return int(5 * (costs[r][c] + entry))
+    return int(7 * (costs[r][c] + max(entry, costs[nr][c], costs[r][nc])))
+
+
+def neighbours(cell: Cell) -> Iterator[Cell]:
+    """Neighbours of a cell on the map."""
+    for dr, dc in NEIGHBOURS:
+        r, c = cell[0] + dr, cell[1] + dc
+        if 0 <= r < SIDE and 0 <= c < SIDE:
+            yield r, c
+
+
+def cost_to_go(layers: Layers, costs: np.ndarray, goal: Cell) -> np.ndarray:
+    """Path cost from every cell to the goal, float [SIDE, SIDE] (Dijkstra, 1959)."""
+    layers, costs = Layers(*(layer.tolist() for layer in layers)), costs.tolist()  # lists are faster to index
+    found, queue = {goal: 0}, [(0, goal)]
+    while queue:
+        cost, cell = heapq.heappop(queue)
+        if cost > found[cell]:
+            continue
+        for neighbour in neighbours(cell):
+            reached = cost + edge_cost(layers, costs, cell, neighbour)
+            if reached < found.get(neighbour, math.inf):
+                found[neighbour] = reached
+                heapq.heappush(queue, (reached, neighbour))
+    return np.array([[found.get((r, c), math.inf) for c in range(SIDE)] for r in range(SIDE)])
+
+
+def extract_path(layers: Layers, costs: np.ndarray, to_go: np.ndarray, start: Cell) -> list[Cell]:
+    """Cells of a shortest path from a start to the goal."""
+    path = [start]
+    while to_go[path[-1]] > 0:
+        cell = path[-1]
+        path.append(next(n for n in neighbours(cell) if to_go[n] + edge_cost(layers, costs, n, cell) == to_go[cell]))
+    return path
+
+
+# Waypoint. Places are map coordinates (u, v): columns and rows in cells from the map's corner.
+
+
+def has_line_of_sight(layers: Layers, place: np.ndarray, target: np.ndarray) -> bool:
+    """True where the straight line between two places is open, except for its last cell."""
+    repeated = _dilated(layers.occupied & (layers.repeated > 0))
+    stopped = layers.occupied | (layers.obstacle & layers.traversed & (layers.collisions > 0))
+    near = layers.obstacle | layers.inflated
+    steps = int(2.0 * math.dist(place, target)) + 1
+    for k in range(min(2, steps), steps + 1):
+        c, r = np.floor(place + k / steps * (target - place)).astype(int)
+        if (r, c) == (int(target[1]), int(target[0])):
+            return True
+        if not (0 <= r < SIDE and 0 <= c < SIDE) or stopped[r, c] or (near[r, c] and repeated[r, c]):
+            return False
+    return True
+
+
+def waypoint(
+    layers: Layers, to_go: np.ndarray, path: list[Cell], place: np.ndarray, heading: float
+) -> tuple[float, float] | None:
+    """Distance, cells, and bearing, radians, of the waypoint; None where the goal itself is in line of sight."""
+    seen = 0
+    for cell in path[1 : min(LOOKAHEAD, len(path) - 1) + 1]:
+        if not has_line_of_sight(layers, place, _centre(cell)):
+            break
+        seen += 1
+    target = min(max(seen, 1), len(path) - 1)
+    if target == 0 or path[target] == path[-1]:
+        return None
+    du, dv = _centre(path[target]) - place
+    fx, fz = -math.sin(heading), -math.cos(heading)
+    bearing = math.atan2(du * fz - dv * fx, du * fx + dv * fz)
+    if target > 1 and layers.occupied[path[target]]:
+        target -= 1  # the distance includes the cost of passing the obstacle
+    beyond = to_go[path[target]] / (2 * FREE * UNITS * 5)
+    return math.dist(place, _centre(path[target])) + beyond, bearing
+
+
+def _centre(cell: Cell) -> np.ndarray:
+    """Map coordinates of a cell's centre."""
+    return np.array([cell[1] + 0.5, cell[0] + 0.5])
+
+
+# Integration.
+
+
+class Camera(NamedTuple):
+    """One depth camera."""
+
+    position: np.ndarray
+    """[3], metres."""
+    heading: float
+    """Radians."""
+    pitch: float
+    """Radians, up is positive."""
+    tan_half_hfov: float
+    """Tangent of half the horizontal field of view."""
+
+
+class Body(NamedTuple):
+    """Constants of the agent's body and of its camera's range; metres and radians."""
+
+    max_depth: float
+    max_climb: float
+    agent_height: float
+    half_step: float
+    half_turn: float
+
+
+class ReferenceMap:
+    """The map of one agent in one episode.
+
+    Args:
+        position: [3], the agent's position at the start, metres.
+        heading: its heading, radians.
+        goal: x and z of the goal, metres.
+        body: constants.
+    """
+
+    def __init__(self, position: np.ndarray, heading: float, goal: np.ndarray, body: Body):
+        start = np.asarray(position, float)[[0, 2]]
+        self.size = max(RESOLUTION, (np.abs(goal - start).max() + 2 * MARGIN) / SIDE)
+        self.origin = (start + goal - SIDE * self.size) / 2
+        self.layers, self.body = Layers.empty(), body
+        self._place, self._heading, self._collisions = start, heading, 0
+
+    def place(self, point: np.ndarray) -> np.ndarray:
+        """Map coordinates of x and z."""
+        return (np.asarray(point, float) - self.origin) / self.size
+
+    def cell(self, point: np.ndarray) -> Cell | None:
+        """The cell of x and z; None off the map."""
+        u, v = np.floor(self.place(point))
+        return (int(v), int(u)) if 0 <= u < SIDE and 0 <= v < SIDE else None
+
+    def update(self, position: np.ndarray, heading: float, collisions: int, depth: np.ndarray, camera: Camera) -> None:
+        """Integrate a step: motion, collision, depth image [H, W] in metres, and the agent's cell."""
+        here, before = np.asarray(position, float)[[0, 2]], self._place
+        advance, turn = math.dist(here, before), heading - self._heading
+        if collisions > self._collisions and abs(turn) < self.body.half_turn and advance < self.body.half_step:
+            self._collide(here, heading)
+        parts = max(int(advance / self.size) + 1, 2)
+        for k in range(1, parts):
+            self._traverse(here - k / parts * (here - before))
+        self._place, self._heading, self._collisions = here, heading, collisions
+        self._integrate_depth(depth, camera, float(position[1]))
+        self.layers.inflate()
+        self._traverse(here)
+
+    def _obstacle(self, point: np.ndarray) -> None:
+        if (cell := self.cell(point)) is not None:
+            self.layers.obstacle[cell] = True
+
+    def _explore(self, point: np.ndarray) -> None:
+        if (cell := self.cell(point)) is not None:
+            self.layers.explored[cell] = True
+
+    def _traverse(self, point: np.ndarray) -> None:
+        if (cell := self.cell(point)) is not None:
+            self.layers.traversed[cell] = self.layers.explored[cell] = True
+            self.layers.repeated[cell] = 0
+
+    def _collide(self, here: np.ndarray, heading: float) -> None:
+        """Record a collision 1.5 cells ahead; and 0.9 cells ahead where the first is occupied already."""
+        forward = np.array([-math.sin(heading), -math.cos(heading)]) * self.size
+        ahead = self.cell(here + 1.5 * forward)
+        if ahead is not None and self.layers.occupied[ahead]:
+            self._record_collision(here + 0.9 * forward)
+        self._record_collision(here + 1.5 * forward)
+
+    def _record_collision(self, point: np.ndarray) -> None:
+        if (cell := self.cell(point)) is None:
+            return
+        layers = self.layers
+        if layers.occupied[cell]:
+            layers.repeated[cell] = min(layers.repeated[cell] + 1, MAX_REPEATED)
+            return
+        if layers.traversed[cell]:
+            layers.collisions[cell] = min(layers.collisions[cell] + 1, MAX_TRAVERSED_COLLISIONS)
+        layers.obstacle[cell] = True
+
+    def _integrate_depth(self, depth: np.ndarray, camera: Camera, ground: float) -> None:
+        """Mark the points that the pixels see, and those between neighbouring pixels."""
+        points, kind = self._points(depth, camera, ground)
+        height, width = depth.shape
+        for r in range(height):
+            for c in range(width):
+                point = points[r, c]
+                if kind[r, c] == "ground":
+                    self._explore(point)
+                    if r > 0 and kind[r - 1, c] != "":
+                        for between in self._between(point, points[r - 1, c]):
+                            self._explore(between)
+                elif kind[r, c] == "obstacle":
+                    self._obstacle(point)
+                    if c + 1 == width or kind[r, c + 1] != "obstacle":
+                        continue
+                    offset = points[r, c + 1] - point
+                    if self.size < math.hypot(*offset) < SAME_SURFACE:
+                        for k in (1, 2):
+                            self._obstacle(point + k / 3 * offset)
+
+    def _between(self, point: np.ndarray, other: np.ndarray) -> Iterator[np.ndarray]:
+        """Points less than a cell apart on the line between two points, at most 31."""
+        distance = math.dist(point, other)
+        steps = min(int(distance / self.size) + 1, 32) if distance > self.size else 1
+        for k in range(1, steps):
+            yield point + k / steps * (other - point)
+
+    def _points(self, depth: np.ndarray, camera: Camera, ground: float) -> tuple[np.ndarray, np.ndarray]:
+        """x and z of the point that each pixel sees [H, W, 2], and its class: "ground", "obstacle" or ""."""
+        height, width = depth.shape
+        scale = camera.tan_half_hfov / width
+        right = (2 * np.arange(width) + 1 - width) * scale * depth
+        up = (height - 1 - 2 * np.arange(height))[:, None] * scale * depth
+        sin, cos, rise, level = (f(a) for a in (camera.heading, camera.pitch) for f in (math.sin, math.cos))
+        x = right * cos + up * rise * sin - depth * level * sin
+        z = -right * sin + up * rise * cos - depth * level * cos
+        y = camera.position[1] - ground + up * level + depth * rise
+        seen = (depth > 0) & (depth < self.body.max_depth) & (y < self.body.agent_height)
+        kind = np.where(seen, np.where(y > self.body.max_climb, "obstacle", "ground"), "")
+        return np.stack([x, z], -1) + np.asarray(camera.position, float)[[0, 2]], kind

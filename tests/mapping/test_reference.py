@@ -1,0 +1,128 @@
+"""The kernels and the reference mapper: integration, costs, cost-to-go, paths and waypoints over walks in a house."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from walks import SENSORS, agent_and_goal, reference_costs, reference_layers, towards
+
+from batchnav.data.scenes import find_scene
+from batchnav.envs.nav import NavEnv
+from batchnav.mapping import reference
+from batchnav.mapping.costs import COST_UNITS
+from batchnav.mapping.state import SIDE, MapLayers
+from batchnav.scene.bank import SceneBank
+from batchnav.sim.bodies import FORWARD
+
+N = 3
+BORDER = 2e-3
+"""Fraction of the known cells that may differ: float32 and float64 round points on a border to different cells."""
+ROUNDING = 1e-3
+"""Metres and radians, from float32."""
+
+
+@pytest.fixture(scope="module")
+def house():
+    return find_scene("house:3")
+
+
+def start_maps(env):
+    """One `ReferenceMap` per agent, at the start of its episode."""
+    parameters, bodies = env.mapper._parameters, env.sim.bodies
+    body = reference.Body(*map(float, parameters[:5]))
+    goals = env.task.state.goal[:, [0, 2]].cpu().numpy()
+    position, heading = bodies.position.cpu().numpy(), bodies.heading.cpu().numpy()
+    return [reference.ReferenceMap(position[i], float(heading[i]), goals[i], body) for i in range(env.num_envs)]
+
+
+def update_maps(env, maps):
+    """Integrate the current observation of each agent."""
+    bodies, cameras = env.sim.bodies, env.frame.cameras("")
+    depth = env.frame.depth("").cpu().numpy()
+    for i, each in enumerate(maps):
+        values = (float(values[i]) for values in (cameras.heading, cameras.pitch, cameras.tan_half_hfov))
+        camera = reference.Camera(cameras.position[i].cpu().numpy(), *values)
+        position, heading = bodies.position[i].cpu().numpy(), float(bodies.heading[i])
+        each.update(position, heading, int(bodies.collisions[i]), depth[i], camera)
+
+
+def compare_layers(env, maps):
+    """Kernels and reference agree, except for a few cells."""
+    for i, each in enumerate(maps):
+        found = reference_layers(env.mapper.map_state.layers, i)
+        known = max(int((found.explored | found.obstacle).sum()), 1)
+        for name, one, other in zip(found._fields, found, each.layers, strict=True):
+            traversed_only = name == "collisions"  # the kernels count these in cells with an obstacle alone
+            other = other * found.obstacle if traversed_only else other
+            assert (one != other).sum() <= max(BORDER * known, 4), (i, name)
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_depth": 0.05}])
+def test_maps_agree(house, device, settings):
+    """Agents follow their waypoints, and every fourth step they go forward and may collide."""
+    env = NavEnv(SceneBank.pack([house], device), N, sensors=SENSORS, height=24, width=24, **settings)
+    observation, _ = env.reset(seed=5)
+    maps = start_maps(env)
+    update_maps(env, maps)
+    for step in range(30):
+        action = towards(observation["waypoint"][:, 1])
+        observation, *_ = env.step(torch.full_like(action, FORWARD) if step % 4 == 3 else action)
+        update_maps(env, maps)
+    assert env.sim.bodies.collisions.sum() > 0
+    compare_layers(env, maps)
+
+
+def test_paths_and_waypoints_agree(house, device):
+    """On equal maps, path costs are equal; waypoints agree to rounding."""
+    env = NavEnv(SceneBank.pack([house], device), N, sensors=SENSORS, height=24, width=24)
+    observation, _ = env.reset(seed=5)
+    bent = 0
+    for step in range(12):
+        observation, *_ = env.step(towards(observation["waypoint"][:, 1]))
+        if step % 4 != 3:
+            continue
+        for i in range(N):
+            place, goal = agent_and_goal(env, i)
+            start, end = (tuple(np.floor(each[::-1]).astype(int).tolist()) for each in (place, goal))
+            layers, costs, to_go = reference_costs(env.mapper.map_state.layers, i, end)
+            assert env.mapper.map_state.expected_cost[i] == to_go[start]
+            path = reference.extract_path(layers, costs, to_go, start)
+            expected = reference.waypoint(layers, to_go, path, place, float(env.sim.bodies.heading[i]))
+            distance, bearing = observation["waypoint"][i].tolist()
+            size = float(env.mapper.map_state.origin_and_resolution[i, 2])
+            if expected is None:
+                assert observation["waypoint"][i].tolist() == observation["pointgoal"][i].tolist()
+                continue
+            bent += 1
+            assert distance == pytest.approx(expected[0] * size, abs=ROUNDING)
+            assert abs(math.remainder(bearing - expected[1], 2 * math.pi)) < ROUNDING
+    assert bent > 3
+
+
+def test_traversal_costs():
+    """Worked numbers, in free cells: each code of a cell, and what collisions add."""
+    occupancy, explored = torch.zeros(2, 1, SIDE * SIDE, dtype=torch.uint8)
+    codes = {0: (0, 0), 1: (1, 1), 2: (2, 2), 3: (2, 5), 4: (3, 0), 5: (5, 1), 6: (0, 0)}
+    for cell, (occupancy_code, explored_code) in codes.items():
+        occupancy[0, cell], explored[0, cell] = occupancy_code, explored_code
+    layers = reference_layers(MapLayers(occupancy, explored), 0)
+    predicted = np.zeros((SIDE, SIDE), int)
+    predicted[0, 6] = 6 * COST_UNITS
+    costs = reference.traversal_costs(layers, predicted)[0, :7] / (2 * COST_UNITS)
+    assert costs.tolist() == [1.0, 1.5, 2.0, 32.0, 500.0, 1500.0, 4.0]
+
+
+def test_edge_costs():
+    """Worked numbers, in straight edges between free cells."""
+    layers = reference.Layers.empty()
+    layers.explored[:] = True
+    layers.obstacle[0, 2] = True
+    layers.inflate()
+    costs, free = reference.traversal_costs(layers), 2 * 5 * 2 * COST_UNITS
+    edge = lambda cell, neighbour: reference.edge_cost(layers, costs, cell, neighbour) / free  # noqa: E731
+    assert edge((9, 9), (9, 10)) == 1.0 and edge((9, 9), (10, 10)) == 1.4
+    assert edge((0, 0), (0, 1)) == 1.25, "one of the two cells is inflated"
+    assert edge((0, 1), (1, 2)) == pytest.approx(1.4 * (1.5 + 500) / 2), "a diagonal past an obstacle"
+    layers.explored[0, 1] = False
+    assert edge((0, 2), (0, 1)) == (500 + 1.5 + 1000) / 2, "an unexplored cell behind an obstacle"
