@@ -37,7 +37,7 @@ class ScenesConfig:
 
     @property
     def names(self) -> list[str]:
-        """The scenes' ids, and folders of scenes, as `data.scenes.scene_ids` takes them."""
+        """Scene ids and folders of scenes, for `data.scene_ref.scene_ids`."""
         return [f"house:{self.first_house + i}" for i in range(self.houses)] + list(self.sources)
 
     def validate(self) -> None:
