@@ -22,7 +22,10 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "train": Command("[cartpole] [--config NAME] [--out FOLDER] [--gpus N] ...", "train an agent or continue a run"),
+    "train": Command(
+        "[cartpole|anticipation] [--config NAME] [--out FOLDER] [--gpus N] ...",
+        "train an agent or continue a run",
+    ),
     "evaluate": Command("[AGENT ...] [--split val] [--report] ...", "evaluate agents: success rate, SPL, intervals"),
     "view": Command("[SCENE ...] [--agents NAME ...] [--episodes FILE]", "show a scene and its agents in the browser"),
     "bench": Command("{render,sim,train,navmesh,load} ...", "measure frames and steps per second on this machine"),

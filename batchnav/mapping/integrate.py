@@ -135,7 +135,7 @@ def integrate_motion(i, row, agents, parameters, search_out, state_out):
 def _integrate_collision(i, x, z, heading, row, search_out, state_out):
     """Record a collision in the cell ahead, seen or not: cameras look over obstacles at the agent's feet.
 
-    Where the cell ahead is already occupied, the nearer cell is recorded too. Each repeated collision raises the cost,
+    The nearer cell is recorded too if the cell ahead is already occupied. Each repeated collision raises the cost,
     so an enclosed agent tries another of the obstacles around it.
     """
     (fx, fz), size = forward(heading), state_out.origin_and_resolution[i, 2]

@@ -2,7 +2,7 @@
 
 A path is kept as long as the agent is on it and none of its edges changed its cost. It then stays the shortest, since
 costs mostly rise. Costs fall where the agent traverses a cell, or sees ground next to one; integration drops the path
-then. Costs of unexplored cells also fall when they are seen or predicted anew: a detour may become shorter than the
+then. Costs of unexplored cells also fall when they are seen or predicted again: a detour may become shorter than the
 kept path, which is kept nevertheless until one of its own edges changes. A new search could choose another of several
 equal paths, so keeping also avoids oscillation.
 

@@ -1,6 +1,6 @@
 """Path costs on whole maps and their gradient with respect to the cells' predicted costs.
 
-A path's cost is a sum over edges, each of which pays the traversal costs of two cells. So the derivative of a shortest
+A path's cost is a sum over edges, each of which pays the traversal costs of two cells. The derivative of a shortest
 path's cost with respect to a cell's cost is how often the path pays it, as long as no other path becomes shorter
 (envelope theorem; Vlastelica et al., "Differentiation of blackbox combinatorial solvers", ICLR 2020, use shortest paths
 as a network layer). The search is that of `mapping.shortest_path`, without a bound.
