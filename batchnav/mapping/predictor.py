@@ -164,8 +164,8 @@ class Windows:
 class OccupancyPredictor:
     """Predicts costs of unexplored cells for N agents: at the first step, then every PREDICTION_INTERVAL steps.
 
-    The first prediction after an initial scan is made at the end of the scan. A prediction stays while the map does not change: the
-    network's output varies with the agent's position, and agents would oscillate between two paths.
+    The first prediction after an initial scan is made at the end of the scan. A prediction stays while the map does not
+    change: the network's output varies with the agent's position, and agents would oscillate between two paths.
 
     On CUDA, agents wait up to about PREDICTION_INTERVAL further steps where more than 256 begin an episode at once.
 
