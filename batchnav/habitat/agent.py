@@ -1,4 +1,4 @@
-"""A policy as habitat-lab's `habitat.Agent`: its observations in, its actions out, one episode at a time."""
+"""A policy with the interface of habitat-lab's `habitat.Agent`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from batchnav.envs.config import NavConfig, config_of, with_camera
 from batchnav.errors import ArgumentError
-from batchnav.habitat.mapper import OwnMap
+from batchnav.habitat.mapper import RobotMapper
 from batchnav.mapping.observations import MAP_SPECS
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.weights import load_policy
@@ -19,19 +19,26 @@ from batchnav.tasks.pointnav import PointNavConfig
 
 
 class HabitatAgent:
-    """What `habitat.Benchmark` and `habitat.Challenge` evaluate: `reset` before each episode, `act` at each step.
+    """A policy that `habitat.Benchmark` and `habitat.Challenge` can evaluate: `reset` before each episode, then `act`.
 
         habitat.Benchmark("pointnav.yaml").evaluate(HabitatAgent("pointnav_h200"), num_episodes=100)
 
-    habitat-lab asks for these two methods alone, so it need not be installed for the import. Observations, unbatched:
-    "depth" f32 [H, W, 1], normalised to 0..1 over the policy's range (`normalize_depth`, Habitat's default), "rgb" u8
-    [H, W, 3], "semantic" i32 [H, W, 1], "pointgoal_with_gps_compass" f32 [2] (or "pointgoal", for a policy trained
-    without GPS and compass). Sizes, field of view and heights are to be configured as in the policy's training:
-    `config` says how; or another height and field of view are told, which policies can go by that trained with many
-    (`CameraConfig.camera_height_range`). Actions go by the indices of PointNav's: 0 stop, 1 move_forward, 2 turn_left,
-    3 turn_right.
-    The sensors "ego_map" and "waypoint" of a policy are made here, from "depth", the goal sensor, and turns, or
-    "compass" f32 [1] (radians, as Habitat's CompassSensor) where that is observed: `evaluation.own_map`.
+    habitat-lab calls these two methods only; it does not have to be installed.
+
+    Observations have no batch dimension:
+
+    * "depth": f32 [H, W, 1], normalised to 0..1 over the policy's range (`normalize_depth`, Habitat's default).
+    * "rgb": u8 [H, W, 3]. "semantic": i32 [H, W, 1].
+    * "pointgoal_with_gps_compass": f32 [2]; "pointgoal" for a policy trained without GPS and compass.
+    * "compass": f32 [1], radians, Habitat's CompassSensor. Optional, for a policy that observes a map.
+
+    Image size, field of view and camera height must be those of training, which `config` states. A policy trained with
+    ranges of these (`CameraConfig.camera_height_range`) also accepts another `camera_height` and `hfov_deg`.
+
+    Actions are the indices of PointNav: 0 stop, 1 move_forward, 2 turn_left, 3 turn_right.
+
+    A `RobotMapper` computes the observations "ego_map" and "waypoint" from depth, the goal sensor and the turns or the
+    compass.
     """
 
     def __init__(
@@ -43,74 +50,77 @@ class HabitatAgent:
         camera_height: float | None = None,
         hfov_deg: float | None = None,
     ):
-        """Load a policy, unless it is one. ArgumentError for one that is told speeds, ConfigError for no such camera.
+        """Load the policy.
 
         Args:
-            policy: what `load_policy` takes, or what it returned.
-            device: where it acts.
-            sample: draw actions, as Habitat's evaluation does; else take the most probable ones.
-            seed: of drawn actions; each episode begins with it.
-            camera_height: metres of the camera above the floor; None: as in the policy's training.
-            hfov_deg: its field of view, likewise.
+            policy: policy file, run folder, name of a bundled policy, or a loaded policy. ArgumentError for a policy
+                with velocity control.
+            device: device of the network.
+            sample: True to sample actions, as Habitat's evaluation does; False to take the most probable ones.
+            seed: seed for action sampling, the same in every episode.
+            camera_height: height of the camera above the floor, metres; None: that of training.
+            hfov_deg: horizontal field of view, degrees; None: that of training. ConfigError for an invalid camera.
         """
         self.policy = policy if isinstance(policy, PolicyAgent) else load_policy(policy, device)
         self.sample, self.seed = sample, seed
         self.config: NavConfig = with_camera(config_of(self.policy.info), camera_height, hfov_deg)
         body = self.config.body
         if not body.is_discrete:
-            raise ArgumentError(f"policy: found control {body.control!r}, expected v0 or v1, whose actions are indices")
+            raise ArgumentError(
+                f"policy: found control {body.control!r}, expected v0 or v1: Habitat's actions are indices"
+            )
         seen = self.policy.network.observation_shapes.keys()
         self._names = {name: name for name in seen if name not in MAP_SPECS}
         if "pointgoal" in self._names:
             self._names["pointgoal"] = goal_sensor(self.config)
         mapped = frozenset(seen & MAP_SPECS.keys())
-        self._map = OwnMap(mapped, self.config) if mapped else None
+        self._mapper = RobotMapper(mapped, self.config) if mapped else None
 
     def reset(self) -> None:
-        """Begin an episode."""
+        """Start an episode: clear memory and map."""
         self.policy.reset(1, self.seed)
-        if self._map:
-            self._map.begin()
+        if self._mapper:
+            self._mapper.reset()
 
     def act(self, observations: Mapping[str, Any]) -> dict[str, int]:
-        """{"action": index} for Habitat's observations; ArgumentError where one is missing or is not as described."""
+        """The next action, {"action": index}. ArgumentError for missing observations and wrong shapes or ranges."""
         batch = {}
         for ours, theirs in self._names.items():
             value = _found(observations, theirs)
             if ours.endswith("depth"):
                 value = self.with_holes(_normalised(value, theirs))
             batch[ours] = value.unsqueeze(0)
-        if self._map:
+        if self._mapper:
             depth, goal = (_found(observations, name).float() for name in ("depth", goal_sensor(self.config)))
             compass = float(_found(observations, "compass")) if "compass" in observations else None
-            batch |= self._map.observe(_normalised(depth, "depth"), goal, compass)
+            batch |= self._mapper.observe(_normalised(depth, "depth"), goal, compass)
         action = int(self.policy.act(batch, deterministic=not self.sample))
-        if self._map:
-            self._map.act(action)
+        if self._mapper:
+            self._mapper.move(action)
         return {"action": action}
 
     def with_holes(self, depth: torch.Tensor) -> torch.Tensor:
-        """Habitat's depth of 0..1, its holes as in training."""
+        """Depth images in 0..1 with the hole value of training in place of 0."""
         hole = self.config.depth.hole_value
         return depth.masked_fill(depth == 0.0, hole) if hole > 0.0 else depth
 
 
 def _found(observations: Mapping[str, Any], name: str) -> torch.Tensor:
-    """One of Habitat's observations, images with their channels first. ArgumentError where there is none."""
+    """An observation of Habitat as a tensor, images channels first. ArgumentError where it is missing."""
     if name not in observations:
-        raise ArgumentError(f"observations: found {', '.join(observations) or 'none'}, expected {name!r} too")
+        raise ArgumentError(f"observations: found {', '.join(observations) or 'none'}, expected also {name!r}")
     value = torch.as_tensor(np.array(observations[name]))
     return value.permute(2, 0, 1) if value.ndim == 3 else value
 
 
 def _normalised(depth: torch.Tensor, name: str) -> torch.Tensor:
-    """Depth, unless it is in metres: ArgumentError."""
+    """The depth images. ArgumentError where values exceed 1, as in metres."""
     if depth.max() > 1.0:
         raise ArgumentError(f"{name}: found {float(depth.max()):g}, expected 0 to 1 (normalize_depth: True)")
     return depth
 
 
 def goal_sensor(config: NavConfig) -> str:
-    """Habitat's name of the sensor that tells a PointNav policy of this configuration where its goal lies."""
+    """Habitat's name of the goal sensor of a PointNav policy that was trained in this environment."""
     knows = isinstance(config.task, PointNavConfig) and config.task.gps_compass
     return "pointgoal_with_gps_compass" if knows else "pointgoal"

@@ -13,7 +13,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.habitat.agent import HabitatAgent
-from batchnav.habitat.mapper import OwnMap
+from batchnav.habitat.mapper import RobotMapper
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig
@@ -42,8 +42,8 @@ def test_plans_are_the_environments_but_for_the_cells(told):
     generator, longer, turned, ran_into = torch.Generator().manual_seed(0), [], [], []
     for _ in range(3):
         seen, _ = env.reset()
-        own = OwnMap(BOTH, env.config)
-        own.begin()
+        own = RobotMapper(BOTH, env.config)
+        own.reset()
         start = float(env.sim.bodies.heading[0])
         for _ in range(60):
             compass = float(env.sim.bodies.heading[0]) - start if told == "compass" else None
@@ -56,7 +56,7 @@ def test_plans_are_the_environments_but_for_the_cells(told):
             if torch.rand(1, generator=generator) < 0.2:
                 action = int(torch.randint(1, 4, (1,), generator=generator))
             if told == "turns":
-                own.act(action)
+                own.move(action)
             seen, *_ = env.step(torch.tensor([action]))
         if told == "turns":  # what it ran into is seen by how far it came
             own.observe(seen["depth"][0], seen["pointgoal"][0], None)
@@ -77,7 +77,7 @@ def test_the_agent_for_habitat_plans_by_itself():
         acts.append([agent.act(seen)["action"] for _ in range(5)])
     assert acts[0] == acts[1]  # `reset` forgets
     agent.act({**seen, "depth": draw.random((64, 64, 1), np.float32), "compass": np.float32([0.3])})
-    with pytest.raises(ArgumentError, match="observations: found depth, expected 'pointgoal_with_gps_compass' too"):
+    with pytest.raises(ArgumentError, match="observations: found depth, expected also 'pointgoal_with_gps_compass'"):
         agent.act({"depth": seen["depth"]})
 
 
@@ -94,19 +94,19 @@ def test_it_plans_for_the_camera_that_it_is_told_of():
         assert agent.config.camera == CameraConfig(camera_height=height or 1.25)
         agent.reset()
         agent.act(seen)
-        ways[height, hfov_deg] = float(agent._map._mapper.waypoint[0, 0])
+        ways[height, hfov_deg] = float(agent._mapper._mapper.waypoint[0, 0])
     assert ways[0.5, 90.0] == ways[0.5, None] == pytest.approx(5.0, abs=0.3) and ways[None, 90.0] > 7.0
     with pytest.raises(ConfigError, match=r"camera_height: found 11\.0, expected 0 to 10"):
         HabitatAgent(policy(("depth",)), camera_height=11.0)
 
 
 def test_what_it_cannot_map_for_is_refused():
-    with pytest.raises(ArgumentError, match="found the sensors map without GPS and compass, expected gps_compass"):
+    with pytest.raises(ArgumentError, match="found the sensors ego_map, expected gps_compass: true with them"):
         HabitatAgent(policy(("depth", "ego_map"), task=PointNavConfig(gps_compass=False)))
-    noisy = OwnMap(BOTH, replace(NavConfig(sensors=("depth", "waypoint")), body=BodyConfig(actuation_noise=1.0)))
-    with pytest.raises(ArgumentError, match="found no 'compass', expected it too"):
+    noisy = RobotMapper(BOTH, replace(NavConfig(sensors=("depth", "waypoint")), body=BodyConfig(actuation_noise=1.0)))
+    with pytest.raises(ArgumentError, match="found no 'compass', expected one"):
         noisy.observe(torch.ones(1, 64, 64), torch.tensor([1.0, 0.0]), None)
-    exact = OwnMap(BOTH, NavConfig(sensors=("depth", "waypoint")))
+    exact = RobotMapper(BOTH, NavConfig(sensors=("depth", "waypoint")))
     with pytest.raises(ArgumentError, match=r"depth: found torch.float32 \[1, 32, 64\].*, expected .* \[1, 64, 64\]"):
         exact.observe(torch.ones(1, 32, 64), torch.tensor([1.0, 0.0]), None)
     blind = HabitatAgent(policy(("waypoint",)))  # which maps what it does not read
