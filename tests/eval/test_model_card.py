@@ -54,7 +54,7 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
     text = (tmp_path / "alone" / "README.md").read_text()
     assert "blind agent |" not in text and "The blind agent" not in text
     assert {(r["params"]["agent"], r["metric"]) for r in recorded} == {
-        (agent, metric) for agent in ("learned", "greedy") for metric in ("success", "spl", "soft_spl")
+        (agent, metric) for agent in (out.name, "blind", "greedy") for metric in ("success", "spl", "soft_spl")
     }
 
 

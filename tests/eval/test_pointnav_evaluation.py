@@ -1,3 +1,4 @@
+import hashlib
 import json
 import math
 import re
@@ -110,6 +111,7 @@ def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
     learned = next(r for r in rows if r["params"]["agent"] == name)
     assert learned["params"]["frames"] == 1234 and learned["low"] <= learned["value"] <= learned["high"]
     assert learned["scenes"] == 2
+    assert learned["params"]["policy_sha256"] == hashlib.sha256(checkpoint.read_bytes()).hexdigest()[:16]
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
     results = json.loads((tmp_path / "report" / "results.json").read_text())
     assert results["env"]["task"]["max_steps"] == 20
