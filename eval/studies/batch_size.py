@@ -1,11 +1,11 @@
-"""Do large batches learn? SPL on unseen houses for several numbers of environments, with LAMB and with AdamW.
+"""Study of batch sizes: SPL on unseen houses for several numbers of environments, with LAMB and with AdamW.
 
     python eval/studies/batch_size.py --out runs/batch_study
 
-Each combination is a run of train/pointnav.py in its own folder, with the configuration's settings but for those named
-here; a study that was stopped goes on when it is started again. Draws SPL on the validation episodes against frames
-and against seconds of training into --out. With --record the drawing goes to eval/results too, and each run's last
-value to eval/results/batch_study.jsonl.
+Each combination is a run of train/pointnav.py in its own folder, with the configuration's values for all parameters
+except those of the options. An interrupted study continues when started again. Plots SPL on the validation episodes
+against frames and against seconds of training into --out. Option --record also writes the plot to eval/results, and
+appends each run's last value to eval/results/batch_study.jsonl.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from batchnav.runtime.device import resolve_device
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER_MINIBATCHES = 2
-"""A rollout: the minibatch grows with the environments, by the square-root rule the rate too."""
+"""Minibatches per rollout in the paper. Minibatches then grow with the number of environments, and the learning rate
+by the square-root rule."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to compare."""
+    """Combinations to compare, and their training."""
 
     out: Path = Path("runs/batch_study")
     config: Path = ROOT / "configs" / "pointnav_depth_h200.yaml"
@@ -41,14 +42,14 @@ class Options:
     learning_rates: tuple[float, ...] = (1.0e-3, 2.5e-4)
     """Base rate of each optimiser."""
     minibatch_frames: tuple[int, ...] = (0, 8192)
-    """Frames of a minibatch, whatever the number of environments; 0: the paper's two minibatches a rollout."""
+    """Frames per minibatch; 0: two minibatches per rollout, as in the paper."""
     total_frames: int = 25_000_000
     evaluations: int = 10
-    """On the validation episodes, evenly spread over each run."""
+    """Evaluations on the validation episodes per run, evenly spaced."""
     device: str = "auto"
     seed: int = 0
     record: bool = False
-    """Append the figures to eval/results/batch_study.jsonl, and draw them in eval/results/batch_study.png."""
+    """Append result rows to eval/results/batch_study.jsonl, and plot them in eval/results/batch_study.png."""
 
 
 class Case(NamedTuple):
@@ -61,7 +62,7 @@ class Case(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Name of its folder."""
+        """Name of the run's folder."""
         return f"{self.optimizer}_{self.num_envs}_{self.minibatches}"
 
 
@@ -86,7 +87,7 @@ def main(options: Options) -> None:
 
 
 def cases(options: Options) -> list[Case]:
-    """All combinations; those that come to the same once."""
+    """All combinations, without duplicates."""
     found = []
     for optimizer, rate in zip(options.optimizers, options.learning_rates, strict=True):
         for frames in options.minibatch_frames:
@@ -97,14 +98,14 @@ def cases(options: Options) -> list[Case]:
 
 
 def is_complete(folder: Path, options: Options) -> bool:
-    """Whether a run has trained to its end."""
+    """Return True if a run has trained for all its frames."""
     metrics = folder / "metrics.jsonl"
     rows = load_metrics(metrics)[0] if metrics.exists() else []
     return bool(rows) and rows[-1]["frames"] >= options.total_frames
 
 
 def command(options: Options, folder: Path, case: Case) -> list[str]:
-    """The command line of one run."""
+    """Command line of one run."""
     settings = {
         "config": options.config, "out": folder, "device": options.device, "seed": options.seed,
         "eval-every": options.total_frames // options.evaluations, "ppo.num-envs": case.num_envs,
@@ -124,7 +125,7 @@ def learned(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def draw(found: dict[Case, tuple[np.ndarray, np.ndarray, np.ndarray]], path: Path) -> None:
-    """SPL against frames and against seconds, a row for each optimiser; a colour for each number of environments."""
+    """Plot SPL against frames and seconds: a row per optimiser, a colour per number of environments."""
     optimizers = list(dict.fromkeys(case.optimizer for case in found))
     colours = {n: f"C{i}" for i, n in enumerate(dict.fromkeys(case.num_envs for case in found))}
     figure, panels = plt.subplots(

@@ -1,18 +1,20 @@
-"""Where a policy loses success and SPL: episodes by outcome, distance, detour, rooms crossed and collisions, with maps.
+"""Failure analysis of a policy: success and SPL lost by outcome, distance, detour, rooms and collisions, with maps.
 
-    python eval/studies/failures.py runs/mine/policy.safetensors --episodes assets/episodes/scan.json.gz --out docs/failures
+    python eval/studies/failures.py runs/mine/policy.safetensors --episodes assets/episodes/scan.json.gz \
+        --out runs/failures
 
-SPL that is missing to 1, the mean over all episodes, is shared out among outcomes:
+Each episode has one outcome. The SPL lost (1 - SPL, mean over all episodes) is summed by outcome:
 
-    timed out       never called stop
-    wrong stop      called stop elsewhere
-    stuck           timed out, with a collision at more than half of the steps
-    detour          arrived by a way at least a quarter longer than the shortest
-    arrived         the rest
+    timed out       stop was never called
+    wrong stop      stop was called away from the goal
+    stuck           timed out, with collisions in more than half of the steps
+    detour          reached the goal, with a path at least 25% longer than the shortest
+    arrived         reached the goal otherwise
 
-and success and SPL are given for thirds of the episodes by geodesic distance, by its ratio to the straight line, by
-collisions, and, in procedural houses, by the rooms that the shortest path leads through. Writes results.json and maps
-of the first failures: the path that was walked, and the shortest one.
+A second table has success and SPL for thirds of the episodes: by geodesic distance, by its ratio to the Euclidean
+distance, by collisions and, in procedural houses, by the number of rooms along the shortest path.
+
+Writes results.json, and maps of the first failures with the agent's path and the shortest path.
 """
 
 from __future__ import annotations
@@ -44,15 +46,15 @@ from batchnav.view.topdown import TopDownMap
 from batchnav.view.video import draw_episode
 
 DETOUR = 1.25
-"""An arrival by a way so many times as long as the shortest is counted as one by a detour."""
+"""Ratio of the path length to the shortest path from which a success counts as a detour."""
 STUCK = 0.5
-"""Share of steps with a collision from which on a time-out counts as being stuck."""
+"""Share of steps with a collision above which a timed-out episode counts as stuck."""
 OUTCOMES = ("timed out", "stuck", "wrong stop", "detour", "arrived")
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to look into."""
+    """Policy and episodes of the analysis."""
 
     checkpoint: tyro.conf.Positional[Path]
     """A trained policy."""
@@ -61,10 +63,10 @@ class Options:
     out: Path
     """Folder for results.json and the maps."""
     maps: int = 6
-    """Failures to draw, at most."""
+    """Maximum number of failures to plot."""
     device: str = "auto"
     num_envs: int = 256
-    """Environments at a time, at most one per episode."""
+    """Parallel environments, at most one per episode."""
 
 
 def main(options: Options) -> None:
@@ -92,7 +94,7 @@ def main(options: Options) -> None:
 
 
 def outcomes(played: Mapping[str, np.ndarray], max_steps: int) -> np.ndarray:
-    """One of OUTCOMES for each episode."""
+    """Outcome of each episode, one of OUTCOMES."""
     arrived, timed_out = played["success"] > 0, played["steps"] >= max_steps
     stuck = played["collisions"] > STUCK * played["steps"]
     detour = played["path_length"] >= DETOUR * played["start_distance"]
@@ -101,7 +103,7 @@ def outcomes(played: Mapping[str, np.ndarray], max_steps: int) -> np.ndarray:
 
 
 def by_outcome(outcome: np.ndarray, spl: np.ndarray) -> dict[str, dict[str, float]]:
-    """The share of the episodes, and what they take from the mean SPL."""
+    """Share of the episodes and SPL lost, for each outcome."""
     return {
         name: {
             "episodes": float((outcome == name).mean()),
@@ -114,7 +116,7 @@ def by_outcome(outcome: np.ndarray, spl: np.ndarray) -> dict[str, dict[str, floa
 def properties(
     episodes: list[Episode], scenes: Mapping[str, Scene], played: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """What each episode is like, f64 [M] by name."""
+    """Properties of the M episodes, f64 [M] each, by name."""
     starts = np.array([e.start_position for e in episodes], np.float32)
     goals = np.array([e.goals[0].position for e in episodes], np.float32)
     distance = played["start_distance"].astype(float)
@@ -132,7 +134,7 @@ def properties(
 
 
 def rooms_crossed(scene_id: str, path: np.ndarray) -> int:
-    """How often a path f32 [K, 3] in a procedural house comes into another room."""
+    """Number of times that a path f32 [K, 3] in a procedural house enters another room."""
     labels = make_plan(int(scene_id.removeprefix("house:")))[0].labels
     lengths = np.concatenate([[0.0], np.linalg.norm(np.diff(path, axis=0), axis=1).cumsum()])
     along = np.linspace(0.0, lengths[-1], max(2, int(lengths[-1] / CELL)))
@@ -142,7 +144,7 @@ def rooms_crossed(scene_id: str, path: np.ndarray) -> int:
 
 
 def thirds(values: np.ndarray, played: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
-    """The lowest, middle and highest third of the episodes: range, success, SPL."""
+    """Range, success and SPL for the lowest, middle and highest third of the episodes by a property."""
     parts = np.array_split(np.argsort(values, kind="stable"), 3)
     return [
         {
@@ -156,7 +158,7 @@ def thirds(values: np.ndarray, played: Mapping[str, np.ndarray]) -> list[dict[st
 
 
 def show(name: str, found: dict) -> None:
-    """Both tables."""
+    """Print both tables."""
     console = Console()
     title = f"{name}: success {found['success']:.3f}, SPL {found['spl']:.3f}"
     table = Table("outcome", "episodes", "SPL lost", title=title)
@@ -173,7 +175,7 @@ def show(name: str, found: dict) -> None:
 
 
 def draw(recording: Recording, scene: Scene) -> Image.Image:
-    """The way that was walked beside the shortest one."""
+    """Map of an episode with the agent's path and the shortest path."""
     plan = TopDownMap(scene.navmesh, scene.mesh, float(recording.positions[0, 1]))
     shortest = scene.navmesh.shortest_path(recording.positions[0], recording.goal)
     draw_episode(plan, recording, shortest)

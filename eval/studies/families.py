@@ -1,11 +1,11 @@
-"""Measure policies on several families of scenes, since one number hides where an agent fails.
+"""Evaluate trained policies on several scene families.
 
     python eval/studies/families.py assets/policies/pointnav_h200/policy.safetensors runs/mine/policy.safetensors
     python eval/studies/families.py runs/mine/policy.safetensors --episodes data/mine/val.json.gz --record
 
-Every episode is played once, with actions drawn as in `eval/pointnav.py`. Prints success and SPL by family with 95%
-intervals over scenes; the families are the fixed episode files, and those of one's own. With --record also rows of
-eval/results/pointnav.jsonl.
+Each policy plays every episode once, with sampled actions as in `eval/pointnav.py`. Prints success and SPL with 95%
+intervals over scenes for each family. Families are the bundled episode files, or those of --episodes. Option --record
+appends rows to eval/results/pointnav.jsonl.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from batchnav.tasks.goal_state import METRIC_SPECS
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure."""
+    """Policies and episodes of the evaluation."""
 
     checkpoints: tyro.conf.Positional[tuple[Path, ...]]
     """Trained policies."""
     episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in EPISODE_FAMILIES)
-    """Episode files, one a family."""
+    """Episode files, one per family."""
     device: str = "auto"
     num_envs: int = 256
-    """Environments at a time, at most one per episode."""
+    """Parallel environments, at most one per episode."""
     record: bool = False
-    """Append the figures to eval/results/pointnav.jsonl."""
+    """Append result rows to eval/results/pointnav.jsonl."""
 
 
 def main(options: Options) -> None:

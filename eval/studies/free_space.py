@@ -1,8 +1,8 @@
-"""A map of cells that an agent makes by looking, and the way over it: what `eval/studies/without_map.py` does at a step.
+"""Grid map and path planner of the agent in `eval/studies/without_map.py`: compiled functions for one step.
 
-Compiled, in this order: what is known and what a cell costs; what an image tells; fast marching from the goal (Sethian,
-"A fast marching level set method for monotonically advancing fronts", 1996) and the way down; looking, and going. In
-between somebody may say what the unseen costs.
+In the order of the file: explored cells and their costs; integration of depth images; fast marching from the goal
+(Sethian, "A fast marching level set method for monotonically advancing fronts", 1996) and extraction of the path; map
+update and choice of action. `set_unexplored_cost` can be called between the map update and the action.
 """
 
 from __future__ import annotations
@@ -18,132 +18,135 @@ from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
 CELL = 0.05
 """Metres."""
-NEAR = 6
-"""Cells around the agent that it knows, seen or not."""
-BESIDE = 2
-"""Cells around one in which a ray ended that are known: an agent's radius."""
+KNOWN_RADIUS = 6
+"""Cells around the agent that are always explored."""
+HIT_RADIUS = 2
+"""Cells around a depth hit that become explored: the agent's radius."""
 TOLERANCE = 0.1
-"""Metres by which a floor may be farther than what its ray met."""
-OBSTACLE = 1.5
-"""Metres above the navmesh up to which a hit is on what stands in the way: an agent's height."""
-BLOCKED, MARGIN, BUMPED = np.float32(1000.0), np.float32(1.5), np.float32(4.0)
-"""What a metre costs where one cannot stand, beside such a cell, and by how much more where a step fell short. Nothing
-is impassable: a passage can be too narrow for the cells."""
+"""Metres by which a visible floor cell may be farther than the measured depth."""
+OBSTACLE_HEIGHT = 1.5
+"""Metres above the navmesh below which a hit is an obstacle: the agent's height."""
+BLOCKED, INFLATED, COLLISION = np.float32(1000.0), np.float32(1.5), np.float32(4.0)
+"""Cost of a metre in a blocked cell and in a cell next to one, and the cost that a collision adds. No cell is
+impassable, since a passage can be narrower than the grid resolves."""
 
 njit = numba.njit(error_model="numpy", cache=True)
 
 
 class Maps(NamedTuple):
-    """What every agent knows. Rows of cells go along Z, columns along X."""
+    """Maps of N agents. Rows of cells go along Z, columns along X."""
 
     free: np.ndarray
-    """bool [N, R, C]: the truth, which it does not know."""
-    known: np.ndarray
-    """bool [N, R, C]."""
+    """bool [N, R, C]: True where a cell is navigable; ground truth, which the agent sees only in explored cells."""
+    explored: np.ndarray
+    """bool [N, R, C]: True where the agent has seen a cell."""
     cost: np.ndarray
-    """f32 [N, R, C]: of a metre, as far as it knows."""
-    dearer: np.ndarray
-    """bool [N, R, C]: since it planned."""
-    time: np.ndarray
-    """f32 [N, R, C]: cost from there to the goal, in cells; inf where planning did not come to."""
-    low: np.ndarray
-    """f64 [N, 2]: x and z of the first cell's corner."""
+    """f32 [N, R, C]: traversal cost of a metre by what the agent has seen."""
+    increased: np.ndarray
+    """bool [N, R, C]: True where the cost increased since the last planning."""
+    cost_to_go: np.ndarray
+    """f32 [N, R, C]: path cost from a cell to the goal, in cells; inf where planning did not reach."""
+    origin: np.ndarray
+    """f64 [N, 2]: x and z of the first cell's corner, metres."""
     size: np.ndarray
     """i64 [N, 2]: rows and columns in use."""
-    stale: np.ndarray
-    """bool [N]: whether it has to plan anew for other reasons."""
+    outdated: np.ndarray
+    """bool [N]: True where the agent has to plan again: a new map, or costs that may have decreased."""
 
 
-class Settings(NamedTuple):
-    """What is the same for all agents: metres and radians."""
+class MapperSettings(NamedTuple):
+    """Parameters that all agents share, in metres and radians."""
 
     camera_height: float
     reach: float
-    """To which depth 1 belongs."""
-    views: np.ndarray
-    """f64 [V]: by how much each camera looks to the left."""
-    turn: float
-    radius: float
-    """Within which of the goal they stop."""
-    unknown: float
-    """What a metre of unknown cells costs."""
+    """Depth of the value 1."""
+    camera_headings: np.ndarray
+    """f64 [V]: heading of each camera relative to the agent, to the left."""
+    turn_angle: float
+    stop_radius: float
+    """Distance to the goal within which an agent stops."""
+    unknown_cost: float
+    """Cost of a metre in unexplored cells."""
 
 
-# One agent's map.
+# Map of one agent.
 
 
 @njit
-def reveal(i, r, c, maps):
-    """A cell becomes known, and what is beside an obstacle dearer."""
+def explore(i, r, c, maps):
+    """Mark a cell as explored; an obstacle increases the cost of the cells next to it."""
     rows, columns = maps.size[i]
-    if r < 0 or c < 0 or r >= rows or c >= columns or maps.known[i, r, c]:
+    if r < 0 or c < 0 or r >= rows or c >= columns or maps.explored[i, r, c]:
         return
-    maps.known[i, r, c], free = True, maps.free[i, r, c]
+    maps.explored[i, r, c], free = True, maps.free[i, r, c]
     cost = np.float32(1.0) if free else BLOCKED
     for nr in range(max(r - 1, 0), min(r + 2, rows)):
         for nc in range(max(c - 1, 0), min(c + 2, columns)):
-            known = maps.known[i, nr, nc]
-            if not free and maps.cost[i, nr, nc] < MARGIN:
-                maps.cost[i, nr, nc], maps.dearer[i, nr, nc] = MARGIN, True
-            elif free and known and not maps.free[i, nr, nc]:
-                cost = MARGIN
-    maps.stale[i] |= cost < maps.cost[i, r, c]
-    maps.dearer[i, r, c] |= cost > maps.cost[i, r, c]
+            explored = maps.explored[i, nr, nc]
+            if not free and maps.cost[i, nr, nc] < INFLATED:
+                maps.cost[i, nr, nc], maps.increased[i, nr, nc] = INFLATED, True
+            elif free and explored and not maps.free[i, nr, nc]:
+                cost = INFLATED
+    maps.outdated[i] |= cost < maps.cost[i, r, c]
+    maps.increased[i, r, c] |= cost > maps.cost[i, r, c]
     maps.cost[i, r, c] = cost
 
 
 @njit
-def reveal_all(i, maps):
-    """The whole map."""
+def explore_all(i, maps):
+    """Mark all cells as explored."""
     for r in range(maps.size[i, 0]):
         for c in range(maps.size[i, 1]):
-            reveal(i, r, c, maps)
+            explore(i, r, c, maps)
 
 
 @njit
-def set_unseen(i, unseen, maps):
-    """What a metre of the unseen cells costs, f32 [rows, columns]; beside an obstacle no less than it did."""
+def set_unexplored_cost(i, cost, maps):
+    """Set the cost of a metre in unexplored cells from f32 [rows, columns]; next to an obstacle at least INFLATED."""
     rows, columns = maps.size[i]
     for r in range(rows):
         for c in range(columns):
-            if maps.known[i, r, c]:
+            if maps.explored[i, r, c]:
                 continue
-            maps.cost[i, r, c] = unseen[r, c]
+            maps.cost[i, r, c] = cost[r, c]
             for nr in range(max(r - 1, 0), min(r + 2, rows)):
                 for nc in range(max(c - 1, 0), min(c + 2, columns)):
-                    if maps.known[i, nr, nc] and not maps.free[i, nr, nc]:
-                        maps.cost[i, r, c] = max(unseen[r, c], MARGIN)
-    maps.stale[i] = True
+                    if maps.explored[i, nr, nc] and not maps.free[i, nr, nc]:
+                        maps.cost[i, r, c] = max(cost[r, c], INFLATED)
+    maps.outdated[i] = True
 
 
 @njit
-def look(i, settings, heading, depth, x, z, maps):
-    """What one camera's image f32 [H, W] tells, from x and z in cells."""
+def integrate_depth(i, settings, heading, depth, x, z, maps):
+    """Mark the cells that one camera's image f32 [H, W] shows as explored; `x` and `z` are its position in cells."""
     height, width = depth.shape
     fx, fz = -math.sin(heading), -math.cos(heading)
-    look_at_floor(i, settings, fx, fz, depth, x, z, maps)
+    integrate_floor(i, settings, fx, fz, depth, x, z, maps)
     for row in range(height):
         up = (height - 1 - 2 * row) / width
         for column in range(width):
             metres, right = depth[row, column] * settings.reach, (2 * column + 1 - width) / width
             level = settings.camera_height + up * metres
-            if 0.0 < metres < 0.999 * settings.reach and 0.0 < level < OBSTACLE:
+            if 0.0 < metres < 0.999 * settings.reach and 0.0 < level < OBSTACLE_HEIGHT:
                 hit_c = int(x + metres / CELL * (fx - right * fz))
                 hit_r = int(z + metres / CELL * (fz + right * fx))
-                for r in range(max(hit_r - BESIDE, 0), min(hit_r + BESIDE + 1, maps.size[i, 0])):
-                    for c in range(max(hit_c - BESIDE, 0), min(hit_c + BESIDE + 1, maps.size[i, 1])):
-                        if not maps.known[i, r, c]:  # most are: a call would cost more than all else here
-                            reveal(i, r, c, maps)
+                for r in range(max(hit_r - HIT_RADIUS, 0), min(hit_r + HIT_RADIUS + 1, maps.size[i, 0])):
+                    for c in range(max(hit_c - HIT_RADIUS, 0), min(hit_c + HIT_RADIUS + 1, maps.size[i, 1])):
+                        if not maps.explored[i, r, c]:  # test here: most cells are explored, and a call is slow
+                            explore(i, r, c, maps)
 
 
 @njit
-def look_at_floor(i, settings, fx, fz, depth, x, z, maps):
-    """The cells whose floor is not hidden; what is below the image is seen as far as its lowest row is free."""
+def integrate_floor(i, settings, fx, fz, depth, x, z, maps):
+    """Mark the cells whose floor is visible as explored.
+
+    Floor below the image counts as visible where the image's lowest row sees no obstacle.
+    """
     height, width = depth.shape
     reach = int(settings.reach * math.sqrt(2.0) / CELL)
     for r in range(max(0, int(z) - reach), min(maps.size[i, 0], int(z) + reach)):
         for c in range(max(0, int(x) - reach), min(maps.size[i, 1], int(x) + reach)):
-            if maps.known[i, r, c]:
+            if maps.explored[i, r, c]:
                 continue
             dx, dz = (c + 0.5 - x) * CELL, (r + 0.5 - z) * CELL
             ahead, right = dx * fx + dz * fz, dz * fx - dx * fz
@@ -153,15 +156,15 @@ def look_at_floor(i, settings, fx, fz, depth, x, z, maps):
             row = min(height - 1, int((height / width + settings.camera_height / ahead) * 0.5 * width))
             below = (2 * row + 1 - height) / width
             if depth[row, column] * settings.reach >= min(ahead, settings.camera_height / below) - TOLERANCE:
-                reveal(i, r, c, maps)
+                explore(i, r, c, maps)
 
 
-# One agent's plan. Own heaps: lists of tuples take twice as long.
+# Path of one agent. The binary heap is written out, since Numba's lists of tuples take twice as long.
 
 
 @njit
 def push(key, cell, size, keys, cells):
-    """Onto a binary heap of `size` entries."""
+    """Insert an entry into a binary heap of `size` entries."""
     k = size
     while k > 0 and keys[(k - 1) >> 1] > key:
         keys[k], cells[k] = keys[(k - 1) >> 1], cells[(k - 1) >> 1]
@@ -171,7 +174,7 @@ def push(key, cell, size, keys, cells):
 
 @njit
 def pop(size, keys, cells):
-    """The cell of the least key, from a binary heap of `size` entries."""
+    """Remove the entry with the smallest key from a binary heap of `size` entries; returns its cell."""
     top, key, cell = cells[0], keys[size - 1], cells[size - 1]
     k = 0
     while 2 * k + 1 < size - 1:
@@ -187,31 +190,31 @@ def pop(size, keys, cells):
 
 
 @njit
-def arrival(r, c, cost, time):
-    """The eikonal equation's time at a cell, of first order, from its neighbours'."""
-    rows, columns = time.shape
-    a = min(time[max(r - 1, 0), c], time[min(r + 1, rows - 1), c])
-    b = min(time[r, max(c - 1, 0)], time[r, min(c + 1, columns - 1)])
+def eikonal_update(r, c, cost, cost_to_go):
+    """First-order solution of the eikonal equation at a cell, from the values of its neighbours."""
+    rows, columns = cost_to_go.shape
+    a = min(cost_to_go[max(r - 1, 0), c], cost_to_go[min(r + 1, rows - 1), c])
+    b = min(cost_to_go[r, max(c - 1, 0)], cost_to_go[r, min(c + 1, columns - 1)])
     if abs(a - b) >= cost:
         return min(a, b) + cost
     return np.float32(0.5) * (a + b + np.float32(math.sqrt(2.0 * cost * cost - (a - b) * (a - b))))
 
 
 @njit
-def plan(i, agent_r, agent_c, goal_x, goal_z, maps):
-    """Cost from every cell to the goal, as far as to just beyond the agent."""
+def march(i, agent_r, agent_c, goal_x, goal_z, maps):
+    """Fast marching: cost-to-go of the cells around the goal, to a little beyond the agent."""
     rows, columns = maps.size[i]
-    cost, time = maps.cost[i, :rows, :columns], maps.time[i, :rows, :columns]
-    time[:] = np.inf
-    maps.dearer[i, :rows, :columns], maps.stale[i] = False, False
+    cost, cost_to_go = maps.cost[i, :rows, :columns], maps.cost_to_go[i, :rows, :columns]
+    cost_to_go[:] = np.inf
+    maps.increased[i, :rows, :columns], maps.outdated[i] = False, False
     done = np.zeros((rows, columns), np.bool_)
-    # A cell is pushed by each of its neighbours once at most.
+    # Each neighbour of a cell pushes it at most once.
     keys, cells = np.empty(4 * rows * columns + 32, np.float32), np.empty(4 * rows * columns + 32, np.int64)
     size, last = 0, np.float32(np.inf)
     for r in range(max(int(goal_z) - 1, 0), min(int(goal_z) + 2, rows)):
         for c in range(max(int(goal_x) - 1, 0), min(int(goal_x) + 2, columns)):
-            time[r, c] = math.hypot(r + 0.5 - goal_z, c + 0.5 - goal_x)
-            push(time[r, c], r * columns + c, size, keys, cells)
+            cost_to_go[r, c] = math.hypot(r + 0.5 - goal_z, c + 0.5 - goal_x)
+            push(cost_to_go[r, c], r * columns + c, size, keys, cells)
             size += 1
     while size > 0:
         cell = pop(size, keys, cells)
@@ -220,36 +223,39 @@ def plan(i, agent_r, agent_c, goal_x, goal_z, maps):
         if done[r, c]:
             continue
         done[r, c] = True
-        if time[r, c] > last:
+        if cost_to_go[r, c] > last:
             break
         if r == agent_r and c == agent_c:
-            last = time[r, c] + np.float32(2.0 * NEAR)
+            last = cost_to_go[r, c] + np.float32(2.0 * KNOWN_RADIUS)
         for k in range(4):
             nr, nc = r + (k == 0) - (k == 1), c + (k == 2) - (k == 3)
             if nr < 0 or nc < 0 or nr >= rows or nc >= columns or done[nr, nc]:
                 continue
-            found = arrival(nr, nc, cost[nr, nc], time)
-            if found < time[nr, nc]:
-                time[nr, nc] = found
+            found = eikonal_update(nr, nc, cost[nr, nc], cost_to_go)
+            if found < cost_to_go[nr, nc]:
+                cost_to_go[nr, nc] = found
                 push(found, nr * columns + nc, size, keys, cells)
                 size += 1
 
 
 @njit
-def descend(i, r, c, goal_x, goal_z, maps, path_out):
-    """The steepest way down to the goal into `path_out` f64 [K, 2]: how many points; 0 where the plan will not do."""
+def extract_path(i, r, c, goal_x, goal_z, maps, path_out):
+    """Write the path of steepest descent to the goal to `path_out` f64 [K, 2]; returns its number of points.
+
+    The number is 0 where the path leaves the planned cells or meets a cell whose cost increased: plan again.
+    """
     rows, columns = maps.size[i]
-    time = maps.time[i, :rows, :columns]
+    cost_to_go = maps.cost_to_go[i, :rows, :columns]
     for count in range(len(path_out)):
         if math.hypot(goal_x - c - 0.5, goal_z - r - 0.5) < 1.5:
             path_out[count] = goal_x, goal_z
             return count + 1
-        if time[r, c] == np.inf or maps.dearer[i, r, c]:
+        if cost_to_go[r, c] == np.inf or maps.increased[i, r, c]:
             return 0
         steepest, to_r, to_c = 0.0, r, c
         for nr in range(max(r - 1, 0), min(r + 2, rows)):
             for nc in range(max(c - 1, 0), min(c + 2, columns)):
-                fall = (time[r, c] - time[nr, nc]) / max(math.hypot(nr - r, nc - c), 1.0)
+                fall = (cost_to_go[r, c] - cost_to_go[nr, nc]) / max(math.hypot(nr - r, nc - c), 1.0)
                 if fall > steepest:
                     steepest, to_r, to_c = fall, nr, nc
         if to_r == r and to_c == c:
@@ -260,94 +266,100 @@ def descend(i, r, c, goal_x, goal_z, maps, path_out):
 
 
 @njit
-def clear(i, x, z, to_x, to_z, dearest, maps):
-    """Whether a straight line meets no cell that costs more than so much, but where it begins."""
+def is_cheap_line(i, x, z, to_x, to_z, limit, maps):
+    """Return True where no cell of a straight line costs more than `limit`; the line's first cells do not count."""
     length = math.hypot(to_x - x, to_z - z)
     steps = int(2.0 * length) + 1
     for k in range(min(3, steps), steps + 1):
         share = k / steps
-        if maps.cost[i, int(z + share * (to_z - z)), int(x + share * (to_x - x))] > dearest:
+        if maps.cost[i, int(z + share * (to_z - z)), int(x + share * (to_x - x))] > limit:
             return False
     return True
 
 
 @njit
-def aim(i, x, z, goal_x, goal_z, unknown, maps):
-    """Where to walk to: the farthest point of the planned way that lies in a straight line; it plans where it must."""
+def waypoint(i, x, z, goal_x, goal_z, unknown_cost, maps):
+    """Next waypoint: the farthest point of the path in a straight line from the agent. Plans again where necessary."""
     path = np.empty((4 * (maps.size[i, 0] + maps.size[i, 1]), 2))
-    count = 0 if maps.stale[i] else descend(i, int(z), int(x), goal_x, goal_z, maps, path)
+    count = 0 if maps.outdated[i] else extract_path(i, int(z), int(x), goal_x, goal_z, maps, path)
     if count == 0:
-        plan(i, int(z), int(x), goal_x, goal_z, maps)
-        count = descend(i, int(z), int(x), goal_x, goal_z, maps, path)
-    dearest, most = max(MARGIN, np.float32(unknown)), np.empty(count, np.float32)
-    for k in range(count):  # a short cut is no dearer than the unseen that the way to there leads through
+        march(i, int(z), int(x), goal_x, goal_z, maps)
+        count = extract_path(i, int(z), int(x), goal_x, goal_z, maps, path)
+    limit, limits = max(INFLATED, np.float32(unknown_cost)), np.empty(count, np.float32)
+    for k in range(count):  # a shortcut costs at most as much a metre as the unexplored cells of the path it replaces
         r, c = int(path[k, 1]), int(path[k, 0])
-        if not maps.known[i, r, c] and dearest < maps.cost[i, r, c] < BLOCKED:
-            dearest = maps.cost[i, r, c]
-        most[k] = dearest
+        if not maps.explored[i, r, c] and limit < maps.cost[i, r, c] < BLOCKED:
+            limit = maps.cost[i, r, c]
+        limits[k] = limit
     for k in range(count - 1, -1, -1):
         near = math.hypot(path[k, 0] - x, path[k, 1] - z) < 2.0
-        if near or clear(i, x, z, path[k, 0], path[k, 1], most[k], maps):
+        if near or is_cheap_line(i, x, z, path[k, 0], path[k, 1], limits[k], maps):
             return path[k, 0], path[k, 1]
     return goal_x, goal_z
 
 
 @njit
-def choose(heading, dx, dz, turn, before):
-    """Forward or a turn; never back from a turn just made, which could go on for ever."""
+def choose_action(heading, dx, dz, turn_angle, previous):
+    """Action towards the direction (dx, dz): forward or a turn, but no turn that reverses the previous one.
+
+    Alternating turns could repeat for ever.
+    """
     error = math.atan2(-dx, -dz) - heading
     error -= 2.0 * math.pi * math.floor(error / (2.0 * math.pi) + 0.5)
-    if abs(error) <= 0.5 * turn:
+    if abs(error) <= 0.5 * turn_angle:
         return FORWARD
     action = LEFT if error > 0.0 else RIGHT
-    if before + action == LEFT + RIGHT and before != FORWARD and before != STOP:
-        return FORWARD if abs(error) < 3.0 * turn else before
+    if previous + action == LEFT + RIGHT and previous != FORWARD and previous != STOP:
+        return FORWARD if abs(error) < 3.0 * turn_angle else previous
     return action
 
 
 @njit
-def look_around(i, settings, depth, position, heading, fell_short, maps):
-    """What one agent learns from its images f32 [V, H, W], from where it stands, and from a step that fell short."""
-    x, z = (position[0] - maps.low[i, 0]) / CELL, (position[2] - maps.low[i, 1]) / CELL
+def update_map(i, settings, depth, position, heading, fell_short, maps):
+    """Update one agent's map from its images f32 [V, H, W], its pose and its collision, if any."""
+    x, z = (position[0] - maps.origin[i, 0]) / CELL, (position[2] - maps.origin[i, 1]) / CELL
     here_r, here_c = int(z), int(x)
-    for k in range(1, 4 if fell_short else 1):  # what is just ahead
+    for k in range(1, 4 if fell_short else 1):  # the cells in front of the agent
         r, c = int(z - k * math.cos(heading)), int(x - k * math.sin(heading))
-        maps.cost[i, r, c] += BUMPED
-        maps.dearer[i, r, c] = True
+        maps.cost[i, r, c] += COLLISION
+        maps.increased[i, r, c] = True
     for view in range(len(depth)):
-        look(i, settings, heading + settings.views[view], depth[view], x, z, maps)
-    for r in range(here_r - NEAR, here_r + NEAR + 1):
-        for c in range(here_c - NEAR, here_c + NEAR + 1):
-            if (r - here_r) ** 2 + (c - here_c) ** 2 <= NEAR * NEAR:
-                reveal(i, r, c, maps)
-    maps.cost[i, here_r, here_c] = min(maps.cost[i, here_r, here_c], MARGIN)  # it stands there
+        integrate_depth(i, settings, heading + settings.camera_headings[view], depth[view], x, z, maps)
+    for r in range(here_r - KNOWN_RADIUS, here_r + KNOWN_RADIUS + 1):
+        for c in range(here_c - KNOWN_RADIUS, here_c + KNOWN_RADIUS + 1):
+            if (r - here_r) ** 2 + (c - here_c) ** 2 <= KNOWN_RADIUS * KNOWN_RADIUS:
+                explore(i, r, c, maps)
+    maps.cost[i, here_r, here_c] = min(maps.cost[i, here_r, here_c], INFLATED)  # the agent is there
 
 
 @numba.njit(error_model="numpy", parallel=True, cache=True)
-def look_all(settings, depth, positions, headings, playing, fell_short, maps):
-    """`look_around` of every agent that plays."""
+def update_maps(settings, depth, positions, headings, playing, fell_short, maps):
+    """Call `update_map` for every agent with `playing` set."""
     for k in prange(len(playing)):
-        i = np.int64(k)  # prange counts in unsigned integers
+        i = np.int64(k)  # prange indices are unsigned
         if playing[i]:
-            look_around(i, settings, depth[i], positions[i], headings[i], fell_short[i], maps)
+            update_map(i, settings, depth[i], positions[i], headings[i], fell_short[i], maps)
 
 
 @njit
-def go(i, settings, position, heading, goal, before, maps):
-    """One agent's action."""
-    if math.hypot(goal[0] - position[0], goal[2] - position[2]) < settings.radius:
+def act(i, settings, position, heading, goal, previous, maps):
+    """Next action of one agent, after its action `previous`."""
+    if math.hypot(goal[0] - position[0], goal[2] - position[2]) < settings.stop_radius:
         return STOP
-    x, z = (position[0] - maps.low[i, 0]) / CELL, (position[2] - maps.low[i, 1]) / CELL
-    goal_x, goal_z = (goal[0] - maps.low[i, 0]) / CELL, (goal[2] - maps.low[i, 1]) / CELL
-    to_x, to_z = aim(i, x, z, goal_x, goal_z, settings.unknown, maps)
-    return choose(heading, to_x - x, to_z - z, settings.turn, before)
+    x, z = (position[0] - maps.origin[i, 0]) / CELL, (position[2] - maps.origin[i, 1]) / CELL
+    goal_x, goal_z = (goal[0] - maps.origin[i, 0]) / CELL, (goal[2] - maps.origin[i, 1]) / CELL
+    to_x, to_z = waypoint(i, x, z, goal_x, goal_z, settings.unknown_cost, maps)
+    return choose_action(heading, to_x - x, to_z - z, settings.turn_angle, previous)
 
 
 @numba.njit(error_model="numpy", parallel=True, cache=True)
-def go_all(settings, positions, headings, goals, playing, maps, actions_out):
-    """`go` of every agent that plays, from its last action to its next; the others turn on the spot."""
+def act_all(settings, positions, headings, goals, playing, maps, actions_out):
+    """Call `act` for every agent with `playing` set; other agents turn left.
+
+    `actions_out` i64 [N] holds the previous actions before the call, and the next ones after it.
+    """
     for k in prange(len(actions_out)):
-        i, action = np.int64(k), LEFT  # prange counts in unsigned integers
+        i, action = np.int64(k), LEFT  # prange indices are unsigned
         if playing[i]:
-            action = go(i, settings, positions[i], headings[i], goals[i], actions_out[i], maps)
+            action = act(i, settings, positions[i], headings[i], goals[i], actions_out[i], maps)
         actions_out[i] = action

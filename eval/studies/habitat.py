@@ -1,11 +1,11 @@
-"""Play an episode file in habitat-sim beside our simulator, with the same policy: what differs first, and by how much.
+"""Play an episode file in habitat-sim and in batchnav with the same policy, and report the first differences.
 
     python eval/studies/habitat.py pointnav_h200 --episodes assets/episodes/val.json.gz --count 20
     python eval/studies/habitat.py runs/mine --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
 
-habitat-sim renders and walks on its own navmesh: the one beside Habitat's scene files, or the one that it bakes from
-our scenes' triangles. It has to be there, built from source for this Python. The most probable actions are taken.
-Prints a comparison and writes it, with every episode, into --out. docs/from_habitat.md says what to expect.
+habitat-sim uses its own renderer and navmesh: the navmesh next to Habitat's scene files, or one that it bakes from
+batchnav's scenes. It must be installed, built from source for this Python. The policy takes its most probable actions.
+Prints a comparison, and writes it with every episode to --out. docs/from_habitat.md explains the differences.
 """
 
 from __future__ import annotations
@@ -38,23 +38,24 @@ COMPARED = ("success", "spl", "steps", "collisions", "path_length", "distance_to
 
 @dataclass(frozen=True)
 class Options:
-    """What to play."""
+    """Policy and episodes of the comparison."""
 
     policy: tyro.conf.Positional[str]
-    """A trained policy: a file, a run's folder, or the name of one that comes with batchnav."""
+    """A trained policy: a file, a run's folder, or the name of a bundled policy."""
     episodes: Path
-    """An episode file, ours or Habitat's."""
+    """An episode file, of batchnav or Habitat."""
     scenes_dir: Path = SCENES_DIR
-    """Folder below which the scenes of Habitat's episodes lie."""
+    """Folder that holds the scenes of Habitat's episodes."""
     count: int = 0
-    """So many episodes, from the file's first on; 0: all."""
+    """Number of episodes to play, from the first; 0: all."""
     device: str = "cpu"
-    """Of our simulator and of the policy in both."""
+    """Device of batchnav's simulator and of the policy in both simulators."""
     out: Path = Path("runs/habitat.json")
+    """File for the comparison, JSON."""
 
 
 def main(options: Options) -> None:
-    """Play, print, write."""
+    """Play the episodes, print and write the comparison."""
     if options.count < 0:
         raise ArgumentError(f"count: found {options.count}, expected 0 or more")
     console, agent = Console(), HabitatAgent(options.policy, resolve_device(options.device), sample=False)
@@ -74,25 +75,25 @@ def main(options: Options) -> None:
     pairs = [pair for _, pair in played]
     console.print(table(pairs))
     same = sum(pair.same_actions for pair in pairs)
-    console.print(f"of {len(pairs)} episodes {same_outcome(pairs)} end alike, {same} with the same actions")
+    console.print(f"{len(pairs)} episodes: {same_outcome(pairs)} with the same success, {same} with the same actions")
     write(options.out, options, played)
-    console.print(f"written: {options.out}", soft_wrap=True)
+    console.print(f"wrote {options.out}", soft_wrap=True)
 
 
 def line(episode: Episode, pair: Comparison) -> str:
-    """An episode in a line: what differs, the earliest first."""
+    """Line of output for an episode: its differences, the earliest first."""
     found = sorted(pair.first_differences.items(), key=lambda item: item[1].step)
-    what = "; ".join(f"{name} from step {first.step} on ({first.amount})" for name, first in found)
-    return f"episode {episode.episode_id} of {episode.scene_id}: {what or 'no difference'}"
+    differences = "; ".join(f"{name} differs from step {first.step} ({first.amount})" for name, first in found)
+    return f"episode {episode.episode_id} of {episode.scene_id}: {differences or 'no difference'}"
 
 
 def same_outcome(pairs: Sequence[Comparison]) -> int:
-    """In how many episodes both or neither had success."""
+    """Number of episodes with the same success in both simulators."""
     return sum(pair.batchnav.metrics["success"] == pair.habitat.metrics["success"] for pair in pairs)
 
 
 def means(pairs: Sequence[Comparison]) -> Mapping[str, tuple[float, float]]:
-    """Of each metric: ours and theirs."""
+    """Mean of each metric in batchnav and in habitat-sim."""
     return {
         name: (
             float(np.mean([pair.batchnav.metrics[name] for pair in pairs])),
@@ -103,7 +104,7 @@ def means(pairs: Sequence[Comparison]) -> Mapping[str, tuple[float, float]]:
 
 
 def table(pairs: Sequence[Comparison]) -> Table:
-    """Means, and the largest difference of an episode."""
+    """Table of the means, and of the largest difference in one episode."""
     made = Table(title=f"{len(pairs)} episodes")
     for column in ("", "batchnav", "habitat-sim", "largest difference"):
         made.add_column(column, justify="right" if column else "left")
@@ -114,7 +115,7 @@ def table(pairs: Sequence[Comparison]) -> Table:
 
 
 def write(path: Path, options: Options, played: Sequence[tuple[Episode, Comparison]]) -> None:
-    """All that was found, whole or not at all."""
+    """Write the comparison as JSON, atomically."""
     pairs = [pair for _, pair in played]
     data = {
         "policy": options.policy, "episodes_file": str(options.episodes), "episodes": len(pairs),

@@ -1,12 +1,13 @@
-"""What each thing that scans have is worth to train with, by leaving it out: agents, measured on three families.
+"""Ablation of degraded scans: train agents without one kind of defect each, and evaluate them on three families.
 
     python eval/studies/leave_out.py --out runs/leave_out
-    python eval/studies/leave_out.py --out runs/leave_out_h200 --config configs/pointnav_depth_h200.yaml --total-frames 25_000_000
+    python eval/studies/leave_out.py --out runs/leave_out_h200 --config configs/pointnav_depth_h200.yaml \
+        --total-frames 25_000_000
 
-An agent trains in so many houses and as many scans of other seeds, without holes, without missing ceilings, ...: the
-seeds stay the same whatever is left out. It plays every fixed episode once, with actions drawn. Prints success and SPL,
-means over the seeds of training, and the SPL that is lost beside the first line, with a 95% interval over scenes. A
-study that was stopped goes on when it is started again; what another study left in its folder is refused.
+An agent trains in houses and in as many degraded scans, without holes, without missing ceilings, and so on; the scenes'
+seeds are the same for all agents. It then plays every fixed episode once, with sampled actions. Prints success and SPL
+(means over training seeds), and the difference in SPL to the first line with a 95% interval over scenes. An interrupted
+study continues when started again. A folder that holds another study is refused.
 """
 
 from __future__ import annotations
@@ -47,20 +48,20 @@ LEFT_OUT: dict[str, ScanDefects | None] = {
     "noise": ScanDefects(noise=0.0), "pieces": ScanDefects(pieces=0), "halls": ScanDefects(), "defects": None,
     "scans": None,
 }  # fmt: skip
-"""What scans have then; None: they are whole. Every third is of a hall; without halls, or without scans, of the house
-of that seed."""
+"""Defects of the scans in each ablation; None: the scenes are not degraded. Every third scan is of open-plan rooms,
+except in the ablations "halls" and "scans", where all are of houses."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to compare."""
+    """Ablations, training and evaluation of the study."""
 
     out: Path = Path("runs/leave_out")
     config: Path = ROOT / "configs" / "pointnav_depth_cpu.yaml"
     left_out: tuple[str, ...] = tuple(LEFT_OUT)
     seeds: tuple[int, ...] = (0, 1, 2, 3)
     houses: int = 48
-    """Training seeds from 0 on; scans have the next ones."""
+    """Number of training houses, with seeds from 0; as many scans have the seeds that follow."""
     total_frames: int = 1_500_000
     episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in FAMILIES)
     device: str = "auto"
@@ -78,9 +79,12 @@ def main(options: Options) -> None:
 
 
 def measure(options: Options, name: str, seed: int, evaluations: list[Evaluation]) -> None:
-    """Train one agent and have it play, unless that is done. BatchnavError where what is there is of other settings."""
+    """Train and evaluate one agent, unless its results exist.
+
+    Raises BatchnavError if the folder holds a run with another configuration, or results of other episodes.
+    """
     folder, run = run_folder(options, name, seed), configured(options, name, seed)
-    RunFolder(folder, run).close()  # it opens for this configuration alone
+    RunFolder(folder, run).close()  # raises for a folder with another configuration
     files = [folder / f"{evaluation.path.name}.json" for evaluation in evaluations]
     if not all(map(Path.is_file, files)):
         train(run, folder)
@@ -103,7 +107,7 @@ def run_folder(options: Options, name: str, seed: int) -> Path:
 
 
 def configured(options: Options, name: str, seed: int) -> TrainingConfig:
-    """The run in which one agent trains: in this process alone, since it imports and compiles once for all of them."""
+    """Training configuration of one agent; it uses this process, so that imports and compilation happen once."""
     run = load_config(options.config, TrainingConfig)
     scanned = tuple(scanned_scene(options, name, scan) for scan in scan_seeds(options))
     scenes = replace(run.scenes, houses=options.houses, first_house=0, sources=scanned)
@@ -116,36 +120,36 @@ def scan_seeds(options: Options) -> range:
 
 
 def scanned_scene(options: Options, name: str, seed: int) -> str:
-    """The scene that stands for the scan of a seed: a scan's file, or where that would be whole what it is of."""
+    """Source of the training scene of a scan seed: the scan's file, or the original scene's id if it has no defects."""
     if LEFT_OUT[name] is None:
-        return walked_scene(name, seed)
+        return original_scene(name, seed)
     return str(options.out / "scenes" / name.replace(" ", "_") / f"scan_{seed}.scene")
 
 
-def walked_scene(name: str, seed: int) -> str:
-    """The id of what a scan is of."""
+def original_scene(name: str, seed: int) -> str:
+    """Scene id of the scene that a scan degrades."""
     return f"{'house' if seed % 3 or name in ('halls', 'scans') else 'hall'}:{seed}"
 
 
 def make_scans(options: Options) -> None:
-    """All scans, as prepared scenes; those that are there stay."""
+    """Make all scans as prepared scenes, except for those that exist."""
     scans = [(name, seed) for name in options.left_out if LEFT_OUT[name] for seed in scan_seeds(options)]
     new = [scan for scan in scans if not Path(scanned_scene(options, *scan)).is_file()]
     list(in_parallel(functools.partial(make_scan, options), new, "scans", SCENES_PER_WORKER))
 
 
 def make_scan(options: Options, scan: tuple[str, int]) -> None:
-    """The file of a scan without what is left out; with nothing left out it is the scene `scan:SEED`."""
+    """Make the file of a scan without the defects left out; with all defects it equals the scene `scan:SEED`."""
     name, seed = scan
     path, defects = Path(scanned_scene(options, name, seed)), LEFT_OUT[name]
-    assert defects, "what is whole is no scan"
+    assert defects, "no scan is made for an ablation without defects"
     path.parent.mkdir(parents=True, exist_ok=True)
-    scanned = find_scene(walked_scene(name, seed), appearance=False)
+    scanned = find_scene(original_scene(name, seed), appearance=False)
     save_prepared(make_scene(f"scan:{seed}", tear(scanned.mesh, seed, defects), scanned.navmesh), path, durable=False)
 
 
-def played(options: Options, name: str, file: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Success and SPL f64 [seeds, episodes], and the episodes' scenes."""
+def results_of(options: Options, name: str, file: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Success and SPL, each f64 [seeds, episodes], and the episodes' scene ids."""
     files = [run_folder(options, name, seed) / f"{file.name}.json" for seed in options.seeds]
     runs = [json.loads(path.read_text(encoding="utf-8"))["episodes"] for path in files]
     success, spl = (np.array([[episode[metric] for episode in run] for run in runs]) for metric in ("success", "spl"))
@@ -158,10 +162,10 @@ def show(options: Options) -> None:
         table.add_column(title, justify="right")
     for name in options.left_out:
         for file in options.episodes:
-            success, spl, scene = played(options, name, file)
-            lost = (played(options, options.left_out[0], file)[1] - spl).mean(0)
-            beside = [[lost.mean()], scene_interval(lost, scene)] if name != options.left_out[0] else []
-            cells = [[success.mean()], [spl.mean()], spl.mean(1), *beside]
+            success, spl, scene = results_of(options, name, file)
+            lost = (results_of(options, options.left_out[0], file)[1] - spl).mean(0)
+            difference = [[lost.mean()], scene_interval(lost, scene)] if name != options.left_out[0] else []
+            cells = [[success.mean()], [spl.mean()], spl.mean(1), *difference]
             table.add_row(name, file.name.partition(".")[0], *(" ".join(f"{v:.3f}" for v in cell) for cell in cells))
         table.add_section()
     Console().print(table)

@@ -1,17 +1,19 @@
-"""What two GPUs give beside one, and whether they do the same: speed, losses, weights, kill and restart.
+"""Compare training on two GPUs with training on one: throughput, losses, weights, and recovery from a killed process.
 
-    python eval/studies/two_gpus.py                                         # all of it, on two GPUs
-    python eval/studies/two_gpus.py --parts speed --speed-updates 20        # one part, where a command's time is short
-    python eval/studies/two_gpus.py --dry-run                               # tiny, by gloo on the CPU: does it run?
+    python eval/studies/two_gpus.py                                   # all parts, on two GPUs
+    python eval/studies/two_gpus.py --parts speed --speed-updates 20  # one part, for a command with a time limit
+    python eval/studies/two_gpus.py --dry-run                         # check the program: tiny sizes, Gloo on the CPU
 
-Prints JSON, a line for each finding, and goes on with the next part where one fails; the exit status then is 1.
+Parts:
 
-    speed     eval/speed_train.py alone and on both, the sum over ranks between two graphs and within one
-    same      losses of the first updates on both beside one process that learns from the same minibatches, weights of
-              the ranks after 50 updates
-    restart   training under torchrun, of which one process is killed (SIGKILL): does it go on, and on one GPU later?
+    speed     run eval/speed_train.py on one GPU and on both
+    same      compare the losses of the first updates on both GPUs with those of one process that learns from the same
+              minibatches; compare the weights of the ranks after 50 updates
+    restart   train under torchrun, kill one process (SIGKILL), and check that the run recovers; resume it on one GPU
 
-Scenes are made before anything is measured. NCCL's variables are inherited by all that is started.
+Prints one line of JSON for each result. If a part fails, the next one still runs, and the exit status is 1.
+
+Scenes are generated before measurement. The processes inherit NCCL's environment variables.
 """
 
 from __future__ import annotations
@@ -49,32 +51,32 @@ TINY = PolicyConfig(base_width=4, visual_size=8, hidden_size=16, lstm_layers=1, 
 
 @dataclass(frozen=True)
 class Options:
-    """What to try."""
+    """Parts to run, and their sizes."""
 
     parts: tuple[Literal["speed", "same", "restart"], ...] = ("speed", "same", "restart")
     ranks: int = 2
     houses: int = 64
     num_envs: int = 4096
-    """A GPU, where speed is measured and one is killed; half of it a GPU where losses are compared."""
+    """Environments per GPU in parts "speed" and "restart"; part "same" uses half as many."""
     minibatch_frames: int = 8192
-    """A GPU."""
+    """Frames of a minibatch, per GPU."""
     size: int = 64
-    """Of images."""
+    """Width and height of depth images, pixels."""
     speed_updates: int = 10
     losses: int = 20
     """Updates whose losses are compared."""
     updates: int = 50
-    """After which weights are compared."""
+    """Updates after which weights are compared."""
     compile: bool = True
     graphs: bool = True
     seconds: float = 400.0
-    """A part may take."""
+    """Time limit of each process, seconds."""
     out: Path = Path("runs/two_gpus")
-    """Folder for the run that is killed; a new one each time."""
+    """Folder for the runs of part "restart"; each one gets a new subfolder."""
     dry_run: bool = False
-    """On the CPU, as small as can be."""
+    """Run with tiny sizes on the CPU."""
     worker: bool = False
-    """What processes that this program starts are told: compare losses, as one rank."""
+    """Compare losses as one rank; the program sets this for the processes that it starts."""
 
 
 def main(options: Options) -> int:
@@ -92,17 +94,17 @@ def main(options: Options) -> int:
             {"speed": speed, "same": same, "restart": restart}[part](options)
         except (AssertionError, subprocess.SubprocessError, OSError) as error:
             failed = 1
-            tell(part, failed=" ".join(f"{type(error).__name__}: {error}".split())[-2000:])
+            report(part, failed=" ".join(f"{type(error).__name__}: {error}".split())[-2000:])
     return failed
 
 
-def tell(part: str, **found) -> None:
-    """A finding, as a line of JSON."""
+def report(part: str, **found) -> None:
+    """Print a result as a line of JSON."""
     print(json.dumps({"part": part, **found}), flush=True)
 
 
 def launched(program: str, ranks: int, arguments: list[str], max_restarts: int = 0) -> list[str]:
-    """The command line of a program of this folder, alone or in several processes."""
+    """Command line of a program of the checkout, in one process or in several."""
     start = [sys.executable]
     if ranks > 1:
         start += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
@@ -110,14 +112,14 @@ def launched(program: str, ranks: int, arguments: list[str], max_restarts: int =
     return [*start, str(ROOT / program), *arguments]
 
 
-def findings(command: list[str], options: Options) -> list[dict]:
-    """The lines of JSON that a command prints; its other words go on to stderr."""
+def results_of(command: list[str], options: Options) -> list[dict]:
+    """Run a command and parse the lines of JSON that it prints; its other output goes to stderr."""
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         output, _ = process.communicate(timeout=options.seconds)
     finally:
         if process.poll() is None:
-            process.terminate()  # not killed at once: torchrun then ends its own processes
+            process.terminate()  # before a kill, so that torchrun can end its own processes
             process.wait(60)
     lines = output.splitlines()
     print(*(line for line in lines if not line.startswith("{")), sep="\n", file=sys.stderr, flush=True)
@@ -129,7 +131,7 @@ def findings(command: list[str], options: Options) -> list[dict]:
 
 
 def speed(options: Options) -> None:
-    """Frames/s of one GPU, and of several."""
+    """Measure training throughput, frames per second, on one GPU and on several."""
     arguments = ["--num-envs", options.num_envs, "--sizes", options.size, "--houses", options.houses]
     arguments += ["--minibatch-frames", options.minibatch_frames, "--updates", options.speed_updates, "--json"]
     arguments += (
@@ -137,11 +139,11 @@ def speed(options: Options) -> None:
     )
     alone = None
     for ranks in (1, options.ranks):
-        rows = findings(launched("eval/speed_train.py", ranks, [*map(str, arguments)]), options)
+        rows = results_of(launched("eval/speed_train.py", ranks, [*map(str, arguments)]), options)
         whole = next(row for row in rows if row["params"]["part"] == "whole")
         alone = alone or whole["value"]
         kept = ("value", "p5", "p95", "per_gpu", "communication", "all_reduce", "share_of_policy_only", "gigabytes")
-        tell(
+        report(
             "speed", ranks=ranks, **{name: whole[name] for name in kept if name in whole},
             microseconds_per_frame=whole["microseconds_per_frame"], times_one=whole["value"] / alone,
         )  # fmt: skip
@@ -151,7 +153,7 @@ def speed(options: Options) -> None:
 
 
 class Together(Learner):
-    """One process that learns from the minibatches that several have: the same environments of each of its parts."""
+    """Learner of one process that uses the minibatches of several ranks: the same environments of each part."""
 
     parts = 1
 
@@ -162,26 +164,26 @@ class Together(Learner):
 
 
 def same(options: Options) -> None:
-    """The same environments in one process and in several: losses, and weights from rank to rank."""
+    """Compare losses of one process and of several with the same environments, and weights between ranks."""
     words = ["--worker", "--ranks", options.ranks, "--houses", options.houses, "--num-envs", options.num_envs]
     words += ["--minibatch-frames", options.minibatch_frames, "--size", options.size, "--losses", options.losses]
     words += ["--updates", options.updates, "--compile" if options.compile else "--no-compile"]
     words += ["--graphs" if options.graphs else "--no-graphs", *(["--dry-run"] if options.dry_run else [])]
     one, several = (
-        findings(launched("eval/studies/two_gpus.py", ranks, list(map(str, words))), options)[-1]
+        results_of(launched("eval/studies/two_gpus.py", ranks, list(map(str, words))), options)[-1]
         for ranks in (1, options.ranks)
     )
     losses = [np.array(found["losses"]) for found in (one, several)]
     difference = np.abs(losses[0] - losses[1])
     for name, ours, theirs, gap in zip(COMPARED, losses[1].T, losses[0].T, difference.T, strict=True):
-        tell("same", figure=name, several=ours.tolist(), one=theirs.tolist(), largest_difference=float(gap.max()))
+        report("same", metric=name, several=ours.tolist(), one=theirs.tolist(), largest_difference=float(gap.max()))
     weights = several["weights"]
-    tell("same", weights_equal=len(set(weights)) == 1, weights=weights, updates=options.updates)
+    report("same", weights_equal=len(set(weights)) == 1, weights=weights, updates=options.updates)
     assert len(set(weights)) == 1, "the ranks' weights differ"
 
 
 def compare_losses(options: Options) -> int:
-    """Train on this rank: rank 0 prints the losses, and a hash of every rank's weights."""
+    """Train on this rank; rank 0 prints the losses, and a hash of every rank's weights."""
     make_deterministic()
     with join("cpu" if options.dry_run else "cuda") as ranks:
         learner = make_learner(options, ranks)
@@ -197,7 +199,7 @@ def compare_losses(options: Options) -> int:
 
 
 def make_learner(options: Options, ranks: Ranks) -> Learner:
-    """Half the environments a rank, or all in one process; minibatches of as many frames in all."""
+    """Make a learner with half the environments per rank, or all in one process; total minibatch sizes are equal."""
     n = options.num_envs // 2 * (1 if ranks.is_distributed else options.ranks)
     names = ranks.shard([f"house:{i}" for i in range(options.houses)])
     size = options.size
@@ -218,14 +220,14 @@ def make_learner(options: Options, ranks: Ranks) -> Learner:
 
 
 def restart(options: Options) -> None:
-    """Kill one of the processes that torchrun started; later go on with one process alone."""
+    """Kill one of the processes that torchrun started, wait for the run to end, then resume it in one process."""
     out = options.out / time.strftime("%Y%m%d_%H%M%S")
     frames = options.ranks * options.num_envs * PPOConfig().rollout_steps
     updates = 30 if options.dry_run else 100
     minibatches = max(1, options.num_envs * PPOConfig().rollout_steps // options.minibatch_frames)
     settings = {
         "out": out, "scenes.houses": options.houses, "ppo.num-envs": options.num_envs, "ppo.minibatches": minibatches,
-        "camera.height": options.size, "camera.width": options.size, "save-every": 2.0,
+        "env.camera.height": options.size, "env.camera.width": options.size, "save-every": 2.0,
     }  # fmt: skip
     if options.dry_run:
         settings |= {"device": "cpu", "policy.base-width": 4, "policy.visual-size": 8, "policy.hidden-size": 16}
@@ -245,24 +247,24 @@ def restart(options: Options) -> None:
                 process.wait(60)
     seen = steps_of(out)
     resumed = restarts_of(log)
-    tell("restart", killed_at=killed_at, saved=saved, status=status, last=seen[-1], messages=resumed)
-    assert status == 0 and seen[-1] >= updates * frames, f"the run did not come to its end, see {log}"
-    assert seen == sorted(set(seen)), "rows are missing or twice"
+    report("restart", killed_at=killed_at, saved=saved, status=status, last=seen[-1], messages=resumed)
+    assert status == 0 and seen[-1] >= updates * frames, f"the run did not complete, see {log}"
+    assert seen == sorted(set(seen)), "rows of metrics.jsonl are missing or duplicated"
     more = launched("train/pointnav.py", 1, [*words, "--ppo.total-frames", str((updates + 6) * frames)])
     done = subprocess.run(
         [*more, "--allow-changes"], cwd=ROOT, capture_output=True, text=True, timeout=options.seconds
     )  # fmt: skip
-    words = [line for line in (done.stdout + done.stderr).splitlines() if "begin anew" in line]
-    tell("restart", on_one=done.returncode, last=steps_of(out)[-1], said=words)
+    words = [line for line in (done.stdout + done.stderr).splitlines() if "start new episodes" in line]
+    report("restart", on_one=done.returncode, last=steps_of(out)[-1], said=words)
     assert done.returncode == 0 and words, done.stderr[-500:]
 
 
 def kill_one(process: subprocess.Popen, out: Path, options: Options) -> tuple[int, int]:
-    """Kill the last of a torchrun's processes once something was saved: frames then, and those of rows so far."""
+    """Kill torchrun's newest process after the first save; returns the frames then, and the number of rows before."""
     until = time.monotonic() + options.seconds
     while not (out / "resume.pt").exists() or len(steps_of(out)) < 8:
         assert process.poll() is None, f"the run ended before it was killed, see {out.with_suffix('.log')}"
-        assert time.monotonic() < until, "nothing was saved in time"
+        assert time.monotonic() < until, f"no state was saved within {options.seconds:g} s"
         time.sleep(0.2)
     rows = len(steps_of(out))
     started = [int(pid.name) for pid in Path("/proc").glob("[0-9]*") if parent_of(pid) == process.pid]
@@ -272,7 +274,7 @@ def kill_one(process: subprocess.Popen, out: Path, options: Options) -> tuple[in
 
 
 def parent_of(process: Path) -> int:
-    """The parent of a process in /proc; 0 where it is gone."""
+    """Parent's id of a process in /proc; 0 if the process has ended."""
     try:
         return int((process / "stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
@@ -280,7 +282,7 @@ def parent_of(process: Path) -> int:
 
 
 def steps_of(out: Path) -> list[int]:
-    """The frames of the updates in a run's curves."""
+    """Frames after each update in a run's metrics."""
     path = out / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     rows = [json.loads(line) for line in lines if line.endswith("\n")]
@@ -288,7 +290,7 @@ def steps_of(out: Path) -> list[int]:
 
 
 def restarts_of(log: Path) -> list[str]:
-    """The lines of a log that say what went wrong."""
+    """Lines of a log about errors and restarts, at most 20."""
     wanted = ("error: ", "restart", "exitcode")
     return [line[:300] for line in log.read_text(encoding="utf-8").splitlines() if any(w in line for w in wanted)][:20]
 

@@ -1,20 +1,21 @@
-"""What not knowing the map costs a PointNav agent: one that maps what it sees, and plans on its map.
+"""Performance of a PointNav agent that has to map its scene: success and SPL with an error-free mapper and planner.
 
     python eval/studies/without_map.py
     python eval/studies/without_map.py --episodes assets/episodes/scan.json.gz --sees around --out runs/without_map
 
-It knows its pose, and assumes that what it has not seen is free: "freespace assumption" (Zelinsky, "A mobile robot
-exploration algorithm", 1992; Koenig and Smirnov, "Sensor-based planning with the freespace assumption", 1997). Its map
-has cells of 5 cm. A cell that its depth camera sees tells at once whether one can stand there, by the navmesh: mapping
-is without error, which no agent's is. The way to the goal is found by fast marching (Sethian, 1996), and anew when
-something was seen to be in it. It is walked by the environment's own steps and turns.
+The agent knows its pose, and unexplored cells count as free (free-space assumption: Zelinsky, "A mobile robot
+exploration algorithm", 1992; Koenig and Smirnov, "Sensor-based planning with the freespace assumption", 1997). Cells
+are 5 cm. A cell that the depth camera sees takes its value from the navmesh, so the map has no errors. The agent
+plans its path to the goal by fast marching (Sethian, 1996), and plans again when it sees an obstacle on the path. It
+moves by the actions of the environment.
 
-With `--sees map` all is known from the start. What is then lost is the walking's, and the rest is not knowing. Between
-the two it can be told the truth about what is near to what it sees:
+The option `--sees map` gives the whole map from the start: the SPL lost is then due to the motion alone, and the
+difference to the other agents is due to the unknown map. `--truth-within` gives cases between the two: the agent also
+knows the cells within a distance of those that it has seen.
 
     python eval/studies/without_map.py --truth-within 2
 
-Prints success and SPL with 95% intervals, and the SPL that is lost by outcome, as `eval/studies/failures.py` has them.
+Prints success and SPL with 95% intervals, and the SPL lost by outcome (the outcomes of `eval/studies/failures.py`).
 """
 
 from __future__ import annotations
@@ -47,44 +48,44 @@ from eval.studies.failures import by_outcome, outcomes
 from eval.studies.free_space import (
     BLOCKED,
     CELL,
-    MARGIN,
-    NEAR,
+    INFLATED,
+    KNOWN_RADIUS,
+    MapperSettings,
     Maps,
-    Settings,
-    go_all,
-    look_all,
-    reveal_all,
-    set_unseen,
+    act_all,
+    explore_all,
+    set_unexplored_cost,
+    update_maps,
 )
 
 STOREY = 0.5
-"""Metres: floors whose heights round to the same multiple share a map, which has what is up to 1.5 of it off."""
+"""Metres. Start heights that round to the same multiple share a map; it holds surfaces within 1.5 times this height."""
 STOP_SLACK = 0.005
-"""Metres nearer than need be at which it stops."""
-EYES: dict[str, dict[str, float]] = {
+"""Metres by which the agent stops inside the success distance."""
+CAMERAS: dict[str, dict[str, float]] = {
     "map": {}, "ahead": {"": 0.0}, "around": {"": 0.0, "left": 90.0, "back": 180.0, "right": 270.0}
 }  # fmt: skip
-"""Its cameras, and by how many degrees to the left each looks."""
+"""Cameras by option `--sees`: name and heading relative to the agent, degrees to the left."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to play."""
+    """Episodes, and what the agent sees."""
 
     episodes: tuple[Path, ...] = field(default_factory=lambda: (EPISODES / "val.json.gz",))
     """Episode files."""
     sees: Literal["ahead", "around", "map"] = "ahead"
-    """The 90 degrees ahead, all around, or all at once."""
+    """"ahead": the 90 degrees ahead; "around": all directions; "map": the whole map from the start."""
     size: int = 64
     """Pixels of the depth camera's sides."""
     unknown: float = 1.0
-    """What a metre through unseen cells costs, where one through seen ones costs 1."""
+    """Cost of a metre through unexplored cells; 1 is the cost of explored free cells."""
     truth_within: float | None = None
-    """Metres from what it sees within which it is told which unseen cells are blocked."""
+    """Metres from explored cells within which the agent knows which unexplored cells are blocked; default: none."""
     num_envs: int = 64
     """Environments at a time, at most one per episode."""
     out: Path | None = None
-    """Folder for a file of results for each file of episodes."""
+    """Folder for one file of results for each episode file; default: none is written."""
 
 
 def main(options: Options) -> None:
@@ -104,129 +105,131 @@ def main(options: Options) -> None:
 
 
 class MapPlayer:
-    """The agent with the eyes that it has: a `batchnav.evaluation.players.Player`."""
+    """A `batchnav.evaluation.players.Player` of the mapping agent with its cameras."""
 
     def __init__(self, sees: str = "ahead", size: int = 64, unknown: float = 1.0, truth_within: float | None = None):
         if not 1.0 <= unknown < BLOCKED:
-            raise ArgumentError(f"unknown: found {unknown}, expected 1 to less than {BLOCKED:g}")
+            raise ArgumentError(f"unknown: found {unknown}, expected a cost of at least 1 and below {BLOCKED:g}")
         if truth_within is not None and unknown != 1.0:
-            raise ArgumentError("found truth_within and unknown, expected one of them")
-        if truth_within is not None and not EYES[sees]:
-            raise ArgumentError(f"truth_within: found {truth_within} with sees {sees}, expected eyes: it knows all")
+            raise ArgumentError("found both truth_within and unknown, expected one of them; leave one out")
+        if truth_within is not None and not CAMERAS[sees]:
+            raise ArgumentError(
+                f"truth_within: found {truth_within} with sees {sees}, expected sees ahead or around: "
+                "with sees map, all cells are known"
+            )
         if truth_within is not None and not (math.isfinite(truth_within) and truth_within >= 0.0):
-            raise ArgumentError(f"truth_within: found {truth_within}, expected metres, 0 or more")
+            raise ArgumentError(f"truth_within: found {truth_within}, expected 0 metres or more")
         self.name = f"maps: {sees}" if truth_within is None else f"maps: {sees} truth {truth_within:g}"
-        self.unknown, self.truth_within, self.degrees = unknown, truth_within, list(EYES[sees].values())
+        self.unknown, self.truth_within, self.degrees = unknown, truth_within, list(CAMERAS[sees].values())
         config = with_options(NavConfig(), {"height": size, "width": size})
         cameras = {
             name: dataclasses.replace(config.camera, camera_heading_deg=degrees)
-            for name, degrees in EYES[sees].items()
+            for name, degrees in CAMERAS[sees].items()
             if name
         }
-        sensors = tuple(f"{name}_depth" if name else "depth" for name in EYES[sees])
+        sensors = tuple(f"{name}_depth" if name else "depth" for name in CAMERAS[sees])
         self.config = dataclasses.replace(config, cameras=cameras, sensors=sensors)
 
     @property
     def env_config(self) -> NavConfig:
-        """The environment of its recordings."""
+        """Environment of recordings of this agent."""
         return self.config
 
     def make_agent(self, env: NavEnv) -> MapAgent:
-        """The agent in this environment."""
+        """Make the agent for an environment."""
         return MapAgent(env, self)
 
 
 class MapAgent:
-    """Maps what the depth cameras see, plans on the map, and goes where the plan says."""
+    """Agent that maps the depth images and follows the path that it plans on its map."""
 
     def __init__(self, env: NavEnv, player: MapPlayer):
         self._env, self._player, n = env, player, env.num_envs
         lows, highs = zip(*(scene.navmesh.bounds[:, [0, 2]] for scene in env.bank.scenes), strict=True)
-        columns, rows = np.ceil((np.array(highs) - np.array(lows)).max(0) / CELL).astype(int) + 2 * NEAR
+        columns, rows = np.ceil((np.array(highs) - np.array(lows)).max(0) / CELL).astype(int) + 2 * KNOWN_RADIUS
         shape = n, rows, columns
-        free, known, dearer = (np.zeros(shape, bool) for _ in range(3))
-        cost, time = (np.zeros(shape, np.float32) for _ in range(2))
-        low, size = np.zeros((n, 2)), np.zeros((n, 2), np.int64)
-        self.maps = Maps(free, known, cost, dearer, time, low, size, np.zeros(n, bool))
-        self._known = np.zeros(n, np.int64)
+        free, explored, increased = (np.zeros(shape, bool) for _ in range(3))
+        cost, cost_to_go = (np.zeros(shape, np.float32) for _ in range(2))
+        origin, size = np.zeros((n, 2)), np.zeros((n, 2), np.int64)
+        self.maps = Maps(free, explored, cost, increased, cost_to_go, origin, size, np.zeros(n, bool))
+        self._num_explored = np.zeros(n, np.int64)
         body, radius = env.config.body, env.config.task.success_distance - STOP_SLACK
-        views, turn = np.radians(np.array(player.degrees, float)), math.radians(body.turn_angle_deg)
+        headings, turn = np.radians(np.array(player.degrees, float)), math.radians(body.turn_angle_deg)
         camera, depth = player.config.camera, player.config.depth
-        self._settings = Settings(camera.camera_height, depth.max_depth, views, turn, radius, player.unknown)
+        self._settings = MapperSettings(camera.camera_height, depth.max_depth, headings, turn, radius, player.unknown)
         self._step = body.forward_step
         self._floors: dict[tuple[int, int, int], np.ndarray] = {}
 
     def reset(self, num_envs: int) -> None:
-        """Forget everything."""
+        """Clear the state of all agents; `act` begins a new map for each episode."""
         self._actions = np.zeros(num_envs, np.int64)
         self._positions = np.zeros((num_envs, 3), np.float32)
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
-        """Actions i64 [N]."""
+        """Return the actions i64 [N]."""
         bodies, state = self._env.sim.bodies, self._env.task.state
-        playing = state.table_index.numpy() >= 0  # who has played all of the table waits for the others
+        playing = state.table_index.numpy() >= 0  # False in environments that have no episode left
         positions, started = bodies.position.numpy(), episode_start.numpy()
         for i in np.flatnonzero(started & playing):
             self._begin(i, int(bodies.scene[i]), positions[i])
         names = self._player.config.sensors
         images = [observations[name].numpy()[:, 0] for name in names]
         seen = np.stack(images, axis=1) if images else np.zeros((len(started), 0, 0, 0), np.float32)
-        went = self._actions == FORWARD
-        fell_short = ~started & went & (np.linalg.norm(positions - self._positions, axis=1) < 0.5 * self._step)
+        moved = self._actions == FORWARD
+        fell_short = ~started & moved & (np.linalg.norm(positions - self._positions, axis=1) < 0.5 * self._step)
         headings, goals = bodies.heading.numpy(), state.goal.numpy()
-        look_all(self._settings, seen, positions, headings, playing, fell_short, self.maps)
+        update_maps(self._settings, seen, positions, headings, playing, fell_short, self.maps)
         if self._player.truth_within is not None:
-            self._tell_truth(self._player.truth_within, playing)
-        go_all(self._settings, positions, headings, goals, playing, self.maps, self._actions)
+            self._apply_true_costs(self._player.truth_within, playing)
+        act_all(self._settings, positions, headings, goals, playing, self.maps, self._actions)
         self._positions = positions.copy()
         return torch.from_numpy(self._actions)
 
-    def _tell_truth(self, within: float, playing: np.ndarray) -> None:
-        """Say what the unseen within so many metres of the seen costs, where more was seen."""
-        known = np.array([np.count_nonzero(cells) for cells in self.maps.known])
-        for i in np.flatnonzero(playing & (known > self._known)):
+    def _apply_true_costs(self, within: float, playing: np.ndarray) -> None:
+        """Set the true costs of unexplored cells near explored ones (metres), for agents that explored more cells."""
+        num_explored = np.array([np.count_nonzero(cells) for cells in self.maps.explored])
+        for i in np.flatnonzero(playing & (num_explored > self._num_explored)):
             rows, columns = self.maps.size[i]
-            set_unseen(
-                i, true_cost(self.maps.free[i, :rows, :columns], self.maps.known[i, :rows, :columns], within), self.maps
-            )
-        self._known = known
+            free, explored = (cells[i, :rows, :columns] for cells in (self.maps.free, self.maps.explored))
+            set_unexplored_cost(i, true_cost(free, explored, within), self.maps)
+        self._num_explored = num_explored
 
     def _begin(self, i: int, scene: int, start: np.ndarray) -> None:
-        """An empty map for environment i, or, for one that sees nothing, a whole one."""
+        """Begin an episode in environment i: a map with no explored cells, or with all if there is no camera."""
         maps, navmesh = self.maps, self._env.bank.scenes[scene].navmesh
         key = scene, int(navmesh.island(start)), round(float(start[1]) / STOREY)
         if key not in self._floors:
             self._floors[key] = floor_of(navmesh, key[1], key[2] * STOREY)
         floor = self._floors[key]
         rows, columns = maps.size[i] = floor.shape
-        maps.low[i] = navmesh.bounds[0, [0, 2]] - NEAR * CELL
+        maps.origin[i] = navmesh.bounds[0, [0, 2]] - KNOWN_RADIUS * CELL
         maps.free[i] = False
         maps.free[i, :rows, :columns] = floor
-        maps.known[i], maps.cost[i], maps.dearer[i], maps.stale[i] = False, self._player.unknown, False, True
-        self._actions[i], self._known[i] = STOP, 0
+        maps.explored[i], maps.cost[i], maps.increased[i], maps.outdated[i] = False, self._player.unknown, False, True
+        self._actions[i], self._num_explored[i] = STOP, 0
         if not self._player.config.sensors:
-            reveal_all(i, maps)
+            explore_all(i, maps)
 
 
-def true_cost(free: np.ndarray, known: np.ndarray, within: float) -> np.ndarray:
-    """What a metre of unseen cells costs, f32 [rows, columns]: near seen ones what it will be, beyond as if free.
+def true_cost(free: np.ndarray, explored: np.ndarray, within: float) -> np.ndarray:
+    """Cost of a metre in unexplored cells, f32 [rows, columns]: true near explored cells, that of free cells elsewhere.
 
-    `free`, `known`: bool [rows, columns]; `within`: metres.
+    `free`, `explored`: bool [rows, columns]; `within`: metres.
     """
-    blocked = ~free & (ndimage.distance_transform_edt(~known) * CELL <= within)
-    beside = ndimage.binary_dilation(blocked, np.ones((3, 3)))
-    return np.where(blocked, BLOCKED, np.where(beside, MARGIN, np.float32(1.0)))
+    blocked = ~free & (ndimage.distance_transform_edt(~explored) * CELL <= within)
+    inflated = ndimage.binary_dilation(blocked, np.ones((3, 3)))
+    return np.where(blocked, BLOCKED, np.where(inflated, INFLATED, np.float32(1.0)))
 
 
 def floor_of(navmesh: NavMesh, island: int, height: float) -> np.ndarray:
-    """Where one can stand on an island at about this height: bool [rows, columns], NEAR cells around its bounds."""
+    """Navigable cells of an island near a height (metres): bool [rows, columns], with KNOWN_RADIUS cells of border."""
     low, high = navmesh.bounds[:, [0, 2]].astype(float)
-    columns, rows = np.ceil((high - low) / CELL).astype(int) + 2 * NEAR
-    x = low[0] + (np.arange(columns) - NEAR + 0.5) * CELL
-    z = low[1] + (np.arange(rows) - NEAR + 0.5) * CELL
+    columns, rows = np.ceil((high - low) / CELL).astype(int) + 2 * KNOWN_RADIUS
+    x = low[0] + (np.arange(columns) - KNOWN_RADIUS + 0.5) * CELL
+    z = low[1] + (np.arange(rows) - KNOWN_RADIUS + 0.5) * CELL
     points = np.stack(np.broadcast_arrays(x, height, z[:, None]), axis=2).reshape(-1, 3).astype(np.float32)
-    stands = navmesh.is_navigable(points, 1.5 * STOREY) & (navmesh.island(points) == island)
-    return stands.reshape(rows, columns)
+    free = navmesh.is_navigable(points, 1.5 * STOREY) & (navmesh.island(points) == island)
+    return free.reshape(rows, columns)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def test_the_same_world_gives_the_same_episodes(rooms, checkpoint, tmp_path, sta
         assert len(episode["habitat"]["actions"]) == episode["habitat"]["steps"]
     text = " ".join(capsys.readouterr().out.split())  # lines break where the terminal's width says
     assert "10 of 10: episode 4" in text and "no difference" in text
-    assert "of 10 episodes 10 end alike, 10 with the same actions" in text
+    assert "10 episodes: 10 with the same success, 10 with the same actions" in text
 
 
 def test_what_differs_first_is_reported(rooms, checkpoint, tmp_path, stand_in, monkeypatch):
