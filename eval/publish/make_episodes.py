@@ -1,20 +1,19 @@
-"""Make the fixed episodes of assets/episodes, in 20 unseen scenes of a kind each.
+"""Make the fixed episodes of assets/episodes: for each file, 10 episodes in each of 20 unseen scenes of one family.
 
     python eval/publish/make_episodes.py
 
-The rule, in which no agent takes part: a scene's episodes are the first that `PointNavEnv` samples there with seed 0,
-by Habitat's rules (islands of radius >= 1.5 m, one storey, 1 to 30 m, most of the nearly straight ones left out). The
-scenes are the first of the split's seeds (of validation, but for `test`) that have episodes to offer. In houses that
-already gives a mean geodesic over Euclidean distance of more than 1.3, from straight lines to long detours, so
-nothing is picked by difficulty.
+The episodes of a scene are the first that `PointNavEnv` samples there with seed 0, by Habitat's rules: islands of
+radius >= 1.5 m, one storey, geodesic distance 1 to 30 m, most of the nearly straight paths rejected. The scenes are the
+first of the split's seeds that have episodes; files other than `test` use validation seeds. Episodes are not selected
+by difficulty. In houses the mean ratio of geodesic to Euclidean distance is above 1.3.
 
-`wide_val` and `wide_test` are such episodes in the houses of `val` and `test` for the body of the Habitat challenges of
-2020 and 2021, of radius 0.18 m and height 0.88 m: some of the others begin or end nearer to a wall than it can be.
+`wide_val` and `wide_test` have episodes in the same houses for the body of the Habitat challenges of 2020 and 2021,
+with radius 0.18 m and height 0.88 m. The body is too wide for some starts and goals of `val` and `test`.
 
-Flee and Explore have no goal, so they share the files `starts_val` and `starts_test`: starts uniform over the same
-islands, and as a goal, for Flee's oracle and for maps, the place that is farthest by path.
+Flee and Explore have no goal and share the files `starts_val` and `starts_test`. Their starts are uniform over the same
+islands. The goal, which Flee's shortest-path follower and the pictures use, is the point with the longest path.
 
-The same sources give the same files, but for the last digits of some coordinates, which processors round otherwise.
+Equal sources give equal files, except for the last digits of some coordinates: processors round differently.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ EPISODES_PER_SCENE = 10
 
 
 def main() -> None:
-    """All files."""
+    """Make all files."""
     for name, family in EPISODE_FAMILIES.items():
         seeds = family.splits[family.episode_files[name]]
         write(f"{name}.json.gz", (find_scene(f"{family.name}:{seed}") for seed in seeds), generate_episodes)
@@ -61,7 +60,7 @@ def write(name: str, candidates: Iterable[Scene], generate: Callable[[Scene, int
         try:
             episodes += generate(scene, EPISODES_PER_SCENE)
         except EpisodeError as error:
-            print(f"left out: {error}")
+            print(f"skipped: {error}")
             continue
         scenes.append(scene)
         if len(scenes) == NUM_SCENES:

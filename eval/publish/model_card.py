@@ -1,10 +1,11 @@
-"""Write the model card of a trained policy: weights in bfloat16, success and SPL beside reference agents, curves.
+"""Write the model card of a trained policy: weights in bfloat16, success and SPL next to reference agents, curves.
 
     python eval/publish/model_card.py --run runs/best --out assets/policies/pointnav_h200
-    python eval/publish/model_card.py --run runs/best --control runs/blind --out cards/best --episodes data/mine/val.json.gz
+    python eval/publish/model_card.py --run runs/best --control runs/blind --out cards/best \
+        --episodes data/mine/val.json.gz
 
 Plays every episode file once with each agent, using the weights as stored in bfloat16. Writes policy.safetensors,
-curves.png and README.md into --out; with --record also rows of eval/results/pointnav.jsonl.
+curves.png and README.md into --out. Option --record also appends rows to eval/results/pointnav.jsonl.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Options:
 def main(options: Options) -> None:
     device, made_by = resolve_device(options.device), commit()  # before the weights change the tree
     for name in (CONFIG_NAME, "metrics.jsonl", WEIGHTS):
-        if not (options.run / name).is_file():  # before episodes are played for minutes
-            raise ArgumentError(f"{options.run}: found no {name}, expected the folder of a run")
+        if not (options.run / name).is_file():  # check before the evaluation, which takes minutes
+            raise ArgumentError(f"{options.run}: found no {name}, expected the folder of a training run")
     options.out.mkdir(parents=True, exist_ok=True)
     weights = options.out / WEIGHTS
     trained = load_policy(options.run / WEIGHTS)

@@ -1,11 +1,11 @@
-"""Write the tables of results from eval/results/*.jsonl: the newest row of each figure, with the commit that made it.
+"""Write the tables of results from eval/results/*.jsonl: the newest row for each cell, with its commit.
 
-    python -m eval.publish.tables            rewrites what is between `<!-- results NAME -->` and `<!-- end -->`
-    python -m eval.publish.tables --check    exits 1 where a file is not what it would write
+    python -m eval.publish.tables            # rewrite the text between `<!-- results NAME -->` and `<!-- end -->`
+    python -m eval.publish.tables --check    # exit with 1 if a file differs from its tables
 
-In README.md, eval/results/README.md and docs/adapters.md. NAME is `main`, `leaderboard` (eval/publish/summary.py) or one of
-TABLES; `<!-- results pointnav split=val|test seed=0 -->` takes only the rows with these values of a parameter, the
-metric, or the machine ("H200", "CPU").
+The files are README.md, eval/results/README.md and docs/adapters.md. NAME is `main`, `leaderboard` (summary.py) or a
+key of TABLES. Conditions select rows by parameter, metric or machine ("H200", "CPU"), for example
+`<!-- results pointnav split=val|test seed=0 -->`.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ METRICS = {"success": "success", "spl": "SPL", "soft_spl": "soft SPL"}
 def main() -> None:
     for path in FILES:
         text = path.read_text(encoding="utf-8")
-        known = (*TABLES, *SUMMARIES)
-        unknown = {match[2] for match in BLOCK.finditer(text)} - set(known)
+        names = (*TABLES, *SUMMARIES)
+        unknown = {match[2] for match in BLOCK.finditer(text)} - set(names)
         if unknown:
-            sys.exit(f"{path}: found <!-- results {min(unknown)} -->, expected one of {', '.join(known)}")
+            sys.exit(f"{path}: found <!-- results {min(unknown)} -->, expected one of {', '.join(names)}")
         new = BLOCK.sub(lambda m: m[1] + made(m[2], m[3]) + m[4], text)
         if "--check" not in sys.argv:
             path.write_text(new, encoding="utf-8")
         elif new != text:
-            sys.exit(f"{path}: its tables are not those of eval/results: run python -m eval.publish.tables")
+            sys.exit(f"{path}: found tables that differ from eval/results; run python -m eval.publish.tables")
 
 
 def made(name: str, conditions: str) -> str:
-    """A table in Markdown by its name and what its rows are to have."""
+    """Markdown table of a name, with the rows that meet the conditions."""
     return SUMMARIES[name]() if name in SUMMARIES else table(name, parse(conditions))
 
 
 class Layout(NamedTuple):
-    """How rows of a benchmark become a table: those with the same labels share a line."""
+    """Layout of a table: rows with equal labels share a line."""
 
     benchmark: str
-    """The rows of eval/results/NAME.jsonl."""
+    """Name of the rows' file: eval/results/NAME.jsonl."""
     labels: dict[str, Callable[[Row], str]]
-    """The first columns: titles, and what a row has there."""
+    """First columns: title, and function from a row to its text."""
     column: Callable[[Row], str | None]
-    """The title of the column that a row's figure is in; None where the table leaves it out."""
+    """Function from a row to the title of its value's column; None for rows that the table omits."""
     order: Callable[[Row], Any] | None = None
-    """By what lines are sorted; else they keep the file's order."""
+    """Sort key of rows; None: the order of the file."""
     cell: Callable[[Row], str] = lambda row: f"**{figure(row['value'])}**"
     better: Callable[[Row, Row], bool] = lambda new, old: True
-    """Whether a row takes the place of an older one in its cell."""
+    """Returns True if a row replaces an older one in its cell."""
 
 
 def table(name: str, wanted: dict[str, list[str]]) -> str:
-    """A table in Markdown, of the rows that have the wanted values."""
+    """Markdown table of the rows that have the wanted values."""
     layout, lines, titles = TABLES[name], {}, {}
     rows = [row for row in wanted_rows(layout.benchmark, wanted) if layout.column(row)]
     for row in sorted(rows, key=layout.order) if layout.order else rows:
@@ -78,7 +78,7 @@ def table(name: str, wanted: dict[str, list[str]]) -> str:
             line[title] = row
     if not lines:
         return "No figures yet.\n"
-    labels = [i for i in range(len(layout.labels)) if any(line[i] for line in lines)]  # an empty column says nothing
+    labels = [i for i in range(len(layout.labels)) if any(line[i] for line in lines)]  # without empty columns
     head = [*(list(layout.labels)[i] for i in labels), *titles, "commit"]
     cells = [head, ["---"] * len(labels) + ["---:"] * len(titles) + ["---"]]
     for line, found in lines.items():
@@ -89,7 +89,7 @@ def table(name: str, wanted: dict[str, list[str]]) -> str:
 
 
 def param(name: str) -> Callable[[Row], str]:
-    """A label: a parameter as tables show it, thousands apart."""
+    """Label function: a parameter's value, with thousands separators."""
 
     def label(row: Row) -> str:
         value = row["params"].get(name)
@@ -109,38 +109,38 @@ def minibatch(row: Row) -> int:
 
 
 def agent(row: Row) -> str:
-    """An agent, and what it does otherwise than others."""
+    """Name of a row's agent, with its differences from the default agent."""
     params = row["params"]
     notes = [params[name] for name in ("encoder", "sensors") if params.get(name)]
     notes += [f"seed {params['seed']}"] if params.get("seed") else []
-    notes += ["likeliest actions"] if params.get("sample") is False else []
-    notes += ["sees by OpenGL"] if params.get("renderer") == "opengl" else []
-    notes += ["looks around"] if params.get("look_around") else []
-    notes += ["noisy wheels"] if params.get("actuation_noise") else []
+    notes += ["most probable actions"] if params.get("sample") is False else []
+    notes += ["OpenGL"] if params.get("renderer") == "opengl" else []
+    notes += ["initial scan"] if params.get("look_around") else []
+    notes += ["actuation noise"] if params.get("actuation_noise") else []
     notes += ["no GPS and compass"] if params.get("gps_compass") is False else []
-    notes += [f"from {params['camera_height']:g} m"] if "camera_height" in params else []
+    notes += [f"camera at {params['camera_height']:g} m"] if "camera_height" in params else []
     notes += [f"{params['hfov_deg']:g} degrees"] if "hfov_deg" in params else []
     return ", ".join([params["agent"], *notes])
 
 
 def agent_order(row: Row) -> tuple[int, int, int]:
-    """By episodes, then from those that trained longest to those that learn nothing."""
+    """Sort key: split, then frames of training in descending order, then metric."""
     params, metrics = row["params"], list(METRICS)
     split = SPLITS.index(params["split"]) if params["split"] in SPLITS else len(SPLITS)
     return split, -(params.get("frames") or 0), metrics.index(row["metric"]) if row["metric"] in metrics else 0
 
 
 def interval(row: Row) -> str:
-    """A mean with its intervals, over episodes and, after the semicolon, over scenes."""
+    """Mean with its 95% intervals: over episodes and, after the semicolon, over scenes."""
     ends = [math.nan if row.get(name) is None else row[name] for name in ("low", "high", "scene_low", "scene_high")]
-    if row["metric"] in METRICS:  # shares; older rows have Student's t as it came
+    if row["metric"] in METRICS:  # shares; older rows hold intervals beyond 0 and 1
         ends = np.clip(ends, 0.0, 1.0)
     mean, episodes, scenes = format_interval(Interval(row["value"], *ends[:2], 0, *ends[2:]))
     return f"**{mean}** ({episodes}{f'; {scenes}' if scenes else ''})"
 
 
 def rate(row: Row) -> str:
-    """Frames per second, and the share of what the policy alone allows."""
+    """Frames per second, and their share of the policy-only bound."""
     return f"**{figure(row['value'])}** ({row['share_of_policy_only']:.0%})"
 
 
@@ -157,24 +157,24 @@ def houses(row: Row) -> str:
 
 
 def renderer(row: Row) -> str | None:
-    """Whose frames per second these are; Warp's three trees share a column."""
+    """Name of a row's renderer; Warp's three acceleration structures share a column."""
     name = row["params"]["renderer"]
-    if row["metric"] != "frames_per_second" or " without " in name or "depth" not in seen(row):
+    if row["metric"] != "frames_per_second" or " without " in name or "depth" not in sensors(row):
         return None
     return {"raycast": "ray caster", "opengl": "OpenGL"}.get(name, name.rsplit(" ", 1)[0] if "warp" in name else name)
 
 
-def beside_depth(row: Row) -> str:
-    """What else is seen."""
-    return ", ".join(name for name in seen(row) if name != "depth")
+def other_sensors(row: Row) -> str:
+    """Sensors besides depth."""
+    return ", ".join(name for name in sensors(row) if name != "depth")
 
 
-def seen(row: Row) -> list[str]:
-    """The sensors; depth in rows of before there was anything else."""
+def sensors(row: Row) -> list[str]:
+    """Sensors of a row; rows without the parameter have depth only."""
     return row["params"].get("sensors", "depth").split("+")
 
 
-PLAYED = {"agent": agent, "trained for": param("frames"), "episodes of": param("split"), "number": param("episodes")}
+PLAYED = {"agent": agent, "frames": param("frames"), "split": param("split"), "episodes": param("episodes")}
 TABLES = {
     "pointnav": Layout("pointnav", PLAYED, lambda row: METRICS[row["metric"]], order=agent_order, cell=interval),
     "flee": Layout("flee", PLAYED, lambda row: unit(row["metric"]), order=agent_order, cell=interval),
@@ -183,9 +183,9 @@ TABLES = {
         "train",
         {
             "policy": param("policy"), "image": image, "environments": param("num_envs"),
-            "frames of a minibatch": lambda row: f"{minibatch(row):,}", "houses": houses, "options": options,
+            "frames per minibatch": lambda row: f"{minibatch(row):,}", "houses": houses, "options": options,
         },
-        lambda row: "frames/s (share of the policy alone)" if row["params"]["part"] == "whole" else None,
+        lambda row: "frames/s (share of the policy-only bound)" if row["params"]["part"] == "whole" else None,
         order=lambda row: (row["params"]["policy"] != "paper", row["params"]["width"], row["params"]["num_envs"],
                            minibatch(row)),
         cell=rate,
@@ -194,7 +194,7 @@ TABLES = {
         "batch_study",
         {
             "optimiser": param("optimizer"), "base rate": param("learning_rate"), "environments": param("num_envs"),
-            "frames of a minibatch": lambda row: f"{minibatch(row):,}", "frames": param("frames"),
+            "frames per minibatch": lambda row: f"{minibatch(row):,}", "frames": param("frames"),
             "seconds": param("seconds"),
         },
         lambda row: "SPL",
@@ -205,7 +205,7 @@ TABLES = {
         "render",
         {
             "machine": machine, "scene": param("scene"), "triangles": param("triangles"), "image": image,
-            "agents": param("num_agents"), "beside depth": beside_depth,
+            "agents": param("num_agents"), "sensors besides depth": other_sensors,
         },
         renderer,
         better=lambda new, old: "warp" not in new["params"]["renderer"] or new["value"] > old["value"],

@@ -1,4 +1,4 @@
-"""The tables of results: one line for an agent, the newest figures, and a check that they are those of the files."""
+"""Tables of results: one line per agent, the newest values, and the check that files hold the current tables."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ H200, CPU = "NVIDIA H200", "CPU: Some(R) Processor @ 2.50GHz, 2 cores"
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """A page with one table, and no results yet."""
+    """Path of a page for tables, and a folder without results."""
     page = tmp_path / "README.md"
     monkeypatch.setattr(tables, "FILES", (page,))
     monkeypatch.setattr(results, "RESULTS", tmp_path)
@@ -22,7 +22,7 @@ def files(tmp_path, monkeypatch):
 
 
 def write(name, *rows):
-    """Rows of (metric, value, parameters, the row's other entries), in a file."""
+    """Append rows of (metric, value, parameters, other entries) to a file."""
     with (results.RESULTS / f"{name}.jsonl").open("a") as file:
         for metric, value, params, others in rows:
             row = {"metric": metric, "value": value, "params": params, **STAMP, **others}
@@ -41,7 +41,7 @@ def test_an_agent_is_one_line_with_both_intervals(files):
     random = {"agent": "random", "split": "test", "episodes": 200}
     write("pointnav", ("spl", 0.00107, random, {"low": -0.00104, "high": 0.00318}))
     assert lines("pointnav") == [
-        "| agent | trained for | episodes of | number | success | SPL | commit |",
+        "| agent | frames | split | episodes | success | SPL | commit |",
         "| --- | --- | --- | --- | ---: | ---: | --- |",
         "| learned | 300 M | val | 200 | **0.985** (0.868–0.922; 0.850–0.940) | **0.895** (0.868–0.922; 0.850–0.940) "
         "| 1234567 |",
@@ -57,18 +57,18 @@ def test_agents_under_other_conditions_have_lines_of_their_own(files):
     write("pointnav", ("spl", 0.45, params, ends), ("spl", 0.41, params | {"gps_compass": False}, ends))
     write("pointnav", ("spl", 0.43, params | {"camera_height": 0.88, "hfov_deg": 79.0}, ends))
     assert [line.split(" | ")[0] for line in lines("pointnav")[2:]] == [
-        "| learned, noisy wheels",
-        "| learned, noisy wheels, no GPS and compass",
-        "| learned, noisy wheels, from 0.88 m, 79 degrees",
+        "| learned, actuation noise",
+        "| learned, actuation noise, no GPS and compass",
+        "| learned, actuation noise, camera at 0.88 m, 79 degrees",
     ]
 
 
-def test_episode_metrics_other_tasks_are_no_shares(files):
+def test_metrics_of_other_tasks_are_not_limited_to_1(files):
     write("flee", ("distance_from_start", 8.185, {"agent": "oracle", "split": "val"}, {"low": 7.459, "high": 8.910}))
     assert lines("flee")[2] == "| shortest_path | val | **8.185** (7.459–8.910) | 1234567 |"  # its current name
 
 
-def test_training_says_the_minibatch_and_the_share(files):
+def test_training_rows_show_the_minibatch_and_the_policy_only_share(files):
     params = {
         "part": "whole", "policy": "paper", "num_envs": 4096, "height": 64, "width": 64, "minibatches": 16,
         "houses": 1000, "slots": 64,
@@ -78,7 +78,7 @@ def test_training_says_the_minibatch_and_the_share(files):
     assert lines("train")[2:] == ["| paper | 64x64 | 4,096 | 8,192 | 64 of 1,000 | **312,000** (77%) | 1234567 |"]
 
 
-def test_renderers_share_a_line_and_warps_trees_a_column(files):
+def test_renderers_share_a_line_and_warps_structures_a_column(files):
     params = {"scene": "a", "triangles": 2_955_416, "num_agents": 4096, "height": 64, "width": 64}
     for renderer, value in (("raycast", 2.5e6), ("warp 1.0 sah", 1.0e6), ("warp 1.0 lbvh", 5.0e5)):
         write("render", ("frames_per_second", value, {**params, "renderer": renderer}, {}))
@@ -94,11 +94,11 @@ def test_renderers_share_a_line_and_warps_trees_a_column(files):
     assert lines("render_culling")[0].split(" | ")[4] == "without culling"
     seen = {**params, "renderer": "raycast", "sensors": "rgb+depth"}
     write("render", ("frames_per_second", 2.1e6, seen, {}))
-    assert "beside depth" in lines("render")[0]
+    assert "sensors besides depth" in lines("render")[0]
     assert sum("2,500,000" in line or "2,100,000" in line for line in lines("render")) == 2
 
 
-def test_the_leaderboard_has_a_line_an_agent_and_says_how(files):
+def test_the_leaderboard_has_a_line_per_agent_with_its_command(files):
     def measured(agent, split, success, spl, **params):
         params = {"agent": agent, "split": split, "episodes": 200, **params}
         write("pointnav", ("success", success, params, {}), ("spl", spl, params, {}))
@@ -113,12 +113,12 @@ def test_the_leaderboard_has_a_line_an_agent_and_says_how(files):
     measured("learned", "val", 0.7, 0.6, seed=1, **small, encoder="simple_cnn")
     assert tables.made("leaderboard", "").splitlines()[2:] == [
         "| learned | 300 million | 0.985, 0.895 | 0.990, 0.925 | 2026-11-21 | 1234567 "
-        "| `batchnav train --config pointnav_h200_300m` |",
+        "| `batchnav train --config eval/studies/configs/pointnav_h200_300m.yaml` |",
         "| learned, simple_cnn | 2.8 million | 0.700, 0.600 |  | 2026-11-21 | 1234567 "
-        "| `batchnav train --config pointnav_cpu --policy.no-log-distance --scenes.houses 48 --ppo.minibatches 8 "
+        "| `batchnav train --config pointnav_depth_cpu --policy.no-log-distance --scenes.houses 48 --ppo.minibatches 8 "
         "--ppo.total-frames 2750000 --seed 1` |",
         "| learned | 2.8 million | 0.600, 0.500 |  | 2026-11-21 | 1234567 "
-        "| `batchnav train --config pointnav_cpu --policy.no-log-distance --policy.encoder se_resnet9 "
+        "| `batchnav train --config pointnav_depth_cpu --policy.no-log-distance --policy.encoder se_resnet9 "
         "--scenes.houses 48 --ppo.minibatches 8 --ppo.total-frames 2750000 --seed 1` |",
         "| greedy |  | 0.040, 0.040 |  | 2026-11-21 | 1234567 | `batchnav evaluate greedy` |",
     ]
@@ -158,7 +158,7 @@ def test_the_main_table_rounds_and_names_peers(files):
     assert line.endswith("| **2.5 million** | Warp 1.19: 1 million | old, 1234567 |")
 
 
-def test_the_check_finds_what_is_not_written(files, monkeypatch):
+def test_the_check_finds_outdated_tables(files, monkeypatch):
     page = "before\n<!-- results sim num_envs=8 -->\n{}<!-- end -->\nafter\n"
     files.write_text(page.format("stale\n"))
     write("sim", ("steps_per_second", 8.0, {"scene": "a", "num_envs": 8, "actions": "all"}, {}))
