@@ -1,12 +1,12 @@
-"""CartPole trained by other libraries through our adapters, beside our learner: frames/s from end to end.
+"""Training throughput of RL libraries on CartPole through batchnav's adapters, compared with batchnav's learner.
 
     python eval/speed_adapters.py --device cuda --num-envs 4096
     python eval/speed_adapters.py --libraries ours skrl
 
-All collect rollouts of one size in one kind of environment and take as many steps of as many frames, with two layers of
-64 for the actor and two for the critic; ours share theirs, behind a linear layer of 32. Libraries are measured in turn,
-several times over; one that is not installed or fails is left out, which is said. With --record it appends rows to
-eval/results/cartpole.jsonl.
+All libraries use the same environment, rollout size, number of epochs and minibatches. Actor and critic have two layers
+of 64 units each; batchnav's learner shares the layers between them, after a linear layer of 32. The libraries are
+measured in turn, several times. A library that is not installed or fails is skipped with a message. Option --record
+appends rows to eval/results/cartpole.jsonl.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from batchnav.runtime.device import resolve_device
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure."""
+    """Libraries, and sizes of their training."""
 
     device: str = "cpu"
     num_envs: int = 4096
@@ -42,15 +42,15 @@ class Options:
     epochs: int = 4
     minibatches: int = 4
     seconds: float = 5.0
-    """For each library at a time."""
+    """Seconds of one measurement."""
     repeats: int = 3
     libraries: tuple[str, ...] = ("ours", "single file", "stable_baselines3", "skrl", "rsl_rl", "torchrl")
     record: bool = False
-    """Append rows to eval/results/cartpole.jsonl."""
+    """Append result rows to eval/results/cartpole.jsonl."""
 
 
 Train = Callable[[int], None]
-"""Makes so many updates."""
+"""Function that trains for a number of updates."""
 
 
 def ours(options: Options, env: CartPoleEnv) -> Train:
@@ -188,15 +188,15 @@ LIBRARIES = {
     "torchrl": torchrl,
 }  # fmt: skip
 PACKAGES = {"stable_baselines3": "stable_baselines3", "skrl": "skrl", "rsl_rl": "rsl-rl-lib", "torchrl": "torchrl"}
-"""Whose version a row says."""
+"""Packages whose version a row contains, by library."""
 
 
 def rate(train: Train, frames: int, seconds: float, device: torch.device) -> float:
-    """Frames/s over about so many seconds; what libraries print is dropped."""
+    """Frames per second, measured for about `seconds`; the libraries' output is discarded."""
     updates, spent, begin = 0, 0.0, time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
         while updates == 0 or spent < seconds:
-            more = max(1, updates)  # twice as many each time
+            more = max(1, updates)  # doubles the number of updates each time
             train(more)
             if device.type == "cuda":
                 torch.cuda.synchronize()
@@ -205,7 +205,7 @@ def rate(train: Train, frames: int, seconds: float, device: torch.device) -> flo
 
 
 def rates(options: Options, device: torch.device) -> dict[str, list[float]]:
-    """Frames/s of each library, measured in turn; the first turn, not counted, compiles."""
+    """Frames per second of each library, measured in turn; the first turn compiles and does not count."""
     frames, found = options.num_envs * options.num_steps, {name: [] for name in options.libraries}
     made: dict[str, Train] = {}
     for turn in range(1 + options.repeats):
@@ -218,7 +218,7 @@ def rates(options: Options, device: torch.device) -> dict[str, list[float]]:
             except ImportError as error:
                 print(f"not measured: {name}: not installed ({error.name or error})")
                 del found[name]
-            except Exception as error:  # a library's own trouble must not end our run
+            except Exception as error:  # a failing library must not end the benchmark
                 print(f"not measured: {name}: {type(error).__name__}: {str(error)[:200]}")
                 del found[name]
             else:
@@ -227,7 +227,7 @@ def rates(options: Options, device: torch.device) -> dict[str, list[float]]:
 
 
 def main(options: Options) -> list[dict]:
-    """Measure and print; a row for each library."""
+    """Measure the libraries, print the results, and return a row for each."""
     device = resolve_device(options.device)
     for name in options.libraries:
         if name not in LIBRARIES:

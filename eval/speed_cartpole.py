@@ -1,12 +1,12 @@
-"""CartPole's speed, measured: how a step's time grows, what bounds it, and how other libraries do in the same run.
+"""Benchmark of CartPole: throughput, its limits, and other libraries in the same run.
 
-    python eval/speed_cartpole.py                                   # on the GPU where there is one, else on the CPU
-    python eval/speed_cartpole.py --parts ppo batch                 # the learning curves
-    python eval/speed_cartpole.py --device cpu --parts peers        # other libraries, on an otherwise idle machine
-    python eval/cartpole/page.py                                    # figures and eval/cartpole/README.md from the rows
+    python eval/speed_cartpole.py                               # on a GPU if there is one, else on the CPU
+    python eval/speed_cartpole.py --parts ppo batch             # learning curves
+    python eval/speed_cartpole.py --device cpu --parts peers    # other libraries, on an otherwise idle machine
+    python eval/cartpole/page.py                                # write eval/cartpole/README.md from the rows
 
-With --record it appends rows to eval/results/cartpole.jsonl. A library that is not installed is left out, which is
-said; so is a figure beside another CPU library's where either varies too much (`cartpole_bench.MAX_SPREAD`).
+Option --record appends rows to eval/results/cartpole.jsonl. A library that is not installed is skipped with a message.
+Comparisons with CPU libraries are rejected if the spread of either side exceeds `bench.MAX_SPREAD`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from batchnav.runtime.kernels.launch import BoundKernel
 from eval.cartpole import bench, peers
 from eval.cartpole.bench import (
     COMPUTED,
-    DRAWN,
+    SAMPLED,
     STEPS_AT_ONCE,
     Candidate,
     captured,
-    draw_actions,
     host_seconds,
     in_turn,
     interleaved,
+    sample_actions,
     steady,
     throughput,
 )
@@ -45,20 +45,20 @@ from eval.cartpole.ppo import batch_rows, ppo_rows
 COUNTS_CUDA = (1, 64, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 10_000_000)
 COUNTS_CPU = (1, 64, 1024, 16_384, 65_536, 1_048_576)
 COMPARED = (4096, 65_536, 1_048_576, 10_000_000)
-"""Numbers of environments at which everything on the GPU is compared."""
+"""Numbers of environments for comparisons on the GPU."""
 BLOCKS = (1, 8, 32, 64, 128, 256, 1024)
 WORK = (1, 10, 100, 1000)
 FUSED_STEPS = 1000
 COPIED_BYTES = 2**30
 PEER_REPEATS, PEER_SECONDS = 9, 0.3
-"""Samples of other libraries on the CPU, and about how long each takes: long beside what the scheduler does."""
+"""Number of samples of CPU libraries, and seconds of each; long enough to average over the scheduler's effects."""
 
 
 def scaling(device: torch.device) -> Iterator[list[dict]]:
-    """Steps/s against the number of environments: ours by launch, by graph and by `env.step`, and others'."""
+    """Steps per second against the number of environments: `env.step`, kernel launches, CUDA graphs, and peers."""
     cuda = device.type == "cuda"
     for n in COUNTS_CUDA if cuda else COUNTS_CPU:
-        actions, env = draw_actions(n, device), CartPoleEnv(n, device)
+        actions, env = sample_actions(n, device), CartPoleEnv(n, device)
         candidates = {"env.step": Candidate(in_turn(env.step, actions))}
         if cuda:
             candidates |= cuda_candidates(n, device, actions)
@@ -66,15 +66,15 @@ def scaling(device: torch.device) -> Iterator[list[dict]]:
             candidates |= torch_candidates(n, device, actions)
         if cuda and n in COMPARED:
             rollout = CartPoleRollout(CartPoleEnv(n, device), STEPS_AT_ONCE)
-            call = captured(lambda _, rollout=rollout: rollout(), actions, 1)  # without numba's launch from Python
-            candidates["fused random, graph"] = Candidate(call, STEPS_AT_ONCE, DRAWN)
+            call = captured(lambda _, rollout=rollout: rollout(), actions, 1)  # a graph: no launch by numba
+            candidates["fused random, graph"] = Candidate(call, STEPS_AT_ONCE, SAMPLED)
         if cuda and n in COMPARED[:3]:
             candidates |= dict(filter(None, (attempt(*peer, n) for peer in peers.JAX_PEERS.items())))
         yield throughput("scaling", candidates, device, n)
 
 
 def cuda_candidates(n: int, device: torch.device, actions: torch.Tensor) -> dict[str, Candidate]:
-    """Ours on a GPU: one launch a step from Python, and graphs of launches."""
+    """Candidates on a GPU: one launch per step from Python, and graphs of launches."""
     graphs = {
         "graph": (bench.bound_step, actions),
         "graph, actions u8": (bench.bound_step, actions.to(torch.uint8)),
@@ -91,9 +91,9 @@ def cuda_candidates(n: int, device: torch.device, actions: torch.Tensor) -> dict
 
 
 def torch_candidates(n: int, device: torch.device, actions: torch.Tensor) -> dict[str, Candidate]:
-    """PyTorch eager, compiled, and compiled on the GPU without the host: a graph of as many steps as ours."""
+    """PyTorch candidates: eager, compiled, and on a GPU compiled in a CUDA graph of STEPS_AT_ONCE steps."""
     found = {"torch eager": Candidate(in_turn(TorchCartPoleEnv(n, device).step, actions))}
-    torch._dynamo.reset()  # each size is compiled for itself
+    torch._dynamo.reset()  # compile for this size alone
     who, step = "torch compiled", torch.compile(torch_step_in_place, dynamic=False)
 
     def advance() -> Callable[[torch.Tensor], object]:
@@ -102,7 +102,7 @@ def torch_candidates(n: int, device: torch.device, actions: torch.Tensor) -> dic
 
     try:
         advance()(actions[0])
-    except Exception as error:  # no compiler on this machine: whatever inductor raises
+    except Exception as error:  # no compiler on this machine; inductor raises various errors
         print(f"{who}: {type(error).__name__}: {str(error).splitlines()[0]}")
         return found
     found[who] = Candidate(in_turn(advance(), actions))
@@ -112,7 +112,7 @@ def torch_candidates(n: int, device: torch.device, actions: torch.Tensor) -> dic
 
 
 def torch_step_in_place(state: torch.Tensor, steps: torch.Tensor, actions: torch.Tensor) -> list[torch.Tensor]:
-    """The state stays where it is, as a graph needs it; compiled as a whole, which spares a copy: its fastest form."""
+    """Step that updates the state in place, as a CUDA graph requires; compiling it as a whole avoids a copy."""
     new_state, new_steps, *rest = torch_step(state, steps, actions, torch.rand_like(state))
     state.copy_(new_state)
     steps.copy_(new_steps)
@@ -120,7 +120,7 @@ def torch_step_in_place(state: torch.Tensor, steps: torch.Tensor, actions: torch
 
 
 def fused(device: torch.device) -> Iterator[list[dict]]:
-    """Many steps per launch with the policy in the kernel."""
+    """Steps per second with many steps per launch and the policy in the kernel."""
     cuda = device.type == "cuda"
     for n in COMPARED if cuda else (64, 4096, 65_536):
         k = FUSED_STEPS if cuda else max(10, min(FUSED_STEPS, 16_000_000 // n))
@@ -134,16 +134,16 @@ def fused(device: torch.device) -> Iterator[list[dict]]:
             ),
         }
         candidates = {
-            who: Candidate(run, run.num_steps, COMPUTED if who == "fused linear" else DRAWN)
+            who: Candidate(run, run.num_steps, COMPUTED if who == "fused linear" else SAMPLED)
             for who, run in runs.items()
         }
         yield throughput("fused", candidates, device, n)
 
 
 def block(device: torch.device) -> Iterator[list[dict]]:
-    """Seconds per step in a graph against the number of environments, for each number of threads per block."""
+    """Seconds per step in a CUDA graph against the number of environments, for several numbers of threads per block."""
     for n in (*(4**k for k in range(12)), COUNTS_CUDA[-1]):
-        actions = draw_actions(n, device)
+        actions = sample_actions(n, device)
         steps = {size: bench.bound_step(CartPoleEnv(n, device, block=size)) for size in BLOCKS}
         calls = {size: captured(step, actions, STEPS_AT_ONCE) for size, step in steps.items()}
         yield [
@@ -159,7 +159,7 @@ def block(device: torch.device) -> Iterator[list[dict]]:
 
 
 def work(device: torch.device) -> Iterator[list[dict]]:
-    """Seconds per step against work per step: the dynamics 1 to 1000 times, for a kernel and for PyTorch."""
+    """Seconds per step against work per step (the dynamics 1 to 1000 times), for a kernel and for PyTorch."""
     n = 65_536 if device.type == "cuda" else 4096
     right = torch.ones(n, dtype=torch.bool, device=device)
 
@@ -171,7 +171,7 @@ def work(device: torch.device) -> Iterator[list[dict]]:
     for times in WORK:
         state = torch.zeros(n, 4, device=device)
         calls = {"torch eager": functools.partial(repeat, times, state)}
-        if times <= 100:  # a compiler that unrolls a thousand takes minutes
+        if times <= 100:  # the compiler takes minutes to unroll 1000 repetitions
             torch._dynamo.reset()
             compiled = torch.compile(functools.partial(repeat, times), dynamic=False)
             calls["torch compiled"] = functools.partial(compiled, state)
@@ -190,7 +190,7 @@ def work(device: torch.device) -> Iterator[list[dict]]:
 
 
 def kernel_work(times: int, n: int, device: torch.device) -> Callable[[], None]:
-    """The dynamics `times` times in one launch."""
+    """Make a call that computes the dynamics `times` times in one launch."""
     actions, state = torch.ones(n, dtype=torch.int64, device=device), torch.zeros(n, 4, device=device)
     args = view(actions), times, view(state)
     if device.type == "cuda":
@@ -199,7 +199,7 @@ def kernel_work(times: int, n: int, device: torch.device) -> Callable[[], None]:
 
 
 def generator(device: torch.device) -> Iterator[list[dict]]:
-    """Which generator pays, and when to draw: fused steps/s for each."""
+    """Fused steps per second for each generator of initial states, sampled at each reset or ahead."""
     kernels = {
         f"{name}, {when}": bench.make_roll(start_of, ahead)
         for name, start_of in bench.GENERATORS.items()
@@ -208,17 +208,17 @@ def generator(device: torch.device) -> Iterator[list[dict]]:
     for n in (65_536, 10_000_000):
         envs = {who: CartPoleEnv(n, device) for who in kernels}
         calls = {who: BoundKernel(kernel, n, 0, FUSED_STEPS, envs[who].kernel_carts) for who, kernel in kernels.items()}
-        candidates = {who: Candidate(call, FUSED_STEPS, DRAWN) for who, call in calls.items()}
+        candidates = {who: Candidate(call, FUSED_STEPS, SAMPLED) for who, call in calls.items()}
         yield throughput("generator", candidates, device, n, repeats=5)
 
 
 def breakdown(device: torch.device) -> Iterator[list[dict]]:
-    """Where a step's time goes: the host's share, an empty kernel's (without overlap), and bytes/s against a copy's."""
+    """Parts of a step's time: host, an empty kernel (without overlap), and memory bandwidth against that of a copy."""
     copies = interleaved({"copy": copy_call(device)}, device)["copy"]
     bandwidth = [2 * COPIED_BYTES / s for s in copies]
     yield [row("cartpole", "bytes_per_second", bandwidth, {"part": "breakdown", "how": "device copy"}, device)]
     for n in COMPARED:
-        rows, actions, env = [], draw_actions(n, device), CartPoleEnv(n, device)
+        rows, actions, env = [], sample_actions(n, device), CartPoleEnv(n, device)
         empty = BoundKernel(bench.empty_kernel, n, view(actions[0]), env.kernel_carts, block=env.block)
         moves = {"step kernel": BYTES_PER_STEP[torch.int64], "step kernel, actions u8": BYTES_PER_STEP[torch.uint8]}
         graphs = {
@@ -232,7 +232,7 @@ def breakdown(device: torch.device) -> Iterator[list[dict]]:
             if who in moves:
                 moved = [n * moves[who] * STEPS_AT_ONCE / s for s in samples]
                 rows.append(row("cartpole", "bytes_per_second", moved, {**params, "bytes": moves[who]}, device))
-        if n <= 65_536:  # beyond, the device is behind and the host waits for it
+        if n <= 65_536:  # with more environments the host waits for the device
             hosts = {
                 "host: raw launch": in_turn(bench.bound_step(env), actions),
                 "host: numba launch": in_turn(bench.numba_step(env, step_cuda), actions),
@@ -250,13 +250,13 @@ def breakdown(device: torch.device) -> Iterator[list[dict]]:
 
 
 def copy_call(device: torch.device) -> Callable[[], object]:
-    """Copies COPIED_BYTES on the device: so many are read, and so many written."""
+    """Make a call that copies COPIED_BYTES on the device: it reads and writes as many bytes."""
     source = torch.zeros(COPIED_BYTES, dtype=torch.uint8, device=device)
     return functools.partial(torch.empty_like(source).copy_, source)
 
 
 def cpu_peers(device: torch.device) -> Iterator[list[dict]]:
-    """Other libraries' environments on this machine's CPU, with ours beside them. Threads as each takes by itself."""
+    """CPU environments of other libraries, each in turn with batchnav's. Every library uses its default threads."""
     cpu = torch.device("cpu")
     for who, (factory, counts) in peers.CPU_PEERS.items():
         for n in counts:
@@ -264,7 +264,7 @@ def cpu_peers(device: torch.device) -> Iterator[list[dict]]:
             if not peer:
                 break
             label, candidate = peer
-            ours = Candidate(in_turn(CartPoleEnv(n).step, draw_actions(n, cpu)))
+            ours = Candidate(in_turn(CartPoleEnv(n).step, sample_actions(n, cpu)))
             pair = {label: candidate, "batchnav env.step": ours}
             yield steady(throughput("peers", pair, cpu, n, PEER_REPEATS, PEER_SECONDS, peer=label))
             if hasattr(candidate.call, "close"):
@@ -272,14 +272,14 @@ def cpu_peers(device: torch.device) -> Iterator[list[dict]]:
 
 
 def attempt(who: str, factory: Callable[[int], peers.Peer], n: int) -> peers.Peer | None:
-    """The peer, or None and a line that says why not."""
+    """Make a peer and call it once; None, with a printed reason, if that fails."""
     try:
         peer = factory(n)
         peer[1].call()
         return peer
     except ImportError as error:
         print(f"not measured: {who}: not installed ({error.name or error})")
-    except Exception as error:  # a peer's own trouble must not end our run
+    except Exception as error:  # a failing peer must not end the benchmark
         print(f"not measured: {who} at {n:,}: {type(error).__name__}: {str(error)[:120]}")
     return None
 
@@ -288,7 +288,7 @@ PARTS: dict[str, Callable[[torch.device], Iterator[list[dict]]]] = {
     "scaling": scaling, "fused": fused, "block": block, "work": work, "generator": generator,
     "breakdown": breakdown, "peers": cpu_peers, "ppo": ppo_rows, "batch": batch_rows,
 }  # fmt: skip
-"""Each yields rows as it gets them, so that what was measured stays where a later measurement fails."""
+"""Parts by name. Each yields rows as it measures them, so that a later failure does not lose them."""
 LEARNING = ("ppo", "batch")
 CUDA_ONLY = ("block", "generator", "breakdown")
 
@@ -297,7 +297,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=[p for p in PARTS if p not in LEARNING])
-    parser.add_argument("--record", action="store_true", help="append the rows to eval/results/cartpole.jsonl")
+    parser.add_argument("--record", action="store_true", help="append result rows to eval/results/cartpole.jsonl")
     options = parser.parse_args()
     device = resolve_device(options.device)
     for name in options.parts:

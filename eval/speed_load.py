@@ -1,6 +1,6 @@
-"""Seconds to load what is there: the package, a mesh file, a prepared scene, a house from the cache.
+"""Loading time: the package, a mesh file, a prepared scene, and a house from the cache, seconds.
 
-The same as `batchnav bench load`, whose options `--help` lists; the code is `batchnav/bench/load.py`.
+Equivalent to `batchnav bench load`. `--help` lists the options; the code is `batchnav/bench/load.py`.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""Navmesh queries per second, and the seconds that baking takes.
+"""Navmesh queries per second, and baking time in seconds.
 
-The same as `batchnav bench navmesh`, whose options `--help` lists; the code is `batchnav/bench/navmesh.py`.
+Equivalent to `batchnav bench navmesh`. `--help` lists the options; the code is `batchnav/bench/navmesh.py`.
 """
 
 import sys

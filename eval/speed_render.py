@@ -1,6 +1,6 @@
-"""Frames per second of the renderers, and of their peers where those are installed (Embree on the CPU, Warp on CUDA).
+"""Rendering throughput, frames per second, of the renderers and of installed peers (Embree on the CPU, Warp on CUDA).
 
-The same as `batchnav bench render`, whose options `--help` lists; the code is `batchnav/bench/render.py`.
+Equivalent to `batchnav bench render`. `--help` lists the options; the code is `batchnav/bench/render.py`.
 """
 
 import sys

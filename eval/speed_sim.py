@@ -1,6 +1,6 @@
-"""Simulator steps per second without rendering: random actions, Detour's geodesic distances in the step.
+"""Simulator steps per second without rendering, with random actions and Detour's geodesic distances.
 
-The same as `batchnav bench sim`, whose options `--help` lists; the code is `batchnav/bench/sim.py`.
+Equivalent to `batchnav bench sim`. `--help` lists the options; the code is `batchnav/bench/sim.py`.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""Training frames per second from end to end, where their time goes, and what the policy alone would allow.
+"""End-to-end training throughput, frames per second, its breakdown by stage, and the policy-only bound.
 
-The same as `batchnav bench train`, whose options `--help` lists; the code is `batchnav/bench/train.py`.
+Equivalent to `batchnav bench train`. `--help` lists the options; the code is `batchnav/bench/train.py`.
 """
 
 import sys

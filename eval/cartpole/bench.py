@@ -1,4 +1,4 @@
-"""How CartPole is timed: interleaved candidates, CUDA graphs, and the kernels that exist only to be measured."""
+"""Timing of CartPole: interleaved candidates, CUDA graphs, and kernels that serve only for measurement."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from batchnav.runtime.kernels.launch import launch
 SAMPLE_SECONDS = 0.03
 REPEATS = 7
 ACTION_ROWS = 16
-"""Random actions are drawn ahead, this many steps of them, and used in turn."""
+"""Steps of random actions, sampled before the measurement and used in turn."""
 STEPS_AT_ONCE = 96
-"""Steps of one CUDA graph, one scan or one fused launch, wherever these are compared. Even, since our steps go back and
-forth over the carts."""
-READ, DRAWN, COMPUTED = "read", "drawn inside", "computed inside"
-"""Where a step's actions come from: a tensor filled before, or a generator or a policy within what is timed."""
+"""Steps of one CUDA graph, one scan or one fused launch in comparisons. Even, since successive steps traverse the
+environments in alternating directions."""
+READ, SAMPLED, COMPUTED = "read", "sampled inside", "computed inside"
+"""Sources of a step's actions: a tensor filled before; a generator, or a policy, inside the timed call."""
 MAX_SPREAD = 0.25
-"""(p95 - p5) / median. Beside other CPU libraries, rows that vary more say more about the machine than about either."""
+"""Limit of (p95 - p5) / median in comparisons with CPU libraries; a larger spread is due to the machine's load."""
 
 _FIRST, _ONE, _ZERO, _MAX_STEPS = np.int32(0), np.int32(1), np.float32(0.0), np.int32(MAX_STEPS)
 _LAST_BIT, _LAST_OF_WINDOW, _WINDOW_BITS = np.int32(31), np.int32(WINDOW - 1), np.int64(WINDOW_BITS)
@@ -39,12 +39,13 @@ _UNIT, _HALF, _START_WIDTH = np.float32(2.0**-24), np.float32(0.5), np.float32(2
 
 
 class Candidate(NamedTuple):
-    """Something to be timed, and what one call of it is."""
+    """A call to time, and the work that it does."""
 
     call: Callable[[], object]
     steps: int = 1
-    """Of every environment."""
+    """Steps of every environment in one call."""
     actions: str = READ
+    """Source of the actions: READ, SAMPLED or COMPUTED."""
 
 
 def throughput(
@@ -56,7 +57,7 @@ def throughput(
     seconds: float = SAMPLE_SECONDS,
     **params,
 ) -> list[dict]:
-    """One steps_per_second row for each candidate, measured in turn."""
+    """Measure the candidates in turn; one steps_per_second row for each."""
     calls = {who: candidate.call for who, candidate in candidates.items()}
     samples = interleaved(calls, device, repeats, seconds)
     return [
@@ -71,12 +72,12 @@ def throughput(
 
 
 def spread(measured: dict) -> float:
-    """(p95 - p5) / median of a row."""
+    """Spread of a row: (p95 - p5) / median."""
     return (measured["p95"] - measured["p5"]) / measured["value"]
 
 
 def steady(rows: list[dict]) -> list[dict]:
-    """The rows, or none of them and a line that says why, where one varies more than MAX_SPREAD."""
+    """Return the rows; if the spread of one exceeds MAX_SPREAD, print the reason and return none."""
     unsteady = [r for r in rows if spread(r) > MAX_SPREAD]
     for r in unsteady:
         how, n = r["params"]["how"], r["params"]["num_envs"]
@@ -85,7 +86,7 @@ def steady(rows: list[dict]) -> list[dict]:
 
 
 def wait(device: torch.device) -> None:
-    """Until the device has done all it was given."""
+    """Wait until the device is idle."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -96,9 +97,10 @@ def interleaved(
     repeats: int = REPEATS,
     seconds: float = SAMPLE_SECONDS,
 ) -> dict[str, list[float]]:
-    """Seconds per call of each candidate, `repeats` samples, taking turns so that a disturbance meets all alike.
+    """Seconds per call of each candidate, `repeats` samples each.
 
-    `seconds`: about how long a sample takes.
+    The candidates take turns, so that a change of the machine's load affects all of them. A sample takes about
+    `seconds`.
     """
     calls = {name: _calls_per_sample(call, device, seconds) for name, call in candidates.items()}
     samples: dict[str, list[float]] = {name: [] for name in candidates}
@@ -115,7 +117,7 @@ def _calls_per_sample(call: Callable[[], object], device: torch.device, seconds:
 
 
 def _seconds(call: Callable[[], object], calls: int, device: torch.device) -> float:
-    finish = getattr(call, "wait", lambda: wait(device))  # a peer on another runtime brings its own
+    finish = getattr(call, "wait", lambda: wait(device))  # peers on another runtime provide their own
     finish()
     begin = time.perf_counter()
     for _ in range(calls):
@@ -125,7 +127,7 @@ def _seconds(call: Callable[[], object], calls: int, device: torch.device) -> fl
 
 
 def host_seconds(call: Callable[[], None], calls: int = 200) -> list[float]:
-    """Seconds of the host's time per call, not waiting for the device."""
+    """Host seconds per call, without waiting for the device."""
     samples = []
     for _ in range(REPEATS):
         torch.cuda.synchronize()
@@ -136,14 +138,14 @@ def host_seconds(call: Callable[[], None], calls: int = 200) -> list[float]:
     return samples
 
 
-def draw_actions(num_envs: int, device: torch.device) -> torch.Tensor:
+def sample_actions(num_envs: int, device: torch.device) -> torch.Tensor:
     """Random actions i64 [ACTION_ROWS, num_envs]."""
     generator = torch.Generator(device).manual_seed(0)
     return torch.randint(0, 2, (ACTION_ROWS, num_envs), generator=generator, device=device)
 
 
 def in_turn(step: Callable, actions: Iterable) -> Callable[[], None]:
-    """A call that takes one step with the next row of actions, a tensor's or an array's."""
+    """Make a call that takes one step with the next row of `actions`, a tensor or an array."""
     rows, count = list(actions), [0]
 
     def call() -> None:
@@ -154,7 +156,7 @@ def in_turn(step: Callable, actions: Iterable) -> Callable[[], None]:
 
 
 def captured(step: Callable[[torch.Tensor], object], actions: torch.Tensor, steps: int) -> Callable[[], None]:
-    """A call that replays a CUDA graph of `steps` steps; the step must have run before."""
+    """Make a call that replays a CUDA graph of `steps` steps."""
     rows = list(actions)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -170,12 +172,12 @@ def captured(step: Callable[[torch.Tensor], object], actions: torch.Tensor, step
     def call() -> None:
         graph.replay()
 
-    call.keeps = step  # the environment, whose memory the graph works in but does not own
+    call.keeps = step  # keeps the environment alive: the graph uses its memory without owning it
     return call
 
 
 def bound_step(env: CartPoleEnv) -> Callable[[torch.Tensor], None]:
-    """One raw kernel launch from Python per step, all else of `env.step` left out."""
+    """Make a step that is one raw kernel launch from Python, without the rest of `env.step`."""
 
     def step(actions: torch.Tensor) -> None:
         env._advance(actions)
@@ -184,17 +186,20 @@ def bound_step(env: CartPoleEnv) -> Callable[[torch.Tensor], None]:
 
 
 def informed_step(env: CartPoleEnv) -> Callable[[torch.Tensor], None]:
-    """`bound_step`, and its info made."""
+    """Make a step that is `bound_step` and computes `info`."""
 
     def step(actions: torch.Tensor) -> None:
         env._advance(actions)
-        env._info["final_obs"]  # any name will do
+        env._info["final_obs"]  # any key computes the whole info
 
     return step
 
 
 def numba_step(env: CartPoleEnv, kernel) -> Callable[[torch.Tensor], None]:
-    """A launch through numba's own call, which looks at every argument each time. Always forwards, without overlap."""
+    """Make a step that launches through numba, which inspects every argument each time.
+
+    It traverses the environments in one direction, and launches do not overlap.
+    """
 
     def step(actions: torch.Tensor) -> None:
         launch(kernel, env.num_envs, view(actions), 0, env.kernel_carts, block=env.block)
@@ -204,12 +209,12 @@ def numba_step(env: CartPoleEnv, kernel) -> Callable[[torch.Tensor], None]:
 
 @cuda_kernel
 def empty_kernel(actions, carts_out):
-    """Nothing: what a launch costs by itself, where it does not overlap with the one before."""
+    """Do nothing, to measure a launch that does not overlap with the previous one."""
 
 
 @cuda_kernel
 def work_kernel(actions, work, state_out):
-    """The dynamics `work` times per step, nothing else: read, compute, write."""
+    """Read the state, compute the dynamics `work` times, and write the state."""
     i = np.int32(cuda.grid(1))
     if i < len(actions):
         cart, right = load4(state_out, i, _FIRST), actions[i] == 1
@@ -220,7 +225,7 @@ def work_kernel(actions, work, state_out):
 
 @inline_function
 def philox_7(c0, c1, c2, k0, k1):
-    """Philox 4x32 with 7 rounds, the fewest that pass BigCrush (Salmon et al. 2011, table 2)."""
+    """Philox 4x32 with 7 rounds, the smallest number that passes BigCrush (Salmon et al. 2011, table 2)."""
     c3 = np.uint32(0)
     for _ in range(7):
         p0, p1 = _M0 * np.uint64(c0), _M1 * np.uint64(c2)
@@ -234,13 +239,13 @@ def philox_7(c0, c1, c2, k0, k1):
 
 @inline_function
 def as_start(bits):
-    """32 random bits as one of the four starting values."""
+    """Convert 32 random bits to one of the four components of the initial state."""
     return (np.float32(np.uint32(bits >> np.uint32(8))) * _UNIT - _HALF) * _START_WIDTH
 
 
 @inline_function
 def start_philox_7(seed, environment, clock):
-    """`physics.start` by Philox with 7 rounds."""
+    """`physics.start` with Philox of 7 rounds."""
     key, window = np.uint64(seed), np.uint32(clock >> _WINDOW_BITS)
     a, b, c, d = philox_7(np.uint32(environment), window, np.uint32(0), np.uint32(key & _LOW), np.uint32(key >> _HIGH))
     return as_start(a), as_start(b), as_start(c), as_start(d)
@@ -248,7 +253,7 @@ def start_philox_7(seed, environment, clock):
 
 @inline_function
 def start_hash(seed, environment, clock):
-    """`physics.start` by a cheap hash (two rounds of multiply and shift): fast, and no sound generator."""
+    """`physics.start` with a hash (two rounds of multiply and shift): fast, but statistically weak."""
     window = np.uint32(clock >> _WINDOW_BITS)
     bits = np.uint32(environment) * np.uint32(0x9E3779B9) + window * np.uint32(0x85EBCA6B) + np.uint32(seed)
     bits = np.uint32((bits ^ (bits >> np.uint32(16))) * np.uint32(0x7FEB352D))
@@ -260,12 +265,15 @@ def start_hash(seed, environment, clock):
 
 @inline_function
 def start_constant(seed, environment, clock):
-    """No generator at all: the floor."""
+    """Constant initial state: a lower bound of the time."""
     return _ZERO, _ZERO, _ZERO, _ZERO
 
 
 def make_roll(start_of: Callable, ahead: bool):
-    """The random-policy rollout kernel with another generator, and with starts drawn ahead or where they are needed."""
+    """Make the rollout kernel of the random policy with another generator of initial states.
+
+    `ahead`: True to sample initial states once per window of steps for all threads; False to sample at each reset.
+    """
 
     @cuda_kernel
     def roll(clock, num_steps, carts_out):
@@ -286,20 +294,20 @@ def make_roll(start_of: Callable, ahead: bool):
                     cart = following if ahead else start_of(carts_out.seed, i, clock + k + 1)
                     steps = _FIRST
             store4(carts_out.state, i, _FIRST, cart)
-            carts_out.began[i] = np.int16(clock - steps)  # as if no time had passed: the next call has the same clock
+            carts_out.began[i] = np.int16(clock - steps)  # relative to the unchanged clock of the next call
 
     return roll
 
 
 GENERATORS = {"philox 10 rounds": start, "philox 7 rounds": start_philox_7, "hash": start_hash, "none": start_constant}
-"""Where starts come from."""
+"""Generators of initial states."""
 AHEAD = {"in the branch": False, f"ahead, every {WINDOW} steps": True}
-"""When they are drawn."""
+"""Values of `ahead` in `make_roll`, by name."""
 
 
 @cpu_kernel
 def work_cpu(actions, work, state_out):
-    """`work_kernel` on the CPU."""
+    """CPU form of `work_kernel`."""
     for i in prange(len(actions)):
         cart, right = load4(state_out, np.int32(i), _FIRST), actions[i] == 1
         for _ in range(work):

@@ -1,7 +1,7 @@
-"""CartPole elsewhere: other libraries' environments behind the one call that the speed script times.
+"""CartPole environments of other libraries, as candidates for eval/speed_cartpole.py.
 
-Each factory returns a label with the library's version and a `Candidate`, or raises ImportError where the library is
-not there. Random actions are drawn ahead; only gymnax' scan draws them inside.
+Each factory returns a label with the library's version and a `Candidate`; it raises ImportError if the library is not
+installed. Random actions are sampled before the measurement, except in gymnax's scan.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib.metadata
 import gymnasium
 import numpy as np
 
-from eval.cartpole.bench import ACTION_ROWS, DRAWN, STEPS_AT_ONCE, Candidate, in_turn
+from eval.cartpole.bench import ACTION_ROWS, SAMPLED, STEPS_AT_ONCE, Candidate, in_turn
 
 Peer = tuple[str, Candidate]
 
@@ -25,7 +25,7 @@ def _rows(num_envs: int, dtype=np.int64) -> np.ndarray:
 
 
 def gymnasium_vector(num_envs: int) -> Peer:
-    """Gymnasium's own vectorised CartPole: NumPy, one process."""
+    """Gymnasium's vectorised CartPole: NumPy, one process."""
     env = gymnasium.make_vec("CartPole-v1", num_envs=num_envs, vectorization_mode="vector_entry_point")
     env.reset(seed=0)
     return _version("gymnasium") + " vector CartPole", Candidate(in_turn(env.step, _rows(num_envs)))
@@ -48,7 +48,7 @@ def sb3_dummy(num_envs: int) -> Peer:
 
 
 def sb3_subproc(num_envs: int) -> Peer:
-    """Stable-Baselines3's process per environment."""
+    """Stable-Baselines3 with one process per environment."""
     from stable_baselines3.common.vec_env import SubprocVecEnv
 
     env = SubprocVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, start_method="fork")
@@ -59,7 +59,7 @@ def sb3_subproc(num_envs: int) -> Peer:
 
 
 def envpool_sync(num_envs: int) -> Peer:
-    """EnvPool: C++ threads."""
+    """EnvPool, with C++ threads."""
     import envpool
 
     env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=num_envs, seed=0)
@@ -68,7 +68,7 @@ def envpool_sync(num_envs: int) -> Peer:
 
 
 def gymnax_step(num_envs: int) -> Peer:
-    """The JAX environment (gymnax), one jitted step per call; asynchronous on a GPU, so the call waits."""
+    """gymnax (JAX), one jitted step per call. Asynchronous on a GPU; `call.wait` waits for the result."""
     jax, step, state, keys = _gymnax(num_envs)
     actions = jax.random.randint(keys, (ACTION_ROWS, num_envs), 0, 2)
     advance, carry = jax.jit(step, donate_argnums=0), [(state, keys)]
@@ -84,7 +84,7 @@ def gymnax_step(num_envs: int) -> Peer:
 
 
 def gymnax_scan(num_envs: int) -> Peer:
-    """The same, STEPS_AT_ONCE steps in one `lax.scan`, random actions drawn inside; nothing of a step is kept."""
+    """gymnax with STEPS_AT_ONCE steps in one `lax.scan`; actions are sampled inside, and outputs are discarded."""
     jax, step, state, keys = _gymnax(num_envs)
 
     def random_step(carry, _):
@@ -101,12 +101,12 @@ def gymnax_scan(num_envs: int) -> Peer:
 
     call.wait = lambda: jax.block_until_ready(carry[0])
     return f"{_version('gymnax')} scan, jax {jax.__version__} {jax.default_backend()}", Candidate(
-        call, STEPS_AT_ONCE, DRAWN
+        call, STEPS_AT_ONCE, SAMPLED
     )
 
 
 def _gymnax(num_envs: int):
-    """jax, a step over all environments (carry, actions) -> (carry, outputs), the first state, a key."""
+    """jax, a step of all environments (carry, actions) -> (carry, outputs), the initial state, and a random key."""
     import os
 
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -134,5 +134,5 @@ CPU_PEERS = {
     "sb3 subproc": (sb3_subproc, (1, 2, 4, 8, 16, 32)),
     "envpool": (envpool_sync, (1, 32, 1024, 16_384)),
 }
-"""Factory and numbers of environments to measure it at."""
+"""Factories, and the numbers of environments to measure."""
 JAX_PEERS = {"gymnax step": gymnax_step, "gymnax scan": gymnax_scan}

@@ -1,4 +1,4 @@
-"""Average return against training time: the same PPO on every kind of CartPole, five seeds each."""
+"""Average return against training time: the same PPO on each CartPole implementation, with five seeds each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def gymnasium_env(num_envs: int, seed: int) -> FromGymnasium:
 
 
 def sb3_env(num_envs: int, seed: int) -> FromGymnasium:
-    """Stable-Baselines3's process per environment."""
+    """Stable-Baselines3 with one process per environment."""
     from stable_baselines3.common.vec_env import SubprocVecEnv
 
     env = SubprocVecEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, start_method="fork")
@@ -53,13 +53,14 @@ BACKENDS: dict[str, tuple[str, str, Callable]] = {
     "Gymnasium SyncVectorEnv": ("cpu", "cartpole_cpu.yaml", gymnasium_env),
     "SB3 SubprocVecEnv": ("cpu", "cartpole_cpu.yaml", sb3_env),
 }
-"""Name: device type, configuration, environment from (num_envs, seed)."""
+"""Device type, configuration, and function from (num_envs, seed) to the environment, by name."""
 
 
 def ppo_rows(device: torch.device) -> Iterator[list[dict]]:
-    """Seconds of training until solved, per backend and seed, each row with its curve.
+    """Seconds of training until solved, for each backend and seed; each row holds its learning curve.
 
-    On the GPU the GPU's backends, then on both the CPU's. A first run of each backend, not counted, compiles.
+    The GPU backends run only if `device` is a GPU. Each backend first runs for two updates that are not timed, to
+    compile.
     """
     for name, (kind, config, make) in BACKENDS.items():
         if kind == "cuda" and device.type != "cuda":
@@ -89,12 +90,12 @@ LADDER: dict[str, dict] = {
     "and a higher rate": {"minibatches": 16, "gae_lambda": 0.95, "rate": 6e-3},
     "and lambda 0.98": {"minibatches": 16, "gae_lambda": 0.98, "rate": 6e-3},
 }
-"""From a recipe for few environments to one for many. `rate`: the learning rate after the square-root rule."""
+"""Steps from a recipe for few environments to one for many. `rate`: learning rate after the square-root rule."""
 LADDER_SEEDS = range(3)
 
 
 def batch_rows(device: torch.device) -> Iterator[list[dict]]:
-    """Why more environments need not help, and what does: frames and optimiser steps until solved, step by step."""
+    """Frames and optimiser steps until solved, for each recipe of LADDER and two numbers of environments."""
     for n in (1024, 65_536) if device.type == "cuda" else (64, 1024):
         for how, recipe in LADDER.items():
             rows = []
@@ -109,7 +110,7 @@ def batch_rows(device: torch.device) -> Iterator[list[dict]]:
 
 
 def ladder_run(num_envs: int, seed: int, minibatches: int, gae_lambda: float, rate: float) -> CartPoleRun:
-    """The GPU's configuration with another number of environments and one step of the ladder."""
+    """The GPU configuration with another number of environments and one recipe of LADDER."""
     run = load_config(CONFIGS / "cartpole_h200.yaml", CartPoleRun)
     base = rate / learning_rate_scale(num_envs * run.ppo.rollout_steps // minibatches)
     ppo = dataclasses.replace(
@@ -122,18 +123,18 @@ def ladder_run(num_envs: int, seed: int, minibatches: int, gae_lambda: float, ra
 def curve_of(
     make: Callable, run: CartPoleRun, device: torch.device, updates: int = 10**9, limit: float = TIME_LIMIT
 ) -> list[list[float]]:
-    """Train until solved: [seconds of training, frames, mean return of 100 fresh episodes] after each update."""
-    torch.set_num_threads(1)  # as train/cartpole.py
+    """Train until solved; [seconds of training, frames, mean return of 100 new episodes] after each update."""
+    torch.set_num_threads(1)  # as in train/cartpole.py
     torch.manual_seed(run.seed)
     env = make(run.ppo.num_envs, run.seed)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     learner = Learner(policy, env, run.ppo, run.seed)
-    judge, curve, seconds = CartPoleEnv(100, device, run.seed + 1), [[0.0, 0, 0.0]], 0.0
+    test_env, curve, seconds = CartPoleEnv(100, device, run.seed + 1), [[0.0, 0, 0.0]], 0.0
     while curve[-1][2] < SOLVED and seconds < limit and learner.frames < run.ppo.total_frames and updates:
         begin = time.perf_counter()
         learner.update(learner.frames / run.ppo.total_frames).read()
         seconds += time.perf_counter() - begin
-        curve.append([round(seconds, 4), learner.frames, round(mean_return(policy, judge), 2)])
+        curve.append([round(seconds, 4), learner.frames, round(mean_return(policy, test_env), 2)])
         updates -= 1
     env.close()
     return curve

@@ -17,10 +17,10 @@ def rate(how, value, p5=None, p95=None, part="scaling", machine="M", metric="ste
 def test_a_rate_counts_all_steps_of_a_call_and_says_where_actions_come_from(monkeypatch):
     bench = importlib.import_module("eval.cartpole.bench")
     monkeypatch.setattr(bench, "interleaved", lambda calls, *_: {who: [0.1, 0.2, 0.4] for who in calls})
-    candidate = bench.Candidate(lambda: None, 96, bench.DRAWN)
+    candidate = bench.Candidate(lambda: None, 96, bench.SAMPLED)
     (found,) = bench.throughput("fused", {"x": candidate}, torch.device("cpu"), 10)
     assert found["params"] == {
-        "part": "fused", "how": "x", "num_envs": 10, "steps_per_call": 96, "actions": "drawn inside",
+        "part": "fused", "how": "x", "num_envs": 10, "steps_per_call": 96, "actions": "sampled inside",
     }  # fmt: skip
     assert found["value"] == pytest.approx(960 / 0.2) and found["repeats"] == 3
 
@@ -36,7 +36,7 @@ def test_rows_that_vary_too_much_are_refused_in_pairs(capsys):
 
 def test_only_like_is_compared_with_like():
     page = importlib.import_module("eval.cartpole.page")
-    read, drawn = {"steps_per_call": 96, "actions": "read"}, {"steps_per_call": 96, "actions": "drawn inside"}
+    read, drawn = {"steps_per_call": 96, "actions": "read"}, {"steps_per_call": 96, "actions": "sampled inside"}
     rows = [
         rate("graph", 60.0, **read),
         rate("graph, info read", 50.0, **read),
@@ -45,7 +45,7 @@ def test_only_like_is_compared_with_like():
         rate("torch compiled, graph", 20.0, **read),
         rate("torch eager", 3.0, steps_per_call=1, actions="read"),
         rate("gymnax 1 scan", 10.0, **drawn),
-        rate("gymnax 1 scan", 10.0, steps_per_call=100, actions="drawn inside"),
+        rate("gymnax 1 scan", 10.0, steps_per_call=100, actions="sampled inside"),
     ]
     lines = [line.split(" | ") for line in page.ratios(rows).splitlines() if line.startswith("| 64")]
     assert [(line[1], line[2], line[-1].rstrip(" |")) for line in lines] == [
