@@ -71,6 +71,9 @@ def from_dict(kind: type[T], data: Any, where: str = "", warn: bool = True) -> T
         data: nested dicts, for example of a YAML file.
         where: dotted path of `data` in its file, for error messages.
         warn: whether keys of the previous version raise a FutureWarning.
+
+    Raises:
+        ConfigError: an unknown key, a wrong type, or a value out of range.
     """
     renamed: dict[str, str] = {}
     values = current_keys(kind, data, where, renamed)
@@ -80,7 +83,10 @@ def from_dict(kind: type[T], data: Any, where: str = "", warn: bool = True) -> T
 
 
 def read_yaml(path: Path) -> Any:
-    """The plain values of a YAML file. ConfigError for a file that cannot be read, is too large, or is not YAML."""
+    """The values of a YAML file, as dicts, lists and scalars.
+
+    ConfigError for a file that cannot be read, is too large, or is not YAML.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -95,7 +101,10 @@ def read_yaml(path: Path) -> Any:
 
 
 def _inherited(path: Path, kind: type, chain: tuple[Path, ...], warn: bool) -> Any:
-    """The values of a file merged over those of its bases, with current keys. `chain`: the files that led here."""
+    """The values of a file merged over those of its bases, with current keys.
+
+    `chain`: the files whose `base` led to this file, outermost first.
+    """
     values = read_yaml(path)
     values = {} if values is None else values
     chain = (*chain, path.resolve())
@@ -115,11 +124,11 @@ def _find_base(name: Any, path: Path, chain: tuple[Path, ...]) -> Path:
     """The file that `base` names: relative to the file that names it, else a bundled configuration."""
     if not isinstance(name, str):
         raise ConfigError(f"base: found {shortened(name)}, expected the name or the path of a configuration")
-    from batchnav.runtime.files.bundled import find_config  # not at the top: it imports torch
+    from batchnav.runtime.files.bundled import find_config  # not at the top, since it imports torch
 
-    beside = [path.parent / name, path.parent / f"{name}.yaml"]
+    candidates = [path.parent / name, path.parent / f"{name}.yaml"]
     try:
-        found = next((file for file in beside if file.is_file()), None) or find_config(name)
+        found = next((file for file in candidates if file.is_file()), None) or find_config(name)
     except ConfigError as error:
         raise ConfigError(f"base: {error} (read through {_arrows(chain)})") from error
     if found.resolve() in chain:
@@ -132,7 +141,10 @@ def _arrows(chain: tuple[Path, ...]) -> str:
 
 
 def merged(base: Any, changes: Any) -> Any:
-    """Nested dicts with `changes` over `base`. Settings of another kind (another `name`) replace those of the base."""
+    """Nested dicts `base` with `changes` merged into them; neither is modified.
+
+    A dict with another `name` than that of the base, which selects another kind of settings, replaces it.
+    """
     if not (isinstance(base, dict) and isinstance(changes, dict)):
         return changes
     if "name" in changes and changes["name"] != base.get("name", changes["name"]):
@@ -193,7 +205,7 @@ def _default(field: dataclasses.Field) -> Any:
 
 
 def _with_preset(field: dataclasses.Field, data: dict, where: str) -> dict:
-    """Settings over those of the preset that they name, without the key `preset`."""
+    """Settings merged over the preset that they name, without the key `preset`. ConfigError for an unknown name."""
     if "preset" not in data:
         return data
     presets, values = field.metadata[PRESETS](), dict(data)
@@ -204,7 +216,7 @@ def _with_preset(field: dataclasses.Field, data: dict, where: str) -> dict:
 
 
 def _of_kind(field: dataclasses.Field, data: dict, where: str) -> Any:
-    """Settings of one of several kinds: the kind that `name` selects, else the kind of the default."""
+    """Dataclass of the kind that the key `name` selects, else of the default's. ConfigError for an unknown name."""
     kinds, values = field.metadata[KINDS](), dict(data)
     if "name" not in values:
         return _build(type(_default(field)), values, where)
@@ -215,7 +227,10 @@ def _of_kind(field: dataclasses.Field, data: dict, where: str) -> Any:
 
 
 def validate(config: Any) -> None:
-    """Validate a dataclass and those inside it (after command-line overrides)."""
+    """Validate a dataclass and the dataclasses in its fields. ConfigError for the first invalid value.
+
+    Command-line options change fields without the checks of `from_dict`; call this afterwards.
+    """
     hints = typing.get_type_hints(type(config))
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
@@ -228,7 +243,7 @@ def validate(config: Any) -> None:
 
 
 def _convert(value: Any, hint: Any, name: str) -> Any:
-    """A YAML value as the annotated type, or ConfigError."""
+    """A YAML value as the annotated type `hint`. ConfigError, with the key `name`, for another type."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         if (type(value), value) in [(type(choice), choice) for choice in arguments]:  # True is not 1
@@ -249,7 +264,7 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
         if isinstance(value, (list, tuple)):
             return tuple(_convert(v, arguments[0], f"{name}[{i}]") for i, v in enumerate(value))
         raise ConfigError(f"{name}: found {shortened(value)}, expected a list")
-    if hint in (int, float) and isinstance(value, _NUMBERS[hint]) and not isinstance(value, bool):  # NumPy's too
+    if hint in (int, float) and isinstance(value, _NUMBERS[hint]) and not isinstance(value, bool):  # NumPy numbers too
         with contextlib.suppress(OverflowError):
             return hint(value)
     elif isinstance(value, hint) and not (isinstance(value, bool) and hint is not bool):
@@ -263,21 +278,24 @@ _NUMBERS = {int: numbers.Integral, float: numbers.Real}
 
 
 def in_range(config: Any, name: str, low: float, high: float) -> None:
-    """ConfigError where a field of a dataclass is not from `low` to `high`."""
+    """ConfigError where the field `name` of a dataclass is outside `low` to `high`, both included."""
     value = getattr(config, name)
     if not low <= value <= high:  # NaN fails here too
         raise ConfigError(f"{name}: found {shortened(value)}, expected {low:g} to {high:g}")
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values within the bounds above. An alias stands for all that it repeats: a few lines can mean 10^9."""
+    """Loader of plain values within MAX_DEPTH and MAX_VALUES.
+
+    Values behind aliases count each time, since nested aliases in a few lines can expand to 10^9 values.
+    """
 
     depth = 0
 
     def get_single_node(self) -> yaml.Node | None:
         node = super().get_single_node()
-        if node is not None and _written_out(node, {}) > MAX_VALUES:
-            raise yaml.YAMLError(f"with its aliases written out it has more than {MAX_VALUES:,} values")
+        if node is not None and _expanded_size(node, {}) > MAX_VALUES:
+            raise yaml.YAMLError(f"with its aliases expanded it has more than {MAX_VALUES:,} values")
         return node
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -289,11 +307,11 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def _written_out(node: yaml.Node, known: dict[yaml.Node, int]) -> int:
-    """Values in a node, those of its aliases counted each time."""
+def _expanded_size(node: yaml.Node, known: dict[yaml.Node, int]) -> int:
+    """Number of values in a node after alias expansion. `known`: the sizes of nodes found so far."""
     if node not in known:
-        known[node] = MAX_VALUES + 1  # what it counts for inside itself
+        known[node] = MAX_VALUES + 1  # an alias to a node inside that node never ends: too large
         parts = node.value if not isinstance(node, yaml.ScalarNode) else ()
         flat = [n for part in parts for n in (part if isinstance(part, tuple) else (part,))]
-        known[node] = 1 + sum(_written_out(n, known) for n in flat)
+        known[node] = 1 + sum(_expanded_size(n, known) for n in flat)
     return known[node]

@@ -1,4 +1,7 @@
-"""Exceptions of batchnav. Messages name the file or argument, what was found and what was expected."""
+"""Exceptions of batchnav, and `shortened` values for their messages.
+
+Messages name the file or argument, what was found and what was expected.
+"""
 
 import reprlib
 from typing import Any
@@ -11,7 +14,7 @@ def shortened(value: Any) -> str:
     """A value as one short line for a message, for any length, depth or cycle of the value."""
     try:
         return _SHORT.repr(value)
-    except ValueError:  # Python writes no number of more than 4,300 digits
+    except ValueError:  # Python refuses to print integers of more than 4,300 digits
         return f"a {type(value).__name__} that is too long to be shown"
 
 
@@ -35,7 +38,7 @@ class EpisodeError(BatchnavError):
 
 
 class CheckpointError(BatchnavError):
-    """Weights or a training state that cannot be loaded."""
+    """Weights, a training state or a run's folder that cannot be read or written, or a folder in use by another run."""
 
 
 class DivergenceError(BatchnavError):

@@ -1,4 +1,4 @@
-"""Names of version 0.0 and their current names. Old names work for one release, with a warning.
+"""Current names by the names of version 0.0. Former names work for one release, with a warning.
 
 `current` translates users' input (arguments, configurations, command lines) and warns. Saved files (policies, states,
 episode files) are translated with `warn=False`, since users do not edit them.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import warnings
 
 SENSORS = {"plan": "waypoint", "map": "ego_map"}
-"""Current names of sensors, and of a policy's observations, by old name."""
+"""Current names of sensors, and of a policy's observations, by former name."""
 AGENTS = {"planner": "map_planner", "anticipator": "map_planner_anticipation", "oracle": "shortest_path"}
-"""Current names of reference agents by old name."""
+"""Current names of reference agents by former name."""
 
 CONFIGS = {
     "cartpole": "cartpole_cpu", "explore_cpu": "explore_depth_cpu", "flee_cpu": "flee_depth_cpu",
@@ -20,17 +20,17 @@ CONFIGS = {
     "pointnav_plan_h200": "pointnav_waypoint_h200", "pointnav_plan_houses_h200": "pointnav_waypoint_houses_h200",
     "pointnav_plan_small": "pointnav_waypoint_small_cpu",
 }  # fmt: skip
-"""Bundled configurations, by their old names."""
+"""Current names of bundled configurations by former name."""
 
 
 def current(kind: str, name: str, names: dict[str, str], warn: bool = True) -> str:
-    """Today's name of something that may be called by an old one.
+    """The current name for a current or former name.
 
     Args:
-        kind: what is named, for the warning: "sensor", "agent", "configuration".
-        name: the name that was given.
-        names: new names by old ones: `SENSORS`, `AGENTS` or `CONFIGS`.
-        warn: whether to warn (FutureWarning) where the name is an old one.
+        kind: kind of the named object, for the warning: "sensor", "agent" or "configuration".
+        name: the current or former name; an unknown name is returned unchanged.
+        names: current names by former name: `SENSORS`, `AGENTS` or `CONFIGS`.
+        warn: whether a former name raises a FutureWarning.
     """
     if name not in names:
         return name

@@ -23,7 +23,7 @@ the dataclasses by name. A file selects one with `name`: `task: {name: pointnav,
 FORMERLY = "formerly"
 """Metadata key of a dataclass field: its former keys, each with a function that converts the former value, or None."""
 ABSORBS = "absorbs"
-"""Metadata key of a dataclass field: True if the keys of this part formerly stood one level above it."""
+"""Metadata key of a dataclass field: True if the keys of this part were formerly one level higher."""
 REMOVED = "REMOVED"
 """Class variable of a dataclass: removed keys, each with the only value that is still accepted (and ignored)."""
 
@@ -56,12 +56,13 @@ def current_keys(kind: type, data: Any, where: str, renamed: dict[str, str]) -> 
 
     Args:
         kind: a dataclass.
-        data: its settings; anything but a dict is returned as it is.
+        data: its settings; a value that is not a dict is returned unchanged.
         where: dotted path of `data`, for messages.
-        renamed: receives the current dotted path of every former one.
+        renamed: receives the current dotted path of every former one that was found.
 
     Raises:
-        ConfigError: a setting is given under both keys, or a removed one has another value than the accepted one.
+        ConfigError: a setting has a value under its former and its current key, or a removed key has another value
+            than the accepted one.
     """
     if not isinstance(data, dict):
         return data
@@ -120,7 +121,7 @@ def current_options(kind: type, arguments: Sequence[str]) -> list[str]:
 
 
 def _place(values: dict, place: Place, name: str, value: Any) -> None:
-    """Store a setting at its current place. ConfigError if that place has a value."""
+    """Store a setting under its current key. ConfigError if that key has a value; `name`: the former key."""
     inner = values
     for part in place.path[:-1]:
         inner[part] = dict(inner[part]) if isinstance(inner.get(part, {}), dict) and part in inner else {}
@@ -149,7 +150,10 @@ def _parts(kind: type, values: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _current_option(kind: type, option: str) -> tuple[str, Callable[[Any], Any] | None]:
-    """The current dotted path of an option (its last part may begin with `no_`), and the conversion of its value."""
+    """The current dotted path of an option, and the conversion of its value; None: keep it.
+
+    The last part of a path may begin with `no_`.
+    """
     *groups, last = option.split(".")
     negated = last.startswith("no_")
     parts = [*groups, last.removeprefix("no_")]
@@ -173,7 +177,7 @@ def _current_option(kind: type, option: str) -> tuple[str, Callable[[Any], Any] 
 
 
 def _part_of(kind: type, key: str) -> type | None:
-    """The dataclass of a part; None for a key that is no part."""
+    """The dataclass that the field `key` holds; None where it holds a plain value or does not exist."""
     for f in dataclasses.fields(kind):
         if f.name == key:
             if KINDS in f.metadata:
@@ -192,4 +196,5 @@ def _number(word: str) -> Any:
 
 
 def _dotted(*parts: Any) -> str:
+    """Dotted path of keys; empty parts are omitted."""
     return ".".join(part if isinstance(part, str) else shortened(part) for part in parts if part != "")

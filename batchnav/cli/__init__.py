@@ -1,4 +1,4 @@
-"""The command line `batchnav COMMAND ...`. Each command is a module of this package, imported on use."""
+"""The command line `batchnav COMMAND ...`. Most modules of this package are a command, imported when it is run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ class Command(NamedTuple):
     """Usage of a command."""
 
     arguments: str
+    """Synopsis of the arguments."""
     about: str
+    """Description in one line."""
 
 
 COMMANDS = {
@@ -35,7 +37,7 @@ COMMANDS = {
 }
 """Commands by name. The module `batchnav.cli.NAME` has a function `command(arguments)`."""
 SLOW = ("train", "evaluate", "view", "bench")
-"""Commands whose imports take seconds, and over ten seconds on first use; they log that they start."""
+"""Commands that log a line at their start: their imports take seconds, and over ten seconds on first use."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -65,9 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(name: str, arguments: Sequence[str]) -> None:
-    """Run a command with logging to stderr."""
+    """Run a command; messages of the package go to stderr."""
     logging.basicConfig(format="%(message)s")
-    logging.getLogger("batchnav").setLevel(logging.INFO)  # for example the choice of the renderer
+    logging.getLogger("batchnav").setLevel(logging.INFO)  # messages such as the chosen renderer
     if name in SLOW and os.environ.get("RANK", "0") == "0":
         logging.getLogger("batchnav").info("batchnav %s: starting", __version__)
     command = importlib.import_module(f"batchnav.cli.{name}").command

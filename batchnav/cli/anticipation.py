@@ -3,12 +3,15 @@
     batchnav train anticipation --out runs/mine.safetensors
     batchnav train anticipation --out runs/mine.safetensors --scenes my/scans house:0-1023
     batchnav train anticipation --out runs/mine.safetensors --scenes my/scans --init-from occupancy --steps 0
-    batchnav train --config pointnav_plan_houses_h200 --map.anticipation runs/mine.safetensors --out runs/mine
+    batchnav train --config pointnav_waypoint_h200 --env.map.anticipation runs/mine.safetensors --out runs/mine
 
-The map planner plays in the scenes and its maps are recorded. The network first learns the odds that a cell is blocked.
-Then it learns from paths: with the odds as costs, the path from each frontier cell to the goal is to be as long as the
-true one, and the frontier cell with the shortest path is to be the best choice. Every tenth scene is held out; tables
-show the measures on its maps, unrotated and rotated by 30 degrees.
+The command records maps of the map planner in the scenes. Training has two phases:
+
+1. Cells: the network learns the odds that an unknown cell is blocked.
+2. Paths: the odds are traversal costs. The path from each frontier cell to the goal should have its true length, and
+   the frontier cell with the shortest path should be the best choice.
+
+Every tenth scene is held out. Tables show losses and path errors on its maps, unrotated and rotated by 30 degrees.
 """
 
 from __future__ import annotations
@@ -48,16 +51,17 @@ _MANY_CAMERAS: dict[str, Any] = {"camera_height_range": (0.3, 1.6), "hfov_range_
 SETTINGS: tuple[dict[str, Any], ...] = tuple(
     {**cameras, "look_around": scans} for cameras in ({}, _MANY_CAMERAS) for scans in (False, True)
 )
-"""Environments that each give the same number of maps: default or varied cameras, with and without an initial scan."""
+"""Environment settings, with an equal number of maps from each: default or varied cameras, with and without an initial
+scan."""
 PATH_RATE = 0.1
 """Learning rate on paths, relative to that on cells."""
 ROTATION_DEG = 30.0
-"""Rotation of the second row of measures."""
+"""Rotation of the maps in the second row of each table, degrees."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Data, length and output of a training run."""
+    """Options of `batchnav train anticipation`."""
 
     out: Path
     """Weights file to write, .safetensors."""
@@ -68,24 +72,24 @@ class Options:
     num_envs: int = 256
     """Number of environments while recording."""
     steps: int = 3000
-    """Training steps on cells."""
+    """Number of training steps on cells; 0: none."""
     path_steps: int = 1500
-    """Training steps on paths, after those on cells."""
+    """Number of training steps on paths, after those on cells; 0: none."""
     batch: int = 32
-    """Maps per training step."""
+    """Number of maps in a training step."""
     learning_rate: float = 3e-3
-    """Peak learning rate of AdamW on cells, falling linearly to 0; on paths a tenth of it."""
+    """Peak learning rate of AdamW on cells, which falls linearly to 0. The rate on paths is a tenth of it."""
     init_from: str = ""
-    """Weights to start from, which the recorded agents use too: a file that this command wrote, or "occupancy", the
-    bundled weights. "": new weights, and agents for which unknown cells count as free."""
+    """Initial weights: a file that this command wrote, or "occupancy", the bundled weights. The recorded map planner
+    uses them too. "": random weights; the map planner counts unknown cells as free."""
     seed: int = 0
     """Seed of episodes, recorded steps, initial weights and batches."""
     device: str = "auto"
-    """cpu, cuda or auto."""
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
 
 
 def main(options: Options) -> None:
-    """Record maps, train on cells, then on paths, and print the measures after each phase."""
+    """Record maps, train on cells, then on paths, and print losses and path errors after each phase."""
     for name, least in (("maps", 2), ("num_envs", 1), ("steps", 0), ("path_steps", 0), ("batch", 2)):
         check_int(name, getattr(options, name), least, 2**31 - 1)
     check_number("learning_rate", options.learning_rate, 0.0, 1.0)
@@ -131,14 +135,21 @@ def record_all(bank: SceneBank, options: Options, generator: torch.Generator) ->
 
 
 def _advance(advance: Callable[[int], None], done: int, number: int) -> None:
-    """Show `number` maps more than `done`."""
+    """Show progress: `number` maps of this environment after `done` maps of earlier ones."""
     advance(done + number)
 
 
 def print_measures(model: OccupancyNet, recorded: RecordedMaps, rows: torch.Tensor, batch: int) -> None:
-    """Print the measures on held-out scenes, for unrotated and rotated maps."""
+    """Print losses and path errors on maps of held-out scenes, unrotated and rotated.
+
+    Args:
+        model: the network.
+        recorded: all recorded maps.
+        rows: indices of the held-out maps, i64 [n].
+        batch: number of maps evaluated at a time.
+    """
     model.eval()
-    cells = Table("log loss, held-out scenes (nats)", f"within {NEAR} cells of known ones", "all unknown")
+    cells = Table("log loss, held-out scenes (nats)", f"within {NEAR} cells of a known cell", "all unknown")
     paths = Table("path length, held-out scenes (metres)", "bias", "RMS error", "regret")
     for angle in (0.0, ROTATION_DEG):
         matrix, suffix = rotation(math.radians(angle)), f", rotated {angle:.0f} degrees" if angle else ""

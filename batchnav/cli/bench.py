@@ -1,4 +1,4 @@
-"""`batchnav bench NAME`: throughput of this machine."""
+"""`batchnav bench NAME`: benchmarks of this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BENCHMARKS = {
     "navmesh": "navmesh: queries per second, baking time in seconds",
     "load": "scene loading, seconds",
 }
-"""Benchmarks by name, the modules of `batchnav.bench`, with a description."""
+"""Descriptions of the benchmarks by name; each is a module of `batchnav.bench`."""
 
 
 def command(arguments: Sequence[str]) -> None:

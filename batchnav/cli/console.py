@@ -1,4 +1,4 @@
-"""Argument types and printing shared by commands."""
+"""Helpers of the commands: option types, printing, and translation of former option names."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from rich.console import Console
 from rich.table import Table
 
 Up = Literal["auto", "y", "z"]
+"""Vertical axis of a mesh file, as an option."""
 
 
-def show(thing: Any) -> None:
-    """Print without markup; long lines are wrapped only on a terminal."""
+def show(content: Any) -> None:
+    """Print a text or a rich table, without markup. Tables are wrapped at 240 columns unless stdout is a terminal."""
     console = Console(width=None if sys.stdout.isatty() else 240)
-    console.print(thing, markup=False, highlight=False, soft_wrap=not isinstance(thing, Table))
+    console.print(content, markup=False, highlight=False, soft_wrap=not isinstance(content, Table))
 
 
 AGENT = "AGENT"
-"""Stands for an option that became a positional argument (`with_current_names`)."""
+"""Value in the mapping of `with_current_names` for an option that became a positional argument."""
 
 
 def with_current_names(arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:

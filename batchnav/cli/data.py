@@ -32,7 +32,7 @@ from batchnav.runtime.console.announce import number_of
 from batchnav.scene.scene import Scene
 
 DATA = Path("data")
-"""Habitat's data folder, relative to the current folder."""
+"""Default of Habitat's data folder, relative to the current folder."""
 
 
 def list_data(data_path: Path = DATA) -> None:
@@ -41,7 +41,7 @@ def list_data(data_path: Path = DATA) -> None:
     Args:
         data_path: Habitat's data folder.
     """
-    table = Table(Column("name", no_wrap=True), "present", "place", "licence", "how to get it")  # users copy the names
+    table = Table(Column("name", no_wrap=True), "present", "folder", "licence", "how to get it")  # users copy the names
     for uid, source in SOURCES.items():
         if not uid.startswith("hm3d_"):
             state = "yes" if is_present(uid, source, data_path) else "no"
@@ -74,7 +74,7 @@ def download_data(
         data_path: Habitat's data folder.
         username: id of the API token, for datasets that need a login.
         password: secret of the API token, or access token of Hugging Face.
-        replace: download datasets again that are present.
+        replace: also download datasets that are already present.
     """
     if not uids:
         raise ArgumentError("uids: found none, expected names from `batchnav data list`")
@@ -97,12 +97,12 @@ def import_data(
         out: folder for the prepared scenes and their navmeshes.
         up: vertical axis of mesh files; auto: y for your own files, Habitat's convention for datasets.
         split: split of a dataset.
-        sizes: file with the sizes of ProcTHOR's assets; default: asset_bbox.json in the folder of the houses.
+        sizes: file with the sizes of ProcTHOR's assets; default: asset_bbox.json in the folder of SOURCE.
     """
     if _is_procthor(source):
         sources, unknown = import_houses(source, sizes or source.with_name("asset_bbox.json"), out)
         if unknown:
-            show(f"left out, unknown size: {', '.join(sorted(unknown))}")
+            show(f"left out, assets of unknown size: {', '.join(sorted(unknown))}")
     else:
         frame = {"auto": None, "y": Frame(), "z": Z_UP}[up]
         sources = find_sources(source, split, frame)
@@ -137,7 +137,7 @@ def make_episodes(
         per_scene: number of episodes per scene.
         seed: seed of the episodes.
         split: split of datasets.
-        content: write one file per scene into a folder `content` in the folder of `out`.
+        content: write one file per scene into a folder `content` next to OUT, as Habitat does.
     """
     if per_scene < 1:
         raise ArgumentError(f"per_scene: found {per_scene}, expected 1 or more")
@@ -148,7 +148,7 @@ def make_episodes(
         except EpisodeError as error:
             show(f"skipped: {error}")
     if not episodes:
-        raise EpisodeError(f"{out}: found no episodes to write, expected some in {len(scenes)} scenes")
+        raise EpisodeError(f"{out}: found no episodes in {len(scenes)} scenes, expected at least one; use other scenes")
     save_episodes(episodes, out, content)
     show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
 

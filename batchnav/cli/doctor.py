@@ -1,4 +1,4 @@
-"""`batchnav doctor`: check of this machine."""
+"""`batchnav doctor`: check of this machine, and memory prediction for a training run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def doctor(config: str | None = None) -> None:
     """Check Python, packages, CUDA and OpenGL, and list what to install.
 
     Args:
-        config: training configuration, a file or a bundled name; also predict the memory of its run. Generates scenes.
+        config: training configuration, a file or a bundled name; predict the memory of its run too, which generates the
+            scenes.
     """
     table = Table("what", "found", "to do")
     for finding in [*examine(), *(memory_findings(find_config(config)) if config else ())]:

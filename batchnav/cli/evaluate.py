@@ -52,7 +52,7 @@ RENAMED = {
     "--recordings": "--report-episodes", "--record": "--append-results", "--no-record": "--no-append-results",
     "--checkpoint": AGENT, "--agent": AGENT,
 }  # fmt: skip
-"""Options by their names in the previous version."""
+"""Current names of options by former name."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Options:
 
 
 def main(options: Options) -> None:
-    """Evaluate, print and write."""
+    """Check the options, join other ranks if there are any, and evaluate."""
     counts = (("num-envs", options.num_envs, 1), ("report-episodes", options.report_episodes, 0))
     for name, value, least in counts:
         if value < least:
@@ -116,9 +116,9 @@ def measure(options: Options, ranks: Ranks) -> None:
         player.config = with_camera(player.config, options.camera_height, options.hfov_deg)
     first, out = next(iter(players.values())), options.out or default_folder(options)
     if ranks.is_rank_zero:
-        check_writable(out, BatchnavError)  # an error before the episodes are played
+        check_writable(out, BatchnavError)  # raises before the episodes are played
     task = TASKS[first.config.task_name]
-    # Agents that need images take as long as policies.
+    # The report compares with fast agents only; agents that need images take as long as policies.
     quick = [name for name in task.reference_agents if not REFERENCE_AGENTS[name].needs_images]
     others = [name for name in quick if options.report and name not in players]
     if ranks.is_rank_zero and ranks.device.type == "cpu" and "shortest_path" in (*players, *others):
@@ -159,16 +159,16 @@ def write_videos(evaluation: Evaluation, player: Player, folder: Path, kind: str
         shortest = None
         if recording.goal is not None:
             shortest = scene.navmesh.shortest_path(recording.positions[0], recording.goal)
-        plan = TopDownMap(scene.navmesh, scene.mesh, float(recording.positions[0, 1]), VIDEO_MAP_SIZE)
+        topdown = TopDownMap(scene.navmesh, scene.mesh, float(recording.positions[0, 1]), VIDEO_MAP_SIZE)
         path = folder / f"episode_{row:04d}.{kind}"
-        {"gif": save_gif, "mp4": save_mp4}[kind](video_frames(plan, recording, shortest), path)
+        {"gif": save_gif, "mp4": save_mp4}[kind](video_frames(topdown, recording, shortest), path)
     Console().print(f"videos: {folder}", soft_wrap=True)
 
 
 def find_players(
     words: Sequence[str], device: torch.device, task_name: str, sample: bool = True, seed: int = 0
 ) -> dict[str, Player]:
-    """The agents by the names that tables use, policies first: they determine the task.
+    """The agents by their names in tables. Policies come first, since they determine the task.
 
     Args:
         words: policies (files, run folders, bundled names) and names of reference agents.
@@ -190,7 +190,8 @@ def find_players(
     for name, player in players.items():
         if (player.config.task, player.config.body) != (config.task, config.body):
             raise ArgumentError(
-                f"{name}: found another task or body than that of {next(iter(players))}, expected equal ones"
+                f"{name}: found another task or body than that of {next(iter(players))}, expected equal ones; evaluate "
+                f"them separately"
             )
     for name in map(agent_name, reference):
         if name not in task.reference_agents:

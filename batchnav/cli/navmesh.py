@@ -34,13 +34,13 @@ def bake_navmesh(
     up: Up = "auto",
     settings: Annotated[NavMeshSettings, tyro.conf.arg(name="")],
 ) -> None:
-    """Bake a navmesh from a mesh file with Habitat's settings.
+    """Bake a navmesh from a mesh file. The defaults are Habitat's.
 
     Args:
         mesh: a mesh file.
         out: the .navmesh file to write; default: MESH with the suffix .navmesh.
         up: vertical axis of the mesh file; auto: y.
-        settings: Habitat's settings and defaults, metres and degrees.
+        settings: Habitat's settings, in metres and degrees.
     """
     out = out or mesh.with_suffix(".navmesh")
     with Console(stderr=True).status(f"baking {mesh}"):
@@ -72,7 +72,7 @@ def show_info(file: Positional[Path], /) -> None:
     show(table)
 
 
-def draw(
+def plot_navmesh(
     file: Positional[Path],
     /,
     out: Path | None = None,
@@ -85,7 +85,7 @@ def draw(
     Args:
         file: a .navmesh file.
         out: the .png file to write; default: FILE with the suffix .png.
-        start: start of the path, x y z, metres; default: a long path is chosen.
+        start: start of the path, x y z, metres; default: the start of a long path.
         goal: goal of the path, x y z, metres.
         height: y of the storey, metres; default: the storey of the largest island.
     """
@@ -99,5 +99,5 @@ def draw(
 
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav navmesh SUBCOMMAND`."""
-    functions: dict[str, Callable[..., Any]] = {"bake": bake_navmesh, "info": show_info, "view": draw}
+    functions: dict[str, Callable[..., Any]] = {"bake": bake_navmesh, "info": show_info, "view": plot_navmesh}
     tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav navmesh", args=list(arguments))

@@ -26,7 +26,7 @@ from batchnav.view.viewer.app import Viewer, open_session
 from batchnav.view.viewer.session import Session
 
 RENAMED = {"--policy": "--agents"}
-"""Options by their names in the previous version."""
+"""Current names of options by former name."""
 
 
 @dataclass(frozen=True)

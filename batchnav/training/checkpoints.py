@@ -11,13 +11,13 @@ from pathlib import Path
 class Checkpoints:
     """Writes checkpoints of the policy.
 
-        checkpoints/policy_000001000000.safetensors    every `every` frames
+        checkpoints/policy_000001000000.safetensors    a series, one file after each interval of `every` frames
         best.safetensors                               best policy so far on the validation episodes
 
     Args:
-        folder: the run's folder; its `metrics.jsonl` holds the validations before a resume.
+        folder: the run's folder; after a resume, the best score so far is read from its `metrics.jsonl`.
         every: interval of the series, frames; 0: no series.
-        metrics: names of the metrics that rank policies, in lexicographic order.
+        metrics: names of the metrics that rank policies, the most important one first.
         write: writes the current policy to a file.
     """
 
@@ -28,12 +28,12 @@ class Checkpoints:
         self._best = max(map(self._score, evaluated), default=None)
 
     def after_update(self, before: int, frames: int) -> None:
-        """Write a checkpoint of the series if one is due between the frame counts `before` and `frames`."""
+        """Write a checkpoint of the series if one is due; the update went from frame `before` to frame `frames`."""
         if self.every and before // self.every != frames // self.every:
             self.write(self.folder / "checkpoints" / f"policy_{frames:012d}.safetensors")
 
     def after_validation(self, found: Mapping[str, float]) -> None:
-        """Write `best.safetensors` if these metrics exceed those of all earlier validations."""
+        """Write `best.safetensors` if the metrics `found`, by name, rank above those of all earlier validations."""
         score = self._score(found)
         if self._best is None or score > self._best:
             self._best = score

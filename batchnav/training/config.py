@@ -29,9 +29,13 @@ class TrainingConfig:
     env: NavConfig = field(default_factory=NavConfig, metadata={ABSORBS: True, PRESETS: lambda: ENV_PRESETS})
     """Environment: body, cameras, sensors and task. `preset` selects a published variant."""
     scenes: ScenesConfig = field(default_factory=ScenesConfig)
+    """Training scenes or episodes."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
+    """Architecture of the policy."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    """Settings of PPO and the length of the run."""
     imitation: ImitationConfig = field(default_factory=ImitationConfig, metadata={FORMERLY: {"kickstart": None}})
+    """Imitation of an expert."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     processes: int = 1
@@ -42,10 +46,11 @@ class TrainingConfig:
     seed: int = 0
     """Seed of initial weights, episodes and action sampling."""
     init_from: str = ""
-    """Initial weights: a policy file, a run's folder, or the name of a bundled policy. The run may add vector sensors
-    that the policy does not know, for example "waypoint". The optimiser starts from zero."""
+    """Initial weights: a policy file, a run's folder, or the name of a bundled policy. The run may add vector
+    and integer observations that the policy does not read, for example "waypoint". The optimiser state starts empty.
+    "": random weights."""
     compile: bool = False
-    """Compile the policy with torch.compile."""
+    """Run the policy through torch.compile: slower start, faster updates on a GPU."""
     graphs: bool = False
     """Replay rollouts and optimiser steps as CUDA graphs: the same losses with less host work. No effect on the CPU."""
     deterministic: bool = False
@@ -66,7 +71,7 @@ class TrainingConfig:
     saves and continues."""
 
     def __post_init__(self):
-        # Sensor names of the previous version in the policy's lists, which belong to no particular environment.
+        # Former sensor names are translated here: `PolicyConfig` serves any environment and knows no sensors.
         changes = {}
         for name in ("polar", "normalized"):
             value = getattr(self.policy, name, ())
@@ -76,13 +81,13 @@ class TrainingConfig:
             object.__setattr__(self, "policy", replace(self.policy, **changes))
 
     def validate(self) -> None:
-        """ConfigError for a value out of range or parts that contradict each other."""
+        """ConfigError for a value out of range, or for settings that contradict each other."""
         if (self.scenes.resident_scenes or self.scenes.gigabytes) and self.renderer != "raycast":
             raise ConfigError(f"renderer: found {self.renderer!r} with scene streaming, expected 'raycast'")
         if self.scenes.randomize_materials and "paint" not in needed_appearance(self.env):
             raise ConfigError(
                 f"scenes.randomize_materials: found true with sensors {', '.join(self.env.sensors)}, expected a sensor "
-                f"that sees colour among them; add 'rgb' or set false"
+                f"that reads colour among them; add 'rgb' or set false"
             )
         self._check_expert()
         in_range(self, "processes", 1, 1024)
@@ -117,10 +122,15 @@ class TrainingConfig:
         return self.processes if device.type == "cpu" else 1
 
     def ppo_of(self, ranks: Ranks) -> PPOConfig:
-        """PPO settings of one rank, with its share of `num_envs`. ConfigError for another number of ranks."""
+        """PPO settings of one rank: with several CPU processes, `num_envs` is divided among them.
+
+        ConfigError where the number of ranks differs from `processes`.
+        """
         processes = self.processes_on(ranks.device)
         if processes == 1 or ranks.world_size == 1:
             return self.ppo
         if ranks.world_size != processes:
-            raise ConfigError(f"processes: found {processes}, expected {ranks.world_size}, the number of processes")
+            raise ConfigError(
+                f"processes: found {processes}, expected {ranks.world_size}, the number of started processes"
+            )
         return replace(self.ppo, num_envs=self.ppo.num_envs // processes)

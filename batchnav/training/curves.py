@@ -23,7 +23,7 @@ from batchnav.runtime.files.atomic import replacing
 
 
 class Curves:
-    """Opens the curves in a run's folder and drops rows after the resume point.
+    """Writer of the curves in a run's folder. It drops rows after the resume point.
 
     Args:
         path: the run's folder.
@@ -48,16 +48,15 @@ class Curves:
         # Not torch's or TensorBoard's writers: they write in a thread, whose errors cannot be caught here.
         self._board = RecordWriter(self._board_file)
         self._put(Event(file_version="brain.Event:2"))
-        self._put(
-            Event(step=frames + 1, session_log=SessionLog(status=SessionLog.START))
-        )  # TensorBoard discards later points
+        # TensorBoard discards points of an earlier session from this step on.
+        self._put(Event(step=frames + 1, session_log=SessionLog(status=SessionLog.START)))
 
         plain = {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in settings.items()}
         for part in summary.hparams(plain, {}):
             self._put(Event(step=frames, summary=part))
 
     def log(self, row: dict[str, Any]) -> None:
-        """Append a row; its "frames" is the step."""
+        """Append a row of statistics, which may be nested; its "frames" is the step."""
         with _writing(self.metrics_path):
             self._metrics.write(json.dumps(_plain(row)) + "\n")
             self._metrics.flush()
@@ -94,9 +93,9 @@ class Curves:
 
 
 def rows_until(path: Path, frames: int) -> list[str]:
-    """Lines of a `metrics.jsonl` with a step of at most `frames`.
+    """Lines of a `metrics.jsonl` whose step is at most `frames`.
 
-    Lines after the last of them may be damaged.
+    Later lines may be damaged, since a killed process may leave an incomplete line.
 
     Raises:
         CheckpointError: an earlier line is damaged; the message names file and line.
@@ -130,7 +129,7 @@ def flat(tree: dict, prefix: str = "") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Raise OSError of the block as a CheckpointError that names the file."""
+    """Context manager that turns an OSError into a CheckpointError that names the file."""
     try:
         yield
     except OSError as error:

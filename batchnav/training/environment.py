@@ -90,7 +90,7 @@ def swatches_for(scenes: ScenesConfig, names: Sequence[str]) -> MaterialLibrary 
 
 
 def prepare(config: TrainingConfig) -> None:
-    """Generate the scenes and compile the environment's kernels, so that processes started later find both cached."""
+    """Generate the scenes and compile the environment's kernels, so that all ranks find them in the cache."""
     env = make_environment(config, Ranks(resolve_device(config.device)))
     env.reset()
     env.step(config.env.body.empty_actions(env.num_envs, env.device))
@@ -98,7 +98,7 @@ def prepare(config: TrainingConfig) -> None:
 
 
 def _options(config: TrainingConfig) -> dict[str, Any]:
-    """Arguments of `NavEnv` that all environments of a run share."""
+    """Keyword arguments that training and validation environments of a run share."""
     return {
         "task": config.env.task_name,
         "config": config.env,

@@ -2,14 +2,14 @@
 
     config.yaml            configuration; comments list later changes with their frames
     metrics.jsonl          one row per update (and per evaluation)
-    report.html            page of learning curves, updated while training
-    tensorboard/           the same for TensorBoard
+    report.html            page of learning curves, updated during training
+    tensorboard/           the same rows, images and histograms for TensorBoard
     policy.safetensors     the weights, loadable with `batchnav.load_policy`
-    resume.pt              all other state of the next update, saved by torch, followed by its SHA-256
+    resume.pt              the learner's complete state, saved by torch, followed by its SHA-256
     .lock                  lock of the process that uses the folder
 
-Weights and state are written to a temporary file and renamed, so a run that is killed at any moment leaves complete
-files. The state is written last; on resume, rows after the state are dropped and computed again.
+Weights and resume state are written to temporary files that are then renamed, so a run that is killed at any moment
+leaves complete files. `resume.pt` is written last. On resume, later rows of the curves are dropped and computed again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RunFolder:
 
     Raises:
         CheckpointError: another process uses the folder, the folder cannot be written, or it holds a run with another
-            configuration. Nothing is overwritten then. A run that failed before its first save does not count.
+            configuration. Nothing is overwritten then. A run without a save counts as no run.
     """
 
     def __init__(self, path: Path, config: Any, allow_changes: bool = False):
@@ -68,7 +68,7 @@ class RunFolder:
         self._curves: Curves | None = None
         self._page: RunPage | None = None
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
-        """Functions that receive every row."""
+        """Functions that are called with every row."""
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -102,7 +102,7 @@ class RunFolder:
         return self.resume_path.exists()
 
     def _find_changes(self, allowed: bool) -> list[str]:
-        """Changes from the configuration in the folder, one text per setting. CheckpointError unless `allowed`."""
+        """Changes from the stored configuration, one text per setting. CheckpointError for a change unless `allowed`."""
         if not (self.holds_run and self.config_path.exists()):
             return []
         found, expected = (
@@ -142,7 +142,7 @@ class RunFolder:
         Args:
             frames: number of frames done.
             changes: further changes to record in `config.yaml`, in addition to changed settings.
-            metrics: ranges (low, high) of the task's metrics that the page shows, by name.
+            metrics: range (low, high) of each metric that the page shows, by name.
         """
         self._changes += changes
         self._curves = Curves(self.path, frames, flat(to_dict(self.config)))
@@ -206,11 +206,11 @@ class RunFolder:
 
 
 def _unsealed(path: Path) -> bytes:
-    """Content of a resume state without its checksum, which is verified. Older states have no checksum."""
+    """Content of a resume file without its checksum, after verification. Files of version 0.0 may have none."""
     data = path.read_bytes()
     end = len(data) - len(_SEAL) - 64
     if not data[max(end, 0) :].startswith(_SEAL):
         return data
     if hashlib.sha256(memoryview(data)[:end]).hexdigest().encode() != data[end + len(_SEAL) :]:
-        raise ValueError("its checksum differs")
+        raise ValueError("its SHA-256 differs from the stored one")
     return data[:end]

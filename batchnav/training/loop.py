@@ -31,7 +31,7 @@ from batchnav.training.environment import make_environment
 from batchnav.training.folder import RunFolder
 from batchnav.training.messages import next_steps, startup_summary
 from batchnav.training.progress import RecentEpisodes, TrainingProgress
-from batchnav.training.samples import pictures, spreads
+from batchnav.training.samples import distributions, observed_images
 from batchnav.training.shared_folder import SharedFolder
 from batchnav.training.signals import StopSignals
 from batchnav.training.tracing import tracing
@@ -48,7 +48,7 @@ def train(
     """Train as configured, from the beginning or from the last save in the folder `out`.
 
     The processes of a distributed run all call `train` and learn together. Each simulates `ppo.num_envs` environments,
-    or its share of them if `config.processes` is set, and keeps `scenes.resident_scenes` scenes in memory.
+    or its share of them if `config.processes` is set, and has `scenes.resident_scenes` resident scenes.
 
     Args:
         config: the run's configuration.
@@ -101,7 +101,7 @@ def _train(
 
 
 class RankReport(NamedTuple):
-    """Data that each rank shares with the others after an update."""
+    """Message of each rank to the others after an update."""
 
     stats: dict[str, float]
     """Statistics of the update, from `UpdateStats.read`."""
@@ -120,7 +120,7 @@ def _loop(
     progress: TrainingProgress,
     after_update: Callable[[], None],
 ) -> None:
-    """Update until all frames are done or a signal requests an exit. All ranks take the same decisions."""
+    """Update until all frames are done or a signal requests an exit. All ranks save and exit after the same update."""
     shown = [metric.name for metric in headline_metrics(config.env.task_name)]
     recent, kept = RecentEpisodes(shown), None
     if folder.open:
@@ -213,7 +213,7 @@ def check_finite(row: dict[str, float], folder: RunFolder | SharedFolder, where:
 
 
 def first_diverged(found: list[dict[str, float]], ranks: Ranks) -> str:
-    """Names of the ranks whose loss or gradient was the first that is not finite; "" if all diverged together.
+    """Prefix of an error message: the ranks that had a non-finite loss or gradient first; "" if all had it together.
 
     `found`: the statistics of each rank.
     """
@@ -226,10 +226,10 @@ def save(learner: Learner, config: TrainingConfig, folder: SharedFolder) -> None
     """Save the weights, then the resume state."""
     if folder.open:
         save_weights(learner, config.env, config.seed, folder.open.policy_path)
-        folder.open.show(learner.frames, pictures(learner.rollout), spreads(learner.rollout))
+        folder.open.show(learner.frames, observed_images(learner.rollout), distributions(learner.rollout))
     folder.save(learner)
 
 
 def save_weights(learner: Learner, env: NavConfig, seed: int, path: Path) -> None:
-    """Write the current policy with its environment's configuration."""
+    """Write the current policy with the environment's configuration, the number of frames and the seed."""
     save_policy(learner.policy, path, {"env": to_dict(env), "frames": learner.frames, "seed": seed})

@@ -14,21 +14,24 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 SECONDS_BETWEEN_LINES = 15.0
 """Interval of plain lines, seconds, where the output is not a terminal."""
-SECONDS_BETWEEN_PICTURES = 1.0
+SECONDS_BETWEEN_REFRESHES = 1.0
 """Interval of bar updates in a notebook, seconds; each update is a message to the browser."""
 RECENT = 1000
-"""Number of episodes that the displayed means cover."""
+"""Number of episodes in the displayed means."""
 
 
 class RecentEpisodes:
-    """Means of metrics over about the last `RECENT` episodes: one update has too few episodes to show a trend."""
+    """Means of metrics over the latest updates that together have at least `RECENT` episodes.
+
+    A single update has too few episodes to show a trend.
+    """
 
     def __init__(self, metrics: Sequence[str]):
         self.metrics = tuple(metrics)
         self._updates: deque[tuple[float, tuple[float, ...]]] = deque()
 
     def add(self, row: Mapping[str, float]) -> dict[str, float]:
-        """Add the row of an update. Returns the means by metric; NaN before the first episode ends."""
+        """Add the row of an update. Returns the mean of each metric, by name; NaN before the first episode ends."""
         if row["episodes"]:
             self._updates.append((row["episodes"], tuple(row[name] for name in self.metrics)))
         while sum(count for count, _ in self._updates) - (self._updates[0][0] if self._updates else 0) >= RECENT:
@@ -43,7 +46,7 @@ class RecentEpisodes:
 
 
 class TrainingProgress:
-    """Displays frames done of `total`, the given figures, and the time left.
+    """Display of the frames done, of further figures, and of the time left.
 
     Args:
         total: frames of the whole run.
@@ -56,7 +59,7 @@ class TrainingProgress:
         self.total, self.first, self.start = total, done, time.monotonic()
         self._last_shown = -math.inf
         self._in_notebook = self.console.is_jupyter and not quiet
-        self._picture: Any = None
+        self._notebook_display: Any = None
         self._bar = Progress(
             TextColumn("{task.fields[figures]}"),
             BarColumn(),
@@ -72,23 +75,23 @@ class TrainingProgress:
         if self._in_notebook:  # rich's live display needs widgets in a notebook
             from IPython.display import display
 
-            self._picture = display(self._bar, display_id=True)
+            self._notebook_display = display(self._bar, display_id=True)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._bar.stop()
 
     def show(self, frames: int, figures: Mapping[str, float]) -> None:
-        """Display `frames` frames done, with figures by name; NaN figures are omitted."""
+        """Display the number of frames done and further figures by name; NaN figures are omitted."""
         text = "  ".join(f"{name} {_short(value)}" for name, value in figures.items() if not math.isnan(value))
         self._bar.update(self._task, completed=frames, figures=text)
         now = time.monotonic()
-        pause = SECONDS_BETWEEN_PICTURES if self._picture else SECONDS_BETWEEN_LINES
+        pause = SECONDS_BETWEEN_REFRESHES if self._notebook_display else SECONDS_BETWEEN_LINES
         if self.console.is_terminal or (frames < self.total and now - self._last_shown < pause):
             return
         self._last_shown = now
-        if self._picture:
-            self._picture.update(self._bar)
+        if self._notebook_display:
+            self._notebook_display.update(self._bar)
         else:
             self._print_line(frames, text, now - self.start)
 

@@ -16,7 +16,7 @@ from batchnav.training.folder import RunFolder
 log = logging.getLogger(__name__)
 
 OTHERS = "others"
-"""Key of the saved state: rank-specific parts of ranks 1, 2 and so on."""
+"""Key of the saved state: list of the parts `PER_RANK` of ranks 1, 2 and so on."""
 
 
 class SharedFolder:
@@ -61,8 +61,8 @@ class SharedFolder:
             else:
                 self._changes.append(f"ranks = {self.ranks.world_size}, was {len(found)}")
                 log.warning(
-                    "%s: found a state of %d processes, expected %d: weights, optimiser and frame count are restored, "
-                    "environments start new episodes", self.path, len(found), self.ranks.world_size,
+                    "%s: found the state of %d processes, expected %d; weights, optimiser and frame count are restored "
+                    "and environments start new episodes", self.path, len(found), self.ranks.world_size,
                 )  # fmt: skip
         state = self.ranks.broadcast(state)
         own = self.ranks.scatter(owns)
@@ -96,7 +96,7 @@ class SharedFolder:
 
 
 def _on_cpu(tree: Any) -> Any:
-    """Nested dicts and lists with tensors on the CPU: rank 0 would receive CUDA tensors on this rank's GPU."""
+    """Nested dicts and lists with all tensors on the CPU: rank 0 would unpickle CUDA tensors on this rank's GPU."""
     if isinstance(tree, dict):
         return {name: _on_cpu(value) for name, value in tree.items()}
     if isinstance(tree, (list, tuple)):

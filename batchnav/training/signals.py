@@ -1,4 +1,4 @@
-"""Signals that stop a run after a save."""
+"""Handling of SIGTERM, SIGINT and SIGUSR1: a run saves, then exits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 ONE_SIGNAL = 0.5
-"""Time within which a repeated signal counts as the same, seconds. `timeout` and some schedulers signal a process and
-then its group, so that each signal arrives twice."""
+"""Time within which further signals count as the first one, seconds. `timeout` and some schedulers signal a process
+and then its group, so each signal arrives twice."""
 
 
 class StopSignals:
@@ -26,7 +26,7 @@ class StopSignals:
     A signal ends the process immediately; inside `deferred` it only sets `status`, and the run checks `status`, saves
     and calls `end`. The exit status is 128 + the signal's number (143 and 130). For SIGUSR1, with which schedulers
     request a restart, it is 0. A second signal at least `ONE_SIGNAL` seconds later ends the process immediately.
-    Outside the main thread signals keep their previous handlers.
+    Outside the main thread this has no effect, since Python sets handlers in the main thread only.
 
     Args:
         on_sigusr1: "restart", or "save" if SIGUSR1 requests a save without an exit.
@@ -96,7 +96,7 @@ class StopSignals:
                 signal.signal(number, signal.SIG_DFL)
 
     def end(self, done: str) -> None:
-        """Exit if an exit was requested, after logging `done`, a description of what was saved."""
+        """Log `done`, a description of what was saved, and raise SystemExit, if an exit was requested."""
         if self.status is not None:
             again = "; to continue, start the same command again" if self.status == 0 else ""
             self._ended = True

@@ -76,7 +76,7 @@ def parse(arguments: Sequence[str]) -> Command:
         if value < least:
             raise ConfigError(f"--{name}: found {value}, expected {least} or more")
     if command.wandb:
-        find_wandb()  # an error before scenes are made
+        find_wandb()  # raises before scenes are generated
     return command
 
 
@@ -86,9 +86,9 @@ def default_config() -> str:
 
 
 def start(arguments: Sequence[str]) -> None:
-    """Run `batchnav train`: in this process, with companion processes, or through torchrun for several GPUs."""
+    """Run `batchnav train`: in this process, with further local processes (CPU), or through torchrun (several GPUs)."""
     arguments = current_options(TrainingConfig, arguments)
-    command = parse(arguments)  # reports errors once, before other processes start
+    command = parse(arguments)  # raises once, before other processes start
     run, allow_changes = command.run, command.allow_changes or command.resume
     train_it = partial(train, run, command.out, command.profile, allow_changes, command.wandb)
     if torch.distributed.is_torchelastic_launched() or os.environ.get("WORLD_SIZE", "1") != "1":
@@ -100,7 +100,7 @@ def start(arguments: Sequence[str]) -> None:
     if (command.gpus, processes, command.max_restarts) == (1, 1, 0):
         train_it()
         return
-    RunFolder(command.out, run, allow_changes).close()  # reports errors of the folder before scenes are made
+    RunFolder(command.out, run, allow_changes).close()  # raises before scenes are generated
     if command.gpus > 1 or command.max_restarts:
         os.execv(sys.executable, torchrun(max(command.gpus, processes), command.max_restarts, arguments))
     else:

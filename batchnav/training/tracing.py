@@ -1,4 +1,4 @@
-"""Trace of two updates by torch's profiler, for Perfetto or chrome://tracing."""
+"""Profiler trace of two updates, readable by Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 

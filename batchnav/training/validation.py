@@ -18,10 +18,10 @@ from batchnav.training.environment import fixed_episodes
 
 
 class Validation:
-    """Evaluates the policy on the validation episodes, of which each rank plays its share.
+    """Evaluation of the policy on the validation episodes; each rank plays a share of them.
 
     Args:
-        config: the run's configuration; cameras that vary in training have fixed parameters here.
+        config: the run's configuration. Camera parameters are fixed here (`NavConfig.played`).
         policy: the policy in training; `measure` reads its current weights.
         ranks: the processes that train together.
     """

@@ -21,7 +21,7 @@ def find_wandb() -> ModuleType:
 
 
 def wandb_log(folder: Path, settings: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
-    """A function that sends a row; its "frames" is the step. A folder stays one W&B run when training resumes.
+    """A function that sends a row; its "frames" is the step. When training resumes in a folder, its W&B run continues.
 
     W&B reads project, entity and mode from its own environment variables.
 
@@ -32,9 +32,9 @@ def wandb_log(folder: Path, settings: dict[str, Any]) -> Callable[[dict[str, Any
     Raises:
         ConfigError: `wandb` is not installed.
     """
-    place = folder.resolve()
-    identifier = "".join(letter if letter.isalnum() else "-" for letter in str(place).strip("/"))[-120:]
+    path = folder.resolve()
+    identifier = "".join(letter if letter.isalnum() else "-" for letter in str(path).strip("/"))[-120:]
     run = find_wandb().init(
-        dir=str(place), id=identifier, name=place.name, resume="allow", config=settings, allow_val_change=True
+        dir=str(path), id=identifier, name=path.name, resume="allow", config=settings, allow_val_change=True
     )
     return lambda row: run.log(flat(row), step=int(row["frames"]))

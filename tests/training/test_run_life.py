@@ -21,7 +21,7 @@ from batchnav.training import progress, start
 from batchnav.training.checkpoints import Checkpoints
 from batchnav.training.folder import RunFolder
 from batchnav.training.progress import RecentEpisodes
-from batchnav.training.samples import pictures, spreads
+from batchnav.training.samples import distributions, observed_images
 from batchnav.training.wandb import wandb_log
 
 
@@ -70,19 +70,19 @@ def test_resume_takes_the_folders_configuration_with_changes(tmp_path):
         start.parse(["--resume", "--out", "nowhere"])
 
 
-def test_tensorboard_has_settings_pictures_and_histograms(tmp_path):
+def test_tensorboard_has_settings_images_and_histograms(tmp_path):
     shapes, dtypes = {"depth": (1, 4, 6), "semantic": (1, 4, 6), "goal": (2,)}, {"depth": torch.float32}
     dtypes |= {"semantic": torch.int32, "goal": torch.float32}
     rollout = Rollout(
         shapes, dtypes, 3, 5, torch.device("cpu"), torch.zeros(2, 1, 5, 8), actions_of(spaces.Discrete(4))
     )
     rollout.obs["depth"][-1] = 0.5
-    images = pictures(rollout)
+    images = observed_images(rollout)
     assert set(images) == {"depth"} and images["depth"].shape == (1, 4, 30) and (images["depth"] == 127).all()
     with RunFolder(tmp_path, make_run()) as folder:
         folder.begin(0)
         folder.log({"frames": 10, "spl": 0.5})
-        folder.show(10, images, spreads(rollout))
+        folder.show(10, images, distributions(rollout))
     board = EventAccumulator(str(tmp_path / "tensorboard"))
     board.Reload()
     tags = board.Tags()
