@@ -154,7 +154,7 @@ def compare(
 
 
 def kinds(arguments: Options) -> dict[str, tuple[type[Renderer], dict[str, bool]]]:
-    """This project's renderers to measure, by name: class, and options that differ from the defaults."""
+    """Renderers of the project to measure, by name: class, and options that differ from the defaults."""
     found: dict[str, tuple[type[Renderer], dict[str, bool]]] = {n: (RENDERERS[n], {}) for n in arguments.renderers}
     if arguments.culling:
         found |= {f"opengl without {kind} culling": (OpenGLRenderer, {f"{kind}_culling": False}) for kind in CULLING}
@@ -163,7 +163,7 @@ def kinds(arguments: Options) -> dict[str, tuple[type[Renderer], dict[str, bool]
 
 
 def make(kinds: dict[str, tuple], bank: SceneBank, n: int, size: int) -> dict[str, Renderer]:
-    """This project's renderers that the machine supports, by name."""
+    """Renderers of the project that the machine supports, by name."""
     renderers = {}
     for name, (kind, options) in kinds.items():
         try:

@@ -2,7 +2,7 @@
 
     batchnav bench train --device cuda --num-envs 1024 4096 16384 --sizes 64 128
     batchnav bench train --device cpu --policies light --num-envs 64 --sizes 32 --minibatch-frames 512 --houses 4
-    batchnav bench train --device cuda --policies paper --num-envs 4096 --sizes 64 --houses 1000 --slots 64
+    batchnav bench train --device cuda --policies paper --num-envs 4096 --sizes 64 --houses 1000 --resident-scenes 64
     torchrun --nproc-per-node 2 -m batchnav bench train --policies paper --num-envs 4096 --minibatch-frames 8192
 
 A frame is one step of one environment with its share of the update. The policy-only bound is the same learner on the
@@ -14,9 +14,9 @@ same recorded observations, with an environment that does nothing. Parts of a fr
     simulation   the rest of collecting; episodes sampled during rendering count only as far as they delay it
     idle         the rest of the loop: the device waits for the host, which reads the statistics
 
-With --slots that many houses are resident at a time, and the whole loop includes streaming. "host_cores" is the
-process's CPU time divided by wall time. "tuned" is true with Inductor's coordinate descent tuning, which
-TORCHINDUCTOR_COORDINATE_DESCENT_TUNING=1 turns on.
+With --resident-scenes K, K houses are in memory at a time, and the whole loop includes scene streaming.
+"host_cores" is the process's CPU time divided by wall time. "tuned" is true with Inductor's coordinate descent
+tuning, which TORCHINDUCTOR_COORDINATE_DESCENT_TUNING=1 turns on.
 
 Several processes (docs/several_gpus.md) each have that many environments and minibatch frames, and a share of the
 houses. Rates are totals; "per_gpu" is that of one process. "communication" is the share of the loop spent on summing
@@ -35,7 +35,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import matplotlib.pyplot as plt
@@ -43,6 +43,7 @@ import numpy as np
 import torch
 from torch._inductor import config as inductor
 
+from batchnav.config import FORMERLY
 from batchnav.data.scenes import find_scene, find_scenes, measure_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.stream import SceneStream
@@ -81,8 +82,8 @@ class Options:
     num_envs: tuple[int, ...] = (1024, 4096, 16384)
     houses: int = 64
     """Number of procedural houses, from seed 0."""
-    slots: int = 0
-    """Houses resident at a time; 0: all of them."""
+    resident_scenes: int = field(default=0, metadata={FORMERLY: {"slots": None}})
+    """Houses in device memory at a time; 0: all of them."""
     rollout_steps: int = 32
     minibatch_frames: int = 16384
     """Frames of one minibatch, for every number of environments."""
@@ -179,9 +180,9 @@ def measure_all(options: Options, ranks: Ranks) -> list[dict]:
 def environments(options: Options, ranks: Ranks) -> Callable[[int, int], PointNavEnv]:
     """A function that makes an environment from a number of agents and an image size."""
     names, device = ranks.shard([f"house:{i}" for i in range(options.houses)]), ranks.device
-    if options.slots:
-        room = SceneSize.largest(measure_scenes(names))
-        make = partial(SceneStream, names, find_scene, room, options.slots)
+    if options.resident_scenes:
+        capacity = SceneSize.largest(measure_scenes(names))
+        make = partial(SceneStream, names, find_scene, capacity, options.resident_scenes)
     else:
         bank = SceneBank.pack(find_scenes(names, appearance=False), device)
         make = lambda: bank  # noqa: E731
@@ -232,8 +233,8 @@ def measure(learner: Learner, name: str, options: Options) -> list[dict]:
     microseconds["idle"] = np.median(whole["loop"]) - np.median(whole["collect"]) - microseconds["learning"]
     params = {
         "policy": name, "num_envs": num_envs, "height": size, "width": size, "minibatches": learner.config.minibatches,
-        "houses": options.houses, "slots": options.slots, "compile": options.compile, "graphs": options.graphs,
-        "deterministic": options.deterministic, "tuned": inductor.coordinate_descent_tuning,
+        "houses": options.houses, "resident_scenes": options.resident_scenes, "compile": options.compile,
+        "graphs": options.graphs, "deterministic": options.deterministic, "tuned": inductor.coordinate_descent_tuning,
         "ranks": ranks.world_size,
     }  # fmt: skip
     rates = {part: frames / seconds["loop"] for part, seconds in (("whole", whole), ("policy", policy))}
@@ -355,5 +356,5 @@ def plot(rows: list[dict], path) -> None:
 def label(params: dict) -> str:
     """Label below a bar."""
     lines = ["{policy}\n{width}x{height}\nN = {num_envs}\n{minibatches} minibatches".format(**params)]
-    lines += [f"{params['slots']} of {params['houses']} houses"] if params.get("slots") else []
+    lines += [f"{params['resident_scenes']} of {params['houses']} houses"] if params.get("resident_scenes") else []
     return "\n".join([*lines, *(name for name in ("deterministic", "tuned") if params.get(name))])

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import tyro
 
+from batchnav.renamed_keys import current_options
+
 BENCHMARKS = {
     "render": "renderers, frames per second",
     "sim": "simulator, steps per second",
@@ -26,5 +28,6 @@ def command(arguments: Sequence[str]) -> None:
         print("\n".join(["usage:", *lines, "", "options of a benchmark: batchnav bench sim --help"]))
         sys.exit(0 if name in ("-h", "--help") else 2)
     benchmark = importlib.import_module(f"batchnav.bench.{name}")
+    options = current_options(benchmark.Options, rest)
     prog = f"batchnav bench {name}"
-    benchmark.main(tyro.cli(benchmark.Options, prog=prog, description=benchmark.__doc__, args=rest))
+    benchmark.main(tyro.cli(benchmark.Options, prog=prog, description=benchmark.__doc__, args=options))

@@ -12,7 +12,7 @@ from batchnav.navmesh.scratch import search_scratch
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.memory import state_tensors
 from batchnav.ppo.rollout import Rollout
-from batchnav.procedural import make_swatches
+from batchnav.procedural import make_material_library
 from batchnav.runtime.threads import num_threads
 from batchnav.scene.resident import SceneSize, num_resident_scenes
 from batchnav.scene.textures import Palette
@@ -38,7 +38,7 @@ def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: tor
 
     The driver, CUDA's context and rounding by the allocator are not included. Activations are those of the uncompiled
     network; the compiled one may save fewer. A texture counts once for each scene that has it, and once more for
-    swatches.
+    the material library.
 
     Args:
         run: configuration of the run.
@@ -46,17 +46,17 @@ def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: tor
         device: device of the run. The network runs there on a few frames.
     """
     scenes = [scene.with_appearance(run.appearance_fields) for scene in scenes]
-    room, specs = SceneSize.largest(scenes), specs_of(run.env)
-    slots = num_resident_scenes(scenes, run.scenes.resident_scenes, run.scenes.gigabytes)
+    largest, specs = SceneSize.largest(scenes), specs_of(run.env)
+    resident = num_resident_scenes(scenes, run.scenes.resident_scenes, run.scenes.gigabytes)
     storage = {spec.name: spec.stored_on(device) for spec in specs}
     observations = space_of(specs)
     policy = ActorCritic(observations, run.env.body.action_space, run.policy).to(device)
     weights = sum(parameter.nbytes for parameter in policy.parameters())
     frames = run.ppo.frames_per_update // run.ppo.minibatches
-    in_memory = slots * room.num_bytes if slots else sum(scene.num_bytes for scene in scenes)
+    in_memory = resident * largest.num_bytes if resident else sum(scene.num_bytes for scene in scenes)
     return {
-        "scenes": in_memory + (_swatches() if run.scenes.randomize_materials else 0),
-        "simulator": _simulator(run, room, device),
+        "scenes": in_memory + (_library_bytes() if run.scenes.randomize_materials else 0),
+        "simulator": _simulator(run, largest, device),
         "images": _images(run, device),
         "rollout": _rollout(run, policy, storage),
         "weights and optimiser": COPIES_OF_WEIGHTS * weights,
@@ -64,20 +64,20 @@ def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: tor
     }
 
 
-def _swatches() -> int:
-    """Bytes of the swatches that materials are randomised from."""
+def _library_bytes() -> int:
+    """Bytes of the library that materials are sampled from."""
     palette = Palette()
-    palette.add_library(make_swatches())
+    palette.add_library(make_material_library())
     return sum(array.nbytes for array in palette.arrays())
 
 
-def _simulator(run: TrainingConfig, room: SceneSize, device: torch.device) -> int:
+def _simulator(run: TrainingConfig, largest: SceneSize, device: torch.device) -> int:
     """Bytes of bodies, task and search memory."""
     n, task = run.ppo.num_envs, TASKS[run.env.task_name]
     parts = (Bodies.empty(n, META), SamplingQueue.empty(n, META), *task.arrays(n, META, run.env.task))
     origin = n * 8 + 16  # scene of each environment, the seed, and the number of the first environment
     rows = task.search_rows(n, device, min(n, num_threads() * CHUNKS_PER_THREAD))
-    scratch = sum(search_scratch(room.search_size, r, META).data.nbytes for r in rows)
+    scratch = sum(search_scratch(largest.search_size, r, META).data.nbytes for r in rows)
     return sum(tensor.nbytes for part in parts for tensor in _tensors(part)) + origin + scratch
 
 

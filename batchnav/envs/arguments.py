@@ -18,7 +18,7 @@ from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
 
 
-def check_kinds(task, config, sensors, episodes, renderer, swatches) -> None:
+def check_kinds(task, config, sensors, episodes, renderer, library) -> None:
     """ArgumentError or ConfigError for arguments of the wrong type."""
     if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
@@ -29,7 +29,7 @@ def check_kinds(task, config, sensors, episodes, renderer, swatches) -> None:
         ("sensors", sensors, sensors is None or names, "a list of names"),
         ("episodes", episodes, episodes is None or isinstance(episodes, EpisodeTable), "an EpisodeTable"),
         ("renderer", renderer, isinstance(renderer, str), "a name"),
-        ("swatches", swatches, isinstance(swatches, MaterialLibrary | None), "those of batchnav.procedural"),
+        ("material_library", library, isinstance(library, MaterialLibrary | None), "a MaterialLibrary"),
     ):
         if not good:
             raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")
@@ -45,18 +45,24 @@ def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
 
 
 def bank_of(
-    scenes, num_envs: int, device: str | torch.device, appearance: frozenset[str], swatches: MaterialLibrary | None
+    scenes,
+    num_envs: int,
+    device: str | torch.device,
+    appearance: frozenset[str],
+    material_library: MaterialLibrary | None,
 ) -> SceneBank:
     """Scene bank of an environment, packed if necessary, with the appearance fields that its sources read.
 
-    ArgumentError for a bank on another device, without these fields, or together with `swatches`.
+    ArgumentError for a bank on another device, without these fields, or together with `material_library`.
     """
     if isinstance(scenes, SceneStream):
-        return scenes.open(num_envs, resolve_device(device), appearance, swatches)
+        return scenes.open(num_envs, resolve_device(device), appearance, material_library)
     if not isinstance(scenes, SceneBank):
-        return SceneBank.pack(scenes, resolve_device(device), appearance, swatches)
-    if swatches is not None:
-        raise ArgumentError("swatches: found some with a bank, expected SceneBank.pack(..., material_library=...)")
+        return SceneBank.pack(scenes, resolve_device(device), appearance, material_library)
+    if material_library is not None:
+        raise ArgumentError(
+            "material_library: found one with a SceneBank; pass it to SceneBank.pack(..., material_library=...)"
+        )
     if str(device) != "auto" and resolve_device(device) != scenes.device:
         raise ArgumentError(f"device: found {str(device)!r} with a bank on {scenes.device}, expected 'auto'")
     if missing := appearance - scenes.appearance_fields:

@@ -16,12 +16,12 @@ from batchnav.config import shortened, validate
 from batchnav.envs.arguments import autoreset_mode_of, bank_of, check_kinds
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.observations import observation_sources, space_of
-from batchnav.envs.state import MAX_FLOAT, check_tensors, on_cpu
+from batchnav.envs.state import MAX_FLOAT, check_tensors, on_cpu, with_current_names
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.mapping.mapper import Mapper
 from batchnav.mapping.observations import MAPPER
-from batchnav.runtime.checks import check_int, check_open, check_seed, refuse_copies
+from batchnav.runtime.checks import check_int, check_open, check_seed, current_argument, refuse_copies
 from batchnav.runtime.conversion import OUTPUTS, as_actions, as_mask, to_output
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.material_sampling import MaterialLibrary
@@ -64,9 +64,9 @@ class NavEnv(gym.vector.VectorEnv):
         copy: return copies. If False, returned tensors belong to the environment and are valid until the next call,
             which saves memory bandwidth. Observations in tensors of the caller (`observe_into`) are never copied.
         output: "torch", or "numpy" for arrays on the host.
-        swatches: material library (`batchnav.procedural.make_swatches()`) from which the materials of procedural houses
-            are randomised between rollouts, if a sensor observes colour; None: materials stay. A `SceneBank` has its
-            own library, and each environment in it randomises for itself.
+        material_library: materials that those of procedural houses are resampled from between rollouts, if a sensor
+            observes colour (`batchnav.procedural.make_material_library()`); None: materials stay. A `SceneBank` has its
+            own library; each environment of a bank randomises its own copy of the materials.
         autoreset_mode: Gymnasium's mode. NEXT_STEP: the step after an episode's end begins the next episode and ignores
             the action. DISABLED: `reset(options={"reset_mask": ended})` begins it. The learner requires SAME_STEP.
 
@@ -94,12 +94,14 @@ class NavEnv(gym.vector.VectorEnv):
         copy: bool = True,
         output: str = "torch",
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
-        swatches: MaterialLibrary | None = None,
+        material_library: MaterialLibrary | None = None,
         **options,
     ):
+        former = options.pop("swatches", None)
+        material_library = current_argument("swatches", former, "material_library", material_library)
         num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
         seed = secrets.randbits(63) if seed is None else check_seed(seed)
-        check_kinds(task, config, sensors, episodes, renderer, swatches)
+        check_kinds(task, config, sensors, episodes, renderer, material_library)
         self._copy, self._output = copy, output
         self.metadata = self.metadata | {"autoreset_mode": autoreset_mode_of(autoreset_mode)}
         if output not in OUTPUTS:
@@ -113,13 +115,13 @@ class NavEnv(gym.vector.VectorEnv):
         self.stream = scenes if isinstance(scenes, SceneStream) else None
         if self.stream is not None and episodes is not None:
             raise ArgumentError("episodes: found fixed episodes with a SceneStream, expected None")
-        self.bank = bank_of(scenes, num_envs, device, appearance_needed(self.sources.values()), swatches)
+        self.bank = bank_of(scenes, num_envs, device, appearance_needed(self.sources.values()), material_library)
         body = self.config.body
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)
         self.num_envs, self.device = num_envs, self.bank.device
         self._playing = False  # True from the first reset until `close`
-        self._redraws = torch.zeros(1, dtype=torch.int64)  # number of material randomisations so far
+        self._num_randomizations = torch.zeros(1, dtype=torch.int64)
         make_task = lambda sim: TASKS[task](sim, self.config.task, episodes)  # noqa: E731
         self.sim = Simulator(self.bank, num_envs, body, make_task, seed, first_env)
         self.task = self.sim.task
@@ -184,7 +186,7 @@ class NavEnv(gym.vector.VectorEnv):
         if seed is not None:
             self.sim.sampling.seed.fill_(check_seed(seed))
             self.sim.bodies.episode.fill_(-1)
-            self._redraws.zero_()
+            self._num_randomizations.zero_()
         self._randomize_materials()
         for source in self.sources.values():
             source.reset()
@@ -271,13 +273,13 @@ class NavEnv(gym.vector.VectorEnv):
         check_open(self)
         self.sim.check()
         figures = self.stream.move(self.sim) if self.stream is not None else {}
-        self._redraws += 1
+        self._num_randomizations += 1
         self._randomize_materials(every_house=False)
         return figures
 
     def _randomize_materials(self, every_house: bool = True) -> None:
         """Apply the current materials to all houses, or only to those that have changed since the last call."""
-        self.bank.randomize_materials(self.sim.sampling.seed, int(self._redraws), every_house)
+        self.bank.randomize_materials(self.sim.sampling.seed, int(self._num_randomizations), every_house)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Everything that the next step depends on, as tensors on the CPU."""
@@ -293,7 +295,8 @@ class NavEnv(gym.vector.VectorEnv):
         """
         check_open(self)
         live = self._state()
-        state = {"redraws": torch.zeros_like(self._redraws), **state}  # missing in states without randomised materials
+        state = with_current_names(state)
+        state.setdefault("num_randomizations", torch.zeros_like(self._num_randomizations))  # missing without a library
         check_tensors(state, live, self._ranges())
         if self.stream is not None:
             self.stream.load_state_dict(state, self.sim)
@@ -307,9 +310,9 @@ class NavEnv(gym.vector.VectorEnv):
     def _state(self) -> dict[str, torch.Tensor]:
         """Live tensors that `state_dict` saves."""
         tensors = {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
-        drawn = {} if self.bank.material_sampler is None else {"redraws": self._redraws}
+        sampler, count = self.bank.material_sampler, {"num_randomizations": self._num_randomizations}
         kept = {name: tensor for source in self.sources.values() for name, tensor in source.state.items()}
-        return {**tensors, **drawn, **kept, "seed": self.sim.sampling.seed}
+        return {**tensors, **({} if sampler is None else count), **kept, "seed": self.sim.sampling.seed}
 
     def _ranges(self) -> dict[str, tuple[float, float]]:
         """Lowest and highest valid values of saved tensors, by name, for tensors with a limited range."""
@@ -318,7 +321,7 @@ class NavEnv(gym.vector.VectorEnv):
         return {
             "scene": (0, self.bank.num_scenes - 1), "position": finite, "heading": finite, "start": finite,
             "start_heading": finite, "tilt": finite, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
-            "episode": (-1, count[1]), "redraws": count, **self.task.ranges, **kept,
+            "episode": (-1, count[1]), "num_randomizations": count, **self.task.ranges, **kept,
         }  # fmt: skip
 
     def close_extras(self, **kwargs) -> None:

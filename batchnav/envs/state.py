@@ -16,6 +16,14 @@ def on_cpu(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 MAX_FLOAT = torch.finfo(torch.float32).max
+"""Largest finite float32."""
+RENAMED = {"redraws": "num_randomizations"}
+"""Current names of a state's tensors by their names in older files."""
+
+
+def with_current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A state with the current names of its tensors."""
+    return {RENAMED.get(name, name): value for name, value in state.items()}
 
 
 def check_tensors(

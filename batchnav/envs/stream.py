@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import CheckpointError, ConfigError
+from batchnav.runtime.checks import check_int, current_argument
 from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.scene.scene import Scene
@@ -35,8 +36,9 @@ class SceneStream:
         names: names of the scenes.
         load: returns a scene by name; called in another thread.
         capacity: size of a slot, large enough for each scene (`SceneSize.largest`).
-        slots: resident scenes, at least 2; one in eight of them, and at least one, is spare.
+        resident_scenes: number of slots, at least 2; one in eight of them, rounded up, is spare.
         seed: seed of the order of scenes.
+        slots: former name of `resident_scenes`.
     """
 
     def __init__(
@@ -44,30 +46,38 @@ class SceneStream:
         names: Sequence[str],
         load: Callable[[str], Scene],
         capacity: SceneSize,
-        slots: int,
+        resident_scenes: int | None = None,
         seed: int = 0,
+        *,
+        slots: int | None = None,
     ):
-        self.names, self.slots = tuple(names), slots
+        resident_scenes = current_argument("slots", slots, "resident_scenes", resident_scenes)
+        resident_scenes = check_int("resident_scenes", resident_scenes, 0, 2**31 - 1)
+        self.names, self.resident_scenes = tuple(names), resident_scenes
         self._load, self._capacity, self._seed = load, capacity, seed
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="scenes")
         self._loads: deque[tuple[int, Future]] = deque()  # slots that are being loaded, oldest first
         self._taken = 0  # scenes requested so far
         self._turn = 0  # the group that moves next
-        self._in_slot = [-1] * slots  # index of the scene in each slot
-        groups = slots - -(-slots // SPARE)
+        self._in_slot = [-1] * resident_scenes  # index of the scene in each slot
+        groups = resident_scenes - -(-resident_scenes // SPARE)
         self._slot_of = list(range(groups))  # by group
 
     def open(
-        self, num_envs: int, device: torch.device, appearance: Collection[str], swatches: MaterialLibrary | None = None
+        self,
+        num_envs: int,
+        device: torch.device,
+        appearance: Collection[str],
+        material_library: MaterialLibrary | None = None,
     ) -> ResidentSceneBank:
-        """The bank, with a scene for each group. ConfigError for too many or too few slots."""
-        if not 2 <= self.slots < len(self.names) or len(self._slot_of) > num_envs:
+        """The bank, with a scene for each group. ConfigError for too many or too few resident scenes."""
+        if not 2 <= self.resident_scenes < len(self.names) or len(self._slot_of) > num_envs:
             raise ConfigError(
-                f"slots: found {self.slots} for {len(self.names)} scenes and {num_envs} agents, expected 2 or more, "
-                f"fewer than the scenes, and at most one active scene per environment"
+                f"resident_scenes: found {self.resident_scenes} for {len(self.names)} scenes and {num_envs} agents, "
+                f"expected 2 or more, fewer than the scenes, and at most one active scene per environment"
             )
-        self.bank = ResidentSceneBank(self._capacity, self.slots, device, appearance, swatches)
-        for slot in range(self.slots):
+        self.bank = ResidentSceneBank(self._capacity, self.resident_scenes, device, appearance, material_library)
+        for slot in range(self.resident_scenes):
             self._request(slot)
         for _ in self._slot_of:
             self._loads.popleft()[1].result()
@@ -135,7 +145,7 @@ class SceneStream:
             torch.cuda.synchronize(sim.device)  # kernels under way read the scenes that are replaced below
         self._taken, self._turn = found["progress"]
         self._in_slot, self._slot_of = found["in_slot"], found["slot_of"]
-        here = [slot for slot in range(self.slots) if slot not in found["loads"]]
+        here = [slot for slot in range(self.resident_scenes) if slot not in found["loads"]]
         for slot in (*here, *found["loads"]):
             self._submit(slot)
         for _ in here:
@@ -144,7 +154,7 @@ class SceneStream:
 
     def _checked(self, state: Mapping[str, torch.Tensor]) -> dict[str, list[int]]:
         """Lists of a state. CheckpointError for missing lists and for numbers out of range."""
-        scenes, slots, groups = len(self.names), self.slots, len(self._slot_of)
+        scenes, slots, groups = len(self.names), self.resident_scenes, len(self._slot_of)
         expected = {
             "progress": (2, 2**62), "in_slot": (slots, scenes), "slot_of": (groups, slots), "loads": (None, slots),
         }  # fmt: skip

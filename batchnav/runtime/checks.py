@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
@@ -52,3 +53,16 @@ def check_open(env: Any) -> None:
     """ArgumentError where a `gymnasium.vector.VectorEnv` is closed."""
     if env.closed:
         raise ArgumentError(f"{type(env).__name__}: found a closed environment, expected an open one")
+
+
+def current_argument(old: str, old_value: Any, name: str, value: Any) -> Any:
+    """Value of a keyword argument that was renamed from `old` to `name`.
+
+    None stands for an argument that was not given. FutureWarning for the old name. ArgumentError if both are given.
+    """
+    if old_value is None:
+        return value
+    if value is not None:
+        raise ArgumentError(f"{old}: found together with its current name {name!r}, expected {name!r} alone")
+    warnings.warn(f"argument {old!r} is now called {name!r}", FutureWarning, stacklevel=3)
+    return old_value

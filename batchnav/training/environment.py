@@ -18,7 +18,7 @@ from batchnav.data.scenes import find_played, find_scene, find_scenes, measure_s
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ConfigError
-from batchnav.procedural import make_swatches
+from batchnav.procedural import make_material_library
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
@@ -39,13 +39,13 @@ def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
         precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS, env_config=to_dict(config.env))
     if config.scenes.episodes:
         episodes = order_episodes(load_episodes(config.scenes.episodes), shuffle=True, grouped=False, seed=config.seed)
-        swatches = swatches_for(config.scenes, [episode.scene for episode in episodes])
-        return fixed_episodes(ranks.shard(episodes), config, ranks.device, num_envs, swatches)
+        material_library = material_library_for(config.scenes, [episode.scene for episode in episodes])
+        return fixed_episodes(ranks.shard(episodes), config, ranks.device, num_envs, material_library)
     all_names = scene_ids(config.scenes.names)
-    swatches, names = swatches_for(config.scenes, all_names), ranks.shard(all_names)
+    material_library, names = material_library_for(config.scenes, all_names), ranks.shard(all_names)
     return NavEnv(
         training_scenes(config, names), num_envs, ranks.device, config.seed, first_env=ranks.rank * num_envs,
-        swatches=swatches, **_options(config),
+        material_library=material_library, **_options(config),
     )  # fmt: skip
 
 
@@ -69,16 +69,16 @@ def fixed_episodes(
     config: TrainingConfig,
     device: torch.device,
     num_envs: int,
-    swatches: MaterialLibrary | None = None,
+    material_library: MaterialLibrary | None = None,
 ) -> NavEnv:
-    """An environment that plays these episodes in turn. `swatches`: materials to resample from, as in `NavEnv`."""
+    """An environment that plays these episodes in turn. `material_library`: as in `NavEnv`."""
     scenes = find_played(episodes, settings=config.env.body.navmesh, appearance=config.appearance)
     check_episodes(episodes, {scene.name: scene for scene in scenes})
     table = episode_table(episodes, [scene.name for scene in scenes], device)
-    return NavEnv(scenes, num_envs, device, episodes=table, swatches=swatches, **_options(config))
+    return NavEnv(scenes, num_envs, device, episodes=table, material_library=material_library, **_options(config))
 
 
-def swatches_for(scenes: ScenesConfig, names: Sequence[str]) -> MaterialLibrary | None:
+def material_library_for(scenes: ScenesConfig, names: Sequence[str]) -> MaterialLibrary | None:
     """Materials to resample from; None without `randomize_materials`. ConfigError if no named scene can have any."""
     if not scenes.randomize_materials:
         return None
@@ -86,7 +86,7 @@ def swatches_for(scenes: ScenesConfig, names: Sequence[str]) -> MaterialLibrary 
         raise ConfigError(
             f"scenes.randomize_materials: found true with {len(names)} scenes from files, expected procedural houses"
         )
-    return make_swatches()
+    return make_material_library()
 
 
 def prepare(config: TrainingConfig) -> None:

@@ -28,7 +28,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import BatchnavError
 from batchnav.mapping.costs import FREE
 from batchnav.mapping.state import SIDE
-from batchnav.procedural import make_swatches
+from batchnav.procedural import make_material_library
 from batchnav.renderers.choose import make_renderer
 from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.appearance import COLOR_FIELDS
@@ -141,7 +141,7 @@ def finishes(options: Finishes) -> np.ndarray:
     """Pictures u8 [places, 1 + times, S, S, 3]."""
     (house,) = find_scenes([options.house])
     eyes, headings = (torch.from_numpy(values) for values in best_views(house, options.places, options.tries))
-    bank = SceneBank.pack([house], "cpu", COLOR_FIELDS, make_swatches())
+    bank = SceneBank.pack([house], "cpu", COLOR_FIELDS, make_material_library())
     size = {"height": options.side, "width": options.side, "hfov_deg": 90.0}
     sensor = SENSORS["rgb"](from_dict(CameraConfig, size), None)
     cameras = Cameras.level(torch.zeros(len(headings), dtype=torch.int32), eyes, headings)

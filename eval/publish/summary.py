@@ -60,7 +60,7 @@ def _render(name: str, renderer: str, machine: str, agents: int, sensors: str = 
 
 
 def _training(name: str, part: str, ranks: int = 1) -> Figure:
-    params = "policy=paper num_envs=4096 minibatches=16 width=64 slots=0 deterministic=False"
+    params = "policy=paper num_envs=4096 minibatches=16 width=64 resident_scenes=0 deterministic=False"
     return Figure(name, "train", f"part={part} ranks={ranks} {params}")
 
 

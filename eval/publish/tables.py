@@ -153,7 +153,8 @@ def options(row: Row) -> str:
 
 def houses(row: Row) -> str:
     params = row["params"]
-    return f"{params['slots']} of {params['houses']:,}" if params["slots"] else f"{params['houses']:,}"
+    total, resident = f"{params['houses']:,}", params["resident_scenes"]
+    return f"{resident} of {total}" if resident else total
 
 
 def renderer(row: Row) -> str | None:

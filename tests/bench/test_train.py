@@ -48,8 +48,8 @@ def test_rows_are_kept_and_drawn(tmp_path, monkeypatch):
 
 
 def test_houses_that_take_turns():
-    whole, _ = speed_train.main(dataclasses.replace(OPTIONS, houses=3, slots=2))
-    assert (whole["params"]["houses"], whole["params"]["slots"]) == (3, 2)
+    whole, _ = speed_train.main(dataclasses.replace(OPTIONS, houses=3, resident_scenes=2))
+    assert (whole["params"]["houses"], whole["params"]["resident_scenes"]) == (3, 2)
     assert whole["value"] > 0.0
 
 

@@ -18,7 +18,7 @@ from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import ENCODERS, SimpleCNN
 from batchnav.ppo import Learner
 from batchnav.ppo.config import PPOConfig
-from batchnav.procedural import make_swatches
+from batchnav.procedural import make_material_library
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize
@@ -76,29 +76,30 @@ def test_another_tasks_tensors_are_counted(task):
 
 
 @pytest.mark.parametrize(
-    ("slots", "sensors", "redraws"),
+    ("resident", "sensors", "randomize"),
     [
         (0, ("depth",), False), (2, ("depth",), False), (0, ("rgb",), False), (2, ("depth", "rgb"), False),
         (2, ("rgb",), True),
     ],
 )  # fmt: skip
-def test_every_tensor_that_stays_is_counted(slots, sensors, redraws):
+def test_every_tensor_that_stays_is_counted(resident, sensors, randomize):
     policy = dataclasses.replace(RUN.policy, normalized=("rgb",))
-    scenes = dataclasses.replace(RUN.scenes, resident_scenes=slots, randomize_materials=redraws)
+    scenes = dataclasses.replace(RUN.scenes, resident_scenes=resident, randomize_materials=randomize)
     run = dataclasses.replace(of_env(sensors=sensors), scenes=scenes, policy=policy)
     capacities, cpu = measure_scenes(run.scenes.names), torch.device("cpu")
-    if slots:
+    if resident:
         room = SceneSize.largest(capacities)
-        stream, swatches = SceneStream(run.scenes.names, find_scene, room, slots), make_swatches() if redraws else None
-        env = PointNavEnv(stream, 32, "cpu", config=run.env, swatches=swatches)
+        stream = SceneStream(run.scenes.names, find_scene, room, resident)
+        material_library = make_material_library() if randomize else None
+        env = PointNavEnv(stream, 32, "cpu", config=run.env, material_library=material_library)
     else:
         env = PointNavEnv([find_scene(name) for name in run.scenes.names], 32, "cpu", config=run.env)
     learner, found = learner_of(run, env), predict_memory(run, capacities, cpu)
     learner.update(0.0)
     sim, bank = env.sim, env.bank
-    # Textures that scenes share are counted for each of them, unless slots hold them.
+    # Textures that scenes share are counted for each of them, unless resident scenes share them.
     fields = needed_appearance(run.env)
-    banks = [bank] if slots else [SceneBank.pack([scene], "cpu", fields) for scene in bank.scenes]
+    banks = [bank] if resident else [SceneBank.pack([scene], "cpu", fields) for scene in bank.scenes]
     parts = (part for one in banks for part in (one.bvh, one.navmesh, one.appearance or ()))
     scenes = sum(sum(tensors_of(part).values()) for part in parts)
     assert found["scenes"] == pytest.approx(scenes, rel=1e-4)  # a row of links for each scene

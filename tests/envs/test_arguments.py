@@ -43,7 +43,7 @@ def make(bank, **options):
         *(("config", value) for value in (5, {}, [])),
         *(("episodes", value) for value in (5, [])),
         *(("renderer", value) for value in (5, [], "ray")),
-        *(("swatches", value) for value in (5, True, [])),
+        *(("material_library", value) for value in (5, True, [])),
     ],
 )
 def test_arguments_of_the_wrong_kind_are_named(bank, name, value):

@@ -17,7 +17,7 @@ from batchnav.scene.scene import make_scene
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.types import TriangleMesh
 
-N, SLOTS, ROOMS, ROLLOUT = 12, 4, 12, 8
+N, RESIDENT, ROOMS, ROLLOUT = 12, 4, 12, 8
 TASK = {"height": 16, "width": 16, "max_steps": 6}
 STALL = 0.3
 """Seconds of a loading stall."""
@@ -40,10 +40,10 @@ def rooms():
     return {scene.name: scene for scene in map(room, range(ROOMS))}
 
 
-def make(rooms, device="cpu", load=None, slots=SLOTS, seed=3, **options):
+def make(rooms, device="cpu", load=None, resident=RESIDENT, seed=3, **options):
     capacity = SceneSize.largest(map(SceneSize.of, rooms.values()))
     load = load or rooms.__getitem__
-    stream = SceneStream(list(rooms), load, capacity, slots, seed)
+    stream = SceneStream(list(rooms), load, capacity, resident, seed)
     return PointNavEnv(stream, N, device, seed, **{**TASK, **options})
 
 
@@ -137,7 +137,7 @@ def test_resumes_exactly(rooms, device):
     found = play(other, 12, moves[12 * ROLLOUT :])
     assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
     with pytest.raises(CheckpointError, match="stream_in_slot"):
-        make(rooms, device, slots=5).load_state_dict(saved)
+        make(rooms, device, resident=5).load_state_dict(saved)
 
 
 def test_agents_stay_until_their_episode_ends(rooms):
@@ -201,9 +201,18 @@ def test_invalid_numbers_of_slots_are_refused(rooms):
     bank.replace(1, rooms["room0"])
     with pytest.raises(ArgumentError, match=r"'room9'.*expected at most"):
         bank.replace(0, rooms["room9"])
-    for slots in (1, ROOMS):
-        with pytest.raises(ConfigError, match=f"slots: found {slots}"):
-            make(rooms, slots=slots)
+    for resident in (1, ROOMS):
+        with pytest.raises(ConfigError, match=f"resident_scenes: found {resident}"):
+            make(rooms, resident=resident)
+
+
+def test_the_former_name_is_accepted_with_a_warning(rooms):
+    capacity = SceneSize.of(rooms["room0"])
+    with pytest.warns(FutureWarning, match="argument 'slots' is now called 'resident_scenes'"):
+        assert SceneStream(list(rooms), rooms.__getitem__, capacity, slots=3).resident_scenes == 3
+    for missing in ({}, {"resident_scenes": 2.5}):
+        with pytest.raises(ArgumentError, match="resident_scenes: found"):
+            SceneStream(list(rooms), rooms.__getitem__, capacity, **missing)
 
 
 def test_opengl_refuses_a_stream(rooms):
@@ -224,10 +233,9 @@ def test_as_many_slots_as_fit_the_budget(rooms):
     capacities = [SceneSize.of(scene) for scene in rooms.values()]
     total, slot = sum(c.num_bytes for c in capacities), SceneSize.largest(capacities).num_bytes
     assert num_resident_scenes(capacities, 0, 0.0) == num_resident_scenes(capacities, 0, 1.001e-9 * total) == 0
-    assert num_resident_scenes(capacities, SLOTS, 0.0) == SLOTS
+    assert num_resident_scenes(capacities, RESIDENT, 0.0) == RESIDENT
     assert num_resident_scenes(capacities, ROOMS, 0.0) == 0  # all stay
-    assert (
-        num_resident_scenes(capacities, 0, 2.5e-9 * slot) == num_resident_scenes(capacities, SLOTS, 2.5e-9 * slot) == 2
-    )
+    for wanted in (0, RESIDENT):
+        assert num_resident_scenes(capacities, wanted, 2.5e-9 * slot) == 2
     with pytest.raises(ConfigError, match=r"gigabytes: found .*, expected at least"):
         num_resident_scenes(capacities, 0, 1.5e-9 * slot)

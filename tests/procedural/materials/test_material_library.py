@@ -1,4 +1,4 @@
-"""Finishes drawn anew: of the same kind, on the same surfaces, by the seed alone; all else stays as it is."""
+"""Randomised materials: same kind, same surfaces, by the seed alone; geometry and semantics stay the same."""
 
 import dataclasses
 import itertools
@@ -9,6 +9,7 @@ import torch
 from numba import types as nb
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from batchnav import procedural
 from batchnav.config import from_dict
 from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.prepared.scene_file import load_prepared, save_prepared
@@ -16,7 +17,7 @@ from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, MeshError
-from batchnav.procedural import make_swatches
+from batchnav.procedural import make_material_library
 from batchnav.procedural.materials.finishes import FINISHES, NUM_KINDS
 from batchnav.procedural.materials.textures import LIBRARY, TEXTURE_FAMILIES
 from batchnav.runtime.distributed.ranks import Ranks
@@ -37,8 +38,8 @@ devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=p
 
 
 @pytest.fixture(scope="module")
-def swatches():
-    return make_swatches()
+def library():
+    return make_material_library()
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def room(houses):
     return houses[0]._replace(name="room", mesh=mesh._replace(surface=mesh.surface._replace(finish=None)))
 
 
-def drawn(bank, seed=3, count=0, every_house=True):
+def sampled_materials(bank, seed=3, count=0, every_house=True):
     """The materials that a bank has then, and their rows of finishes, on the CPU."""
     bank.randomize_materials(torch.tensor([seed], device=bank.device), count, every_house)
     return bank.appearance.materials.cpu().numpy().copy(), bank.appearance.finish.cpu().numpy()
@@ -87,26 +88,26 @@ def test_every_material_of_a_house_is_a_shade_of_a_finish(houses):
                 assert not len(full) or np.ptp(full, axis=0).max() < 5e-4
 
 
-def test_swatches_are_of_every_word_and_of_their_kind(swatches):
-    assert len(swatches.materials) == 2 * swatches.starts[-1] and len(swatches.starts) == NUM_KINDS + 1
-    sizes = np.diff(swatches.starts)
+def test_materials_are_of_every_word_and_of_their_kind(library):
+    assert len(library.materials) == 2 * library.starts[-1] and len(library.starts) == NUM_KINDS + 1
+    sizes = np.diff(library.starts)
     assert (sizes.reshape(len(FINISHES), -1).sum(1) > 500).all()
     families = [None, *TEXTURE_FAMILIES]
     for kind in np.flatnonzero(sizes):
-        for i in range(swatches.starts[kind], swatches.starts[kind + 1]):
-            whole, plain = swatches.materials[2 * i : 2 * i + 2]
+        for i in range(library.starts[kind], library.starts[kind + 1]):
+            whole, plain = library.materials[2 * i : 2 * i + 2]
             family = LIBRARY[whole.texture][0] if whole.texture >= 0 else None
             assert family == families[kind % len(families)] and plain.texture == -1
 
 
 @devices
-def test_finishes_are_drawn_from_swatches_of_their_kind(houses, swatches, device):
-    bank = SceneBank.pack(houses, device, COLOR_FIELDS, swatches)
-    materials, finish = drawn(bank)
+def test_finishes_are_sampled_from_materials_of_their_kind(houses, library, device):
+    bank = SceneBank.pack(houses, device, COLOR_FIELDS, library)
+    materials, finish = sampled_materials(bank)
     seen = {}
     for row in np.flatnonzero(finish[:, 2] >= 0):
         house, number, kind, shade = finish[row].tolist()
-        first, end = swatches.starts[kind : kind + 2]
+        first, end = library.starts[kind : kind + 2]
         of_kind = materials[2 * first + (shade & 1) : 2 * end : 2]
         light = np.float32(shade >> 1) / np.float32(LIGHT_STEPS)
         same = np.isclose(of_kind[:, :3] * light, materials[row, :3], atol=1e-6).all(1)
@@ -114,38 +115,45 @@ def test_finishes_are_drawn_from_swatches_of_their_kind(houses, swatches, device
         assert same.any()
         found = set(np.flatnonzero(same))
         seen[house, number] = seen.get((house, number), found) & found if light else found
-    assert all(seen.values())  # all shades of a finish are shades of one swatch
+    assert all(seen.values())  # all shades of a finish are shades of one material
 
 
 @devices
-def test_the_seed_and_the_count_decide(houses, swatches, device):
-    bank = SceneBank.pack(houses, device, COLOR_FIELDS, swatches)
-    first, _ = drawn(bank)
+def test_the_seed_and_the_count_decide(houses, library, device):
+    bank = SceneBank.pack(houses, device, COLOR_FIELDS, library)
+    first, _ = sampled_materials(bank)
     pointer = bank.appearance.materials.data_ptr()
-    times = [drawn(bank, count=count)[0] for count in range(2 * PERIOD + 1)]
-    drawn(bank)
-    assert all(same_bits(drawn(bank, count=i, every_house=False)[0], times[i]) for i in range(1, len(times)))
+    times = [sampled_materials(bank, count=count)[0] for count in range(2 * PERIOD + 1)]
+    sampled_materials(bank)
+    assert all(
+        same_bits(sampled_materials(bank, count=i, every_house=False)[0], times[i]) for i in range(1, len(times))
+    )
     assert bank.appearance.materials.data_ptr() == pointer
     for rows in by_house(bank):
         changes = [not same_bits(a[rows], b[rows]) for a, b in itertools.pairwise(times)]
         assert sum(changes) == 2 and np.diff(np.flatnonzero(changes)) == PERIOD
-    alone = SceneBank.pack(houses[1:], device, COLOR_FIELDS, swatches)
+    alone = SceneBank.pack(houses[1:], device, COLOR_FIELDS, library)
     (own,) = by_house(alone)
-    assert same_bits(drawn(alone)[0][own], first[by_house(bank)[1]]) and same_bits(drawn(bank)[0], first)
-    assert not same_bits(drawn(bank, seed=4)[0], first)
+    assert same_bits(sampled_materials(alone)[0][own], first[by_house(bank)[1]]) and same_bits(
+        sampled_materials(bank)[0], first
+    )
+    assert not same_bits(sampled_materials(bank, seed=4)[0], first)
 
 
 @pytest.mark.cuda
-def test_cpu_and_gpu_draw_the_same(houses, swatches):
-    found = [drawn(SceneBank.pack(houses, device, COLOR_FIELDS, swatches), count=5)[0] for device in ("cpu", "cuda")]
+def test_cpu_and_gpu_sample_the_same(houses, library):
+    found = [
+        sampled_materials(SceneBank.pack(houses, device, COLOR_FIELDS, library), count=5)[0]
+        for device in ("cpu", "cuda")
+    ]
     assert same_bits(*found)
 
 
-def test_what_has_no_finishes_stays(houses, swatches, room):
-    bank = SceneBank.pack([room, houses[1]], "cpu", COLOR_FIELDS, swatches)
+def test_materials_without_finishes_stay(houses, library, room):
+    bank = SceneBank.pack([room, houses[1]], "cpu", COLOR_FIELDS, library)
     stays = bank.appearance.finish.numpy()[:, 2] < 0
     before = bank.appearance.materials.numpy().copy()
-    after, _ = drawn(bank)
+    after, _ = sampled_materials(bank)
     assert same_bits(before[stays], after[stays]) and not same_bits(before[~stays], after[~stays])
     without = SceneBank.pack(houses, "cpu", Appearance._fields[:-1])
     assert not len(without.appearance.finish) and without.material_sampler is None
@@ -154,8 +162,8 @@ def test_what_has_no_finishes_stays(houses, swatches, room):
     assert scan.mesh.surface.finish[-1].tolist() == [0, -1, 0, 0]  # of pieces that float
 
 
-def make(scenes, device, swatches, **options):
-    return NavEnv(scenes, N, device, 5, swatches=swatches, **{**SMALL, **options})
+def make(scenes, device, library, **options):
+    return NavEnv(scenes, N, device, 5, material_library=library, **{**SMALL, **options})
 
 
 def play(env, calls):
@@ -172,23 +180,23 @@ def equal(some, others, *names):
 
 
 @devices
-def test_environments_show_other_colours_and_the_same_geometry(houses, swatches, device):
-    envs = [make(houses, device, swatches), make(houses, device, None), make(houses, device, swatches)]
+def test_environments_show_other_colours_and_the_same_geometry(houses, library, device):
+    envs = [make(houses, device, library), make(houses, device, None), make(houses, device, library)]
     firsts = [env.reset()[0] for env in envs]
     assert torch.equal(firsts[0]["rgb"], firsts[2]["rgb"]) and not torch.equal(firsts[0]["rgb"], firsts[1]["rgb"])
     for calls in (2, PERIOD):
-        redrawn, plain, again = (play(env, calls) for env in envs)
-        assert equal(redrawn, plain, "depth", "semantic", "pointgoal") and equal(redrawn, again, "rgb")
-        assert not equal(redrawn, plain, "rgb")
+        varied, plain, again = (play(env, calls) for env in envs)
+        assert equal(varied, plain, "depth", "semantic", "pointgoal") and equal(varied, again, "rgb")
+        assert not equal(varied, plain, "rgb")
     first = envs[0].reset(seed=5)[0]
     assert torch.equal(first["rgb"], firsts[0]["rgb"])
 
 
 @devices
-def test_environments_of_one_bank_draw_each_for_itself(houses, swatches, device):
-    bank = SceneBank.pack(houses, device, True, swatches)
+def test_environments_of_one_bank_randomise_independently(houses, library, device):
+    bank = SceneBank.pack(houses, device, True, library)
     before = bank.appearance.materials.view(torch.int32).clone()  # bits: some are no floats
-    one, other, alone = make(bank, "auto", None), make(bank, "auto", None), make(houses, device, swatches)
+    one, other, alone = make(bank, "auto", None), make(bank, "auto", None), make(houses, device, library)
     first = one.reset()[0]["rgb"]
     other.reset(seed=8)
     assert torch.equal(one.observe()["rgb"], first)
@@ -200,48 +208,61 @@ def test_environments_of_one_bank_draw_each_for_itself(houses, swatches, device)
 
 
 @devices
-def test_resumes_exactly(houses, swatches, device):
-    env = make(houses, device, swatches)
+def test_resumes_exactly(houses, library, device):
+    env = make(houses, device, library)
     env.reset()
     play(env, PERIOD + 3)
     saved = env.state_dict()
     expected = play(env, PERIOD)
-    other = make(houses, device, swatches)
+    other = make(houses, device, library)
     other.reset(seed=8)
     other.load_state_dict(saved)
     found = play(other, PERIOD)
     assert equal(found, expected, "rgb", "depth", "pointgoal")
-    with pytest.raises(CheckpointError, match="'redraws': found -1 to -1"):
-        other.load_state_dict(saved | {"redraws": torch.tensor([-1])})
+    older = {{"num_randomizations": "redraws"}.get(name, name): value for name, value in saved.items()}
+    other.load_state_dict(older)
+    assert equal(play(other, PERIOD), expected, "rgb")
+    with pytest.raises(CheckpointError, match="'num_randomizations': found -1 to -1"):
+        other.load_state_dict(saved | {"num_randomizations": torch.tensor([-1])})
 
 
-def test_a_run_goes_on_where_houses_looked_the_same_till_now(houses, swatches):
-    """And where they look the same from now on."""
-    plain, redrawn = make(houses, "cpu", None), make(houses, "cpu", swatches)
-    for env in (plain, redrawn):
+def test_former_names_are_accepted_with_a_warning(houses, library):
+    with pytest.warns(FutureWarning, match="argument 'swatches' is now called 'material_library'"):
+        assert make(houses, "cpu", None, swatches=library).bank.material_sampler is not None
+    with pytest.raises(ArgumentError, match="swatches: found together with its current name 'material_library'"):
+        make(houses, "cpu", library, swatches=library)
+    with pytest.warns(FutureWarning, match="make_swatches is now called make_material_library"):
+        assert procedural.make_swatches is make_material_library
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = procedural.no_such_name
+
+
+def test_states_load_with_and_without_a_material_library(houses, library):
+    plain, varied = make(houses, "cpu", None), make(houses, "cpu", library)
+    for env in (plain, varied):
         env.reset()
         play(env, 2)
-    without, with_count = plain.state_dict(), redrawn.state_dict()
-    assert "redraws" not in without and with_count["redraws"] == 2
-    redrawn.load_state_dict(without)
-    assert redrawn.state_dict()["redraws"] == 0 and equal(play(redrawn, 1), play(plain, 1), "depth")
+    without, with_count = plain.state_dict(), varied.state_dict()
+    assert "num_randomizations" not in without and with_count["num_randomizations"] == 2
+    varied.load_state_dict(without)
+    assert varied.state_dict()["num_randomizations"] == 0 and equal(play(varied, 1), play(plain, 1), "depth")
     plain.load_state_dict(with_count)
 
 
 @devices
-def test_scenes_that_take_turns_are_redrawn(houses, swatches, room, device):
+def test_streamed_scenes_are_randomised(houses, library, room, device):
     scenes = {scene.name: scene for scene in (*houses, room, houses[0]._replace(name="again"))}
     capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
-    bank = ResidentSceneBank(capacity, 2, device, COLOR_FIELDS, swatches)
+    bank = ResidentSceneBank(capacity, 2, device, COLOR_FIELDS, library)
     for slot, scene in enumerate((room, houses[1])):
         bank.replace(slot, scene)
-    materials, finish = drawn(bank, count=4)
-    resident = SceneBank.pack([houses[1]], device, COLOR_FIELDS, swatches)
+    materials, finish = sampled_materials(bank, count=4)
+    resident = SceneBank.pack([houses[1]], device, COLOR_FIELDS, library)
     (rows,), (own,) = by_house(bank), by_house(resident)
-    assert np.array_equal(materials[: len(finish)][rows][:, :3], drawn(resident, count=4)[0][own][:, :3])
+    assert np.array_equal(materials[: len(finish)][rows][:, :3], sampled_materials(resident, count=4)[0][own][:, :3])
     runs = []
     for _ in range(2):
-        env = make(SceneStream(list(scenes), scenes.__getitem__, capacity, 2, 1), device, swatches)
+        env = make(SceneStream(list(scenes), scenes.__getitem__, capacity, 2, 1), device, library)
         env.reset()
         runs.append(play(env, 12))
         env.close()
@@ -263,21 +284,21 @@ class Allocations(TorchDispatchMode):
         return result
 
 
-def test_slots_take_the_memory_of_their_textures_once(houses, swatches):
+def test_resident_scenes_allocate_their_textures_once(houses, library):
     capacity = SceneSize.largest(map(SceneSize.of, houses))
     with Allocations() as noted:
-        bank = ResidentSceneBank(capacity, 8, "cpu", COLOR_FIELDS, swatches)
+        bank = ResidentSceneBank(capacity, 8, "cpu", COLOR_FIELDS, library)
     texels = bank.appearance.texels.nbytes
     slots = 8 * capacity.appearance.texels * bank.appearance.texels.element_size()
     assert slots > texels / 2
     assert [size for size in noted.bytes_at.values() if size >= slots] == [texels]
 
 
-def test_what_cannot_be_redrawn_is_refused(houses, swatches, room):
+def test_invalid_uses_of_randomised_materials_are_refused(houses, library, room):
     with pytest.raises(ArgumentError, match="material_library: found one for a bank without colours"):
-        make(houses, "cpu", swatches, sensors=("depth",))
-    with pytest.raises(ArgumentError, match="swatches: found some with a bank"):
-        make(SceneBank.pack(houses, "cpu", True), "cpu", swatches)
+        make(houses, "cpu", library, sensors=("depth",))
+    with pytest.raises(ArgumentError, match="material_library: found one with a SceneBank"):
+        make(SceneBank.pack(houses, "cpu", True), "cpu", library)
     scenes = {"houses": 0, "sources": ["a.glb", "b.glb"], "randomize_materials": True}
     run = from_dict(TrainingConfig, {"env": {"sensors": ["rgb"]}, "scenes": scenes, "device": "cpu"})
     with pytest.raises(
@@ -293,7 +314,7 @@ def test_what_cannot_be_redrawn_is_refused(houses, swatches, room):
         check_surface(surface._replace(finish=np.zeros((3, 4), np.int32)), len(room.mesh.faces), "room")
 
 
-def test_training_redraws_and_validation_does_not():
+def test_training_randomises_and_validation_does_not():
     scenes, ppo = {"houses": 1, "first_house": 7, "randomize_materials": True}, {"num_envs": 2, "minibatches": 1}
     run = from_dict(TrainingConfig, {"env": {"sensors": ["rgb"]}, "scenes": scenes, "ppo": ppo, "device": "cpu"})
     assert training.make_environment(run, Ranks(torch.device("cpu"))).bank.material_sampler is not None

@@ -12,16 +12,16 @@ from batchnav.procedural.random_draws import Draw
 from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.types import Material
 
-_SWATCHES = 0x5A7C4
-"""First part of the seed of swatches: their random numbers are independent of all others."""
+_SEED = 0x5A7C4
+"""First part of the library's seed: its random numbers are independent of all others."""
 DRAWS, PALETTES = 1024, 128
 """Number of finishes per material, and of house palettes that they come from."""
 
 
 @functools.cache
-def make_swatches() -> MaterialLibrary:
+def make_material_library() -> MaterialLibrary:
     """Finishes with the distribution of houses, `DRAWS` for each material, sorted by kind; equal on every machine."""
-    draw = Draw(_SWATCHES)
+    draw = Draw(_SEED)
     palettes = [make_palette(draw) for _ in range(PALETTES)]
     found: list[list[Finish]] = [[] for _ in range(NUM_KINDS)]
     for word, finish_of in FINISHES.items():
