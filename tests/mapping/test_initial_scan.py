@@ -148,7 +148,7 @@ def test_both_devices_look_alike(house):
     told = []
     for _ in range(40):
         told.append([env.step([LEFT] * 64)[0]["waypoint"].cpu() for env in on.values()])
-    for name in ("around", "guessed"):
+    for name in ("remaining_scan", "predicted_at"):
         values = [getattr(env.mapper.map_state, name).cpu() for env in on.values()]
         torch.testing.assert_close(*values)
     plans, others = (torch.stack(part) for part in zip(*told, strict=True))

@@ -154,7 +154,7 @@ def test_a_blind_policy_has_nothing_rendered(scene, monkeypatch):
 def test_a_rollout_is_recorded_and_waits_for_nothing(scene):
     learner = make(scene, "cuda", graphs=True)
     losses(learner)
-    assert learner._play_rollout._graph is not None and learner._learn_minibatch._graph is not None
+    assert learner._collect_rollout._graph is not None and learner._learn_minibatch._graph is not None
     torch.cuda.set_sync_debug_mode("error")
     try:
         learner.update(0.5)
