@@ -1,4 +1,4 @@
-"""A headless Chromium for tests of pages, told what to do through its own protocol (Chrome DevTools)."""
+"""Headless Chromium for tests of pages, driven through the Chrome DevTools protocol."""
 
 import contextlib
 import itertools
@@ -14,17 +14,17 @@ FLAGS = (
     "--remote-debugging-port=0",
 )  # fmt: skip
 PATIENCE = 300.0
-"""Seconds for what takes two on a quiet machine."""
+"""Time limit, seconds; an idle machine needs two."""
 
 
 class Page:
-    """A page in the browser: `run` answers what JavaScript says."""
+    """A page in the browser; `run` evaluates JavaScript."""
 
     def __init__(self, socket):
         self.socket, self.numbers = socket, itertools.count(1)
 
     def call(self, method, **parameters):
-        """The protocol's own."""
+        """Send a command of the protocol; returns its result."""
         number = next(self.numbers)
         self.socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
         while (answer := json.loads(self.socket.recv(timeout=PATIENCE))).get("id") != number:
@@ -32,7 +32,7 @@ class Page:
         return answer["result"]
 
     def run(self, script):
-        """The value of an expression; an exception in it is one here."""
+        """Evaluate an expression; a JavaScript exception raises AssertionError."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
@@ -44,7 +44,7 @@ class Page:
         self.wait_for("document.readyState == 'complete'")
 
     def wait_for(self, condition):
-        """Until an expression is true."""
+        """Wait until an expression is true."""
         until = time.monotonic() + PATIENCE
         while not self.run(condition):
             assert time.monotonic() < until, condition
@@ -53,7 +53,7 @@ class Page:
 
 @contextlib.contextmanager
 def browser(folder):
-    """A page in a Chromium whose profile lies in `folder`."""
+    """A page in a Chromium with its profile in `folder`."""
     process = subprocess.Popen(
         ["chromium", *FLAGS, f"--user-data-dir={folder}", "about:blank"],
         stdout=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Fixtures that every test folder uses."""
+"""Fixtures of all test folders, and the rules about tests that a machine cannot run."""
 
 import os
 import shutil
@@ -10,21 +10,21 @@ import pytest
 import torch
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-"""Reference data on meshes of others, beside the checkout; most machines have none."""
+"""Reference data on third-party meshes, next to the checkout; most machines do not have it."""
 ORACLE = Path(__file__).parent / "data" / "oracle"
-"""Reference data on scenes of our own; tests/data/oracle/README.md says what it holds."""
+"""Reference data on batchnav's scenes; tests/data/oracle/README.md describes it."""
 NEEDS = {
     "cuda": ("a CUDA device", torch.cuda.is_available),
     "shared": (f"reference data in {SHARED}", SHARED.is_dir),
     "browser": ("Chromium", lambda: shutil.which("chromium") is not None),
 }
-"""Marks of tests that not every machine can run: what they need, and whether it is there."""
+"""Marks of tests with requirements: the requirement, and a function that returns True if the machine meets it."""
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out the tests that cannot run here, so that none is reported as skipped; `pytest_terminal_summary` says so.
+    """Deselect the tests that cannot run here, so that none is skipped; `pytest_terminal_summary` lists the reasons.
 
-    A test needs ../shared where it is marked so or takes the fixture `shared`.
+    A test needs ../shared if it has the mark or takes the fixture `shared`.
     """
     absent = {mark for mark, (_, is_there) in NEEDS.items() if not is_there()}
     left_out = [item for item in items if absent & ({mark.name for mark in item.iter_markers()} | {*item.fixturenames})]
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Say which tests were left out."""
+    """Print the reasons of deselected tests."""
     for what, is_there in NEEDS.values():
         if not is_there():
             terminalreporter.write_line(f"left out: tests that need {what}")
@@ -41,7 +41,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """In CI, whose machine has all that a test may ask for, a test that skips has failed."""
+    """Fail tests that skip in CI, since its machine meets every requirement."""
     report = yield
     if report.skipped and in_ci() and not hasattr(report, "wasxfail"):
         report.outcome, report.longrepr = "failed", f"skipped in CI: {call.excinfo.value}"
@@ -49,21 +49,21 @@ def pytest_runtest_makereport(item, call):
 
 
 def in_ci() -> bool:
-    """Whether tests run in CI."""
+    """Return True if tests run in CI."""
     return os.environ.get("CI", "").lower() == "true"
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of reference data beside the checkout. Tests that take it run only where it is."""
+    """Folder of reference data next to the checkout. Tests that take it run only if it exists."""
     return SHARED
 
 
 @pytest.fixture(scope="session")
 def oracle() -> Callable[[str], Path]:
-    """Finds a recorded file by name: on a scene of our own in the checkout, on others' meshes in ../shared.
+    """Find a reference file by name: in the checkout for batchnav's scenes, in ../shared for third-party meshes.
 
-    A case on others' meshes is marked `shared`.
+    Cases on third-party meshes have the mark `shared`.
     """
     return lambda name: ORACLE / name if (ORACLE / name).is_file() else SHARED / "oracle" / name
 
@@ -90,7 +90,7 @@ def compile_ptx(monkeypatch):
 
 @pytest.fixture(scope="session")
 def opengl() -> None:
-    """For tests that need OpenGL 4.5: they skip where there is none."""
+    """Skip the test if OpenGL 4.5 is missing."""
     from batchnav.errors import DeviceError
     from batchnav.renderers.opengl.gl import open_context
 

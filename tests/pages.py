@@ -1,9 +1,9 @@
-"""The blocks of code of a page of the documentation, and what comments before them say of running them.
+"""Code blocks of a documentation page, with the comments before them that control their tests.
 
-<!-- needs: minutes -->                   not run by tests: it takes long, or has to have what they have not;
-                                          `gpu` alone is run on machines with a GPU
-<!-- short: --ppo.total-frames 2048 -->   options that tests append to a block's last command, to cut it short
-<!-- file: reach_height.py -->            the block is a file, which the blocks after it use
+<!-- needs: minutes -->                   skipped: the block takes long or needs something else;
+                                          `gpu` alone runs on machines with a GPU
+<!-- short: --ppo.total-frames 2048 -->   options that tests append to the last command, for a short run
+<!-- file: reach_height.py -->            the block is a file that later blocks use
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
-"""All pages whose blocks are tested."""
+"""Pages whose blocks are tested."""
 NEEDS = {"gpu", "several GPUs", "data", "minutes", "network", "software"}
-"""What keeps a block from being run everywhere: devices, data sets, time, downloads, programs that CI does not have."""
+"""Requirements that blocks can name: devices, data sets, time, downloads, programs that CI does not have."""
 COMMENT = re.compile(r"<!-- (needs|short|file): (.*?) -->")
 
 
@@ -28,14 +28,14 @@ class Block(NamedTuple):
     language: str
     text: str
     line: int
-    """Of the page, the first of the block's own."""
+    """Number of the block's first line in its page."""
     needs: frozenset[str]
     short: str
     file: str
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page, in its order."""
+    """Fenced blocks of a page, in order."""
     found, said = [], {}
     for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
         if token.type == "html_block":

@@ -1,6 +1,6 @@
-"""A user's program with every name of the public face, under mypy's strict rules: `make lint` reads it, a test runs it.
+"""User program with every name of the public interface: `make lint` checks it with strict mypy, and a test runs it.
 
-`assert_type` says what a type checker is to know, where it knows more than Any.
+`assert_type` states the types that a type checker must know, except for Any.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from batchnav.types import Visibility
 
 
 def read_scenes(mesh_file: Path) -> list[batchnav.Scene]:
-    """Meshes and scenes, by path and by name."""
+    """Load meshes and scenes, by path and by name."""
     mesh = batchnav.load_mesh(mesh_file)
     assert_type(mesh, batchnav.TriangleMesh)
     assert_type(batchnav.make_house(5), batchnav.TriangleMesh)
@@ -34,7 +34,7 @@ def read_scenes(mesh_file: Path) -> list[batchnav.Scene]:
 
 
 def walk(mesh: batchnav.TriangleMesh, file: Path) -> float:
-    """Every query of a navmesh: NumPy in, NumPy out on the CPU."""
+    """Call every navmesh query on the CPU, with NumPy arrays."""
     settings = batchnav.NavMeshSettings(agent_radius=0.1, agent_height=1.5)
     baked = batchnav.NavMesh.bake(mesh, settings)
     assert_type(baked, batchnav.NavMesh)
@@ -57,7 +57,7 @@ def walk(mesh: batchnav.TriangleMesh, file: Path) -> float:
 
 
 def look(scenes: list[batchnav.Scene]) -> None:
-    """Pictures, and a renderer on a bank."""
+    """Render pictures, and use a renderer with a scene bank."""
     views = batchnav.render(scenes[0], [0.0, 1.25, 0.0], 0.0, sensors=("depth",), height=16, width=24)
     assert_type(views, dict[str, np.ndarray[tuple[Any, ...], np.dtype[Any]]])
     bank = batchnav.SceneBank.pack(scenes, device="cpu", appearance=False)
@@ -72,7 +72,7 @@ def look(scenes: list[batchnav.Scene]) -> None:
 
 
 def rasterise(scenes: list[batchnav.Scene]) -> None:
-    """The other renderer, which needs OpenGL."""
+    """Use the OpenGL renderer."""
     bank = batchnav.SceneBank.pack(scenes)
     index, position, heading = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 3), torch.zeros(2)
     renderer = batchnav.OpenGLRenderer(bank, num_agents=2, height=16, width=16)
@@ -81,7 +81,7 @@ def rasterise(scenes: list[batchnav.Scene]) -> None:
 
 
 def play(scenes: list[batchnav.Scene]) -> None:
-    """Environments, and a policy in one."""
+    """Step environments, one of them with a policy."""
     env = batchnav.PointNavEnv(scenes[1:2], num_envs=2, device="cpu", seed=0, sensors=("depth",), max_steps=3)
     assert_type(env.num_envs, int)
     assert_type(env.device, torch.device)
@@ -113,5 +113,5 @@ def play(scenes: list[batchnav.Scene]) -> None:
 
 
 def read_data(dataset: Path, file: Path) -> tuple[Dataset, list[Episode]]:
-    """A data set as Habitat lays it out, and episodes."""
+    """Load a data set in Habitat's layout, and episodes."""
     return batchnav.load_dataset(dataset, split="val"), batchnav.load_episodes(file)

@@ -1,4 +1,4 @@
-"""Processes that train together, started from a test as torchrun would start them."""
+"""Processes of a distributed run, started by a test as torchrun starts them."""
 
 import contextlib
 import multiprocessing
@@ -17,11 +17,11 @@ from batchnav.runtime.distributed.join import join
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["batchnav.training.loop", "torch._dynamo"])  # torch imports it late
 PATIENCE = 900.0
-"""Seconds for what takes a few on a quiet machine with compiled kernels."""
+"""Time limit, seconds; an idle machine with compiled kernels needs a few."""
 
 
 def variables(rank, world_size, port):
-    """What torchrun sets."""
+    """Environment variables that torchrun sets."""
     return {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_WORLD_SIZE": str(world_size),
         "MASTER_ADDR": "localhost", "MASTER_PORT": str(port),
@@ -29,7 +29,7 @@ def variables(rank, world_size, port):
 
 
 def free_port():
-    """A port that nobody listens at, nor gets until it is used: systems give out those from 32768 on by themselves."""
+    """A free port below 32768, since the system assigns ports from 32768 upwards on its own."""
     while True:
         with socket.socket() as one, contextlib.suppress(OSError):
             one.bind(("localhost", random.SystemRandom().randrange(20000, 32768)))
@@ -51,8 +51,8 @@ def _run(work, device, rank, world_size, port, log, results, arguments):
 
 
 def start(work, world_size, log, *arguments, device="cpu"):
-    """Begin `work(ranks, *arguments)` in so many processes; they and the queue of (rank, result)."""
-    # What forkserver has imported may have looked for CUDA, which no fork survives.
+    """Start `work(ranks, *arguments)` in several processes; returns them and the queue of (rank, result)."""
+    # The forkserver's imports may have initialised CUDA, which a fork does not survive.
     context = CONTEXT if device == "cpu" else multiprocessing.get_context("spawn")
     port, results = free_port(), context.Queue()
     processes = [
@@ -67,14 +67,14 @@ def start(work, world_size, log, *arguments, device="cpu"):
 
 
 def statuses(processes):
-    """Wait for all; their exit statuses."""
+    """Wait for all processes; returns their exit statuses."""
     for process in processes:
         process.join(PATIENCE)
     return [process.exitcode for process in processes]
 
 
 def results_of(work, world_size, log, *arguments, device="cpu"):
-    """What `work` gives on each rank; where a process fails, its log at once."""
+    """Results of `work` on all ranks; if a process fails, AssertionError with its log."""
     processes, results = start(work, world_size, log, *arguments, device=device)
     found, until = {}, time.monotonic() + PATIENCE
     while len(found) < world_size:

@@ -24,7 +24,7 @@ from batchnav.training.config import TrainingConfig
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     ["batchnav.training.loop", "batchnav.cartpole.env", "torch._dynamo"]
-)  # torch imports it late
+)  # torch imports it late; import it before forking
 FRAMES = 8 * 16
 """Frames of an update."""
 PATIENCE = 900.0
@@ -85,7 +85,7 @@ def play(run, out, largest_file=None, variables=None, faults=None, stall_seconds
     log = os.open(f"{out}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    if largest_file is not None:  # as a full disk: a write that leads beyond it fails
+    if largest_file is not None:  # acts as a full disk: writes beyond the limit fail
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     torch.set_num_threads(1)
     training.make_environment = lambda run, ranks: Carts(run.ppo.num_envs, ranks, run.seed, faults or {})
@@ -111,7 +111,7 @@ def start_ranks(run, out, world_size, **options):
 
 
 def finish(process):
-    """Wait for a run's end; its exit status."""
+    """Wait for a run to end; returns its exit status."""
     process.join(PATIENCE)
     assert process.exitcode is not None, "the run does not end"
     return process.exitcode
@@ -137,14 +137,14 @@ def without_times(row):
 def wait_until(process, condition, pause=0.003):
     """Wait for a condition while the process runs."""
     until, going_on = time.monotonic() + PATIENCE, True
-    while not condition():  # looked at once more after the process has ended
+    while not condition():  # check once more after the process has ended
         assert going_on, "the run ended or stalled before that"
         going_on = process.is_alive() and time.monotonic() < until
         time.sleep(pause)
 
 
 def assert_same_run(found, expected):
-    """Two folders hold the same run bit for bit, except for measured times."""
+    """Assert that two folders hold the same run bit for bit, except for measured times."""
     assert list(map(without_times, rows(found))) == list(map(without_times, rows(expected)))
     assert (found / "policy.safetensors").read_bytes() == (expected / "policy.safetensors").read_bytes()
     states = [torch.load(out / "resume.pt", weights_only=True)["learner"] for out in (found, expected)]

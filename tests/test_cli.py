@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture
 def run(capsys):
-    """Run a command; gives its output. A failure is SystemExit."""
+    """Run a command; returns its output. A failure raises SystemExit."""
 
     def call(*arguments):
         main([str(argument) for argument in arguments])
@@ -43,16 +43,16 @@ def run(capsys):
 
 @pytest.mark.parametrize("words", [["--help"], ["data", "list"]])
 def test_a_reader_that_has_had_enough(words):
-    """As `batchnav --help | head -1`: no traceback, and the status that a shell gives a broken pipe."""
+    """As in `batchnav --help | head -1`: no traceback, and a shell's exit status of a broken pipe."""
     read, write = os.pipe()
     os.close(read)
     found = subprocess.run([sys.executable, "-m", "batchnav", *words], stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
-    assert found.stderr == "" and found.returncode in (1, 141)  # rich says 1
+    assert found.stderr == "" and found.returncode in (1, 141)  # rich exits with 1
 
 
 def test_another_pipe_that_broke_is_an_error_that_is_seen(monkeypatch):
-    """A process of ours that died, or the service that curves go to, is no reader that has had enough."""
+    """A broken pipe to a worker process or to a logging service is an error, unlike a closed standard output."""
     monkeypatch.setattr("batchnav.cli._run", lambda name, arguments: os.write(write, b"x"))
     read, write = os.pipe()
     os.close(read)
@@ -160,7 +160,7 @@ def test_doctor_predicts_a_configurations_memory(run, tmp_path):
 
 
 def test_doctor_measures_few_of_many_scenes(monkeypatch, tmp_path):
-    """Each stands for those around it; how far off that may be is said."""
+    """Each sampled scene represents its neighbours; the output states the possible error."""
     asked, config = [], tmp_path / "many.yaml"
     config.write_text("{scenes: {houses: 1000}, policy: {base_width: 8}, ppo: {num_envs: 4, rollout_steps: 2}}")
     one = measure_scenes(["house:0"])[0]
@@ -205,7 +205,7 @@ def test_errors_are_one_line(run, arguments, message, tmp_path, monkeypatch):
 
 def test_what_fails_has_exit_status_1(run, tmp_path):
     (tmp_path / "bad.navmesh").write_bytes(b"x")
-    write_box(tmp_path / "wall.ply", [0, 0, 0], [0.01, 3, 3])  # nowhere to walk
+    write_box(tmp_path / "wall.ply", [0, 0, 0], [0.01, 3, 3])  # no navigable surface
     for arguments in (("data", "validate", tmp_path / "bad.navmesh"), ("data", "prepare", tmp_path / "wall.ply")):
         with pytest.raises(SystemExit) as caught:
             run(*arguments)
@@ -246,7 +246,7 @@ def test_help_names_the_options(run, command, option, capsys):
 def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
-    monkeypatch.setenv("WORLD_SIZE", "1")  # as schedulers say of a process that is alone
+    monkeypatch.setenv("WORLD_SIZE", "1")  # set by schedulers for a single process
     options = ("--device", "cpu", "--processes", "1", "--ppo.num-envs", "16", "--out", tmp_path / "run")
     run("train", "--gpus", "2", "--max-restarts", "3", *options)
     ((_, *words),) = started
@@ -254,7 +254,7 @@ def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
         "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3", "-m",
     ]  # fmt: skip
     assert words[6:9] == ["batchnav", "train", "--gpus"] and words[-len(options) :] == [*map(str, options)]
-    monkeypatch.setenv("WORLD_SIZE", "2")  # what torchrun starts is a process of the run
+    monkeypatch.setenv("WORLD_SIZE", "2")  # a process that torchrun starts is one rank of the run
     monkeypatch.setattr(start, "train", lambda *command: started.append(command))
     run("train", "--gpus", "2", *options)
     assert started[1][0].ppo.num_envs == 16 and started[1][1] == tmp_path / "run"
@@ -268,7 +268,7 @@ def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
 
 
 def test_processes_of_a_configuration_are_for_the_cpu(run, tmp_path, monkeypatch):
-    started, command = [], ("train", "--config", "pointnav_depth_cpu", "--out", tmp_path / "run")  # it has two
+    started, command = [], ("train", "--config", "pointnav_depth_cpu", "--out", tmp_path / "run")  # the machine has two
     monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
     with pytest.raises(SystemExit, match="--gpus: found 3 with processes 2, expected one of them to be 1"):
         run(*command, "--gpus", "3", "--device", "cpu")

@@ -27,7 +27,7 @@ CONFIGS, STUDIES = ROOT / "configs", ROOT / "eval" / "studies" / "configs"
 
 
 def bomb(kind, letters="abcdefghij"):
-    """YAML in which every line repeats the line before ten times."""
+    """YAML in which every line repeats the previous line ten times."""
     lines = []
     for before, letter in itertools.pairwise(letters):
         many = ", ".join([f"*{before}"] * 10)
@@ -212,7 +212,7 @@ def test_keys_of_the_previous_version_are_read_with_a_warning(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(old))
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a file that a program wrote
+        warnings.simplefilter("error")  # a file written by a program
         assert load_config(path, TrainingConfig, warn=False) == run
     with pytest.raises(ConfigError, match=r"camera: found with its current key env\.camera, expected one of the two"):
         from_dict(TrainingConfig, {"camera": {}, "env": {"camera": {}}})

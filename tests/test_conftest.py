@@ -1,4 +1,4 @@
-"""Which tests run where: those on the checkout's own reference data always, others where what they need is there."""
+"""Selection of tests: those on the checkout's reference data always run, others if their requirements are met."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ SKIPPING = "import pytest\n\ndef test_what_is_not_installed():\n    pytest.impor
 
 @pytest.fixture
 def tests(tmp_path):
-    """A checkout's folder of tests with nothing beside it, and our rules."""
+    """A test folder with the rules of tests/conftest.py, without ../shared."""
     folder = tmp_path / "checkout" / "tests"
     folder.mkdir(parents=True)
     shutil.copy(Path(__file__).with_name("conftest.py"), folder)
@@ -42,7 +42,7 @@ def tests(tmp_path):
 
 
 def outcome(folder, **environment):
-    """Exit status and last lines of pytest."""
+    """Run pytest; returns its exit status and last lines."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "markers=shared: x", str(folder)]
     environment = {**os.environ, "CI": "", **environment}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

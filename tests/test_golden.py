@@ -1,6 +1,6 @@
-"""Seeded runs with fixed actions, beside what they gave when they were kept: no change of results goes unseen.
+"""Seeded runs with fixed actions, compared with stored results, so that a test detects every change of results.
 
-python tests/test_golden.py       keeps what the code gives now (say in the changelog why it changed)
+python tests/test_golden.py       stores the current results (state the reason of the change in the changelog)
 """
 
 from functools import partial
@@ -18,14 +18,14 @@ KEPT = Path(__file__).parent / "golden"
 N = 8
 STEPS = 80
 ROUNDING = 1e-4
-"""Absolute, in metres, radians or units of reward: other processors contract other products."""
+"""Absolute tolerance, in metres, radians or units of reward: processors contract products differently."""
 
 ALLOWED = {"depth": 1e-3, "ego_map": 5e-3, "waypoint": 0.03}
 """Fractions that may differ on other processors: pixels on silhouettes, and the map cells and waypoints they affect."""
 
 
 def play(env, observations, actions, live=None):
-    """All that steps return, stacked over time, by name; of observations those named. `live`: further tensors."""
+    """Results of all steps by name, stacked over time, with the named observations. `live`: further tensors."""
     seen = []
     env.reset(seed=1)
     for action in actions:
@@ -39,7 +39,7 @@ def play(env, observations, actions, live=None):
 
 
 def mostly_forward():
-    """Actions i64 [STEPS, N]; stop is rare."""
+    """Random actions i64 [STEPS, N] with few stops."""
     generator = torch.Generator().manual_seed(2)
     probabilities = torch.tensor([0.02, 0.58, 0.2, 0.2]).expand(STEPS, 4)
     return torch.multinomial(probabilities, N, replacement=True, generator=generator)
@@ -66,7 +66,7 @@ def mapping():
 
 
 def cartpole():
-    """Random pushes."""
+    """CartPole with random actions."""
     actions = torch.randint(0, 2, (STEPS, N), generator=torch.Generator().manual_seed(2))
     return play(CartPoleEnv(N, "cpu"), ("",), actions)
 

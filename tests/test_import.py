@@ -1,4 +1,4 @@
-"""What `import batchnav` pulls in: nothing, so that it costs nothing. eval/speed_load.py has the seconds."""
+"""`import batchnav` imports no other package, so that it is fast; eval/speed_load.py measures the time."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ print(len(batchnav.cartpole.env.CartPoleEnv(4).reset(seed=0)[0]))
 
 
 def test_a_cpu_does_without_the_packages_for_cuda():
-    """Numba brings a CUDA target of its own, which nothing runs on; the extra "cuda" replaces it."""
+    """Numba contains a CUDA target that batchnav does not use; the extra "cuda" replaces it."""
     found = subprocess.run([sys.executable, "-c", WITHOUT_CUDA], capture_output=True, text=True)
     assert found.stdout.split() == ["4"], found.stderr
 

@@ -1,4 +1,4 @@
-"""docs/notebooks/first_agent.ipynb runs from top to bottom, cut short, and shows its pictures."""
+"""docs/notebooks/first_agent.ipynb runs from top to bottom with short training, and shows its pictures."""
 
 import pytest
 
@@ -20,4 +20,4 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
     shown = [kind for output in outputs for kind in output.get("data", ())]
     assert shown.count("image/png") >= 3 and "image/gif" in shown  # navmesh, mosaic, curves; the episode
     said = "".join(output.get("text", "") + output.get("data", {}).get("text/plain", "") for output in outputs)
-    assert "100%" in said and "trained {" in said  # the bar, and the figures
+    assert "100%" in said and "trained {" in said  # the progress bar, and the metrics

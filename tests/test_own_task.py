@@ -1,4 +1,4 @@
-"""docs/own_task.md: its files are as short as it says, and what it does with them works."""
+"""The tutorial docs/own_task.md: its files are short, and its program works."""
 
 import sys
 from pathlib import Path
@@ -16,12 +16,12 @@ from tests.pages import blocks
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_task.md"
 LINES = {"reach_height": 80, "nearness": 40}
-"""A file's lines at most."""
+"""Maximum number of lines of a file."""
 
 
 @pytest.fixture
 def tutorial(tmp_path, monkeypatch):
-    """The page's files in a folder of their own, and the program that uses them."""
+    """Folder with the page's files, and the program that uses them."""
     *files, program = blocks(PAGE)
     for (name, most), block in zip(LINES.items(), files, strict=True):
         assert block.file == f"{name}.py" and len(block.text.splitlines()) <= most
@@ -51,7 +51,7 @@ def test_the_tutorials_task_and_sensor_play_and_learn(tutorial, tmp_path):
     seen = space["observations"]["nearness"]
     assert seen.shape == (16, 1, 16, 16) and 0.0 < float(seen.max()) <= 1.0
     assert row["frames"] == 64 * 16 and all(map(torch.isfinite, map(torch.as_tensor, (row["loss/loss"],))))
-    # Rewards add up: metres climbed, slack for each step, and nothing for success below the height.
+    # The sum of rewards: metres climbed, a penalty per step, and nothing for a stop below the height.
     env.reset(seed=5)
     total, climbed = torch.zeros(16), torch.zeros(16)
     start = env.sim.bodies.position[:, 1].clone()
@@ -66,7 +66,7 @@ def test_the_tutorials_task_and_sensor_play_and_learn(tutorial, tmp_path):
     assert terminated.all() and torch.equal(info["episode"]["success"] > 0, climbed >= 0.5)
     expected = -0.01 + 2.5 * (climbed >= 0.5).float()
     torch.testing.assert_close(reward, expected, rtol=0.0, atol=1e-4)
-    # The same as a file, through the training program's own loop, resumed once.
+    # The task as a file, in the training loop, with one resume.
     run = {
         "env": {"task": {"name": "reach_height", "max_steps": 20}, "camera": {"height": 16, "width": 16}},
         "scenes": {"houses": 0, "sources": ["ramp.ply"]}, "device": "cpu", "save_every": 0.0,

@@ -1,4 +1,4 @@
-"""Every Python and shell block of README and docs does what it says, in its page's order; or says what it needs."""
+"""Python and shell blocks of README and docs run in the order of their page, or name their requirements."""
 
 import os
 import re
@@ -18,19 +18,19 @@ from tests.pages import NEEDS, PAGES, ROOT, Block, blocks
 
 RUN = ("python", "sh")
 OTHERS = ("text", "yaml", "json", "toml", "bash")
-"""Languages of blocks that nothing runs; SLURM's scripts are "bash"."""
+"""Languages of blocks that do not run; SLURM scripts are "bash"."""
 OWN_TEST = ("own_task.md", "adapters.md")
-"""Pages that have tests of their own: tests/test_own_task.py, tests/envs/adapters/test_adapters_page.py."""
+"""Pages with separate tests: tests/test_own_task.py, tests/envs/adapters/test_adapters_page.py."""
 NUM_EPISODES = 4
 NAMED = re.compile(r"`((?:assets|batchnav|configs|docs|eval|tests|train)/[a-z0-9_./]+\.[a-z]+)`")
-"""Files of the tree; those of capitals, as NAME.py, stand for others."""
+"""Pattern of file names of the repository; names in capitals, as NAME.py, are placeholders."""
 
 LONGEST = 1200.0
-"""Seconds that a block may take on a busy machine; one that hangs ends here."""
+"""Time limit of a block, seconds, on a busy machine."""
 
 
 def runnable(page: Path, wanted: frozenset[str]) -> list[Block]:
-    """The blocks of a page that need no more than what is wanted."""
+    """Blocks of a page whose requirements are among those given."""
     return [block for block in blocks(page) if block.language in RUN and block.needs <= wanted]
 
 
@@ -45,7 +45,7 @@ ON_GPU = [page for page in TESTED if any(block.needs for block in runnable(page,
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
-    """The first episodes of `val`, for what would take minutes with all."""
+    """File with the first episodes of `val`; all episodes would take minutes."""
     path = tmp_path_factory.mktemp("few") / "few.json.gz"
     save_episodes(load_episodes(ROOT / "assets" / "episodes" / "val.json.gz")[:NUM_EPISODES], path)
     return path
@@ -53,7 +53,7 @@ def few(tmp_path_factory):
 
 @pytest.fixture
 def folder(few, tmp_path, monkeypatch):
-    """Where a reader would be, in a checkout, but empty of what was not checked in."""
+    """Working folder like a fresh checkout: its data and programs, without files that are not tracked."""
     known = dict(ENCODERS)
     for name in ("assets", "configs", "eval", "train"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -63,18 +63,18 @@ def folder(few, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     yield tmp_path
-    ENCODERS.clear()  # a page adds its own
+    ENCODERS.clear()  # pages add encoders
     ENCODERS.update(known)
 
 
 def play(page: Path, found: list[Block], folder: Path) -> None:
-    """Run blocks as a reader would: Python in one session, shell lines one by one until one fails."""
+    """Run blocks as a reader does: Python in one session, shell lines one by one until one fails."""
     session = {"__name__": "__main__"}
     for block in found:
         if block.file:
             (folder / block.file).write_text(block.text)
         elif block.language == "python":
-            # As many empty lines before it as the page has: a traceback then names the page's own line.
+            # Empty lines replace the page's preceding lines, so that a traceback names the line of the page.
             exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), session)
         else:
             command = f"{block.text.rstrip()} {block.short}"
@@ -83,9 +83,9 @@ def play(page: Path, found: list[Block], folder: Path) -> None:
 
 
 def run_shell(command: str) -> tuple[str, str, int]:
-    """Output, errors and exit status of shell lines. A test that times out ends all processes that they started.
+    """Run shell lines; returns output, errors and exit status. A timeout ends all processes that they started.
 
-    `batchnav` is the running interpreter's, which need not be installed on PATH.
+    `batchnav` runs in the current interpreter, also if it is not on PATH.
     """
     ours = f'batchnav() {{ {shlex.quote(sys.executable)} -m batchnav "$@"; }}'
     shell = ["bash", "-euo", "pipefail", "-c", f"{ours}\n{command}"]
@@ -112,7 +112,7 @@ def test_blocks_run_on_a_gpu(page, folder):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_that_are_not_run_are_understood(page):
-    """Options, names of configurations and values of what would take long, on other machines or for minutes."""
+    """Check options, configuration names and values of blocks that tests do not run."""
     for block in blocks(page):
         for command in block.text.replace("\\\n", " ").splitlines() if block.language == "sh" and block.needs else ():
             words = shlex.split(command, comments=True)

@@ -1,4 +1,4 @@
-"""What is installed by `make` is exactly what constraints.txt states, and is allowed by pyproject.toml."""
+"""`make` installs the exact versions of constraints.txt, and pyproject.toml allows them."""
 
 import re
 import tomllib
@@ -13,11 +13,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PINS = [Requirement(line) for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()]
 UNSAFE = {"trimesh": "4.9", "torch": "2.5.1", "pillow": "11.2.1", "setuptools": "78.1.0", "python": "3.11.3"}
-"""Versions with known holes, which the bounds exclude."""
+"""Versions with known vulnerabilities, which the bounds exclude."""
 
 
 def required() -> list[Requirement]:
-    """All that the project asks for, the tools of its development and of its building among it."""
+    """All requirements of the project, with those of development and build."""
     extras = PROJECT["project"]["optional-dependencies"].values()
     names = [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]]
     needs = [Requirement(line) for line in (*names, *(line for extra in extras for line in extra))]
@@ -45,7 +45,7 @@ def test_unsafe_versions_are_excluded():
 
 
 def test_all_that_is_drawn_in_is_pinned():
-    """What the project's requirements require in turn, here; what another package states exactly needs no pin."""
+    """Transitive requirements in this environment, except for those with an exact version in another package."""
     pins = {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in PINS}
     todo, seen = [(need, False) for need in required()], set()
     while todo:
@@ -53,7 +53,7 @@ def test_all_that_is_drawn_in_is_pinned():
         name = canonicalize_name(need.name)
         try:
             found = metadata.distribution(need.name)
-        except metadata.PackageNotFoundError:  # of an extra that is not installed here
+        except metadata.PackageNotFoundError:  # belongs to an extra that is not installed here
             continue
         assert exact or pins.get(name) == Version(found.version).public, f"{need.name} {found.version}"
         if (name, *need.extras) in seen:

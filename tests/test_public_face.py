@@ -1,4 +1,4 @@
-"""What users import: the program of `public_face.py` runs, and type checkers know every name."""
+"""The public interface: the program `public_face.py` runs, and type checkers know every name."""
 
 import ast
 import importlib
@@ -41,5 +41,5 @@ def test_type_checkers_know_every_name():
     stub = ast.parse((Path(batchnav.__file__).parent / "__init__.pyi").read_text())
     known = {alias.name: line.module for line in stub.body if isinstance(line, ast.ImportFrom) for alias in line.names}
     assert sorted(known) == batchnav.__all__
-    for name in known.keys() - {"render"}:  # the module of that name, which can be called
+    for name in known.keys() - {"render"}:  # also the name of a module
         assert getattr(importlib.import_module(known[name]), name) is getattr(batchnav, name)

@@ -1,4 +1,4 @@
-"""Signatures of compiled functions, read from the sources: order of arguments, at most ten of them.
+"""Signatures of compiled functions, read from the sources: order and number of arguments, at most ten.
 
 Order: index, arguments that are read, settings, scratch, arguments that are written. The latter end in `_out`.
 """
@@ -31,7 +31,7 @@ MAX_ARGUMENTS = 10
 
 
 def compiled_functions() -> dict[str, tuple[ast.FunctionDef, dict]]:
-    """By qualified name: the function, and by local name the compiled functions that its module can call."""
+    """Functions by qualified name, each with the compiled functions that its module can call, by local name."""
     modules = {}
     for path in sorted(ROOT.rglob("*.py")):
         parts = ("batchnav", *path.relative_to(ROOT).with_suffix("").parts)
@@ -54,7 +54,7 @@ def compiled_functions() -> dict[str, tuple[ast.FunctionDef, dict]]:
 
 
 def _is_compiled(function: ast.FunctionDef) -> bool:
-    named = [d.args[0] if isinstance(d, ast.Call) and d.args else d for d in function.decorator_list]  # of a partial
+    named = [d.args[0] if isinstance(d, ast.Call) and d.args else d for d in function.decorator_list]  # a partial
     return any(isinstance(d, ast.Name) and d.id in DECORATORS for d in named)
 
 
@@ -82,7 +82,7 @@ def written(function: ast.FunctionDef, known: dict[str, ast.FunctionDef]) -> set
 
 
 def _root(node: ast.expr) -> str | None:
-    """`state` of `state.position[i, 0]`."""
+    """Name of the variable that an expression accesses: `state` for `state.position[i, 0]`."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None

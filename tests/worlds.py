@@ -1,4 +1,4 @@
-"""Small worlds that the tests of this folder and of the command line share."""
+"""Small scenes and episode files for tests."""
 
 import json
 
@@ -9,22 +9,22 @@ from batchnav.data.episodes.episode import Episode, Goal, rotation_of
 from batchnav.data.episodes.episode_file import save_episodes
 
 FLOOR = (6.0, 0.2, 8.0)
-"""Metres in x, y, z of the floor that `write_floor` makes, around the origin."""
+"""Size in x, y, z of the floor that `write_floor` makes around the origin, metres."""
 TOP = FLOOR[1] / 2
 
 
 def write_floor(path, up="y"):
-    """A slab to walk on as a mesh file; with "z" stored as Gibson's, MP3D's and HM3D's files are."""
+    """Write a floor slab as a mesh file; up "z" stores it as in Gibson, MP3D and HM3D files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     slab = trimesh.creation.box(FLOOR)
-    if up == "z":  # (x, y, z) of the world is (x, -z, y) of the file
+    if up == "z":  # world (x, y, z) is (x, -z, y) in the file
         slab.vertices = np.stack([slab.vertices[:, 0], -slab.vertices[:, 2], slab.vertices[:, 1]], axis=1)
     slab.export(path)
     return path
 
 
 def write_box(path, low, high):
-    """A box between two corners as a mesh file."""
+    """Write a box between two corners as a mesh file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     box = trimesh.creation.box(bounds=[low, high])
     box.export(path)
@@ -32,14 +32,14 @@ def write_box(path, low, high):
 
 
 def write_json(path, data):
-    """Data as a JSON file."""
+    """Write data as a JSON file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data))
     return path
 
 
 def episodes_on(scene_id, number=3, **changes):
-    """Straight walks of 1, 1.5, 2 ... metres on the floor."""
+    """Episodes with straight paths of 1, 1.5, 2 ... metres on the floor."""
     return [
         Episode(
             str(k), scene_id, (0.0, TOP, 3.0), rotation_of(0.0), (Goal((0.0, TOP, 2.0 - 0.5 * k), 0.2),),
@@ -50,6 +50,6 @@ def episodes_on(scene_id, number=3, **changes):
 
 
 def write_episodes(path, scene_ids, content=False):
-    """An episode file with a few walks in each scene."""
+    """Write an episode file with a few episodes in each scene."""
     save_episodes([e for scene_id in scene_ids for e in episodes_on(scene_id)], path, content)
     return path

@@ -1,9 +1,9 @@
-"""README's animation: an agent in houses that nobody trained in, with what it sees and its way on the map.
+"""README's animation: an agent in unseen houses, with its observations and its path on the map.
 
     python docs/figures/animation.py --out docs/agents.webp
 
-Plays episodes spread evenly over the file, each once, as evaluation does, and draws all of them side by side. The agent
-sees what it was trained on; for people the same views are rendered again, larger, in colour, depth and semantics.
+Plays episodes that are evenly spaced in the file, each once, as evaluation does; each row shows one episode. The agent
+gets the observations that it was trained on. The pictures show the same views larger, in colour, depth and semantics.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ from batchnav.view.video import caption
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 SENSORS = ("rgb", "depth", "semantic")
-SEEN = frozenset({*COLOR_FIELDS, "category"})
-"""What of the houses' looks these sensors read."""
+APPEARANCE = frozenset({*COLOR_FIELDS, "category"})
+"""Appearance fields of the scenes that these sensors read."""
 FAR = 10.0
-"""Metres at which depth has its last colour, as far as the agent sees."""
+"""Depth of the last colour, metres: the agent's maximum depth."""
 GAP, LINE = 4, 18
-"""Pixels between pictures, and of a line of text."""
+"""Gap between pictures and height of a line of text, pixels."""
 HOLD = 12
-"""Frames for which the last picture stays."""
+"""Number of times that the last frame is repeated."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to show."""
+    """Policy, episodes and size of the animation."""
 
     out: Path
-    """The file, an animated WebP."""
+    """Output file, an animated WebP."""
     checkpoint: Path = ASSETS / "policies" / "pointnav_h200" / "policy.safetensors"
     episodes: Path = ASSETS / "episodes" / "val.json.gz"
     count: int = 3
-    """Episodes, one below the other."""
+    """Number of episodes, one per row."""
     side: int = 176
-    """Pixels of a picture's side."""
+    """Width and height of a picture, pixels."""
     frames_per_second: float = 10.0
     seed: int = 0
-    """Of the policy's drawn actions."""
+    """Seed for action sampling."""
 
 
 def main(options: Options) -> None:
     player = PolicyPlayer(options.checkpoint, torch.device("cpu"), seed=options.seed)
-    evaluation = Evaluation(options.episodes, torch.device("cpu"), player.config.body, appearance=SEEN)
+    evaluation = Evaluation(options.episodes, torch.device("cpu"), player.config.body, appearance=APPEARANCE)
     recordings = evaluation.record(player, evaluation.evenly_spaced(options.count))
     camera_height = player.config.camera.camera_height
     rows = [film(r, evaluation.bank.scenes[r.scene], camera_height, options.side) for r in recordings]
-    frames = [beside([row[min(i, len(row) - 1)] for row in rows]) for i in range(max(map(len, rows)) + HOLD)]
+    frames = [stacked([row[min(i, len(row) - 1)] for row in rows]) for i in range(max(map(len, rows)) + HOLD)]
     with replacing(options.out, BatchnavError) as part:
         duration = round(1000 / options.frames_per_second)
         frames[0].save(
@@ -73,7 +73,7 @@ def main(options: Options) -> None:
 
 
 def film(recording: Recording, scene: Scene, camera_height: float, side: int) -> list[Image.Image]:
-    """A frame a step: the views, and the map with the path so far."""
+    """One frame per step: the views, and the map with the path up to that step."""
     eyes = recording.positions + np.float32([0.0, camera_height, 0.0])
     seen = render(scene, eyes, recording.headings, SENSORS, side, side)
     views = np.concatenate([seen["rgb"], colour_depth(seen["depth"], FAR), colour_ids(seen["semantic"])], axis=2)
@@ -84,7 +84,7 @@ def film(recording: Recording, scene: Scene, camera_height: float, side: int) ->
 
 
 def frame(views: np.ndarray, plan: TopDownMap, recording: Recording, step: int) -> Image.Image:
-    """One row of the animation at one step: views u8 [S, 3 S, 3] and the map, below a line of text."""
+    """Row of the animation at one step: a line of text above the views u8 [S, 3 S, 3] and the map."""
     side = len(views)
     plan.draw_path(recording.positions[: step + 1], BLUE, width=4.0)
     plan.draw_start(recording.positions[step], float(recording.headings[step]), BLUE)
@@ -98,8 +98,8 @@ def frame(views: np.ndarray, plan: TopDownMap, recording: Recording, step: int) 
     return sheet
 
 
-def beside(rows: list[Image.Image]) -> Image.Image:
-    """All rows, one below the other."""
+def stacked(rows: list[Image.Image]) -> Image.Image:
+    """Stack the rows vertically."""
     sheet = Image.new("RGB", (rows[0].width, sum(row.height + GAP for row in rows) - GAP), PAPER)
     for k, row in enumerate(rows):
         sheet.paste(row, (0, k * (row.height + GAP)))

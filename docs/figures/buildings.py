@@ -1,10 +1,10 @@
-"""The large buildings of docs/environments.md from above, to one scale, each with a long way round.
+"""Maps of the large buildings in docs/environments.md, to one scale, each with a path that is a long detour.
 
     python docs/figures/buildings.py --out docs/images/buildings.png
     python docs/figures/buildings.py --scenes block:1 block:5 block:6 --out docs/images/blocks.png
 
-Of many episodes in each building, drawn as training draws them, the one whose shortest path is longer than the straight
-line by most metres; prints both lengths.
+Samples episodes in each building as training does, and plots the one whose shortest path exceeds the Euclidean distance
+by most metres. Prints both lengths.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ GAP = 24
 
 @dataclass(frozen=True)
 class Options:
-    """What to draw."""
+    """Scenes and scale of the figure."""
 
     out: Path
-    """The file, a PNG."""
+    """Output file, a PNG."""
     scenes: tuple[str, ...] = ("building:1", "building:9", "building:6")
-    """From left to right."""
+    """Scenes from left to right."""
     episodes: int = 1000
-    """Of which the longest way round is taken, in each building."""
+    """Number of episodes sampled in each building."""
     pixels_per_metre: float = 12.0
 
 
@@ -54,8 +54,8 @@ def main(options: Options) -> None:
 
 
 def draw(scene: Scene, episodes: int, pixels_per_metre: float) -> Image.Image:
-    """The map of a building with its longest way round."""
-    start, goal, path = longest_way_round(scene, episodes)
+    """Map of a building with its longest detour."""
+    start, goal, path = longest_detour(scene, episodes)
     length, straight = np.linalg.norm(np.diff(path, axis=0), axis=1).sum(), np.linalg.norm(goal - start)
     print(f"{scene.name}: {length:.1f} m to a goal {straight:.1f} m away")
     small = TopDownMap(scene.navmesh)
@@ -67,13 +67,13 @@ def draw(scene: Scene, episodes: int, pixels_per_metre: float) -> Image.Image:
     return plan.image
 
 
-def longest_way_round(scene: Scene, episodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Start f32 [3], goal f32 [3] and shortest path f32 [K, 3] of the episode whose path is longest beyond its line."""
-    drawn = generate_episodes(scene, episodes)
-    starts = np.array([episode.start_position for episode in drawn], np.float32)
-    goals = np.array([episode.goals[0].position for episode in drawn], np.float32)
-    further = scene.navmesh.geodesic_distance(starts, goals) - np.linalg.norm(goals - starts, axis=1)
-    most = int(further.argmax())
+def longest_detour(scene: Scene, episodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Start f32 [3], goal f32 [3] and shortest path f32 [K, 3] of the episode with the longest detour."""
+    sampled = generate_episodes(scene, episodes)
+    starts = np.array([episode.start_position for episode in sampled], np.float32)
+    goals = np.array([episode.goals[0].position for episode in sampled], np.float32)
+    excess = scene.navmesh.geodesic_distance(starts, goals) - np.linalg.norm(goals - starts, axis=1)
+    most = int(excess.argmax())
     return starts[most], goals[most], scene.navmesh.shortest_path(starts[most], goals[most])
 
 

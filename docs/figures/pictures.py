@@ -1,12 +1,12 @@
-"""The docs' pictures of what agents see: `sensors.png`, `finishes.webp`, `maps.png` and `guesses.png` in docs.
+"""Figures of observations and maps for the docs: `sensors.png`, `finishes.webp`, `maps.png` and `guesses.png`.
 
     python docs/figures/pictures.py sensors --out docs/sensors.png
-    python docs/figures/pictures.py finishes --out docs/finishes.webp
+    python docs/figures/pictures.py materials --out docs/finishes.webp
     python docs/figures/pictures.py maps --out docs/maps.png
-    python docs/figures/pictures.py guesses --out docs/guesses.png
+    python docs/figures/pictures.py predictions --out docs/guesses.png
 
-Cameras stand where they see most things: of many random places and headings in a scene, those with the most categories.
-Maps are those of agents on their way, of the ones that have far to go.
+Camera poses are those that see the most categories among many random poses in a scene. Maps are those of a map planner
+in the episode with the longest path among several.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from batchnav.sensors.sensor import Cameras
 from batchnav.view.mosaic import colour_depth, colour_ids, mosaic
 
 CAMERA_HEIGHT, FAR = 1.25, 10.0
-"""Metres: of cameras above the floor, and where depth has its last colour."""
+"""Camera height above the floor, and depth of the last colour, metres."""
 NEAREST, APART = 1.0, 4.0
-"""Metres from a camera to half of what it sees, at least, since nobody looks at a wall; and between two cameras."""
+"""Minimum of a view's median depth, which excludes views of a wall, and minimum distance of two cameras, metres."""
 GAP = 4
 """Pixels between pictures."""
 MAP_COLOURS = np.array(
@@ -54,74 +54,74 @@ MAP_COLOURS = np.array(
     ],
     np.uint8,
 )  # fmt: skip
-"""Of the ten levels of the sensor "ego_map", of which the last three are none."""
+"""Colours of the ten levels of the sensor "ego_map"; the last three levels are unused."""
 MAP_ZOOM = 3
-"""Pixels of a picture along a pixel of a map."""
-GUESSED = np.array([150, 30, 60])
-"""The colour of unseen cells that are guessed to be blocked."""
+"""Scale of a map in its picture: pixels per map pixel, per side."""
+PREDICTED = np.array([150, 30, 60])
+"""Colour of unexplored cells that the predictor expects to be occupied."""
 SHOWN, CELL_ZOOM = 112, 2
-"""Cells along the sides of a picture of guesses, and pixels along a cell."""
+"""Cells along a side of a picture of predicted occupancy, and pixels along a cell."""
 
 
 @dataclass(frozen=True)
 class Sensors:
-    """Colour, depth and semantics, one below the other, a scene a column."""
+    """Colour, depth and semantics, one per row, with a column per scene."""
 
     out: Path
-    """The file, a PNG."""
+    """Output file, a PNG."""
     scenes: tuple[str, ...] = ("house:4", "house:12", "house:23", "hall:2", "hall:5", "scan:8")
-    """From left to right."""
+    """Scenes from left to right."""
     side: int = 192
-    """Pixels of a picture's side."""
+    """Width and height of a picture, pixels."""
     tries: int = 200
-    """Places and headings in each scene."""
+    """Number of random camera poses in each scene."""
 
 
 @dataclass(frozen=True)
-class Finishes:
-    """A house as it is, and with its finishes drawn anew, a place a row."""
+class Materials:
+    """A house with its own materials and with randomised ones, with a row per camera pose."""
 
     out: Path
-    """The file, a WebP."""
+    """Output file, a WebP."""
     house: str = "house:17"
     places: int = 3
     times: int = 5
-    """How often finishes are drawn anew."""
+    """Number of pictures with randomised materials."""
     side: int = 156
     tries: int = 200
 
 
 @dataclass(frozen=True)
 class Maps:
-    """The sensor "ego_map" while the planner walks, a scene a row."""
+    """Sensor "ego_map" during an episode of the map planner, with a row per scene."""
 
     out: Path
-    """The file, a PNG."""
+    """Output file, a PNG."""
     scenes: tuple[str, ...] = ("house:100005", "hall:100003", "building:100001")
-    """From the top down."""
+    """Scenes from top to bottom."""
     times: int = 6
-    """Pictures of each, from the start on."""
+    """Number of pictures per scene, from the start of the episode."""
     steps: int = 14
-    """Between two pictures."""
+    """Steps between two pictures."""
     tries: int = 64
-    """Episodes in each scene, of which the one with the longest way is shown."""
+    """Number of episodes in each scene; the one with the longest shortest path is shown."""
 
 
 @dataclass(frozen=True)
-class Guesses(Maps):
-    """The way and what is guessed of the unseen, and the truth beside them, a scene a row."""
+class Predictions(Maps):
+    """Planned path and predicted occupancy during an episode, then the ground truth, with a row per scene."""
 
     scenes: tuple[str, ...] = ("house:100012", "house:100002", "block:100001")
     times: int = 3
     steps: int = 40
 
 
-def main(options: Sensors | Finishes | Maps | Guesses) -> None:
-    draw = {Sensors: sensors, Finishes: finishes, Maps: maps, Guesses: guesses}
-    pictures = draw[type(options)](options)
+def main(options: Sensors | Materials | Maps | Predictions) -> None:
+    make = {Sensors: sensors, Materials: materials, Maps: maps, Predictions: predictions}
+    pictures = make[type(options)](options)
     sheet = mosaic(pictures.reshape(-1, *pictures.shape[2:]), pictures.shape[1], gap=GAP)
     with replacing(options.out, BatchnavError) as part:
-        if not isinstance(options, Finishes):
+        if not isinstance(options, Materials):
             sheet.quantize(dither=Image.Dither.NONE).save(part, "PNG", optimize=True)
         else:
             sheet.save(part, "WEBP", quality=80)
@@ -137,7 +137,7 @@ def sensors(options: Sensors) -> np.ndarray:
     return np.array(columns).swapaxes(0, 1)
 
 
-def finishes(options: Finishes) -> np.ndarray:
+def materials(options: Materials) -> np.ndarray:
     """Pictures u8 [places, 1 + times, S, S, 3]."""
     (house,) = find_scenes([options.house])
     eyes, headings = (torch.from_numpy(values) for values in best_views(house, options.places, options.tries))
@@ -161,15 +161,15 @@ def maps(options: Maps) -> np.ndarray:
     rows = []
     for scene in find_scenes(options.scenes):
         row = []
-        for env, i in walk(scene, options, sensors=("depth", "ego_map", "waypoint")):
+        for env, i in navigate(scene, options, sensors=("depth", "ego_map", "waypoint")):
             levels = (env.seen["ego_map"][i, 0] * len(MAP_COLOURS)).int().numpy()
             row.append(MAP_COLOURS[levels].repeat(MAP_ZOOM, axis=0).repeat(MAP_ZOOM, axis=1))
         rows.append(row)
     return np.array(rows)
 
 
-def walk(scene: Scene, options: Maps, **settings) -> Iterator[tuple[NavEnv, int]]:
-    """Have planners walk, and stop wherever there is to be a picture of the one with this number."""
+def navigate(scene: Scene, options: Maps, **settings) -> Iterator[tuple[NavEnv, int]]:
+    """Step map planners, and yield the environment and the index of the shown agent whenever a picture is due."""
     env = NavEnv([scene], options.tries, "cpu", **settings)
     agent, ended = MapPlannerAgent(env), torch.zeros(options.tries, dtype=torch.bool)
     observation, _ = env.reset(seed=0)
@@ -181,24 +181,25 @@ def walk(scene: Scene, options: Maps, **settings) -> Iterator[tuple[NavEnv, int]
             yield env, shown
 
 
-def guesses(options: Guesses) -> np.ndarray:
-    """Pictures u8 [scenes, times + 1, S, S, 3]: the middle of the map."""
+def predictions(options: Predictions) -> np.ndarray:
+    """Pictures u8 [scenes, times + 1, S, S, 3] of the middle of the map."""
     rows = []
     for scene in find_scenes(options.scenes):
         row = []
-        for env, i in walk(scene, options, sensors=("depth", "waypoint"), anticipation="occupancy", look_around=True):
-            row.append(guess(env, i))
-        rows.append([*row, truth(env, i)])
+        settings = {"sensors": ("depth", "waypoint"), "anticipation": "occupancy", "look_around": True}
+        for env, i in navigate(scene, options, **settings):
+            row.append(predicted_map(env, i))
+        rows.append([*row, true_map(env, i)])
     middle = slice((SIDE - SHOWN) // 2, (SIDE + SHOWN) // 2)
     return np.array(rows)[:, :, middle, middle].repeat(CELL_ZOOM, axis=2).repeat(CELL_ZOOM, axis=3)
 
 
-def guess(env: NavEnv, i: int) -> np.ndarray:
-    """What agent i has seen, guesses, and plans: u8 [SIDE, SIDE, 3]."""
+def predicted_map(env: NavEnv, i: int) -> np.ndarray:
+    """Picture u8 [SIDE, SIDE, 3] of agent i's map, with predicted occupancy and the planned path."""
     state = env.mapper.map_state
-    added, layers = state.predicted_cost[i].numpy(), state.layers
-    share = added[:, None] / (float(FREE) + added[:, None])  # half of it where they are twice as dear as free ones
-    picture = np.rint((1 - share) * MAP_COLOURS[0] + share * GUESSED).astype(np.uint8)
+    cost, layers = state.predicted_cost[i].numpy(), state.layers
+    share = cost[:, None] / (float(FREE) + cost[:, None])  # 1/2 if the predicted cost equals the cost of a free cell
+    picture = np.rint((1 - share) * MAP_COLOURS[0] + share * PREDICTED).astype(np.uint8)
     picture[layers.is_explored[i].numpy()] = MAP_COLOURS[1]
     picture[layers.is_occupied[i].numpy()] = MAP_COLOURS[3]
     picture[layers.is_traversed[i].numpy()] = MAP_COLOURS[4]
@@ -206,17 +207,17 @@ def guess(env: NavEnv, i: int) -> np.ndarray:
     return with_goal(env, i, picture)
 
 
-def truth(env: NavEnv, i: int) -> np.ndarray:
-    """Where one can walk on the map of agent i: u8 [SIDE, SIDE, 3]."""
+def true_map(env: NavEnv, i: int) -> np.ndarray:
+    """Picture u8 [SIDE, SIDE, 3] of the navigable cells in the area of agent i's map."""
     x, z, size = env.mapper.map_state.origin_and_resolution[i].tolist()
-    middles = (np.arange(SIDE, dtype=np.float32) + 0.5) * size
-    points = np.stack(np.broadcast_arrays(x + middles, env.sim.bodies.position[i, 1], z + middles[:, None]), 2)
-    walkable = env.bank.scenes[0].navmesh.is_navigable(points.reshape(-1, 3).astype(np.float32))
-    return with_goal(env, i, np.where(walkable[:, None], MAP_COLOURS[1], MAP_COLOURS[3]))
+    centers = (np.arange(SIDE, dtype=np.float32) + 0.5) * size
+    points = np.stack(np.broadcast_arrays(x + centers, env.sim.bodies.position[i, 1], z + centers[:, None]), 2)
+    navigable = env.bank.scenes[0].navmesh.is_navigable(points.reshape(-1, 3).astype(np.float32))
+    return with_goal(env, i, np.where(navigable[:, None], MAP_COLOURS[1], MAP_COLOURS[3]))
 
 
 def with_goal(env: NavEnv, i: int, picture: np.ndarray) -> np.ndarray:
-    """A picture u8 [CELLS, 3] with the goal on it, u8 [SIDE, SIDE, 3]."""
+    """Mark the goal in a picture u8 [CELLS, 3]; returns u8 [SIDE, SIDE, 3]."""
     frame, goal = env.mapper.map_state.origin_and_resolution[i].numpy(), env.task.state.goal[i].numpy()
     column, row = ((goal[[0, 2]] - frame[:2]) / frame[2]).astype(int)
     picture = picture.reshape(SIDE, SIDE, 3)
@@ -225,14 +226,14 @@ def with_goal(env: NavEnv, i: int, picture: np.ndarray) -> np.ndarray:
 
 
 def best_views(scene: Scene, count: int, tries: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cameras f32 [count, 3] and headings f32 [count] that see the most categories, no two close together."""
+    """Camera positions f32 [count, 3] and headings f32 [count] that see the most categories, APART metres apart."""
     places = scene.navmesh.sample(tries) + np.float32([0.0, CAMERA_HEIGHT, 0.0])
     headings = np.random.default_rng(0).uniform(-np.pi, np.pi, tries).astype(np.float32)
     seen = render(scene, places, headings, ("depth", "semantic"))
-    things = np.array([len(np.unique(ids)) for ids in seen["semantic"]])
-    things[np.median(seen["depth"], axis=(1, 2)) < NEAREST] = 0
+    categories = np.array([len(np.unique(ids)) for ids in seen["semantic"]])
+    categories[np.median(seen["depth"], axis=(1, 2)) < NEAREST] = 0
     chosen: list[int] = []
-    for k in np.argsort(-things, kind="stable"):
+    for k in np.argsort(-categories, kind="stable"):
         if all(np.linalg.norm(places[k] - places[other]) > APART for other in chosen):
             chosen.append(int(k))
     return places[chosen[:count]], headings[chosen[:count]]
@@ -242,7 +243,8 @@ if __name__ == "__main__":
     try:
         main(
             tyro.extras.subcommand_cli_from_dict(
-                {"sensors": Sensors, "finishes": Finishes, "maps": Maps, "guesses": Guesses}, description=__doc__
+                {"sensors": Sensors, "materials": Materials, "maps": Maps, "predictions": Predictions},
+                description=__doc__,
             )
         )
     except BatchnavError as error:

@@ -254,7 +254,7 @@ def generator(rows: list[dict], machine: str, tag: str) -> str:
         + grid(found, "num_envs", "how")
         + (
             "\nIn the branch, a warp waits for its slowest thread, and three warps in four have a thread that resets. "
-            f"If states are sampled ahead, all threads sample together every {WINDOW} steps, and an environment's resets "
+            f"If states are sampled ahead, all threads sample every {WINDOW} steps, and an environment's resets "
             "within these steps use the same state.\n"
         )
     )

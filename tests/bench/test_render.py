@@ -1,4 +1,4 @@
-"""The renderers' benchmark runs, with sensors and without."""
+"""The rendering benchmark runs with sensors and without."""
 
 from batchnav.bench.render import Options, main
 from batchnav.bench.sim import Options as SimOptions

@@ -1,4 +1,4 @@
-"""The training benchmark, tiny: its figures hang together, and its picture is drawn."""
+"""The training benchmark with tiny sizes: its values are consistent, and it writes its figure."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ def test_figures_and_picture(tmp_path):
     assert 0.0 < whole["p5"] <= whole["value"] <= whole["p95"] and whole["repeats"] == OPTIONS.updates
     parts = whole["microseconds_per_frame"]
     assert set(parts) == set(speed_train.PARTS)
-    assert sum(parts.values()) == pytest.approx(1e6 / whole["value"], rel=1e-6)  # of one update
+    assert sum(parts.values()) == pytest.approx(1e6 / whole["value"], rel=1e-6)  # seconds of one update
     assert whole["share_of_policy_only"] == pytest.approx(whole["value"] / policy["value"], rel=1e-6)
     speed_train.plot([whole], tmp_path / "train.png")
     assert (tmp_path / "train.png").stat().st_size > 1000
@@ -41,7 +41,7 @@ def test_rows_are_kept_and_drawn(tmp_path, monkeypatch):
     for module in (results, speed_train):
         monkeypatch.setattr(module, "RESULTS", tmp_path)
     speed_train.main(OPTIONS)
-    assert list(tmp_path.iterdir()) == []  # unless asked for
+    assert list(tmp_path.iterdir()) == []  # recording is off by default
     rows = speed_train.main(dataclasses.replace(OPTIONS, record=True))
     assert len((tmp_path / "train.jsonl").read_text().splitlines()) == len(rows) == 2
     assert (tmp_path / "train.png").stat().st_size > 1000

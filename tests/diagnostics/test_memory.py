@@ -1,4 +1,4 @@
-"""The prediction of a run's memory, beside the tensors of the run."""
+"""Memory prediction of a run, compared with the run's tensors."""
 
 import dataclasses
 
@@ -36,12 +36,12 @@ RUN = TrainingConfig(
 
 
 def of_env(**changes):
-    """RUN with these settings of its environment changed."""
+    """RUN with changed settings of its environment."""
     return dataclasses.replace(RUN, env=dataclasses.replace(RUN.env, **changes))
 
 
 def tensors_of(part):
-    """The tensors of an object, each memory counted once."""
+    """Tensors of an object, one for each storage."""
     values = part if isinstance(part, tuple) else vars(part).values()
     found = [value for value in values if isinstance(value, torch.Tensor)]
     found += [v for value in values if isinstance(value, dict) for v in value.values() if isinstance(v, torch.Tensor)]
@@ -97,7 +97,7 @@ def test_every_tensor_that_stays_is_counted(resident, sensors, randomize):
     learner, found = learner_of(run, env), predict_memory(run, capacities, cpu)
     learner.update(0.0)
     sim, bank = env.sim, env.bank
-    # Textures that scenes share are counted for each of them, unless resident scenes share them.
+    # Textures that scenes share count for each scene, unless the scenes are streamed.
     fields = needed_appearance(run.env)
     banks = [bank] if resident else [SceneBank.pack([scene], "cpu", fields) for scene in bank.scenes]
     parts = (part for one in banks for part in (one.bvh, one.navmesh, one.appearance or ()))
@@ -117,7 +117,7 @@ def test_every_tensor_that_stays_is_counted(resident, sensors, randomize):
     assert found["simulator"] == simulator + bank.search_scratch(sim.chunks).data.nbytes
     seen = sum(tensor.nbytes for tensor in env._own.values())
     metres = env.frame.renderers[MAIN, 1].depth.nbytes
-    assert found["images"] == metres * (2 if "rgb" in sensors else 1) + seen  # and triangles
+    assert found["images"] == metres * (2 if "rgb" in sensors else 1) + seen  # plus triangles
     assert found["rollout"] == sum(tensors_of(learner.rollout).values()) + learner.state.nbytes
     moments = sum(
         state[name].nbytes for state in learner.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")
@@ -127,7 +127,7 @@ def test_every_tensor_that_stays_is_counted(resident, sensors, randomize):
 
 
 def test_what_every_camera_sees_is_counted():
-    """A camera whose sensors read triangles has an image of them; one that no sensor reads has none at all."""
+    """A camera with sensors that read triangles has a triangle image; a camera without sensors has no image."""
     cameras = {"left": CameraConfig(height=16, width=24), "back": CameraConfig(height=32, width=32)}
     run = of_env(cameras=cameras, sensors=("depth", "normals", "left_depth"))
     env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.env)
@@ -140,7 +140,7 @@ def test_what_every_camera_sees_is_counted():
 
 
 def test_samples_of_a_pixel_are_counted():
-    """Four of each are drawn by a renderer of its own, and kept until their mean is taken."""
+    """With four samples per pixel, a separate renderer renders and holds the samples until they are averaged."""
     run = of_env(sensors=("depth", "rgb"), rgb=RGBConfig(samples=4))
     env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.env)
     env.reset()
@@ -159,7 +159,7 @@ def test_learning_grows_with_the_frames_of_a_minibatch():
 
 
 def test_gradients_of_images_are_counted_where_weights_are_larger(monkeypatch):
-    """Those of the first block's images are the largest of a minibatch, not the few weights of the last."""
+    """Gradients of the first block's images are the largest of a minibatch, not those of the last layer's weights."""
     run = dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, base_width=32))
     capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
     found = predict_memory(run, capacities, cpu)["learning"]
@@ -170,7 +170,7 @@ def test_gradients_of_images_are_counted_where_weights_are_larger(monkeypatch):
 
 
 class InParts(SimpleCNN):
-    """Keeps more tensors for more images."""
+    """Encoder that keeps more tensors for more images."""
 
     def forward(self, image):
         return torch.cat([super(InParts, self).forward(part) for part in image.split(50)])

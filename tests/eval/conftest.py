@@ -1,4 +1,4 @@
-"""What evaluations are tried on: small rooms with episodes, and an untrained policy."""
+"""Fixtures for evaluation: small rooms with episodes, and an untrained policy."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from batchnav.policy.weights import save_policy
 
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
-    """Two floors as mesh files, five episodes on each: the goal dead ahead, 1 to 3 m away."""
+    """Two floors as mesh files with five episodes each; the goal is straight ahead, 1 to 3 m away."""
     folder = tmp_path_factory.mktemp("rooms")
     episodes = []
     for name in ("a", "b"):

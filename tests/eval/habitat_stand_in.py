@@ -1,7 +1,7 @@
-"""Stands in for habitat-sim: the part of its documented interface that we use, over our own navmesh and ray caster.
+"""Stand-in for habitat-sim: the part of its interface that batchnav uses, with batchnav's navmesh and renderer.
 
-Names, arguments and defaults are habitat-sim 0.3's; what it does not have raises AttributeError, here as there.
-`Tampering` makes it differ from us.
+Names, arguments and defaults are those of habitat-sim 0.3; other names raise AttributeError, as there. `Tampering`
+makes its results differ from batchnav's.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from batchnav.types import TriangleMesh
 
 @dataclass
 class Tampering:
-    """What this simulator does otherwise, from a step of its life on."""
+    """Differences of this simulator from batchnav, from a given step on."""
 
     step: int = 1 << 30
     forward: float = 0.0
-    """Metres that a step forward is longer."""
+    """Additional length of a forward step, metres."""
     nearer: float = 0.0
-    """Metres that all surfaces are nearer."""
+    """Reduction of all depths, metres."""
 
 
 class SensorType(enum.Enum):
@@ -127,7 +127,7 @@ class PathFinder:
 
 
 class Agent:
-    """Keeps its heading; says it as numpy-quaternion does, by w, x, y, z."""
+    """Rotation about the vertical, with the attributes w, x, y, z of numpy-quaternion."""
 
     def __init__(self):
         self.position, self.heading = np.zeros(3, np.float32), 0.0
@@ -144,7 +144,7 @@ class Agent:
 
 
 def _load(scene_id: str) -> TriangleMesh:
-    """A bare GLB is +Z up, as habitat-sim has it; a stage config says what its asset is."""
+    """Load a stage's mesh. A bare GLB counts as +Z up, as in habitat-sim; a stage config states its asset's up axis."""
     path, up = Path(scene_id), None
     if path.name.endswith(".stage_config.json"):
         config = json.loads(path.read_text())
@@ -210,7 +210,7 @@ class Simulator:
 
 
 def module(tampering: Tampering) -> types.ModuleType:
-    """`habitat_sim`."""
+    """Make the module `habitat_sim`."""
     made = types.ModuleType("habitat_sim")
     made.agent = types.ModuleType("habitat_sim.agent")
     for kind in (ActionSpec, ActuationSpec, AgentConfiguration, AgentState):

@@ -1,4 +1,4 @@
-"""The study of batch sizes: its command lines are training's, and its curves come from the runs' folders."""
+"""The study of batch sizes: training parses its command lines, and its curves come from the runs' folders."""
 
 import dataclasses
 import json
@@ -32,8 +32,8 @@ def test_runs_are_asked_for_once_drawn_and_recorded(monkeypatch, tmp_path):
     )
     batch_study.main(options)
     assert (tmp_path / "runs" / "batch_study.png").stat().st_size > 1000
-    assert list(tracked.iterdir()) == []  # unless asked for
-    batch_study.main(dataclasses.replace(options, record=True))  # all runs are complete by now
+    assert list(tracked.iterdir()) == []  # recording is off by default
+    batch_study.main(dataclasses.replace(options, record=True))  # all runs are complete
     assert asked == [
         ("lamb", 8, 2, 1e-3, 250),
         ("lamb", 16, 2, 1e-3, 250),

@@ -1,4 +1,4 @@
-"""The picture of large buildings: the way that is drawn, and the file."""
+"""The figure of large buildings: the path that it shows, and the file."""
 
 import numpy as np
 from PIL import Image
@@ -8,9 +8,9 @@ from batchnav.data.scenes import find_scene
 from docs.figures import buildings
 
 
-def test_the_longest_way_round():
+def test_the_longest_detour():
     scene = find_scene("house:3")
-    start, goal, path = buildings.longest_way_round(scene, 50)
+    start, goal, path = buildings.longest_detour(scene, 50)
     length = np.linalg.norm(np.diff(path, axis=0), axis=1).sum()
     for episode in generate_episodes(scene, 50):
         straight = np.linalg.norm(np.subtract(episode.goals[0].position, episode.start_position))

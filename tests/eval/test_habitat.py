@@ -19,7 +19,7 @@ from tests.eval.habitat_stand_in import Tampering, module
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    """Puts a simulator in habitat-sim's place: stand_in(tampering)."""
+    """Function that replaces habitat-sim: stand_in(tampering)."""
     return lambda *tampering: monkeypatch.setitem(sys.modules, "habitat_sim", module(*tampering))
 
 
@@ -38,13 +38,13 @@ def test_the_same_world_gives_the_same_episodes(rooms, checkpoint, tmp_path, sta
     for episode in found["per_episode"]:
         assert episode["first"] == {} and episode["batchnav"]["actions"] == episode["habitat"]["actions"]
         assert len(episode["habitat"]["actions"]) == episode["habitat"]["steps"]
-    text = " ".join(capsys.readouterr().out.split())  # lines break where the terminal's width says
+    text = " ".join(capsys.readouterr().out.split())  # the terminal's width determines the line breaks
     assert "10 of 10: episode 4" in text and "no difference" in text
     assert "10 episodes: 10 with the same success, 10 with the same actions" in text
 
 
 def test_what_differs_first_is_reported(rooms, checkpoint, tmp_path, stand_in, monkeypatch):
-    """An agent that only goes forward, so that what it sees changes nothing: steps grow longer, surfaces nearer."""
+    """The agent only moves forward, whatever it observes, while steps become longer and depths smaller."""
     monkeypatch.setattr(HabitatAgent, "act", lambda self, observations: {"action": 1})
     monkeypatch.setattr(
         "batchnav.policy.agent.PolicyAgent.act", lambda self, observations, **_: torch.ones(1, dtype=torch.int64)
@@ -73,7 +73,7 @@ def test_an_action_that_differs_ends_the_comparison(rooms, checkpoint, tmp_path,
 
 
 def test_habitats_own_stages(checkpoint, tmp_path, stand_in):
-    """Below --scenes-dir habitat-sim gets the file itself: +Z up, and its own navmesh where one is beside."""
+    """habitat-sim loads a scene below --scenes-dir from its file: +Z up, with the navmesh next to it, if any."""
     stand_in(Tampering())
     floor = trimesh.creation.box((6.0, 8.0, 0.2))
     (tmp_path / "scenes" / "gibson").mkdir(parents=True)
@@ -85,7 +85,7 @@ def test_habitats_own_stages(checkpoint, tmp_path, stand_in):
 
 
 def test_the_agent_acts_as_the_policy(checkpoint):
-    """Habitat's observations, one at a time, give what ours give in a batch of one; `reset` begins anew."""
+    """Habitat's observations give the actions that batchnav's give in a batch of one, also after `reset`."""
     agent, twin = HabitatAgent(checkpoint, sample=False), load_policy(checkpoint)
     draw = np.random.default_rng(0)
     seen = [
@@ -104,7 +104,7 @@ def test_the_agent_acts_as_the_policy(checkpoint):
 
 
 def test_holes_are_compared_as_in_training(rooms, checkpoint, tmp_path, stand_in):
-    """A policy to which holes are far meets them as such in both."""
+    """A policy trained with holes as far surfaces gets them as far in both simulators."""
     policy = load_policy(checkpoint)
     policy.info["env"]["depth"]["hole_value"] = 1.0
     save_policy(policy.network, tmp_path / "far.safetensors", policy.info)

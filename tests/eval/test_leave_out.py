@@ -1,4 +1,4 @@
-"""Leaving out what scans have: which scenes that gives, and runs in them that are made once, or refused."""
+"""Ablation of scan defects: its scenes, and its runs, which are made once or refused."""
 
 import dataclasses
 import shutil
@@ -19,7 +19,7 @@ SMALL = (
 
 @pytest.mark.parametrize("name", [name for name, defects in leave_out.LEFT_OUT.items() if defects])
 def test_scans_lack_what_is_left_out(tmp_path, name):
-    """Seed 3 is of a hall; with nothing left out, or halls alone, it is the scan that everybody has."""
+    """Seed 3 is of a hall, except in the ablation "halls". With nothing left out, its scan equals `scan:3`."""
     options = leave_out.Options(tmp_path, houses=3)
     leave_out.make_scan(options, (name, 3))
     made = load_prepared(leave_out.scanned_scene(options, name, 3))
@@ -37,7 +37,7 @@ def test_whole_scenes_are_those_that_scans_are_of():
 
 @pytest.fixture
 def options(rooms, tmp_path):
-    """A study of two small agents."""
+    """Options of a study with two small agents."""
     config = tmp_path / "small.yaml"
     config.write_text(SMALL)
     return leave_out.Options(

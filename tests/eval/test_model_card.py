@@ -1,4 +1,4 @@
-"""A model card from two runs' folders, as its users make one."""
+"""The program eval/publish/model_card.py with the folders of two runs."""
 
 import dataclasses
 import json

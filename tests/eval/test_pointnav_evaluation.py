@@ -27,7 +27,7 @@ def test_greedy_on_open_floors(rooms, tmp_path):
     assert results["overall"]["success"]["mean"] == 1.0 and results["overall"]["success"]["count"] == 10
     # Wilson's lower end for 10 of 10.
     assert results["overall"]["success"]["low"] == pytest.approx(10 / (10 + 1.959963984540054**2))
-    # The start may lie a little beside the floor's height, which the first step adds to the path.
+    # The start may differ from the floor's height; the first step adds the difference to the path.
     assert results["overall"]["spl"]["mean"] > 0.95
     assert [e["episode_id"] for e in results["episodes"]] == [*"01234"] * 2
     assert all(scene["steps"]["count"] == 5 for scene in results["scenes"].values())
@@ -45,7 +45,7 @@ def test_a_scene_is_one_line_of_80_columns(capsys, monkeypatch):
 
 
 def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):
-    """Tables fit 80 columns, the agent's means come last; result files stay as they are without --append-results."""
+    """Tables fit 80 columns, with the agent's means last; without --append-results, result files do not change."""
     rows = []
     monkeypatch.setattr(program, "append_rows", lambda name, new: rows.append((name, new)))
     monkeypatch.setenv("COLUMNS", "80")
@@ -62,12 +62,12 @@ def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):
     program.main(program.Options(agents=("forward",), append_results=True, **options))
     ((name, found),) = rows
     assert name == "pointnav" and [row["metric"] for row in found] == ["success", "spl", "soft_spl"]
-    # All houses alike: Wilson's interval has a width, a bootstrap of scenes says nothing.
+    # All houses have equal results: Wilson's interval has a width, a bootstrap over scenes has none.
     assert found[0]["low"] < found[0]["value"] == 1.0 and found[0]["scene_low"] is None
 
 
 def test_habitats_episodes_in_habitats_folders(tmp_path, capsys):
-    """Scenes are found below --scenes-dir, +Z up; a stated distance that the navmesh does not give is listed."""
+    """Scenes are below --scenes-dir, +Z up. Episodes whose stated distance differs from the navmesh's are listed."""
     floor = trimesh.creation.box((6.0, 8.0, 0.2))
     (tmp_path / "scenes" / "gibson").mkdir(parents=True)
     floor.export(tmp_path / "scenes" / "gibson" / "Adrian.glb")
@@ -91,7 +91,7 @@ def test_habitats_episodes_in_habitats_folders(tmp_path, capsys):
 
 
 def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
-    """From file to page and result rows, where a policy goes by its folder's name."""
+    """A policy file gives a report and result rows with the name of its folder."""
     name = checkpoint.parent.name
     (tmp_path / "metrics.jsonl").write_text('{"frames": 100, "seconds": 1.0, "success": 0.5}\n')
     rows = []
@@ -119,7 +119,7 @@ def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
 
 
 def test_another_camera(rooms, checkpoint, tmp_path, monkeypatch):
-    """All agents play with it; results and rows say so."""
+    """All agents play with the camera, and results and rows contain it."""
     rows = []
     monkeypatch.setattr(program, "append_rows", lambda name, new: rows.extend(new))
     options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path, "append_results": True}
@@ -133,7 +133,7 @@ def test_another_camera(rooms, checkpoint, tmp_path, monkeypatch):
 
 
 def test_a_policy_that_sees_through_opengl_scores_the_same(rooms, checkpoint, tmp_path, opengl):
-    """Pictures differ at a few edges, so actions hardly do; the same draws then lead to the same places."""
+    """Images differ only at a few edges, so the same random numbers give nearly the same actions and end positions."""
     results = []
     for renderer in ("raycast", "opengl"):
         program.main(program.Options(
@@ -147,7 +147,7 @@ def test_a_policy_that_sees_through_opengl_scores_the_same(rooms, checkpoint, tm
 
 
 def test_several_agents_on_the_same_episodes(rooms, checkpoint, tmp_path, capsys):
-    """Policies go by their folders' names; each has results of its own, and a table compares them."""
+    """Policies have the names of their folders and separate results, and a table compares them."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         shutil.copy(checkpoint, tmp_path / name)
@@ -180,7 +180,7 @@ def test_results_go_beside_a_policy_of_ones_own_only(checkpoint):
     assert folder_of("pointnav_h200") == Path("runs/pointnav_h200/eval_val")
     assert folder_of(checkpoint, episodes=Path("data/mine.json.gz")) == checkpoint.parent / "eval_mine"
     assert folder_of("greedy") == Path("runs/greedy/eval_val")
-    # Another camera has a folder of its own.
+    # Results with another camera have another folder.
     assert folder_of("greedy", camera_height=0.88, hfov_deg=79.0) == Path("runs/greedy/eval_val_0.88m_79deg")
 
 
@@ -205,7 +205,7 @@ def test_bad_commands(rooms, tmp_path):
     with pytest.raises(CheckpointError, match="absent"):
         program.main(program.Options(agents=(str(tmp_path / "absent.safetensors"),)))
     (tmp_path / "file").touch()
-    with pytest.raises(BatchnavError, match=r"file: found a file at .*, expected a folder"):  # before it plays
+    with pytest.raises(BatchnavError, match=r"file: found a file at .*, expected a folder"):  # before evaluation
         program.main(program.Options(agents=("greedy",), episodes=tmp_path / "absent.json.gz", out=tmp_path / "file"))
     with pytest.raises(EpisodeError, match="absent"):
         program.main(program.Options(agents=("greedy",), episodes=tmp_path / "absent.json.gz", out=tmp_path))

@@ -1,4 +1,4 @@
-"""Trying a program leaves the tracked result files as they are: recording is asked for."""
+"""Programs change tracked result files only with the option to record."""
 
 import pytest
 
@@ -13,7 +13,6 @@ from eval.studies import batch_size as batch_study
     [
         batch_study.Options,
         model_card.Options,
-        evaluate.Options,
         load.Options,
         navmesh.Options,
         render.Options,
@@ -23,3 +22,7 @@ from eval.studies import batch_size as batch_study
 )
 def test_recording_is_asked_for(options):
     assert options.record is False
+
+
+def test_evaluation_appends_results_where_asked_for():
+    assert evaluate.Options.append_results is False

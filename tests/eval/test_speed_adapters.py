@@ -1,4 +1,4 @@
-"""Every library trains as it is measured."""
+"""The benchmark of RL libraries: every library trains, and a failure does not stop the others."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_all_libraries_are_measured():
 
 
 def test_one_that_fails_is_left_out(capsys, monkeypatch):
-    """What is missing, what cannot be made, and what fails later; the others are measured."""
+    """Libraries that are missing, that cannot be set up, or that fail later are skipped; the others are measured."""
 
     def missing(options, env):
         raise ImportError("No module named 'skrl'", name="skrl")

@@ -1,4 +1,4 @@
-"""The program of evaluation on tasks without a goal: agents, tables, rows, report."""
+"""Evaluation on tasks without a goal: agents, tables, rows, report."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_the_agent_that_knows_the_map_is_ahead_of_the_one_that_walks_on(rooms, t
         assert rows[-1][0] == task
         assert [row["metric"] for row in rows[-1][1]] == [metric.name for metric in specs if metric.headline]
         assert {row["benchmark"] for row in rows[-1][1]} == {task}
-    # Straight on from (0, 2) ends at the wall, 4.85 m away; the corners are 5.63 m away, and it knows of no others.
+    # The forward agent ends at the wall, 4.85 m from (0, 2). The farthest points, the corners, are 5.63 m away.
     assert shares[0] > shares[1] + 0.1 and 0.0 < shares[1] < 0.87
 
 

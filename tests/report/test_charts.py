@@ -118,7 +118,7 @@ def test_runs_side_by_side_have_their_colours(metrics):
 
 
 def test_every_curve_is_a_figure_that_training_writes():
-    """The rows come from an update's own statistics, so a name that only the charts know draws nothing."""
+    """The rows are statistics of an update, so every chart must have data from their names."""
     one = torch.tensor(1.0)
     stats = UpdateStats(
         frames=128, learning_rate=1e-3, losses=LossStats(*[one] * len(LossStats._fields)), grad_norm=one,

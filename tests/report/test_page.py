@@ -1,4 +1,4 @@
-"""The page of a run, as training writes it."""
+"""The page of a training run."""
 
 import logging
 import re
@@ -19,10 +19,10 @@ def test_a_run_leaves_its_page(tmp_path):
     assert finish(start(run, out)) == 0
     text = (out / "report.html").read_text()
     assert "<h1>carts</h1>" in text and "Trained: 384 of 384 frames" in text
-    assert "http-equiv" not in text  # it changes no more
+    assert "http-equiv" not in text  # complete: no more refreshes
     for word in ("KL divergence", "entropy", "total_frames: 384", 'name="viewport"', "commit"):
         assert word in text
-    assert not re.search(r"(src|href)=[\"']https?:", text)  # nothing is fetched
+    assert not re.search(r"(src|href)=[\"']https?:", text)  # loads nothing from elsewhere
 
 
 def test_it_refreshes_while_training(tmp_path, monkeypatch):
@@ -30,7 +30,7 @@ def test_it_refreshes_while_training(tmp_path, monkeypatch):
     monkeypatch.setattr(page.time, "monotonic", lambda: clock[0])
     written = RunPage(tmp_path / "report.html", make_run(updates=10), Rows([], []), {"spl": (0.0, 1.0)})
     written.add(ROW)
-    assert not written.path.exists()  # not yet: a short run would only wait for it
+    assert not written.path.exists()  # not at the start, since a short run would wait for it
     clock[0] += page.FIRST_SECONDS
     written.add({**ROW, "frames": 768})
     text = written.path.read_text()

@@ -1,4 +1,4 @@
-"""The report of agents that play in two small rooms: what stands on the page, and that its script shows it."""
+"""The report of agents in two small rooms: contents of the page, and data for its script."""
 
 import base64
 import io
@@ -27,7 +27,7 @@ CONFIG = with_options(NavConfig(), {"height": 8, "width": 12, "max_steps": 20})
 
 
 class Seeing(ReferencePlayer):
-    """An agent of which pictures are shown."""
+    """An agent whose images the report shows."""
 
     env_config = property(lambda self: self.config)
 
@@ -98,7 +98,7 @@ def test_ways_and_pictures_are_those_that_were_played(evaluation, played, page):
             walk = each.trajectories[number]
             assert len(way) == len(walk.headings) == each.episodes["steps"][number]
             width = data["plans"][episode["plan"]]["size"][0]
-            per_metre = width / (6.0 - 0.2 + 0.8)  # the floor less the agent's radius, and margins
+            per_metre = width / (6.0 - 0.2 + 0.8)  # the floor minus the agent's radius, plus margins
             ends = (way[-1, :2] - way[0, :2]) / SUBPIXELS / per_metre
             assert ends == pytest.approx((walk.positions[-1] - walk.positions[0])[[0, 2]], abs=0.06)
     filmed = [k for k, episode in enumerate(data["episodes"]) if episode["films"]]
@@ -110,7 +110,7 @@ def test_ways_and_pictures_are_those_that_were_played(evaluation, played, page):
 
 
 def test_pictures_are_drawn_from_where_the_agent_stood(evaluation):
-    """What is drawn anew is what was observed."""
+    """Images rendered for the report equal the agent's observations."""
     (film,) = evaluation.record(Seeing("forward", CONFIG), np.array([2]))
     played = evaluation.play(Seeing("forward", CONFIG))
     (seen,) = evaluation.images_along(CONFIG, played.episodes["scene"][[2]], [played.trajectories[2]])
@@ -120,7 +120,7 @@ def test_pictures_are_drawn_from_where_the_agent_stood(evaluation):
 
 
 def test_pictures_are_drawn_a_walk_at_a_time(evaluation, played, monkeypatch):
-    """A report of many large pictures holds those of one episode."""
+    """A report of many large images renders one episode at a time."""
     drawn = []
     monkeypatch.setattr(PoseCameras, "images_at", lambda eyes, scene, *pose: drawn.append((scene, *pose)))
     walks = played[0].trajectories[:3]

@@ -1,4 +1,4 @@
-"""Rows of results: which commit they name, which of them are newest, and how a terminal shows them."""
+"""Result rows: their commit, the newest rows, and their table in a terminal."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from batchnav.report import results
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
-    """A folder with results of its own, and with no commit looked up yet."""
+    """A folder for results, with an empty cache of the commit."""
     monkeypatch.setattr(results, "ROOT", tmp_path)
     monkeypatch.setattr(results, "RESULTS", tmp_path / "eval" / "results")
     (tmp_path / "eval" / "results").mkdir(parents=True)
@@ -27,7 +27,7 @@ def git(tree, *words):
 
 @pytest.fixture
 def repository(tree):
-    """That folder as a repository of a program and a result file."""
+    """The folder as a repository with a program and a result file."""
     (tree / "program.py").write_text("one\n")
     (tree / "eval" / "results" / "sim.jsonl").write_text("")
     git(tree, "init", "--quiet")
@@ -44,7 +44,7 @@ def test_rows_do_not_change_the_commit_that_made_them(repository):
     head = git(repository, "rev-parse", "--short", "HEAD").strip()
     for value in (1.0, 2.0):
         results.append_rows("sim", [row(value)])
-        results.commit.cache_clear()  # as another process would
+        results.commit.cache_clear()  # as in another process
     found = [json.loads(line) for line in (repository / "eval" / "results" / "sim.jsonl").read_text().splitlines()]
     assert [r["commit"] for r in found] == [head, head]
 
@@ -53,13 +53,13 @@ def test_a_changed_program_is_told_and_looked_at_once(repository):
     head = git(repository, "rev-parse", "--short", "HEAD").strip()
     assert results.commit() == head
     (repository / "program.py").write_text("two\n")
-    assert results.commit() == head  # what runs is what was there at first
+    assert results.commit() == head  # the running program is the version at the start
     results.commit.cache_clear()
     assert results.commit() == head + "+"
 
 
 def test_without_a_repository_the_tree_says_it(tree, monkeypatch):
-    monkeypatch.setenv("BATCHNAV_COMMIT", "abc")  # not asked
+    monkeypatch.setenv("BATCHNAV_COMMIT", "abc")  # recording is off
     assert results.commit() == "unknown"
     results.commit.cache_clear()
     (tree / ".commit").write_text("1234567+\n")
@@ -120,7 +120,7 @@ def test_figures():
 
 
 def test_rows_are_kept_in_a_folder_that_has_none_yet(tmp_path, monkeypatch):
-    """As of a package that is installed: below the current folder."""
+    """The results folder of an installed package is in the current folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(results, "RESULTS", Path("eval/results"))
     results.append_rows("sim", [row(1.0)])

@@ -1,4 +1,4 @@
-"""The report and the viewer in a browser, where there is one."""
+"""The report and the viewer in a browser; requires Chromium."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 
 class Seeing(ReferencePlayer):
-    """An agent of which pictures are shown."""
+    """An agent whose images the report shows."""
 
     env_config = property(lambda self: self.config)
 

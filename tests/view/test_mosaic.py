@@ -27,7 +27,7 @@ def test_images_lie_in_rows():
     for k in range(5):
         y, x = k // 3 * 9, k % 3 * 13
         assert (image[y : y + 8, x : x + 12] == colours[k, 0, 0]).all()
-    assert (image[9:, 26:] == 255).all()  # the place of the sixth
+    assert (image[9:, 26:] == 255).all()  # the empty sixth place
     assert (image[8] == 255).all()  # the gap
 
 

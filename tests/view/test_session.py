@@ -1,4 +1,4 @@
-"""What a viewer shows: agents' ways through episodes on a floor, and one that is driven."""
+"""Sessions of the viewer: agents' paths through episodes on a floor, and a manually controlled agent."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_looking_for_a_failure_in_vain_leaves_the_driver_be(session):
 
 
 def test_the_goals_of_starts_are_not_shown(bank):
-    """Files of starts have goals, since the format wants some; a task without a goal has none to go to."""
+    """Files of starts contain goals, since the format requires them; a task without a goal does not show them."""
     flee = Session(bank, episodes_on(bank.scenes[0].name), config=nav_config(None, {"height": 8, "width": 12}, "flee"))
     assert flee.goal is None and flee.shortest_path.shape == (0, 3)
 
@@ -75,7 +75,7 @@ def test_a_person_drives(session):
     assert walk.headings[-1] == pytest.approx(np.deg2rad(10.0))
     driver.step(STOP)
     assert session.track(YOU).metrics["success"] == 0.0 and session.failed(YOU)
-    driver.step(FORWARD)  # it has ended
+    driver.step(FORWARD)  # the episode has ended
     assert session.track(YOU).walk.actions.tolist() == [FORWARD, LEFT, STOP]
     session.pick(0)
     assert len(session.track(YOU).walk.headings) == 1
@@ -106,7 +106,7 @@ def test_a_glb_without_what_is_above_the_cut(tmp_path):
     box = trimesh.creation.box((4.0, 3.0, 4.0))  # from -1.5 to 1.5
     mesh = TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32))
     below = loaded(to_glb(mesh, 1.0), tmp_path).to_geometry()
-    assert len(below.faces) == 10 and below.bounds[1][1] == 1.5  # walls stay whole, the top's two triangles go
+    assert len(below.faces) == 10 and below.bounds[1][1] == 1.5  # without the top
     assert len(loaded(to_glb(mesh, 2.0), tmp_path).to_geometry().faces) == 12
 
 
@@ -121,7 +121,7 @@ def test_a_glb_with_colours_and_textures(tmp_path):
     plain, textured = sorted(
         loaded(to_glb(mesh, 1.0), tmp_path).geometry.values(), key=lambda g: g.visual.kind == "texture"
     )
-    # sRGB 128 is 55 of 255 in linear light, which is how glTF keeps colours at corners.
+    # glTF stores vertex colours in linear light: sRGB 128 is 55 of 255.
     assert plain.visual.vertex_colors[0].tolist() == [255, 55, 0, 255]
     assert np.asarray(textured.visual.material.baseColorTexture.convert("RGB"))[0, 0].tolist() == [10, 200, 30]
     assert np.ptp(textured.visual.uv, axis=0).tolist() == [1.0, 1.0]

@@ -1,4 +1,4 @@
-"""Maps of a room that one can draw: 6 x 4 m with a table in it and a block that reaches the cut of the walls."""
+"""Top-down maps of a room of 6 x 4 m, with a table and a block as high as the cut of the walls."""
 
 import io
 import sys
@@ -56,7 +56,7 @@ def test_what_lies_where(room):
     assert table[0] == table[1] == table[2] and 150 <= table[0] <= 196
     assert np.abs(np.subtract(colour_at(plan, 4.0, 2.0), INK)).max() < 110  # the block's cut edge, a thin line
     assert plan.image.getpixel((1, 1)) == PAPER
-    # Without the mesh the table is only a gap in the floor.
+    # Without the mesh, the table appears as a gap in the floor.
     assert colour_at(TopDownMap(navmesh, size=SIZE), 1.5, 2.0) != table
 
 
@@ -66,7 +66,7 @@ def test_scale_and_direction(room):
     origin, east, south = plan.to_pixels(np.array([[1.0, 0.0, 1.0], [2.0, 0.0, 1.0], [1.0, 5.0, 2.0]]))
     assert east - origin == pytest.approx([plan.pixels_per_metre, 0.0])
     assert south - origin == pytest.approx([0.0, plan.pixels_per_metre])
-    # The eroded floor is 6 m less 0.15 m at either edge.
+    # The eroded floor is 6 m minus 0.15 m at each edge.
     assert plan.pixels_per_metre == pytest.approx(SIZE / (5.7 + 2 * MARGIN), rel=0.02)
 
 
@@ -81,10 +81,10 @@ def test_paths_and_marks(room):
     assert colour_at(plan, 3.0, 0.5) == BLUE
     row = int(plan.to_pixels(np.array([3.0, 0.0, 3.5]))[1])
     dashes = [plan.image.getpixel((c, row)) == ORANGE for c in range(plan.size[0])]
-    assert 0.4 < np.mean(dashes) / (5.0 * plan.pixels_per_metre / plan.size[0]) < 0.8  # three fifths are drawn
+    assert 0.4 < np.mean(dashes) / (5.0 * plan.pixels_per_metre / plan.size[0]) < 0.8  # dashes cover three fifths
     assert colour_at(plan, 3.0, 1.5) == GREEN
     assert colour_at(plan, 3.0, 2.5) == ORANGE
-    assert colour_at(before, 3.0, 0.5) == FLOOR  # the copy was not drawn on
+    assert colour_at(before, 3.0, 0.5) == FLOOR  # drawing on the map does not change the copy
 
 
 def test_arrow_points_along_the_heading(room):
@@ -153,7 +153,7 @@ def test_a_film_is_an_mp4_of_all_frames(tmp_path, monkeypatch):
     save_mp4(frames, tmp_path / "episode.mp4", 10)
     with av.open(str(tmp_path / "episode.mp4")) as film:
         pictures = [frame.to_image() for frame in film.decode(video=0)]
-    assert len(pictures) == 10 + 15 and pictures[0].size == (34, 22)  # the last stays for 1.5 s; sides are even
+    assert len(pictures) == 10 + 15 and pictures[0].size == (34, 22)  # the last frame stays for 1.5 s; sides are even
     assert abs(pictures[8].getpixel((10, 10))[0] - 80) < 12
     assert [p.name for p in tmp_path.iterdir()] == ["episode.mp4"]
     monkeypatch.setitem(sys.modules, "av", None)

@@ -1,4 +1,4 @@
-"""The viewer's panel and scene, by viser's own state of them: what a browser would show."""
+"""The viewer's panel and scene, read from the state that viser sends to browsers."""
 
 import dataclasses
 
@@ -43,7 +43,7 @@ def test_what_is_shown_at_first(viewer):
 
 
 def test_the_camera_stands_where_it_is_mounted(bank):  # noqa: F811
-    """Before the agent, a quarter turn to its left, looking down: as `seen` is drawn, not as the body stands."""
+    """A camera in front of the agent, turned left and down, has the pose of the rendered image."""
     mounted = {"camera_forward": 0.2, "camera_left": 0.1, "camera_heading_deg": 90.0, "camera_pitch_deg": -30.0}
     viewer = Viewer(
         Session(bank, episodes_on(bank.scenes[0].name), config=with_options(CONFIG, mounted)), port=18081
@@ -57,9 +57,9 @@ def test_the_camera_stands_where_it_is_mounted(bank):  # noqa: F811
     left = np.array([ahead[2], 0.0, -ahead[0]])
     expected = walk.positions[0] + 0.2 * ahead + 0.1 * left + np.array([0.0, CONFIG.camera.camera_height, 0.0])
     assert camera.position == pytest.approx(expected, abs=1e-5)
-    axes = Rotation.from_quat(np.roll(camera.wxyz, -1)).as_matrix()  # it looks along +Z, with +Y down
+    axes = Rotation.from_quat(np.roll(camera.wxyz, -1)).as_matrix()  # the camera looks along +Z, with +Y down
     assert axes[:, 2] == pytest.approx(np.cos(np.pi / 6) * left - np.array([0.0, 0.5, 0.0]), abs=1e-5)
-    assert axes[:, 0] == pytest.approx(ahead, abs=1e-5)  # the picture's right is where the agent looks
+    assert axes[:, 0] == pytest.approx(ahead, abs=1e-5)  # the image's right is the agent's forward direction
 
 
 def test_episodes_that_cannot_be_played_are_refused(bank, tmp_path):  # noqa: F811
