@@ -1,4 +1,4 @@
-"""The policy: encoders, memories, actor-critic, and weights on disk. It knows observations by their spaces only."""
+"""The policy: encoders, memories, actor-critic, and weights on disk. It reads observations by their spaces only."""
 
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent

@@ -19,7 +19,7 @@ from batchnav.policy.observations import embed_rows
 MIN_LOG_STD, MAX_LOG_STD = -5.0, 2.0
 """Bounds of a Gaussian's log standard deviation: habitat-baselines' `min_log_std`, `max_log_std`."""
 _SMALLEST = 2.0**-25
-"""Stand-in for a uniform number of 0, whose inverse is infinite. It is below the smallest positive sample."""
+"""Replacement for a uniform number of 0, whose normal quantile is infinite; smaller than any positive sample."""
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -47,7 +47,7 @@ class Actions(Protocol):
         ...
 
     def embedding(self, size: int) -> nn.Module:
-        """The layer that `embed` applies, of width `size`."""
+        """A new layer for `embed`, with outputs of width `size`."""
         ...
 
     def embed(self, layer: nn.Module, actions: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
@@ -77,7 +77,7 @@ class Categorical:
         return log_probs.gather(-1, actions[..., None]).squeeze(-1), entropy
 
     def embedding(self, size: int) -> nn.Module:
-        """An embedding with a row per action after row 0, which stands for no action."""
+        """An embedding with row 0 for "no previous action" and row a + 1 for action a."""
         return nn.Embedding(self.num_outputs + 1, size)
 
     def embed(self, layer: nn.Module, actions: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
@@ -120,7 +120,7 @@ class Gaussian:
 
 
 def actions_of(space: spaces.Space) -> Actions:
-    """The action distribution of a space. ConfigError for a space that none fits."""
+    """The action distribution for an action space. ConfigError for an unsupported space."""
     if isinstance(space, spaces.Discrete) and space.start == 0:
         return Categorical(int(space.n))
     if isinstance(space, spaces.Box) and len(space.shape) == 1 and space == spaces.Box(-1.0, 1.0, space.shape):
@@ -135,7 +135,7 @@ def sample_categorical(log_probs: torch.Tensor, uniforms: torch.Tensor) -> torch
 
 
 def _moments(outputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and log standard deviation, f32 [..., size]."""
+    """Mean and log standard deviation, f32 [..., size] each, from outputs f32 [..., 2 * size]."""
     mean, log_std = outputs.chunk(2, dim=-1)
     return torch.tanh(mean), log_std.clamp(MIN_LOG_STD, MAX_LOG_STD)
 

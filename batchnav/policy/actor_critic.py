@@ -5,7 +5,8 @@
     categories --- embedding ----+                                           '-- critic: value
     last action -- embedding ----'
 
-Observations, memory and the previous action are optional: the spaces and `PolicyConfig` say which are there.
+Each kind of observation, the memory and the previous action are optional: the spaces and `PolicyConfig` determine which
+of them a policy has.
 """
 
 from __future__ import annotations
@@ -81,24 +82,25 @@ class ActorCritic(nn.Module):
         action_space: of one environment: Discrete, or a Box [A] of -1 to 1.
         config: the architecture.
 
-    ConfigError where spaces and configuration do not fit.
+    Raises:
+        ConfigError: the spaces do not fit the configuration or are not supported.
     """
 
     def __init__(self, observation_space: spaces.Space, action_space: spaces.Space, config: PolicyConfig):
         super().__init__()
         self.config = config
-        """The `PolicyConfig` that it was made from."""
+        """The architecture."""
         read = spaces_to_read(observation_space, config.blind)
         self.observation_shapes = {name: tuple(map(int, space.shape or ())) for name, space in read.items()}
-        """Shape of one environment's observation by name, for all that are read."""
+        """Shape of one environment's observation, by name, for all observations that the policy reads."""
         self.num_categories = {name: num_categories(space, name) for name, space in read.items() if is_integer(space)}
-        """Number of values of each integer observation."""
+        """Number of values of each integer observation, by name."""
         self.action_space = action_space
         self.actions = actions_of(action_space)
         """The action distribution."""
         images = {name: self.observation_shapes[name] for name, space in read.items() if is_image(space)}
         self.images = names_by_size(images)
-        """Names of the images that share an encoder, for each size."""
+        """Names of the images that share an encoder; one entry per image size."""
         self.norms = nn.ModuleDict({n: RunningNorm(shape[0]) for n, shape in images.items() if n in config.normalized})
         encoders = [self._make_encoder(names) for names in self.images]
         self.encoder = encoders[0] if encoders else None
@@ -124,7 +126,7 @@ class ActorCritic(nn.Module):
         if not self.body_inputs:
             raise ConfigError("blind: a policy with neither images, vector observations nor memory has no input")
         self.body: Memory = memory.from_config(sum(self.body_inputs.values()), config)
-        """The memory; without memory, feed-forward layers."""
+        """The memory, or feed-forward layers in its place."""
         self.actor = nn.Linear(self.body.output_size, self.actions.num_outputs)
         self.critic = nn.Linear(self.body.output_size, 1)
         _init_heads(self.actor, self.critic)
@@ -141,10 +143,10 @@ class ActorCritic(nn.Module):
         state: State,
         uniforms: torch.Tensor | None = None,
     ) -> Act:
-        """One step. A pure function of tensors: no random state, no host synchronisation.
+        """Choose the actions of one step. A pure function of tensors: no random state, no host synchronisation.
 
         Args:
-            obs: [B, ...] by name.
+            obs: observations [B, ...] by name, or one tensor for an unnamed observation.
             prev_action: action before this observation, as `Act.action`; ignored where an episode starts.
             start_mask: bool [B], set where this is an episode's first observation.
             state: state of the memory after the previous step.
@@ -172,14 +174,14 @@ class ActorCritic(nn.Module):
         state0: State,
         actions: torch.Tensor,
     ) -> Evaluation:
-        """Log probabilities, entropies and values of sequences, as `act` saw them.
+        """Log probabilities, entropies and values for sequences of steps that `act` took, with gradients.
 
         Args:
-            obs: [T, B, ...] by name.
+            obs: observations [T, B, ...] by name.
             prev_action: [T, B, ...], action before each observation.
             starts: bool [T, B], set at the first observation of an episode; the memory restarts there.
             state0: state of the memory before step 0.
-            actions: [T, B, ...], the actions to evaluate.
+            actions: actions to evaluate, [T, B, ...].
         """
         x = self._features(as_dict(obs), prev_action, starts)
         x, _ = self.body(x, starts, state0)
@@ -203,7 +205,7 @@ class ActorCritic(nn.Module):
             cast(RunningNorm, norm).update(obs[name], average)
 
     def _step(self, obs, prev_action, start_mask, state):
-        """The actor's outputs f32 [B, num_outputs], value f32 [B], state."""
+        """One step: the actor's outputs f32 [B, num_outputs], the value f32 [B] and the memory's next state."""
         obs = {name: value[None] for name, value in as_dict(obs).items()}
         x = self._features(obs, prev_action[None], start_mask[None])
         x, state = self.body.step(x[0], start_mask, state)
@@ -263,7 +265,7 @@ class ActorCritic(nn.Module):
 
 
 def _concat_channels(images: list[torch.Tensor]) -> torch.Tensor:
-    """Images [T, B, C, H, W] of one size as one image."""
+    """Images [T, B, C, H, W] of one size, concatenated along the channels."""
     return images[0] if len(images) == 1 else torch.cat(images, dim=2)
 
 
@@ -275,7 +277,7 @@ def _init_heads(actor: nn.Linear, critic: nn.Linear) -> None:
     nn.init.orthogonal_(actor.weight, gain=0.01)
     nn.init.zeros_(actor.bias)
     nn.init.normal_(critic.weight)
-    if not critic.weight.is_meta:  # a meta tensor has no values, and its norm would import torch's compiler
+    if not critic.weight.is_meta:  # meta tensors have no values, and `norm` of one would import torch's compiler
         with torch.no_grad():
             critic.weight.mul_(0.1 / critic.weight.norm(dim=1, keepdim=True))
     nn.init.zeros_(critic.bias)

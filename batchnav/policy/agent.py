@@ -1,4 +1,4 @@
-"""An agent that acts by a policy: the network, with memory and previous actions of each environment."""
+"""`PolicyAgent`: a policy network with the memory and the previous action of each environment."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from batchnav.runtime.checks import check_int, check_seed
 from batchnav.types import Observation
 
 MAX_ENVS = 2**24
+"""Largest number of environments of an agent."""
 
 
 class PolicyAgent:
@@ -29,7 +30,12 @@ class PolicyAgent:
     """
 
     def __init__(self, network: ActorCritic, info: dict[str, Any] | None = None):
-        """`network` acts on its own device; `info` is the dict that was saved with it."""
+        """Wrap a network, which acts on its own device.
+
+        Args:
+            network: the policy; it is set to evaluation mode and its gradients are switched off.
+            info: the dict that was saved with the weights.
+        """
         self.network = network.eval().requires_grad_(False)
         self.info = info or {}
         self.device = next(network.parameters()).device
@@ -37,7 +43,7 @@ class PolicyAgent:
         self._state: State = None
 
     def __repr__(self) -> str:
-        """One line with size, observations and device."""
+        """Number of parameters, observations and device, in one line."""
         size = sum(parameter.numel() for parameter in self.network.parameters())
         return f"PolicyAgent({size:,} parameters, sees {', '.join(self.network.observation_shapes)}, on {self.device})"
 
@@ -113,7 +119,7 @@ class PolicyAgent:
         return result
 
     def _check_values(self, name: str, value: torch.Tensor) -> None:
-        """ArgumentError for NaN, and for an integer out of range."""
+        """ArgumentError for NaN, and for an integer out of range; `name`: the observation."""
         size = self.network.num_categories.get(name)
         wrong = value.isnan() if size is None else (value < 0) | (value >= size)
         if wrong.any():

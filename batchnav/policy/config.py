@@ -12,7 +12,7 @@ class PolicyConfig:
     """Architecture of the actor-critic. Defaults: the paper's agent, 10,988,085 parameters at 64x64 depth."""
 
     encoder: str = "se_resnet9"
-    """Name of the image encoder in `batchnav.policy.ENCODERS`."""
+    """Name of the image encoder in `batchnav.policy.ENCODERS`: se_resnet9, simple_cnn or one of your own."""
     base_width: int = 64
     """Channels of the encoder's first layers; later layers have multiples of it."""
     depth_bins: int = 10
@@ -21,7 +21,7 @@ class PolicyConfig:
     visual_size: int = 512
     """Width of the encoder's output."""
     hidden_size: int = 512
-    """Width of the memory, or of the feed-forward layers."""
+    """Width of the memory's state and output, or of the feed-forward layers."""
     memory: str = "lstm"
     """Name of the memory in `batchnav.policy.MEMORIES`; "none": a feed-forward network."""
     lstm_layers: int = 2
@@ -31,13 +31,12 @@ class PolicyConfig:
     polar: tuple[str, ...] = ("pointgoal",)
     """Vector observations [r, angle] that the network reads as [r, cos, sin]."""
     log_distance: bool = False
-    """True where the network reads the r of `polar` as its logarithm with sines and cosines
-    (`policy.observations.log_distance`), which resolves centimetres near a goal and bounds the input for large
-    distances. The paper's agent reads metres."""
+    """Read the r of `polar` as its logarithm, with sines and cosines of it (`policy.observations.log_distance`). This
+    resolves centimetres near a goal and keeps the input small for large distances. False: metres, as in the paper."""
     normalized: tuple[str, ...] = ()
     """Images whose channels are normalised by their running mean and variance, as in the paper's RGB agent."""
     blind: bool = False
-    """True where image observations are left out, as a control experiment."""
+    """Ignore all images, as a control experiment."""
 
     @property
     def memory_name(self) -> str:

@@ -18,22 +18,23 @@ from torch import nn
 from torch.nn import functional as F
 
 from batchnav.errors import ConfigError
-from batchnav.policy.available import has_triton
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.depth_bins import CELL, one_hot_cells
 from batchnav.policy.small_images import conv3x3, dense_weight, is_small
+from batchnav.policy.triton_support import has_triton
 
 SMALLEST_IMAGE = 16
 """Smallest side of an image, pixels: the strides of the blocks reduce it to less than one pixel below this."""
 
 CHUNK = 1024
-"""Cells whose one-hot rows the CPU's backward pass holds at a time: 0.7 MB for ten bins, which fits the cache."""
+"""Number of cells whose one-hot rows the CPU's backward pass builds at a time: 0.7 MB for ten bins, which fits the
+cache."""
 
 FUSED_WIDTHS, FUSED_BINS = (16, 32, 64), 15
 """Base widths, and the largest number of depth bins, that the tiles of `encoder_triton` support."""
 
 SE_REDUCTION = 16
-"""Reduction of the channels in squeeze-and-excitation."""
+"""Factor by which squeeze-and-excitation reduces the number of channels."""
 
 
 class SEFixupBlock(nn.Module):
@@ -41,8 +42,8 @@ class SEFixupBlock(nn.Module):
 
     Fixup (Zhang et al. 2019) replaces normalisation by four scalar biases and a scale per block. The first convolution
     is scaled down by depth and the second one starts at zero, so that a deep network starts as the identity. SE is
-    squeeze-and-excitation (Hu et al. 2018). Scalars after a convolution become its bias and weight scale, which saves
-    passes over the images.
+    squeeze-and-excitation (Hu et al. 2018). A scalar after a convolution is applied as its bias or to
+    its weight, which saves passes over the images.
     """
 
     fixup_bias1a: nn.Parameter
@@ -83,7 +84,7 @@ class SEFixupBlock(nn.Module):
 class SEResNet9(nn.Module):
     """The paper's image encoder: SpaceToDepth, four SE-Fixup blocks, a compression convolution, a linear layer.
 
-    A one-channel image (depth, 0..1) gets `depth_bins` further one-hot channels, one per equal range of its values.
+    A one-channel image (depth, 0..1) gets `depth_bins` further one-hot channels, one per equal range of 0..1.
     Sides that are not multiples of 4 are padded with zeros. ConfigError for a side below SMALLEST_IMAGE.
     """
 
@@ -128,7 +129,7 @@ class SEResNet9(nn.Module):
 
     def _fused(self, image: torch.Tensor) -> torch.Tensor:
         """Stem and blocks with `encoder_triton`."""
-        # only torch for CUDA includes Triton
+        # imported here, since only torch for CUDA includes Triton
         from batchnav.policy.encoder_triton import BlockWeights, sizes_of_blocks, trunk
 
         if any(self.padding):
@@ -175,12 +176,12 @@ class SEResNet9(nn.Module):
         return F.relu(y).view(batch, height // CELL, width // CELL, -1).permute(0, 3, 1, 2)
 
     def stem_by_bin(self) -> torch.Tensor:
-        """The stem's weight [base, 16 * (1 + bins)] with one-hot channels ordered by range first, then by pixel."""
+        """The stem's weight [base, 16 * (1 + bins)] with one-hot channels ordered by bin first, then by pixel."""
         raw, binned = self.stem.weight.flatten(1).split([CELL * CELL, CELL * CELL * self.depth_bins], dim=1)
         return torch.cat([raw, binned.unflatten(1, (CELL * CELL, self.depth_bins)).mT.flatten(1)], dim=1)
 
     def which_bin(self, x: torch.Tensor) -> torch.Tensor:
-        """Index of the range of 0..1 that each value lies in, 0 to depth_bins - 1, i32 of x's shape."""
+        """Depth bin of each value in 0..1: i32 of x's shape, 0 to depth_bins - 1."""
         return (x.float() * self.depth_bins).to(torch.int32).clamp(0, self.depth_bins - 1)
 
 
@@ -188,7 +189,7 @@ class SimpleCNN(nn.Module):
     """Three convolutions and a linear layer, after DQN (Mnih et al. 2015): a small network for short training runs.
 
     Kernels are 4x4 with stride 4, 3x3 with stride 2 and 3x3; channels are 2, 4 and 4 times `base_width`. There are no
-    depth bins. Image sizes are those of `SEResNet9`.
+    depth bins. Requirements on the image size are those of `SEResNet9`.
     """
 
     def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
@@ -245,14 +246,14 @@ class _OneHotProduct(torch.autograd.Function):
 
 
 def _to_whole_cells(height: int, width: int) -> tuple[int, int, int, int]:
-    """Padding for `F.pad` to multiples of CELL. ConfigError for an image that is too small."""
+    """Padding for `F.pad` to multiples of CELL. ConfigError for a side below SMALLEST_IMAGE."""
     if min(height, width) < SMALLEST_IMAGE:
         raise ConfigError(f"image: found {height}x{width} pixels, expected at least {SMALLEST_IMAGE} a side")
     return 0, -width % CELL, 0, -height % CELL
 
 
 def _projection(features: int, size: int) -> nn.Sequential:
-    """Last layers of an encoder: flattened cells to `size` normalised features."""
+    """Last layers of an encoder: [B, features] -> `size` features with layer normalisation and ReLU."""
     return nn.Sequential(nn.Linear(features, size, bias=False), nn.LayerNorm(size), nn.ReLU())
 
 

@@ -1,7 +1,7 @@
 """Triton kernels of `policy.encoder_triton`.
 
 Images are [B, P, C], P pixels in rows. The mask of a ReLU is recovered from its result plus a bias: see `_shifted`.
-Gradients of scalars, which are sums over all images, are written as one partial sum per program.
+Gradients of scalars are sums over all images; each program writes a partial sum.
 """
 
 import triton
@@ -31,7 +31,7 @@ def _passed(shifted, shift):
 
 @triton.jit
 def _pixels(image, cell, live, bins, WIDTH: tl.constexpr, CELLS_ACROSS: tl.constexpr):
-    """Pixels of cells and their ranges, [BM, 16] both; the first and the last range are unbounded."""
+    """Pixels of cells and their depth bins, [BM, 16] each; values outside 0..1 are in the first or last bin."""
     pixel = tl.arange(0, 16)[None, :]
     row, column = cell // CELLS_ACROSS * 4 + pixel // 4, cell % CELLS_ACROSS * 4 + pixel % 4
     value = tl.load(image + row.to(tl.int64) * WIDTH + column, mask=live, other=0.0)
@@ -41,7 +41,7 @@ def _pixels(image, cell, live, bins, WIDTH: tl.constexpr, CELLS_ACROSS: tl.const
 
 @triton.jit
 def _channels(value, place, k: tl.constexpr):
-    """Channel k of pixels: for k = 0 the value, else 1 where it is in range k - 1 and 0 elsewhere."""
+    """Channel k of pixels: for k = 0 the value, else 1 where its bin is k - 1 and 0 elsewhere."""
     if k == 0:
         return value
     return tl.where(place == k - 1, 1.0, 0.0).to(value.dtype)
@@ -153,7 +153,7 @@ def _pool(
     x, first, at, B, H: tl.constexpr, W: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
     C: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """Means [F, P, C] over 3x3 pixels of x with stride 2 and zero padding; their offsets and mask."""
+    """Means over 3x3 pixels of x with stride 2 and zero padding, and their offsets and mask: [F, P, C] each."""
     where, live = _part(first, at, B, H_OUT * W_OUT, C, F, P)
     frame, pixel = first + tl.arange(0, F)[:, None, None], at + tl.arange(0, P)[None, :, None]
     row, column, total = pixel // W_OUT * 2 - 1, pixel % W_OUT * 2 - 1, tl.zeros((F, P, C), tl.float32)

@@ -1,8 +1,8 @@
 """SE-ResNet9's stem and blocks on CUDA, with few passes over the images between cuDNN's convolutions.
 
-`policy.encoder` is the specification: this is the same function of the same parameters. Its time goes into reading and
-writing images, 268 MB for the first block with 8,192 frames. A block's tail with pooling and gates is therefore one
-kernel forward and one backward, and the stem writes no one-hot rows.
+`policy.encoder` is the specification: this is the same function of the same parameters. Most of the time is spent on
+reading and writing images, 268 MB for the first block with 8,192 frames. A block's tail with pooling and gates is
+therefore one kernel forward and one backward, and the stem writes no one-hot rows.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ from batchnav.policy.encoder_kernels import (
 )
 
 FLAT = {"SIZE": 4096, "num_warps": 4}
-"""Settings of elementwise kernels: values per program."""
+"""Settings of elementwise kernels; SIZE is the number of values per program."""
 TAIL = {
     16384: {"SIZE": 16384, "CHUNK": 4096, "num_warps": 8},
     8192: {"SIZE": 8192, "CHUNK": 2048, "num_warps": 4},
     4096: {"SIZE": 16384, "CHUNK": 8192, "num_warps": 8},
     2048: {"SIZE": 16384, "CHUNK": 4096, "num_warps": 8},
 }
-"""Settings of `tail` by the number of values in a block's image, of which the nearest is used: values per program
-(at least one image) and values read at a time. Fastest of five or six on an H200 with 8,192 frames of the paper's
-blocks."""
+"""Settings of `tail` by the number of values in a block's image; the nearest entry is used. SIZE is the number of
+values per program (at least one image), CHUNK the number read at a time. Fastest of five or six on an H200 with 8,192
+frames of the paper's blocks."""
 TAIL_BACKWARD = {
     16384: {"SIZE": 16384, "CHUNK": 2048, "num_warps": 4},
     8192: {"SIZE": 8192, "CHUNK": 2048, "num_warps": 4},
     4096: {"SIZE": 16384, "CHUNK": 4096, "num_warps": 4},
     2048: {"SIZE": 16384, "CHUNK": 4096, "num_warps": 8},
 }
+"""Settings of `tail_backward`, as TAIL."""
 STEM = {"BM": 64, "num_warps": 4}
-"""Settings of the stem's kernels: cells that a program processes at a time."""
+"""Settings of the stem's kernels; BM is the number of cells that a program processes at a time."""
 STEM_PROGRAMS, STEM_BACKWARD_PROGRAMS = 660, 264
-"""Programs of the stem: as many as an H200 runs at once. Backward, each program has a partial weight gradient."""
+"""Number of programs of the stem's forward and backward kernels: as many as an H200 runs at once. Backward, each
+program writes a partial weight gradient."""
 
 
 class BlockWeights(NamedTuple):
@@ -66,7 +68,7 @@ class BlockWeights(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """Tensors of a block's forward pass that its backward pass reads."""
+    """Tensors that a block's forward pass saves for its backward pass."""
 
     shifted: torch.Tensor
     activated: torch.Tensor
@@ -75,8 +77,8 @@ class _Kept(NamedTuple):
     pooled: torch.Tensor
     hidden: torch.Tensor
     gate: torch.Tensor
-    seen: torch.Tensor | None
-    """Pooled input, which the shortcut reads."""
+    pooled_input: torch.Tensor | None
+    """Mean-pooled input of the block, from which the skip convolution computes the shortcut; None without it."""
 
 
 class _Trunk(torch.autograd.Function):
@@ -128,15 +130,15 @@ class _Trunk(torch.autograd.Function):
         return None, None, stem_shares.sum(0)[:, : ctx.rows], shift_shares.sum(), *found
 
 
-def _block(x, shifted, seen, sizes, weights: BlockWeights):
+def _block(x, shifted, pooled_input, sizes, weights: BlockWeights):
     """Forward pass of a block: shifted result [B, P, C], its pool for the next block's shortcut, and `_Kept`.
 
-    Without a skip convolution x is the shortcut and is overwritten by the result; else the shortcut is the convolution
-    of `seen`, the pooled input. sizes are those of input and result, and of its pool if a block follows.
+    Without a skip convolution x is the shortcut and is overwritten by the result; else the shortcut is the skip
+    convolution of `pooled_input`. `sizes` are those of the input, of the result, and, if a block follows, of its pool.
     """
     size_in, size, *size_pool = sizes
     if weights.skip is not None:
-        x = seen @ weights.skip.flatten(1).t()
+        x = pooled_input @ weights.skip.flatten(1).t()
     stride = 1 if weights.skip is None else 2
     activated = _conv(shifted, size_in, weights.conv1, stride)
     activate[_programs(activated)](activated, weights.bias1b, weights.bias2a, activated.numel(), **FLAT)
@@ -151,7 +153,7 @@ def _block(x, shifted, seen, sizes, weights: BlockWeights):
         batch, x, x if pool is None else pool, pooled, hidden, gate,
         POOLED=pool is not None, H=size[0], W=size[1], H_OUT=height, W_OUT=width, C=channels, S=squeezed, **tile,
     )  # fmt: skip
-    return x, pool, _Kept(shifted, activated, y, x, pooled, hidden, gate, seen)
+    return x, pool, _Kept(shifted, activated, y, x, pooled, hidden, gate, pooled_input)
 
 
 def _blocks_backward(grad, weights: Sequence[BlockWeights], kept: Sequence[_Kept], sizes):
@@ -183,10 +185,10 @@ def _blocks_backward(grad, weights: Sequence[BlockWeights], kept: Sequence[_Kept
         stride = 1 if mine.skip is None else 2
         grad, conv1_grad = _conv_backward(grad, size_out, own.shifted, size, mine.conv1, stride)
         pool_grad = skip_grad = None
-        if mine.skip is not None and own.seen is not None:
+        if mine.skip is not None and own.pooled_input is not None:
             rows = x_grad.flatten(0, 1)
             pool_grad = rows @ mine.skip.flatten(1)
-            skip_grad = (rows.t() @ own.seen.flatten(0, 1)).view_as(mine.skip)
+            skip_grad = (rows.t() @ own.pooled_input.flatten(0, 1)).view_as(mine.skip)
         (bias2b_grad, shift_grad), (bias1b_grad, bias2a_grad) = tail_shares.sum(1), shares.sum(1)
         found = [
             conv1_grad, conv2_grad, skip_grad, bias1b_grad, bias2a_grad, bias2b_grad, shift_grad,
@@ -198,7 +200,7 @@ def _blocks_backward(grad, weights: Sequence[BlockWeights], kept: Sequence[_Kept
 
 
 def _conv(x, size, weight, stride):
-    """3x3 convolution of [B, P, C]; with a dense weight the size stays."""
+    """3x3 convolution of [B, P, C]; with a dense weight (`small_images`) a matrix product, for stride 1."""
     if weight.ndim == 2:
         return (x.flatten(1) @ weight.t()).view_as(x)
     return _as_pixels(torch.conv2d(_as_images(x, size), weight, None, stride, 1))
@@ -248,6 +250,7 @@ def _tile(settings: dict[int, dict[str, int]], pixels: int, channels: int) -> di
 
 
 def _by_block(flat: Sequence[torch.Tensor]) -> list[BlockWeights]:
+    """Parameters of the blocks from the tensors of all of them in order."""
     n = len(BlockWeights._fields)
     return [BlockWeights(*flat[i : i + n]) for i in range(0, len(flat), n)]
 

@@ -9,12 +9,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from batchnav.policy import lstm_cpu
-from batchnav.policy.available import has_triton
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import Memory
+from batchnav.policy.triton_support import has_triton
 
 FUSED_SEQUENCES = 1024
-"""Largest batch of sequences that learns with `lstm_triton` (measured with 256 and 1,024)."""
+"""Largest number of sequences in a minibatch for training with `lstm_triton`, which is faster at 256 and 1,024."""
 FUSED_SIZES = 64
 """`lstm_triton` supports hidden sizes that are multiples of this."""
 
@@ -22,8 +22,8 @@ FUSED_SIZES = 64
 class EpisodicLSTM(Memory, nn.RNNBase):
     """`nn.LSTM` (same parameters by name and shape) whose state is zeroed where an episode starts.
 
-    Input projections of all steps are one matrix product; the loop over time has the recurrent product and the cell
-    only. Weights are initialised orthogonal, biases zero. The loop is the specification of `lstm_cpu` and
+    The input projections of all steps are one matrix product; the loop over time has only the recurrent product and the
+    cell. Weights are initialised orthogonal, biases zero. The loop in `forward` is the specification of `lstm_cpu` and
     `lstm_triton`.
     """
 
@@ -60,8 +60,8 @@ class EpisodicLSTM(Memory, nn.RNNBase):
     def forward(self, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """A sequence, as in `Memory.forward`; the state is f32 [2, L, B, H] (h and c).
 
-        `lstm_triton` gives no gradient to the state before the sequence or from the state after it, `lstm_cpu` none
-        from the state after it.
+        `lstm_triton` passes no gradient to the state before the sequence or from the state after it; `lstm_cpu` passes
+        none from the state after it.
         """
         if self._is_fused(x):
             return self._fused(x, starts, state)
@@ -86,30 +86,30 @@ class EpisodicLSTM(Memory, nn.RNNBase):
         return x, torch.stack([torch.stack(hidden), torch.stack(carry)])
 
     def _is_fused(self, x: torch.Tensor) -> bool:
-        """True where the inputs are learned from on CUDA in bfloat16, by few enough sequences for `lstm_triton`.
+        """True where `lstm_triton` trains: on CUDA in bfloat16, with at most FUSED_SEQUENCES sequences.
 
-        More sequences fill the GPU with the product of a single step.
+        The matrix product of a single step fills the GPU if there are more sequences.
         """
         fits = x.shape[1] <= FUSED_SEQUENCES and self.hidden_size % FUSED_SIZES == 0
         return torch.is_grad_enabled() and fits and self._in_kernels()
 
     def _learns_in_place(self, x: torch.Tensor, state: torch.Tensor) -> bool:
-        """True where `lstm_cpu` applies: learning on the CPU, one type, no gradient to the state, no compiled cell."""
+        """True where `lstm_cpu` trains: on the CPU, without autocast, gradient to the state, or a compiled cell."""
         plain = self.cell is not lstm_cell or state.requires_grad or torch.is_autocast_enabled("cpu")
         return torch.is_grad_enabled() and x.device.type == "cpu" and not plain
 
     def _acts_fused(self, x: torch.Tensor) -> bool:
-        """True for a single step without gradient on CUDA in bfloat16, which `lstm_triton` has kernels for."""
+        """True where `lstm_triton` acts: a single step without gradient, on CUDA in bfloat16."""
         return not torch.is_grad_enabled() and len(x) == 1 and self._in_kernels()
 
     def _in_kernels(self) -> bool:
-        """True where products are in bfloat16 and `lstm_triton` can run."""
+        """True where `lstm_triton` can run and autocast makes products bfloat16."""
         return self.has_kernels and torch.is_autocast_enabled("cuda")
 
     def _layer_by_layer(
         self, lstm_layer: Callable, x: torch.Tensor, starts: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """`forward` with a whole layer's function of `lstm_cpu` or `lstm_triton`; no gradient to the state."""
+        """`forward` with `lstm_layer` of `lstm_cpu` or `lstm_triton`, without gradient to the state."""
         hidden, carry = [], []
         for layer, weights in enumerate(self.all_weights):
             x, c = lstm_layer(x, starts, state[0, layer], state[1, layer], weights)
@@ -136,7 +136,7 @@ class EpisodicLSTM(Memory, nn.RNNBase):
 def lstm_cell(
     gates: torch.Tensor, c: torch.Tensor, keep: torch.Tensor, keep_next: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """One step of the cell, as one function to compile.
+    """One step of the cell after the recurrent product; a function of its own for torch.compile.
 
     Args:
         gates: [B, 4H], input, forget, cell and output gates before their nonlinearities.

@@ -1,6 +1,6 @@
-"""Training kernel of `policy.lstm.EpisodicLSTM` on the CPU: one layer.
+"""One layer of `policy.lstm.EpisodicLSTM` for training on the CPU.
 
-On the CPU a small layer spends as much time on calls and autograd nodes as on products. A layer is therefore one
+On the CPU a small layer spends as much time on calls and autograd nodes as on matrix products. A layer is therefore one
 autograd node, a step works in place, and everything that does not depend on the previous step is computed for all steps
 at once: the input's part of the gates, the derivatives of the nonlinearities, the gradients of weights and input.
 Acting uses the plain loop, which is as fast.
@@ -17,6 +17,8 @@ aten = torch.ops.aten
 
 
 class _Layer(torch.autograd.Function):
+    """The autograd node of `lstm_layer`."""
+
     @staticmethod
     def forward(ctx, x, starts, hidden, carry, w_ih, w_hh, b_ih, b_hh):
         (T, B, _), H = x.shape, w_hh.shape[1]
@@ -47,7 +49,8 @@ class _Layer(torch.autograd.Function):
         x, keep, w_ih, w_hh, gates, hiddens, carries, tanh_c = ctx.saved_tensors
         T, B, _, H = gates.shape
         i, f, g, o = gates.unbind(2)
-        # first the factors of a step's gradients: of the cell state's for i, f and g, of the output's for o
+        # First the factors that do not depend on later steps: the gradients of i, f and g are these times dc, that of o
+        # times dh.
         d_gates = torch.empty_like(gates)
         d_i, d_f, d_g, d_o = d_gates.unbind(2)
         aten.sigmoid_backward.grad_input(g, i, grad_input=d_i)

@@ -1,9 +1,9 @@
 """Kernels of `policy.lstm.EpisodicLSTM` on CUDA: a layer for training, and one step of all layers for acting.
 
-In training, the recurrent product and the cell of a step are one kernel; so are, backward, the product and the cell
-before it. Gradients of weights are products over all steps at once, with sums in float32; autograd would add one
-product per step in the weights' type. Acting has enough sequences to fill the GPU: products are cuBLAS's, with one
-kernel between them.
+In training, the recurrent product and the cell of a step are one kernel. Backward, the product and the cell before it
+are one kernel. Gradients of weights are products over all steps at once, with sums in float32; autograd would add one
+product per step in the weights' type. When acting, the batch fills the GPU, so products are cuBLAS's, with one kernel
+between them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 FEW = 512
-"""Largest batch for the tiles FORWARD and BACKWARD."""
+"""Largest number of sequences for the tiles FORWARD and BACKWARD."""
 FORWARD = {"BM": 64, "BN": 16, "BK": 64, "num_warps": 4, "num_stages": 3}
 BACKWARD = {"BM": 64, "BN": 16, "BK": 128, "num_warps": 4, "num_stages": 4}
 """Rows, columns and inner length of a program's tile: the fastest of fifteen on an H200 with 256 sequences and a hidden
@@ -26,7 +26,7 @@ FORWARD_MANY = {"BM": 64, "BN": 32, "BK": 64, "num_warps": 4, "num_stages": 3}
 BACKWARD_MANY = {"BM": 64, "BN": 64, "BK": 64, "num_warps": 8, "num_stages": 4}
 """Tiles for more than FEW sequences: faster than FORWARD and BACKWARD with 1,024."""
 ACT = {"SIZE": 1024, "num_warps": 4}
-"""Settings of the kernels for acting: hidden values per program."""
+"""Settings of the kernels for acting; SIZE is the number of hidden values per program."""
 
 
 @triton.jit
@@ -112,6 +112,8 @@ def _backward_step(
 
 
 class _Layer(torch.autograd.Function):
+    """The autograd node of `lstm_layer`."""
+
     @staticmethod
     def forward(ctx, x, starts, hidden, carry, w_ih, w_hh, b_ih, b_hh):
         (steps, batch, _), size, kind = x.shape, w_hh.shape[1], x.dtype
@@ -176,7 +178,7 @@ def lstm_layer(
 
 @triton.jit
 def _begin(state, starts, n, hidden_out, B: tl.constexpr, H: tl.constexpr, SIZE: tl.constexpr):
-    """hidden_out [L, B, H], n values: h of the state f32, or zeros where an episode starts, bool [B]."""
+    """hidden_out [L, B, H], n values: h of state f32 [2, L, B, H], or 0 where an episode starts (starts bool [B])."""
     at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
     begins = tl.load(starts + at // H % B, mask=at < n, other=1)
     value = tl.load(state + at, mask=(at < n) & (begins == 0), other=0.0)
@@ -185,7 +187,7 @@ def _begin(state, starts, n, hidden_out, B: tl.constexpr, H: tl.constexpr, SIZE:
 
 @triton.jit
 def _gate(of_input, of_hidden, input_bias, hidden_bias, row, column, live, k: tl.constexpr, H: tl.constexpr):
-    """Gate k of a layer before its nonlinearity."""
+    """Gate k (0 to 3: i, f, g, o) of a layer before its nonlinearity."""
     at, bias = row * (4 * H) + k * H + column, k * H + column
     products = tl.load(of_input + at, mask=live, other=0.0).to(tl.float32)
     products += tl.load(of_hidden + at, mask=live, other=0.0).to(tl.float32)

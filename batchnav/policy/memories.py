@@ -1,4 +1,4 @@
-"""The table of memories."""
+"""Registry of memories."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from batchnav.policy.lstm import EpisodicLSTM
 from batchnav.policy.memory import FeedForward, Memory
 
 MEMORIES: dict[str, type[Memory]] = {"lstm": EpisodicLSTM, "none": FeedForward}
-"""Memories by the name that `PolicyConfig.memory` gives; "none" is their absence."""
+"""Memories by name, for `PolicyConfig.memory`; "none" is a policy without memory."""

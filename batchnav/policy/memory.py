@@ -1,13 +1,13 @@
-"""Memories: the recurrent part of a policy, from the features of a step to what actor and critic read.
+"""Memories: the recurrent part of a policy, between the features of a step and the actor and critic.
 
-A memory is a `Memory`, listed by name in `batchnav.policy.memories.MEMORIES`. `PolicyConfig.memory` names the one that
-a policy has. To add one, before the policy is made or loaded:
+A memory is a subclass of `Memory`, registered by name in `batchnav.policy.memories.MEMORIES`; `PolicyConfig.memory`
+selects one. Register your own before the policy is made or loaded:
 
     batchnav.policy.MEMORIES["gru"] = EpisodicGRU        # then PolicyConfig(memory="gru")
 
 A state is a tensor, or nested tuples (NamedTuples too) and dicts of tensors. All its tensors have the agents in
-dimension `Memory.agent_dim`. Rollout, learner, resume state and memory prediction treat states by the functions below
-and assume no shape.
+dimension `Memory.agent_dim`. Rollout, learner, resume state and memory prediction handle states with the functions
+below and assume no shape.
 """
 
 from __future__ import annotations
@@ -25,21 +25,25 @@ State = Any
 
 
 class Memory(nn.Module):
-    """Recurrent part of a policy. A subclass defines `from_config`, `initial_state`, `forward` and the attributes."""
+    """Recurrent part of a policy.
+
+    A subclass defines `from_config`, `initial_state`, `forward` and `output_size`, and other attributes where their
+    defaults do not fit.
+    """
 
     output_size: int
     """Width of the outputs, which actor and critic read."""
     agent_dim = 0
-    """Dimension of the agents in each tensor of a state."""
+    """Index of the dimension that counts agents, in each tensor of a state."""
     reads_previous_action = True
-    """True where the policy embeds the previous action as one more input."""
+    """True where the inputs include an embedding of the previous action."""
     input_weights: tuple[str, ...] = ()
     """Names of the parameters [..., input_size] that multiply the inputs. `load_weights` needs them for a network that
     reads more observations than the saved one."""
 
     @classmethod
     def from_config(cls, input_size: int, config: PolicyConfig) -> Memory:
-        """The memory of a policy with this configuration, for inputs of `input_size` numbers."""
+        """The memory of a policy with this configuration, for inputs of width `input_size`."""
         raise NotImplementedError
 
     def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> State:
@@ -51,7 +55,7 @@ class Memory(nn.Module):
 
         Args:
             x: inputs [T, B, input_size].
-            starts: bool [T, B], set where step t is the first of an episode: it begins from the initial state.
+            starts: bool [T, B], set where step t is the first of an episode; it then begins from the initial state.
             state: the state before step 0.
 
         Returns:
@@ -65,7 +69,7 @@ class Memory(nn.Module):
         return outputs[0], state
 
     def take(self, state: State, agents: torch.Tensor) -> State:
-        """The state of some agents, i64 [B]."""
+        """The part of a state that belongs to some agents; `agents`: their indices, i64 [B]."""
         before: tuple[Any, ...] = (slice(None),) * self.agent_dim
         return map_state(lambda tensor: tensor[(*before, agents)], state)
 
@@ -74,7 +78,7 @@ class Memory(nn.Module):
 
 
 class FeedForward(nn.Sequential, Memory):
-    """The absence of memory: two tanh layers, with an empty state. The previous action is not read."""
+    """A policy without memory: two tanh layers and an empty state. The previous action is not an input."""
 
     reads_previous_action = False
     input_weights = ("0.weight",)
@@ -96,10 +100,10 @@ class FeedForward(nn.Sequential, Memory):
         """The empty state."""
         return ()
 
-    def forward(  # type: ignore[override]  # of `nn.Sequential`, which takes the inputs alone
+    def forward(  # type: ignore[override]  # `nn.Sequential.forward` takes the inputs only
         self, x: torch.Tensor, starts: torch.Tensor, state: State
     ) -> tuple[torch.Tensor, State]:
-        """Outputs [T, B, output_size] of each step by itself, and the empty state."""
+        """Outputs [T, B, output_size], of each step independently, and the empty state."""
         return nn.Sequential.forward(self, x), state
 
 
@@ -122,9 +126,9 @@ def state_tensors(state: State) -> list[torch.Tensor]:
 
 
 def copy_state_(target: State, source: State) -> None:
-    """Copy the tensors of a state into those of another one of the same structure, in place.
+    """Copy a state's tensors into those of another state of the same structure, in place.
 
-    ValueError where they hold different numbers of tensors, or tensors of different shapes.
+    ValueError where the states have different numbers of tensors, or tensors of different shapes.
     """
     for kept, value in zip(state_tensors(target), state_tensors(source), strict=True):
         if kept.shape != value.shape:  # `copy_` would broadcast

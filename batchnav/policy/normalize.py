@@ -8,19 +8,22 @@ import torch
 from torch import nn
 
 EPS = 1e-5
+"""Added to variances before their square root."""
 
 
 class RunningNorm(nn.Module):
-    """Channels minus their mean, divided by their standard deviation over all rollouts; unchanged before the first.
+    """Normalisation of images by each channel's mean and standard deviation over all rollouts so far.
+
+    Before the first rollout images stay unchanged, apart from EPS.
 
     The paper's RGB agent normalises its images (`running_mean_and_var.py` of its release). Its statistics change with
     every minibatch; here they change between rollouts, so that a rollout and the learning from it read equal images.
     """
 
     mean: torch.Tensor
-    """f32 [C]."""
+    """Mean of each channel, f32 [C]."""
     var: torch.Tensor
-    """f32 [C]."""
+    """Variance of each channel, f32 [C]."""
     rollouts: torch.Tensor
     """Number of rollouts counted, f32 scalar."""
 
@@ -31,7 +34,7 @@ class RunningNorm(nn.Module):
         self.register_buffer("rollouts", torch.zeros(()))
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Normalised images [..., C, H, W] of floats."""
+        """Normalised images [..., C, H, W] for images of floats."""
         scale = (self.var + EPS).rsqrt()
         return image * scale[:, None, None] - (self.mean * scale)[:, None, None]
 
@@ -39,7 +42,7 @@ class RunningNorm(nn.Module):
     def update(self, images: torch.Tensor, average: Callable[[torch.Tensor], torch.Tensor] = torch.clone) -> None:
         """Update the statistics with a rollout; all rollouts have equal weight.
 
-        The variance is combined from means and variances by the formula of Chan, Golub and LeVeque (1979).
+        Means and variances of rollouts are combined by the formula of Chan, Golub and LeVeque (1979).
 
         Args:
             images: [T, B, C, H, W], floats in 0..1 or bytes.

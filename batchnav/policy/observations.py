@@ -1,7 +1,7 @@
 """Observations as a policy reads them: which spaces it accepts, and how each kind is prepared for the network.
 
 Images are float or u8 boxes [C, H, W], vectors are float boxes [n], and categories are integers: `Discrete(n)`, or an
-integer box [] or [1] from 0 to n - 1. A space that is no dict counts as the dict {"observation": space}.
+integer box [] or [1] from 0 to n - 1. A space that is not a dict is read as the dict {"observation": space}.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from torch.nn import functional as F
 from batchnav.errors import ConfigError
 
 PLAIN_OBSERVATION = "observation"
-"""Name of an observation that comes without a dict."""
+"""Name of the only observation of an environment whose observations are not a dict."""
 MAX_CATEGORIES = 2**12
-"""Most values of an integer observation: `embed_rows` makes one-hot vectors of this length."""
+"""Largest number of values of an integer observation: `embed_rows` makes one-hot vectors of up to this length."""
 _OFFSET = 0.1
-"""Metres added to a distance before its logarithm: differences well below this hardly change the features."""
+"""Distance added before the logarithm, metres; differences well below it hardly change the features."""
 _FREQUENCIES = tuple(math.pi * 2.0**k for k in range(3))
 """Angular frequencies of the Fourier features, radians per unit of ln(r + _OFFSET)."""
 DISTANCE_FEATURES = 1 + 2 * len(_FREQUENCIES)
-"""Width of `log_distance`."""
+"""Number of features of `log_distance`."""
 
 
 def as_dict(obs: Mapping[str, torch.Tensor] | torch.Tensor) -> Mapping[str, torch.Tensor]:
@@ -35,7 +35,7 @@ def as_dict(obs: Mapping[str, torch.Tensor] | torch.Tensor) -> Mapping[str, torc
 
 
 def spaces_to_read(space: spaces.Space, blind: bool) -> dict[str, spaces.Space]:
-    """The spaces that a policy reads, by name, in the space's order; images are left out where `blind`.
+    """The spaces that a policy reads, by name, in the order of the observation space; without images if `blind`.
 
     ConfigError for a space that no policy can read.
     """
@@ -83,7 +83,7 @@ def num_categories(space: spaces.Space, name: str) -> int:
 
 
 def names_by_size(shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[str, ...]]:
-    """Names of images [C, H, W] grouped by H and W, in the order in which the sizes first occur."""
+    """Names of images, grouped by size, in the order in which the sizes first occur; `shapes` are (C, H, W)."""
     groups: dict[tuple[int, ...], list[str]] = {}
     for name, shape in shapes.items():
         groups.setdefault(shape[1:], []).append(name)
@@ -91,9 +91,10 @@ def names_by_size(shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[str, ...]
 
 
 def log_distance(r: torch.Tensor) -> torch.Tensor:
-    """Features f32 [..., DISTANCE_FEATURES] of distances f32 [..., 1] in metres, with resolution near and far.
+    """Features f32 [..., DISTANCE_FEATURES] of distances f32 [..., 1] in metres.
 
-    The logarithm, and its sines and cosines at several frequencies: Fourier features (Tancik et al., "Fourier features
+    The logarithm, which resolves short distances finely, and its sines and cosines at several frequencies: Fourier
+    features (Tancik et al., "Fourier features
     let networks learn high frequency functions in low dimensional domains", NeurIPS 2020).
     """
     x = torch.log(r.clamp(min=0.0) + _OFFSET)

@@ -1,4 +1,4 @@
-"""3x3 convolutions of images of at most 2x2 pixels as matrix products: most of their taps read the zero padding."""
+"""3x3 convolutions of images of at most 2x2 pixels as matrix products: as convolutions, most taps read zero padding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import torch
 from torch.nn import functional as F
 
 SIDE = 2
-"""Largest side of a small image, pixels. In 2x2 pixels each reads all others, and 20 of 36 taps read padding."""
+"""Largest side of a small image, pixels. At 2x2 every output pixel depends on all four input pixels, and 20 of 36 taps
+read padding."""
 
 
 def is_small(height: int, width: int) -> bool:
@@ -29,7 +30,7 @@ def conv3x3(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.
     """`F.conv2d` of x [B, C_in, H, W] with weight [C_out, C_in, 3, 3] and padding 1.
 
     Small images on CUDA are convolved by a matrix product. On the CPU, with up to 64 images, building the matrix takes
-    longer than the product saves.
+    longer than the matrix product saves.
     """
     batch, _, height, width = x.shape
     if not (x.is_cuda and is_small(height, width)):

@@ -1,4 +1,4 @@
-"""Policy files: weights as safetensors, and the settings that rebuild the network as JSON in the metadata."""
+"""Policy files in safetensors format: the weights, and JSON metadata from which the network is rebuilt."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from batchnav.runtime.files.atomic import replacing, safetensors_bytes
 from batchnav.runtime.files.bundled import check_bundled, find_policy
 
 FORMAT, FORMER_FORMAT = "batchnav policy 2", "batchnav policy 1"
-"""Formats: FORMAT is written, both are read. Files in the former one have the former names of observations."""
+"""Names of the file formats: FORMAT is written, both are read. FORMER_FORMAT has former names of observations."""
 DTYPES = (torch.float32, torch.bfloat16)
 """Types of weights in a file; networks have float32."""
 MAX_METADATA, MAX_OBSERVATIONS, MAX_NUMBERS, MAX_ACTIONS, MAX_ACTION_SIZE = 2**20, 64, 2**22, 2**16, 2**10
@@ -94,11 +94,11 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         space = _observation_space(shapes, categories)
         actions = _action_space(metadata)
         info = dict(json.loads(metadata["info"]))
-        with torch.device("meta"), _NoDraws():  # allocate nothing before the tensors are known to fit
+        with torch.device("meta"), _SkipNormalInit():  # allocate nothing before the tensors are known to fit
             expected = ActorCritic(space, actions, config).state_dict()
         weights = {_current_key(name): value for name, value in tensors.items()} if is_former else tensors
         _check_names_and_shapes(weights, expected, path)
-        network = ActorCritic(space, actions, config)  # with values that no file holds: an encoder's constants
+        network = ActorCritic(space, actions, config)  # has values that the file lacks: an encoder's constants
     except CheckpointError:
         raise
     except BatchnavError as error:
@@ -108,7 +108,7 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
     _check_finite(tensors, path)
     if "sha256" in metadata and metadata.pop("sha256") != _digest(tensors, metadata):
         raise CheckpointError(
-            f"{path}: is damaged: its check sum differs; to change a file on purpose, remove 'sha256' from its metadata"
+            f"{path}: is damaged: its checksum differs; to change a file on purpose, remove 'sha256' from its metadata"
         )
     network.load_state_dict(weights)
     return PolicyAgent(network.to(device), info)
@@ -131,8 +131,8 @@ def _current_name(name: str) -> str:
     return current("sensor", name, SENSORS, warn=False)
 
 
-class _NoDraws(TorchFunctionMode):
-    """Mode that skips `normal_`: on "meta" tensors, which have no values, it would import torch's compiler (1 s)."""
+class _SkipNormalInit(TorchFunctionMode):
+    """Mode in which `normal_` does nothing: on "meta" tensors it would import torch's compiler, which takes 1 s."""
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
@@ -142,10 +142,17 @@ class _NoDraws(TorchFunctionMode):
 
 
 def load_weights(policy: ActorCritic, path: str | Path) -> None:
-    """Give a network the weights in a file that `save_policy` wrote from a network of the same settings and shapes.
+    """Load weights into a network from a file that `save_policy` wrote for the same settings and shapes.
 
-    The network may read more vectors and integers than the saved one. Their weights in the body begin at 0, so that the
-    network begins with the same actions. CheckpointError says what differs, or what is wrong with the file.
+    The network may read more vectors and integers than the saved one. The body's weights for them begin at 0, so the
+    network begins with the actions of the saved one.
+
+    Args:
+        policy: the network; its weights are replaced.
+        path: the file, a run's folder, or the name of a bundled policy.
+
+    Raises:
+        CheckpointError: the file cannot be read, or settings or shapes differ.
     """
     found = load_policy(path).network
     more = policy.embeddings.keys() - found.observation_shapes.keys()
@@ -172,14 +179,14 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
 
 
 def _actions_metadata(policy: ActorCritic) -> dict[str, str]:
-    """Metadata of the action space: number of discrete actions, or numbers in a continuous one."""
+    """Metadata of the action space: number of discrete actions, or size of a continuous action."""
     if policy.actions.shape:
         return {"action_size": json.dumps(policy.actions.shape[0])}
     return {"num_actions": json.dumps(policy.actions.num_outputs)}
 
 
 def _action_space(metadata: dict[str, str]) -> spaces.Space:
-    """The action space, from `_actions_metadata`. ConfigError for sizes beyond the limits."""
+    """The action space from the metadata of `_actions_metadata`. ConfigError for sizes beyond the limits."""
     if "action_size" in metadata:
         size = _whole(json.loads(metadata["action_size"]), "action_size", MAX_ACTION_SIZE)
         return spaces.Box(-1.0, 1.0, (size,), np.float32)
@@ -187,7 +194,7 @@ def _action_space(metadata: dict[str, str]) -> spaces.Space:
 
 
 def _observation_space(shapes: dict[str, list[int]], categories: dict[str, int]) -> spaces.Dict:
-    """The space of observations of these shapes; those in `categories` are integers below the number given there.
+    """Observation space from shapes by name; `categories` has the number of values of each integer observation.
 
     ConfigError for sizes beyond the limits.
     """
@@ -202,18 +209,18 @@ def _observation_space(shapes: dict[str, list[int]], categories: dict[str, int])
             boxes[name] = spaces.Box(0, _whole(categories[name], what, MAX_CATEGORIES) - 1, sizes, np.int64)
         else:
             boxes[name] = spaces.Box(-float("inf"), float("inf"), sizes)
-    return spaces.Dict(list(boxes.items()))  # a list keeps its order, a dict would be sorted
+    return spaces.Dict(list(boxes.items()))  # Gymnasium sorts a dict, but keeps the order of a list
 
 
 def _whole(value: Any, name: str, most: int) -> int:
-    """A whole number from 1 to `most`. ConfigError for another value."""
+    """An integer from 1 to `most`, unchanged. ConfigError for another value."""
     if type(value) is not int or not 1 <= value <= most:
-        raise ConfigError(f"{name}: found {shortened(value)}, expected a whole number from 1 to {most:,}")
+        raise ConfigError(f"{name}: found {shortened(value)}, expected an integer from 1 to {most:,}")
     return value
 
 
 def _digest(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> str:
-    """SHA-256 of tensors and metadata."""
+    """SHA-256 of tensors and metadata, as a hexadecimal string."""
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for name, value in sorted(tensors.items()):
         digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
@@ -222,6 +229,7 @@ def _digest(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> str:
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Tensors and metadata of a file. CheckpointError where it cannot be read or differs from the manifest."""
     check_bundled(path, CheckpointError)
     try:
         with safetensors.safe_open(path, framework="pt") as file:
@@ -231,6 +239,7 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
 
 
 def _check_names_and_shapes(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], path: Path) -> None:
+    """CheckpointError where names, shapes or types of tensors differ from the expected ones."""
     for name, value in expected.items():
         if name not in found:
             raise CheckpointError(f"{path}: lacks tensor {name!r}, expected {list(value.shape)}")
@@ -245,6 +254,7 @@ def _check_names_and_shapes(found: dict[str, torch.Tensor], expected: dict[str, 
 
 
 def _check_finite(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """CheckpointError for a tensor with NaN or infinite values."""
     for name, value in tensors.items():
         if value.is_floating_point() and not torch.isfinite(value).all():
             raise CheckpointError(f"{path}: tensor {name!r} holds values that are not finite")

@@ -1,4 +1,4 @@
-"""All gradients of a policy in one tensor, which a single call sums over several processes."""
+"""Gradient bucket: all gradients of a policy in one tensor, so that one all-reduce sums them over the ranks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import torch
 from batchnav.runtime.distributed.ranks import Ranks
 
 ALIGNMENT = 64
-"""Numbers between the starts of gradients: 256 bytes, the alignment of separate tensors, so kernels load vectors."""
+"""Gradients start at multiples of this many numbers: 256 bytes, the alignment of separate tensors, so that kernels can
+load vectors."""
 
 
 class Bucket:
     """Gradients of parameters, float32 on one device, as views of one tensor `flat`.
 
-    Each parameter's `grad` is such a view, with the parameter's strides, and must stay it: call `flat.zero_()` instead
-    of the optimiser's `zero_grad`; `backward` then adds in place.
+    Each parameter's `grad` is a view with the parameter's strides and must not be replaced: call `flat.zero_()` instead
+    of the optimiser's `zero_grad`; `backward` then adds to the views in place.
     """
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter]):

@@ -16,13 +16,13 @@ class PPOConfig:
     num_envs: int = 512
     """Number of environments."""
     rollout_steps: int = 32
-    """Steps of each environment in a rollout."""
+    """Number of steps of each environment in a rollout."""
     epochs: int = 1
-    """Passes over a rollout."""
+    """Number of passes over a rollout."""
     minibatches: int = 2
-    """Minibatches in a pass; each has whole sequences of num_envs / minibatches environments."""
+    """Number of minibatches in a pass; each has the whole sequences of num_envs / minibatches environments."""
     total_frames: int = 2_500_000_000
-    """Length of the run, environment steps."""
+    """Length of the run, environment steps of all processes."""
     gamma: float = 0.99
     """Discount per step."""
     gae_lambda: float = 0.95
@@ -34,17 +34,18 @@ class PPOConfig:
     entropy_coef: float = 0.01
     """Coefficient of the entropy bonus."""
     max_grad_norm: float = 1.0
-    """Norm to which gradients are clipped."""
+    """Largest norm of the gradient; a larger gradient is scaled down to it."""
     optimizer: Literal["lamb", "adamw"] = "lamb"
     """Optimiser; LAMB is AdamW with a trust ratio per tensor."""
     learning_rate: float = 5e-4
     """Base learning rate, multiplied by sqrt(minibatch frames / 256) if that is above 1."""
     weight_decay: float = 1e-2
-    """Decoupled weight decay."""
+    """Coefficient of decoupled weight decay."""
     timeout_bootstrap: bool = False
-    """True where the value of the final observation is added at a time-out; the environment must return `final_obs`."""
+    """Bootstrap at time-outs from the value of the final observation; the environment must return `final_obs`. False:
+    the return ends with the last reward."""
     normalize_advantage: bool = False
-    """True where advantages are normalised over the rollout."""
+    """Normalise advantages to mean 0 and standard deviation 1 over the rollout."""
     REMOVED: ClassVar[dict[str, Any]] = {"lamb_min_trust": 0.01}
 
     def validate(self) -> None:
@@ -64,14 +65,14 @@ class PPOConfig:
 
     @property
     def frames_per_update(self) -> int:
-        """Environment steps between two updates of the policy."""
+        """Environment steps in one rollout of this process."""
         return self.num_envs * self.rollout_steps
 
 
 def _schedule_of(share: Any) -> str:
-    """The schedule for a value of the former key `share`, the part of the run in which the coefficient fell to 0.
+    """The schedule for a value of the former key `share`, the fraction of the run in which the coefficient fell to 0.
 
-    ConfigError for a value that no schedule stands for.
+    ConfigError for a value without an equivalent schedule.
     """
     if share == 1.0:
         return "linear"
@@ -84,7 +85,7 @@ def _schedule_of(share: Any) -> str:
 
 
 _CONSTANT_SHARE = 100.0
-"""Former `share` from which on the coefficient counts as constant: it fell by 1% at most."""
+"""Smallest former `share` that is read as a constant coefficient: the coefficient fell by at most 1%."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,11 @@ class ImitationConfig:
     """Imitation of an expert while the policy learns: kickstarting (Schmitt et al. 2018)."""
 
     expert: str = field(default="", metadata={FORMERLY: {"teacher": None}})
-    """Name of the agent to imitate; "": none. It must act on the observations that the policy reads."""
+    """Name of the reference agent to imitate; "": none. It must act on the observations that the policy reads."""
     coef: float = 0.1
     """Initial coefficient of the imitation loss, the mean negative log probability of the expert's actions."""
     schedule: Literal["linear", "constant"] = field(default="linear", metadata={FORMERLY: {"share": _schedule_of}})
-    """linear: the coefficient falls to 0 at the end of the run; constant: it stays."""
+    """linear: the coefficient falls linearly to 0 over the run; constant: it does not change."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""

@@ -13,7 +13,7 @@ def gae(
     gamma: float,
     lam: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Advantages, and the returns that the value function is fitted to (Schulman et al., ICLR 2016, eq. 11 to 16).
+    """Advantages, and the returns to which the value function is fitted (Schulman et al., ICLR 2016, eq. 11 to 16).
 
     Args:
         reward: reward of step t, f32 [T, N].

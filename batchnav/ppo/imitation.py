@@ -11,17 +11,18 @@ from batchnav.ppo.config import ImitationConfig
 
 
 class Imitation(NamedTuple):
-    """An expert, and the weight of its actions: coef * `imitation_loss` is added to the loss of each optimiser step.
+    """An expert, and the settings of its loss: coef * `imitation_loss` is added to the loss of each optimiser step.
 
-    The policy acts itself; the expert only labels the observations of the rollout. `UpdateStats` reports PPO's loss
-    without this term.
+    The policy chooses the actions in the environment; the expert only labels the observations of the rollout.
+    `UpdateStats` reports PPO's loss without this term.
     """
 
     expert: Callable[[dict[str, torch.Tensor], torch.Tensor], torch.Tensor]
     """Function from observations [N, ...], by the names that the policy reads, and episode starts bool [N] to the
-    expert's actions: i64 [N], or f32 [N, A] for a Box. It keeps no state, since the policy acts. It must not
-    synchronise with the device, since a CUDA graph may replay it."""
+    expert's actions: i64 [N], or f32 [N, A] for a Box. It keeps no state between steps, since the policy
+    acts. It must not synchronise with the device, since a CUDA graph may record it."""
     config: ImitationConfig
+    """Coefficient and schedule."""
 
     def coef(self, progress: float) -> float:
         """Coefficient of the imitation loss at this progress of the run, 0 to 1."""

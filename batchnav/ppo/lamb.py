@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from batchnav.policy.available import has_triton
+from batchnav.policy.triton_support import has_triton
 
 if TYPE_CHECKING:
     from batchnav.ppo.lamb_triton import Kernels
@@ -33,8 +33,8 @@ class Lamb(torch.optim.Optimizer):
               = clip(phi / ||u||, rho, 1/rho)  otherwise
         theta = theta - lr * r * u
 
-    rho = 1 gives AdamW. Learning rate and step count are tensors on the parameters' device, and the host reads nothing
-    back, so a step can be captured in a CUDA graph.
+    rho = 1 gives AdamW. Learning rate and step count are tensors on the parameters' device, and a step does not
+    synchronise with the host, so it can be captured in a CUDA graph.
 
     Args:
         named_parameters: (name, parameter) pairs, all on one device.
@@ -104,11 +104,11 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_sub_(parameters, u)
 
     def _step_fused(self, parameters, gradients, m, v, unbias: torch.Tensor) -> None:
-        """The rest of a step with `lamb_triton`; unbias f32 [2] has the bias corrections of the moments."""
-        from batchnav.ppo.lamb_triton import Kernels  # only torch for CUDA includes Triton
+        """`step` from the moments on, with `lamb_triton`; unbias f32 [2]: the bias corrections of m and v."""
+        from batchnav.ppo.lamb_triton import Kernels  # imported here, since only torch for CUDA includes Triton
 
         group = self.param_groups[0]
-        if self._kernels is None or not self._kernels.know(parameters, m, v):
+        if self._kernels is None or not self._kernels.match(parameters, m, v):
             self._kernels = Kernels(parameters, m, v)
         (beta1, beta2), eps, decay = group["betas"], group["eps"], group["weight_decay"]
         norms = self._kernels.advance(gradients, unbias, beta1, beta2, eps, decay)
@@ -117,9 +117,9 @@ class Lamb(torch.optim.Optimizer):
 
 
 def _fits_kernels(parameter: torch.Tensor, *moments: torch.Tensor) -> bool:
-    """True where `lamb_triton` supports a parameter with its moments, which it finds by their addresses.
+    """True where `lamb_triton` supports a parameter and its moments: float32, equal strides, 16-byte alignment.
 
-    They must be float32 with equal strides and aligned to 16 bytes. Moments that were loaded from a file may not be.
+    Moments that were loaded from a file may be unaligned.
     """
     tensors = (parameter, *moments)
     return all(
@@ -130,7 +130,14 @@ def _fits_kernels(parameter: torch.Tensor, *moments: torch.Tensor) -> bool:
 def trust_ratio(
     parameter_norm: torch.Tensor, update_norm: torch.Tensor, trusted: torch.Tensor, min_trust: float
 ) -> torch.Tensor:
-    """LAMB's r of P tensors, f32 [P] in [min_trust, 1 / min_trust]; norms f32 [P], trusted bool [P] (False: r = 1)."""
+    """LAMB's trust ratio r of P tensors, f32 [P] in [min_trust, 1 / min_trust].
+
+    Args:
+        parameter_norm: norms of the parameters, f32 [P].
+        update_norm: norms of the updates u, f32 [P].
+        trusted: bool [P]; False: r = 1.
+        min_trust: rho.
+    """
     ratio = (parameter_norm.clamp(max=MAX_PARAMETER_NORM) / update_norm).clamp(min_trust, 1.0 / min_trust)
     applies = trusted & (parameter_norm > 0) & (update_norm > 0)
     return torch.where(applies, ratio, 1.0)

@@ -1,6 +1,6 @@
 """A step of `ppo.lamb` on CUDA: two passes over all parameters at once. `ppo.lamb` is the specification.
 
-Parameters and moments stay separate tensors; kernels find them by their addresses.
+Parameters and moments stay separate tensors; kernels find them through a table of their addresses.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ import triton
 import triton.language as tl
 
 CHUNK = 1024
-"""Numbers of a parameter per program."""
+"""Number of elements of a parameter that a program processes."""
 SUMS = 512
-"""Partial sums that a program of `_norms` adds at a time."""
+"""Number of partial sums that a program of `_norms` adds at a time."""
 
 
 @triton.jit
 def _chunk(table, chunks, CHUNK: tl.constexpr):
-    """Row of `table` and index of a program's parameter, and offsets and mask of its numbers in it."""
+    """Row of `table` and index of a program's parameter, and offsets and mask of its chunk in the parameter.
+
+    A row of `table` has the addresses of theta, m and v, the offset of the gradient, and the number of elements. A row
+    of `chunks` has a program's parameter and its offset in the parameter.
+    """
     parameter = tl.load(chunks + 2 * tl.program_id(0))
     at = tl.load(chunks + 2 * tl.program_id(0) + 1) + tl.arange(0, CHUNK)
     row = table + 5 * parameter
@@ -34,13 +38,13 @@ def _numbers(row, which: tl.constexpr):
 
 @triton.jit
 def _direction(m, v, theta, unbias, eps, decay):
-    """LAMB's u."""
+    """LAMB's update direction u."""
     return m * tl.load(unbias) / (tl.sqrt_rn(v * tl.load(unbias + 1)) + eps) + decay * theta
 
 
 @triton.jit
 def _moments(table, chunks, gradient, unbias, beta1, beta2, eps, decay, squares_out, CHUNK: tl.constexpr):
-    """Update the moments in place; write each chunk's sums of squares of theta and of u."""
+    """Update the moments in place; write each chunk's sums of squares of theta and of u, f32 [chunks, 2]."""
     row, _, at, live = _chunk(table, chunks, CHUNK)
     m_out, v_out = _numbers(row, 1), _numbers(row, 2)
     g = tl.load(gradient + tl.load(row + 3) + at, mask=live, other=0.0)
@@ -56,7 +60,10 @@ def _moments(table, chunks, gradient, unbias, beta1, beta2, eps, decay, squares_
 
 @triton.jit
 def _norms(squares, firsts, norms_out, SUMS: tl.constexpr):
-    """Norms of theta and u: roots of the sums of `squares` [n, 2] over each parameter's chunks from `firsts`."""
+    """Norms of theta and u, f32 [P, 2]: roots of the sums of `squares` over each parameter's chunks.
+
+    `firsts` i64 [P + 1] has the first chunk of each parameter.
+    """
     end = tl.load(firsts + tl.program_id(0) + 1)
     of_parameter, of_direction = tl.zeros((SUMS,), tl.float32), tl.zeros((SUMS,), tl.float32)
     for first in range(tl.load(firsts + tl.program_id(0)), end, SUMS):
@@ -79,7 +86,7 @@ def _apply(table, chunks, rate, unbias, eps, decay, CHUNK: tl.constexpr):
 
 
 class Kernels:
-    """Steps on fixed parameters and moments: float32 on one device, contiguous, at their present addresses."""
+    """Optimiser steps on parameters and moments with fixed addresses: float32, dense, on one device."""
 
     def __init__(self, parameters: Sequence[torch.Tensor], m: Sequence[torch.Tensor], v: Sequence[torch.Tensor]):
         self.parameters, self.addresses = parameters, _addresses(parameters, m, v)
@@ -93,7 +100,7 @@ class Kernels:
         self.table, self.chunks = torch.tensor(table, device=device), torch.tensor(chunks, device=device)
         self.firsts = torch.tensor(firsts, device=device)
 
-    def know(self, parameters: Sequence[torch.Tensor], m: Sequence[torch.Tensor], v: Sequence[torch.Tensor]) -> bool:
+    def match(self, parameters: Sequence[torch.Tensor], m: Sequence[torch.Tensor], v: Sequence[torch.Tensor]) -> bool:
         """True where parameters and moments still have the same addresses."""
         return self.addresses == _addresses(parameters, m, v)
 
@@ -125,7 +132,7 @@ def _addresses(*kinds: Sequence[torch.Tensor]) -> list[tuple[int, ...]]:
 
 
 def _in_memory_order(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """A gradient's numbers [n] in the memory order of its parameter."""
+    """A gradient's elements [n] in the memory order of its parameter."""
     if gradient.stride() != parameter.stride():
         gradient = torch.empty_like(parameter).copy_(gradient)
     return gradient.as_strided((gradient.numel(),), (1,))

@@ -1,12 +1,12 @@
 """The learner: collects a rollout, computes advantages and takes PPO's steps. It uses environments through `VecEnv`.
 
-`update` does not synchronise with the device; reading the statistics that it returns does. A rollout and a minibatch's
-step work on tensors with fixed addresses, so each can be one CUDA graph.
+`update` does not synchronise with the device; `UpdateStats.read` does. A rollout and an optimiser step work on tensors
+with fixed addresses, so each can be one CUDA graph.
 
 Several processes may train one policy (`runtime.distributed`), each in its own environments. They start from equal
-weights and generator states and take each step with the mean of all gradients, so their weights stay equal to the bit.
-A step then learns from one minibatch of each process and consists of two graphs, with the sum over processes (NCCL)
-between them, outside the graphs.
+weights and generator states and take each step with the mean of all gradients, so their weights stay bit-equal. A step
+then learns from one minibatch of each process. It consists of two graphs; the sum over processes (NCCL) runs between
+them, outside the graphs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from batchnav.types import VecEnv
 EPS = 1e-5
 """Adam's and LAMB's epsilon, as in the paper's release."""
 PER_RANK = ("memory", "obs", "start", "prev_action", "env")
-"""Keys of a learner's state that differ between ranks; the other parts are equal on all ranks."""
+"""Keys of a learner's state that differ between ranks; all others are equal on all ranks."""
 
 
 class Learner:
@@ -50,11 +50,11 @@ class Learner:
     Args:
         policy: the network; moved to the environment's device.
         env: the environments; reset with `seed`.
-        config: settings; `num_envs` is that of `env`, in this process, `total_frames` counts all processes.
+        config: settings; `num_envs` counts the environments of this process, `total_frames` the steps of all processes.
         seed: seed of environments, action sampling and minibatches. The caller seeds the initial weights.
         compile: run the network through torch.compile.
-        graphs: replay a minibatch's step, and the rollout if the environment is `capturable`, as CUDA graphs. The
-            kernels and their order stay, so the results are equal. No effect on the CPU.
+        graphs: replay the optimiser step, and the rollout if the environment is `capturable`, as CUDA graphs. Kernels
+            and their order are the same, so results are equal. No effect on the CPU.
         ranks: the processes that train together, with equal settings and seed but different environments (`first_env`
             of `NavEnv`); None: this process alone.
         imitation: an expert that the policy imitates while it learns.
@@ -110,19 +110,19 @@ class Learner:
         self._begin(seed)
 
     def _begin(self, seed: int) -> None:
-        """Reset the environments; all episodes start."""
+        """Reset the environments and put their first observations into the last row of the rollout."""
         obs, _ = self.env.reset(seed=seed)
         check_torch(obs)
         self.rollout.put_obs(-1, as_dict(obs))
         self.rollout.start[-1] = True
 
     def replace_env(self, env: VecEnv) -> None:
-        """Continue in another environment of the same shapes, from the current observations and memory."""
+        """Continue in another environment with the same shapes, from the current observations and memory."""
         self.env = env
         self._record()
 
     def _record(self) -> None:
-        """Set up rollout and minibatch step, to be recorded as new CUDA graphs."""
+        """Set up the functions of rollout and optimiser step; with CUDA graphs, their next calls record new graphs."""
         graphs = Graphs(self.device, self._graphs)
         self._collect_rollout = graphs.wrap(self._collect_steps) if self.env.capturable else self._collect_steps
         self._find_gradients, self._take_step = self._gradients_of_rollout, self._step_by_mean
@@ -134,13 +134,13 @@ class Learner:
             self._learn_minibatch = self._learn_together
 
     def update(self, progress: float) -> UpdateStats:
-        """Collect one rollout and learn from it. `progress` is the finished share of the run, 0 to 1, for schedules."""
+        """Collect one rollout and learn from it. `progress`: finished fraction of the run, 0 to 1, for schedules."""
         config, ranks, timer = self.config, self.ranks, Timer(self.device)
         lr = learning_rate(progress, config.learning_rate, self.frames_per_update // config.minibatches)
         self.lr.fill_(lr)
         if self.imitation:
             self.imitation_coef.fill_(self.imitation.coef(progress))
-        upkeep = self.env.between_rollouts()
+        between_rollouts = self.env.between_rollouts()
         self.collect()
         timer.mark()
         rollout = self.rollout
@@ -151,9 +151,7 @@ class Learner:
             for envs in self._sample_minibatches():
                 self.minibatch.copy_(envs)
                 parts.append(self._learn_minibatch().clone())
-        self.policy.update_norms(
-            {name: slots[: rollout.num_steps] for name, slots in rollout.obs.items()}, ranks.average
-        )
+        self.policy.update_norms({name: rows[: rollout.num_steps] for name, rows in rollout.obs.items()}, ranks.average)
         timer.mark()
         self.frames += self.frames_per_update
         found, num_finite = torch.stack(parts), None
@@ -171,7 +169,7 @@ class Learner:
             - ranks.var(rollout.returns - rollout.value) / ranks.var(rollout.returns).clamp(min=1e-12),
             reward=rollout.reward.mean(),
             episodes=self.episodes.take(),
-            upkeep=upkeep,
+            between_rollouts=between_rollouts,
             timer=timer,
             num_finite=num_finite,
         )
@@ -189,7 +187,7 @@ class Learner:
     @torch.no_grad()
     def collect(self) -> None:
         """Fill the rollout with `rollout_steps` steps of every environment."""
-        if self.ranks.is_distributed:  # those of all ranks, as one process would sample them
+        if self.ranks.is_distributed:  # sample for all ranks, as one process would, and keep this rank's part
             mine = slice(self.ranks.rank * self.env.num_envs, (self.ranks.rank + 1) * self.env.num_envs)
             self.uniforms.copy_(self._all_uniforms.uniform_(generator=self.generator)[:, mine])
         else:
@@ -223,13 +221,13 @@ class Learner:
             last = self.policy.value(rollout.get_obs(T), rollout.prev_action[T], rollout.start[T], state)
         copy_state_(self.state, state)
         self.env.settle()
-        # V(s_{t+1}) inside an episode; where one ended, 0 or what `_bootstrap` wrote
+        # V(s_{t+1}) inside an episode; at its end 0, or the value that `_bootstrap` wrote
         following = torch.cat([rollout.value[1:], last[None]])
         ended = rollout.next_value if config.timeout_bootstrap else torch.zeros_like(following)
         torch.where(rollout.done, ended, following, out=rollout.next_value)
 
     def _step(self, t: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Mapping[str, Any]]:
-        """Step the environment; its observation goes to slot t + 1, without a copy if it was written there."""
+        """Step the environment. Its observation goes to row t + 1, without a copy if the environment wrote it there."""
         self.env.observe_into(self.rollout.get_obs(t + 1))
         obs, reward, terminated, truncated, info = self.env.step(self.rollout.action[t])
         self.rollout.put_obs(t + 1, as_dict(obs))
@@ -269,7 +267,7 @@ class Learner:
         return stats, self._step_optimizer()
 
     def _learn_together(self) -> torch.Tensor:
-        """`_learn_from_rollout` with the mean of all ranks' gradients; returns f32 [8], with this rank's norm too."""
+        """`_learn_from_rollout` with all ranks' mean gradient; f32 [8]: `LossStats`, own norm, norm of the mean."""
         stats = self._find_gradients()
         self.ranks.sum_(self.bucket.flat)
         return torch.cat([stats, self._take_step()])
@@ -283,12 +281,12 @@ class Learner:
         return torch.stack([*stats, self.bucket.flat.norm()])
 
     def _step_by_mean(self) -> torch.Tensor:
-        """One optimiser step by the sum of gradients in the bucket; returns the norm of their mean, f32 [1]."""
+        """One optimiser step by the mean of the gradients whose sum is in the bucket; returns its norm, f32 [1]."""
         self.bucket.flat.div_(self.ranks.world_size)
         return self._step_optimizer()[None]
 
     def _step_optimizer(self) -> torch.Tensor:
-        """Clip the gradients and take a step; returns their norm before clipping."""
+        """Clip the gradients and take an optimiser step; returns their norm before clipping."""
         grad_norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.max_grad_norm)
         self.optimizer.step()
         return grad_norm
@@ -297,7 +295,7 @@ class Learner:
         """Loss on the sequences of the environments `envs` i64 [B], with imitation, and `LossStats` of PPO alone."""
         config, rollout, T = self.config, self.rollout, self.config.rollout_steps
         with self._autocast():
-            seen = self.policy.evaluate(
+            evaluated = self.policy.evaluate(
                 {name: rollout.take_obs(name, envs) for name in rollout.obs},
                 rollout.prev_action[:T, envs],
                 rollout.start[:T, envs],
@@ -305,18 +303,18 @@ class Learner:
                 rollout.action[:, envs],
             )
         loss, stats = ppo_loss(
-            seen.log_prob,
+            evaluated.log_prob,
             rollout.log_prob[:, envs],
             advantage,
-            seen.value,
+            evaluated.value,
             returns,
-            seen.entropy,
+            evaluated.entropy,
             clip=config.clip,
             value_coef=config.value_coef,
             entropy_coef=config.entropy_coef,
         )
         if self.imitation:
-            log_prob, _ = self.policy.actions.evaluate(seen.outputs, self.expert_action[:, envs])
+            log_prob, _ = self.policy.actions.evaluate(evaluated.outputs, self.expert_action[:, envs])
             loss = loss + self.imitation_coef * imitation_loss(log_prob)
         return loss, stats
 
@@ -325,9 +323,9 @@ class Learner:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda")
 
     def state_dict(self) -> dict[str, Any]:
-        """State for the next update, as nested dicts of tensors and numbers; on the CPU it continues bit for bit.
+        """State from which training continues, on the CPU bit for bit: nested dicts of tensors and numbers.
 
-        Tensors are not copied: save or copy them before the next update. Ranks differ in the parts of PER_RANK.
+        Some tensors are not copies: save or copy the state before the next update. Ranks differ in the keys PER_RANK.
         """
         rollout = self.rollout
         return {
@@ -336,7 +334,7 @@ class Learner:
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "memory": self.state if isinstance(self.state, torch.Tensor) else state_tensors(self.state),
-            "obs": {name: slots[-1].clone() for name, slots in rollout.obs.items()},
+            "obs": {name: rows[-1].clone() for name, rows in rollout.obs.items()},
             "start": rollout.start[-1].clone(),
             "prev_action": rollout.prev_action[-1].clone(),
             "env": self.env.state_dict(),
@@ -347,7 +345,7 @@ class Learner:
 
         Args:
             state: the state.
-            new_episodes: start new episodes instead of reading the parts of PER_RANK.
+            new_episodes: start new episodes instead of loading the keys PER_RANK.
 
         Raises:
             CheckpointError: the state does not fit this run.
@@ -372,12 +370,12 @@ class Learner:
             raise CheckpointError(f"resume state: does not fit this run ({type(error).__name__}: {message})") from error
 
     def _load_per_rank(self, state: dict[str, Any]) -> None:
-        """Load the parts of PER_RANK."""
+        """Load the keys PER_RANK."""
         rollout = self.rollout
         # version 0.0 saved an empty tensor for policies without memory
         copy_state_(self.state, [tensor for tensor in state_tensors(state["memory"]) if tensor.numel()])
-        for name, slots in rollout.obs.items():
-            slots[-1].copy_(state["obs"][name])
+        for name, rows in rollout.obs.items():
+            rows[-1].copy_(state["obs"][name])
         rollout.start[-1].copy_(state["start"])
         rollout.prev_action[-1].copy_(state["prev_action"])
         self.env.load_state_dict(state["env"])
@@ -389,6 +387,7 @@ def _kind_of(kept: dict[str, torch.Tensor]) -> str:
 
 
 def _make_optimizer(policy: ActorCritic, config: PPOConfig, lr: torch.Tensor) -> torch.optim.Optimizer:
+    """The configured optimiser, which reads the learning rate from the tensor `lr`."""
     if config.optimizer == "lamb":
         return Lamb(policy.named_parameters(), lr, eps=EPS, weight_decay=config.weight_decay)
     return torch.optim.AdamW(

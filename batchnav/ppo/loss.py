@@ -8,7 +8,7 @@ import torch
 
 
 class LossStats(NamedTuple):
-    """Parts of a minibatch's loss: f32 scalars on its device, detached."""
+    """Parts of a minibatch's loss: detached f32 scalars on its device."""
 
     loss: torch.Tensor
     policy_loss: torch.Tensor
@@ -17,7 +17,7 @@ class LossStats(NamedTuple):
     approx_kl: torch.Tensor
     """Mean of ratio - 1 - log ratio, the low-variance estimate of KL(old || new) (Schulman 2020)."""
     clip_fraction: torch.Tensor
-    """Share of steps with a ratio outside [1 - clip, 1 + clip]."""
+    """Fraction of steps with a ratio outside [1 - clip, 1 + clip]."""
 
 
 def ppo_loss(
@@ -44,6 +44,9 @@ def ppo_loss(
         clip: clip range of the probability ratio.
         value_coef: coefficient of the value loss.
         entropy_coef: coefficient of the entropy bonus.
+
+    Returns:
+        the loss, f32 scalar with gradient, and its parts.
     """
     # r = pi(a | s) / pi_old(a | s)
     log_ratio = log_prob - old_log_prob

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 WARM_UP = 0.01
-"""Share of the run in which the learning rate rises."""
+"""Fraction of the run in which the learning rate rises."""
 
 WARM_UP_FROM = 0.5
-"""Initial learning rate, as a share of the full one."""
+"""Initial learning rate as a fraction of the full rate."""
 
 FINAL = 0.01
-"""Final learning rate, as a share of the base rate."""
+"""Final learning rate as a fraction of the base rate, without the scale of `learning_rate_scale`."""
 
 REFERENCE_FRAMES = 256
 """Minibatch size, in frames, that the base rate is for."""
@@ -23,7 +23,13 @@ def learning_rate_scale(minibatch_frames: int) -> float:
 
 
 def learning_rate(progress: float, base: float, minibatch_frames: int) -> float:
-    """Learning rate at this progress: linear warm-up from half the scaled rate, then a cosine to FINAL * base."""
+    """Learning rate: linear warm-up from half the scaled rate, then a cosine to FINAL * base.
+
+    Args:
+        progress: finished fraction of the run, 0 to 1.
+        base: base rate, for minibatches of REFERENCE_FRAMES.
+        minibatch_frames: minibatch size, frames of all processes.
+    """
     full, final = base * learning_rate_scale(minibatch_frames), FINAL * base
     progress = min(max(progress, 0.0), 1.0)
     if progress < WARM_UP:

@@ -14,8 +14,8 @@ from batchnav.ppo.loss import LossStats
 
 NUM_FINITE = "num_finite"
 """Key of `UpdateStats.num_finite` in the result of `read`."""
-SUMS = ("episode/count", "upkeep/scenes_loaded")
-"""Keys that are summed over ranks. For other upkeep and for seconds the maximum counts."""
+SUMS = ("episode/count", "between_rollouts/scenes_loaded")
+"""Keys that are summed over ranks. For other keys of `between_rollouts/` and for `seconds/` the maximum counts."""
 
 
 class EpisodeSums:
@@ -27,7 +27,7 @@ class EpisodeSums:
         self.sums = torch.zeros(0, num_envs, device=device)
 
     def add(self, info: Mapping[str, Any]) -> None:
-        """Add a step's info; the first one with "episode" determines the metrics."""
+        """Add the episodes that ended in a step; the first info with "episode" determines the metrics."""
         if "episode" not in info:
             return
         if not self.names:
@@ -48,7 +48,7 @@ class EpisodeSums:
 
 
 class Timer:
-    """Seconds between marks: by CUDA events, since the host runs ahead of the device, or by the clock on the CPU."""
+    """Seconds between marks, by CUDA events on a GPU (kernels run asynchronously), else by the host's clock."""
 
     def __init__(self, device: torch.device):
         self._device, self._cuda = device, device.type == "cuda"
@@ -85,13 +85,13 @@ class UpdateStats:
     grad_norm: torch.Tensor
     """Gradient norm before clipping, mean over the minibatches."""
     explained_variance: torch.Tensor
-    """1 - Var(R - V) / Var(R): 1 for a critic that predicts each return, 0 for one no better than a constant."""
+    """1 - Var(R - V) / Var(R): 1 for a critic that predicts every return, 0 for one no better than a constant."""
     reward: torch.Tensor
     """Mean reward per step."""
     episodes: dict[str, torch.Tensor]
     """Mean metrics of the episodes that ended in this update, by name, and their "count"."""
-    upkeep: dict[str, float]
-    """Figures that `VecEnv.between_rollouts` returned."""
+    between_rollouts: dict[str, float]
+    """Values that `VecEnv.between_rollouts` returned before the rollout."""
     timer: Timer
     """Marks before the rollout, between rollout and learning, and after learning."""
     num_finite: torch.Tensor | None = None
@@ -114,16 +114,16 @@ class UpdateStats:
             "frames": self.frames,
             "learning_rate": self.learning_rate,
             **dict(zip(tensors, values, strict=True)),
-            **{f"upkeep/{name}": value for name, value in self.upkeep.items()},
+            **{f"between_rollouts/{name}": value for name, value in self.between_rollouts.items()},
             "seconds/collect": collect,
             "seconds/learn": learn,
         }
 
 
 def merged(ranks: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Statistics of one update of several ranks as one row: means over all environments and episodes.
+    """Statistics of one update of several ranks as one row: means over all environments and episodes, or SUMS.
 
-    A key that some ranks lack is merged over the others.
+    A key that some ranks lack is merged over the ranks that have it.
     """
     if len(ranks) == 1:
         return {name: value for name, value in ranks[0].items() if name != NUM_FINITE}
@@ -137,7 +137,7 @@ def merged(ranks: Sequence[dict[str, float]]) -> dict[str, float]:
             weighted = [(row[name], row["episode/count"]) for row in rows if row["episode/count"]]
             count = sum(weight for _, weight in weighted)
             found[name] = sum(value * weight for value, weight in weighted) / count if count else math.nan
-        elif name.startswith(("upkeep/", "seconds/")):
+        elif name.startswith(("between_rollouts/", "seconds/")):
             found[name] = max(values)
         else:
             found[name] = values[0] if len(set(values)) == 1 else sum(values) / len(values)

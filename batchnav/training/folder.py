@@ -102,7 +102,7 @@ class RunFolder:
         return self.resume_path.exists()
 
     def _find_changes(self, allowed: bool) -> list[str]:
-        """Changes from the stored configuration, one text per setting. CheckpointError for a change unless `allowed`."""
+        """Settings that differ from the stored configuration, one text each. CheckpointError if not `allowed`."""
         if not (self.holds_run and self.config_path.exists()):
             return []
         found, expected = (

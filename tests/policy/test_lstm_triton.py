@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from batchnav.policy import lstm as lstm_module
-from batchnav.policy.available import CAPABILITY as NEEDED
 from batchnav.policy.lstm import EpisodicLSTM
+from batchnav.policy.triton_support import CAPABILITY as NEEDED
 
 SLACK = 2.0
 """The plain loop rounds to bfloat16 as often as the kernels do; sums of what is rounded differ by chance."""

@@ -153,7 +153,10 @@ def test_statistics_of_several_ranks_are_those_of_all_environments():
         "frames": 8,
     }
     expected = {"loss/loss": 2.0, "episode/count": 4.0, "episode/spl": 0.4, "seconds/learn": 2.0, "frames": 8}
-    assert merged([one, {**two, "upkeep/scenes_loaded": 1.0}]) == {**expected, "upkeep/scenes_loaded": 1.0}
+    assert merged([one, {**two, "between_rollouts/scenes_loaded": 1.0}]) == {
+        **expected,
+        "between_rollouts/scenes_loaded": 1.0,
+    }
     none = {"episode/count": 0.0, "episode/spl": math.nan}
     assert merged([none, one | {"episode/count": 2.0}])["episode/spl"] == 0.5
     assert math.isnan(merged([none, none])["episode/spl"])

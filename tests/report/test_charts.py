@@ -123,7 +123,7 @@ def test_every_curve_is_a_figure_that_training_writes():
     stats = UpdateStats(
         frames=128, learning_rate=1e-3, losses=LossStats(*[one] * len(LossStats._fields)), grad_norm=one,
         explained_variance=one, reward=one, episodes={"count": one, **dict.fromkeys(METRICS, one)},
-        upkeep={}, timer=Timer(torch.device("cpu")),
+        between_rollouts={}, timer=Timer(torch.device("cpu")),
     )  # fmt: skip
     for _ in range(2):
         stats.timer.mark()

@@ -1,4 +1,4 @@
-"""Availability of Triton kernels."""
+"""Check whether a device, the installation and Triton's version support this package's Triton kernels."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import torch
 CAPABILITY = 8, 0
 """Lowest compute capability with bfloat16 matrix products."""
 OLDEST = 3, 5
-"""First Triton version whose products may have fewer than 16 rows, as in the encoder; torch 2.9 includes it."""
+"""Lowest Triton version: the first whose products may have fewer than 16 rows, as in the encoder. torch 2.9 includes it."""
 
 
 def has_triton(device: torch.device) -> bool:
     """True where a device is a GPU with bfloat16 products and Triton can compile for it.
 
-    A module calls this when it moves to a device and stores the answer, since compiled code cannot call it.
+    A module calls this when it moves to a device, and stores the result, since compiled code cannot call it.
     """
     return device.type == "cuda" and _is_installed() and torch.cuda.get_device_capability(device) >= CAPABILITY
 
