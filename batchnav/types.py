@@ -45,7 +45,7 @@ class Material(NamedTuple):
 
 
 LIGHT_STEPS = 16
-"""Levels of light in which procedural houses are shaded."""
+"""Number of brightness levels of the shading that procedural scenes have in their colours."""
 
 
 class Surface(NamedTuple):
@@ -85,7 +85,7 @@ class TriangleMesh(NamedTuple):
 
 
 class Visibility(NamedTuple):
-    """Depth and triangle of each pixel: a visibility buffer (Burns and Hunt, JCGT 2(2), 2013). Colour follows."""
+    """Depth and triangle of each pixel: a visibility buffer (Burns and Hunt, JCGT 2(2), 2013)."""
 
     depth: torch.Tensor
     """f32 [N, H, W], metres; 0 where nothing is hit."""
@@ -155,18 +155,18 @@ class Spec(NamedTuple):
 
 
 class Requirements(NamedTuple):
-    """Inputs that an observation source reads: renderers, scene banks and memory prediction go by them."""
+    """Inputs that an observation source reads. Renderers, scene banks and memory prediction use this declaration."""
 
     camera: str | None = None
     """Name of the camera whose images it reads, "" for the main one; None: it reads no image."""
     scale: int = 1
     """Rendered rows (and columns) per row (and column) of the observation."""
     triangles: bool = False
-    """True where it reads triangle indices besides depth."""
+    """True where it reads triangle indices in addition to depth."""
     appearance: frozenset[str] = frozenset()
     """Fields of `scene.appearance.Appearance` that it reads."""
     max_depth: float = 0.0
-    """Metres beyond which a surface and a hole may read the same."""
+    """Depth, metres, from which on a renderer may return holes instead of surfaces."""
     pose: bool = False
     """True where it reads the bodies' pose and their start pose."""
     map: bool = False
@@ -176,7 +176,7 @@ class Requirements(NamedTuple):
 
 
 class Frame(Protocol):
-    """One moment of N agents, as observation sources read it. Results are computed on first use, once per moment."""
+    """Input of observation sources: N agents at one step. Results are computed on first use, once per step."""
 
     num_envs: int
     device: torch.device
@@ -190,7 +190,7 @@ class Frame(Protocol):
     """Step height that the scenes' navmeshes are baked for, metres."""
 
     def cameras(self, name: str) -> Any:
-        """The N cameras of a name, where they are at this moment (`sensors.sensor.Cameras`)."""
+        """The N cameras with this name, at their current poses (`sensors.sensor.Cameras`)."""
         ...
 
     def depth(self, camera: str, scale: int = 1) -> torch.Tensor:
@@ -202,15 +202,15 @@ class Frame(Protocol):
         ...
 
     def shared(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """The result of `compute`, called for the first source of this moment that asks by this key."""
+        """The result of `compute`, which is called for the first request of a key in this step."""
         ...
 
     def resource(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The object that `make` returned to the first source that asked by this key; kept for all moments."""
+        """The object that `make` returned at the first request of a key; kept for all steps."""
         ...
 
-    def elsewhere(self, bodies: Any, sources: Any) -> Any:
-        """A frame of the same cameras on other bodies in the same scenes, for sources of its own."""
+    def with_bodies(self, bodies: Any, sources: Any) -> Any:
+        """A frame with the same cameras and scenes on other bodies, for other sources."""
         ...
 
 
@@ -218,14 +218,14 @@ class ObservationSource(Protocol):
     """One observation of an agent. The environment, rollouts, memory prediction and reports read the declaration.
 
     A source is made from a configuration alone, so that its declaration needs no environment. Subclasses set `spec` and
-    `requires`, define `write`, and override the other members where they keep something between steps.
+    `requires`, define `write`, and override the other members where they have state.
     """
 
     spec: Spec
     requires: Requirements
 
     def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
-        """Bytes that it allocates besides images and observation, by part; sources count a part of one name once."""
+        """Bytes that it allocates in addition to images and observation, by part; sources share parts by name."""
         return {}
 
     def bind(self, frame: Frame) -> None:
@@ -233,7 +233,7 @@ class ObservationSource(Protocol):
         return
 
     def reset(self) -> None:
-        """Forget all episodes: numbers of episodes begin again."""
+        """Discard all state: episode numbers start again at 0."""
         return
 
     @property
@@ -247,12 +247,12 @@ class ObservationSource(Protocol):
         return {}
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
-        """Write the observation of this moment to `out` [N, *spec.shape], of the spec's dtype or its storage."""
+        """Write the current observation to `out` [N, *spec.shape], of the spec's dtype or its storage."""
         ...
 
 
 class TaskObservation(ObservationSource):
-    """An observation that the task keeps up to date: a copy of `frame.task.observations[spec.name]`."""
+    """An observation that the task computes: a copy of `frame.task.observations[spec.name]`."""
 
     def __init__(self, spec: Spec):
         self.spec, self.requires = spec, Requirements(goal=frozenset({"observations"}))
@@ -289,11 +289,11 @@ class Task(Protocol):
     config: Any
     """Its configuration."""
     title: str
-    """Name for people."""
+    """Display name."""
     episode_file: str
     """Name of its files of fixed episodes in `assets/episodes`, with the placeholder `{split}`."""
     reference_agents: tuple[str, ...]
-    """Names of the agents of `evaluation.agents` that can play it."""
+    """Names of the reference agents (`agents.registry`) that support it."""
     metric_specs: tuple[Metric, ...]
     """Metrics of an episode, the most important first."""
     goal_images: Mapping[str, str]
@@ -302,8 +302,7 @@ class Task(Protocol):
     observations: Mapping[str, torch.Tensor]
     """Live tensors of the task's observations, by name; `sources` declares them."""
     relative_goal: torch.Tensor | None
-    """f32 [N, 2]: distance in metres and bearing in radians of the goal at this moment, where agents know them; None
-    where they do not."""
+    """f32 [N, 2]: current distance (metres) and bearing (radians) of the goal; None where agents do not know them."""
     reward: torch.Tensor
     """f32 [N]: reward of the last step."""
     metrics: Mapping[str, torch.Tensor]
@@ -346,7 +345,7 @@ class Task(Protocol):
 
     @staticmethod
     def sources(config: Any) -> tuple[ObservationSource, ...]:
-        """Observations that the task offers besides sensors, such as the goal's position."""
+        """Goal sensors and other observations that the task provides."""
         ...
 
     @staticmethod

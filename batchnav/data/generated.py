@@ -10,7 +10,7 @@ from batchnav.data.prepared.scene_file import SUFFIX, load_prepared, save_prepar
 from batchnav.data.scene_ref import GeneratedRef
 from batchnav.errors import MeshError
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.procedural import with_pictures, without_pictures
+from batchnav.procedural import replace_textures, restore_textures
 from batchnav.runtime.files.cache import versioned_cache_folder
 from batchnav.scene.scene import Scene, bake, make_scene
 from batchnav.types import Surface
@@ -21,12 +21,12 @@ def load_generated(ref: GeneratedRef, settings: NavMeshSettings | None, appearan
     files = _cache_files(ref, settings, appearance)
     for file in filter(Path.is_file, files):
         try:
-            return _with_surface(load_prepared(file, appearance), with_pictures)
+            return _with_surface(load_prepared(file, appearance), restore_textures)
         except MeshError:  # a damaged file is made again
             file.unlink(missing_ok=True)
     walked, seen = ref.family.meshes(ref.seed, appearance)
     scene = make_scene(ref.scene_id, seen, bake(walked, ref.scene_id, settings or NavMeshSettings()))
-    save_prepared(_with_surface(scene, without_pictures), files[-1], durable=False)  # a lost file is made again
+    save_prepared(_with_surface(scene, replace_textures), files[-1], durable=False)  # a lost file is made again
     return scene
 
 

@@ -77,8 +77,8 @@ class NavConfig:
         return {MAIN: self.camera, **self.cameras}
 
     @property
-    def played(self) -> Self:
-        """The configuration with fixed cameras, for evaluation: camera ranges apply to training only."""
+    def with_fixed_cameras(self) -> Self:
+        """The configuration without camera ranges, for evaluation: ranges apply to training only."""
         fixed = {name: camera.fixed for name, camera in self.cameras.items()}
         return dataclasses.replace(self, camera=self.camera.fixed, cameras=fixed)
 
@@ -102,7 +102,7 @@ def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
         for f in dataclasses.fields(getattr(config, part)):
             if part_of.setdefault(f.name, part) != part:
                 raise ConfigError(
-                    f"{part}.{f.name}: found a setting that {part_of[f.name]} has too, expected another name"
+                    f"{part}.{f.name}: found a field name that {part_of[f.name]} has too, expected a unique name"
                 )
     changes: dict[str, dict[str, Any]] = {}
     for name, value in options.items():
@@ -128,18 +128,18 @@ _CHALLENGE = {
     "sliding": False, "agent_radius": 0.18, "agent_height": 0.88, "success_distance": 0.36,
 }  # fmt: skip
 """Common settings of the Habitat challenges 2020 and 2021, without noise."""
-_HARD = _CHALLENGE | {
+_CHALLENGE_NOISY = _CHALLENGE | {
     "gps_compass": False, "actuation_noise": 0.5, "robot": "LoCoBot", "controller": "Proportional", "depth_noise": 1.0,
     "rgb_noise": "gaussian", "noise_intensity": 0.1,
 }  # fmt: skip
-"""Settings of the Habitat challenges with noise, and without GPS and compass."""
+"""Settings of the Habitat challenges 2020 and 2021: with noise, without GPS and compass."""
 
 PRESETS: dict[str, NavConfig] = {
     "habitat_pointnav_v1": with_options(NavConfig(), {"height": 256, "width": 256}),
     "bps_depth64": NavConfig(),
     "challenge_2020_noiseless": with_options(NavConfig(), _CHALLENGE),
-    "challenge_2020": with_options(NavConfig(sensors=("rgb", "depth")), _HARD),
-    "challenge_2021": with_options(NavConfig(sensors=("rgb", "depth")), _HARD | {"camera_pitch_deg": -20.0}),
+    "challenge_2020": with_options(NavConfig(sensors=("rgb", "depth")), _CHALLENGE_NOISY),
+    "challenge_2021": with_options(NavConfig(sensors=("rgb", "depth")), _CHALLENGE_NOISY | {"camera_pitch_deg": -20.0}),
 }
 """Published variants by name. "challenge_2020_noiseless" has GPS and compass; the challenge with noise and with GPS and
 compass is `NavEnv(config="challenge_2020", gps_compass=True)`. Depth noise uses a synthetic distortion table
@@ -175,7 +175,7 @@ def config_of(info: Mapping[str, Any]) -> NavConfig:
         env = info["env"]
         if isinstance(env, Mapping) and isinstance(env.get("sensors"), (list, tuple)):
             env = {**env, "sensors": [_current_sensor(name) for name in env["sensors"]]}
-        return from_dict(NavConfig, env).played
+        return from_dict(NavConfig, env).with_fixed_cameras
     flat = info.get("task", {})
     if not isinstance(flat, Mapping):
         raise ConfigError(f"task: found {type(flat).__name__}, expected a mapping")

@@ -134,7 +134,7 @@ class NavEnv(gym.vector.VectorEnv):
             self.sim.sampling,
             self.task,
         )
-        """Input of the observation sources: cameras, images and shared results of the current moment."""
+        """Input of the observation sources: cameras, images and shared results of the current step."""
         if self.stream is not None:
             self.stream.begin(self.sim)
         elif episodes is None:
@@ -222,7 +222,7 @@ class NavEnv(gym.vector.VectorEnv):
             self._begin_next(ended)
         observation = self.observe()
         self.sim.finish()
-        return observation, *self._handed((self.task.reward, bodies.terminated, bodies.truncated, info))
+        return observation, *self._converted((self.task.reward, bodies.terminated, bodies.truncated, info))
 
     def _begin_next(self, agents: torch.Tensor) -> None:
         """Begin the next episode of these agents, bool [N]. Their last step has no reward and ends no episode."""
@@ -240,15 +240,15 @@ class NavEnv(gym.vector.VectorEnv):
         """The current observation, rendered again."""
         self._check_playing()
         observation = self._observe(self._out)
-        return self._handed(observation) if self._out is self._own else observation
+        return self._converted(observation) if self._out is self._own else observation
 
     @property
-    def seen(self) -> Observation:
+    def last_observation(self) -> Observation:
         """The last observation, in tensors that the next call overwrites."""
         return self._out
 
-    def _handed(self, result: Any) -> Any:
-        """A result as the caller asked for it: the environment's own tensors, copies, or NumPy arrays."""
+    def _converted(self, result: Any) -> Any:
+        """A result in the form that `copy` and `output` select: live tensors, copies, or NumPy arrays."""
         return to_output(result, self._copy, self._output)
 
     def _observe(self, out: Observation) -> Observation:
@@ -308,7 +308,7 @@ class NavEnv(gym.vector.VectorEnv):
         self._playing = True
 
     def _state(self) -> dict[str, torch.Tensor]:
-        """Live tensors that `state_dict` saves."""
+        """Live tensors that `state_dict` saves, by name."""
         tensors = {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
         sampler, count = self.bank.material_sampler, {"num_randomizations": self._num_randomizations}
         kept = {name: tensor for source in self.sources.values() for name, tensor in source.state.items()}

@@ -1,7 +1,7 @@
-"""All that agents observe, by name: cameras' sensors, maps, pose sensors, and what the task offers.
+"""Registry of observation sources by name: camera sensors, map sensors, pose sensors, and the task's observations.
 
-A source (`batchnav.types.ObservationSource`) declares what it gives, reads and keeps. The environment, rollouts, memory
-prediction, evaluation and reports go by the declarations and name no source.
+A source (`batchnav.types.ObservationSource`) declares its output, inputs and state. The environment, rollouts, memory
+prediction, evaluation and reports read the declarations and name no source.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ SOURCES: dict[str, SourceMaker] = {
     **{name: _map_sensor(name) for name in MAP_SPECS},
     **{name: _pose_sensor(name) for name in POSE_SENSORS},
 }
-"""Sensors that are no camera's, by name. Cameras' sensors are in `batchnav.sensors.SENSORS`."""
+"""Sensors without a camera, by name. Camera sensors are in `batchnav.sensors.SENSORS`."""
 
 
 def observation_sources(config: NavConfig) -> dict[str, ObservationSource]:
     """The sources of an environment of this configuration, by name of the observation.
 
-    Order: cameras' sensors by name, `SOURCES` in that order, the task's images of the goal, the task's other
+    Order: camera sensors by name, sensors of `SOURCES` in its order, the task's images of the goal, the task's other
     observations. Policies read observations in this order, which does not depend on the order of `config.sensors`.
     ConfigError for an unknown name.
     """
@@ -59,7 +59,7 @@ def observation_sources(config: NavConfig) -> dict[str, ObservationSource]:
 
 
 def image_sources(config: NavConfig) -> dict[str, ObservationSource]:
-    """The sources that read images and nothing of an episode: they observe from any pose, without an agent."""
+    """The sources that depend on camera images alone: they observe from any pose, without an agent or an episode."""
     return {
         name: source
         for name, source in observation_sources(config).items()

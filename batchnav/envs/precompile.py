@@ -1,8 +1,8 @@
 """Compile the kernels of an environment in advance: python -m batchnav.envs.precompile '{"sensors": ["rgb"]}'
 
-The argument is a `NavConfig` in JSON. The program steps once in an empty room of ten metres, whose navmesh and BVH are
-given, so that it compiles no kernels of scene processing. `runtime.kernels.precompile` starts it in a process of its
-own while the first house is made.
+The argument is a `NavConfig` in JSON. The program steps once in an empty room of 10 m x 10 m with a precomputed
+navmesh and BVH, so that it compiles no kernels of scene processing. `runtime.kernels.precompile` runs it in a process
+of its own while the first house is generated.
 """
 
 from __future__ import annotations

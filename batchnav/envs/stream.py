@@ -24,10 +24,10 @@ SPARE = 8
 class SceneStream:
     """Streams scenes into the bank of one environment.
 
-    Agents are divided into groups with one slot of the bank each; further slots are spare. A thread loads the next
-    scene into a spare slot while the simulation runs. `move`, called between rollouts, assigns the scene that was
-    requested first to the next group in turn. Each agent of the group moves there when its episode ends. A slot that
-    its last agent has left receives the next scene.
+    A slot is the memory for one scene in the bank. Agents are divided into groups with one slot each; further slots
+    are spare. A thread loads the next scene into a spare slot while the simulation runs. `move`, called between
+    rollouts, assigns the scene that was requested first to the next group in turn. Each agent of the group moves there
+    when its episode ends. A slot that its last agent has left receives the next scene.
 
     The schedule depends on the seed alone and not on loading times: `move` waits for a scene that is due. Runs are
     therefore reproducible and resume exactly. Scenes are loaded in a random order, sampled again after each pass.
@@ -84,7 +84,7 @@ class SceneStream:
         return self.bank
 
     def begin(self, sim: Simulator) -> None:
-        """Sample the next episode of each agent in the slot of its group."""
+        """Assign each agent to the slot of its group; it moves there with its next episode."""
         self._send(sim, range(len(self._slot_of)))
 
     def move(self, sim: Simulator) -> dict[str, float]:
@@ -123,7 +123,7 @@ class SceneStream:
         self._loads.append((slot, self._loader.submit(lambda: self.bank.replace(slot, self._load(name)))))
 
     def _send(self, sim: Simulator, groups: Sequence[int]) -> None:
-        """Sample the next episodes of the agents of these groups in the scenes of their slots."""
+        """Assign the agents of these groups to their slots; each moves there with its next episode."""
         bounds = [g * sim.num_envs // len(self._slot_of) for g in range(len(self._slot_of) + 1)]
         sim.assign_scenes([range(bounds[g], bounds[g + 1]) for g in groups], [self._slot_of[g] for g in groups])
 

@@ -36,7 +36,9 @@ class FrameRenderer:
 
     def render(self) -> tuple[np.ndarray, ...]:
         """One frame per agent, u8 [H, W, 3]."""
-        seen = {spec: self.env.seen[spec.name].cpu().numpy() for spec in self.env.specs if len(spec.shape) == 3}
+        seen = {
+            spec: self.env.last_observation[spec.name].cpu().numpy() for spec in self.env.specs if len(spec.shape) == 3
+        }
         return tuple(
             self._beside([Image.fromarray(colour(values[i], spec)) for spec, values in seen.items()], self._map(i))
             for i in range(self.env.num_envs)

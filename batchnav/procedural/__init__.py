@@ -1,32 +1,50 @@
-"""Procedural scenes: seeded, furnished, coloured, free of licences; houses and the other scene families.
+"""Procedural scenes: furnished and coloured scenes from seeds, free of third-party licences.
 
 `families.py` lists the families. A maker goes from a floor plan (`plans/`) to walls, floors and ceilings (`shell/`),
-furniture (`furniture/`) and colours (`materials/`); `degrade.py` adds a scanner's defects.
+furniture (`furniture/`) and materials (`materials/`); `degrade.py` adds the defects of scanned meshes.
 """
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from batchnav.procedural.corridor_floor import make_building
-from batchnav.procedural.degrade import ScanDefects, make_scan, tear
+from batchnav.procedural.degrade import ScanDefects, degrade, make_scan
 from batchnav.procedural.families import EPISODE_FAMILIES, FAMILIES, SceneFamily
 from batchnav.procedural.house import BENCHMARK_HOUSE, make_house, make_plan
 from batchnav.procedural.materials.material_library import make_material_library
-from batchnav.procedural.materials.textures import with_pictures, without_pictures
+from batchnav.procedural.materials.textures import replace_textures, restore_textures
 from batchnav.procedural.open_plan import make_hall
 from batchnav.procedural.room_block import make_block
 from batchnav.procedural.splits import SPLITS
 
 __all__ = [
-    "BENCHMARK_HOUSE", "EPISODE_FAMILIES", "FAMILIES", "SPLITS", "ScanDefects", "SceneFamily", "make_block",
-    "make_building", "make_hall", "make_house", "make_material_library", "make_plan", "make_scan", "tear",
-    "with_pictures", "without_pictures",
+    "BENCHMARK_HOUSE",
+    "EPISODE_FAMILIES",
+    "FAMILIES",
+    "SPLITS",
+    "ScanDefects",
+    "SceneFamily",
+    "degrade",
+    "make_block",
+    "make_building",
+    "make_hall",
+    "make_house",
+    "make_material_library",
+    "make_plan",
+    "make_scan",
+    "replace_textures",
+    "restore_textures",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """A function by its former name, with a FutureWarning."""
-    if name != "make_swatches":
+    renamed: dict[str, Callable] = {
+        "make_swatches": make_material_library, "tear": degrade, "with_pictures": restore_textures,
+        "without_pictures": replace_textures,
+    }  # fmt: skip
+    if name not in renamed:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn("make_swatches is now called make_material_library", FutureWarning, stacklevel=2)
-    return make_material_library
+    warnings.warn(f"{name} is now called {renamed[name].__name__}", FutureWarning, stacklevel=2)
+    return renamed[name]

@@ -8,7 +8,7 @@ from batchnav.procedural.furniture.furnish import furnish
 from batchnav.procedural.furniture.placement import Arranger
 from batchnav.procedural.materials.surface import house_surface
 from batchnav.procedural.plans.openings import Plan
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.shell.walls import build_shell, wall_faces
 from batchnav.procedural.solids import Solids
 from batchnav.types import TriangleMesh
@@ -17,20 +17,20 @@ _STEP = 2.0**-13
 """Grid of vertex coordinates, metres (0.12 mm): float32 holds its points exactly."""
 
 
-def assemble(seed: int, draw: Draw, plan: Plan, surface: bool, reach: int = 0) -> TriangleMesh:
+def assemble(seed: int, rng: RandomStream, plan: Plan, surface: bool, reach: int = 0) -> TriangleMesh:
     """The furnished mesh of a floor plan.
 
     Args:
-        seed: of the scene; the surface has random numbers of its own.
-        draw: random numbers for the furniture.
+        seed: seed of the scene; the surface has its own random stream.
+        rng: random stream for the furniture.
         plan: rooms, doors, windows and level of detail.
         surface: True to add colours, textures, objects and categories.
-        reach: as in `Arranger`.
+        reach: distance around new furniture within which paths are checked, see `Arranger`.
     """
     solids = Solids(plan.detail)
     faces = wall_faces(plan.layout)
     build_shell(solids, plan.layout, faces, plan.openings)
-    furnish(draw, Arranger(solids, plan.layout, faces, plan.openings, reach))
+    furnish(rng, Arranger(solids, plan.layout, faces, plan.openings, reach))
     return finish(seed, solids, surface)
 
 

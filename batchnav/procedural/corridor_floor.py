@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from batchnav.procedural.assemble import assemble
-from batchnav.procedural.plans.floor import NARROWEST, REACH, USES, Floor, cut_out, draw_plan
+from batchnav.procedural.plans.floor import NARROWEST, REACH, USES, Floor, cropped_layout, sample_plan
 from batchnav.procedural.plans.layout import CELL, MARGIN, OUTSIDE, Layout, Rect, carve_some, view
 from batchnav.procedural.plans.openings import Opening
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.types import TriangleMesh
 
 _Line = tuple[tuple[float, float], tuple[float, float]]
@@ -42,23 +42,24 @@ def make_building(seed: int, surface: bool = False) -> TriangleMesh:
     The same seed gives the same floor, bit for bit, on every machine. `surface` is as in `make_house`. ArgumentError
     for a seed that is not an integer >= 0.
     """
-    draw, plan = draw_plan(seed, _make_layout)
-    return assemble(int(seed), draw, plan, surface, REACH)
+    rng, plan = sample_plan(seed, _make_layout)
+    return assemble(int(seed), rng, plan, surface, REACH)
 
 
 def make_building_plan(seed: int) -> tuple[Layout, list[Opening]]:
     """The floor plan of `make_building(seed)` and its doors and windows."""
-    return draw_plan(seed, _make_layout)[1][:2]
+    return sample_plan(seed, _make_layout)[1][:2]
 
 
-class _Lined(Floor):
-    """A plan in progress: corridors first, then the rooms along them; earlier ones keep their cells."""
+class _CorridorPlan(Floor):
+    """A plan in progress: corridors first, then the rooms along them. Later rooms only take empty cells."""
 
-    def __init__(self, draw: Draw) -> None:
+    def __init__(self, rng: RandomStream) -> None:
         super().__init__(np.full((_CANVAS, _CANVAS), OUTSIDE, np.int16))
-        self.draw = draw
+        self.rng = rng
 
     def add(self, rect: Rect, is_corridor: bool = False) -> None:
+        """Add a room or a corridor."""
         self.rects.append(rect)
         self.is_corridor.append(is_corridor)
         self.cover(rect, len(self.rects) - 1)
@@ -77,27 +78,28 @@ class _Lined(Floor):
         rect = (rect[0] + x0, rect[1] + z0, rect[0] + x1, rect[1] + z1)
         around = view(self.labels, (rect[0] - 1, rect[1] - 1, rect[2] + 1, rect[3] + 1))
         met = np.unique(around[around != OUTSIDE])
-        if len(met) and self.draw.chance(0.6):
-            self.cover(rect, self.draw.pick(met.tolist()))
+        if len(met) and self.rng.chance(0.6):
+            self.cover(rect, self.rng.pick(met.tolist()))
         else:
             self.add(rect, is_corridor=True)
         return rect
 
     def is_free(self, rect: Rect) -> bool:
+        """True where a rectangle lies on the canvas and covers empty cells only."""
         inside = min(rect) >= MARGIN and max(rect) <= _CANVAS - MARGIN
         return inside and bool((view(self.labels, rect) == OUTSIDE).all())
 
     def line_with_rooms(self, rect: Rect, axis: int, side: int) -> None:
-        """Add rooms along one side of a corridor; some places stay empty, like rooms behind locked doors."""
-        draw = self.draw
+        """Add rooms along one side of a corridor, `side` -1 or +1; some places stay empty, like locked rooms."""
+        rng = self.rng
         start, stop = (rect[0], rect[2]) if axis == 0 else (rect[1], rect[3])
         edge = rect[(3 if side > 0 else 1) if axis == 0 else (2 if side > 0 else 0)]
-        module, depth, at = draw.pick((26, 32, 40, 48, 70)), draw.integer(30, 80), start
+        module, depth, at = rng.pick((26, 32, 40, 48, 70)), rng.integer(30, 80), start
         while stop - at >= NARROWEST:
-            width = round(module * draw.uniform(0.8, 1.25)) * (2 if draw.chance(0.12) else 1)
+            width = round(module * rng.uniform(0.8, 1.25)) * (2 if rng.chance(0.12) else 1)
             if stop - at - width < NARROWEST:
-                width = max(stop - at, module if draw.chance(0.5) else 0)
-            if draw.chance(0.07):
+                width = max(stop - at, module if rng.chance(0.5) else 0)
+            if rng.chance(0.07):
                 at += width
                 continue
             for deep in (depth, round(0.75 * depth), round(0.5 * depth)):
@@ -114,23 +116,23 @@ class _Lined(Floor):
         """Add a room; a deep one is often split into a room behind another."""
         x0, z0, x1, z1 = rect
         low, high = (z0, z1) if axis == 0 else (x0, x1)
-        if high - low < 56 or not self.draw.chance(0.6):
+        if high - low < 56 or not self.rng.chance(0.6):
             self.add(rect)
             return
-        cut = low + round((high - low) * self.draw.uniform(0.42, 0.58))
+        cut = low + round((high - low) * self.rng.uniform(0.42, 0.58))
         near, far = ((x0, z0, x1, cut), (x0, cut, x1, z1)) if axis == 0 else ((x0, z0, cut, z1), (cut, z0, x1, z1))
         for part in (near, far) if side > 0 else (far, near):
             self.add(part)
 
     def add_caps(self, rect: Rect, axis: int) -> None:
-        """Add a room at the end of a corridor, often."""
-        draw = self.draw
+        """Add a room at each end of a corridor with probability 0.5, where there is space."""
+        rng = self.rng
         middle = (rect[1] + rect[3]) // 2 if axis == 0 else (rect[0] + rect[2]) // 2
         for end, side in ((rect[axis], -1), (rect[axis + 2], 1)):
-            if draw.chance(0.5):
+            if rng.chance(0.5):
                 continue
-            across, deep = draw.integer(32, 90), draw.integer(35, 75)
-            start = middle - round(across * draw.uniform(0.3, 0.7))
+            across, deep = rng.integer(32, 90), rng.integer(35, 75)
+            start = middle - round(across * rng.uniform(0.3, 0.7))
             low, high = sorted((end, end + side * deep))
             room = (low, start, high, start + across) if axis == 0 else (start, low, start + across, high)
             if self.is_free(room):
@@ -138,7 +140,7 @@ class _Lined(Floor):
 
 
 def _without_end(rect: Rect, taken: Rect) -> Rect:
-    """A rectangle without the end that another covers; unchanged where that covers no end."""
+    """A rectangle without the end that `taken` covers; unchanged where `taken` covers no end."""
     x0, z0, x1, z1 = rect
     low_x, low_z, high_x, high_z = taken
     if high_x <= x0 or x1 <= low_x or high_z <= z0 or z1 <= low_z:
@@ -148,39 +150,39 @@ def _without_end(rect: Rect, taken: Rect) -> Rect:
     return (high_x, z0, x1, z1) if low_x <= x0 else (x0, z0, low_x, z1)
 
 
-def _make_layout(draw: Draw) -> Layout | None:
-    """Draw a floor plan; None where it has too few rooms or too many."""
-    plan = _Lined(draw)
-    corridors = [(plan.add_corridor(rect), axis) for rect, axis in _corridors(draw)]
+def _make_layout(rng: RandomStream) -> Layout | None:
+    """Sample a floor plan; None where it has too few rooms or too many."""
+    plan = _CorridorPlan(rng)
+    corridors = [(plan.add_corridor(rect), axis) for rect, axis in _corridors(rng)]
     sides = [(rect, axis, side) for rect, axis in corridors if rect for side in (-1, 1)]
     for rect, axis in corridors:
         if rect:
             plan.add_caps(rect, axis)
-    for rect, axis, side in draw.shuffled(sides):
+    for rect, axis, side in rng.shuffled(sides):
         plan.line_with_rooms(rect, axis, side)
-    use = draw.pick(tuple(USES))
+    use = rng.pick(tuple(USES))
     if use in ("hospital", "hotel"):
-        carve_some(draw, plan.labels, plan.rects, plan.is_corridor)
+        carve_some(rng, plan.labels, plan.rects, plan.is_corridor)
     if not _FEWEST <= len(plan.rects) <= _MOST:
         return None
-    return cut_out(draw, plan, use)
+    return cropped_layout(rng, plan, use)
 
 
-def _corridors(draw: Draw) -> list[tuple[Rect, int]]:
-    """Corridors 1.6 to 3 m wide along the lines of a skeleton, and along which axis each runs."""
-    lines, turned = np.array(draw.pick(_SKELETONS), float), draw.chance(0.5)
+def _corridors(rng: RandomStream) -> list[tuple[Rect, int]]:
+    """Corridors 1.6 to 3 m wide along the lines of a skeleton, each with the axis that it runs along."""
+    lines, turned = np.array(rng.pick(_SKELETONS), float), rng.chance(0.5)
     for axis in (0, 1):
-        if draw.chance(0.5):
+        if rng.chance(0.5):
             lines[:, :, axis] = 1.0 - lines[:, :, axis]
     lengths = np.abs(lines[:, 1] - lines[:, 0]).sum(0)
-    total, ratio = draw.uniform(38.0, 90.0), draw.uniform(0.4, 0.9)
+    total, ratio = rng.uniform(38.0, 90.0), rng.uniform(0.4, 0.9)
     length = min(max(total / (lengths[0] + ratio * lengths[1]), 18.0), 46.0)
     extent = np.array([length, min(max(ratio * length, 12.0), 32.0)])
     points = np.round(lines * extent / CELL).astype(int)
     if turned:
         points = points[:, :, ::-1]
     points += (_CANVAS - points.max((0, 1)) - points.min((0, 1))) // 2
-    half, rects = draw.integer(8, 15), []  # one width for all: an end then lies in the corridor that it meets
+    half, rects = rng.integer(8, 15), []  # one width for all: an end then lies in the corridor that it meets
     for start, stop in points:
         x0, z0 = (int(v) - half for v in np.minimum(start, stop))
         x1, z1 = (int(v) + half for v in np.maximum(start, stop))

@@ -22,8 +22,8 @@ LARGEST_EDGE = 0.12
 """Longest edge of triangles at the border of a hole, metres."""
 SMALLEST_HOLE, LARGEST_HOLE = 0.08, 1.4
 """Range of a hole's radius, metres; log-uniform, so small holes are more frequent."""
-_SHARDS = (0.6, 0.6, 0.58, 1.0)
-"""Colour of floating pieces."""
+_PIECE_COLOR = (0.6, 0.6, 0.58, 1.0)
+"""Colour of floating pieces, RGBA."""
 CEILING = 0.25
 """Thickness of the layer below the highest point that counts as ceiling, metres."""
 _DEPTH = 64
@@ -44,42 +44,42 @@ class ScanDefects(NamedTuple):
 
 
 ALL_DEFECTS = ScanDefects()
-"""Defects of `scan:SEED`."""
+"""Largest amounts of defects in `scan:SEED`."""
 
 
 def make_scan(seed: int, surface: bool = False) -> tuple[TriangleMesh, TriangleMesh]:
-    """The whole mesh and its scan: of the open-plan room of the seed for multiples of 3, otherwise of the house."""
+    """A mesh without defects and its degraded scan: an open-plan room for seeds divisible by 3, otherwise a house."""
     scanned = (make_house if seed % 3 else make_hall)(seed, surface)
-    return scanned, tear(scanned, seed)
+    return scanned, degrade(scanned, seed)
 
 
-def tear(scanned: TriangleMesh, seed: int, defects: ScanDefects = ALL_DEFECTS) -> TriangleMesh:
-    """A mesh with a scanner's defects, for cameras. The navmesh is baked from the mesh without defects.
+def degrade(scanned: TriangleMesh, seed: int, defects: ScanDefects = ALL_DEFECTS) -> TriangleMesh:
+    """A degraded scan of a mesh, for cameras. The navmesh is baked from the mesh without defects.
 
     Equal mesh, seed and defects give an equal scan. A surface is kept: cut triangles keep their colours, and floating
     pieces are grey and belong to no object.
     """
-    draw = np.random.default_rng((_SCAN, seed))
+    rng = np.random.default_rng((_SCAN, seed))
     corners = _with_origin(scanned)
     low, high = corners[..., :3].reshape(-1, 3).min(0), corners[..., :3].reshape(-1, 3).max(0)
     if defects.ceilings:
-        corners = _without_ceiling(corners, high[1] - CEILING, low, high, draw)
-    corners = _with_holes(corners, defects.holes, low, high, draw)
-    pieces = _pieces(defects.pieces, low, high, draw)
+        corners = _without_ceiling(corners, high[1] - CEILING, low, high, rng)
+    corners = _with_holes(corners, defects.holes, low, high, rng)
+    pieces = _pieces(defects.pieces, low, high, rng)
     pieces = np.pad(pieces, ((0, 0), (0, 0), (0, corners.shape[2] - 3)), constant_values=-1.0)
     corners = np.concatenate([corners, pieces])
     vertices, inverse = np.unique(np.round(corners[..., :3].reshape(-1, 3), 5), axis=0, return_inverse=True)
-    vertices = vertices + draw.uniform(0.0, defects.noise) * draw.standard_normal(vertices.shape)
+    vertices = vertices + rng.uniform(0.0, defects.noise) * rng.standard_normal(vertices.shape)
     faces = inverse.reshape(-1, 3).astype(np.int32)
     whole = (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
-    surface = None if scanned.surface is None else _torn(scanned.surface, corners[whole][..., 3:])
+    surface = None if scanned.surface is None else _degraded_surface(scanned.surface, corners[whole][..., 3:])
     return TriangleMesh(vertices.astype(np.float32), np.ascontiguousarray(faces[whole]), surface=surface)
 
 
 def _with_origin(house: TriangleMesh) -> np.ndarray:
-    """Corners f64 [F, 3, 3]; [F, 3, 7] with a surface. Cutting interpolates all columns.
+    """Corners of all triangles: f64 [F, 3, 3] without a surface, else [F, 3, 7]. Cutting interpolates all columns.
 
-    The further columns are the corner's barycentric coordinates in its original triangle, and that triangle's number.
+    Columns 3 to 5 are the corner's barycentric coordinates in its original triangle, column 6 is that triangle's index.
     """
     corners = house.vertices[house.faces].astype(np.float64)
     if house.surface is None:
@@ -89,7 +89,7 @@ def _with_origin(house: TriangleMesh) -> np.ndarray:
     return np.concatenate([corners, within, number], axis=2)
 
 
-def _torn(surface: Surface, origin: np.ndarray) -> Surface:
+def _degraded_surface(surface: Surface, origin: np.ndarray) -> Surface:
     """The surface of cut triangles, by origin f64 [F, 3, 4] (`_with_origin`); -1 for triangles without an origin."""
     within, number = origin[..., :3], origin[:, 0, 3].astype(np.int64)
     is_piece = number < 0
@@ -109,32 +109,35 @@ def _torn(surface: Surface, origin: np.ndarray) -> Surface:
         columns["color"] = np.where(is_piece[:, None, None], 255.0, np.round(color)).astype(np.uint8)
     if surface.finish is not None:  # floating pieces keep their material
         columns["finish"] = np.concatenate([surface.finish, np.array([[0, -1, 0, 0]], np.int32)])
-    return surface._replace(materials=(*surface.materials, Material(_SHARDS)), **columns)
+    return surface._replace(materials=(*surface.materials, Material(_PIECE_COLOR)), **columns)
 
 
-def _without_ceiling(corners, above, low, high, draw) -> np.ndarray:
-    """Remove the ceiling of one scan in three, and a part of it of one in three: level scanners miss ceilings."""
-    kind = draw.integers(3)
+def _without_ceiling(corners, above, low, high, rng) -> np.ndarray:
+    """Remove all of the ceiling in a third of the scans, and a part in another third: level scanners miss ceilings.
+
+    `above` is the height y from which triangles count as ceiling; `low` and `high` are the mesh's bounds.
+    """
+    kind = rng.integers(3)
     if kind == 2:
         return corners
     middle = corners[..., :3].mean(1)
     gone = middle[:, 1] > above
     if kind == 1:
-        axis = 2 * draw.integers(2)
-        gone &= middle[:, axis] < draw.uniform(low[axis], high[axis])
+        axis = 2 * rng.integers(2)
+        gone &= middle[:, axis] < rng.uniform(low[axis], high[axis])
     return corners[~gone]
 
 
-def _with_holes(corners, most, low, high, draw) -> np.ndarray:
+def _with_holes(corners, most, low, high, rng) -> np.ndarray:
     """Cut balls out of the surface, with centres uniform on it; at most `most` per square metre of floor."""
     floor = (high[0] - low[0]) * (high[2] - low[2])
-    number = int(draw.uniform(0.0, most) * floor)
+    number = int(rng.uniform(0.0, most) * floor)
     points = corners[..., :3]
     area = np.linalg.norm(np.cross(points[:, 1] - points[:, 0], points[:, 2] - points[:, 0]), axis=1)
-    place = points[draw.choice(len(points), number, p=area / area.sum())]
-    share = np.sort(draw.random((number, 2)), axis=1)
+    place = points[rng.choice(len(points), number, p=area / area.sum())]
+    share = np.sort(rng.random((number, 2)), axis=1)
     centres = (place * np.diff(share, axis=1, prepend=0.0, append=1.0)[:, :, None]).sum(1)
-    radii = SMALLEST_HOLE * (LARGEST_HOLE / SMALLEST_HOLE) ** draw.random(number)
+    radii = SMALLEST_HOLE * (LARGEST_HOLE / SMALLEST_HOLE) ** rng.random(number)
     return outside(corners, centres, radii)
 
 
@@ -143,18 +146,21 @@ def outside(corners: np.ndarray, centres: np.ndarray, radii: np.ndarray) -> np.n
 
     Triangles at a ball's border are halved until no side is longer than LARGEST_EDGE; then the centroid decides.
     """
-    room = len(corners)
+    capacity = len(corners)
     while True:
-        kept = np.empty((room, 3, corners.shape[2]))
+        kept = np.empty((capacity, 3, corners.shape[2]))
         number = _cut(corners, centres, radii, LARGEST_EDGE, kept)
-        if number <= room:
+        if number <= capacity:
             return kept[:number]
-        room = number
+        capacity = number
 
 
 @cpu_function
 def _cut(corners, centres, radii, largest_edge, kept_out):
-    """The number of triangles outside; `kept_out` receives as many as fit."""
+    """Write the parts of triangles outside of all balls to `kept_out`, as many as fit, and return their total number.
+
+    Arguments as in `outside`; `kept_out` is f64 [K, 3, C].
+    """
     number = 0
     near = np.empty(len(radii), np.int64)
     stack = np.empty((_DEPTH, 3, corners.shape[2]))
@@ -211,8 +217,8 @@ def _box_distance(triangle, point):
     return square
 
 
-def _pieces(most, low, high, draw) -> np.ndarray:
+def _pieces(most, low, high, rng) -> np.ndarray:
     """Floating pieces of 3 to 20 cm, uniform in the house; at most `most`."""
-    number = draw.integers(most + 1)
-    centres = draw.uniform(low, high, (number, 3))
-    return centres[:, None] + draw.uniform(0.03, 0.2, (number, 1, 1)) * draw.uniform(-1.0, 1.0, (number, 3, 3))
+    number = rng.integers(most + 1)
+    centres = rng.uniform(low, high, (number, 3))
+    return centres[:, None] + rng.uniform(0.03, 0.2, (number, 1, 1)) * rng.uniform(-1.0, 1.0, (number, 3, 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from batchnav.procedural.assemble import assemble
 from batchnav.procedural.plans.layout import Layout, make_layout
 from batchnav.procedural.plans.openings import Opening, Plan, make_openings
-from batchnav.procedural.random_draws import Draw, draw_of
+from batchnav.procedural.random_stream import RandomStream, seeded_stream
 from batchnav.types import TriangleMesh
 
 BENCHMARK_HOUSE = 121_980
@@ -30,8 +30,8 @@ def make_house(seed: int, surface: bool = False) -> TriangleMesh:
 
     Raises ArgumentError for any other seed.
     """
-    draw, plan = _plan(seed)
-    return assemble(int(seed), draw, plan, surface)
+    rng, plan = _plan(seed)
+    return assemble(int(seed), rng, plan, surface)
 
 
 def make_plan(seed: int) -> tuple[Layout, list[Opening]]:
@@ -39,11 +39,11 @@ def make_plan(seed: int) -> tuple[Layout, list[Opening]]:
     return _plan(seed)[1][:2]
 
 
-def _plan(seed: int) -> tuple[Draw, Plan]:
-    """The floor plan of a seed, and the random numbers after it."""
-    draw = draw_of(seed)
+def _plan(seed: int) -> tuple[RandomStream, Plan]:
+    """The floor plan of a seed, and its random stream after sampling. Plans with unconnected rooms are rejected."""
+    rng = seeded_stream(seed)
     while True:
-        layout = make_layout(draw)
-        openings = make_openings(draw, layout)
+        layout = make_layout(rng)
+        openings = make_openings(rng, layout)
         if openings is not None:
-            return draw, Plan(layout, openings, draw.pick((1, 2, 2, 3)))
+            return rng, Plan(layout, openings, rng.pick((1, 2, 2, 3)))

@@ -12,7 +12,7 @@ from batchnav.procedural.assemble import finish
 from batchnav.procedural.furniture.pieces import decor, seating, storage, tables
 from batchnav.procedural.furniture.pieces.piece import Piece
 from batchnav.procedural.furniture.pieces.public import COUNTER, LOW_SHELF, PILLAR, PODIUM, TALL_SHELF, THIN_TABLE
-from batchnav.procedural.random_draws import Draw, draw_of
+from batchnav.procedural.random_stream import RandomStream, seeded_stream
 from batchnav.procedural.solids import TURN, Solids, makes
 from batchnav.types import TriangleMesh
 
@@ -22,7 +22,7 @@ Opening = tuple[float, float, float, float]
 _WALL = 0.15
 """Thickness of walls, metres."""
 _TRIES = 30
-"""Number of random places tried for a piece."""
+"""Number of random positions tried for a piece."""
 
 
 def make_hall(seed: int, surface: bool = False) -> TriangleMesh:
@@ -31,38 +31,38 @@ def make_hall(seed: int, surface: bool = False) -> TriangleMesh:
     The same seed gives the same room, bit for bit, on every machine. `surface` is as in `make_house`. ArgumentError for
     a seed that is not an integer >= 0.
     """
-    draw = draw_of(seed)
-    fill = draw.pick((_shop, _shop, _office, _cafe, _lounge, _lounge, _empty))
+    rng = seeded_stream(seed)
+    fill = rng.pick((_shop, _shop, _office, _cafe, _lounge, _lounge, _empty))
     low, high = (3.2, 8.0) if fill is _lounge else (6.0, 20.0)
-    width, depth = draw.uniform(low, high), draw.uniform(low, high)
-    height = draw.uniform(2.2, 3.2) if fill is _lounge or draw.chance(0.6) else draw.uniform(3.2, 6.0)
-    hall = _Hall(draw, width, depth, height)
+    width, depth = rng.uniform(low, high), rng.uniform(low, high)
+    height = rng.uniform(2.2, 3.2) if fill is _lounge or rng.chance(0.6) else rng.uniform(3.2, 6.0)
+    hall = _Hall(rng, width, depth, height)
     hall.build_shell()
     fill(hall)
     return finish(int(seed), hall.solids, surface)
 
 
 class _Hall:
-    """The room while it is furnished."""
+    """An open-plan room in progress; sizes in metres."""
 
-    def __init__(self, draw: Draw, width: float, depth: float, height: float):
-        self.draw, self.width, self.depth, self.height = draw, width, depth, height
-        self.solids = Solids(draw.pick((1, 2)))
+    def __init__(self, rng: RandomStream, width: float, depth: float, height: float):
+        self.rng, self.width, self.depth, self.height = rng, width, depth, height
+        self.solids = Solids(rng.pick((1, 2)))
         self._taken: list[tuple[float, float, float, float]] = []  # low x, low z, high x, high z
 
     def build_shell(self) -> None:
         """Add floor, walls with doors and windows, and in most rooms a ceiling. Only the floor faces upwards."""
-        draw, x, z = self.draw, self.width / 2, self.depth / 2
-        with self.solids.thing("floor"):
+        rng, x, z = self.rng, self.width / 2, self.depth / 2
+        with self.solids.object("floor"):
             self.solids.material = "floor"
             self.solids.box((-x, -0.1, -z), (x, 0.0, z))
-        if draw.chance(0.75):
+        if rng.chance(0.75):
             y = self.height
             corners = np.array([(-x, y, -z), (x, y, -z), (x, y, z), (-x, y, z)])
-            with self.solids.thing("ceiling"):
+            with self.solids.object("ceiling"):
                 self.solids.material = "ceiling"
                 self.solids.add(corners, np.array([[0, 1, 2], [0, 2, 3]], np.int32))
-        share = draw.pick((0.0, 0.2, 0.4, 0.7))
+        share = rng.pick((0.0, 0.2, 0.4, 0.7))
         for length, turn, cx, cz in (
             (self.width, 0, 0.0, -z),
             (self.width, TURN // 2, 0.0, z),
@@ -70,15 +70,15 @@ class _Hall:
             (self.depth, 3 * TURN // 4, x, 0.0),
         ):
             wall = Solids(self.solids.detail)
-            _build_wall(wall, length, self.height, -_WALL, 0.0, _openings(draw, length, self.height, share))
+            _build_wall(wall, length, self.height, -_WALL, 0.0, _openings(rng, length, self.height, share))
             self.solids.place(wall, cx, cz, turn)
 
     def screen(self, height: float, thickness: float) -> None:
         """Add a wall of some height across the room, with one passage."""
-        draw, along_x = self.draw, self.draw.chance(0.5)
+        rng, along_x = self.rng, self.rng.chance(0.5)
         length, across = (self.width, self.depth) if along_x else (self.depth, self.width)
-        at, start = draw.uniform(-0.3, 0.3) * across, draw.uniform(0.2, max(0.21, length - 2.2))
-        gaps = [(start, min(start + draw.uniform(0.9, 2.0), length - 0.1), 0.0, min(height, 2.1))]
+        at, start = rng.uniform(-0.3, 0.3) * across, rng.uniform(0.2, max(0.21, length - 2.2))
+        gaps = [(start, min(start + rng.uniform(0.9, 2.0), length - 0.1), 0.0, min(height, 2.1))]
         one = Solids(self.solids.detail)
         _build_wall(one, length, height, -thickness / 2, thickness / 2, gaps)
         self.solids.place(one, *((0.0, at, 0) if along_x else (at, 0.0, TURN // 4)))
@@ -89,8 +89,8 @@ class _Hall:
 
     def put(self, piece: Piece, x: float, z: float, quarter: int, gap: float = 0.05) -> bool:
         """Place a piece, rotated by quarter turns, if it fits with a gap to the others. True where it was placed."""
-        w, d, h = piece.size(self.draw)
-        return self._put(lambda one: piece.build(one, self.draw, w, d, h), w, d, x, z, quarter, gap)
+        w, d, h = piece.size(self.rng)
+        return self._put(lambda one: piece.build(one, self.rng, w, d, h), w, d, x, z, quarter, gap)
 
     def _put(self, build, w: float, d: float, x: float, z: float, quarter: int, gap: float) -> bool:
         if quarter % 2:
@@ -111,19 +111,19 @@ class _Hall:
     def scatter(self, pieces: tuple[Piece, ...], number: int, gap: float) -> None:
         """Place pieces at random positions and quarter turns."""
         for _ in range(number):
-            piece = self.draw.pick(pieces)
+            piece = self.rng.pick(pieces)
             for _ in range(_TRIES):
-                x, z = (self.draw.uniform(-0.5, 0.5) * side for side in (self.width, self.depth))
-                if self.put(piece, x, z, self.draw.integer(0, 3), gap):
+                x, z = (self.rng.uniform(-0.5, 0.5) * side for side in (self.width, self.depth))
+                if self.put(piece, x, z, self.rng.integer(0, 3), gap):
                     break
 
     def along_walls(self, pieces: tuple[Piece, ...], number: int) -> None:
         """Place pieces with their backs to the walls."""
         for _ in range(number):
-            piece, quarter = self.draw.pick(pieces), self.draw.integer(0, 3)
+            piece, quarter = self.rng.pick(pieces), self.rng.integer(0, 3)
             deepest = piece.depth[1] / 2 + 0.02
             for _ in range(_TRIES):
-                x, z = (self.draw.uniform(-0.5, 0.5) * side for side in (self.width, self.depth))
+                x, z = (self.rng.uniform(-0.5, 0.5) * side for side in (self.width, self.depth))
                 if quarter % 2:
                     x = (self.width / 2 - deepest) * (-1 if quarter == 1 else 1)
                 else:
@@ -133,19 +133,20 @@ class _Hall:
 
     @property
     def area(self) -> float:
+        """Floor area, square metres."""
         return self.width * self.depth
 
 
-def _openings(draw: Draw, length: float, height: float, share: float) -> list[Opening]:
+def _openings(rng: RandomStream, length: float, height: float, share: float) -> list[Opening]:
     """Windows and shop fronts on about `share` of a wall's length."""
     found: list[Opening] = []
-    at = draw.uniform(0.2, 1.5)
-    top = min(height - 0.1, draw.uniform(1.9, 3.2))
-    bottom = draw.pick((0.0, 0.45, 0.9, 1.1))
+    at = rng.uniform(0.2, 1.5)
+    top = min(height - 0.1, rng.uniform(1.9, 3.2))
+    bottom = rng.pick((0.0, 0.45, 0.9, 1.1))
     while share > 0 and at < length - 0.8:
-        stop = min(at + draw.uniform(0.6, 3.0), length - 0.2)
+        stop = min(at + rng.uniform(0.6, 3.0), length - 0.2)
         found.append((at, stop, bottom, top))
-        at = stop + draw.uniform(0.2, 2.0) * (1 - share) / share
+        at = stop + rng.uniform(0.2, 2.0) * (1 - share) / share
     return found
 
 
@@ -166,49 +167,49 @@ SCREENS = (1.1, 1.3, 1.5)
 
 def _rows(hall: _Hall, pieces: tuple[Piece, ...], aisle: float, quarter: int) -> None:
     """Place rows of pieces with aisles between them and passages across."""
-    draw = hall.draw
+    rng = hall.rng
     length, across = (hall.width, hall.depth) if quarter % 2 == 0 else (hall.depth, hall.width)
     at = -across / 2 + aisle
     while at < across / 2 - aisle / 2:
-        piece, x = draw.pick(pieces), -length / 2 + draw.uniform(0.3, 1.5)
+        piece, x = rng.pick(pieces), -length / 2 + rng.uniform(0.3, 1.5)
         while x < length / 2 - 0.9:
-            w = draw.uniform(*piece.width)
+            w = rng.uniform(*piece.width)
             one = Piece(piece.build, (w, w), piece.depth, piece.height)
             place = (x + w / 2, at) if quarter % 2 == 0 else (at, x + w / 2)
             hall.put(one, *place, quarter, 0.0)
-            x += w + (draw.uniform(0.7, 1.6) if draw.chance(0.35) else 0.002)
-        at += piece.depth[1] + aisle * draw.uniform(0.8, 1.4)
+            x += w + (rng.uniform(0.7, 1.6) if rng.chance(0.35) else 0.002)
+        at += piece.depth[1] + aisle * rng.uniform(0.8, 1.4)
 
 
 def _shop(hall: _Hall) -> None:
-    draw = hall.draw
-    for _ in range(draw.integer(0, 2)):
+    rng = hall.rng
+    for _ in range(rng.integer(0, 2)):
         hall.along_walls((COUNTER,), 1)
         hall.scatter((COUNTER,), 1, 0.7)
-    kinds = draw.pick(((LOW_SHELF,), (LOW_SHELF, COUNTER, THIN_TABLE), (LOW_SHELF, TALL_SHELF), (TALL_SHELF,)))
-    if draw.chance(0.6):
-        _rows(hall, kinds, draw.uniform(0.9, 2.0), draw.integer(0, 1))
+    kinds = rng.pick(((LOW_SHELF,), (LOW_SHELF, COUNTER, THIN_TABLE), (LOW_SHELF, TALL_SHELF), (TALL_SHELF,)))
+    if rng.chance(0.6):
+        _rows(hall, kinds, rng.uniform(0.9, 2.0), rng.integer(0, 1))
     else:
-        hall.scatter(kinds, int(hall.area / draw.uniform(5, 12)), draw.uniform(0.5, 1.0))
+        hall.scatter(kinds, int(hall.area / rng.uniform(5, 12)), rng.uniform(0.5, 1.0))
     hall.along_walls((*kinds, TALL_SHELF), int(hall.area / 14))
-    hall.scatter((seating.STOOL, seating.POUFFE, decor.PLANT, THIN_TABLE), draw.integer(0, 8), 0.3)
+    hall.scatter((seating.STOOL, seating.POUFFE, decor.PLANT, THIN_TABLE), rng.integer(0, 8), 0.3)
 
 
 def _office(hall: _Hall) -> None:
-    draw = hall.draw
-    for _ in range(draw.integer(0, 3)):
-        hall.screen(draw.pick((*SCREENS, hall.height)), draw.pick((0.05, 0.1)))
-    hall.scatter((PILLAR,), draw.integer(0, 4), 0.5)
-    hall.scatter((tables.DESK, THIN_TABLE, tables.DESK, tables.DINING_SET), int(hall.area / draw.uniform(7, 14)), 0.6)
+    rng = hall.rng
+    for _ in range(rng.integer(0, 3)):
+        hall.screen(rng.pick((*SCREENS, hall.height)), rng.pick((0.05, 0.1)))
+    hall.scatter((PILLAR,), rng.integer(0, 4), 0.5)
+    hall.scatter((tables.DESK, THIN_TABLE, tables.DESK, tables.DINING_SET), int(hall.area / rng.uniform(7, 14)), 0.6)
     hall.along_walls((storage.BOOKSHELF, storage.CHEST, LOW_SHELF, decor.PLANT, tables.DESK), int(hall.area / 12))
     hall.scatter((seating.OFFICE_CHAIR, seating.CHAIR), int(hall.area / 12), 0.1)
 
 
 def _cafe(hall: _Hall) -> None:
-    draw = hall.draw
-    hall.along_walls((COUNTER,), draw.integer(1, 2))
-    hall.scatter((COUNTER,), draw.integer(0, 2), 0.8)
-    hall.scatter((tables.DINING_SET, tables.SIDE_TABLE, THIN_TABLE), int(hall.area / draw.uniform(6, 12)), 0.5)
+    rng = hall.rng
+    hall.along_walls((COUNTER,), rng.integer(1, 2))
+    hall.scatter((COUNTER,), rng.integer(0, 2), 0.8)
+    hall.scatter((tables.DINING_SET, tables.SIDE_TABLE, THIN_TABLE), int(hall.area / rng.uniform(6, 12)), 0.5)
     hall.scatter((seating.STOOL, seating.CHAIR, seating.STOOL), int(hall.area / 5), 0.12)
     hall.along_walls((seating.SOFA, decor.PLANT, storage.BOOKSHELF), int(hall.area / 15))
 
@@ -223,11 +224,11 @@ def _lounge(hall: _Hall) -> None:
 
 
 def _empty(hall: _Hall) -> None:
-    draw = hall.draw
-    hall.scatter((PODIUM,), draw.integer(0, 2), 0.3)
-    hall.scatter((PILLAR,), draw.integer(0, 12), 0.8)
+    rng = hall.rng
+    hall.scatter((PODIUM,), rng.integer(0, 2), 0.3)
+    hall.scatter((PILLAR,), rng.integer(0, 12), 0.8)
     hall.scatter(
-        (COUNTER, LOW_SHELF, seating.SOFA, seating.STOOL, THIN_TABLE), int(hall.area / draw.uniform(12, 40)), 0.6
+        (COUNTER, LOW_SHELF, seating.SOFA, seating.STOOL, THIN_TABLE), int(hall.area / rng.uniform(12, 40)), 0.6
     )
-    for _ in range(draw.integer(0, 2)):
-        hall.screen(draw.pick((*SCREENS, hall.height)), 0.12)
+    for _ in range(rng.integer(0, 2)):
+        hall.screen(rng.pick((*SCREENS, hall.height)), 0.12)

@@ -53,12 +53,12 @@ def turned(x, z, turn):
 
 
 Run = tuple[str, int, int]
-"""Triangles added in one call: material, number of triangles, number per solid. A plain tuple, since a house has
-thousands and a NamedTuple takes ten times as long to create."""
+"""Triangles added in one call: material name, number of triangles, number of triangles per solid. A plain tuple,
+since a house has thousands and a NamedTuple takes ten times as long to create."""
 
 
 class Group(NamedTuple):
-    """Runs that form one object, or a part of the enclosing object, with their place in it."""
+    """Runs that form one object, or a part of the enclosing object, with their position and rotation in it."""
 
     record: list
     """Runs and groups, in the order of their triangles."""
@@ -98,8 +98,8 @@ class Solids:
         return (8, 12, 20)[self.detail - 1]
 
     @contextmanager
-    def thing(self, category: str, look: str = "", key: str = "") -> Iterator[None]:
-        """Context in which added triangles form one object of a category; `look` and `key` as in `Group`."""
+    def object(self, category: str, look: str = "", key: str = "") -> Iterator[None]:
+        """Context manager: triangles added inside form one object of a category. `look` and `key` as in `Group`."""
         outer, self.record = self.record, []
         yield
         outer.append(Group(self.record, category, look, key))
@@ -228,13 +228,13 @@ def makes(category: str) -> Callable[[Callable], Callable]:
 
     def decorate(build: Callable) -> Callable:
         @functools.wraps(build)
-        def build_thing(solids: Solids, *args) -> None:
-            outer, solids.record = solids.record, []  # as in `thing`, but faster
+        def build_object(solids: Solids, *args) -> None:
+            outer, solids.record = solids.record, []  # as in `Solids.object`, but faster
             build(solids, *args)
             outer.append(Group(solids.record, category))
             solids.record = outer
 
-        return build_thing
+        return build_object
 
     return decorate
 

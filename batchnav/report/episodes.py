@@ -64,7 +64,7 @@ class Plans:
         return [{"source": plan.source, "size": plan.map.size, "foot": FOOT} for plan in self.all]
 
 
-def packed_walk(plan: TopDownMap, walk: Trajectory) -> str:
+def packed_trajectory(plan: TopDownMap, walk: Trajectory) -> str:
     """A trajectory as base64 of little-endian int16 [S, 3]: column and row (1 / SUBPIXELS pixel), heading (degrees)."""
     places = plan.to_pixels(walk.positions) * SUBPIXELS
     degrees = np.rad2deg(walk.headings.astype(np.float64)) % 360.0

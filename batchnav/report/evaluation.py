@@ -16,7 +16,7 @@ from batchnav.evaluation.run import Evaluation, Played
 from batchnav.evaluation.trajectories import Trajectory
 from batchnav.report.breakdown import breakdowns, compared_by, properties
 from batchnav.report.charts import COLOURS, Chart, Rows, charts, in_words
-from batchnav.report.episodes import Plans, packed_walk, places, shown_steps, strips
+from batchnav.report.episodes import Plans, packed_trajectory, places, shown_steps, strips
 from batchnav.report.metrics import load_metrics
 from batchnav.report.page import as_yaml, command, now, render
 from batchnav.report.results import commit, versions
@@ -150,7 +150,7 @@ def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Pl
     number = plans.number(scene, float(start[1]))
     plan = plans.all[number].map
     found: dict[str, Any] = {
-        "plan": number, "walks": [packed_walk(plan, each.trajectories[i]) for each in played], "films": {},
+        "plan": number, "walks": [packed_trajectory(plan, each.trajectories[i]) for each in played], "films": {},
         "goal": None, "shortest": [],
     }  # fmt: skip
     goals = np.array([goal.position for goal in evaluation.episodes[i].goals], np.float32).reshape(-1, 3)

@@ -1,7 +1,7 @@
 """Sensors: observations from camera images, the appearance of surfaces and the pose of bodies.
 
-A camera's sensor is a subclass of `sensors.sensor.CameraSensor` and a line in `SENSORS`; `batchnav.NavEnv(sensors=...)`
-accepts its name. A `sensors.frame.Frame` holds the input of all sensors of one moment.
+A camera sensor is a subclass of `sensors.sensor.CameraSensor` and a line in `SENSORS`; `batchnav.NavEnv(sensors=...)`
+accepts its name. A `sensors.frame.Frame` is the input of all sensors in one step.
 """
 
 from batchnav.sensors.depth import DepthSensor
@@ -13,4 +13,4 @@ SENSORS = {
     "depth": DepthSensor, "normals": NormalSensor, "rgb": RGBSensor, "semantic": SemanticSensor,
     "instance": InstanceSensor,
 }  # fmt: skip
-"""Cameras' sensors by name. Each is made from a `CameraConfig` and its own configuration, or None."""
+"""Camera sensors by name. Each is made from a `CameraConfig` and its own configuration, or None."""

@@ -1,4 +1,4 @@
-"""Cameras' sensors by the names that users give: "depth" is the main camera's, "left_depth" that of camera "left"."""
+"""Camera sensors by observation name: "depth" belongs to the main camera, "left_depth" to the camera "left"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from batchnav.sensors.sensor import CameraSensor
 def camera_sensors(
     names: Iterable[str], cameras: Mapping[str, CameraConfig], settings: Mapping[str, Any]
 ) -> dict[str, CameraSensor]:
-    """The cameras' sensors among these names, ordered by name; other names are left out.
+    """The camera sensors among these names, ordered by name; other names are ignored.
 
     Args:
         names: "SENSOR" reads the main camera, "CAMERA_SENSOR" another one.
@@ -35,7 +35,7 @@ def camera_sensor_name(camera: str, kind: str) -> str:
 
 
 def check_names(names: Sequence[str], cameras: Mapping[str, CameraConfig], others: Iterable[str] = ()) -> None:
-    """ConfigError for a name that belongs neither to a camera's sensor nor to the other sensors listed."""
+    """ConfigError for a name that is neither a camera sensor nor one of `others`."""
     offered = dict.fromkeys(camera_sensor_name(camera, kind) for camera in cameras for kind in SENSORS)
     for name in names:
         if name not in offered and name not in (others := tuple(others)):

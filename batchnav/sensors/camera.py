@@ -32,12 +32,17 @@ class CameraConfig:
     """A pinhole camera, mounted relative to the agent's position on the navmesh and its heading."""
 
     height: int = 64
+    """Rows of an image, pixels."""
     width: int = 64
+    """Columns of an image, pixels."""
     hfov_deg: float = 90.0
+    """Horizontal field of view, degrees."""
     camera_height: float = 1.25
     """Metres above the navmesh."""
     camera_forward: float = 0.0
+    """Metres in front of the agent's position."""
     camera_left: float = 0.0
+    """Metres to the left of the agent's position."""
     camera_heading_deg: float = 0.0
     """Degrees to the left of the agent's heading."""
     camera_pitch_deg: float = 0.0
@@ -45,8 +50,8 @@ class CameraConfig:
     backface_culling: bool = False
     """Ignore triangles seen from behind, as Habitat's renderer does."""
     camera_height_range: tuple[float, ...] = ()
-    """Lowest and highest camera height, metres, for training agents that work with other cameras: each episode samples
-    a height uniformly. Empty: always `camera_height`. Evaluation uses `camera_height`."""
+    """Lowest and highest camera height, metres, for training policies that generalise over cameras: each episode
+    samples a height uniformly. Empty: always `camera_height`. Evaluation uses `camera_height`."""
     hfov_range_deg: tuple[float, ...] = ()
     """Narrowest and widest field of view, degrees: each training episode samples tan(hfov / 2) uniformly. Empty: always
     `hfov_deg`."""
@@ -83,7 +88,9 @@ class Mount(NamedTuple):
     """Pose of a camera relative to its body, and its field of view: float32, metres and radians."""
 
     forward: np.float32
+    """Metres in front of the body."""
     left: np.float32
+    """Metres to the left of the body."""
     up: np.float32
     """Lowest height above the navmesh."""
     up_range: np.float32
@@ -176,8 +183,8 @@ class MountedCamera:
     """One camera on each of N bodies. `move` updates `cameras` to the bodies' current poses.
 
     Args:
-        bodies: that carry the cameras.
-        camera: the configuration.
+        bodies: bodies that carry the cameras.
+        camera: configuration of the camera.
         number: index of the camera on its body, which selects its random numbers.
         seeds: seed of noise and of camera ranges; None: no noise, and ArgumentError for a camera with a range.
     """
@@ -186,8 +193,8 @@ class MountedCamera:
         n, device = len(bodies.heading), bodies.heading.device
         if seeds is None and camera != camera.fixed:
             raise ArgumentError("camera: found a range and no seed, expected `seeds` or a camera without ranges")
-        nothing = torch.zeros(1, dtype=torch.int64, device=device)
-        by = (seeds.seed, seeds.first_agent) if seeds else (nothing, nothing)
+        zero = torch.zeros(1, dtype=torch.int64, device=device)
+        by = (seeds.seed, seeds.first_agent) if seeds else (zero, zero)
         noise = NoiseCounters(*by, bodies.episode, bodies.steps, number)
         heading, pitch, tan_half_hfov = (torch.zeros(n, device=device) for _ in range(3))
         written = torch.zeros(n, 3, device=device), heading, pitch, tan_half_hfov

@@ -1,4 +1,4 @@
-"""One moment of N agents, as observation sources read it: cameras, rendered images, and results that sources share."""
+"""Input of observation sources in one step: cameras, rendered images, and results that sources share."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class GivenImages:
     Args:
         depth: f32 [N, H, W], metres.
         triangle: i32 [N, H, W], or None.
-        cameras: that see the images.
-        appearance: of the scenes, or None.
-        bodies: that carry the cameras, for sources that read them.
-        task: for sources that read a goal.
+        cameras: cameras of the images, for sources that read poses.
+        appearance: appearance of the scenes, or None.
+        bodies: bodies that carry the cameras, for sources that read them.
+        task: the agents' task, for sources that read a goal.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class GivenImages:
     def cameras(self, name: str = MAIN) -> Cameras:
         """The cameras. ArgumentError where there are none."""
         if self._cameras is None:
-            raise ArgumentError("cameras: found none, expected those that see the images")
+            raise ArgumentError("cameras: found none, expected the cameras of the images")
         return self._cameras
 
     def depth(self, camera: str = MAIN, scale: int = 1) -> torch.Tensor:
@@ -75,32 +75,32 @@ class GivenImages:
     def triangle(self, camera: str = MAIN, scale: int = 1) -> torch.Tensor:
         """The triangle images. ArgumentError where there are none."""
         if self._triangle is None:
-            raise ArgumentError("triangles: found none, expected those of the depth images")
+            raise ArgumentError("triangles: found none, expected triangle images of the same views as the depth images")
         return self._triangle
 
     def shared(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """The result of `compute`, called for the first source that asks by this key."""
+        """The result of `compute`, which is called at the first request of a key."""
         if key not in self._shared:
             self._shared[key] = compute()
         return self._shared[key]
 
     def resource(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The object that `make` returned to the first source that asked by this key."""
+        """The object that `make` returned at the first request of a key."""
         return self.shared(("resource", key), make)
 
-    def elsewhere(self, bodies: CameraBodies, sources: Iterable[ObservationSource]) -> Frame:
+    def with_bodies(self, bodies: CameraBodies, sources: Iterable[ObservationSource]) -> Frame:
         """ArgumentError: there is no renderer."""
         raise ArgumentError("frame: found given images, expected a frame with a renderer")
 
 
 class Frame:
-    """A `batchnav.types.Frame` of cameras on bodies. A camera is rendered once per moment and scale, and only on use.
+    """A `batchnav.types.Frame` of cameras on bodies. An image is rendered once per step, on first use.
 
     Args:
-        bank: the scenes, with the appearance that the sources need.
+        bank: scenes, with the appearance fields that the sources require.
         bodies: N bodies that carry the cameras.
         cameras: configurations by name.
-        sources: all that will read this frame: a renderer is made for each image that they require.
+        sources: all sources that will read this frame; a renderer is made for each image that they require.
         renderer: "raycast", "opengl" or "auto".
         seeds: seed of the sensor noise and of camera ranges; None: sources with noise raise ArgumentError.
         task: the agents' task, for sources that read a goal.
@@ -137,11 +137,11 @@ class Frame:
             )
             for (name, scale), readers in needed.items()
         }  # fmt: skip
-        """By name of the camera and scale."""
+        """Renderers by camera name and scale."""
         self._with_triangles: set[ImageKey] = set()
         self._shared: dict[Hashable, Any] = {}
         self._resources: dict[Hashable, Any] = {}
-        self._elsewhere: list[Frame] = []
+        self._derived: list[Frame] = []
         for source in sources:
             source.bind(self)
 
@@ -149,17 +149,17 @@ class Frame:
     def capturable(self) -> bool:
         """True where a CUDA graph can hold the rendering."""
         own = all(renderer.capturable for renderer in self.renderers.values())
-        return own and all(frame.capturable for frame in self._elsewhere)
+        return own and all(frame.capturable for frame in self._derived)
 
     def begin(self, sources: Iterable[ObservationSource]) -> None:
-        """Begin a new moment that these sources read: drop the results of the last one."""
+        """Begin a step in which these sources are read: discard the results of the last step."""
         self._shared.clear()
         self._with_triangles = {
             key for key, readers in images_needed(sources).items() if any(r.requires.triangles for r in readers)
         }
 
     def cameras(self, name: str) -> Cameras:
-        """The N cameras of a name, where they are at this moment."""
+        """The N cameras with this name, at their current poses."""
 
         def move() -> Cameras:
             self.mounts[name].move()
@@ -174,7 +174,7 @@ class Frame:
     def triangle(self, camera: str, scale: int = 1) -> torch.Tensor:
         """Triangle indices i32 [N, scale * H, scale * W], -1 for holes.
 
-        ArgumentError where no source of this moment requires triangles of this image.
+        ArgumentError where no source of this step requires triangles of this image.
         """
         triangle = self._rendered((camera, scale))[1]
         if triangle is None:
@@ -185,7 +185,7 @@ class Frame:
         return triangle
 
     def _rendered(self, key: ImageKey) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Depth, and triangles where a source of this moment requires them."""
+        """Depth, and triangles if a source of this step requires them."""
 
         def render() -> tuple[torch.Tensor, torch.Tensor | None]:
             poses = self.cameras(key[0]).poses
@@ -197,31 +197,31 @@ class Frame:
         return self.shared(("image", *key), render)
 
     def shared(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """The result of `compute`, called for the first source of this moment that asks by this key."""
+        """The result of `compute`, which is called for the first request of a key in this step."""
         if key not in self._shared:
             self._shared[key] = compute()
         return self._shared[key]
 
     def resource(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The object that `make` returned to the first source that asked by this key; kept for all moments."""
+        """The object that `make` returned at the first request of a key; kept for all steps."""
         if key not in self._resources:
             self._resources[key] = make()
         return self._resources[key]
 
     def find(self, key: Hashable) -> Any:
-        """The object that a source keeps by this key, or None."""
+        """The object that a source keeps under this key (`resource`), or None."""
         return self._resources.get(key)
 
-    def elsewhere(self, bodies: CameraBodies, sources: Iterable[ObservationSource]) -> Frame:
-        """The same cameras on other bodies in the same scenes, for sources of their own."""
+    def with_bodies(self, bodies: CameraBodies, sources: Iterable[ObservationSource]) -> Frame:
+        """A frame with the same cameras and scenes on other bodies, for other sources."""
         bank, cameras, renderer, seeds = self._made_of
         frame = Frame(bank, bodies, cameras, sources, renderer, seeds, self.task)
-        self._elsewhere.append(frame)
+        self._derived.append(frame)
         return frame
 
 
 def write_observations(frame: Frame, sources: Mapping[str, ObservationSource], out: Observation) -> None:
-    """Write a new moment's observations into those tensors of `out` that belong to a source, by name.
+    """Begin a step, and write its observations into the tensors of `out` that belong to a source, by name.
 
     ArgumentError where a tensor does not fit its spec (`sensors.sensor.check_observation`).
     """

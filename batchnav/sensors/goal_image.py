@@ -1,4 +1,4 @@
-"""Images of the goal: what a camera's sensor observes at the goal's pose, rendered once an episode."""
+"""Images of the goal: observations of a camera sensor at the goal's pose, rendered once per episode."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from batchnav.types import Frame as FrameInput
 from batchnav.types import ObservationSource, Requirements
 
 FAR = 1e6
-"""Metres above the scenes where cameras wait whose image is not due: their rays meet no scene, which costs little."""
+"""Height, metres, of cameras whose image is already rendered: their rays hit nothing, which costs little time."""
 
 
 class GoalImage(ObservationSource):
-    """The observation of a camera's sensor at the pose `task.goal_position`, `task.goal_heading`, with level tilt.
+    """The observation of a camera sensor at the pose `task.goal_position`, `task.goal_heading`, with level tilt.
 
     It equals the sensor's observation of a body that begins the episode at this pose, bit for bit: camera, renderer and
     noise are the same. Every call launches the same kernels, so that a CUDA graph can hold it.
 
     Args:
-        name: of the observation.
-        sensor: that observes; this object owns it.
+        name: name of the observation.
+        sensor: camera sensor; the GoalImage takes ownership.
     """
 
     def __init__(self, name: str, sensor: CameraSensor):
@@ -34,7 +34,7 @@ class GoalImage(ObservationSource):
         self.requires = Requirements(appearance=sensor.requires.appearance, goal=goal)
 
     def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
-        """Bytes of two images an agent, of what is rendered for them, and of the sensor's own."""
+        """Bytes of two images per agent, of the rendered images, and of the sensor."""
         images = 2 * num_envs * math.prod(self.spec.shape) * self.spec.dtype.itemsize
         requires, (height, width) = self._sensor.requires, self.spec.shape[-2:]
         pixels = num_envs * requires.scale**2 * height * width
@@ -45,28 +45,28 @@ class GoalImage(ObservationSource):
         """Allocate the images, and a renderer for them."""
         n, device, shape, dtype = frame.num_envs, frame.device, self.spec.shape, self.spec.dtype
         self._bodies = FreeBodies.at_origin(n, device)
-        self._frame = frame.elsewhere(self._bodies, (self._sensor,))
+        self._frame = frame.with_bodies(self._bodies, (self._sensor,))
         self._image, self._new = (torch.zeros(n, *shape, dtype=dtype, device=device) for _ in range(2))
         self._episode = torch.full((n,), -1, dtype=torch.int32, device=device)
 
     def reset(self) -> None:
-        """Forget the images: episodes are counted from 0 again."""
+        """Discard the images: episode numbers start again at 0."""
         self._episode.fill_(-1)
 
     @property
     def state(self) -> Mapping[str, torch.Tensor]:
-        """The images, and the episodes that they belong to."""
+        """The images, and the episode number of each."""
         return {f"{self.spec.name}_image": self._image, f"{self.spec.name}_episode": self._episode}
 
     def write(self, frame: FrameInput, out: torch.Tensor) -> None:
-        """Render the images of episodes that have begun, and copy all."""
-        bodies, here, task = frame.bodies, self._bodies, frame.task
+        """Render the images of new episodes, and copy the images of all agents to `out`."""
+        bodies, goals, task = frame.bodies, self._bodies, frame.task
         due = self._episode != bodies.episode
-        here.scene.copy_(bodies.scene)
-        here.episode.copy_(bodies.episode)
-        here.position.copy_(task.goal_position)
-        here.position[:, 1].masked_fill_(~due, FAR)
-        here.heading.copy_(task.goal_heading)
+        goals.scene.copy_(bodies.scene)
+        goals.episode.copy_(bodies.episode)
+        goals.position.copy_(task.goal_position)
+        goals.position[:, 1].masked_fill_(~due, FAR)
+        goals.heading.copy_(task.goal_heading)
         write_observations(self._frame, {self._sensor.spec.name: self._sensor}, {self._sensor.spec.name: self._new})
         self._image.copy_(torch.where(due.view(-1, *(1 for _ in self.spec.shape)), self._new, self._image))
         self._episode.copy_(bodies.episode)

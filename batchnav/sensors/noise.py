@@ -32,7 +32,7 @@ class ColorNoise(NamedTuple):
 def checked_noise(name: str, noise: NoiseCounters | None) -> NoiseCounters:
     """The counters of a sensor's noise; ArgumentError if there are none."""
     if noise is None:
-        raise ArgumentError(f"{name}: found noise and no seed to sample it from, expected cameras with `noise`")
+        raise ArgumentError(f"{name}: found noise but cameras without a seed, expected `Cameras.noise`; pass `seeds`")
     return noise
 
 

@@ -58,7 +58,7 @@ class PoseSensor(ObservationSource):
     """A function of the current pose and the start pose of N bodies.
 
     Args:
-        kind: _GPS, _COMPASS or _HEADING.
+        kind: one of _GPS, _COMPASS and _HEADING.
         spec: spec of the observation.
     """
 

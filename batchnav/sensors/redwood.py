@@ -42,7 +42,7 @@ _LAST_LINE, _LAST_PIXEL = np.float32(479.0), np.float32(639.0)
 _BLOCK = 128
 
 
-def made_table() -> np.ndarray:
+def synthetic_table() -> np.ndarray:
     """The synthetic distortion table f32 [80, 80, 5]: true over measured depth, 0 where nothing is measured.
 
     It models a camera whose disparities, in eighths of a pixel, have a smooth error e(row, column) of at most 3. At
@@ -86,12 +86,12 @@ class RedwoodNoise:
 
     Args:
         multiplier: scale of the pixel shuffling and of the disparity noise.
-        path: file with a distortion table; "": `made_table`.
+        path: file with a distortion table; "": `synthetic_table`.
     """
 
     def __init__(self, multiplier: float, path: str = ""):
         self._multiplier = np.float32(multiplier)
-        self._table = torch.from_numpy(load_table(path) if path else made_table())
+        self._table = torch.from_numpy(load_table(path) if path else synthetic_table())
         self._bound: tuple[NoiseCounters, BoundKernel] | None = None
         self._noisy = torch.zeros(0)
 

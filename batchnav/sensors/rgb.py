@@ -46,7 +46,7 @@ class RGBConfig:
     alone, which is faster and slightly less smooth."""
 
     samples: Literal[1, 4] = 1
-    """Samples per pixel, averaged: 4 smooth edges, and cost four times as much rendering and shading."""
+    """Samples per pixel, averaged: 4 antialias edges, at four times the cost of rendering and shading."""
 
     rgb_noise: Literal["none", "gaussian", "speckle"] = "none"
     """Noise as in habitat-sim. For each channel of each pixel, with n ~ N(0, 1), x = noise_intensity (noise_sigma n +
@@ -81,7 +81,7 @@ class RGBSensor(CameraSensor):
         self._bound: tuple[Appearance[torch.Tensor] | None, Callable[..., None]] | None = None
 
     def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
-        """Bytes of the samples, for several samples per pixel."""
+        """Bytes of the samples before averaging; none for one sample per pixel."""
         if self.requires.scale == 1:
             return {}
         return {f"samples of {self.spec.name}": num_envs * self.requires.scale**2 * math.prod(self.spec.shape)}

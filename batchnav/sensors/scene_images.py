@@ -100,7 +100,7 @@ def _poses(position: Any, heading: Any, device: torch.device) -> tuple[torch.Ten
     places, headings = floats("position", position, device), floats("heading", heading, device)
     for name, values in (("position", places), ("heading", headings)):
         if not bool(values.isfinite().all()):
-            raise ArgumentError(f"{name}: found a number that is not finite")
+            raise ArgumentError(f"{name}: found NaN or infinity, expected finite numbers")
     found = f"{list(places.shape)} and {list(headings.shape)}"
     places = torch.atleast_2d(places)
     if headings.ndim == 0:

@@ -1,4 +1,4 @@
-"""Poses of cameras, the base class of cameras' sensors, and checks of observation tensors."""
+"""Poses of cameras, the base class of camera sensors, and checks of observation tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from batchnav.types import Frame, ObservationSource, Requirements, Spec
 
 
 class NoiseCounters(NamedTuple):
-    """Seed and counters of a camera's noise, from which its random numbers follow."""
+    """Seed and counters that determine the random numbers of a camera's noise."""
 
     seed: torch.Tensor
     """i64 [1]: seed."""
@@ -80,9 +80,9 @@ class CameraSensor(ObservationSource):
 
     Args:
         spec: spec of the observation, named as the sensor in `batchnav.sensors.SENSORS`.
-        triangles: True where the sensor reads triangle indices besides depth.
+        triangles: True where the sensor reads triangle indices in addition to depth.
         appearance: fields of `scene.appearance.Appearance` that it reads.
-        max_depth: metres beyond which a surface and a hole may read the same.
+        max_depth: depth, metres, from which on a renderer may return holes instead of surfaces.
         scale: rendered rows (and columns) per row (and column) of the observation.
     """
 
@@ -104,7 +104,7 @@ class CameraSensor(ObservationSource):
         return self
 
     def cameras(self, frame: Frame) -> Cameras:
-        """The sensor's N cameras at this moment."""
+        """The sensor's N cameras at their current poses."""
         return frame.cameras(self._camera)
 
     def depth(self, frame: Frame) -> torch.Tensor:

@@ -21,7 +21,7 @@ class Validation:
     """Evaluation of the policy on the validation episodes; each rank plays a share of them.
 
     Args:
-        config: the run's configuration. Camera parameters are fixed here (`NavConfig.played`).
+        config: the run's configuration. Camera parameters are fixed here (`NavConfig.with_fixed_cameras`).
         policy: the policy in training; `measure` reads its current weights.
         ranks: the processes that train together.
     """
@@ -30,7 +30,7 @@ class Validation:
         self.ranks = ranks
         path = find_split(config.eval_split, TASKS[config.env.task_name].episode_file)
         episodes = ranks.shard(load_episodes(path))
-        played = replace(config, env=config.env.played)
+        played = replace(config, env=config.env.with_fixed_cameras)
         self.env = fixed_episodes(episodes, played, ranks.device, len(episodes))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
         network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, config.policy)

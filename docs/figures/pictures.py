@@ -162,7 +162,7 @@ def maps(options: Maps) -> np.ndarray:
     for scene in find_scenes(options.scenes):
         row = []
         for env, i in navigate(scene, options, sensors=("depth", "ego_map", "waypoint")):
-            levels = (env.seen["ego_map"][i, 0] * len(MAP_COLOURS)).int().numpy()
+            levels = (env.last_observation["ego_map"][i, 0] * len(MAP_COLOURS)).int().numpy()
             row.append(MAP_COLOURS[levels].repeat(MAP_ZOOM, axis=0).repeat(MAP_ZOOM, axis=1))
         rows.append(row)
     return np.array(rows)

@@ -32,7 +32,7 @@ from batchnav.evaluation.intervals import scene_interval
 from batchnav.evaluation.players import PolicyPlayer
 from batchnav.evaluation.results import write_results
 from batchnav.evaluation.run import Evaluation
-from batchnav.procedural import ScanDefects, tear
+from batchnav.procedural import ScanDefects, degrade
 from batchnav.report.results import STYLE
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.bundled import EPISODES
@@ -145,7 +145,9 @@ def make_scan(options: Options, scan: tuple[str, int]) -> None:
     assert defects, "no scan is made for an ablation without defects"
     path.parent.mkdir(parents=True, exist_ok=True)
     scanned = find_scene(original_scene(name, seed), appearance=False)
-    save_prepared(make_scene(f"scan:{seed}", tear(scanned.mesh, seed, defects), scanned.navmesh), path, durable=False)
+    save_prepared(
+        make_scene(f"scan:{seed}", degrade(scanned.mesh, seed, defects), scanned.navmesh), path, durable=False
+    )
 
 
 def results_of(options: Options, name: str, file: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

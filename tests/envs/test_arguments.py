@@ -193,7 +193,7 @@ def test_observation_tensors_are_checked(change, found):
     bank = SceneBank.pack([find_scene("house:3", appearance=True)], "cpu", appearance=True)
     env = make(bank, sensors=("depth", "rgb", "gps"))
     env.reset()
-    good = {name: value.clone() for name, value in env.seen.items()}
+    good = {name: value.clone() for name, value in env.last_observation.items()}
     with pytest.raises(ArgumentError, match=rf"observations\[{found}"):
         env.observe_into(good | change)
     if not {"gps", "pointgoal"} & change.keys():

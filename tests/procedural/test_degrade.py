@@ -5,7 +5,7 @@ import pytest
 
 from batchnav.data.scene_ref import scene_ids
 from batchnav.data.scenes import find_scene
-from batchnav.procedural import make_house, tear
+from batchnav.procedural import degrade, make_house
 from batchnav.procedural.degrade import LARGEST_EDGE, outside
 from batchnav.scene.mesh import check_mesh
 
@@ -18,7 +18,7 @@ def area(corners):
 
 def test_a_scan_is_the_same_each_time_and_lacks_some_of_the_surface():
     house = make_house(SEED)
-    scan, again, other = tear(house, SEED), tear(house, SEED), tear(house, SEED + 1)
+    scan, again, other = degrade(house, SEED), degrade(house, SEED), degrade(house, SEED + 1)
     assert scan.vertices.tobytes() == again.vertices.tobytes() and scan.faces.tobytes() == again.faces.tobytes()
     assert scan.vertices.tobytes() != other.vertices.tobytes()
     assert check_mesh(scan, "scan").num_dropped <= 0.001 * len(scan.faces)

@@ -14,7 +14,7 @@ from batchnav.procedural.furniture.pieces import bathroom, beds, clutter, decor,
 from batchnav.procedural.furniture.pieces.piece import Piece
 from batchnav.procedural.house import MAX_TRIANGLES, MIN_TRIANGLES, make_plan
 from batchnav.procedural.plans.layout import CELL
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import Solids
 
 SEEDS = (0, 3, 7, 17, 100_001, 110_005)
@@ -136,9 +136,9 @@ def test_only_floors_and_furniture_face_up(houses):
 @pytest.mark.parametrize("detail", [1, 3])
 def test_furniture_is_closed_and_wound_outwards(name, detail):
     for seed in range(8):
-        solids, draw = Solids(detail), Draw(seed)
-        width, depth, height = _PIECES[name].size(draw)
-        _PIECES[name].build(solids, draw, width, depth, height)
+        solids, rng = Solids(detail), RandomStream(seed)
+        width, depth, height = _PIECES[name].size(rng)
+        _PIECES[name].build(solids, rng, width, depth, height)
         vertices, faces = solids.arrays()
         assert_closed(vertices, faces)
         assert vertices[:, 1].min() >= -0.13  # wall shelves have brackets below their board
@@ -151,7 +151,7 @@ def test_furniture_is_closed_and_wound_outwards(name, detail):
 def test_small_things_are_closed_and_wound_outwards(thing):
     for seed in range(8):
         solids = Solids(2)
-        thing(solids, Draw(seed))
+        thing(solids, RandomStream(seed))
         assert_closed(*solids.arrays())
 
 

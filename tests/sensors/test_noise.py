@@ -14,7 +14,7 @@ from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig, DepthSensor
 from batchnav.sensors.frame import GivenImages
 from batchnav.sensors.noise import ColorNoise, ColorNoiseModel
-from batchnav.sensors.redwood import RedwoodNoise, load_table, made_table
+from batchnav.sensors.redwood import RedwoodNoise, load_table, synthetic_table
 from batchnav.sensors.sensor import Cameras, NoiseCounters
 
 N, H, W = 6, 60, 80
@@ -138,7 +138,7 @@ def test_distortion_is_interpolated_between_layers(device, tmp_path):
 
 
 def test_the_synthetic_table_models_disparity_errors(device):
-    table = made_table()
+    table = synthetic_table()
     assert table.shape == (80, 80, 5) and table.dtype == np.float32
     seen = table[..., 0] > 0
     assert (seen == (table > 0).all(-1)).all() and seen.sum() == 76 * 75
@@ -180,7 +180,7 @@ def test_noise_precedes_clipping(ones):
     sensor.write(GivenImages(depth, cameras=cameras._replace(noise=draws("cpu"))), out)
     assert (out[..., : W // 2 - 3] == 0.5).all() and len(out[..., W // 2 + 3 :].unique()) > 1
     assert out[..., W // 2 + 3 :].mean() == pytest.approx(0.4, abs=1e-3)
-    with pytest.raises(ArgumentError, match="depth: found noise and no seed to sample it from"):
+    with pytest.raises(ArgumentError, match="depth: found noise but cameras without a seed"):
         sensor.write(GivenImages(depth, cameras=cameras), out)
 
 

@@ -18,7 +18,7 @@ from batchnav.procedural.materials.finishes import Finish
 from batchnav.procedural.materials.patterns import Color, hsv
 from batchnav.procedural.materials.surface import make_surface
 from batchnav.procedural.materials.textures import FIRST, TEXTURE_FAMILIES
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import Group, Run
 from batchnav.types import Surface
 
@@ -91,17 +91,17 @@ class Looks:
 
     def asset(self, asset: str) -> str:
         """Material of an object, by its asset id."""
-        draw = Draw(zlib.crc32(asset.encode()))
-        color = hsv(draw.uniform(0.0, 1.0), draw.uniform(0.05, 0.45), draw.uniform(0.3, 0.85))
+        rng = RandomStream(zlib.crc32(asset.encode()))
+        color = hsv(rng.uniform(0.0, 1.0), rng.uniform(0.05, 0.45), rng.uniform(0.3, 0.85))
         if category_of(asset) == "plant":
-            color = hsv(draw.uniform(0.22, 0.36), draw.uniform(0.3, 0.6), draw.uniform(0.35, 0.65))
+            color = hsv(rng.uniform(0.22, 0.36), rng.uniform(0.3, 0.6), rng.uniform(0.35, 0.65))
         return self._word(f"asset {asset}", Finish(color))
 
     def surface(self, record: Sequence[Run | Group], vertices: np.ndarray, faces: np.ndarray) -> Surface:
         """The surface of a house: `record` of its solids, vertices f64 [V, 3], faces i32 [F, 3]."""
         names = sorted({group.category for group in record if isinstance(group, Group)} - {""})
         shape = vertices, faces, np.ones(len(faces), bool)
-        return make_surface(Draw(0), self._finishes.__getitem__, record, shape, ("", *names))
+        return make_surface(RandomStream(0), self._finishes.__getitem__, record, shape, ("", *names))
 
     def _material(self, material: Any, default: Color, family: str) -> str:
         """A material from JSON: a name, or an object with a name and, for paint, a colour; otherwise the defaults."""

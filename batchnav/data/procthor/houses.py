@@ -106,7 +106,7 @@ def _add_walls(solids: Solids, looks: Looks, house: dict) -> None:
             holes.setdefault(wall, []).append(tuple(corners))
     for name, wall in walls.items():
         if not wall.get("empty"):  # an empty wall joins two rooms
-            with solids.thing("wall", "house"):
+            with solids.object("wall", "house"):
                 solids.material = looks.wall(wall)
                 for quad in _cut(wall, holes.get(name, [])):
                     solids.add(quad, np.array([[0, 2, 1], [0, 3, 2]]))  # faces the room, which lies to the right
@@ -149,7 +149,7 @@ def _add_floor_and_ceiling(solids: Solids, outline: np.ndarray, height: float, b
     for category, word, y, faces in (
         ("floor", below, 0.0, triangles[:, ::-1]), ("ceiling", above, height, triangles),
     ):  # fmt: skip
-        with solids.thing(category, "house"):
+        with solids.object(category, "house"):
             solids.material = word
             solids.add(np.stack([outline[:, 0], np.full(len(outline), y), outline[:, 1]], axis=1), faces)
 
@@ -210,7 +210,7 @@ def _add_objects(solids: Solids, looks: Looks, objects: Any, sizes: Sizes, depth
             angle = np.deg2rad(float(item["rotation"]["y"]))
             cos, sin = np.cos(angle), np.sin(angle)
             turn = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
-            with solids.thing(category_of(asset), "house"):
+            with solids.object(category_of(asset), "house"):
                 solids.material = looks.asset(asset)
                 solids.add(corners @ turn.T + position, faces)
         unknown |= _add_objects(solids, looks, item.get("children", []), sizes, depth + 1)

@@ -7,12 +7,13 @@ from scipy import ndimage
 
 from batchnav.procedural.furniture.pieces.piece import Piece
 from batchnav.procedural.plans.layout import CELL, OUTSIDE, Layout, Room
-from batchnav.procedural.plans.openings import BESIDE_LEAF, Opening
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.plans.openings import LEAF_CLEARANCE, Opening
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.shell.walls import WOODWORK, Face, on_face
 from batchnav.procedural.solids import TURN, Solids
 
 _GRID = CELL / 2
+"""Side of a grid cell, metres."""
 _DOOR_DEPTH, _HALF_OPEN_DEPTH = 0.8, 1.4
 """Free depth in front of a door, and of a half-open door, metres."""
 _PASSAGE = 13
@@ -31,27 +32,39 @@ Box = tuple[float, float, float, float]
 
 
 class Arranger:
-    """The floor of a house while it is furnished."""
+    """Places furniture on a floor plan, and keeps paths between doors open.
+
+    Args:
+        solids: receives the furniture.
+        layout: rooms.
+        faces: wall faces of the layout (`shell.walls.wall_faces`).
+        openings: doors and windows; door leaves are added to `solids`.
+        reach: distance around new furniture, grid cells, within which connectivity is checked; 0 checks the whole room,
+            which is slow for large rooms.
+
+    Grids are [Z, X] with cells of 0.05 m.
+    """
 
     def __init__(
         self, solids: Solids, layout: Layout, faces: list[Face], openings: list[Opening], reach: int = 0
     ) -> None:
-        self.solids, self.layout = solids, layout
-        self.reach = reach
-        """Distance around new furniture, grid cells, within which connectivity is checked; 0 checks the whole room,
-        which is slow for large rooms."""
+        self.solids, self.layout, self.reach = solids, layout, reach
         self.room_of = layout.labels.repeat(2, axis=0).repeat(2, axis=1)
+        """i16: room of each cell, `OUTSIDE` outside."""
         self.blocked = np.zeros(self.room_of.shape, bool)
         """True for cells with furniture."""
-        self.kept = np.zeros(self.room_of.shape, bool)
-        """True for cells kept free in front of doors."""
+        self.reserved = np.zeros(self.room_of.shape, bool)
+        """True for cells in front of doors that stay free."""
         self.faces: list[list[Face]] = [[f for f in faces if f.room == r.index] for r in layout.rooms]
+        """Wall faces of each room."""
         self.holes: dict[Face, list[Opening]] = {}
+        """Doors and windows in each face."""
         self.used: dict[Face, list[tuple[float, float, float]]] = {}
-        """Furniture against a face: start, stop, height."""
+        """Furniture against each face: start, stop and height, metres."""
         self.anchors: list[list[tuple[int, int]]] = [[] for _ in layout.rooms]
         """A cell in front of each door of a room."""
         self.floor = self._make_floor()
+        """False for cells inside walls and outside."""
         self.views = ndimage.find_objects(self.room_of.astype(np.int32) + 1)
         """Slices of each room's bounding box."""
         for face in faces:
@@ -61,15 +74,15 @@ class Arranger:
             self.used[face] = []
             for hole in self.holes[face]:
                 if not hole.is_window:
-                    self._keep_door(face, hole)
+                    self._reserve_door(face, hole)
         for face, holes in self.holes.items():
             for hole in holes:
                 if hole.leaf and (hole.leaf > 0) == (face.side > 0):
                     self._hang_leaf(face, hole)
 
-    def wall(self, draw: Draw, room: Room, piece: Piece, width: float = 0.0) -> Box | None:
+    def wall(self, rng: RandomStream, room: Room, piece: Piece, width: float = 0.0) -> Box | None:
         """Place a piece with its back to a wall; None where no tried place fits. `width` overrides the piece's."""
-        w, d, h = piece.size(draw)
+        w, d, h = piece.size(rng)
         w, h = width or w, min(h, room.height - _HEADROOM)
         spots = []
         for face in self.faces[room.index]:
@@ -77,16 +90,16 @@ class Arranger:
             if length < w + 2 * _GAP:
                 continue
             slack = length - w - 2 * _GAP
-            starts = [0.0, slack, *(round(draw.uniform(0.0, slack), 2) for _ in range(4))]
+            starts = [0.0, slack, *(round(rng.uniform(0.0, slack), 2) for _ in range(4))]
             spots += [(face, face.start + _GAP + s) for s in starts]
-        for face, start in draw.shuffled(spots)[:36]:
-            box = self.at_face(draw, face, start, piece, (w, d, h))
+        for face, start in rng.shuffled(spots)[:36]:
+            box = self.at_face(rng, face, start, piece, (w, d, h))
             if box is not None:
                 return box
         return None
 
     def at_face(
-        self, draw: Draw, face: Face, start: float, piece: Piece, size: tuple[float, float, float]
+        self, rng: RandomStream, face: Face, start: float, piece: Piece, size: tuple[float, float, float]
     ) -> Box | None:
         """Place a piece of the given size against a face, from `start` along it; None where it does not fit."""
         w, d, h = size
@@ -101,38 +114,42 @@ class Arranger:
             return None
         self.used[face].append((start, stop, h))
         turn = (0 if face.axis == 0 else TURN // 4) + (0 if face.side > 0 else TURN // 2)
-        self._build(draw, piece, size, box, turn)
+        self._build(rng, piece, size, box, turn)
         return box
 
-    def centre(self, draw: Draw, room: Room, piece: Piece, margin: float, about: Box | None = None) -> Box | None:
+    def centre(
+        self, rng: RandomStream, room: Room, piece: Piece, margin: float, about: Box | None = None
+    ) -> Box | None:
         """Place a free-standing piece in the room, or in the box `about`, with `margin` metres free around it."""
-        size = piece.size(draw)
+        size = piece.size(rng)
         x0, z0, x1, z1 = about or tuple(v * CELL for v in room.rect)
         for attempt in range(16):
-            w, d = size[:2] if draw.chance(0.5) == (x1 - x0 > z1 - z0) or attempt > 8 else size[1::-1]
+            w, d = size[:2] if rng.chance(0.5) == (x1 - x0 > z1 - z0) or attempt > 8 else size[1::-1]
             spread = min(0.5, 0.1 + 0.05 * attempt)
-            x = (x0 + x1) / 2 + draw.uniform(-spread, spread) * (x1 - x0 - w)
-            z = (z0 + z1) / 2 + draw.uniform(-spread, spread) * (z1 - z0 - d)
+            x = (x0 + x1) / 2 + rng.uniform(-spread, spread) * (x1 - x0 - w)
+            z = (z0 + z1) / 2 + rng.uniform(-spread, spread) * (z1 - z0 - d)
             box = (x - w / 2, z - d / 2, x + w / 2, z + d / 2)
             if self._fits(room.index, box, _grow(box, margin)):
-                turn = (0 if (w, d) == size[:2] else TURN // 4) + draw.pick((0, TURN // 2))
-                self._build(draw, piece, size, box, turn)
+                turn = (0 if (w, d) == size[:2] else TURN // 4) + rng.pick((0, TURN // 2))
+                self._build(rng, piece, size, box, turn)
                 return box
         return None
 
-    def at(self, draw: Draw, room: Room, piece: Piece, x: float, z: float, quarter: int, margin: float = 0.0) -> bool:
+    def at(
+        self, rng: RandomStream, room: Room, piece: Piece, x: float, z: float, quarter: int, margin: float = 0.0
+    ) -> bool:
         """Place a free-standing piece centred at (x, z), rotated by quarter turns. True where it was placed."""
-        size = piece.size(draw)
+        size = piece.size(rng)
         w, d = size[:2] if quarter % 2 == 0 else size[1::-1]
         box = (x - w / 2, z - d / 2, x + w / 2, z + d / 2)
         if not self._fits(room.index, box, _grow(box, margin)):
             return False
-        self._build(draw, piece, size, box, quarter * TURN // 4)
+        self._build(rng, piece, size, box, quarter * TURN // 4)
         return True
 
-    def before(self, draw: Draw, box: Box, piece: Piece, gap: float) -> Box | None:
+    def in_front_of(self, rng: RandomStream, box: Box, piece: Piece, gap: float) -> Box | None:
         """Place a piece `gap` metres in front of furniture that `wall` placed at `box`; None where it does not fit."""
-        w, d, h = piece.size(draw)
+        w, d, h = piece.size(rng)
         cx, cz = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
         face = self.face_behind(box)
         room, side = face.room, face.side
@@ -144,20 +161,20 @@ class Arranger:
             new = (at - d / 2, cz - w / 2, at + d / 2, cz + w / 2)
         if not self._fits(room, new, None):
             return None
-        self._build(draw, piece, (w, d, h), new, 0 if face.axis == 0 else TURN // 4)
+        self._build(rng, piece, (w, d, h), new, 0 if face.axis == 0 else TURN // 4)
         return new
 
-    def loose(self, draw: Draw, room: Room, build, radius: float) -> bool:
+    def on_floor(self, rng: RandomStream, room: Room, build, radius: float) -> bool:
         """Place a small object on the floor of the room. True where it was placed."""
         x0, z0, x1, z1 = (v * CELL for v in room.rect)
         for _ in range(5):
-            x, z = draw.uniform(x0 + radius, x1 - radius), draw.uniform(z0 + radius, z1 - radius)
+            x, z = rng.uniform(x0 + radius, x1 - radius), rng.uniform(z0 + radius, z1 - radius)
             box = (x - radius, z - radius, x + radius, z + radius)
             if self._fits(room.index, box, None):
                 one = Solids(self.solids.detail)
-                build(one, draw)
-                self._take(box)
-                self.solids.place(one, x, z, draw.integer(0, TURN - 1))
+                build(one, rng)
+                self._block(box)
+                self.solids.place(one, x, z, rng.integer(0, TURN - 1))
                 return True
         return False
 
@@ -177,10 +194,11 @@ class Arranger:
                 return face
         raise LookupError("found no piece at this box, expected one that `wall` placed")
 
-    def _build(self, draw: Draw, piece: Piece, size: tuple[float, float, float], box: Box, turn: int) -> None:
+    def _build(self, rng: RandomStream, piece: Piece, size: tuple[float, float, float], box: Box, turn: int) -> None:
+        """Add a piece at a box, rotated by `turn` of `TURN` steps, and block its cells."""
         one = Solids(self.solids.detail)
-        piece.build(one, draw, *size)
-        self._take(box)
+        piece.build(one, rng, *size)
+        self._block(box)
         self.solids.place(one, (box[0] + box[2]) / 2, (box[1] + box[3]) / 2, turn)
 
     def _make_floor(self) -> np.ndarray:
@@ -198,13 +216,14 @@ class Arranger:
                 floor &= same
         return floor
 
-    def _keep_door(self, face: Face, hole: Opening) -> None:
+    def _reserve_door(self, face: Face, hole: Opening) -> None:
+        """Reserve the floor in front of a door, and add an anchor there."""
         half_open = hole.leaf and hole.swing < TURN // 4
         far = face.plane + face.side * (_HALF_OPEN_DEPTH if half_open else _DOOR_DEPTH)
-        beside = BESIDE_LEAF if half_open and hole.swing else 0.05
+        beside = LEAF_CLEARANCE if half_open and hole.swing else 0.05
         before, behind = (0.05, beside) if abs(hole.leaf) == 1 else (beside, 0.05)
         cells = _cells(_along(face.axis, hole.start - before, hole.stop + behind, face.line, far))
-        self.kept[cells] |= self.room_of[cells] == face.room
+        self.reserved[cells] |= self.room_of[cells] == face.room
         middle, out = (hole.start + hole.stop) / 2, face.plane + face.side * 0.4
         z, x = (out, middle) if face.axis == 0 else (middle, out)
         self.anchors[face.room].append((int(z / _GRID), int(x / _GRID)))
@@ -223,7 +242,7 @@ class Arranger:
             return
         self.blocked[cells] = True
         x0, z0, x1, z1 = box
-        with self.solids.thing("door", WOODWORK):
+        with self.solids.object("door", WOODWORK):
             self.solids.material = "door"
             self.solids.box((x0, 0.01, z0), (x1, hole.top - 0.01, z1))
             self.solids.material = "metal"
@@ -235,7 +254,7 @@ class Arranger:
     def _hang_turned(self, face: Face, hole: Opening) -> None:
         """Add a leaf that opens by less than a right angle; it fits in the free space in front of the door."""
         one, width, at_start = Solids(self.solids.detail), hole.stop - hole.start, abs(hole.leaf) == 1
-        with one.thing("door", WOODWORK):
+        with one.object("door", WOODWORK):
             one.material = "door"
             one.box((0.005, 0.01, -0.02), (width - 0.005, hole.top - 0.01, 0.02))
             one.material = "metal"
@@ -248,7 +267,8 @@ class Arranger:
         x, z = (along, across) if face.axis == 0 else (across, along)
         self.solids.place(one, x, z, closed + opens * hole.swing)
 
-    def _take(self, box: Box) -> None:
+    def _block(self, box: Box) -> None:
+        """Mark the cells of a box as furniture."""
         self.blocked[_cells(box)] = True
 
     def _fits(self, room: int, box: Box, clear: Box | None) -> bool:
@@ -256,7 +276,7 @@ class Arranger:
         if not self.inside(room, box):
             return False
         cells = _cells(box)
-        if self.blocked[cells].any() or self.kept[cells].any():
+        if self.blocked[cells].any() or self.reserved[cells].any():
             return False
         if clear is not None:
             front = _cells(clear)
@@ -305,11 +325,13 @@ def _shrink(free: np.ndarray, size: int) -> np.ndarray:
 
 
 def _along(axis: int, start: float, stop: float, a: float, b: float) -> Box:
+    """A box from its extent along a wall and the two coordinates across it, in any order."""
     low, high = (a, b) if a < b else (b, a)
     return (start, low, stop, high) if axis == 0 else (low, start, high, stop)
 
 
 def _grow(box: Box, by: float) -> Box:
+    """A box extended by a distance on every side, metres."""
     return box[0] - by, box[1] - by, box[2] + by, box[3] + by
 
 

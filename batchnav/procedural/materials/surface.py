@@ -27,7 +27,7 @@ from batchnav.procedural.materials.finishes import (
     without_texture,
 )
 from batchnav.procedural.materials.textures import METRES, texture
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import TURN, Group, Run, turned
 from batchnav.types import LIGHT_STEPS, Material, Surface
 
@@ -38,7 +38,7 @@ CATEGORIES = (
     "radiator", "refrigerator", "rug", "shelving", "shoes", "shower", "sink", "sofa", "stairs", "stool", "stove",
     "table", "toilet", "toy", "tv_monitor", "vase", "wall", "wardrobe", "washing_machine", "window",
 )  # fmt: skip
-"""Categories of every procedural scene, in this order; names of Matterport3D (mpcat40) where it has one."""
+"""Category names of every procedural scene, by category id; names of Matterport3D (mpcat40) where it has one."""
 _COLOUR = 0xC0103
 """First part of the seeds of colours: their random numbers are independent of the house's."""
 Shape = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -49,14 +49,14 @@ _SMALL = 1e-3
 """Area below which a triangle has no texture, square metres (3 cm x 3 cm)."""
 
 
-class _Thing(NamedTuple):
+class _Object(NamedTuple):
     """One object (a piece of furniture, a wall, a floor ...) and the frame that it was built in."""
 
     number: int
     """Object id, from 1 on."""
     category: int
     look: int
-    """Number shared by objects of the same materials."""
+    """Number that objects with the same materials share."""
     x: float
     z: float
     turn: int
@@ -64,35 +64,39 @@ class _Thing(NamedTuple):
 
 
 class _Runs(NamedTuple):
-    """All runs in order, each with its object."""
+    """All runs in order (`solids.Run`), each with its object."""
 
     runs: list[Run]
-    things: list[_Thing]
+    objects: list[_Object]
     """The object of each run."""
 
 
 def house_surface(seed: int, record: Sequence[Run | Group], shape: Shape) -> Surface:
-    """The surface of the house of a seed, from the record and the triangles of its solids."""
-    draw = Draw((_COLOUR, seed))
-    palette = make_palette(draw)
-    return make_surface(draw, lambda word: FINISHES[word](draw, palette), record, shape, CATEGORIES)
+    """Surface of the house of a seed, from the record and the triangles of its solids."""
+    rng = RandomStream((_COLOUR, seed))
+    palette = make_palette(rng)
+    return make_surface(rng, lambda name: FINISHES[name](rng, palette), record, shape, CATEGORIES)
 
 
 def make_surface(
-    draw: Draw, finish: Callable[[str], Finish], record: Sequence[Run | Group], shape: Shape, categories: Sequence[str]
+    rng: RandomStream,
+    finish: Callable[[str], Finish],
+    record: Sequence[Run | Group],
+    shape: Shape,
+    categories: Sequence[str],
 ) -> Surface:
     """The surface of triangles that were added to `Solids`.
 
     Args:
-        draw: random stream, for the direction of light and for individual finishes.
-        finish: makes the finish of a material; called once for each look.
+        rng: random stream for the direction of light and for individual finishes.
+        finish: samples the finish of a material name; called once for each look of objects.
         record: record of the solids.
         shape: triangles of the solids.
         categories: names of categories; the first is "".
     """
     (vertices, faces, kept), flat = shape, _flatten(record, categories)
-    light_from = draw.array(-1.0, 1.0, 2)
-    finishes, words, finish_of = _choose(draw, finish, flat)
+    light_from = rng.array(-1.0, 1.0, 2)
+    finishes, names, finish_of = _choose(rng, finish, flat)
     counts = np.array([count for _, count, _ in flat.runs])
     corners = vertices[faces]
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
@@ -115,10 +119,10 @@ def make_surface(
         _material(finishes[i], light / LIGHT_STEPS, rows)
         for i, light in zip(chosen.tolist(), lights.tolist(), strict=True)
     )
-    numbers_and_kinds = _kinds(finishes[:num_whole], words)[whole[chosen]]
+    numbers_and_kinds = _kinds(finishes[:num_whole], names)[whole[chosen]]
     shade_of = np.column_stack([numbers_and_kinds, lights, chosen >= num_whole]).astype(np.int32)
     numbers, category = (
-        np.repeat(np.array([getattr(thing, field) for thing in flat.things], np.int32), counts)
+        np.repeat(np.array([getattr(owner, field) for owner in flat.objects], np.int32), counts)
         for field in ("number", "category")
     )
     uv = _unwrap(corners, normal, flat, counts, finishes, finish_of)
@@ -134,61 +138,63 @@ def _material(finish: Finish, light: float, rows: list[int]) -> Material:
 
 
 def _flatten(record: Sequence[Run | Group], categories: Sequence[str]) -> _Runs:
-    """Every run with its object."""
+    """All runs of a record, each with its object in world coordinates."""
     rows = {name: row for row, name in enumerate(categories)}
     numbers: dict[object, int] = {}
     looks: dict[object, int] = {}
-    outside = _Thing(0, 0, 0, 0.0, 0.0, 0, 0.0)
+    outside = _Object(0, 0, 0, 0.0, 0.0, 0, 0.0)
 
-    def walk(record: Sequence[Run | Group], thing: _Thing, place: tuple) -> Iterator[tuple[Run, _Thing]]:
+    def walk(record: Sequence[Run | Group], owner: _Object, place: tuple) -> Iterator[tuple[Run, _Object]]:
         for entry in record:
             if not isinstance(entry, Group):
-                yield entry, thing
+                yield entry, owner
                 continue
             x, z, turn, y = place
             dx, dz = turned(entry.x, entry.z, turn)
             there = (x + dx, z + dz, (turn + entry.turn) % TURN, y + entry.y)
-            inner = thing
+            inner = owner
             if entry.category:
                 # A record that is placed twice gives two objects of one look.
                 number = numbers.setdefault(entry.key or len(numbers), len(numbers) + 1)
                 look = looks.setdefault(entry.look or id(entry.record), len(looks) + 1)
-                inner = _Thing(number, rows[entry.category], look, *there)
+                inner = _Object(number, rows[entry.category], look, *there)
             yield from walk(entry.record, inner, there)
 
-    runs, things = zip(*walk(record, outside, (0.0, 0.0, 0, 0.0)), strict=True)
-    return _Runs(list(runs), list(things))
+    runs, objects = zip(*walk(record, outside, (0.0, 0.0, 0, 0.0)), strict=True)
+    return _Runs(list(runs), list(objects))
 
 
-def _kinds(finishes: list[Finish], words: list[str]) -> np.ndarray:
+def _kinds(finishes: list[Finish], names: list[str]) -> np.ndarray:
     """i64 [n, 2]: for each finish of a house a number, which equal finishes share, and its kind."""
     first: dict[Finish, int] = {}
     numbers = [first.setdefault(finish, i) for i, finish in enumerate(finishes)]
-    return np.array([(i, kind_of(words[i], finishes[i])) for i in numbers], np.int64)
+    return np.array([(i, kind_of(names[i], finishes[i])) for i in numbers], np.int64)
 
 
-def _choose(draw: Draw, finish: Callable[[str], Finish], flat: _Runs) -> tuple[list[Finish], list[str], np.ndarray]:
+def _choose(
+    rng: RandomStream, finish: Callable[[str], Finish], flat: _Runs
+) -> tuple[list[Finish], list[str], np.ndarray]:
     """The finishes of a house, the material of each, and i64 [F]: the finish of each triangle."""
     finishes: list[Finish] = []
-    words: list[str] = []
+    names: list[str] = []
     known: dict[tuple[int, str], int] = {}
     assorted: dict[str, int] = {}
     of_triangle = []
-    for (word, count, each), thing in zip(flat.runs, flat.things, strict=True):
-        if word in ASSORTED:
-            if word not in assorted:
-                assorted[word] = len(finishes)
-                finishes += [finish(word) for _ in range(ASSORTED[word])]
-                words += ASSORTED[word] * [word]
-            chosen = assorted[word] + draw.array(0.0, ASSORTED[word], count // each).astype(np.int64)
+    for (name, count, each), owner in zip(flat.runs, flat.objects, strict=True):
+        if name in ASSORTED:
+            if name not in assorted:
+                assorted[name] = len(finishes)
+                finishes += [finish(name) for _ in range(ASSORTED[name])]
+                names += ASSORTED[name] * [name]
+            chosen = assorted[name] + rng.array(0.0, ASSORTED[name], count // each).astype(np.int64)
             of_triangle.append(np.repeat(chosen, each))
             continue
-        if (thing.look, word) not in known:
-            known[thing.look, word] = len(finishes)
-            finishes.append(finish(word))
-            words.append(word)
-        of_triangle.append(np.full(count, known[thing.look, word]))
-    return finishes, words, np.concatenate(of_triangle)
+        if (owner.look, name) not in known:
+            known[owner.look, name] = len(finishes)
+            finishes.append(finish(name))
+            names.append(name)
+        of_triangle.append(np.full(count, known[owner.look, name]))
+    return finishes, names, np.concatenate(of_triangle)
 
 
 def _without_small(
@@ -210,7 +216,7 @@ def _without_small(
 
 def _unwrap(corners, normal, flat: _Runs, counts, finishes: list[Finish], finish_of: np.ndarray) -> np.ndarray:
     """f32 [F, 3, 2]: texture coordinates by projection along the object's axis that the triangle faces most; V down."""
-    frames = np.array([thing[3:] for thing in flat.things])[np.repeat(np.arange(len(counts)), counts)]
+    frames = np.array([owner[3:] for owner in flat.objects])[np.repeat(np.arange(len(counts)), counts)]
     cos, sin = turned(1.0, 0.0, -frames[:, 2].astype(np.int64))
     local = np.empty_like(corners)
     x, z = corners[:, :, 0] - frames[:, None, 0], corners[:, :, 2] - frames[:, None, 1]

@@ -1,4 +1,4 @@
-"""The texture library of all procedural scenes: fixed, so that each texture is in memory once for all scenes.
+"""The texture library that all procedural scenes share, so that each texture is in memory once.
 
 332 textures of 128 x 128 texels take 21.8 MB, or 29.0 MB with mip levels, for any number of houses; a house uses about
 65 textures.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.procedural.materials import patterns
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.types import Surface, Texture
 
 _TEXTURES = 0x7E87
@@ -23,8 +23,10 @@ _TEXTURES = 0x7E87
 class TextureFamily(NamedTuple):
     """Textures of one kind."""
 
-    pattern: Callable[[Draw], np.ndarray]
+    pattern: Callable[[RandomStream], np.ndarray]
+    """Function that samples a pattern of `patterns.py`."""
     size: int
+    """Number of textures."""
     metres: tuple[float, float]
     """Extent of one texture along U and V, metres; unused for textures that cover a whole side."""
 
@@ -58,7 +60,7 @@ METRES = np.array([TEXTURE_FAMILIES[family].metres for family, _ in LIBRARY])
 def texture(row: int) -> Texture:
     """A texture of the library: the same object on every call, with equal bytes on every machine."""
     family, number = LIBRARY[row]
-    picture = TEXTURE_FAMILIES[family].pattern(Draw((_TEXTURES, FIRST[family], number)))
+    picture = TEXTURE_FAMILIES[family].pattern(RandomStream((_TEXTURES, FIRST[family], number)))
     pixels = np.full((patterns.SIDE, patterns.SIDE, 4), 255, np.uint8)
     pixels[:, :, :3] = np.round(np.clip(picture, 0.0, 1.0) * 255.0)
     _ROWS[id(pixels)] = row
@@ -69,14 +71,14 @@ _ROWS: dict[int, int] = {}
 """Row of the library by `id` of the pixels; `texture` keeps the pixels alive."""
 
 
-def without_pictures(surface: Surface) -> Surface:
-    """The surface with one texel per texture that encodes the library row; this keeps files small."""
+def replace_textures(surface: Surface) -> Surface:
+    """The surface with every texture replaced by one texel that encodes its library row; this keeps files small."""
     rows = (_ROWS[id(found.pixels)] for found in surface.textures)
     texels = (np.array([[[row & 255, row >> 8, 0, 255]]], np.uint8) for row in rows)
     return surface._replace(textures=tuple(map(Texture, texels)))
 
 
-def with_pictures(surface: Surface) -> Surface:
-    """The inverse of `without_pictures`; the textures are those of the library, shared by all scenes."""
+def restore_textures(surface: Surface) -> Surface:
+    """Inverse of `replace_textures`: textures of the library, which all scenes share."""
     texels = (found.pixels[0, 0].astype(int) for found in surface.textures)
     return surface._replace(textures=tuple(texture(int(low | high << 8)) for low, high, *_ in texels))

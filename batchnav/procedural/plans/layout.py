@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 
 CELL = 0.1
 """Side of a plan cell, metres; centre lines of walls lie on this grid."""
@@ -19,8 +19,9 @@ OUTSIDE = -1
 MARGIN = 2
 """Width of the border of outside cells around the plan; outer walls need an outer side."""
 _ROOM_SIDE = 24
-"""Shortest side of a habitable room, in cells; bathrooms and closets may be narrower."""
+"""Shortest side of a habitable room, in cells."""
 _SMALL_SIDE = 17
+"""Shortest side of other rooms, in cells."""
 
 Rect = tuple[int, int, int, int]
 """x0, z0, x1, z1 in cells; the last two are excluded."""
@@ -63,23 +64,23 @@ class Layout:
         return max(self.ceilings)
 
 
-def make_layout(draw: Draw) -> Layout:
+def make_layout(rng: RandomStream) -> Layout:
     """Sample a floor plan of 30 to 300 m2."""
-    area = math.exp(draw.uniform(math.log(36.0), math.log(285.0)))
-    footprint, labels = _make_footprint(draw, area)
-    mean_room = draw.uniform(9.0, 12.0) + 0.035 * area
+    area = math.exp(rng.uniform(math.log(36.0), math.log(285.0)))
+    footprint, labels = _make_footprint(rng, area)
+    mean_room = rng.uniform(9.0, 12.0) + 0.035 * area
     leaves: list[tuple[Rect, bool]] = []
     for rect in footprint:
-        leaves += _split(draw, rect, mean_room, corridors=area > 45.0)
+        leaves += _split(rng, rect, mean_room, corridors=area > 45.0)
     for index, (rect, _) in enumerate(leaves):
         view(labels, rect)[...] = index
     corridor = [is_corridor for _, is_corridor in leaves]
     rects = [rect for rect, _ in leaves]
-    _merge_some(draw, labels, rects, corridor)
-    carve_some(draw, labels, rects, corridor)
-    rooms = _name_rooms(draw, labels, rects, corridor)
-    height = draw.integer(240, 280) / 100
-    thickness = draw.pick((0.1, 0.12, 0.15, 0.15, 0.2))
+    _merge_some(rng, labels, rects, corridor)
+    carve_some(rng, labels, rects, corridor)
+    rooms = _name_rooms(rng, labels, rects, corridor)
+    height = rng.integer(240, 280) / 100
+    thickness = rng.pick((0.1, 0.12, 0.15, 0.15, 0.2))
     for room in rooms:
         room.height = height
     return Layout(labels, rooms, footprint, [height] * len(footprint), thickness)
@@ -114,90 +115,92 @@ def area_of(rect: Rect) -> float:
     return (rect[2] - rect[0]) * (rect[3] - rect[1]) * CELL * CELL
 
 
-def _make_footprint(draw: Draw, area: float) -> tuple[list[Rect], np.ndarray]:
+def _make_footprint(rng: RandomStream, area: float) -> tuple[list[Rect], np.ndarray]:
     """One to three disjoint touching rectangles, and an empty plan that holds them."""
-    wings = 0 if area < 45 else draw.pick((0, 1, 1, 2)) if area < 90 else draw.pick((0, 1, 1, 2, 2))
+    wings = 0 if area < 45 else rng.pick((0, 1, 1, 2)) if area < 90 else rng.pick((0, 1, 1, 2, 2))
     shares = {0: (1.0,), 1: (0.65, 0.35), 2: (0.5, 0.28, 0.22)}[wings]
     rects: list[Rect] = []
     for share in shares:
-        aspect = draw.uniform(1.05, 1.9)
+        aspect = rng.uniform(1.05, 1.9)
         short = math.sqrt(area * share / aspect)
         sides = [round(short / CELL), round(short * aspect / CELL)]
-        sides = draw.shuffled(sides)
-        rects.append((0, 0, sides[0], sides[1]) if not rects else _attach(draw, rects, sides))
+        sides = rng.shuffled(sides)
+        rects.append((0, 0, sides[0], sides[1]) if not rects else _attach(rng, rects, sides))
     x0, z0 = (min(r[i] for r in rects) - MARGIN for i in (0, 1))
     rects = [(a - x0, b - z0, c - x0, d - z0) for a, b, c, d in rects]
     width, depth = (max(r[i] for r in rects) + MARGIN for i in (2, 3))
     return rects, np.full((depth, width), OUTSIDE, np.int16)
 
 
-def _attach(draw: Draw, rects: list[Rect], sides: list[int]) -> Rect:
+def _attach(rng: RandomStream, rects: list[Rect], sides: list[int]) -> Rect:
     """A rectangle of the given sides that touches an earlier one and overlaps none."""
     width, depth = sides
     while True:
-        x0, z0, x1, z1 = draw.pick(rects)
-        side = draw.integer(0, 3)
+        x0, z0, x1, z1 = rng.pick(rects)
+        side = rng.integer(0, 3)
         contact = min(30, width, depth, x1 - x0, z1 - z0)
         if side < 2:
-            x = draw.pick((x0, x1 - width, draw.integer(x0 - width + contact, x1 - contact)))
+            x = rng.pick((x0, x1 - width, rng.integer(x0 - width + contact, x1 - contact)))
             z = z0 - depth if side == 0 else z1
         else:
-            z = draw.pick((z0, z1 - depth, draw.integer(z0 - depth + contact, z1 - contact)))
+            z = rng.pick((z0, z1 - depth, rng.integer(z0 - depth + contact, z1 - contact)))
             x = x0 - width if side == 2 else x1
         new = (x, z, x + width, z + depth)
         if all(new[2] <= r[0] or r[2] <= new[0] or new[3] <= r[1] or r[3] <= new[1] for r in rects):
             return new
 
 
-def _split(draw: Draw, rect: Rect, mean_room: float, corridors: bool) -> list[tuple[Rect, bool]]:
+def _split(rng: RandomStream, rect: Rect, mean_room: float, corridors: bool) -> list[tuple[Rect, bool]]:
     """Split a rectangle into rooms and corridors: (rectangle, True for a corridor)."""
     x0, z0, x1, z1 = rect
     along_x = (x1 - x0) >= (z1 - z0)
     long, short = max(x1 - x0, z1 - z0), min(x1 - x0, z1 - z0)
     area = area_of(rect)
     slender = long > 2.1 * short
-    if long < 2 * _SMALL_SIDE + 2 or (not slender and area < mean_room * draw.uniform(0.75, 1.75)):
+    if long < 2 * _SMALL_SIDE + 2 or (not slender and area < mean_room * rng.uniform(0.75, 1.75)):
         return [(rect, False)]
-    width = draw.integer(11, 15)
+    width = rng.integer(11, 15)
     if corridors and area > 3.2 * mean_room and short > 2 * _ROOM_SIDE + width:
-        return _cut_corridor(draw, rect, mean_room, along_x, width)
+        return _cut_corridor(rng, rect, mean_room, along_x, width)
     least = _SMALL_SIDE if area < 26.0 else _ROOM_SIDE
     if long < 2 * least:
         return [(rect, False)]
-    cut = min(max(round(long * draw.uniform(0.32, 0.68)), least), long - least)
+    cut = min(max(round(long * rng.uniform(0.32, 0.68)), least), long - least)
     parts = (
         [(x0, z0, x0 + cut, z1), (x0 + cut, z0, x1, z1)]
         if along_x
         else [(x0, z0, x1, z0 + cut), (x0, z0 + cut, x1, z1)]
     )
-    return [leaf for part in parts for leaf in _split(draw, part, mean_room, corridors)]
+    return [leaf for part in parts for leaf in _split(rng, part, mean_room, corridors)]
 
 
-def _cut_corridor(draw: Draw, rect: Rect, mean_room: float, along_x: bool, width: int) -> list[tuple[Rect, bool]]:
+def _cut_corridor(
+    rng: RandomStream, rect: Rect, mean_room: float, along_x: bool, width: int
+) -> list[tuple[Rect, bool]]:
     """Two strips of rooms with a corridor between them; often a room closes one end of the corridor."""
     x0, z0, x1, z1 = rect
     leaves: list[tuple[Rect, bool]] = []
     start, stop = (x0, x1) if along_x else (z0, z1)
-    if draw.chance(0.6) and stop - start > 85:
-        depth = draw.integer(28, 45)
-        if draw.chance(0.5):
+    if rng.chance(0.6) and stop - start > 85:
+        depth = rng.integer(28, 45)
+        if rng.chance(0.5):
             end, start = (start, start + depth), start + depth
         else:
             end, stop = (stop - depth, stop), stop - depth
-        leaves += _split(draw, (end[0], z0, end[1], z1) if along_x else (x0, end[0], x1, end[1]), mean_room, False)
+        leaves += _split(rng, (end[0], z0, end[1], z1) if along_x else (x0, end[0], x1, end[1]), mean_room, False)
     low, high = (z0, z1) if along_x else (x0, x1)
-    at = min(max(low + round((high - low) * draw.uniform(0.3, 0.7)), low + _ROOM_SIDE), high - _ROOM_SIDE - width)
+    at = min(max(low + round((high - low) * rng.uniform(0.3, 0.7)), low + _ROOM_SIDE), high - _ROOM_SIDE - width)
     for a, b, is_corridor in ((low, at, False), (at, at + width, True), (at + width, high, False)):
         part = (start, a, stop, b) if along_x else (a, start, b, stop)
-        leaves += [(part, True)] if is_corridor else _split(draw, part, mean_room, corridors=True)
+        leaves += [(part, True)] if is_corridor else _split(rng, part, mean_room, corridors=True)
     return leaves
 
 
-def _merge_some(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> None:
-    """Join some neighbouring rooms of different extent into one concave room."""
-    wanted = draw.integer(0, 1 + len(rects) // 7)
+def _merge_some(rng: RandomStream, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> None:
+    """Merge some pairs of neighbouring rooms into one, often concave, room."""
+    wanted = rng.integer(0, 1 + len(rects) // 7)
     taken = set()
-    for _, _, start, stop, a, b in draw.shuffled(borders(labels)):
+    for _, _, start, stop, a, b in rng.shuffled(borders(labels)):
         if wanted == 0:
             return
         if min(a, b) < 0 or corridor[a] or corridor[b] or a in taken or b in taken or stop - start < 16:
@@ -210,16 +213,16 @@ def _merge_some(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: lis
         wanted -= 1
 
 
-def carve_some(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> None:
+def carve_some(rng: RandomStream, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> None:
     """Cut a bathroom or closet out of a corner of some large rooms, which become L-shaped."""
     for index in range(len(rects)):
         x0, z0, x1, z1 = rects[index]
         if corridor[index] or not (view(labels, rects[index]) == index).all():
             continue
-        width, depth = draw.integer(_SMALL_SIDE, 26), draw.integer(_SMALL_SIDE, 26)
-        if min(x1 - x0 - width, z1 - z0 - depth) < 17 or area_of(rects[index]) < 15.0 or not draw.chance(0.4):
+        width, depth = rng.integer(_SMALL_SIDE, 26), rng.integer(_SMALL_SIDE, 26)
+        if min(x1 - x0 - width, z1 - z0 - depth) < 17 or area_of(rects[index]) < 15.0 or not rng.chance(0.4):
             continue
-        left, top = draw.chance(0.5), draw.chance(0.5)
+        left, top = rng.chance(0.5), rng.chance(0.5)
         x, z = (x0 if left else x1 - width), (z0 if top else z1 - depth)
         new = (x, z, x + width, z + depth)
         view(labels, new)[...] = len(rects)
@@ -230,7 +233,7 @@ def carve_some(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: list
         rects[index] = max(wide, tall, key=area_of)
 
 
-def _name_rooms(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> list[Room]:
+def _name_rooms(rng: RandomStream, labels: np.ndarray, rects: list[Rect], corridor: list[bool]) -> list[Room]:
     """Number the remaining rooms from 0 and choose their kinds by size and neighbours."""
     counts = np.bincount(labels[labels >= 0].astype(np.int64), minlength=len(rects))
     old = np.flatnonzero(counts)
@@ -261,8 +264,8 @@ def _name_rooms(draw: Draw, labels: np.ndarray, rects: list[Rect], corridor: lis
             continue
         if room.area < 6.0:
             room.kind = "storage"
-        elif room.area > 12.0 and free[0].index in near[room.index] and draw.chance(0.25):
+        elif room.area > 12.0 and free[0].index in near[room.index] and rng.chance(0.25):
             room.kind = "dining"
         else:
-            room.kind = draw.pick(("bedroom", "bedroom", "bedroom", "office"))
+            room.kind = rng.pick(("bedroom", "bedroom", "bedroom", "office"))
     return rooms

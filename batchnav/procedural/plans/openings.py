@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from batchnav.procedural.plans.layout import CELL, Layout, Piece, borders
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import TURN
 
 _END = 0.2
-"""Distance between a door and the end of its wall, metres: room for half a wall and the door's frame."""
-BESIDE_LEAF = 0.35
-"""Free space at the end of a half-open leaf, metres: bodies pass there."""
+"""Distance between a door and the end of its wall, metres: space for half a wall and the door's frame."""
+LEAF_CLEARANCE = 0.35
+"""Free width at the end of a half-open leaf, metres, for bodies to pass."""
 
 
 @dataclass(frozen=True)
@@ -46,24 +46,24 @@ class Plan(NamedTuple):
     """Level of detail of round solids, 1 to 3."""
 
 
-def make_openings(draw: Draw, layout: Layout) -> list[Opening] | None:
+def make_openings(rng: RandomStream, layout: Layout) -> list[Opening] | None:
     """Doors that connect all rooms (a spanning tree and some more), and windows; None where no spanning tree exists."""
     pieces = borders(layout.labels)
     inner = [p for p in pieces if min(p[4], p[5]) >= 0 and (p[3] - p[2]) * CELL >= 1.25]
-    doors = join_rooms(draw, layout, inner, _cost, _make_door)
+    doors = join_rooms(rng, layout, inner, _cost, _make_door)
     if doors is None:
         return None
-    return doors + make_windows(draw, layout, [p for p in pieces if min(p[4], p[5]) < 0])
+    return doors + make_windows(rng, layout, [p for p in pieces if min(p[4], p[5]) < 0])
 
 
 def join_rooms(
-    draw: Draw, layout: Layout, pieces: list[Piece], usual: Callable[[str, str], float],
-    make_door: Callable[[Draw, Layout, Piece], Opening],
+    rng: RandomStream, layout: Layout, pieces: list[Piece], usual: Callable[[str, str], float],
+    make_door: Callable[[RandomStream, Layout, Piece], Opening],
 ) -> list[Opening] | None:  # fmt: skip
     """Doors on Kruskal's minimum spanning tree over the borders of rooms, and some further doors.
 
     Args:
-        draw: random stream.
+        rng: random stream.
         layout: the rooms.
         pieces: pieces of borders between two rooms, long enough for a door.
         usual: cost of a door between two kinds of room: less than 1 for usual doors, up to 5 for unusual ones.
@@ -73,7 +73,7 @@ def join_rooms(
     by_pair: dict[tuple[int, int], list[Piece]] = {}
     for piece in pieces:
         by_pair.setdefault((min(piece[4:]), max(piece[4:])), []).append(piece)
-    cost = {pair: usual(kinds[pair[0]], kinds[pair[1]]) + draw.uniform(0.0, 1.5) for pair in sorted(by_pair)}
+    cost = {pair: usual(kinds[pair[0]], kinds[pair[1]]) + rng.uniform(0.0, 1.5) for pair in sorted(by_pair)}
     parent = list(range(len(kinds)))
 
     def root(i: int) -> int:
@@ -85,10 +85,10 @@ def join_rooms(
     for pair in sorted(cost, key=lambda p: (cost[p], p)):
         a, b = root(pair[0]), root(pair[1])
         extra = 0.3 if cost[pair] < 2.5 else 0.04
-        if a == b and not draw.chance(extra):
+        if a == b and not rng.chance(extra):
             continue
         parent[a] = b
-        doors.append(make_door(draw, layout, draw.pick(by_pair[pair])))
+        doors.append(make_door(rng, layout, rng.pick(by_pair[pair])))
     return doors if len({root(i) for i in range(len(kinds))}) == 1 else None
 
 
@@ -106,43 +106,45 @@ def _cost(a: str, b: str) -> float:
     return 3.2
 
 
-def _make_door(draw: Draw, layout: Layout, piece: Piece) -> Opening:
+def _make_door(rng: RandomStream, layout: Layout, piece: Piece) -> Opening:
     kinds = {layout.rooms[room].kind for room in piece[4:]}
-    width, top, leaf = draw.integer(80, 100) / 100, draw.integer(200, 210) / 100, 0
+    width, top, leaf = rng.integer(80, 100) / 100, rng.integer(200, 210) / 100, 0
     open_plan = kinds <= {"hall", "living", "kitchen", "dining"}
-    if open_plan and draw.chance(0.65):
-        width = draw.integer(120, 240) / 100
-        top = min(draw.integer(205, 230) / 100, layout.height - 0.15)
-    elif draw.chance(0.75):
-        leaf = draw.pick((1, 2)) * draw.pick((-1, 1))
-    return place_door(draw, piece, width, top, leaf)
+    if open_plan and rng.chance(0.65):
+        width = rng.integer(120, 240) / 100
+        top = min(rng.integer(205, 230) / 100, layout.height - 0.15)
+    elif rng.chance(0.75):
+        leaf = rng.pick((1, 2)) * rng.pick((-1, 1))
+    return place_door(rng, piece, width, top, leaf)
 
 
-def place_door(draw: Draw, piece: Piece, width: float, top: float, leaf: int = 0, swing: int = TURN // 4) -> Opening:
+def place_door(
+    rng: RandomStream, piece: Piece, width: float, top: float, leaf: int = 0, swing: int = TURN // 4
+) -> Opening:
     """A door in a piece of a border: near one of its ends, or anywhere; narrower where the piece is too short."""
     axis, line, low, high, a, b = piece
     start, stop = low * CELL + _END, high * CELL - _END
     width = min(width, stop - start)
     slack = stop - start - width
-    near_end = draw.uniform(0.0, min(slack, 0.25))
-    at = draw.pick((near_end, slack - near_end, draw.uniform(0.0, slack)))
+    near_end = rng.uniform(0.0, min(slack, 0.25))
+    at = rng.pick((near_end, slack - near_end, rng.uniform(0.0, slack)))
     at = start + round(at, 2)
     return Opening(axis, line * CELL, at, at + width, 0.0, top, (a, b), leaf=leaf, swing=swing)
 
 
-def make_windows(draw: Draw, layout: Layout, pieces: list[Piece]) -> list[Opening]:
+def make_windows(rng: RandomStream, layout: Layout, pieces: list[Piece]) -> list[Opening]:
     """Windows in most border pieces to the outside."""
     windows = []
     for axis, line, low, high, a, b in pieces:
         room = layout.rooms[max(a, b)]
         length = (high - low) * CELL
-        if room.kind in ("storage",) or length < 1.3 or not draw.chance(0.85):
+        if room.kind in ("storage",) or length < 1.3 or not rng.chance(0.85):
             continue
         small = room.kind in ("bath", "hall", "corridor")
-        width = min(draw.uniform(0.5, 0.9) if small else draw.uniform(0.9, 2.0), length - 0.8)
-        count = max(1, int(length / (width + draw.uniform(1.0, 2.2))))
-        sill = draw.uniform(1.2, 1.4) if small else 1.0 if room.kind == "kitchen" else draw.pick((0.4, 0.8, 0.9))
-        top = min(draw.uniform(2.0, 2.2), layout.height - 0.2)
+        width = min(rng.uniform(0.5, 0.9) if small else rng.uniform(0.9, 2.0), length - 0.8)
+        count = max(1, int(length / (width + rng.uniform(1.0, 2.2))))
+        sill = rng.uniform(1.2, 1.4) if small else 1.0 if room.kind == "kitchen" else rng.pick((0.4, 0.8, 0.9))
+        top = min(rng.uniform(2.0, 2.2), layout.height - 0.2)
         for i in range(count):
             middle = low * CELL + length * (i + 0.5) / count
             start, stop = round(middle - width / 2, 2), round(middle + width / 2, 2)

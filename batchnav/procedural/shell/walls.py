@@ -138,7 +138,7 @@ def build_shell(solids: Solids, layout: Layout, faces: list[Face], openings: lis
     for opening in openings:
         by_line.setdefault((opening.axis, opening.line), []).append(opening)
         if opening.is_window:
-            with solids.thing("window", WOODWORK, _key(opening)):
+            with solids.object("window", WOODWORK, _key(opening)):
                 _build_window(solids, quads, layout, opening)
         else:
             quads.mark = ("trim", "doorframe", WOODWORK, _key(opening))
@@ -191,11 +191,11 @@ def _build_trim(solids: Solids, face: Face, doors: list[Opening]) -> None:
     for door in doors:
         gaps.append((at, door.start - 0.07))
         at = door.stop + 0.07
-        with solids.thing("doorframe", WOODWORK, _key(door)):
+        with solids.object("doorframe", WOODWORK, _key(door)):
             wall_box(solids, *wall, (door.start - 0.07, door.start), (0.0, door.top + 0.07), (-0.005, 0.02))
             wall_box(solids, *wall, (door.stop, door.stop + 0.07), (0.0, door.top + 0.07), (-0.005, 0.02))
             wall_box(solids, *wall, (door.start, door.stop), (door.top, door.top + 0.07), (-0.005, 0.02))
-    with solids.thing("baseboard", WOODWORK):
+    with solids.object("baseboard", WOODWORK):
         for start, stop in [*gaps, (at, face.stop)]:
             if stop - start > 0.02:
                 wall_box(solids, *wall, (start, stop), (0.0, 0.09), (-0.005, 0.014))

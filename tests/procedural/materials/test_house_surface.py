@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from batchnav.data.scenes import find_scene
-from batchnav.procedural import make_house, tear
+from batchnav.procedural import degrade, make_house
 from batchnav.procedural.materials.finishes import ASSORTED, FINISHES, make_palette
 from batchnav.procedural.materials.patterns import SIDE
 from batchnav.procedural.materials.surface import CATEGORIES, house_surface
 from batchnav.procedural.materials.textures import FIRST, LIBRARY, METRES, TEXTURE_FAMILIES, texture
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import Solids, makes
 from batchnav.scene.appearance import COLOR_FIELDS, pack_appearance
 from batchnav.scene.mesh import check_mesh
@@ -142,11 +142,11 @@ def test_textures_are_opaque_and_close_on_themselves():
 
 
 def test_every_word_has_a_finish():
-    draw = Draw(5)
-    palette = make_palette(draw)
+    rng = RandomStream(5)
+    palette = make_palette(rng)
     for word, finish in FINISHES.items():
         for _ in range(8):
-            made = finish(draw, palette)
+            made = finish(rng, palette)
             assert len(made.color) == 3 and all(0.0 <= channel <= 1.0 for channel in made.color), word
             assert -1 <= made.texture < len(LIBRARY)
     assert set(ASSORTED) <= set(FINISHES)
@@ -178,7 +178,7 @@ def test_things_that_are_placed_twice_are_two_of_one_look():
 
 def test_scans_keep_the_surface_of_what_is_left():
     house = make_house(5, surface=True)
-    plain, scan = tear(house._replace(surface=None), 5), tear(house, 5)
+    plain, scan = degrade(house._replace(surface=None), 5), degrade(house, 5)
     assert plain.surface is None
     assert plain.vertices.tobytes() == scan.vertices.tobytes() and plain.faces.tobytes() == scan.faces.tobytes()
     surface = check_mesh(scan, "scan").surface

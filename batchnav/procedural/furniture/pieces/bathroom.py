@@ -6,12 +6,12 @@ from batchnav.procedural.furniture.pieces import clutter
 from batchnav.procedural.furniture.pieces.kitchen import tap
 from batchnav.procedural.furniture.pieces.piece import Piece
 from batchnav.procedural.furniture.pieces.storage import fronts
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import Solids, makes
 
 
 @makes("toilet")
-def toilet(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def toilet(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A toilet with its cistern, seat and lid."""
     s.material, back = "ceramic", -d / 2
     s.cushion((-0.2, 0.4, back), (0.2, h, back + 0.18), 0.03)
@@ -30,7 +30,7 @@ def toilet(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     ]
     s.loft(0, z, bowl)
     s.material = "plastic"
-    if draw.chance(0.6):
+    if rng.chance(0.6):
         s.loft(0, z, [(0.19, 0.255, 0.18, 0.4), (0.19, 0.255, 0.18, 0.425), (0.17, 0.24, 0.16, 0.435)])
     else:
         s.cushion((-0.18, 0.41, back + 0.185), (0.18, 0.82, back + 0.215), 0.014, (0.0, -0.02))
@@ -39,13 +39,13 @@ def toilet(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("sink")
-def basin(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def basin(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A wash-basin on a cabinet or a pedestal, with tap, and a mirror above where h reaches over it."""
     top, back, a, b = 0.84, -d / 2, w / 2, d / 2
-    if draw.chance(0.6):
+    if rng.chance(0.6):
         s.material = "front"
         s.box((-a + 0.02, 0.12, back), (a - 0.02, top - 0.14, b - 0.06))
-        fronts(s, draw, w - 0.05, 0.13, top - 0.15, b - 0.06, draw.pick((0, 2)), max(1, round(w / 0.45)))
+        fronts(s, rng, w - 0.05, 0.13, top - 0.15, b - 0.06, rng.pick((0, 2)), max(1, round(w / 0.45)))
         for x in (-a + 0.06, a - 0.06):
             for z in (back + 0.05, b - 0.1):
                 s.lathe(x, z, [(0, 0), (0.015, 0), (0.02, 0.12), (0, 0.12)])
@@ -75,7 +75,7 @@ def _mirror(s: Solids, w: float, h: float, back: float) -> None:
 
 
 @makes("bathtub")
-def bathtub(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def bathtub(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A bathtub with panelled sides and a tap at one end."""
     s.material = "ceramic"
     a, b = w / 2, d / 2
@@ -88,19 +88,19 @@ def bathtub(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     inner = [(a - 0.08, b - 0.07, 0.2, h), (a - 0.11, b - 0.09, 0.2, h - 0.1), (a - 0.2, b - 0.14, 0.15, 0.14)]
     s.loft(0, 0, [*outer, *inner])
     tap(s, -0.3 * w, -b + 0.035, h, 0.12)
-    if draw.chance(0.5):
+    if rng.chance(0.5):
         s.material = "metal"
         s.rod((0.3 * w, h, -b + 0.03), (0.3 * w, h + 1.3, -b + 0.03), 0.011)
         s.lathe(0.3 * w, -b + 0.12, [(0, h + 1.24), (0.07, h + 1.24), (0.06, h + 1.26), (0, h + 1.28)])
         s.rod((0.3 * w, h + 1.29, -b + 0.02), (0.3 * w, h + 1.27, -b + 0.13), 0.01)
-    for _ in range(draw.integer(0, 3)):
+    for _ in range(rng.integer(0, 3)):
         one = Solids(s.detail)
-        clutter.bottle(one, draw)
-        s.place(one, draw.uniform(-0.45, 0.45) * w, b - 0.035, 0, h)
+        clutter.bottle(one, rng)
+        s.place(one, rng.uniform(-0.45, 0.45) * w, b - 0.035, 0, h)
 
 
 @makes("shower")
-def shower(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def shower(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A closed shower cabinet: tray, panes with posts, shower head."""
     s.material = "ceramic"
     a, b = w / 2, d / 2
@@ -124,7 +124,7 @@ def shower(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("washing_machine")
-def washing_machine(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def washing_machine(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A washing machine with its round door and knobs."""
     s.material, face = "enamel", d / 2 - 0.04
     s.cushion((-w / 2, 0.01, -d / 2), (w / 2, h, face), 0.015)
@@ -135,8 +135,8 @@ def washing_machine(s: Solids, draw: Draw, w: float, d: float, h: float) -> None
     s.rod((0, y, face + 0.015), (0, y, face + 0.035), 0.75 * r, 0.6 * r)
     s.rod((0.18, 0.89 * h, face - 0.01), (0.18, 0.89 * h, face + 0.03), 0.03)
     s.box((-0.27, 0.85 * h, face - 0.01), (-0.1, 0.94 * h, face + 0.01))
-    if draw.chance(0.6):
-        clutter.scatter(s, draw, w - 0.1, d - 0.2, h, 2, (clutter.bottle, clutter.carton))
+    if rng.chance(0.6):
+        clutter.scatter(s, rng, w - 0.1, d - 0.2, h, 2, (clutter.bottle, clutter.carton))
 
 
 TOILET = Piece(toilet, (0.44, 0.44), (0.68, 0.7), (0.74, 0.82), front=0.5)

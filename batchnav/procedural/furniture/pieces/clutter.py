@@ -1,54 +1,54 @@
-"""Small things: books, crockery, toys, boxes, shoes; on surfaces and on the floor."""
+"""Small objects: books, crockery, toys, boxes, shoes; on surfaces and on the floor."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import TURN, Solids, makes
 
 
 @makes("book")
-def book_row(s: Solids, draw: Draw, x0: float, x1: float, y: float, z0: float, z1: float, room: float) -> None:
+def book_row(s: Solids, rng: RandomStream, x0: float, x1: float, y: float, z0: float, z1: float, room: float) -> None:
     """Upright books on a shelf board at height y, up to `room` tall, spines at z1."""
-    count = max(1, int((x1 - x0) / 0.03 * draw.uniform(0.35, 1.0)))
-    thick = draw.array(0.018, 0.045, count)
+    count = max(1, int((x1 - x0) / 0.03 * rng.uniform(0.35, 1.0)))
+    thick = rng.array(0.018, 0.045, count)
     right = np.cumsum(thick) + x0
     right = right[right < x1]
     if not len(right):
         return
     left = right - thick[: len(right)]
-    high = y + draw.array(0.55, 0.92, len(right)) * min(room, 0.34)
-    front = z1 - draw.array(0.0, 0.04, len(right))
-    deep = np.maximum(front - draw.array(0.13, 0.22, len(right)), z0)
+    high = y + rng.array(0.55, 0.92, len(right)) * min(room, 0.34)
+    front = z1 - rng.array(0.0, 0.04, len(right))
+    deep = np.maximum(front - rng.array(0.13, 0.22, len(right)), z0)
     low = np.stack([left, np.full_like(left, y), deep], axis=1)
     s.material = "book"
     s.boxes(low, np.stack([right - 0.001, high, front], axis=1))
 
 
 @makes("book")
-def book_stack(s: Solids, draw: Draw) -> None:
+def book_stack(s: Solids, rng: RandomStream) -> None:
     """A pile of lying books."""
     y = 0.0
-    for _ in range(draw.integer(2, 6)):
-        one, thick = Solids(s.detail), draw.uniform(0.015, 0.045)
+    for _ in range(rng.integer(2, 6)):
+        one, thick = Solids(s.detail), rng.uniform(0.015, 0.045)
         one.material = "book"
-        w, d = draw.uniform(0.07, 0.1), draw.uniform(0.1, 0.135)
+        w, d = rng.uniform(0.07, 0.1), rng.uniform(0.1, 0.135)
         one.box((-w, 0, -d), (w, thick, d))
-        s.place(one, 0.0, 0.0, draw.integer(-9, 9), y)
+        s.place(one, 0.0, 0.0, rng.integer(-9, 9), y)
         y += thick
 
 
 @makes("bowl")
-def bowl(s: Solids, draw: Draw) -> None:
+def bowl(s: Solids, rng: RandomStream) -> None:
     """An open bowl, sometimes with fruit."""
     s.material = "crockery"
-    r, h = draw.uniform(0.07, 0.14), draw.uniform(0.04, 0.09)
+    r, h = rng.uniform(0.07, 0.14), rng.uniform(0.04, 0.09)
     outside = [(0, 0), (0.45 * r, 0), (0.75 * r, 0.3 * h), (0.95 * r, 0.7 * h), (r, h)]
     s.lathe(0, 0, [*outside, (0.94 * r, h), (0.7 * r, 0.4 * h), (0.4 * r, 0.15 * h), (0, 0.12 * h)])
     s.material = "fruit"
-    for _ in range(draw.integer(0, 4)):
-        x, z = draw.uniform(-0.4, 0.4) * r, draw.uniform(-0.4, 0.4) * r
+    for _ in range(rng.integer(0, 4)):
+        x, z = rng.uniform(-0.4, 0.4) * r, rng.uniform(-0.4, 0.4) * r
         sphere(s, x, 0.6 * h, z, 0.035)
 
 
@@ -59,26 +59,26 @@ def sphere(s: Solids, x: float, y: float, z: float, r: float) -> None:
 
 
 @makes("vase")
-def vase(s: Solids, draw: Draw) -> None:
+def vase(s: Solids, rng: RandomStream) -> None:
     """A turned vase, sometimes with stems and leaves."""
     s.material = "crockery"
-    r, h = draw.uniform(0.04, 0.09), draw.uniform(0.14, 0.32)
-    belly, neck = draw.uniform(0.9, 1.4), draw.uniform(0.4, 0.8)
+    r, h = rng.uniform(0.04, 0.09), rng.uniform(0.14, 0.32)
+    belly, neck = rng.uniform(0.9, 1.4), rng.uniform(0.4, 0.8)
     outside = [(0, 0), (0.6 * r, 0), (0.9 * belly * r, 0.25 * h), (belly * r, 0.45 * h), (neck * r, 0.8 * h)]
     s.lathe(0, 0, [*outside, (r * (neck + 0.2), h), (r * (neck + 0.1), h), (0.8 * neck * r, 0.8 * h), (0, 0.5 * h)])
-    if draw.chance(0.5):
+    if rng.chance(0.5):
         s.material = "leaf"
-        n = draw.integer(5, 9)
-        base = np.stack([draw.array(-0.01, 0.01, n), np.full(n, 0.85 * h), draw.array(-0.01, 0.01, n)], axis=1)
-        tip = np.stack([draw.array(-0.12, 0.12, n), h + draw.array(0.1, 0.3, n), draw.array(-0.12, 0.12, n)], axis=1)
+        n = rng.integer(5, 9)
+        base = np.stack([rng.array(-0.01, 0.01, n), np.full(n, 0.85 * h), rng.array(-0.01, 0.01, n)], axis=1)
+        tip = np.stack([rng.array(-0.12, 0.12, n), h + rng.array(0.1, 0.3, n), rng.array(-0.12, 0.12, n)], axis=1)
         s.leaves(base, tip, np.full(n, 0.035))
 
 
 @makes("cup")
-def cup(s: Solids, draw: Draw) -> None:
+def cup(s: Solids, rng: RandomStream) -> None:
     """A mug with a handle."""
     s.material = "crockery"
-    r, h = draw.uniform(0.032, 0.045), draw.uniform(0.07, 0.11)
+    r, h = rng.uniform(0.032, 0.045), rng.uniform(0.07, 0.11)
     s.lathe(0, 0, [(0, 0), (0.9 * r, 0), (r, 0.2 * h), (r, h), (0.88 * r, h), (0.85 * r, 0.1 * h), (0, 0.1 * h)])
     s.box((0.9 * r, 0.3 * h, -0.006), (1.7 * r, 0.42 * h, 0.006))
     s.box((1.5 * r, 0.42 * h, -0.006), (1.7 * r, 0.75 * h, 0.006))
@@ -86,16 +86,16 @@ def cup(s: Solids, draw: Draw) -> None:
 
 
 @makes("bottle")
-def bottle(s: Solids, draw: Draw) -> None:
+def bottle(s: Solids, rng: RandomStream) -> None:
     """A bottle or jar."""
     s.material = "bottle"
-    r, h, neck = draw.uniform(0.03, 0.045), draw.uniform(0.16, 0.32), draw.uniform(0.3, 0.8)
+    r, h, neck = rng.uniform(0.03, 0.045), rng.uniform(0.16, 0.32), rng.uniform(0.3, 0.8)
     body = [(0, 0), (r, 0), (r, 0.6 * h), (neck * r, 0.78 * h), (neck * r, 0.96 * h), (neck * r + 0.004, h)]
     s.lathe(0, 0, [*body, (0, h)])
 
 
 @makes("plate")
-def plate_setting(s: Solids, draw: Draw) -> None:
+def plate_setting(s: Solids, rng: RandomStream) -> None:
     """A plate, a glass, knife and fork; the diner sits towards +Z."""
     s.material = "crockery"
     s.lathe(0, 0, [(0, 0), (0.08, 0), (0.125, 0.018), (0.122, 0.022), (0.08, 0.008), (0, 0.008)])
@@ -107,71 +107,71 @@ def plate_setting(s: Solids, draw: Draw) -> None:
 
 
 @makes("box")
-def carton(s: Solids, draw: Draw) -> None:
+def carton(s: Solids, rng: RandomStream) -> None:
     """A box; an open one shows its flaps."""
     s.material = "carton"
-    w, d, h = draw.uniform(0.08, 0.22), draw.uniform(0.08, 0.16), draw.uniform(0.06, 0.22)
+    w, d, h = rng.uniform(0.08, 0.22), rng.uniform(0.08, 0.16), rng.uniform(0.06, 0.22)
     s.box((-w, 0, -d), (w, h, d))
-    if draw.chance(0.5):
+    if rng.chance(0.5):
         s.box((-w, h, d - 0.01), (w, h + 0.1, d), lean=(0.0, 0.08))
         s.box((-w, h, -d), (w, h + 0.1, 0.01 - d), lean=(0.0, -0.08))
 
 
 @makes("toy")
-def ball(s: Solids, draw: Draw) -> None:
+def ball(s: Solids, rng: RandomStream) -> None:
     """A ball on the floor."""
     s.material = "toy"
-    r = draw.uniform(0.05, 0.13)
+    r = rng.uniform(0.05, 0.13)
     sphere(s, 0.0, r, 0.0, r)
 
 
 @makes("toy")
-def blocks(s: Solids, draw: Draw) -> None:
-    """Toy blocks, one on top."""
-    for i in range(draw.integer(3, 7)):
-        one, a = Solids(s.detail), draw.uniform(0.02, 0.035)
+def blocks(s: Solids, rng: RandomStream) -> None:
+    """Toy blocks at random positions around the first one."""
+    for i in range(rng.integer(3, 7)):
+        one, a = Solids(s.detail), rng.uniform(0.02, 0.035)
         one.material = "toy"
         one.box((-a, 0, -a), (a, 2 * a, a))
         s.place(
-            one, draw.uniform(-0.12, 0.12) if i else 0.0, draw.uniform(-0.12, 0.12) if i else 0.0, draw.integer(0, TURN)
+            one, rng.uniform(-0.12, 0.12) if i else 0.0, rng.uniform(-0.12, 0.12) if i else 0.0, rng.integer(0, TURN)
         )
 
 
 @makes("shoes")
-def shoes(s: Solids, draw: Draw) -> None:
+def shoes(s: Solids, rng: RandomStream) -> None:
     """A pair of shoes."""
     for side in (-0.07, 0.07):
         one = Solids(s.detail)
         one.material = "shoe"
         one.loft(0, 0, [(0.045, 0.14, 0.04, 0.0), (0.045, 0.14, 0.04, 0.03), (0.04, 0.125, 0.035, 0.06)])
         one.loft(0, -0.06, [(0.04, 0.075, 0.035, 0.055), (0.035, 0.05, 0.03, 0.11)])
-        s.place(one, side, draw.uniform(-0.03, 0.03), draw.integer(-8, 8))
+        s.place(one, side, rng.uniform(-0.03, 0.03), rng.integer(-8, 8))
 
 
 @makes("basket")
-def basket(s: Solids, draw: Draw) -> None:
+def basket(s: Solids, rng: RandomStream) -> None:
     """A laundry or waste-paper basket with something in it."""
     s.material = "wicker"
-    r, h = draw.uniform(0.13, 0.22), draw.uniform(0.25, 0.45)
+    r, h = rng.uniform(0.13, 0.22), rng.uniform(0.25, 0.45)
     outside = [(0, 0), (0.75 * r, 0), (0.88 * r, 0.5 * h), (r, h), (1.04 * r, h), (1.04 * r, h + 0.02)]
     s.lathe(0, 0, [*outside, (0.94 * r, h + 0.02), (0.82 * r, 0.5 * h), (0.7 * r, 0.02), (0, 0.02)])
     s.material = "fabric"
-    for _ in range(draw.integer(0, 3)):
-        sphere(s, draw.uniform(-0.3, 0.3) * r, draw.uniform(0.5, 0.9) * h, draw.uniform(-0.3, 0.3) * r, 0.4 * r)
+    for _ in range(rng.integer(0, 3)):
+        sphere(s, rng.uniform(-0.3, 0.3) * r, rng.uniform(0.5, 0.9) * h, rng.uniform(-0.3, 0.3) * r, 0.4 * r)
 
 
 @makes("picture")
-def picture_frame(s: Solids, draw: Draw) -> None:
+def picture_frame(s: Solids, rng: RandomStream) -> None:
     """A small leaning frame."""
     s.material = "art"
-    w, h = draw.uniform(0.05, 0.09), draw.uniform(0.12, 0.22)
+    w, h = rng.uniform(0.05, 0.09), rng.uniform(0.12, 0.22)
     s.box((-w, 0, 0), (w, h, 0.012), lean=(0.0, -0.04))
     s.material = "wood"
     s.box((-0.01, 0, -0.08), (0.01, 0.6 * h, -0.07), lean=(0.0, 0.05))
 
 
 @makes("laptop")
-def laptop(s: Solids, draw: Draw) -> None:
+def laptop(s: Solids, rng: RandomStream) -> None:
     """An open laptop computer."""
     s.material = "metal"
     s.box((-0.16, 0, -0.11), (0.16, 0.018, 0.11))
@@ -183,13 +183,13 @@ ON_SURFACES = (book_stack, bowl, vase, cup, cup, bottle, carton, picture_frame)
 ON_FLOORS = (book_stack, carton, carton, ball, blocks, shoes, basket, vase)
 
 
-def scatter(s: Solids, draw: Draw, width: float, depth: float, y: float, count: int, things=ON_SURFACES) -> None:
-    """Up to `count` small things on a level rectangle about the origin, one to a field of about 0.3 m."""
+def scatter(s: Solids, rng: RandomStream, width: float, depth: float, y: float, count: int, things=ON_SURFACES) -> None:
+    """Add up to `count` small objects on a level rectangle centred at the origin, at most one per 0.3 m square."""
     nx, nz = max(1, int(width / 0.3)), max(1, int(depth / 0.3))
-    fields = draw.shuffled([(i, k) for i in range(nx) for k in range(nz)])
+    fields = rng.shuffled([(i, k) for i in range(nx) for k in range(nz)])
     for i, k in fields[: min(count, len(fields))]:
         thing = Solids(s.detail)
-        draw.pick(things)(thing, draw)
-        x = ((i + 0.5) / nx - 0.5) * width + draw.uniform(-0.02, 0.02)
-        z = ((k + 0.5) / nz - 0.5) * depth + draw.uniform(-0.02, 0.02)
-        s.place(thing, x, z, draw.integer(-20, 20), y)
+        rng.pick(things)(thing, rng)
+        x = ((i + 0.5) / nx - 0.5) * width + rng.uniform(-0.02, 0.02)
+        z = ((k + 0.5) / nz - 0.5) * depth + rng.uniform(-0.02, 0.02)
+        s.place(thing, x, z, rng.integer(-20, 20), y)

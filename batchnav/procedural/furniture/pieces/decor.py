@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from batchnav.procedural.furniture.pieces.piece import Piece
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import Solids, circle, makes
 
 _STEEP = 1.2
@@ -13,19 +13,19 @@ _STEEP = 1.2
 
 
 @makes("lighting")
-def floor_lamp(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def floor_lamp(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A standing lamp with a shade."""
     s.material, r = "steel", w / 2
     s.lathe(
         0, 0, [(0, 0), (0.8 * r, 0), (0.8 * r, 0.015), (0.03, 0.04), (0.013, 0.06), (0.013, h - 0.1), (0, h - 0.05)]
     )
     s.material = "shade"
-    low, high, top = h - draw.uniform(0.22, 0.32), h, draw.uniform(0.5, 0.95) * r
+    low, high, top = h - rng.uniform(0.22, 0.32), h, rng.uniform(0.5, 0.95) * r
     s.lathe(0, 0, [(r, low), (top, high), (top - 0.005, high), (r - 0.005, low)], loop=True)
 
 
 @makes("plant")
-def plant(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def plant(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A pot plant: arching blades, or a trunk with branches and leaves."""
     s.material = "pot"
     pot, r = min(0.4, 0.3 * h + 0.05), 0.3 * w
@@ -33,10 +33,10 @@ def plant(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     s.lathe(0, 0, [*outside, (0.92 * r, pot), (0.88 * r, pot - 0.03), (0, pot - 0.03)])
     s.material = "leaf"
     ring = circle(40)
-    if draw.chance(0.5):
-        n = draw.integer(12, 22) * (1 + s.detail) // 2
-        at = ring[(draw.array(0, 40, n)).astype(int)]
-        reach, rise = draw.array(0.35, 1.0, n) * w / 2, pot + draw.array(0.45, 1.0, n) * (h - pot)
+    if rng.chance(0.5):
+        n = rng.integer(12, 22) * (1 + s.detail) // 2
+        at = ring[(rng.array(0, 40, n)).astype(int)]
+        reach, rise = rng.array(0.35, 1.0, n) * w / 2, pot + rng.array(0.45, 1.0, n) * (h - pot)
         base = np.stack([at[:, 0] * 0.03, np.full(n, pot - 0.04), at[:, 1] * 0.03], axis=1)
         knee = np.stack([at[:, 0] * reach * 0.55, rise, at[:, 1] * reach * 0.55], axis=1)
         tip = np.stack([at[:, 0] * reach, rise - 0.35 * reach, at[:, 1] * reach], axis=1)
@@ -45,24 +45,24 @@ def plant(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
         return
     s.material = "bark"
     s.rod((0, pot - 0.05, 0), (0.02, 0.75 * h, 0.01), 0.022, 0.012)
-    for _ in range(draw.integer(4, 8)):
-        at = ring[draw.integer(0, 39)]
-        start = pot + (h - pot) * draw.uniform(0.25, 0.7)
-        end = np.array([at[0] * 0.3 * w, min(h - 0.12, start + draw.uniform(0.1, 0.3)), at[1] * 0.3 * w])
+    for _ in range(rng.integer(4, 8)):
+        at = ring[rng.integer(0, 39)]
+        start = pot + (h - pot) * rng.uniform(0.25, 0.7)
+        end = np.array([at[0] * 0.3 * w, min(h - 0.12, start + rng.uniform(0.1, 0.3)), at[1] * 0.3 * w])
         s.material = "bark"
         s.rod((0.01, start, 0.005), end, 0.009, 0.005)
-        n = draw.integer(5, 9) * (1 + s.detail) // 2
-        base = end + draw.array(-0.04, 0.04, n, 3)
-        tip = base + draw.array(-1.0, 1.0, n, 3) * (0.16 * w + 0.04) + (0, 0.03, 0)
+        n = rng.integer(5, 9) * (1 + s.detail) // 2
+        base = end + rng.array(-0.04, 0.04, n, 3)
+        tip = base + rng.array(-1.0, 1.0, n, 3) * (0.16 * w + 0.04) + (0, 0.03, 0)
         s.material = "leaf"
-        s.leaves(base, tip, draw.array(0.04, 0.08, n))
+        s.leaves(base, tip, rng.array(0.04, 0.08, n))
 
 
 @makes("rug")
-def rug(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def rug(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A thin rug, sometimes round."""
     s.material = "rug"
-    if draw.chance(0.25):
+    if rng.chance(0.25):
         r = min(w, d) / 2
         s.lathe(0, 0, [(0, 0.001), (r, 0.001), (r, h), (0, h)])
     else:
@@ -70,11 +70,11 @@ def rug(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("picture")
-def picture(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def picture(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A framed picture or mirror, its back at z = 0."""
     s.material = "art"
     s.box((-w / 2 + 0.01, 0.01, 0), (w / 2 - 0.01, h - 0.01, 0.012))
-    s.material, bar = "wood", draw.uniform(0.02, 0.05)
+    s.material, bar = "wood", rng.uniform(0.02, 0.05)
     for x in (-w / 2, w / 2 - bar):
         s.box((x, 0, 0), (x + bar, h, 0.028))
     for y in (0, h - bar):
@@ -82,7 +82,7 @@ def picture(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("shelving")
-def wall_shelf(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def wall_shelf(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A board on brackets with books, its back at z = 0."""
     s.material = "wood"
     s.box((-w / 2, 0, 0), (w / 2, 0.022, d))
@@ -91,31 +91,31 @@ def wall_shelf(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
         s.box((x - 0.01, -0.12, 0), (x + 0.01, 0, 0.02))
         s.box((x - 0.01, -0.02, 0.02), (x + 0.01, 0, 0.8 * d))
     n = max(2, int(w / 0.045))
-    thick, x = draw.array(0.02, 0.04, n), -w / 2 + 0.03
-    with s.thing("book"):
+    thick, x = rng.array(0.02, 0.04, n), -w / 2 + 0.03
+    with s.object("book"):
         s.material = "book"
         for t in thick.tolist():
             if x + t > w / 2 - 0.03:
                 break
-            if draw.chance(0.75):
-                high, deep = 0.022 + draw.uniform(0.6, 1.0) * h, draw.uniform(0.6, 0.95) * d
+            if rng.chance(0.75):
+                high, deep = 0.022 + rng.uniform(0.6, 1.0) * h, rng.uniform(0.6, 0.95) * d
                 s.box((x, 0.022, 0.01), (x + t - 0.001, high, deep))
             x += t
 
 
 @makes("curtain")
-def curtain(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def curtain(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A gathered curtain."""
     s.material = "curtain"
     folds = max(3, round(w / 0.06))
-    low, r = draw.uniform(0.02, 0.08), w / folds * 0.62
+    low, r = rng.uniform(0.02, 0.08), w / folds * 0.62
     for i in range(folds):
         x = ((i + 0.5) / folds - 0.5) * (w - r)
         s.rod((x, low, 0.012 * (-1) ** i), (x, h, 0.012 * (-1) ** i), r, 0.9 * r)
 
 
 @makes("curtain_rod")
-def rail(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def rail(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A curtain rail at height h, on a wall at z = 0."""
     s.material = "steel"
     s.rod((-w / 2, h, 0.05), (w / 2, h, 0.05), 0.011)
@@ -124,7 +124,7 @@ def rail(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("radiator")
-def radiator(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def radiator(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A column radiator."""
     s.material = "enamel"
     count = max(4, round(w / 0.07))
@@ -138,15 +138,15 @@ def radiator(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("lighting")
-def pendant(s: Solids, draw: Draw, ceiling: float, drop: float) -> None:
+def pendant(s: Solids, rng: RandomStream, ceiling: float, drop: float) -> None:
     """A hanging lamp, its lowest point `drop` below the ceiling."""
     s.material = "steel"
-    r, low = draw.uniform(0.12, 0.24), ceiling - drop
+    r, low = rng.uniform(0.12, 0.24), ceiling - drop
     s.lathe(0, 0, [(0, ceiling - 0.03), (0.05, ceiling - 0.03), (0.05, ceiling), (0, ceiling + _STEEP * 0.05)])
-    rise = draw.uniform(0.1, 0.2)
+    rise = rng.uniform(0.1, 0.2)
     s.rod((0, ceiling - 0.02, 0), (0, low + rise - 0.01, 0), 0.006)
     s.material = "shade"
-    if draw.chance(0.5):
+    if rng.chance(0.5):
         shade = [(r, low), (0.9 * r, low + 0.5 * rise), (0.3 * r, low + rise), (0.3 * r - 0.005, low + rise - 0.005)]
         s.lathe(0, 0, [*shade, (0.9 * r - 0.006, low + 0.5 * rise - 0.005), (r - 0.005, low)], loop=True)
         s.material = "lamp"
@@ -157,10 +157,10 @@ def pendant(s: Solids, draw: Draw, ceiling: float, drop: float) -> None:
 
 
 @makes("lighting")
-def ceiling_light(s: Solids, draw: Draw, ceiling: float) -> None:
+def ceiling_light(s: Solids, rng: RandomStream, ceiling: float) -> None:
     """A flat light under the ceiling."""
     s.material = "lamp"
-    r, h = draw.uniform(0.12, 0.22), draw.uniform(0.06, 0.1)
+    r, h = rng.uniform(0.12, 0.22), rng.uniform(0.06, 0.1)
     s.lathe(
         0,
         0,

@@ -6,7 +6,7 @@ from batchnav.procedural.furniture.pieces import clutter
 from batchnav.procedural.furniture.pieces.piece import Piece
 from batchnav.procedural.furniture.pieces.seating import STOOL
 from batchnav.procedural.furniture.pieces.storage import fronts
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import TURN, Solids, makes
 
 _TOP = 0.9
@@ -16,13 +16,13 @@ _UNIT = 0.6
 
 
 @makes("counter")
-def counter(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def counter(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A row of units under a worktop with sink and hob; with wall cupboards and a hood where h reaches over it."""
     back, face = -d / 2, d / 2 - 0.045
     units = max(2, round(w / _UNIT))
     step = w / units
-    sink = draw.integer(0, units - 1)
-    hob = draw.pick([i for i in range(units) if i != sink])
+    sink = rng.integer(0, units - 1)
+    hob = rng.pick([i for i in range(units) if i != sink])
     s.material = "front"
     s.box((-w / 2, 0, back), (w / 2, 0.1, face - 0.05))
     s.box((-w / 2, 0.1, back), (w / 2, _TOP - 0.25, face))
@@ -32,23 +32,23 @@ def counter(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
         one.material = "front"
         if i == hob:
             _oven(one, step, face)
-            _hob(one, draw, d)
+            _hob(one, rng, d)
         elif i == sink:
-            fronts(one, draw, step, 0.11, _TOP - 0.05, face, 0, 1)
+            fronts(one, rng, step, 0.11, _TOP - 0.05, face, 0, 1)
             _sink(one, step, d)
         else:
-            fronts(one, draw, step, 0.11, _TOP - 0.05, face, draw.pick((0, 0, 3)), 1)
+            fronts(one, rng, step, 0.11, _TOP - 0.05, face, rng.pick((0, 0, 3)), 1)
         if i != sink:
             s.material = "front"
             s.box((x0, _TOP - 0.25, back), (x0 + step, _TOP - 0.04, face))
             s.material = "worktop"
             s.box((x0, _TOP - 0.04, back), (x0 + step, _TOP, d / 2))
         if i not in (sink, hob):
-            clutter.scatter(one, draw, step - 0.1, d - 0.25, _TOP, draw.integer(0, 3), _KITCHEN_THINGS)
+            clutter.scatter(one, rng, step - 0.1, d - 0.25, _TOP, rng.integer(0, 3), _KITCHEN_THINGS)
         s.place(one, x, 0.0)
     s.material = "tiles"
     if h > 1.6:
-        _wall_units(s, draw, units, step, hob, back, h)
+        _wall_units(s, rng, units, step, hob, back, h)
     else:
         s.box((-w / 2, _TOP, back), (w / 2, _TOP + 0.05, back + 0.015))
 
@@ -69,7 +69,7 @@ def _sink(s: Solids, w: float, d: float) -> None:
     rim = [(a - 0.01, b - 0.01, 0.05, _TOP - 0.2), (a + 0.005, b + 0.005, 0.05, _TOP - 0.02)]
     edge = [(a + 0.02, b + 0.02, 0.06, _TOP + 0.001), (a + 0.02, b + 0.02, 0.06, _TOP + 0.008)]
     inside = [(a - 0.01, b - 0.01, 0.05, _TOP + 0.008), (a - 0.03, b - 0.03, 0.05, _TOP - 0.18)]
-    with s.thing("sink"):
+    with s.object("sink"):
         s.material = "metal"
         s.loft(0, 0, [*rim, *edge, *inside])
         tap(s, 0.0, -b - 0.05, _TOP, 0.25)
@@ -85,18 +85,18 @@ def tap(s: Solids, x: float, z: float, y: float, h: float) -> None:
 
 
 @makes("stove")
-def _hob(s: Solids, draw: Draw, d: float) -> None:
+def _hob(s: Solids, rng: RandomStream, d: float) -> None:
     """Four rings, some with a pot."""
     s.material = "black"
     s.loft(0, 0, [(0.28, 0.25, 0.02, _TOP), (0.28, 0.25, 0.02, _TOP + 0.01)])
     for x in (-0.13, 0.13):
         for z in (-0.12, 0.12):
-            r = draw.uniform(0.07, 0.095)
+            r = rng.uniform(0.07, 0.095)
             s.material, y = "steel", _TOP + 0.01
             s.lathe(x, z, [(0, y), (r, y), (r, y + 0.012), (0.6 * r, y + 0.012), (0, y + 0.006)])
-            if draw.chance(0.25):
+            if rng.chance(0.25):
                 s.material = "metal"
-                y, k = y + 0.012, draw.uniform(0.09, 0.16)
+                y, k = y + 0.012, rng.uniform(0.09, 0.16)
                 lid = [(1.05 * r, y + k), (0.5 * r, y + k + 0.02), (0.02, y + k + 0.025), (0.02, y + k + 0.05)]
                 s.lathe(x, z, [(0, y), (0.97 * r, y), (r, y + 0.02), (r, y + k), *lid, (0, y + k + 0.05)])
                 s.rod((x - r - 0.04, y + 0.7 * k, z), (x + r + 0.04, y + 0.7 * k, z), 0.009)
@@ -119,7 +119,7 @@ def _oven(s: Solids, w: float, face: float) -> None:
         s.rod((x, 0.78, face + 0.015), (x, 0.78, face + 0.045), 0.02, 0.016)
 
 
-def _wall_units(s: Solids, draw: Draw, units: int, step: float, hob: int, back: float, h: float) -> None:
+def _wall_units(s: Solids, rng: RandomStream, units: int, step: float, hob: int, back: float, h: float) -> None:
     """Wall cupboards, with a hood over the hob; a tiled splash board behind."""
     low, deep, w = 1.42, 0.34, units * step
     s.box((-w / 2, _TOP, back), (w / 2, low, back + 0.01))
@@ -132,23 +132,23 @@ def _wall_units(s: Solids, draw: Draw, units: int, step: float, hob: int, back: 
             one.material = "metal"
             one.loft(0, back + 0.25, [(0.29, 0.24, 0.01, 1.55), (0.29, 0.24, 0.01, 1.6), (0.13, 0.13, 0.01, 1.8)])
             one.box((-0.12, 1.79, back + 0.01), (0.12, h, back + 0.25))
-        elif draw.chance(0.85):
+        elif rng.chance(0.85):
             one.box((-step / 2, low, back), (step / 2, h, back + deep))
-            fronts(one, draw, step, low, h, back + deep, 0, 1)
+            fronts(one, rng, step, low, h, back + deep, 0, 1)
         else:
             for y in (low + 0.02, (low + h) / 2):
                 one.box((-step / 2, y, back + 0.01), (step / 2, y + 0.02, back + 0.24))
                 things = Solids(s.detail)
-                clutter.scatter(things, draw, step - 0.1, 0.2, y + 0.02, 2, (clutter.cup, clutter.bowl))
+                clutter.scatter(things, rng, step - 0.1, 0.2, y + 0.02, 2, (clutter.cup, clutter.bowl))
                 one.place(things, 0.0, back + 0.14)
         s.place(one, x, 0.0)
 
 
 @makes("refrigerator")
-def refrigerator(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def refrigerator(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A refrigerator with freezer door and handles."""
     s.material = "appliance"
-    face, split = d / 2 - 0.07, draw.pick((0.4, 0.65)) * h
+    face, split = d / 2 - 0.07, rng.pick((0.4, 0.65)) * h
     s.box((-w / 2, 0.03, -d / 2), (w / 2, h, face))
     for x in (-w / 2 + 0.05, w / 2 - 0.05):
         s.lathe(x, face - 0.06, [(0, 0), (0.02, 0), (0.02, 0.04), (0, 0.04)])
@@ -162,7 +162,7 @@ def refrigerator(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("counter")
-def island(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def island(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A free-standing counter with stools on one side."""
     s.material, body = "front", 0.6
     back = -d / 2
@@ -172,15 +172,15 @@ def island(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     s.loft(0, back + (body + 0.25) / 2, [(w / 2 + 0.02, (body + 0.25) / 2, 0.03, y) for y in (_TOP - 0.04, _TOP)])
     cupboard = Solids(s.detail)
     cupboard.material = "front"
-    fronts(cupboard, draw, w - 0.02, 0.12, _TOP - 0.06, 0.0, draw.pick((0, 3)), max(2, round(w / 0.55)))
+    fronts(cupboard, rng, w - 0.02, 0.12, _TOP - 0.06, 0.0, rng.pick((0, 3)), max(2, round(w / 0.55)))
     s.place(cupboard, 0.0, back + 0.045, TURN // 2)
     one = Solids(s.detail)
-    STOOL.build(one, draw, *STOOL.size(draw))
+    STOOL.build(one, rng, *STOOL.size(rng))
     count = max(1, int(w / 0.55))
     for i in range(count):
-        s.place(one, ((i + 0.5) / count - 0.5) * w, back + body + 0.22 + draw.uniform(0, 0.05), draw.integer(-15, 15))
+        s.place(one, ((i + 0.5) / count - 0.5) * w, back + body + 0.22 + rng.uniform(0, 0.05), rng.integer(-15, 15))
     things = Solids(s.detail)
-    clutter.scatter(things, draw, w - 0.2, 0.6, _TOP, draw.integer(1, 4), _KITCHEN_THINGS)
+    clutter.scatter(things, rng, w - 0.2, 0.6, _TOP, rng.integer(1, 4), _KITCHEN_THINGS)
     s.place(things, 0.0, back + 0.4)
 
 

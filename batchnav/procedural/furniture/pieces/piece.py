@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import Solids
 
-Build = Callable[[Solids, Draw, float, float, float], None]
+Build = Callable[[Solids, RandomStream, float, float, float], None]
 """build(solids, draw, width, depth, height): append one piece, centred, standing on y = 0, facing +Z."""
 Range = tuple[float, float]
 
@@ -24,7 +24,7 @@ class Piece:
     front: float = 0.0
     """Depth of free floor in front, metres."""
 
-    def size(self, draw: Draw) -> tuple[float, float, float]:
+    def size(self, rng: RandomStream) -> tuple[float, float, float]:
         """Random width, depth and height, metres, in whole centimetres."""
-        width, depth, height = (round(draw.uniform(*r), 2) for r in (self.width, self.depth, self.height))
+        width, depth, height = (round(rng.uniform(*r), 2) for r in (self.width, self.depth, self.height))
         return width, depth, height

@@ -4,65 +4,65 @@ from __future__ import annotations
 
 from batchnav.procedural.furniture.pieces import clutter
 from batchnav.procedural.furniture.pieces.piece import Piece
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import Solids, makes
 
 
-def _goods(s: Solids, draw: Draw, w: float, d: float, y: float, room: float) -> None:
+def _goods(s: Solids, rng: RandomStream, w: float, d: float, y: float, room: float) -> None:
     """A row of boxes on a board, with gaps."""
     x, s.material = -w / 2 + 0.02, "book"  # each box has its own colour
     while x < w / 2 - 0.1:
-        width, tall = draw.uniform(0.08, 0.4), draw.uniform(0.3, 1.0) * room
-        if draw.chance(0.8):
-            s.box((x, y, -draw.uniform(0.6, 1.0) * d / 2), (min(x + width, w / 2), y + tall, 0.45 * d))
+        width, tall = rng.uniform(0.08, 0.4), rng.uniform(0.3, 1.0) * room
+        if rng.chance(0.8):
+            s.box((x, y, -rng.uniform(0.6, 1.0) * d / 2), (min(x + width, w / 2), y + tall, 0.45 * d))
         x += width + 0.01
 
 
 @makes("shelving")
-def _shelf(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def _shelf(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """An open shelf with goods, seen from both sides."""
     s.material = "wood"
     for x in (-w / 2, w / 2 - 0.03):
         s.box((x, 0, -d / 2), (x + 0.03, h, d / 2))
-    if draw.chance(0.7):
+    if rng.chance(0.7):
         s.box((-w / 2, 0, -0.01), (w / 2, h, 0.01))
-    levels = draw.integer(2, 4)
+    levels = rng.integer(2, 4)
     for i in range(levels):
         y = 0.08 + i * (h - 0.1) / levels
         s.material = "wood"
         s.box((-w / 2, y - 0.02, -d / 2), (w / 2, y, d / 2))
-        _goods(s, draw, w - 0.06, d, y, (h - 0.1) / levels - 0.04)
+        _goods(s, rng, w - 0.06, d, y, (h - 0.1) / levels - 0.04)
 
 
 @makes("counter")
-def _counter(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def _counter(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A counter: a closed front under a top that stands out."""
     s.material = "front"
     s.box((-w / 2 + 0.03, 0, -d / 2 + 0.05), (w / 2 - 0.03, h - 0.04, d / 2 - 0.05))
     s.material = "worktop"
     s.box((-w / 2, h - 0.04, -d / 2), (w / 2, h, d / 2))
-    clutter.scatter(s, draw, w - 0.1, d - 0.1, h, draw.integer(0, 4))
+    clutter.scatter(s, rng, w - 0.1, d - 0.1, h, rng.integer(0, 4))
 
 
 @makes("column")
-def _pillar(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def _pillar(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A pillar, square or round."""
     s.material = "wall"
-    if draw.chance(0.5):
+    if rng.chance(0.5):
         s.box((-w / 2, 0, -w / 2), (w / 2, h, w / 2))
     else:
         s.lathe(0, 0, [(0, 0), (w / 2, 0), (w / 2, h), (0, h)])
 
 
 @makes("stairs")
-def _podium(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def _podium(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A low step that agents can climb."""
     s.material = "wood"
     s.box((-w / 2, 0, -d / 2), (w / 2, h, d / 2))
 
 
 @makes("table")
-def _legs(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def _legs(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A board on four thin legs."""
     s.material = "metal"
     for x in (-w / 2 + 0.03, w / 2 - 0.03):
@@ -81,7 +81,7 @@ PODIUM = Piece(_podium, (1.2, 3.0), (1.2, 3.0), (0.06, 0.18))
 
 
 @makes("curtain")
-def _curtain(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def _curtain(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A curtain on a rail between two posts, a little above the floor."""
     s.material = "metal"
     for x in (-w / 2 + 0.02, w / 2 - 0.02):
@@ -92,7 +92,7 @@ def _curtain(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("wall")
-def _partition(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def _partition(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A light wall on two feet that stops below the ceiling."""
     s.material = "fabric"
     s.box((-w / 2, 0.05, -0.03), (w / 2, h, 0.03))
@@ -102,7 +102,7 @@ def _partition(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("chair")
-def _bench(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def _bench(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """Seats in a row on one beam."""
     s.material = "metal"
     s.box((-w / 2, 0.36, -0.03), (w / 2, 0.4, 0.03))

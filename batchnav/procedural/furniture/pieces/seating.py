@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchnav.procedural.furniture.pieces.piece import Piece
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import Solids, circle, makes
 
 
@@ -14,9 +14,9 @@ def turned_leg(s: Solids, x: float, z: float, height: float, r: float) -> None:
     s.lathe(x, z, [*shape, (r, 0.76 * h), (0.75 * r, 0.82 * h), (r, 0.88 * h), (r, h), (0, h)])
 
 
-def legs(s: Solids, draw: Draw, width: float, depth: float, height: float, r: float) -> None:
+def legs(s: Solids, rng: RandomStream, width: float, depth: float, height: float, r: float) -> None:
     """Four legs at the corners of a rectangle: square, turned, or splayed rods."""
-    style = draw.integer(0, 2)
+    style = rng.integer(0, 2)
     for x in (-width / 2 + r, width / 2 - r):
         for z in (-depth / 2 + r, depth / 2 - r):
             if style == 0:
@@ -27,13 +27,13 @@ def legs(s: Solids, draw: Draw, width: float, depth: float, height: float, r: fl
                 s.rod((x, 0, z), (0.88 * x, height, 0.88 * z), 0.6 * r, r)
 
 
-def upholstered(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def upholstered(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A sofa with cushions; an armchair if narrow."""
-    arm, seat, foot, soft = draw.uniform(0.12, 0.22), draw.uniform(0.38, 0.46), draw.uniform(0.05, 0.14), 0.05
-    arm_top, back = draw.uniform(0.52, 0.64), draw.uniform(0.14, 0.2)
+    arm, seat, foot, soft = rng.uniform(0.12, 0.22), rng.uniform(0.38, 0.46), rng.uniform(0.05, 0.14), 0.05
+    arm_top, back = rng.uniform(0.52, 0.64), rng.uniform(0.14, 0.2)
     left, right, front, rear = -w / 2 + arm, w / 2 - arm, d / 2, -d / 2
     s.material = "wood"
-    legs(s, draw, w - 0.1, d - 0.1, foot, 0.025)
+    legs(s, rng, w - 0.1, d - 0.1, foot, 0.025)
     s.material = "fabric"
     s.cushion((-w / 2 + 0.01, foot, rear + 0.01), (w / 2 - 0.01, seat - 0.12, front - 0.03), 0.03)
     for x0, x1 in ((-w / 2, left), (right, w / 2)):
@@ -45,23 +45,23 @@ def upholstered(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
         x0, x1 = left + i * step + 0.004, left + (i + 1) * step - 0.004
         s.cushion((x0, seat - 0.13, rear + back - 0.02), (x1, seat, front + 0.0), soft)
         s.cushion((x0 + 0.01, seat - 0.02, rear + back - 0.03), (x1 - 0.01, h, rear + back + 0.12), 0.07, (0.0, -0.06))
-    for _ in range(draw.integer(0, count)):
+    for _ in range(rng.integer(0, count)):
         pillow = Solids(s.detail)
-        a = draw.uniform(0.18, 0.24)
-        with pillow.thing("cushion"):
+        a = rng.uniform(0.18, 0.24)
+        with pillow.object("cushion"):
             pillow.material = "fabric"
             pillow.cushion((-a, 0, -0.07), (a, 1.8 * a, 0.07), 0.068, (0.0, -0.12))
         inner = max(0.0, (right - left) / 2 - a)
-        s.place(pillow, draw.uniform(-inner, inner), rear + back + 0.24, draw.integer(-8, 8), seat)
+        s.place(pillow, rng.uniform(-inner, inner), rear + back + 0.24, rng.integer(-8, 8), seat)
 
 
 @makes("chair")
-def chair(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def chair(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A dining chair: slats, rails or a closed back, sometimes padded; the diner faces +Z."""
-    seat, r = draw.uniform(0.43, 0.47), draw.uniform(0.016, 0.022)
+    seat, r = rng.uniform(0.43, 0.47), rng.uniform(0.016, 0.022)
     s.material = "wood"
     x, front, rear = w / 2 - r, d / 2 - r, -d / 2 + r
-    turned = draw.chance(0.5)
+    turned = rng.chance(0.5)
     for side in (-x, x):
         if turned:
             turned_leg(s, side, front, seat - 0.02, r * 1.2)
@@ -71,13 +71,13 @@ def chair(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
         s.box((side - r, seat, rear - r + 0.03), (side + r, h, rear + r + 0.03), (0.0, -0.06))
         s.box((side - 0.6 * r, 0.18, rear), (side + 0.6 * r, 0.205, front))
     s.box((-x, 0.24, rear + 0.02), (x, 0.26, rear + 0.04))
-    if draw.chance(0.5):
+    if rng.chance(0.5):
         s.material = "fabric"
         s.cushion((-w / 2, seat - 0.03, -d / 2 + 0.04), (w / 2, seat + 0.03, d / 2), 0.028)
     else:
         s.loft(0, 0.02, [(w / 2, d / 2 - 0.02, 0.05, seat - 0.025), (w / 2, d / 2 - 0.02, 0.05, seat)])
     s.material = "wood"
-    style, z = draw.integer(0, 2), rear + 0.03
+    style, z = rng.integer(0, 2), rear + 0.03
     rise = h - seat
 
     def lean(y: float) -> float:
@@ -98,7 +98,7 @@ def chair(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("chair")
-def office_chair(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def office_chair(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A swivel chair on a five-armed base with castors."""
     s.material, ring = "steel", circle(20)
     for i in range(0, 20, 4):
@@ -113,7 +113,7 @@ def office_chair(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
     s.material = "fabric"
     s.cushion((-0.22, 0.56, -0.28), (0.22, h, -0.2), 0.038, (0.0, -0.06))
     s.material = "black"
-    if draw.chance(0.6):
+    if rng.chance(0.6):
         for x in (-0.27, 0.27):
             s.box((x - 0.02, 0.42, -0.05), (x + 0.02, 0.66, 0.0))
             s.cushion((x - 0.035, 0.65, -0.13), (x + 0.035, 0.68, 0.14), 0.014)
@@ -121,7 +121,7 @@ def office_chair(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("stool")
-def stool(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def stool(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A bar stool."""
     s.material, r = "wood", min(w, d) / 2
     for x in (-0.8 * r, 0.8 * r):
@@ -133,7 +133,7 @@ def stool(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("stool")
-def pouffe(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def pouffe(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A soft round footstool."""
     s.material, r = "fabric", min(w, d) / 2
     s.lathe(0, 0, [(0, 0), (0.9 * r, 0), (r, 0.3 * h), (r, 0.7 * h), (0.88 * r, 0.95 * h), (0.4 * r, h), (0, h)])

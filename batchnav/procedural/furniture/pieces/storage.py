@@ -5,39 +5,39 @@ from __future__ import annotations
 from batchnav.procedural.furniture.pieces import clutter
 from batchnav.procedural.furniture.pieces.piece import Piece
 from batchnav.procedural.furniture.pieces.seating import legs
-from batchnav.procedural.random_draws import Draw
+from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import Solids, makes
 
 
 @makes("shelving")
-def bookshelf(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def bookshelf(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """Shelves with a back, filled with books and other things."""
     s.material, board, back = "wood", 0.022, -d / 2
     for x in (-w / 2, w / 2 - board):
         s.box((x, 0, back), (x + board, h, d / 2))
     s.box((-w / 2 + board, 0.03, back), (w / 2 - board, h, back + 0.012))
-    levels = max(2, round((h - 0.08) / draw.uniform(0.3, 0.4)))
+    levels = max(2, round((h - 0.08) / rng.uniform(0.3, 0.4)))
     gap = (h - 0.08 - board) / levels
     for i in range(levels + 1):
         y = 0.06 + i * gap
         s.box((-w / 2 + board, y, back + 0.012), (w / 2 - board, y + board, d / 2 - 0.005))
         if i == levels:
             break
-        middle = draw.uniform(-0.3, 0.5) * w
+        middle = rng.uniform(-0.3, 0.5) * w
         x0, x1, floor, room = -w / 2 + board, w / 2 - board, y + board, gap - board
-        book_row = draw.chance(0.8)
+        book_row = rng.chance(0.8)
         if book_row:
-            clutter.book_row(s, draw, x0, middle, floor, back + 0.02, d / 2 - 0.03, room)
-        if draw.chance(0.6):
+            clutter.book_row(s, rng, x0, middle, floor, back + 0.02, d / 2 - 0.03, room)
+        if rng.chance(0.6):
             things = Solids(s.detail)
-            thing = draw.pick((clutter.vase, clutter.bowl, clutter.book_stack, clutter.picture_frame, clutter.carton))
-            thing(things, draw)
+            thing = rng.pick((clutter.vase, clutter.bowl, clutter.book_stack, clutter.picture_frame, clutter.carton))
+            thing(things, rng)
             top = things.arrays()[0].max(axis=0)
             if top[1] < room and top[2] < 0.45 * d and x1 - middle > 2.2 * top[0]:
                 s.place(things, (middle + x1) / 2, 0.0, 0, floor)
 
 
-def fronts(s: Solids, draw: Draw, w: float, y0: float, y1: float, z: float, drawers: int, doors: int) -> None:
+def fronts(s: Solids, rng: RandomStream, w: float, y0: float, y1: float, z: float, drawers: int, doors: int) -> None:
     """Door and drawer fronts with handles on a cabinet's face at z, `w` wide between y0 and y1."""
     columns, body = max(1, doors), s.material
     step = w / columns
@@ -65,55 +65,55 @@ def fronts(s: Solids, draw: Draw, w: float, y0: float, y1: float, z: float, draw
 
 
 @makes("wardrobe")
-def wardrobe(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def wardrobe(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A tall cupboard with doors."""
     face = d / 2 - 0.045
     s.material = "wood"
     s.box((-w / 2, 0.0, -d / 2), (w / 2, 0.08, face - 0.03))
     s.box((-w / 2, 0.08, -d / 2), (w / 2, h, face))
-    split = 0.08 + (h - 0.1) * 0.25 if draw.chance(0.4) else 0.08
+    split = 0.08 + (h - 0.1) * 0.25 if rng.chance(0.4) else 0.08
     doors = max(2, round(w / 0.5))
     if split > 0.1:
-        fronts(s, draw, w, 0.08, split, face, 1, max(1, doors // 2))
-    fronts(s, draw, w, split, h - 0.02, face, 0, doors)
+        fronts(s, rng, w, 0.08, split, face, 1, max(1, doors // 2))
+    fronts(s, rng, w, split, h - 0.02, face, 0, doors)
     s.material = "wood"
     s.box((-w / 2 - 0.01, h, -d / 2), (w / 2 + 0.01, h + 0.03, d / 2 - 0.02))
-    if draw.chance(0.4):
+    if rng.chance(0.4):
         box = Solids(s.detail)
-        clutter.carton(box, draw)
-        s.place(box, draw.uniform(-0.2, 0.2) * w, -0.05, draw.integer(-6, 6), h + 0.03)
+        clutter.carton(box, rng)
+        s.place(box, rng.uniform(-0.2, 0.2) * w, -0.05, rng.integer(-6, 6), h + 0.03)
 
 
-def chest(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def chest(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A chest of drawers, sideboard or shoe cabinet with things on top."""
     s.material = "wood"
-    face, foot = d / 2 - 0.045, draw.uniform(0.06, 0.15)
-    legs(s, draw, w - 0.04, d - 0.08, foot, 0.02)
+    face, foot = d / 2 - 0.045, rng.uniform(0.06, 0.15)
+    legs(s, rng, w - 0.04, d - 0.08, foot, 0.02)
     s.box((-w / 2, foot, -d / 2), (w / 2, h - 0.025, face))
     s.box((-w / 2 - 0.01, h - 0.025, -d / 2), (w / 2 + 0.01, h, d / 2 - 0.02))
     columns = max(1, round(w / 0.55))
-    drawers = draw.pick((0, 2, 3, 4)) if h > 0.6 else draw.pick((0, 1, 2))
-    fronts(s, draw, w - 0.01, foot + 0.01, h - 0.03, face, drawers, columns)
-    clutter.scatter(s, draw, w - 0.1, d - 0.15, h, draw.integer(1, 4))
+    drawers = rng.pick((0, 2, 3, 4)) if h > 0.6 else rng.pick((0, 1, 2))
+    fronts(s, rng, w - 0.01, foot + 0.01, h - 0.03, face, drawers, columns)
+    clutter.scatter(s, rng, w - 0.1, d - 0.15, h, rng.integer(1, 4))
 
 
 @makes("nightstand")
-def nightstand(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def nightstand(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A bedside table with a drawer, a lamp and a book."""
     s.material, face = "wood", d / 2 - 0.045
-    legs(s, draw, w, d - 0.09, h - 0.2, 0.018)
+    legs(s, rng, w, d - 0.09, h - 0.2, 0.018)
     s.box((-w / 2, h - 0.2, -d / 2), (w / 2, h, face))
-    fronts(s, draw, w - 0.01, h - 0.19, h - 0.01, face, 1, 1)
+    fronts(s, rng, w - 0.01, h - 0.19, h - 0.01, face, 1, 1)
     s.material = "wood"
     s.box((-w / 2 + 0.01, 0.12, -d / 2 + 0.01), (w / 2 - 0.01, 0.135, face - 0.01))
-    table_lamp(s, draw, 0.0, -0.04, h)
+    table_lamp(s, rng, 0.0, -0.04, h)
 
 
 @makes("lighting")
-def table_lamp(s: Solids, draw: Draw, x: float, z: float, y: float) -> None:
+def table_lamp(s: Solids, rng: RandomStream, x: float, z: float, y: float) -> None:
     """A small lamp with a shade, standing at height y."""
     s.material = "crockery"
-    foot, rise, r = draw.uniform(0.05, 0.07), draw.uniform(0.16, 0.26), draw.uniform(0.09, 0.13)
+    foot, rise, r = rng.uniform(0.05, 0.07), rng.uniform(0.16, 0.26), rng.uniform(0.09, 0.13)
     body = [(0, 0), (foot, 0), (foot, 0.015), (0.02, 0.03), (0.04, 0.4 * rise), (0.012, 0.7 * rise), (0.01, rise)]
     s.lathe(x, z, [(a, y + b) for a, b in [*body, (0, rise + 0.05)]])
     s.material = "shade"
@@ -122,14 +122,14 @@ def table_lamp(s: Solids, draw: Draw, x: float, z: float, y: float) -> None:
 
 
 @makes("cabinet")
-def tv_stand(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def tv_stand(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A low board with a television on it."""
     s.material, chest_face = "wood", d / 2 - 0.045
     s.box((-w / 2, 0.06, -d / 2), (w / 2, h, chest_face))
     s.box((-w / 2 + 0.04, 0.0, -d / 2 + 0.04), (w / 2 - 0.04, 0.06, chest_face - 0.04))
-    fronts(s, draw, w - 0.01, 0.07, h - 0.01, chest_face, draw.integer(0, 1), max(2, round(w / 0.5)))
-    a = min(0.46 * w, draw.uniform(0.42, 0.68))
-    with s.thing("tv_monitor"):
+    fronts(s, rng, w - 0.01, 0.07, h - 0.01, chest_face, rng.integer(0, 1), max(2, round(w / 0.5)))
+    a = min(0.46 * w, rng.uniform(0.42, 0.68))
+    with s.object("tv_monitor"):
         s.material = "screen"
         s.box((-a, h + 0.06, -0.02), (a, h + 0.06 + 1.14 * a, 0.015))
         s.material = "black"
@@ -139,7 +139,7 @@ def tv_stand(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
 
 
 @makes("coat_rack")
-def coat_rack(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
+def coat_rack(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
     """A board with hooks and hanging coats above a shoe shelf."""
     s.material, back = "wood", -d / 2
     s.box((-w / 2, h - 0.25, back), (w / 2, h - 0.1, back + 0.02))
@@ -153,15 +153,15 @@ def coat_rack(s: Solids, draw: Draw, w: float, d: float, h: float) -> None:
         x = ((i + 0.5) / hooks - 0.5) * w
         s.material = "steel"
         s.rod((x, h - 0.18, back + 0.02), (x, h - 0.15, back + 0.09), 0.008)
-        if draw.chance(0.55):
-            a, low = draw.uniform(0.07, 0.09), h - 0.2 - draw.uniform(0.5, 0.85)
+        if rng.chance(0.55):
+            a, low = rng.uniform(0.07, 0.09), h - 0.2 - rng.uniform(0.5, 0.85)
             rings = [(a, 0.05, 0.04, low), (0.8 * a, 0.045, 0.035, h - 0.45), (0.9 * a, 0.04, 0.03, h - 0.28)]
-            with s.thing("clothes"):
+            with s.object("clothes"):
                 s.material = "fabric"
                 s.loft(x, back + 0.08, [*rings, (0.03, 0.02, 0.015, h - 0.16)])
     for i in range(2):
         pair = Solids(s.detail)
-        clutter.shoes(pair, draw)
+        clutter.shoes(pair, rng)
         s.place(pair, (i - 0.5) * 0.4 * w, 0.0, 0, 0.135)
 
 

@@ -12,8 +12,11 @@ from batchnav.errors import ArgumentError
 T = TypeVar("T")
 
 
-class Draw:
-    """A stream of random choices from one seed. NumPy keeps `random()` stable, but not `choice` or `normal`."""
+class RandomStream:
+    """A stream of random numbers from one seed.
+
+    It uses NumPy's `random()` alone, which is stable between NumPy versions; `choice` and `normal` are not.
+    """
 
     def __init__(self, seed: int | Sequence[int]) -> None:
         self._generator = np.random.Generator(np.random.PCG64(seed))
@@ -44,8 +47,8 @@ class Draw:
         return [items[i] for i in np.argsort(keys, kind="stable")]
 
 
-def draw_of(seed: int) -> Draw:
+def seeded_stream(seed: int) -> RandomStream:
     """The random stream of a scene's seed. ArgumentError for a seed that is not an integer >= 0."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ArgumentError(f"seed: found {seed!r}, expected an integer >= 0")
-    return Draw(int(seed))
+    return RandomStream(int(seed))
