@@ -211,8 +211,8 @@ def block(rows: list[dict], machine: str, tag: str) -> str:
     text += "\nFastest number of threads: " + ", ".join(f"{size} at {n:,}" for n, size in best.items()) + ".\n"
     each = {s: duration(times[s, counts[-1]] / -(-counts[-1] // s)) for s in sizes if (s, counts[-1]) in times}
     return text + (
-        "\nSmall blocks cost mostly their start, whatever they compute. Time per block in the largest batch: "
-        + ", ".join(f"{time} with {size} threads" for size, time in each.items())
+        "\nSmall blocks cost mostly their start, whatever they compute. Time per block in the largest batch, by threads: "
+        + ", ".join(f"{time} at {size}" for size, time in each.items())
         + ".\n"
     )
 
@@ -227,15 +227,13 @@ def work(rows: list[dict], machine: str, tag: str) -> str:
     text += curves(found, "work", "how", "Step time by work", "repetitions of the dynamics", "seconds per step",
                    f"work_{tag}") + "\n" + grid(found, "work", "how", duration)  # fmt: skip
     times = {(r["params"]["how"], r["params"]["work"]): r["value"] for r in found}
-    compiled = [
-        f"{times[who, n] / times['kernel', n]:.0f} at {n} repetitions" for who, n in times if who == "torch compiled"
-    ]
+    compiled = [f"{times[who, n] / times['kernel', n]:.0f} at {n}" for who, n in times if who == "torch compiled"]
     text += (
         "\nThe kernel needs one launch, and then only arithmetic. Eager PyTorch launches one kernel per operation: "
         "about forty per repetition."
     )
     return text + (
-        f" Compiled PyTorch needs a few. Its time relative to the kernel: {', '.join(compiled)}.\n"
+        f" Compiled PyTorch needs a few. Ratio of its time to the kernel's, by repetitions: {', '.join(compiled)}.\n"
         if compiled
         else "\n"
     )
@@ -246,9 +244,7 @@ def generator(rows: list[dict], machine: str, tag: str) -> str:
     found = select(rows, "generator", "steps_per_second")
     if not found:
         return ""
-    text = (
-        f"### Generators of initial states ({machine})\n\nFused steps per second; states sampled at reset or ahead.\n\n"
-    )
+    text = f"### Generators of initial states ({machine})\n\nFused steps per second; states sampled at reset (in the branch) or ahead.\n\n"
     return (
         text
         + grid(found, "num_envs", "how")

@@ -11,7 +11,7 @@ by difficulty. In houses the mean ratio of geodesic to Euclidean distance is abo
 with radius 0.18 m and height 0.88 m. The body is too wide for some starts and goals of `val` and `test`.
 
 Flee and Explore have no goal and share the files `starts_val` and `starts_test`. Their starts are uniform over the same
-islands. The goal, which Flee's shortest-path follower and the pictures use, is the point with the longest path.
+islands. The goal, which Flee's shortest-path follower and the maps of reports use, is the point with the longest path.
 
 Equal sources give equal files, except for the last digits of some coordinates: processors round differently.
 """
